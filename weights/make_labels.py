@@ -10,7 +10,7 @@ Google's checkpoints for ImageNet-21k, which is the order of the WordNet identif
 from importlib.metadata import distribution
 from pathlib import Path
 
-DATA = Path(__file__).parents[1] / "keras_vit" / "data"
+LABELS = Path(__file__).parents[1] / "keras_vit" / "labels"
 ORDERS = {
     "imagenet1k": "imagenet_synsets.txt",
     "imagenet21k": "imagenet21k_goog_synsets.txt",
@@ -23,11 +23,10 @@ def main() -> None:
     lists = Path(str(distribution("timm").locate_file("timm/data/_info")))
     lemmas = (lists / "imagenet_synset_to_lemma.txt").read_text(encoding="utf-8")
     name_of = dict(line.split("\t") for line in lemmas.splitlines())
-    DATA.mkdir(exist_ok=True)
     for word, order in ORDERS.items():
         identifiers = (lists / order).read_text(encoding="utf-8").split()
         names = "".join(f"{name_of[identifier]}\n" for identifier in identifiers)
-        (DATA / f"{word}.txt").write_text(names, encoding="utf-8")
+        (LABELS / f"{word}.txt").write_text(names, encoding="utf-8")
         print(f"{word}.txt: {len(identifiers)} names")
 
 

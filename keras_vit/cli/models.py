@@ -1,51 +1,24 @@
-"""The command line: argument parsing and printing; each command calls one public function."""
+"""Commands about checkpoints and presets: list, info, convert, verify, upload."""
 
 import argparse
 import json
-import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import Progress, ProgressColumn, Task, track
+from rich.progress import track
 from rich.table import Table
-from rich.text import Text
 
-from keras_vit import __version__, checkpoints
+from keras_vit import checkpoints
 from keras_vit.checkpoints.dialects import DIALECTS
+from keras_vit.cli.console import console
 from keras_vit.config import ViTConfig
-from keras_vit.errors import KerasViTError
 from keras_vit.presets import describe, list_presets, upload_preset
 from keras_vit.presets.catalog import preset_named
 from keras_vit.variants import list_variants, variant, variant_of
 
-_IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 
-console = Console()
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Runs `keras-vit`; returns the exit status.
-
-    2 after bad input; 1 if `verify` finds a difference or `predict` could not read an image.
-    """
-    arguments = _parser().parse_args(argv)
-    try:
-        return arguments.run(arguments) or 0
-    except KerasViTError as error:
-        print(f"keras-vit: {error}", file=sys.stderr)
-        return 2
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="keras-vit",
-        description="Vision Transformers for Keras 3. The backend is that of KERAS_BACKEND.",
-    )
-    parser.add_argument("--version", action="version", version=f"keras-vit {__version__}")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-
+def add(commands: Any) -> None:
+    """Adds list, info, convert, verify and upload."""
     command = commands.add_parser("list", help="show variants and presets")
     command.add_argument("--variant", help="presets of this variant alone")
     command.add_argument("--data", help="trained on: i21k, i1k, i21k_ft_i1k, i1k_ft_i1k")
@@ -92,31 +65,6 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--overwrite", action="store_true", help="replace another preset")
     command.add_argument("--message", help="of the commit")
     command.set_defaults(run=_upload)
-
-    command = commands.add_parser(
-        "predict",
-        help="classify images",
-        description="Classifies images. One that cannot be read is named on stderr, the others "
-        "are answered, and the exit status is 1.",
-    )
-    command.add_argument("images", nargs="+", type=Path, help="image files or folders of them")
-    command.add_argument("--preset", required=True, help="name, folder or checkpoint file")
-    command.add_argument("--top", type=int, default=5, help="labels per image (default 5)")
-    command.add_argument(
-        "--json", action="store_true", help="print one JSON object, image to labels"
-    )
-    command.set_defaults(run=_predict)
-
-    command = commands.add_parser("explain", help="draw what a model looks at (needs matplotlib)")
-    command.add_argument("images", nargs="+", type=Path, help="image files or folders of them")
-    command.add_argument("--preset", required=True, help="name, folder or checkpoint file")
-    command.add_argument("--out", type=Path, default=Path("explained.png"), help="PNG to write")
-    command.set_defaults(run=_explain)
-
-    command = commands.add_parser("demo", help="predict, fine-tune, save, reload and explain")
-    command.add_argument("--out", type=Path, default=Path("demo"), help="folder for the results")
-    command.set_defaults(run=_demo)
-    return parser
 
 
 def _list(arguments: argparse.Namespace) -> None:
@@ -238,76 +186,3 @@ def _upload(arguments: argparse.Namespace) -> None:
         commit_message=arguments.message,
     )
     console.print(url, soft_wrap=True)
-
-
-def _predict(arguments: argparse.Namespace) -> int:
-    from keras_vit.model import VisionTransformer
-
-    paths = list(dict.fromkeys(_image_files(arguments.images)))
-    model = VisionTransformer.from_preset(arguments.preset)
-    stderr = Console(stderr=True)
-    unread: list[Path] = []
-    answers: dict[str, list[tuple[str, float]]] = {}
-    columns = (*Progress.get_default_columns(), _ImagesPerSecond())
-    with Progress(*columns, console=stderr, disable=not stderr.is_terminal) as progress:
-        task = progress.add_task("Predicting", total=len(paths))
-
-        def leave_out(path: Path, reason: KerasViTError) -> None:
-            stderr.print(f"keras-vit: {reason}", soft_wrap=True, markup=False, highlight=False)
-            unread.append(path)
-            progress.advance(task)
-
-        answered = model.classify_each(paths, arguments.top, unreadable=leave_out)
-        for path, labels in answered:
-            answers[str(path)] = labels
-            progress.advance(task)
-    if arguments.json:
-        named = {p: [{"label": n, "probability": q} for n, q in a] for p, a in answers.items()}
-        print(json.dumps(named, indent=2))
-        return int(bool(unread))
-    table = Table("image", "label", "probability")
-    for name, labels in answers.items():
-        for rank, (label, probability) in enumerate(labels):
-            table.add_row(name if rank == 0 else "", label, f"{probability:.4f}")
-    if answers:
-        console.print(table)
-    return int(bool(unread))
-
-
-class _ImagesPerSecond(ProgressColumn):
-    def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:.1f} images/s")
-
-
-def _explain(arguments: argparse.Namespace) -> None:
-    from keras_vit.figures import draw_explanations
-    from keras_vit.model import VisionTransformer
-
-    model = VisionTransformer.from_preset(arguments.preset)
-    draw_explanations(model, _image_files(arguments.images), arguments.out)
-    console.print(f"{arguments.out} written.")
-
-
-def _demo(arguments: argparse.Namespace) -> None:
-    from keras_vit.demo import run
-
-    run(arguments.out)
-
-
-def _image_files(paths: Iterable[Path]) -> list[Path]:
-    """Files as given; folders by the images in them, sorted."""
-    files: list[Path] = []
-    for path in paths:
-        if path.is_dir():
-            inside = sorted(p for p in path.rglob("*") if p.suffix.lower() in _IMAGES)
-            if not inside:
-                raise KerasViTError(f"{path}: no image in this folder ({', '.join(_IMAGES)}).")
-            files += inside
-        else:
-            files.append(path)
-    return files
-
-
-if __name__ == "__main__":
-    sys.exit(main())

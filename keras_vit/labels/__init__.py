@@ -36,7 +36,7 @@ def named(word: str) -> tuple[str, ...]:
             f"labels={word!r} is no shipped list.{nearest(word, NAMED)} There are "
             f"{', '.join(NAMED)}; or give a sequence of names."
         )
-    text = resources.files("keras_vit").joinpath(f"data/{word}.txt").read_text(encoding="utf-8")
+    text = resources.files(__name__).joinpath(f"{word}.txt").read_text(encoding="utf-8")
     return tuple(text.splitlines())
 
 

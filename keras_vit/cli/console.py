@@ -1,0 +1,44 @@
+"""What the commands share: where they print, how they show progress, which files are images."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress, ProgressColumn, Task
+from rich.text import Text
+
+from keras_vit.errors import KerasViTError
+
+IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
+
+console = Console()
+
+
+def images_per_second(stderr: Console) -> Progress:
+    """A progress bar for images, silent where stderr is no terminal."""
+    columns = (*Progress.get_default_columns(), _ImagesPerSecond())
+    return Progress(*columns, console=stderr, disable=not stderr.is_terminal)
+
+
+def image_files(paths: Iterable[Path]) -> list[Path]:
+    """Files as given; folders by the images in them, sorted.
+
+    Raises:
+        KerasViTError: a folder has no image in it.
+    """
+    files: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            inside = sorted(p for p in path.rglob("*") if p.suffix.lower() in IMAGES)
+            if not inside:
+                raise KerasViTError(f"{path}: no image in this folder ({', '.join(IMAGES)}).")
+            files += inside
+        else:
+            files.append(path)
+    return files
+
+
+class _ImagesPerSecond(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:.1f} images/s")
