@@ -25,7 +25,7 @@ import numpy as np
 
 from benchmarks.report import machine, markdown
 from keras_vit import checkpoints
-from keras_vit.checkpoints.containers import write_npz
+from keras_vit.checkpoints.containers import parts_of, write_npz
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.translate import plan
 from keras_vit.variants import variant
@@ -44,7 +44,7 @@ def make_source(path: Path) -> None:
         for move in moves
         for name in move.theirs
     )
-    write_npz(path, arrays)
+    write_npz(path, parts_of(arrays))
 
 
 def files_of(checkpoint: Path) -> list[Path]:

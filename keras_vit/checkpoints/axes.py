@@ -46,17 +46,39 @@ def rearrange(array: np.ndarray, source: str, target: str, sizes: Mapping[str, i
     """
     if source == target:
         return array
-    split = [s for group in parse(source) for s in group if s != "1"]
-    merged = [s for group in parse(target) for s in group if s != "1"]
-    array = array.reshape([sizes[s] for s in split])
-    array = array.transpose([split.index(s) for s in merged])
+    array = spread(array, source, target, sizes)
     if any(len(group) > 1 for group in parse(target)):
         array = in_order(array)
     return array.reshape(shape_of(target, sizes))
 
 
-def in_order(view: np.ndarray) -> np.ndarray:
-    """Returns the array in C order; itself, if it is so already.
+def spread(array: np.ndarray, source: str, target: str, sizes: Mapping[str, int]) -> np.ndarray:
+    """Returns a view with the order of `target` and every symbol an axis of its own.
+
+    In C order its bytes are those of the rearranged array.
+    """
+    split = [s for group in parse(source) for s in group if s != "1"]
+    wanted = [s for group in parse(target) for s in group if s != "1"]
+    array = array.reshape([sizes[s] for s in split])
+    return array.transpose([split.index(s) for s in wanted])
+
+
+class Scratch:
+    """Memory that is used again: fresh pages cost many times what the copying into them does."""
+
+    def __init__(self) -> None:
+        self._bytes = np.empty(0, np.uint8)
+
+    def array(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        """Returns an uninitialised array; the one before it is overwritten."""
+        size = math.prod(shape) * dtype.itemsize
+        if self._bytes.size < size:
+            self._bytes = np.empty(size, np.uint8)
+        return self._bytes[:size].view(dtype).reshape(shape)
+
+
+def in_order(view: np.ndarray, scratch: Scratch | None = None) -> np.ndarray:
+    """Returns the array in C order; itself, if it is so already, else a copy in `scratch`.
 
     Eight columns at a time: NumPy goes through a transposed matrix row by row, and
     comes back to each cache line of the source only after it has left the cache.
@@ -71,7 +93,7 @@ def in_order(view: np.ndarray) -> np.ndarray:
         else:
             shape.append(size)
             strides.append(stride)
-    ordered = np.empty(view.shape, view.dtype)
+    ordered = (scratch or Scratch()).array(view.shape, view.dtype)
     source, target = view.reshape(shape), ordered.reshape(shape)  # both are views
     for start in range(0, shape[-1], 8):
         target[..., start : start + 8] = source[..., start : start + 8]

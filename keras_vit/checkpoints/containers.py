@@ -6,6 +6,7 @@ array, and then reads arrays one at a time.
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import math
 import mmap
@@ -17,7 +18,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, NamedTuple, Protocol
 
 import ml_dtypes
 import numpy as np
@@ -370,28 +371,71 @@ def written_beside(path: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def write_npz(path: str | os.PathLike[str], arrays: Iterable[tuple[str, np.ndarray]]) -> None:
-    """Writes named arrays as an uncompressed npz, one at a time, whole or not at all.
+class Part(NamedTuple):
+    """A piece of an array on its way into a file; the pieces of one array follow each other.
+
+    Args:
+        name, shape: of the whole array.
+        array: the next of its numbers in C order; its own shape does not matter.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    array: np.ndarray
+
+    @property
+    def bytes(self) -> memoryview:
+        """The numbers as they stand in a file."""
+        return in_order(self.array).reshape(-1).view(np.uint8).data
+
+
+def parts_of(arrays: Iterable[tuple[str, np.ndarray]]) -> Iterator[Part]:
+    """Yields whole arrays as parts."""
+    return (Part(name, array.shape, array) for name, array in arrays)
+
+
+def whole(parts: Iterable[Part]) -> Iterator[tuple[str, np.ndarray]]:
+    """Yields names and arrays, each put together from its parts."""
+    for (name, shape), pieces in itertools.groupby(parts, lambda part: (part.name, part.shape)):
+        array = next(pieces).array
+        if (filled := array.size) < math.prod(shape):
+            joined = np.empty(math.prod(shape), array.dtype)
+            joined[:filled] = array.reshape(-1)
+            for _, _, piece in pieces:
+                joined[filled : filled + piece.size] = piece.reshape(-1)
+                filled += piece.size
+            array = joined
+        yield name, array.reshape(shape)
+
+
+def write_npz(path: str | os.PathLike[str], parts: Iterable[Part]) -> None:
+    """Writes arrays as an uncompressed npz, one part at a time, whole or not at all.
 
     bfloat16 is stored as two bytes of void, as NumPy does.
     """
     with written_beside(path) as temporary, zipfile.ZipFile(temporary, "w") as file:
-        for name, array in arrays:
+        for name, pieces in itertools.groupby(parts, lambda part: part.name):
             with file.open(f"{name}.npy", "w", force_zip64=True) as member:
-                plain = array.view("V2") if array.dtype == ml_dtypes.bfloat16 else array
-                plain = in_order(plain)
-                header = np.lib.format.header_data_from_array_1_0(plain)
-                np.lib.format.write_array_header_1_0(member, header)
-                member.write(plain.reshape(-1).view(np.uint8).data)
+                for number, piece in enumerate(pieces):
+                    if number == 0:
+                        _write_npy_header(member, piece.shape, piece.array.dtype)
+                    member.write(piece.bytes)
+
+
+def _write_npy_header(member: IO[bytes], shape: tuple[int, ...], dtype: np.dtype) -> None:
+    stored = np.dtype("V2") if dtype == ml_dtypes.bfloat16 else dtype
+    descr = np.lib.format.dtype_to_descr(stored)
+    header = {"descr": descr, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(member, header)
 
 
 def write_safetensors(
     path: str | os.PathLike[str],
     specs: Iterable[tuple[str, tuple[int, ...], np.dtype]],
-    read: Callable[[list[str]], Iterable[np.ndarray]],
+    read: Callable[[list[str]], Iterable[Part]],
     metadata: Mapping[str, str],
 ) -> None:
-    """Writes named arrays as safetensors, one at a time, whole or not at all.
+    """Writes arrays as safetensors, one part at a time, whole or not at all.
 
     The library's own writer wants all arrays in memory. The bytes are the same as
     its: arrays sorted by size of their type and by name, the header padded to 8.
@@ -399,7 +443,7 @@ def write_safetensors(
     Args:
         path: of the file.
         specs: name, shape and type of every array.
-        read: yields the arrays in the order of the names that it is given.
+        read: yields the parts of the arrays in the order of the names that it is given.
         metadata: strings for the header.
     """
     ordered = sorted(specs, key=lambda spec: (-spec[2].itemsize, spec[0]))
@@ -417,8 +461,8 @@ def write_safetensors(
     text += b" " * (-len(text) % 8)
     with written_beside(path) as temporary, temporary.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
-        for array in read([name for name, _, _ in ordered]):
-            file.write(in_order(array).reshape(-1).view(np.uint8).data)
+        for part in read([name for name, _, _ in ordered]):
+            file.write(part.bytes)
 
 
 @contextlib.contextmanager

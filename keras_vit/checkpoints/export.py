@@ -1,6 +1,8 @@
 """From our arrays to a checkpoint of another library: can it hold them, and the writing."""
 
 import contextlib
+import functools
+import itertools
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -10,16 +12,18 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from keras_vit.checkpoints.axes import in_order
+from keras_vit.checkpoints.axes import Scratch, in_order
 from keras_vit.checkpoints.containers import (
+    Part,
     folder_written_beside,
     h5_written_beside,
+    whole,
     write_json,
     write_npz,
     write_safetensors,
 )
 from keras_vit.checkpoints.dialects import Dialect
-from keras_vit.checkpoints.translate import Move, plan, to_theirs
+from keras_vit.checkpoints.translate import Move, plan, to_parts
 from keras_vit.config import ViTConfig
 from keras_vit.errors import CheckpointError
 from keras_vit.protocols import Protocol as Preparation
@@ -27,7 +31,6 @@ from keras_vit.protocols import compact, complete
 
 log = logging.getLogger("keras_vit")
 
-Named = tuple[str, np.ndarray]
 Track = Callable[[Iterable[Any]], Iterable[Any]]
 
 _WEIGHTS = {"npz": "model.npz", "safetensors": "model.safetensors", "h5": "model.weights.h5"}
@@ -96,25 +99,36 @@ def _stated_protocol(protocol: Preparation, dialect: Dialect, config: ViTConfig)
 def _write_arrays(
     dialect: Dialect, path: Path, moves: list[Move], arrays: OurArrays, track: Track
 ) -> None:
+    # What becomes one array gets one type.
+    dtypes = {
+        path: functools.reduce(np.promote_types, map(arrays.dtype, move.ours))
+        for move in moves
+        for path in move.ours
+    }
+
+    def parts(moves: Iterable[Move]) -> Iterator[Part]:
+        return _ahead(
+            to_parts(track(moves), lambda p: arrays.read(p).astype(dtypes[p], copy=False))
+        )
+
     if dialect.container == "npz":
-        write_npz(path, _ahead(to_theirs(track(moves), arrays.read)))
+        write_npz(path, parts(moves))
     elif dialect.container == "h5":
-        _write_h5(path, _ahead(to_theirs(track(moves), arrays.read)))
+        _write_h5(path, whole(parts(moves)))
     else:
         by_name = {move.theirs[0]: move for move in moves}
-        specs = [(n, move.their_shape, arrays.dtype(move.ours[0])) for n, move in by_name.items()]
-
-        def in_order(names: list[str]) -> Iterator[np.ndarray]:
-            ordered = [by_name[name] for name in names]
-            for _, array in _ahead(to_theirs(track(ordered), arrays.read)):
-                yield array
-
-        write_safetensors(path, specs, in_order, dict(dialect.metadata))
+        specs = [(n, move.their_shape, dtypes[move.ours[0]]) for n, move in by_name.items()]
+        read = lambda names: parts([by_name[name] for name in names])  # noqa: E731
+        write_safetensors(path, specs, read, dict(dialect.metadata))
 
 
-def _ahead(named: Iterator[Named]) -> Iterator[Named]:
-    """Reads, checks and rearranges the next array in a thread while the last one is written."""
-    ready = ((name, in_order(array)) for name, array in named)
+def _ahead(parts: Iterator[Part]) -> Iterator[Part]:
+    """Reads, checks and rearranges the next part in a thread while the last one is written.
+
+    A part is good until the one after the next is asked for.
+    """
+    scratches = itertools.cycle((Scratch(), Scratch()))
+    ready = (part._replace(array=in_order(part.array, next(scratches))) for part in parts)
     with ThreadPoolExecutor(1) as thread:
         coming = thread.submit(next, ready, None)
         while (item := coming.result()) is not None:

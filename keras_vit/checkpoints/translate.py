@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import numpy as np
 
 from keras_vit.checkpoints import axes, lexicon
+from keras_vit.checkpoints.containers import Part, parts_of
 from keras_vit.checkpoints.dialects.base import Cannot, Dialect, Theirs
 from keras_vit.config import ViTConfig
 from keras_vit.errors import CheckpointError
@@ -63,14 +64,30 @@ class Move:
             strict=True,
         )
 
-    def to_theirs(self, arrays: list[np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
-        """Yields their `(name, array)` from our arrays, given in the order of `ours`."""
-        yield from zip(
-            self.theirs,
-            _restack(
-                arrays, self.our_stack, self.our_axes, self.their_stack, self.their_axes, self.sizes
-            ),
-            strict=True,
+    def to_parts(self, read: Callable[[str], np.ndarray]) -> Iterator[Part]:
+        """Yields their arrays from ours: a stack whose axes come first one by one, unstacked."""
+        symbols = [symbol for group in axes.parse(self.their_axes) for symbol in group]
+        stack = len(self.our_stack)
+        if not self.their_stack and tuple(symbols[:stack]) == self.our_stack:
+            rest = " ".join(symbols[stack:])
+            for path in self.ours:
+                part = axes.spread(read(path), self.our_axes, rest, self.sizes)
+                yield Part(self.theirs[0], self.their_shape, part)
+            return
+        arrays = [read(path) for path in self.ours]
+        yield from parts_of(
+            zip(
+                self.theirs,
+                _restack(
+                    arrays,
+                    self.our_stack,
+                    self.our_axes,
+                    self.their_stack,
+                    self.their_axes,
+                    self.sizes,
+                ),
+                strict=True,
+            )
         )
 
 
@@ -83,12 +100,6 @@ def _restack(
     sizes: Mapping[str, int],
 ) -> list[np.ndarray]:
     """Stacks, rearranges and takes apart again; copies nothing where nothing changes."""
-    symbols = [symbol for group in axes.parse(target_axes) for symbol in group]
-    if source_stack and not target_stack and tuple(symbols[: len(source_stack)]) == source_stack:
-        # What is stacked comes first there too: each array by itself, then one after the other.
-        rest = " ".join(symbols[len(source_stack) :])
-        parts = [axes.in_order(axes.rearrange(a, source_axes, rest, sizes)) for a in arrays]
-        return [np.stack(parts).reshape(axes.shape_of(target_axes, sizes))]
     array = np.stack(arrays) if source_stack else arrays[0]
     source, target = " ".join(source_stack), " ".join(target_stack)
     if source_stack:
@@ -156,12 +167,10 @@ def to_ours(
         yield from move.to_ours([read(name) for name in move.theirs])
 
 
-def to_theirs(
-    moves: Iterable[Move], read: Callable[[str], np.ndarray]
-) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields their `(name, array)`, reading our arrays one move at a time."""
+def to_parts(moves: Iterable[Move], read: Callable[[str], np.ndarray]) -> Iterator[Part]:
+    """Yields the parts of their arrays, reading ours one at a time where that is possible."""
     for move in moves:
-        yield from move.to_theirs([read(path) for path in move.ours])
+        yield from move.to_parts(read)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_vit import CheckpointError, ConfigError, checkpoints
-from keras_vit.checkpoints.containers import write_npz
+from keras_vit.checkpoints.containers import parts_of, write_npz
 from tests.golden import FOLDER
 
 SOURCE = FOLDER / "vit_token_published.npz"
@@ -24,7 +24,7 @@ def arrays():
 def refused(tmp_path, arrays, error=CheckpointError, **fields) -> str:
     """Writes the arrays, loads them, and returns the message of the refusal."""
     path = tmp_path / "spoilt.npz"
-    write_npz(path, arrays.items())
+    write_npz(path, parts_of(arrays.items()))
     with pytest.raises(error) as caught:
         checkpoints.load(path, **fields)
     message = str(caught.value)
@@ -116,7 +116,7 @@ def test_unknown_variant(tmp_path, arrays):
 def test_unknown_dialect(tmp_path, arrays):
     """And a misspelt dialect."""
     path = tmp_path / "spoilt.npz"
-    write_npz(path, arrays.items())
+    write_npz(path, parts_of(arrays.items()))
     with pytest.raises(CheckpointError, match="Unknown dialect 'gogle'. Did you mean 'google'"):
         checkpoints.load(path, dialect="gogle")
 
