@@ -11,9 +11,18 @@ from typing import TYPE_CHECKING, Any
 from keras_vit.registration import register_with_keras
 
 if TYPE_CHECKING:
-    from keras_vit import checkpoints, labels, layers, presets
+    from keras_vit import checkpoints, data, labels, layers, presets
     from keras_vit.config import Numerics, ResNetStem, ViTConfig
     from keras_vit.errors import CheckpointError, ConfigError, KerasViTError, PresetError
+    from keras_vit.evaluation import (
+        Evaluation,
+        LinearProbe,
+        embed,
+        evaluate,
+        features,
+        few_shot,
+        linear_probe,
+    )
     from keras_vit.figures import attention_maps, attention_rollout
     from keras_vit.model import VisionTransformer
     from keras_vit.preprocessing import Preprocessor
@@ -41,7 +50,9 @@ __version__ = "0.1.0"
 __all__ = [
     "CheckpointError",
     "ConfigError",
+    "Evaluation",
     "KerasViTError",
+    "LinearProbe",
     "Numerics",
     "Preprocessor",
     "PresetError",
@@ -51,6 +62,7 @@ __all__ = [
     "attention_maps",
     "attention_rollout",
     "checkpoints",
+    "data",
     "labels",
     "layers",
     "list_presets",
@@ -76,6 +88,15 @@ __all__ = [
 _HOMES = {
     "config": ("Numerics", "ResNetStem", "ViTConfig"),
     "errors": ("CheckpointError", "ConfigError", "KerasViTError", "PresetError"),
+    "evaluation": (
+        "Evaluation",
+        "LinearProbe",
+        "embed",
+        "evaluate",
+        "features",
+        "few_shot",
+        "linear_probe",
+    ),
     "figures": ("attention_maps", "attention_rollout"),
     "model": ("VisionTransformer",),
     "preprocessing": ("Preprocessor",),
@@ -102,7 +123,7 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("checkpoints", "labels", "layers", "presets"):
+    if name in ("checkpoints", "data", "labels", "layers", "presets"):
         return importlib.import_module(f"keras_vit.{name}")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'keras_vit' has no attribute {name!r}")

@@ -25,7 +25,7 @@ _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 _FILTERS = {name: Image.Resampling[name.upper()] for name in FILTERS}
 _MOST_PIXELS = 2**26
 _STRIP = 64
-_DAMAGED = (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError)
+DAMAGED = (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError)
 """What Pillow raises for files that are absent, no images, damaged or too large."""
 
 
@@ -117,7 +117,7 @@ class Preprocessor:
         for result in results:
             if isinstance(result, ConfigError):
                 raise result
-        return self._stacked(results)
+        return self.stack(results)
 
     def batches(
         self, images: Any, batch_size: int = 32, unreadable: Unreadable | None = None
@@ -160,7 +160,67 @@ class Preprocessor:
                         unreadable(item, result)
                 if readable:
                     items, arrays = zip(*readable, strict=True)
-                    yield list(items), self._stacked(arrays)
+                    yield list(items), self.stack(arrays)
+
+    def decode(self, item: Item) -> Image.Image | np.ndarray:
+        """Returns one image upright and with the model's channels, the first step of a call.
+
+        Args:
+            item: a path, a binary file, a PIL image, or an array (height, width, channels).
+
+        Raises:
+            ConfigError: the image cannot be read, or is none for this model.
+        """
+        if isinstance(item, np.ndarray):
+            return self._with_channels(item)
+        if self.channels not in _MODES:
+            raise ConfigError(
+                f"A model of {self.channels} channels takes arrays; files have 1, 3 or 4."
+            )
+        if isinstance(item, Image.Image):
+            return _converted(item, _MODES[self.channels])
+        path = os.fsdecode(item) if isinstance(item, (str, bytes, os.PathLike)) else item
+        try:
+            with Image.open(path) as file:
+                file.load()
+                ImageOps.exif_transpose(file, in_place=True)
+                return _converted(file, _MODES[self.channels])
+        except DAMAGED as error:
+            name = path if isinstance(path, str) else getattr(path, "name", "an encoded image")
+            raise ConfigError(f"{name}: not a readable image ({error}).") from error
+
+    def resize(self, image: Image.Image | np.ndarray) -> np.ndarray:
+        """Returns a decoded image at the model's size, by the protocol, the second step.
+
+        The result is (height, width, channels), uint8 or float32, in [0, 255].
+        """
+        size = _pair(self.image_size)
+        if size is None:
+            return _array(image)
+        return _RESIZE[self._parameters["name"]](image, size, self._parameters)
+
+    def scale(self, image: np.ndarray) -> np.ndarray:
+        """Returns pixels of [0, 255] in the model's range, float32: the third step."""
+        mean, std = (np.float32(255) * np.float32(self._parameters[k]) for k in ("mean", "std"))
+        scaled = np.subtract(image, mean, dtype=np.float32)
+        return np.divide(scaled, std, out=scaled)
+
+    def stack(self, images: Iterable[np.ndarray]) -> np.ndarray:
+        """Returns scaled images as one batch, in the model's data format.
+
+        Raises:
+            ConfigError: there is none, or they differ in size.
+        """
+        images = list(images)
+        if not images:
+            raise ConfigError("No image was given.")
+        if len({image.shape for image in images}) > 1:
+            raise ConfigError(
+                "Images of different sizes make no batch for a model with image_size=None: "
+                f"found {sorted({image.shape[:2] for image in images})}."
+            )
+        stacked = np.stack(images)
+        return stacked if self.data_format == "channels_last" else np.moveaxis(stacked, -1, 1)
 
     def _items(self, images: Any) -> Iterator[Item]:
         """Images one at a time: paths, PIL images, and arrays (height, width, channels)."""
@@ -199,40 +259,9 @@ class Preprocessor:
 
     def _one(self, item: Item) -> np.ndarray | ConfigError:
         try:
-            return self._in_range(self._resized(self._pixels(item)))
+            return self.scale(self.resize(self.decode(item)))
         except ConfigError as error:
             return error
-
-    def _stacked(self, images: Iterable[Any]) -> np.ndarray:
-        images = list(images)
-        if not images:
-            raise ConfigError("No image was given.")
-        if len({image.shape for image in images}) > 1:
-            raise ConfigError(
-                "Images of different sizes make no batch for a model with image_size=None: "
-                f"found {sorted({image.shape[:2] for image in images})}."
-            )
-        stacked = np.stack(images)
-        return stacked if self.data_format == "channels_last" else np.moveaxis(stacked, -1, 1)
-
-    def _pixels(self, item: Item) -> Image.Image | np.ndarray:
-        """The image upright and with the model's channels, as Pillow or the caller holds it."""
-        if isinstance(item, np.ndarray):
-            return self._with_channels(item)
-        if self.channels not in _MODES:
-            raise ConfigError(
-                f"A model of {self.channels} channels takes arrays; files have 1, 3 or 4."
-            )
-        if isinstance(item, Image.Image):
-            return _converted(item, _MODES[self.channels])
-        path = os.fsdecode(item)
-        try:
-            with Image.open(path) as file:
-                file.load()
-                ImageOps.exif_transpose(file, in_place=True)
-                return _converted(file, _MODES[self.channels])
-        except _DAMAGED as error:
-            raise ConfigError(f"{path}: not a readable image ({error}).") from error
 
     def _with_channels(self, array: np.ndarray) -> np.ndarray:
         if array.dtype.kind not in "uif":
@@ -254,18 +283,6 @@ class Preprocessor:
         if channels == 4 and self.channels == 3:
             return array[..., :3]
         raise ConfigError(f"The model takes {self.channels} channels, found {channels}.")
-
-    def _resized(self, image: Image.Image | np.ndarray) -> np.ndarray:
-        """(height, width, channels), uint8 or float32, in [0, 255]."""
-        size = _pair(self.image_size)
-        if size is None:
-            return _array(image)
-        return _RESIZE[self._parameters["name"]](image, size, self._parameters)
-
-    def _in_range(self, image: np.ndarray) -> np.ndarray:
-        mean, std = (np.float32(255) * np.float32(self._parameters[k]) for k in ("mean", "std"))
-        scaled = np.subtract(image, mean, dtype=np.float32)
-        return np.divide(scaled, std, out=scaled)
 
 
 def _pair(image_size: int | Size | None) -> Size | None:

@@ -15,7 +15,7 @@ FLOORS = (
     {"layers.base", "layers.initializers", "layers.precision"},
     {"layers"},
     {"model"},
-    {"variants", "tasks"},
+    {"variants", "tasks", "data"},
     {"checkpoints.axes"},
     {"checkpoints.lexicon"},
     {"checkpoints.dialects.base"},
@@ -30,7 +30,7 @@ FLOORS = (
     {"presets.augreg"},
     {"presets.catalog"},
     {"presets"},
-    {"finetune", "figures"},
+    {"finetune", "figures", "evaluation"},
     {"demo"},
     {"cli"},
 )

@@ -1,0 +1,22 @@
+"""Labelled images for `fit` and `evaluate`: folders, arrays, TFDS and Hugging Face data sets.
+
+Whatever the source, out comes an `ImageData`: batches that depend on the seed, the epoch
+and their number alone, the same on every backend.
+"""
+
+from keras_vit.data.arrays import from_arrays
+from keras_vit.data.augmentation import AUGREG, Augmentation
+from keras_vit.data.folders import from_folder
+from keras_vit.data.huggingface import from_huggingface
+from keras_vit.data.image_data import ImageData
+from keras_vit.data.tfds import from_tfds
+
+__all__ = [
+    "AUGREG",
+    "Augmentation",
+    "ImageData",
+    "from_arrays",
+    "from_folder",
+    "from_huggingface",
+    "from_tfds",
+]

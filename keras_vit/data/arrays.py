@@ -1,0 +1,73 @@
+"""Arrays of images and labels."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from keras_vit.data.image_data import ImageData
+from keras_vit.data.records import Records
+from keras_vit.errors import ConfigError
+
+
+def from_arrays(
+    images: Any,
+    labels: Any,
+    preprocessor: Any,
+    batch_size: int = 32,
+    *,
+    class_names: Sequence[str] | None = None,
+    split: float | None = None,
+    **options: Any,
+) -> Any:
+    """Returns the data set of images in memory.
+
+    Args:
+        images: pixels in [0, 255], `(images, height, width, channels)` or
+            `(images, height, width)`; or a sequence of arrays, PIL images or paths.
+        labels: integers `(images,)`.
+        preprocessor, batch_size: as of `ImageData`.
+        class_names: one per class; None for those of the model, or numbers up to the
+            largest label.
+        split: share of a validation part; the answer is then (training, validation).
+        **options: of `ImageData`.
+
+    Raises:
+        ConfigError: as `ImageData`; or pixels that seem to be in [0, 1].
+
+    >>> import numpy as np
+    >>> from keras_vit import Preprocessor
+    >>> from keras_vit.data import from_arrays
+    >>> images, labels = np.zeros((10, 8, 8), "uint8"), np.arange(10) % 2
+    >>> train, validation = from_arrays(images, labels, Preprocessor(8, channels=1), split=0.2)
+    >>> validation.class_counts
+    {'0': 1, '1': 1}
+    """
+    if isinstance(images, np.ndarray):
+        if images.ndim not in (3, 4):
+            raise ConfigError(
+                f"images has shape {images.shape}, expected (images, height, width, channels)."
+            )
+        if images.dtype.kind == "f" and images.size and 0 < images.max() <= 1:
+            raise ConfigError(
+                f"images has pixels in [{images.min():g}, {images.max():g}], expected [0, 255]; "
+                "multiply by 255."
+            )
+        images = images[..., None] if images.ndim == 3 else images
+    labels = np.asarray(labels)
+    if class_names is None:
+        class_names = _names(labels, preprocessor)
+    records = Records("arrays", images, labels, tuple(class_names))
+    data = ImageData(records, preprocessor, batch_size, **options)
+    return data if split is None else data.split(split)
+
+
+def _names(labels: np.ndarray, preprocessor: Any) -> tuple[str, ...]:
+    named = getattr(preprocessor, "labels", None)
+    if named:
+        return tuple(named)
+    config = getattr(preprocessor, "config", None)
+    count = config.num_classes if config is not None else 0
+    if not count and labels.dtype.kind in "ui" and labels.size:
+        count = max(int(labels.max()), 0) + 1
+    return tuple(str(k) for k in range(count))

@@ -1,0 +1,95 @@
+"""What is done to training images, as data; the settings of AugReg by name."""
+
+import dataclasses
+
+from keras_vit.errors import ConfigError, nearest
+
+
+@dataclasses.dataclass(frozen=True)
+class Augmentation:
+    """Random changes of training images, drawn anew for every image of every epoch.
+
+    Args:
+        crop: smallest and largest share of the image's area that a random crop has
+            (Szegedy et al. 2015; `vit_jax/input_pipeline.py`), resized to the model's size
+            by bilinear interpolation; None for the whole image by the preprocessor's
+            protocol.
+        aspect: smallest and largest width / height of that crop.
+        flip: left and right change places in half of the images.
+        randaugment: number of layers and magnitude (Cubuk et al. 2020), with the operations
+            and levels of big_vision; None for none. Magnitude 0 is not nothing.
+        mixup: alpha of the Beta distribution that mixing weights are drawn from (Zhang et
+            al. 2018), 0 for none. One weight per batch, at least 1/2, as in big_vision.
+        cutmix: alpha of the same for pasting a box of another image (Yun et al. 2019), 0
+            for none. With both, each batch gets one or the other, at even odds.
+
+    Mixed images have mixed labels: mixup and cutmix make labels one-hot.
+
+    Raises:
+        ConfigError: a value that makes no sense.
+
+    >>> from keras_vit.data import Augmentation
+    >>> Augmentation(crop=(0.3, 1.0), flip=False, randaugment=(2, 10), mixup=0.2).mixes
+    True
+    """
+
+    crop: tuple[float, float] | None = (0.05, 1.0)
+    aspect: tuple[float, float] = (3 / 4, 4 / 3)
+    flip: bool = True
+    randaugment: tuple[int, int] | None = None
+    mixup: float = 0.0
+    cutmix: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.crop is not None and not 0 < self.crop[0] <= self.crop[1] <= 1:
+            raise ConfigError(f"crop={self.crop}, expected two rising shares of the area, or None.")
+        if not 0 < self.aspect[0] <= self.aspect[1]:
+            raise ConfigError(f"aspect={self.aspect}, expected two rising ratios above 0.")
+        if self.randaugment is not None and not all(n >= 0 for n in self.randaugment):
+            raise ConfigError(
+                f"randaugment={self.randaugment}, expected (layers, magnitude), none below 0."
+            )
+        if self.mixup < 0 or self.cutmix < 0:
+            raise ConfigError(f"mixup={self.mixup}, cutmix={self.cutmix}: expected 0 or more.")
+
+    @property
+    def mixes(self) -> bool:
+        """Whether labels are mixed too."""
+        return self.mixup > 0 or self.cutmix > 0
+
+    @property
+    def changes_images(self) -> bool:
+        """Whether single images are changed."""
+        return self.crop is not None or self.flip or self.randaugment is not None
+
+
+AUGREG = {
+    "none": Augmentation(),
+    "light1": Augmentation(randaugment=(2, 0)),
+    "light2": Augmentation(randaugment=(2, 10), mixup=0.2),
+    "medium1": Augmentation(randaugment=(2, 15), mixup=0.2),
+    "medium2": Augmentation(randaugment=(2, 15), mixup=0.5),
+    "strong1": Augmentation(randaugment=(2, 20), mixup=0.5),
+    "strong2": Augmentation(randaugment=(2, 20), mixup=0.8),
+}
+"""How to train your ViT?, section 3.2 and Figure 4; `big_vision/configs/vit_i21k.py`.
+
+Each has the random crop and the flip, `"none"` too, which is the transfer recipe of the
+paper.
+"""
+
+
+def named(augmentation: "Augmentation | str | None") -> Augmentation | None:
+    """Returns an augmentation that may be given by its name.
+
+    Raises:
+        ConfigError: there is none of that name, or it is something else.
+    """
+    if augmentation is None or isinstance(augmentation, Augmentation):
+        return augmentation
+    if isinstance(augmentation, str) and augmentation in AUGREG:
+        return AUGREG[augmentation]
+    raise ConfigError(
+        f"augmentation={augmentation!r}.{nearest(str(augmentation), AUGREG)} Expected "
+        f"{', '.join(AUGREG)}, a keras_vit.data.Augmentation or None."
+    )

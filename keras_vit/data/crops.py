@@ -1,0 +1,76 @@
+"""The random crop of Inception and the flip, on Pillow images and on arrays.
+
+`vit_jax/input_pipeline.py` crops with `tf.image.sample_distorted_bounding_box` and resizes
+with `tf.image.resize`: half-pixel bilinear, without antialias.
+"""
+
+import numpy as np
+from PIL import Image
+
+from keras_vit.preprocessing import resize_bilinear
+
+Size = tuple[int, int]
+Picture = Image.Image | np.ndarray
+
+_ATTEMPTS = 100
+
+
+def random_box(
+    size: Size, area: tuple[float, float], aspect: tuple[float, float], rng: np.random.Generator
+) -> tuple[int, int, int, int]:
+    """Returns (top, left, height, width) of a random part of an image.
+
+    The ratio width / height is uniform in `aspect`, the height uniform among those that
+    give an area in range and fit, as in TensorFlow; the whole image after 100 that do not.
+
+    Args:
+        size: (height, width) of the image.
+        area: smallest and largest share of the image.
+        aspect: smallest and largest width / height.
+        rng: what to draw from.
+    """
+    height, width = size
+    least, most = (share * height * width for share in area)
+    for _ in range(_ATTEMPTS):
+        ratio = rng.uniform(*aspect)
+        low = round(np.sqrt(least / ratio))
+        high = min(round(np.sqrt(most / ratio)), int((width + 0.5) / ratio), height)
+        rows = int(rng.integers(low, high + 1)) if low < high else high
+        columns = round(rows * ratio)
+        if rows * columns < least:
+            rows += 1
+            columns = round(rows * ratio)
+        if 0 < rows <= height and 0 < columns <= width and rows * columns >= least:
+            top, left = rng.integers(height - rows + 1), rng.integers(width - columns + 1)
+            return int(top), int(left), rows, columns
+    return 0, 0, height, width
+
+
+def crop_and_resize(image: Picture, box: tuple[int, int, int, int], size: Size) -> Picture:
+    """Returns a part of an image at another size, bilinear without antialias.
+
+    A Pillow image stays one, in 8 bits; a float array is not rounded.
+    """
+    top, left, height, width = box
+    if isinstance(image, np.ndarray):
+        resized = resize_bilinear(image[top : top + height, left : left + width], size)
+        return np.rint(resized).astype(np.uint8) if image.dtype == np.uint8 else resized
+    # Cut first: interpolation must not look beyond the box.
+    part = image.crop((left, top, left + width, top + height))
+    extent = (0, 0, width, height)
+    to = (size[1], size[0])
+    return part.transform(to, Image.Transform.EXTENT, extent, Image.Resampling.BILINEAR)
+
+
+def flipped(image: Picture) -> Picture:
+    """Returns the mirror image."""
+    if isinstance(image, np.ndarray):
+        return image[:, ::-1]
+    return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+
+
+def size_of(image: Picture) -> Size:
+    """Returns (height, width)."""
+    if isinstance(image, np.ndarray):
+        return image.shape[0], image.shape[1]
+    return image.height, image.width

@@ -1,0 +1,111 @@
+"""A folder of image files, one folder per class."""
+
+import os
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_vit.data.image_data import ImageData
+from keras_vit.data.records import Records
+from keras_vit.errors import ConfigError, nearest
+
+EXTENSIONS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
+
+_NAMED = 5
+
+
+def from_folder(
+    path: str | os.PathLike[str],
+    preprocessor: Any,
+    batch_size: int = 32,
+    *,
+    class_names: Sequence[str] | None = None,
+    split: float | None = None,
+    **options: Any,
+) -> Any:
+    """Returns the data set of a folder that holds a folder of images per class.
+
+    Images may lie deeper. Hidden files and folders are not looked at; of other files that
+    are no images by their extension a warning tells.
+
+    Args:
+        path: the folder.
+        preprocessor, batch_size: as of `ImageData`.
+        class_names: the folders, in the order of the labels. None for the model's own labels
+            where those name every folder, else for all folders, sorted.
+        split: share of a validation part; the answer is then (training, validation).
+        **options: of `ImageData`.
+
+    Raises:
+        ConfigError: as `ImageData`; or the folder is none, holds images beside its
+            folders, or a class of it holds no image.
+    """
+    records = _records(Path(path), class_names, getattr(preprocessor, "labels", None))
+    data = ImageData(records, preprocessor, batch_size, **options)
+    return data if split is None else data.split(split)
+
+
+def _records(root: Path, asked: Sequence[str] | None, known: Sequence[str] | None) -> Records:
+    if not root.is_dir():
+        found = "a file" if root.exists() else "nothing"
+        raise ConfigError(
+            f"{root}: expected a folder with a folder of images per class, found {found}."
+        )
+    entries = sorted(e for e in root.iterdir() if not e.name.startswith("."))
+    folders = {e.name: e for e in entries if e.is_dir()}
+    beside = [e for e in entries if e.suffix.lower() in EXTENSIONS and not e.is_dir()]
+    if not folders or beside:
+        found = f"{beside[0].name} beside them" if folders and beside else "no folder"
+        raise ConfigError(f"{root}: expected a folder of images per class, found {found}.")
+    names = _class_names(root, list(folders), asked, known)
+    images: list[str] = []
+    labels: list[int] = []
+    empty, odd = [], []
+    for name, folder in folders.items():
+        found, others = _files(folder)
+        images += found
+        labels += [names.index(name)] * len(found)
+        odd += others
+        if not found:
+            empty.append(name)
+    if empty:
+        raise ConfigError(
+            f"{root}: no image in {', '.join(empty[:_NAMED])}"
+            f"{f' and {len(empty) - _NAMED} more' if len(empty) > _NAMED else ''}; remove an empty "
+            f"class, or fill it. Images end in {', '.join(EXTENSIONS)}."
+        )
+    if odd:
+        warnings.warn(
+            f"{root}: {len(odd)} files are no images by their names and are left out, such as "
+            f"{odd[0]}.",
+            stacklevel=3,
+        )
+    return Records(str(root), images, np.array(labels, np.int32), tuple(names))
+
+
+def _class_names(
+    root: Path, folders: list[str], asked: Sequence[str] | None, known: Sequence[str] | None
+) -> list[str]:
+    if asked is not None:
+        asked = list(asked)
+        for name in [*(set(asked) - set(folders)), *(set(folders) - set(asked))]:
+            where, others = ("folder", folders) if name in asked else ("class_names", asked)
+            raise ConfigError(f"{root}: {name!r} is missing in {where}.{nearest(name, others)}")
+        return asked
+    if known and set(folders) <= set(known) and len(set(known)) == len(known):
+        return list(known)
+    return folders
+
+
+def _files(folder: Path) -> tuple[list[str], list[str]]:
+    """Images and other files of a folder and of those below it, sorted alike everywhere."""
+    images, others = [], []
+    for parent, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(name for name in files if not name.startswith(".")):
+            path = Path(parent, name)
+            (images if path.suffix.lower() in EXTENSIONS else others).append(str(path))
+    return images, others

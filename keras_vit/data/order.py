@@ -1,0 +1,95 @@
+"""Which images stand in which batch: a pure function of seed, epoch and number.
+
+Orders are sorted 64-bit words of PCG64, whose stream NumPy guarantees: the same with every
+release and on every machine.
+"""
+
+import dataclasses
+import functools
+
+import numpy as np
+
+
+def words(count: int, *key: int) -> np.ndarray:
+    """Returns `count` random 64-bit words, those of the key."""
+    return np.random.PCG64(np.random.SeedSequence(key)).random_raw(count)
+
+
+@functools.lru_cache(maxsize=8)
+def permutation(count: int, *key: int) -> np.ndarray:
+    """Returns the numbers below `count` in the order of the key; read-only.
+
+    >>> from keras_vit.data.order import permutation
+    >>> sorted(permutation(5, 0)) == [0, 1, 2, 3, 4]
+    True
+    """
+    order = np.argsort(words(count, *key), kind="stable")
+    order.flags.writeable = False
+    return order
+
+
+def stratified(labels: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Splits so that every class gives its share; each part keeps the order of the whole.
+
+    Args:
+        labels: `(images,)`.
+        fraction: share of the second part, above 0 and below 1.
+        seed: another seed draws other images.
+
+    Returns:
+        Indices of the first and of the second part. A class of at least two images is in
+        both; the only image of a class is in the first.
+    """
+    order = permutation(len(labels), seed, _SPLIT)
+    second = []
+    for label in np.unique(labels):
+        members = order[labels[order] == label]
+        share = int(np.floor(fraction * len(members) + 0.5))
+        second.append(members[: min(max(share, 1), len(members) - 1)])
+    chosen = np.zeros(len(labels), bool)
+    chosen[np.concatenate(second)] = True
+    return np.flatnonzero(~chosen), np.flatnonzero(chosen)
+
+
+@dataclasses.dataclass(frozen=True)
+class Stream:
+    """Batches of a data set, epoch after epoch.
+
+    Args:
+        count: images in the data set.
+        batch_size: images per batch.
+        steps_per_epoch: full batches per epoch, out of an endless stream of passes; None
+            for epochs of one pass, whose last batch may be smaller.
+        shuffle: another order in every pass.
+        seed: of the orders.
+    """
+
+    count: int
+    batch_size: int
+    steps_per_epoch: int | None
+    shuffle: bool
+    seed: int
+
+    @property
+    def num_batches(self) -> int:
+        """Batches per epoch."""
+        return self.steps_per_epoch or -(-self.count // self.batch_size)
+
+    def draws(self, epoch: int, batch: int) -> list[tuple[int, int]]:
+        """Returns (number of the draw since the start, index of the image), image by image."""
+        if self.steps_per_epoch:
+            start = (epoch * self.steps_per_epoch + batch) * self.batch_size
+            stop = start + self.batch_size
+        else:
+            start = epoch * self.count + batch * self.batch_size
+            stop = min(start + self.batch_size, (epoch + 1) * self.count)
+        return [(draw, self._image(*divmod(draw, self.count))) for draw in range(start, stop)]
+
+    def _image(self, which_pass: int, place: int) -> int:
+        if not self.shuffle:
+            return place
+        return int(permutation(self.count, self.seed, _ORDER, which_pass)[place])
+
+
+_ORDER, _SPLIT, IMAGE, BATCH = range(4)
+"""What a key is for, so that no two purposes share random numbers."""

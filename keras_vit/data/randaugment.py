@@ -1,0 +1,104 @@
+"""RandAugment (Cubuk et al. 2020) with the operations and levels of big_vision, on Pillow.
+
+`big_vision/pp/autoaugment.py`, `distort_image_with_randaugment`: 16 operations at even odds,
+each always carried out. Two things differ. Lengths are shares of the side, meant there for 224
+pixels. Contrast turns about the image's mean grey; there, about a constant that depends on the
+image's size.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from PIL import Image, ImageEnhance, ImageOps
+
+Operation = Callable[[Image.Image, float, np.random.Generator], Image.Image]
+
+_GREY = 128
+_SIDE = 224
+
+
+def randaugment(
+    image: Image.Image, layers: int, magnitude: float, rng: np.random.Generator
+) -> Image.Image:
+    """Returns an image after `layers` operations drawn from sixteen.
+
+    Args:
+        image: of mode L or RGB.
+        layers: operations in a row; N in the paper.
+        magnitude: of each, 10 being the strongest of AutoAugment; M in the paper.
+        rng: what to draw from.
+    """
+    names = list(OPERATIONS)
+    for _ in range(layers):
+        image = OPERATIONS[names[rng.integers(len(names))]](image, magnitude / 10, rng)
+    return image
+
+
+def _either(value: float, rng: np.random.Generator) -> float:
+    return value if rng.random() < 0.5 else -value
+
+
+def _rotate(image: Image.Image, level: float, rng: np.random.Generator) -> Image.Image:
+    return image.rotate(_either(30 * level, rng), fillcolor=_fill(image))
+
+
+def _affine(image: Image.Image, coefficients: tuple[float, ...]) -> Image.Image:
+    return image.transform(image.size, Image.Transform.AFFINE, coefficients, fillcolor=_fill(image))
+
+
+def _fill(image: Image.Image) -> int | tuple[int, ...]:
+    return _GREY if image.mode == "L" else (_GREY,) * len(image.getbands())
+
+
+def _shear_x(image: Image.Image, level: float, rng: np.random.Generator) -> Image.Image:
+    return _affine(image, (1, _either(0.3 * level, rng), 0, 0, 1, 0))
+
+
+def _shear_y(image: Image.Image, level: float, rng: np.random.Generator) -> Image.Image:
+    return _affine(image, (1, 0, 0, _either(0.3 * level, rng), 1, 0))
+
+
+def _translate_x(image: Image.Image, level: float, rng: np.random.Generator) -> Image.Image:
+    return _affine(image, (1, 0, _either(100 * level, rng) * image.width / _SIDE, 0, 1, 0))
+
+
+def _translate_y(image: Image.Image, level: float, rng: np.random.Generator) -> Image.Image:
+    return _affine(image, (1, 0, 0, 0, 1, _either(100 * level, rng) * image.height / _SIDE))
+
+
+def _cutout(image: Image.Image, level: float, rng: np.random.Generator) -> Image.Image:
+    x, y = rng.integers(image.width), rng.integers(image.height)
+    across, down = (int(40 * level * side / _SIDE) for side in image.size)
+    image = image.copy()
+    image.paste(_fill(image), (x - across, y - down, x + across, y + down))
+    return image
+
+
+def _solarize_add(image: Image.Image, level: float, rng: np.random.Generator) -> Image.Image:
+    table = [min(v + int(110 * level), 255) if v < 128 else v for v in range(256)]
+    return image.point(table * len(image.getbands()))
+
+
+def _enhance(kind: Callable[[Image.Image], ImageEnhance._Enhance]) -> Operation:
+    return lambda image, level, rng: kind(image).enhance(1.8 * level + 0.1)
+
+
+OPERATIONS: dict[str, Operation] = {
+    "AutoContrast": lambda image, level, rng: ImageOps.autocontrast(image),
+    "Equalize": lambda image, level, rng: ImageOps.equalize(image),
+    "Invert": lambda image, level, rng: ImageOps.invert(image),
+    "Rotate": _rotate,
+    "Posterize": lambda image, level, rng: ImageOps.posterize(image, min(int(4 * level), 8)),
+    "Solarize": lambda image, level, rng: ImageOps.solarize(image, int(256 * level)),
+    "Color": _enhance(ImageEnhance.Color),
+    "Contrast": _enhance(ImageEnhance.Contrast),
+    "Brightness": _enhance(ImageEnhance.Brightness),
+    "Sharpness": _enhance(ImageEnhance.Sharpness),
+    "ShearX": _shear_x,
+    "ShearY": _shear_y,
+    "TranslateX": _translate_x,
+    "TranslateY": _translate_y,
+    "Cutout": _cutout,
+    "SolarizeAdd": _solarize_add,
+}
+"""By big_vision's names: (image, magnitude / 10, rng) -> image."""

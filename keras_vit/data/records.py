@@ -1,0 +1,88 @@
+"""What a data set is before anything is done to it: images, labels, names of the classes."""
+
+import dataclasses
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from keras_vit.errors import ConfigError
+
+
+class Encoded(io.BytesIO):
+    """The bytes of an image file, and the name that messages call it by."""
+
+    def __init__(self, data: bytes, name: str) -> None:
+        super().__init__(data)
+        self.name = name
+
+
+@dataclasses.dataclass(frozen=True)
+class Records:
+    """Images with one label each.
+
+    Args:
+        name: of the data set, for messages.
+        images: by index, what `Preprocessor.decode` takes.
+        labels: integers `(images,)`, places in `class_names`.
+        class_names: one per class.
+
+    Raises:
+        ConfigError: no images, as many labels as not, or a label that is no class.
+    """
+
+    name: str
+    images: Sequence[Any]
+    labels: np.ndarray
+    class_names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        labels = np.asarray(self.labels)
+        if labels.ndim != 1 or labels.dtype.kind not in "ui":
+            raise ConfigError(
+                f"{self.name}: labels are {labels.dtype} of shape {labels.shape}, expected "
+                "integers (images,), one class per image."
+            )
+        if len(labels) != len(self.images):
+            raise ConfigError(f"{self.name}: {len(self.images)} images and {len(labels)} labels.")
+        if not len(labels):
+            raise ConfigError(f"{self.name}: no images.")
+        wrong = np.flatnonzero((labels < 0) | (labels >= len(self.class_names)))
+        if len(wrong):
+            raise ConfigError(
+                f"{self.name}: label {labels[wrong[0]]} of {self.where(int(wrong[0]))} is out of "
+                f"range, and {len(wrong) - 1} more; expected 0 to {len(self.class_names) - 1} for "
+                f"{len(self.class_names)} classes."
+            )
+        object.__setattr__(self, "labels", labels.astype(np.int32))
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Images per class, `(classes,)`."""
+        return np.bincount(self.labels, minlength=len(self.class_names))
+
+    def where(self, index: int) -> str:
+        """What to call an image in a message: its path, or its number."""
+        image = self.images[index]
+        return image if isinstance(image, str) else f"image {index}"
+
+    def of(self, indices: np.ndarray) -> "Records":
+        """Returns the records at these indices, in this order."""
+        chosen = _Chosen(self.images, indices)
+        return dataclasses.replace(self, images=chosen, labels=self.labels[indices])
+
+
+@dataclasses.dataclass(frozen=True)
+class _Chosen(Sequence[Any]):
+    images: Sequence[Any]
+    indices: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.images[int(self.indices[index])]
