@@ -32,7 +32,7 @@ from keras_vit.variants import variant
 
 RING = ("google", "google_linen", "big_vision", "big_vision_scan", "timm", "transformers",
         "keras_hub", "keras_vit", "google")  # fmt: skip
-TURNS = 5
+TURNS = 7
 
 
 def make_source(path: Path) -> None:

@@ -371,6 +371,17 @@ def written_beside(path: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+@contextlib.contextmanager
+def _opened_beside(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """Yields a new file that becomes `path` on success.
+
+    It is not opened with "w": ext4 writes out at once what replaces a truncated file, and
+    closing would wait for that.
+    """
+    with written_beside(path) as temporary, temporary.open("r+b") as file:
+        yield file
+
+
 class Part(NamedTuple):
     """A piece of an array on its way into a file; the pieces of one array follow each other.
 
@@ -413,7 +424,7 @@ def write_npz(path: str | os.PathLike[str], parts: Iterable[Part]) -> None:
 
     bfloat16 is stored as two bytes of void, as NumPy does.
     """
-    with written_beside(path) as temporary, zipfile.ZipFile(temporary, "w") as file:
+    with _opened_beside(path) as stream, zipfile.ZipFile(stream, "w") as file:
         for name, pieces in itertools.groupby(parts, lambda part: part.name):
             with file.open(f"{name}.npy", "w", force_zip64=True) as member:
                 for number, piece in enumerate(pieces):
@@ -459,7 +470,7 @@ def write_safetensors(
         offset = end
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
-    with written_beside(path) as temporary, temporary.open("wb") as file:
+    with _opened_beside(path) as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for part in read([name for name, _, _ in ordered]):
             file.write(part.bytes)
