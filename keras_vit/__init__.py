@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from keras_vit.registration import register_with_keras
 
 if TYPE_CHECKING:
-    from keras_vit import checkpoints, data, labels, layers, presets
+    from keras_vit import checkpoints, data, finetune, labels, layers, presets
     from keras_vit.config import Numerics, ResNetStem, ViTConfig
     from keras_vit.errors import CheckpointError, ConfigError, KerasViTError, PresetError
     from keras_vit.evaluation import (
@@ -63,6 +63,7 @@ __all__ = [
     "attention_rollout",
     "checkpoints",
     "data",
+    "finetune",
     "labels",
     "layers",
     "list_presets",
@@ -123,7 +124,7 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("checkpoints", "data", "labels", "layers", "presets"):
+    if name in ("checkpoints", "data", "finetune", "labels", "layers", "presets"):
         return importlib.import_module(f"keras_vit.{name}")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'keras_vit' has no attribute {name!r}")

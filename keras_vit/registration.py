@@ -1,8 +1,9 @@
 """Makes our classes known to Keras as soon as both packages are imported.
 
 Keras finds the class of a saved model among those registered by import. We import
-our model lazily, so that headers are read without a backend; this module imports
-it at the moment when Keras is there, whichever package comes first.
+our model lazily, so that headers are read without a backend; this module imports it,
+and the optimizers it may have been trained with, at the moment when Keras is there,
+whichever package comes first.
 """
 
 import importlib
@@ -13,11 +14,13 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+_ROOMS = ("keras_vit.model", "keras_vit.finetune")
+
 
 def register_with_keras() -> None:
-    """Imports `keras_vit.model` now if Keras is imported, else right after Keras."""
+    """Imports our Keras classes now if Keras is imported, else right after Keras."""
     if "keras" in sys.modules:
-        importlib.import_module("keras_vit.model")
+        _import_rooms()
     else:
         sys.meta_path.insert(0, _AfterKeras())
 
@@ -36,7 +39,12 @@ class _AfterKeras(importlib.abc.MetaPathFinder):
 
         def execute_and_register(module: ModuleType) -> None:
             execute(module)
-            importlib.import_module("keras_vit.model")
+            _import_rooms()
 
         spec.loader.exec_module = execute_and_register  # type: ignore[method-assign]
         return spec
+
+
+def _import_rooms() -> None:
+    for room in _ROOMS:
+        importlib.import_module(room)

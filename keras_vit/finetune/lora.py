@@ -1,0 +1,84 @@
+"""Low-rank adaptation (Hu et al. 2021, arXiv 2106.09685) through Keras's own `enable_lora`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
+from keras_vit.errors import ConfigError
+from keras_vit.finetune.trainable import train_only
+from keras_vit.model import VisionTransformer
+
+PROJECTIONS = (
+    "attention/query",
+    "attention/key",
+    "attention/value",
+    "attention/out",
+    "mlp/dense_0",
+    "mlp/dense_1",
+)
+"""Parts of a block that can be adapted."""
+
+
+def enable_lora(
+    model: VisionTransformer,
+    rank: int,
+    targets: Sequence[str] = ("attention/query", "attention/value"),
+    alpha: float | None = None,
+) -> int:
+    """Adds `alpha / rank * A B` to kernels of every block; A, B and the head alone learn.
+
+    B starts at zero, so the model answers as before. Call it before `compile`. What was
+    learnt goes to `.keras` files merged into the kernels; for presets and other libraries,
+    `merge_lora` first.
+
+    Args:
+        model: a `VisionTransformer`.
+        rank: r of the paper: columns of A, rows of B.
+        targets: out of `PROJECTIONS`; query and value as in the paper's experiments.
+        alpha: scale of the paper; None for `rank`.
+
+    Returns:
+        How many parameters are left to train.
+
+    Raises:
+        ConfigError: there is no such target, the model has adapted kernels already, or
+            `rank` is not positive.
+    """
+    if not isinstance(rank, int) or rank < 1:
+        raise ConfigError(f"lora_rank={rank!r}: expected a positive int.")
+    unknown = [target for target in targets if target not in PROJECTIONS]
+    if unknown or not targets:
+        raise ConfigError(f"LoRA targets {unknown}: expected some of {', '.join(PROJECTIONS)}.")
+    adapted = [path for path, layer in _projections(model).items() if layer.lora_enabled]
+    if adapted:
+        raise ConfigError(f"{adapted[0]} is adapted already; merge_lora(model) gives a plain one.")
+    for path, layer in _projections(model).items():
+        if path.split("/", 1)[1] in targets:
+            layer.enable_lora(rank, lora_alpha=alpha)
+    lora = [w.path for w in model.weights if w.name.startswith("lora_kernel")]
+    return train_only(model, [*lora, *(["head"] if model.config.num_classes else [])])
+
+
+def merge_lora(model: VisionTransformer) -> VisionTransformer:
+    """Returns a plain model of the same outputs, its kernels `W + alpha / rank * A B`."""
+    merged = VisionTransformer.from_config(model.get_config())
+    plain = {weight.path: weight for weight in merged.weights}
+    for weight in model.weights:
+        if weight.path in plain:
+            plain[weight.path].assign(weight)
+    for path, layer in _projections(model).items():
+        plain[f"{path}/kernel"].assign(layer.kernel)  # with what LoRA adds to it
+    return merged
+
+
+def _projections(model: VisionTransformer) -> dict[str, Any]:
+    """`{path: layer}` of every Dense and EinsumDense in the blocks."""
+    found = {}
+    for i in range(model.config.num_layers):
+        for path in PROJECTIONS:
+            layer: keras.layers.Layer = model.get_layer(f"block_{i}")
+            for name in path.split("/"):
+                layer = getattr(layer, name)
+            found[f"block_{i}/{path}"] = layer
+    return found

@@ -1,0 +1,319 @@
+"""The recipes of the papers, as what `compile` and `fit` take."""
+
+import dataclasses
+import math
+from typing import Any
+
+import keras
+
+from keras_vit.errors import ConfigError
+from keras_vit.finetune.lora import enable_lora
+from keras_vit.finetune.optimizers import LayerwiseAdamW, LayerwiseSGD
+from keras_vit.finetune.schedules import LinearDecay, PerUpdate
+from keras_vit.finetune.trainable import (
+    layer_decay_multipliers,
+    train_head,
+    train_last_blocks,
+    zero_head,
+)
+from keras_vit.model import VisionTransformer
+
+IMAGENET21K_CLASSES = 21843
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """What training takes, all of it ordinary Keras objects in dicts that you may change.
+
+        model.compile(**recipe.compile)
+        model.fit(data, **recipe.fit)
+
+    Attributes:
+        compile: optimizer, loss and metrics.
+        fit: epochs, callbacks, and steps_per_epoch where the data do not say it.
+        batch_size: images per batch that the data should give; with gradient accumulation
+            a part of the recipe's.
+        settings: the numbers that the recipe was made from, as plain JSON types.
+    """
+
+    compile: dict[str, Any]
+    fit: dict[str, Any]
+    batch_size: int
+    settings: dict[str, Any]
+
+
+def transfer_recipe(
+    model: VisionTransformer,
+    steps: int,
+    batch_size: int = 512,
+    *,
+    learning_rate: float = 0.03,
+    warmup_steps: int | None = None,
+    decay: str = "cosine",
+    momentum: float = 0.9,
+    clip_norm: float | None = 1.0,
+    weight_decay: float = 0.0,
+    layer_decay: float | None = None,
+    label_smoothing: float = 0.0,
+    one_hot: bool = False,
+    new_head: bool = False,
+    head_only: bool = False,
+    trainable_blocks: int | None = None,
+    lora_rank: int | None = None,
+    ema: float | None = None,
+    accumulate: int = 1,
+    steps_per_epoch: int | None = None,
+) -> Recipe:
+    """Fine-tuning as in the paper (section 4.1, appendix B.1.1, table 4).
+
+    Momentum SGD, linear warm-up and cosine decay to 0, gradients clipped to a global norm
+    of 1, no weight decay; defaults of `vit_jax/configs/common.py` and `vit_jax/train.py`.
+    The paper tries learning rates of 0.003, 0.01, 0.03 and 0.06 and takes the best on held-out
+    images; a batch much smaller than 512 wants a smaller one.
+
+    Args:
+        model: as `from_preset(..., num_classes=n)` gives it, with a zero head.
+        steps: weight updates, see `steps_for`.
+        batch_size: images per weight update.
+        learning_rate: the peak.
+        warmup_steps: updates before the peak; None for 500, or a tenth of `steps` if fewer.
+        decay: `"cosine"`, or `"linear"` (to 1e-5).
+        momentum, clip_norm: as above; `clip_norm=None` clips nothing.
+        weight_decay: decoupled, on kernels, times the learning rate.
+        layer_decay: share of the learning rate that each block leaves to the one before it,
+            such as 0.75; see `layer_decay_multipliers`.
+        label_smoothing: share of the label that all classes get; needs `one_hot`.
+        one_hot: whether the labels are `(batch, num_classes)`, as mixup and cutmix make them,
+            and not ints `(batch,)`.
+        new_head: set the head to zero first, see `zero_head`; a head that was trained stays
+            otherwise.
+        head_only, trainable_blocks, lora_rank: what learns if not everything: the head, the
+            last blocks, low-rank additions; see `train_head`, `train_last_blocks`,
+            `enable_lora`. They change the model.
+        ema: share that the moving average of the weights keeps per update, such as 0.999.
+            Validation sees the average, and `fit` leaves it in the model at its end.
+        accumulate: batches per update, to save memory; `recipe.batch_size` images each.
+        steps_per_epoch: batches per epoch, `len(data)`. Epochs are whole: a last one may go
+            on beyond `steps`, at a rate of 0. None for one epoch of `steps`, out of data that
+            do not end.
+
+    Raises:
+        ConfigError: names the argument, what was found and what was expected.
+
+    >>> import keras_vit
+    >>> model = keras_vit.vit_ti16(image_size=32, num_classes=5)
+    >>> recipe = transfer_recipe(model, steps=500, batch_size=64, steps_per_epoch=50)
+    >>> recipe.fit["epochs"], recipe.settings["warmup_steps"]
+    (10, 50)
+    """
+    settings = {name: value for name, value in locals().items() if name != "model"}
+    settings["warmup_steps"] = _check(settings, warmup_steps, longest=500)
+    _choose_what_learns(model, new_head, head_only, trainable_blocks, lora_rank)
+    optimizer = LayerwiseSGD(
+        _schedule(settings),
+        momentum=float(momentum),
+        **_update_options(model, settings),
+    )
+    loss = _softmax_loss(label_smoothing, one_hot)
+    compile_ = {"optimizer": optimizer, "loss": loss, "metrics": [_accuracy(one_hot)]}
+    return _recipe("transfer", compile_, settings)
+
+
+def augreg_recipe(
+    model: VisionTransformer,
+    steps: int,
+    batch_size: int = 4096,
+    *,
+    learning_rate: float = 0.001,
+    warmup_steps: int | None = None,
+    decay: str = "cosine",
+    clip_norm: float | None = 1.0,
+    weight_decay: float = 0.1,
+    layer_decay: float | None = None,
+    loss: str | None = None,
+    label_smoothing: float = 0.0,
+    one_hot: bool = True,
+    ema: float | None = None,
+    accumulate: int = 1,
+    steps_per_epoch: int | None = None,
+) -> Recipe:
+    """Pre-training as in *How to train your ViT?* (arXiv 2106.10270, section 3).
+
+    Adam with beta 0.9 and 0.999, linear warm-up over 10,000 updates, cosine decay, gradients
+    clipped to a global norm of 1, and weight decay of 0.1 or 0.03 times the learning rate on
+    kernels (`wd=0.0001` in big_vision, which does not multiply by the rate of 0.001). The rest
+    of that recipe lives elsewhere: dropout and stochastic depth of 0 or 0.1 each are fields of
+    the model (`vit_s16(dropout_rate=0.1, stochastic_depth_rate=0.1)`), and RandAugment and
+    mixup come with the data, by the paper's names, `"none"` to `"strong2"`.
+
+    Args:
+        loss: `"softmax"`, or `"sigmoid"`, one yes or no per class, summed over the classes;
+            None for sigmoid with ImageNet-21k's 21,843 classes and softmax otherwise. With
+            sigmoid, an initial bias of the head of -10 helps (`head_bias_init=-10.0`).
+        model, steps, and the others: as of `transfer_recipe`; `warmup_steps` of None is a
+            tenth of `steps`, if that is fewer than 10,000.
+
+    Raises:
+        ConfigError: names the argument, what was found and what was expected.
+
+    >>> import keras_vit
+    >>> recipe = augreg_recipe(keras_vit.vit_s16(image_size=32), steps=93_000, weight_decay=0.03)
+    >>> recipe.compile["optimizer"].beta_2, recipe.settings["warmup_steps"]
+    (0.999, 9300)
+    """
+    if loss is None:
+        loss = "sigmoid" if model.config.num_classes == IMAGENET21K_CLASSES else "softmax"
+    settings = {name: value for name, value in locals().items() if name != "model"}
+    settings["warmup_steps"] = _check(settings, warmup_steps, longest=10_000)
+    _choose_what_learns(model)
+    optimizer = LayerwiseAdamW(
+        _schedule(settings),
+        epsilon=1e-8,  # of optax.scale_by_adam
+        **_update_options(model, settings),
+    )
+    compile_: dict[str, Any] = {"optimizer": optimizer, "metrics": [_accuracy(one_hot)]}
+    if loss == "sigmoid":
+        if not one_hot:
+            raise ConfigError("loss='sigmoid' needs labels (batch, num_classes): one_hot=True.")
+        compile_["loss"] = keras.losses.BinaryCrossentropy(
+            from_logits=True, label_smoothing=label_smoothing
+        )
+        # Keras takes the mean over classes, big_vision the sum, which clipping can tell apart.
+        compile_["loss_weights"] = float(model.config.num_classes)
+    else:
+        compile_["loss"] = _softmax_loss(label_smoothing, one_hot)
+    return _recipe("augreg", compile_, settings)
+
+
+def steps_for(num_images: int) -> int:
+    """Weight updates by the size of the data set, for batches of 512 (BiT-HyperRule).
+
+    500 below 20,000 images, 10,000 below 500,000, 20,000 otherwise (Kolesnikov et al. 2020,
+    arXiv 1912.11370, section 3.3).
+
+    >>> [steps_for(n) for n in (1_000, 20_000, 1_281_167)]
+    [500, 10000, 20000]
+    """
+    if num_images < 1:
+        raise ConfigError(f"num_images={num_images}: expected at least one image.")
+    return 500 if num_images < 20_000 else 10_000 if num_images < 500_000 else 20_000
+
+
+def _check(settings: dict[str, Any], warmup_steps: int | None, longest: int) -> int:
+    """Refuses numbers that make no training; returns the warm-up."""
+    for name in ("steps", "batch_size", "accumulate"):
+        if not isinstance(settings[name], int) or settings[name] < 1:
+            raise ConfigError(f"{name}={settings[name]!r}: expected a positive int.")
+    per_epoch = settings["steps_per_epoch"]
+    if per_epoch is not None and (not isinstance(per_epoch, int) or per_epoch < 1):
+        raise ConfigError(f"steps_per_epoch={per_epoch!r}: expected a positive int or None.")
+    steps, batch_size, accumulate = (settings[n] for n in ("steps", "batch_size", "accumulate"))
+    if batch_size % accumulate:
+        raise ConfigError(f"batch_size={batch_size} is not divisible by accumulate={accumulate}.")
+    if settings["decay"] not in ("cosine", "linear"):
+        raise ConfigError(f"decay={settings['decay']!r} is not one of cosine, linear.")
+    if settings.get("loss") not in (None, "softmax", "sigmoid"):
+        raise ConfigError(f"loss={settings['loss']!r} is not one of softmax, sigmoid.")
+    for name in ("label_smoothing", "ema"):
+        value = settings[name]
+        if value is not None and not 0 <= value < 1:
+            raise ConfigError(f"{name}={value!r}: expected a number in [0, 1).")
+    if not settings["learning_rate"] > 0 or settings["weight_decay"] < 0:
+        raise ConfigError(
+            f"learning_rate={settings['learning_rate']!r} must be positive and "
+            f"weight_decay={settings['weight_decay']!r} not negative."
+        )
+    warmup_steps = min(longest, steps // 10) if warmup_steps is None else warmup_steps
+    if not 0 <= warmup_steps < steps:
+        raise ConfigError(f"warmup_steps={warmup_steps}: expected 0 to {steps - 1}, below steps.")
+    return warmup_steps
+
+
+def _choose_what_learns(
+    model: VisionTransformer,
+    new_head: bool = False,
+    head_only: bool = False,
+    trainable_blocks: int | None = None,
+    lora_rank: int | None = None,
+) -> None:
+    if model.config.num_classes == 0:
+        raise ConfigError(
+            "The model has num_classes=0, so nothing to train on labels: "
+            "load it with from_preset(..., num_classes=n)."
+        )
+    if head_only + (trainable_blocks is not None) + (lora_rank is not None) > 1:
+        raise ConfigError(
+            f"head_only={head_only}, trainable_blocks={trainable_blocks} and lora_rank="
+            f"{lora_rank} exclude each other: choose one."
+        )
+    if head_only:
+        train_head(model)
+    elif trainable_blocks is not None:
+        train_last_blocks(model, trainable_blocks)
+    elif lora_rank is not None:
+        enable_lora(model, lora_rank)
+    if new_head:
+        zero_head(model)
+
+
+def _schedule(settings: dict[str, Any]) -> keras.optimizers.schedules.LearningRateSchedule:
+    """Learning rate per update, which counts batches where several make one update."""
+    peak, warmup_steps = settings["learning_rate"], settings["warmup_steps"]
+    decay_steps = settings["steps"] - warmup_steps
+    if settings["decay"] == "linear":
+        schedule = LinearDecay(peak, decay_steps, warmup_steps)
+    elif warmup_steps:
+        schedule = keras.optimizers.schedules.CosineDecay(
+            0.0, decay_steps, warmup_target=peak, warmup_steps=warmup_steps
+        )
+    else:
+        schedule = keras.optimizers.schedules.CosineDecay(peak, decay_steps)
+    accumulate = settings["accumulate"]
+    return schedule if accumulate == 1 else PerUpdate(schedule, accumulate)
+
+
+def _update_options(model: VisionTransformer, settings: dict[str, Any]) -> dict[str, Any]:
+    """What both optimizers take."""
+    layer_decay, ema, accumulate = (settings[n] for n in ("layer_decay", "ema", "accumulate"))
+    options: dict[str, Any] = {
+        "weight_decay": float(settings["weight_decay"]),
+        "global_clipnorm": settings["clip_norm"],
+        "gradient_accumulation_steps": None if accumulate == 1 else accumulate,
+    }
+    if layer_decay is not None:
+        options["multipliers"] = layer_decay_multipliers(model, layer_decay)
+    if ema is not None:
+        # Keras averages after every batch, not after every update.
+        options |= {"use_ema": True, "ema_momentum": ema ** (1 / accumulate)}
+    return options
+
+
+def _softmax_loss(label_smoothing: float, one_hot: bool) -> keras.losses.Loss:
+    if one_hot:
+        return keras.losses.CategoricalCrossentropy(
+            from_logits=True, label_smoothing=label_smoothing
+        )
+    if label_smoothing:
+        raise ConfigError(
+            f"label_smoothing={label_smoothing} needs labels (batch, num_classes): one_hot=True, "
+            "here and in keras_vit.data."
+        )
+    return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+def _accuracy(one_hot: bool) -> keras.metrics.Metric:
+    metrics = keras.metrics
+    metric = metrics.CategoricalAccuracy if one_hot else metrics.SparseCategoricalAccuracy
+    return metric(name="accuracy")
+
+
+def _recipe(name: str, compile_: dict[str, Any], settings: dict[str, Any]) -> Recipe:
+    accumulate, per_epoch = settings["accumulate"], settings["steps_per_epoch"]
+    batches = settings["steps"] * accumulate
+    fit: dict[str, Any] = {"epochs": 1, "steps_per_epoch": batches}
+    if per_epoch is not None:
+        fit = {"epochs": math.ceil(batches / per_epoch)}
+    # Validation sees the averaged weights; Keras leaves them in the model when `fit` ends.
+    fit["callbacks"] = [] if settings["ema"] is None else [keras.callbacks.SwapEMAWeights()]
+    batch_size = settings["batch_size"] // accumulate
+    return Recipe(compile_, fit, batch_size, {"recipe": name, **settings})

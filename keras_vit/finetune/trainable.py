@@ -1,0 +1,115 @@
+"""Which variables learn, and at what share of the learning rate."""
+
+import math
+from collections.abc import Sequence
+
+import keras
+
+from keras_vit.errors import ConfigError
+from keras_vit.model import VisionTransformer
+
+_AFTER_BLOCKS = ("encoder_norm", "pool", "pre_logits", "head")
+
+
+def train_only(model: keras.Model, prefixes: Sequence[str]) -> int:
+    """Freezes every weight but those below the named layers; call it before `compile`.
+
+    Keras saves no such choice: make it again for a model that was loaded.
+
+    Args:
+        model: a built model.
+        prefixes: beginnings of weight paths, whole names between slashes: `"block_1"`
+            is not `"block_10"`, and `"block_1/attention"` is a part of it.
+
+    Returns:
+        How many parameters are left to train.
+
+    Raises:
+        ConfigError: a prefix names no weight.
+
+    >>> import keras_vit
+    >>> train_only(keras_vit.vit_ti16(image_size=32, num_classes=5), ["head"])
+    965
+    """
+    paths = [weight.path for weight in model.weights]
+    for prefix in prefixes:
+        if not any(_is_below(path, prefix) for path in paths):
+            layers = ", ".join(dict.fromkeys(path.split("/")[0] for path in paths))
+            raise ConfigError(f"No weight's path begins with {prefix!r}; the layers are {layers}.")
+    model.trainable = True  # a frozen layer hides its weights, whatever is said of each
+    for weight in model.weights:
+        weight.trainable = _is_float(weight) and any(_is_below(weight.path, p) for p in prefixes)
+    return sum(math.prod(weight.shape) for weight in model.trainable_weights)
+
+
+def train_head(model: VisionTransformer) -> int:
+    """Freezes all but the head; returns how many parameters are left to train.
+
+    Raises:
+        ConfigError: the model has no head.
+    """
+    return train_only(model, ["head"])
+
+
+def train_last_blocks(model: VisionTransformer, blocks: int) -> int:
+    """Freezes the embeddings and all but the last blocks; what follows these learns too.
+
+    Returns:
+        How many parameters are left to train.
+
+    Raises:
+        ConfigError: the model has fewer blocks.
+    """
+    num_layers = model.config.num_layers
+    if not 0 <= blocks <= num_layers:
+        raise ConfigError(f"trainable_blocks={blocks}: the model has {num_layers} blocks.")
+    last = [f"block_{i}" for i in range(num_layers - blocks, num_layers)]
+    after = [name for name in _AFTER_BLOCKS if model.get_layer(name).weights]
+    return train_only(model, [*last, *after])
+
+
+def layer_decay_multipliers(model: VisionTransformer, decay: float) -> dict[str, float]:
+    """Learning-rate multipliers that fall by `decay` from each block to the one before it.
+
+    1 for what follows the blocks, `decay` for the last block, `decay ** (num_layers + 1)` for
+    the embeddings and a hybrid's stem (BEiT, arXiv 2106.08254; MAE, arXiv 2111.06377).
+
+    Returns:
+        `{pattern: multiplier}`, as `LayerwiseSGD` and `LayerwiseAdamW` take it.
+
+    Raises:
+        ConfigError: `decay` is not in (0, 1].
+
+    >>> import keras_vit
+    >>> model = keras_vit.vit_ti16(image_size=32, num_layers=2)
+    >>> list(layer_decay_multipliers(model, 0.5).values())
+    [0.125, 0.25, 0.5]
+    """
+    if not 0 < decay <= 1:
+        raise ConfigError(f"layer_decay={decay!r}: expected a number in (0, 1].")
+    num_layers = model.config.num_layers
+    embeddings = r"\b(root|stage\d+_unit\d+|patch_embedding|class_token|position_embedding)/"
+    blocks = {rf"\bblock_{i}/": decay ** (num_layers - i) for i in range(num_layers)}
+    return {embeddings: decay ** (num_layers + 1), **blocks}
+
+
+def zero_head(model: VisionTransformer) -> None:
+    """Sets the head to zero, as fine-tuning starts (section 3.2); what it knew is lost.
+
+    `from_preset(..., num_classes=n)` gives a zero head already.
+
+    Raises:
+        ConfigError: the model has no head.
+    """
+    if model.config.num_classes == 0:
+        raise ConfigError("The model has num_classes=0, so no head; load it with num_classes.")
+    for weight in model.get_layer("head").weights:
+        weight.assign(keras.ops.zeros_like(weight))
+
+
+def _is_below(path: str, prefix: str) -> bool:
+    return f"{path}/".startswith(f"{prefix.rstrip('/')}/")
+
+
+def _is_float(weight: keras.Variable) -> bool:
+    return "float" in keras.backend.standardize_dtype(weight.dtype)  # quantised kernels are int8
