@@ -1,0 +1,33 @@
+"""Fine-tuning and pre-training as in the papers, in the user's own `model.fit`."""
+
+from keras_vit.finetune.lora import enable_lora, merge_lora
+from keras_vit.finetune.optimizers import LayerwiseAdamW, LayerwiseSGD
+from keras_vit.finetune.recipes import Recipe, augreg_recipe, steps_for, transfer_recipe
+from keras_vit.finetune.resume import Resume
+from keras_vit.finetune.schedules import LinearDecay, PerUpdate
+from keras_vit.finetune.trainable import (
+    layer_decay_multipliers,
+    train_head,
+    train_last_blocks,
+    train_only,
+    zero_head,
+)
+
+__all__ = [
+    "LayerwiseAdamW",
+    "LayerwiseSGD",
+    "LinearDecay",
+    "PerUpdate",
+    "Recipe",
+    "Resume",
+    "augreg_recipe",
+    "enable_lora",
+    "layer_decay_multipliers",
+    "merge_lora",
+    "steps_for",
+    "train_head",
+    "train_last_blocks",
+    "train_only",
+    "transfer_recipe",
+    "zero_head",
+]
