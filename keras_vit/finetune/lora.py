@@ -1,13 +1,15 @@
 """Low-rank adaptation (Hu et al. 2021, arXiv 2106.09685) through Keras's own `enable_lora`."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 
 from keras_vit.errors import ConfigError
 from keras_vit.finetune.trainable import train_only
-from keras_vit.model import VisionTransformer
+
+if TYPE_CHECKING:
+    from keras_vit.model import VisionTransformer
 
 PROJECTIONS = (
     "attention/query",
@@ -21,7 +23,7 @@ PROJECTIONS = (
 
 
 def enable_lora(
-    model: VisionTransformer,
+    model: "VisionTransformer",
     rank: int,
     targets: Sequence[str] = ("attention/query", "attention/value"),
     alpha: float | None = None,
@@ -60,8 +62,10 @@ def enable_lora(
     return train_only(model, [*lora, *(["head"] if model.config.num_classes else [])])
 
 
-def merge_lora(model: VisionTransformer) -> VisionTransformer:
+def merge_lora(model: "VisionTransformer") -> "VisionTransformer":
     """Returns a plain model of the same outputs, its kernels `W + alpha / rank * A B`."""
+    from keras_vit.model import VisionTransformer
+
     merged = VisionTransformer.from_config(model.get_config())
     plain = {weight.path: weight for weight in merged.weights}
     for weight in model.weights:
@@ -72,7 +76,7 @@ def merge_lora(model: VisionTransformer) -> VisionTransformer:
     return merged
 
 
-def _projections(model: VisionTransformer) -> dict[str, Any]:
+def _projections(model: "VisionTransformer") -> dict[str, Any]:
     """`{path: layer}` of every Dense and EinsumDense in the blocks."""
     found = {}
     for i in range(model.config.num_layers):

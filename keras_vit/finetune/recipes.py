@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 
@@ -16,7 +16,9 @@ from keras_vit.finetune.trainable import (
     train_last_blocks,
     zero_head,
 )
-from keras_vit.model import VisionTransformer
+
+if TYPE_CHECKING:
+    from keras_vit.model import VisionTransformer
 
 IMAGENET21K_CLASSES = 21843
 
@@ -43,7 +45,7 @@ class Recipe:
 
 
 def transfer_recipe(
-    model: VisionTransformer,
+    model: "VisionTransformer",
     steps: int,
     batch_size: int = 512,
     *,
@@ -120,7 +122,7 @@ def transfer_recipe(
 
 
 def augreg_recipe(
-    model: VisionTransformer,
+    model: "VisionTransformer",
     steps: int,
     batch_size: int = 4096,
     *,
@@ -230,7 +232,7 @@ def _check(settings: dict[str, Any], warmup_steps: int | None, longest: int) -> 
 
 
 def _choose_what_learns(
-    model: VisionTransformer,
+    model: "VisionTransformer",
     new_head: bool = False,
     head_only: bool = False,
     trainable_blocks: int | None = None,
@@ -272,7 +274,7 @@ def _schedule(settings: dict[str, Any]) -> keras.optimizers.schedules.LearningRa
     return schedule if accumulate == 1 else PerUpdate(schedule, accumulate)
 
 
-def _update_options(model: VisionTransformer, settings: dict[str, Any]) -> dict[str, Any]:
+def _update_options(model: "VisionTransformer", settings: dict[str, Any]) -> dict[str, Any]:
     """What both optimizers take."""
     layer_decay, ema, accumulate = (settings[n] for n in ("layer_decay", "ema", "accumulate"))
     options: dict[str, Any] = {

@@ -2,11 +2,14 @@
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import keras
 
 from keras_vit.errors import ConfigError
-from keras_vit.model import VisionTransformer
+
+if TYPE_CHECKING:
+    from keras_vit.model import VisionTransformer
 
 _AFTER_BLOCKS = ("encoder_norm", "pool", "pre_logits", "head")
 
@@ -42,7 +45,7 @@ def train_only(model: keras.Model, prefixes: Sequence[str]) -> int:
     return sum(math.prod(weight.shape) for weight in model.trainable_weights)
 
 
-def train_head(model: VisionTransformer) -> int:
+def train_head(model: "VisionTransformer") -> int:
     """Freezes all but the head; returns how many parameters are left to train.
 
     Raises:
@@ -51,7 +54,7 @@ def train_head(model: VisionTransformer) -> int:
     return train_only(model, ["head"])
 
 
-def train_last_blocks(model: VisionTransformer, blocks: int) -> int:
+def train_last_blocks(model: "VisionTransformer", blocks: int) -> int:
     """Freezes the embeddings and all but the last blocks; what follows these learns too.
 
     Returns:
@@ -68,7 +71,7 @@ def train_last_blocks(model: VisionTransformer, blocks: int) -> int:
     return train_only(model, [*last, *after])
 
 
-def layer_decay_multipliers(model: VisionTransformer, decay: float) -> dict[str, float]:
+def layer_decay_multipliers(model: "VisionTransformer", decay: float) -> dict[str, float]:
     """Learning-rate multipliers that fall by `decay` from each block to the one before it.
 
     1 for what follows the blocks, `decay` for the last block, `decay ** (num_layers + 1)` for
@@ -93,7 +96,7 @@ def layer_decay_multipliers(model: VisionTransformer, decay: float) -> dict[str,
     return {embeddings: decay ** (num_layers + 1), **blocks}
 
 
-def zero_head(model: VisionTransformer) -> None:
+def zero_head(model: "VisionTransformer") -> None:
     """Sets the head to zero, as fine-tuning starts (section 3.2); what it knew is lost.
 
     `from_preset(..., num_classes=n)` gives a zero head already.
