@@ -1,0 +1,202 @@
+"""Frozen features: what a model makes of images, layer by layer, kept on disk if wanted."""
+
+import hashlib
+import itertools
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+
+from keras_vit.errors import ConfigError, nearest
+from keras_vit.evaluation.batches import Batch, as_numpy, batches_of, predicted
+from keras_vit.evaluation.rows import Rows
+from keras_vit.evaluation.targets import class_indices
+from keras_vit.model import VisionTransformer
+
+
+class Features(NamedTuple):
+    """Features and labels of a data set.
+
+    Args:
+        values: float32 `(images, width)`, or `(images, tokens, hidden_size)` for a layer
+            of tokens; mapped from the disk where they are kept there.
+        labels: int32 `(images,)`, or None if the data have none.
+    """
+
+    values: np.ndarray
+    labels: np.ndarray | None
+
+
+def features(
+    model: VisionTransformer,
+    data: Any,
+    layer: str = "pre_logits",
+    *,
+    batch_size: int = 32,
+    cache: str | os.PathLike[str] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Features:
+    """Returns the output of a layer for every image, the model being frozen.
+
+    Args:
+        model: a `VisionTransformer`.
+        data: as of `keras_vit.evaluate`; labels may be absent, and need not be the model's
+            classes.
+        layer: name of a layer, see `VisionTransformer`; `"pre_logits"` is what the head reads,
+            the representation of section 4.1.
+        batch_size: images per step where `data` is arrays.
+        cache: a folder; there, the features of these data, weights and layer are computed
+            once, an interrupted run is taken up, and more than fits into memory is kept.
+            Data are known again by their files, labels, length and first batch; arrays by
+            all of their bytes.
+        progress: called with the number of images after each batch.
+
+    Raises:
+        ConfigError: no such layer, no data, or images that the model does not take.
+
+    >>> import numpy as np, keras_vit
+    >>> model = keras_vit.VisionTransformer.from_preset("vit_digits")
+    >>> keras_vit.features(model, model.preprocessor(np.zeros((3, 8, 8), "uint8"))).values.shape
+    (3, 64)
+    """
+    part = up_to(model, layer)
+    stream = batches_of(data, batch_size)
+    first = next(stream, None)
+    if first is None:
+        raise ConfigError("The data are empty: no batch came.")
+    if cache is None:
+        chunks = _chunks(part, itertools.chain([first], stream), len(first.images), progress)
+        whole = np.concatenate(list(chunks))
+    else:
+        task = {**identity_of(model, layer), "data": _data_identity(data, first)}
+        digest = hashlib.sha256(json.dumps(task, sort_keys=True).encode()).hexdigest()
+        path = Path(cache) / f"{layer}-{digest[:16]}.npy"
+        if not path.exists():
+            stream = itertools.chain([first], stream)
+            _keep(path, task, part, data, batch_size, len(first.images), stream, progress)
+        whole = np.load(path, mmap_mode="r")
+    labelled = "labels" in (whole.dtype.names or ())
+    return Features(whole["values"], whole["labels"] if labelled else None)
+
+
+def up_to(model: VisionTransformer, layer: str) -> keras.Model:
+    """Returns the model from its images to the output of a layer; weights are shared.
+
+    Raises:
+        ConfigError: there is no such layer.
+    """
+    names = [each.name for each in model.layers if each.name != "images"]
+    if layer not in names:
+        raise ConfigError(
+            f"layer={layer!r} is none of the model's.{nearest(layer, names)} It has "
+            f"{', '.join(names)}."
+        )
+    return keras.Model(model.input, model.get_layer(layer).output)
+
+
+def identity_of(model: VisionTransformer, layer: str) -> dict[str, Any]:
+    """Returns what decides the features of a given image, as plain JSON types."""
+    digest = hashlib.sha256()
+    for weight in model.weights:
+        digest.update(f"{weight.path.partition('/')[2]} {weight.dtype} {weight.shape}".encode())
+        digest.update(_bytes_of(keras.ops.convert_to_numpy(weight)))
+    return {
+        "weights": digest.hexdigest(),
+        "config": model.config.to_dict(),
+        "layer": layer,
+        "dtype": model.dtype_policy.name,
+        "backend": keras.backend.backend(),
+    }
+
+
+def _chunks(
+    part: keras.Model,
+    batches: Iterator[Batch],
+    size: int,
+    progress: Callable[[int], None] | None,
+) -> Iterator[np.ndarray]:
+    """Records of `values` and, where there are any, `labels`."""
+    for values, labels in predicted(part, batches, size):
+        fields: list[Any] = [("values", "<f4", values.shape[1:])]
+        if labels is not None:
+            fields.append(("labels", "<i4"))
+        chunk = np.empty(len(values), fields)
+        chunk["values"] = values
+        if labels is not None:
+            chunk["labels"] = class_indices(labels)
+        if progress is not None:
+            progress(len(chunk))
+        yield chunk
+
+
+def _keep(
+    path: Path,
+    task: dict[str, Any],
+    part: keras.Model,
+    data: Any,
+    batch_size: int,
+    size: int,
+    stream: Iterator[Batch],
+    progress: Callable[[int], None] | None,
+) -> None:
+    with Rows(path, task) as rows:
+        if hasattr(data, "__next__"):  # a generator cannot begin anew
+            stream = itertools.islice(stream, rows.done, None)
+        elif rows.done:
+            stream = batches_of(data, batch_size, start=rows.done)
+        if progress is not None and rows.count:
+            progress(rows.count)
+        for chunk in _chunks(part, stream, size, progress):
+            rows.append(chunk, inputs=1)
+        rows.finish().replace(path)
+        rows.clear()
+
+
+def _data_identity(data: Any, first: Batch) -> dict[str, Any]:
+    """What tells data from others: all of arrays, of other data what can be had cheaply."""
+    images, labels = first
+    if isinstance(data, tuple):
+        images, labels = data
+    elif hasattr(data, "shape"):
+        images = data
+    is_dataset = isinstance(data, keras.utils.PyDataset)
+    all_labels = getattr(data, "labels", None) if is_dataset else None
+    records = getattr(getattr(data, "records", None), "images", None)
+    files = records if isinstance(records, list) else []  # others would be read one by one
+    return {
+        "images": digest_of(images),
+        "labels": None if labels is None else digest_of(class_indices(labels)),
+        "all_labels": None if all_labels is None else digest_of(all_labels),
+        "batches": len(data) if is_dataset else None,
+        "batch_size": len(first.images),
+        "files": files_digest([p for p in files if isinstance(p, (str, os.PathLike))]),
+    }
+
+
+def digest_of(array: Any) -> str:
+    """Returns the sha256 of an array's type, shape and bytes."""
+    values = as_numpy(array)
+    digest = hashlib.sha256(f"{values.dtype.str} {values.shape}".encode())
+    digest.update(_bytes_of(values))
+    return digest.hexdigest()
+
+
+def _bytes_of(values: np.ndarray) -> Any:
+    return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+
+
+def files_digest(paths: list[Any]) -> str:
+    """Returns the sha256 of the files' names, sizes and times of change."""
+    digest = hashlib.sha256()
+    for path in paths:
+        try:
+            found = Path(path).stat()
+            facts = (found.st_size, found.st_mtime_ns)
+        except OSError:
+            facts = (-1, -1)
+        digest.update(f"{os.fspath(path)!r} {facts}\n".encode())
+    return digest.hexdigest()

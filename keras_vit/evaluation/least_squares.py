@@ -1,0 +1,85 @@
+"""Regularised least squares on whitened features, in float64 and NumPy alone.
+
+With features x of mean m and standard deviation s (plus 1e-5), z = (x - m) / s, and targets y of
+-1 and 1, one column per class, the solution for a strength l2 is the minimum over W of
+
+    |(Y - mean(Y)) - Z W|^2 + l2 |W|^2,    W = (Z'Z + l2 I)^-1 Z'Y = Z'(ZZ' + l2 I)^-1 Y.
+
+The bias is free of l2. Section 4.1 of the paper; `evaluators/fewshot_lsr.py` of big_vision, whose
+bias is all but free.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+_CHUNK = 8192
+"""Rows in float64 at a time: features may lie on the disk and be larger than memory."""
+
+
+class LeastSquares:
+    """The solutions for all strengths of l2, of one eigendecomposition.
+
+    Args:
+        features: `(images, width)`.
+        labels: integers `(images,)` from 0.
+        num_classes: columns of the targets.
+        rows: which images to take, `(images,)`; None for all.
+    """
+
+    def __init__(
+        self, features: np.ndarray, labels: Any, num_classes: int, rows: Any = None
+    ) -> None:
+        rows = np.arange(len(features)) if rows is None else np.sort(rows)
+        labels = np.asarray(labels)
+        count, width = len(rows), features.shape[1]
+        self._mean = sum(x.sum(axis=0) for x, _ in _chunks(features, rows)) / count
+        counts = np.bincount(labels[rows], minlength=num_classes)
+        self._target_mean = 2 * counts / count - 1
+        if count >= width:  # the (width, width) form
+            gram, product = np.zeros((width, width)), np.zeros((width, num_classes))
+            for x, place in _chunks(features, rows):
+                centred = x - self._mean
+                gram += centred.T @ centred
+                product += centred.T @ targets_of(labels[rows[place]], num_classes)
+            self._std = np.sqrt(np.diag(gram) / count) + 1e-5
+            gram /= np.outer(self._std, self._std)
+            self._values, vectors = np.linalg.eigh(gram)
+            self._left, self._right = vectors, vectors.T @ (product / self._std[:, None])
+        else:  # the (images, images) form
+            centred = features[rows].astype("float64") - self._mean
+            self._std = np.sqrt((centred**2).mean(axis=0)) + 1e-5
+            z = centred / self._std
+            self._values, vectors = np.linalg.eigh(z @ z.T)
+            targets = targets_of(labels[rows], num_classes) - self._target_mean
+            self._left, self._right = z.T @ vectors, vectors.T @ targets
+
+    def solve(self, l2: float) -> tuple[np.ndarray, np.ndarray]:
+        """Returns kernel `(width, classes)` and bias `(classes,)` for features as they come."""
+        # Rounding leaves eigenvalues of 0 a little below.
+        scaled = self._right / (np.maximum(self._values, 0) + l2)[:, None]
+        kernel = (self._left @ scaled) / self._std[:, None]
+        return kernel, self._target_mean - self._mean @ kernel
+
+
+def targets_of(labels: np.ndarray, num_classes: int) -> np.ndarray:
+    """Returns 1 for the class of each image and -1 for the others, `(images, num_classes)`."""
+    targets = np.full((len(labels), num_classes), -1.0)
+    targets[np.arange(len(labels)), labels] = 1
+    return targets
+
+
+def estimates(
+    features: np.ndarray, kernel: np.ndarray, bias: np.ndarray, rows: Any = None
+) -> Iterator[tuple[slice, np.ndarray]]:
+    """Yields estimates of the targets, float64 `(images, classes)`, and their place in `rows`."""
+    rows = np.arange(len(features)) if rows is None else rows
+    for x, place in _chunks(features, rows):
+        yield place, x @ kernel + bias
+
+
+def _chunks(features: np.ndarray, rows: np.ndarray) -> Iterator[tuple[np.ndarray, slice]]:
+    for start in range(0, len(rows), _CHUNK):
+        place = slice(start, start + _CHUNK)
+        yield features[rows[place]].astype("float64"), place

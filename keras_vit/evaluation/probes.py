@@ -1,0 +1,236 @@
+"""Linear classifiers on frozen features: the linear probe and few-shot accuracy."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from keras_vit.errors import ConfigError
+from keras_vit.evaluation.least_squares import LeastSquares, estimates, targets_of
+from keras_vit.evaluation.targets import class_indices
+from keras_vit.model import VisionTransformer
+
+STRENGTHS = tuple(4.0**k for k in range(-5, 11))
+"""The strengths of l2 that `linear_probe` tries: 0.001 to a million, for whitened features."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LinearProbe:
+    """A linear classifier of features.
+
+    Args:
+        kernel: float64 `(width, classes)`.
+        bias: float64 `(classes,)`.
+        l2: the strength of regularisation that it was found with.
+        validation_accuracy: of the probe that chose `l2`, on the held-out share; None if
+            `l2` was given.
+    """
+
+    kernel: np.ndarray
+    bias: np.ndarray
+    l2: float
+    validation_accuracy: float | None = None
+
+    def predict(self, features: Any) -> np.ndarray:
+        """Returns the class of each image, `(images,)`."""
+        features = _as_features(features)
+        if features.shape[1] != len(self.kernel):
+            raise ConfigError(
+                f"The probe takes features of width {len(self.kernel)}, found {features.shape[1]}."
+            )
+        found = estimates(features, self.kernel, self.bias)
+        return np.concatenate([scores.argmax(axis=1) for _, scores in found])
+
+    def accuracy(self, features: Any, labels: Any) -> float:
+        """Returns the share of images whose predicted class is their label."""
+        predicted = self.predict(features)
+        labels = _as_labels(labels, len(predicted))
+        return float((predicted == labels).mean())
+
+    def into(
+        self, model: VisionTransformer, labels: Sequence[str] | None = None
+    ) -> VisionTransformer:
+        """Returns a classifier: the model that made the features, with the probe as its head.
+
+        Its logits are least-squares estimates of -1 and 1, good for choosing a class; their
+        softmax is no probability.
+
+        Args:
+            model: the one whose `pre_logits` the features are; it stays as it is.
+            labels: a name per class.
+
+        Raises:
+            ConfigError: the features have another width than the model's pre_logits.
+        """
+        width = model.get_layer("pre_logits").output.shape[-1]
+        if width != len(self.kernel) or model.config.classifier.endswith("unpooled"):
+            raise ConfigError(
+                f"The probe takes features of width {len(self.kernel)}; the pre_logits of this "
+                f"model have {width} and classifier={model.config.classifier!r}. Features of "
+                "another layer have no place in the head."
+            )
+        fields = {"num_classes": len(self.bias), "labels": labels}
+        classifier = VisionTransformer.from_config({**model.get_config(), **fields})
+        for layer in classifier.layers:
+            if layer.name != "head" and layer.weights:
+                layer.set_weights(model.get_layer(layer.name).get_weights())
+        classifier.get_layer("head").set_weights([self.kernel, self.bias])
+        return classifier
+
+
+def linear_probe(
+    features: Any,
+    labels: Any,
+    *,
+    l2: float | Sequence[float] = STRENGTHS,
+    validation: float = 0.2,
+    num_classes: int | None = None,
+    seed: int = 0,
+) -> LinearProbe:
+    """Fits a linear classifier by regularised least squares onto targets of -1 and 1 (section 4.1).
+
+    Features are whitened, the bias is not regularised. Of several strengths the one with the
+    best accuracy on a held-out share of every class is taken, of equals the one with the least
+    squared error there, and all images are fitted with it.
+
+    Args:
+        features: `(images, width)`, as of `keras_vit.features`.
+        labels: integers `(images,)` or one-hot.
+        l2: a strength, or those to choose from.
+        validation: the share that is held out while choosing.
+        num_classes: None for the largest label and one.
+        seed: of the held-out share.
+
+    Raises:
+        ConfigError: features that are not finite or have no label each, or arguments out
+            of range.
+
+    >>> import numpy as np, keras_vit
+    >>> probe = keras_vit.linear_probe(np.array([[0.0], [0.1], [0.9], [1.0]]), [0, 0, 1, 1], l2=1)
+    >>> probe.predict([[0.2], [0.8]])
+    array([0, 1])
+    """
+    features, labels = _checked(features, labels)
+    classes = _num_classes(labels, num_classes)
+    strengths = np.atleast_1d(l2).astype(float).tolist()
+    if not strengths or min(strengths) <= 0:
+        raise ConfigError(f"l2={l2!r}, expected positive numbers.")
+    if len(strengths) == 1:
+        kernel, bias = LeastSquares(features, labels, classes).solve(strengths[0])
+        return LinearProbe(kernel, bias, strengths[0])
+    if not 0 < validation < 1:
+        raise ConfigError(f"validation={validation}, expected a share between 0 and 1.")
+    fitted, held_out = _held_out(labels, validation, seed)
+    solver = LeastSquares(features, labels, classes, fitted)
+    ranking = []
+    for strength in strengths:
+        right, error = 0, 0.0
+        for place, found in estimates(features, *solver.solve(strength), held_out):
+            wanted = labels[held_out[place]]
+            right += int((found.argmax(axis=1) == wanted).sum())
+            error += float(((found - targets_of(wanted, classes)) ** 2).sum())
+        ranking.append((right / len(held_out), -error, strength))
+    accuracy, _, best = max(ranking)
+    kernel, bias = LeastSquares(features, labels, classes).solve(best)
+    return LinearProbe(kernel, bias, best, accuracy)
+
+
+def few_shot(
+    train: tuple[Any, Any],
+    test: tuple[Any, Any],
+    shots: Sequence[int] = (1, 5, 10),
+    *,
+    num_seeds: int = 3,
+    l2: float = 2.0**10,
+) -> dict[int, list[float]]:
+    """Returns few-shot accuracies: a linear probe on k images of each class (Figure 4).
+
+    The images of seed s are the first k of `numpy.random.default_rng(s).permutation` of each
+    class in turn, and `l2` is as there: those of big_vision's `evaluators/fewshot_lsr.py`.
+
+    Args:
+        train: features and labels to choose the images from, as of `keras_vit.features`.
+        test: features and labels to measure on.
+        shots: images per class.
+        num_seeds: how often the images are drawn, with seeds from 0.
+        l2: strength of regularisation, for whitened features.
+
+    Returns:
+        `{shots: [accuracy of each seed]}`.
+
+    Raises:
+        ConfigError: a class has fewer images than shots; or as `linear_probe`.
+    """
+    features, labels = _checked(*train)
+    test_features, test_labels = _checked(*test)
+    num_classes = _num_classes(labels, None)
+    if test_labels.max() >= num_classes:
+        raise ConfigError(f"test has label {test_labels.max()}, train only 0 to {num_classes - 1}.")
+    counts = np.bincount(labels, minlength=num_classes)
+    if not shots or min(shots) < 1 or counts.min() < max(shots):
+        raise ConfigError(
+            f"shots={tuple(shots)}: expected numbers from 1 to {counts.min()}, the images of "
+            f"class {counts.argmin()}."
+        )
+    if num_seeds < 1 or l2 <= 0:
+        raise ConfigError(f"num_seeds={num_seeds} and l2={l2}: expected positive numbers.")
+    accuracies: dict[int, list[float]] = {k: [] for k in shots}
+    for seed in range(num_seeds):
+        rng = np.random.default_rng(seed)
+        orders = [rng.permutation(np.flatnonzero(labels == k)) for k in range(num_classes)]
+        for k in shots:
+            chosen = np.concatenate([order[:k] for order in orders])
+            solution = LeastSquares(features, labels, num_classes, chosen).solve(l2)
+            probe = LinearProbe(*solution, l2)
+            accuracies[k].append(probe.accuracy(test_features, test_labels))
+    return accuracies
+
+
+def _held_out(labels: np.ndarray, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Indices to fit and to hold out; each class keeps at least one image to fit."""
+    rng = np.random.default_rng(seed)
+    fitted, held_out = [], []
+    for k in np.unique(labels):
+        order = rng.permutation(np.flatnonzero(labels == k))
+        count = min(max(round(share * len(order)), 1), len(order) - 1)
+        held_out.append(order[:count])
+        fitted.append(order[count:])
+    if not sum(map(len, held_out)):
+        raise ConfigError("Every class has one image: none can be held out. Give one l2.")
+    return np.concatenate(fitted), np.sort(np.concatenate(held_out))
+
+
+def _checked(features: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
+    features = _as_features(features)
+    return features, _as_labels(labels, len(features))
+
+
+def _as_features(features: Any) -> np.ndarray:
+    features = np.asarray(features) if isinstance(features, (list, tuple)) else features
+    if getattr(features, "ndim", 0) != 2 or 0 in features.shape:
+        raise ConfigError(
+            f"Features must be (images, width), found {getattr(features, 'shape', features)}; "
+            "average or choose tokens first."
+        )
+    step = 8192
+    for k in range(0, len(features), step):
+        if not np.isfinite(features[k : k + step]).all():
+            raise ConfigError("Features must be finite.")
+    return features
+
+
+def _as_labels(labels: Any, count: int) -> np.ndarray:
+    if labels is None:
+        raise ConfigError("The features have no labels.")
+    labels = class_indices(labels)
+    if len(labels) != count:
+        raise ConfigError(f"{count} features and {len(labels)} labels: expected as many.")
+    return labels
+
+
+def _num_classes(labels: np.ndarray, asked: int | None) -> int:
+    largest = int(labels.max())
+    if asked is not None and asked <= largest:
+        raise ConfigError(f"num_classes={asked}, and there is label {largest}.")
+    return largest + 1 if asked is None else asked

@@ -1,0 +1,175 @@
+"""An npy file that grows row by row, survives its writer, and gets its name when it is whole.
+
+Until then it is `NAME.part`, with `NAME.part.json` beside it: what is being written, and how
+far it has come. A process killed at any moment leaves these two, and the next one with the same
+task goes on from there.
+"""
+
+import io
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from filelock import FileLock, Timeout
+
+from keras_vit.checkpoints.containers import write_json
+from keras_vit.errors import ConfigError
+
+_SECONDS = 0.2
+"""Between two records of the progress, each of which waits for the disk."""
+
+
+class Rows:
+    """Appends rows to a file, from where an interrupted run of the same task stopped.
+
+    Use it in a `with` block, which also records the progress where an exception ends it.
+
+    Args:
+        path: of the whole file; absent until `finish`.
+        task: what decides the contents, as plain JSON types.
+
+    Attributes:
+        done: how many inputs have been taken in, as the caller counts them.
+        count: how many rows there are.
+        notes: what the caller said of the inputs, plain JSON types.
+
+    Raises:
+        ConfigError: another task has begun at this path, or another process is at work.
+    """
+
+    def __init__(self, path: Path, task: Mapping[str, Any]) -> None:
+        self._path = path
+        self._task = json.loads(json.dumps(task))
+        self.part = path.with_name(path.name + ".part")
+        self._record = path.with_name(path.name + ".part.json")
+        self._lock = FileLock(path.with_name(path.name + ".part.lock"), timeout=0)
+        self.done = self.count = 0
+        self.notes: list[Any] = []
+        self._dtype: np.dtype[Any] | None = None
+        self._file: Any = None
+        self._recorded = 0.0
+
+    def __enter__(self) -> "Rows":
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._lock.acquire()
+        except Timeout as error:
+            raise ConfigError(f"{self._path}: another process is writing it.") from error
+        try:
+            self._resume()
+        except BaseException:
+            self._lock.release()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if self._file is not None:
+                self._save()
+                self._file.close()
+        finally:
+            self._lock.release()
+
+    def append(self, rows: np.ndarray, inputs: int, notes: Sequence[Any] = ()) -> None:
+        """Writes rows, all of one dtype and shape, that came of so many inputs."""
+        if self._dtype is None:
+            self._dtype = np.dtype((rows.dtype, rows.shape[1:]))
+            self._file.write(_header(self._dtype, 0))
+        self._file.write(np.ascontiguousarray(rows).view(np.uint8))
+        self.count += len(rows)
+        self.pass_over(inputs, notes)
+
+    def pass_over(self, inputs: int, notes: Sequence[Any] = ()) -> None:
+        """Takes in inputs that have no row."""
+        self.done += inputs
+        self.notes += notes
+        if time.monotonic() - self._recorded > _SECONDS:
+            self._save()
+
+    def finish(self) -> Path:
+        """Returns the part as a whole npy file; `os.replace` gives it its name.
+
+        Raises:
+            ConfigError: there is no row.
+        """
+        if self._dtype is None:
+            raise ConfigError(f"{self._path}: there is nothing to write.")
+        self._save()
+        self._file.seek(0)
+        self._file.write(_header(self._dtype, self.count))
+        self._sync()
+        self._file.close()
+        self._file = None
+        return self.part
+
+    def clear(self) -> None:
+        """Removes what stands beside the whole file."""
+        for path in (self.part, self._record, Path(self._lock.lock_file)):
+            path.unlink(missing_ok=True)
+
+    def _resume(self) -> None:
+        record = self._read_record()
+        if record is None:
+            self._file = self.part.open("wb")
+            return
+        if record["task"] != self._task:
+            names = sorted({*record["task"], *self._task})
+            differing = [k for k in names if record["task"].get(k) != self._task.get(k)]
+            raise ConfigError(
+                f"{self.part} is the beginning of another run: other {', '.join(differing)}. "
+                "Remove it, or write to another path."
+            )
+        self._file = self.part.open("r+b")
+        self.done, self.count, self.notes = record["done"], record["count"], record["notes"]
+        if self.count:
+            np.lib.format.read_magic(self._file)
+            shape, _, dtype = np.lib.format.read_array_header_1_0(self._file)
+            self._dtype = np.dtype((dtype, shape[1:]))
+        self._file.truncate(record["bytes"])  # what came after the record is written again
+        self._file.seek(record["bytes"])
+
+    def _read_record(self) -> dict[str, Any] | None:
+        """The record of the progress, where the rows that it speaks of are there."""
+        try:
+            record = json.loads(self._record.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise ConfigError(f"{self._record} is damaged ({error}). Remove it.") from error
+        there = self.part.exists() and self.part.stat().st_size >= record["bytes"]
+        return record if there else None
+
+    def _save(self) -> None:
+        self._sync()  # rows reach the disk before the record that counts them
+        size = 0
+        if self._dtype is not None:
+            size = len(_header(self._dtype, 0)) + self.count * self._dtype.itemsize
+        progress = {"bytes": size, "done": self.done, "count": self.count}
+        write_json(self._record, {**progress, "notes": self.notes, "task": self._task})
+        self._recorded = time.monotonic()
+
+    def _sync(self) -> None:
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+
+def _header(dtype: np.dtype[Any], count: int) -> bytes:
+    """The same length for any count: NumPy leaves room for the first axis to grow."""
+    buffer = io.BytesIO()
+    fields = {
+        "descr": np.lib.format.dtype_to_descr(dtype.base),
+        "fortran_order": False,
+        "shape": (count, *dtype.shape),
+    }
+    np.lib.format.write_array_header_1_0(buffer, fields)
+    return buffer.getvalue()

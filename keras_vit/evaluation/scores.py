@@ -1,0 +1,199 @@
+"""How often a model is right, and how well it knows."""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from keras_vit.errors import ConfigError
+from keras_vit.evaluation.batches import batches_of, predicted
+from keras_vit.evaluation.targets import acceptable, matched
+from keras_vit.model import VisionTransformer
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """What `evaluate` found; every share is in [0, 1].
+
+    Args:
+        count: images that were scored.
+        left_out: images without any acceptable class, which count for nothing.
+        top1: share of images whose most probable class is right.
+        top5: share with a right class among the five most probable, or among all of a
+            model with fewer.
+        loss: mean cross-entropy in nats, from the probability of the right class (of
+            all right ones together).
+        calibration_error: expected calibration error, the mean distance between
+            confidence and accuracy over bins of equal width (Guo et al. 2017, Eq. 3).
+        calibration_bins: number of these bins.
+        class_counts: images per class; one with several right classes counts to each.
+        class_accuracy: share of them that were right, None for a class without images.
+        real: accuracy on `real_labels`, or None.
+        real_count: images that have any of these.
+    """
+
+    count: int
+    left_out: int
+    top1: float
+    top5: float
+    loss: float
+    calibration_error: float
+    calibration_bins: int
+    class_counts: tuple[int, ...]
+    class_accuracy: tuple[float | None, ...]
+    real: float | None = None
+    real_count: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the fields as plain JSON types."""
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in vars(self).items()}
+
+
+def evaluate(
+    model: VisionTransformer,
+    data: Any,
+    *,
+    real_labels: Sequence[Sequence[int]] | None = None,
+    batch_size: int = 32,
+    calibration_bins: int = 15,
+    progress: Callable[[int], None] | None = None,
+) -> Evaluation:
+    """Scores a classifier; one batch is in memory, and the next is read meanwhile.
+
+    Labels are class numbers, one-hot rows, or lists of acceptable classes. With lists,
+    a prediction is right if it is any of them, and an image that has none is left out:
+    the ReaL accuracy of "Are we done with ImageNet?" (arXiv 2006.07159, section 3).
+
+    Args:
+        model: a `VisionTransformer` with one prediction per image.
+        data: batches of float images as the model takes them, and labels: a pair of
+            arrays, data of `keras_vit.data`, any `PyDataset`, `tf.data.Dataset` or
+            iterable. If the data know their `class_names`, these are matched to the model's
+            labels by name.
+        real_labels: a second opinion, one list of acceptable classes per image in the
+            order of the data, such as the published ReaL labels; scored as `real`.
+        batch_size: images per step where `data` is a pair of arrays.
+        calibration_bins: bins of the calibration error.
+        progress: called with the number of images after each batch.
+
+    Raises:
+        ConfigError: no data, images or labels that do not fit the model, class names
+            that fit no label, or logits that are not finite.
+
+    >>> import numpy as np, keras_vit
+    >>> model = keras_vit.VisionTransformer.from_preset("vit_digits")
+    >>> blank = model.preprocessor(np.zeros((3, 8, 8, 1), "uint8"))
+    >>> keras_vit.evaluate(model, (blank, [[0, 1], [], range(10)])).count
+    2
+    """
+    num_classes = model.config.num_classes
+    if num_classes == 0 or model.config.classifier.endswith("unpooled"):
+        raise ConfigError(
+            f"evaluate needs one prediction per image; this model has num_classes={num_classes} "
+            f"and classifier={model.config.classifier!r}."
+        )
+    if calibration_bins < 1:
+        raise ConfigError(f"calibration_bins={calibration_bins}, expected at least 1.")
+    names = getattr(data, "class_names", None)
+    classes = None if names is None else matched(names, model.labels, num_classes)
+    scores, real = _Scores(num_classes, calibration_bins), _Scores(num_classes, calibration_bins)
+    opinions: Iterator[Sequence[int]] = iter(real_labels or ())
+    seen = 0
+    for logits, labels in predicted(model, batches_of(data, batch_size)):
+        if labels is None:
+            raise ConfigError("The data have no labels: expected batches (images, labels).")
+        right = acceptable(labels, num_classes if classes is None else len(classes), seen)
+        if classes is not None:
+            own, right = right, np.zeros((len(right), num_classes), bool)
+            right[:, classes] = own
+        scores.add(logits, right, seen)
+        if real_labels is not None:
+            lists = list(itertools.islice(opinions, len(logits)))
+            if len(lists) < len(logits):
+                raise ConfigError(
+                    f"real_labels has {len(real_labels)} lists, and more images came."
+                )
+            real.add(logits, acceptable(lists, num_classes, seen), seen)
+        seen += len(logits)
+        if progress is not None:
+            progress(len(logits))
+    if seen == 0:
+        raise ConfigError("The data are empty: no batch came.")
+    if real_labels is not None and seen < len(real_labels):
+        raise ConfigError(f"real_labels has {len(real_labels)} lists for {seen} images.")
+    if scores.count == 0:
+        raise ConfigError(f"None of the {seen} images has an acceptable class.")
+    result = scores.result()
+    if real.count:
+        result = dataclasses.replace(result, real=real.result().top1, real_count=real.count)
+    return result
+
+
+class _Scores:
+    """Sums over batches; no logits are kept."""
+
+    def __init__(self, num_classes: int, bins: int) -> None:
+        self.count = self.left_out = self.top1 = self.top5 = 0
+        self.loss = 0.0
+        self.class_counts = np.zeros(num_classes, int)
+        self.class_right = np.zeros(num_classes, int)
+        self.confidence, self.bin_right = np.zeros(bins), np.zeros(bins)
+
+    def add(self, logits: np.ndarray, right: np.ndarray, first: int) -> None:
+        """Adds a batch: logits and bool `right`, both `(batch, num_classes)`."""
+        if odd := np.flatnonzero(~np.isfinite(logits).all(axis=1)).tolist():
+            raise ConfigError(f"The logits of image {first + odd[0]} are not finite.")
+        known = right.any(axis=1)
+        self.left_out += int((~known).sum())
+        logits, right = logits[known].astype("float64"), right[known]
+        if not len(logits):
+            return
+        shifted = logits - logits.max(axis=1, keepdims=True)
+        probabilities = np.exp(shifted)
+        total = probabilities.sum(axis=1)
+        # log of the sum over the right classes, from their own largest: nothing underflows
+        best = np.where(right, shifted, -np.inf).max(axis=1)
+        mass = np.where(right, np.exp(shifted - best[:, None]), 0).sum(axis=1)
+        self.loss += float((np.log(total) - best - np.log(mass)).sum())
+
+        rank = _rank_of_the_best(logits, right)
+        hit = rank == 0
+        self.count += len(logits)
+        self.top1 += int(hit.sum())
+        self.top5 += int((rank < 5).sum())
+        self.class_counts += right.sum(axis=0)
+        self.class_right += right[hit].sum(axis=0)
+        # The interval ((m - 1) / M, m / M] is bin m - 1.
+        confidence, bins = 1 / total, len(self.confidence)
+        place = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
+        self.confidence += np.bincount(place, confidence, bins)
+        self.bin_right += np.bincount(place, hit, bins)
+
+    def result(self) -> Evaluation:
+        """The means over all images so far."""
+        return Evaluation(
+            count=self.count,
+            left_out=self.left_out,
+            top1=self.top1 / self.count,
+            top5=self.top5 / self.count,
+            loss=self.loss / self.count,
+            calibration_error=float(np.abs(self.confidence - self.bin_right).sum() / self.count),
+            calibration_bins=len(self.confidence),
+            class_counts=tuple(self.class_counts.tolist()),
+            class_accuracy=tuple(
+                right / count if count else None
+                for right, count in zip(
+                    self.class_right.tolist(), self.class_counts.tolist(), strict=True
+                )
+            ),
+        )
+
+
+def _rank_of_the_best(logits: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """How many classes stand before the first right one; of equal logits the first stands first."""
+    best = np.where(right, logits, -np.inf).argmax(axis=1)
+    value = np.take_along_axis(logits, best[:, None], axis=1)
+    equal_before = (logits == value) & (np.arange(logits.shape[1]) < best[:, None])
+    return (logits > value).sum(axis=1) + equal_before.sum(axis=1)

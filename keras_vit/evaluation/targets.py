@@ -1,0 +1,180 @@
+"""What a batch says is right: labels of every form, and data whose classes have names."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from keras_vit.errors import ConfigError, nearest
+from keras_vit.evaluation.batches import as_numpy
+from keras_vit.labels import NAMED
+
+_WORDNET_ID = re.compile(r"n\d{8}")
+
+
+def acceptable(labels: Any, num_classes: int, first: int = 0) -> np.ndarray:
+    """Returns which classes are right for each image: bool `(batch, num_classes)`.
+
+    Args:
+        labels: integers `(batch,)` or `(batch, 1)`; an array of zeros and ones
+            `(batch, num_classes)`, one-hot or not; or a list with a list of acceptable
+            classes for each image, which may be empty.
+        num_classes: of the model.
+        first: number of the first image, for messages.
+
+    Raises:
+        ConfigError: a label that no class has, or labels of none of these forms.
+
+    >>> from keras_vit.evaluation.targets import acceptable
+    >>> acceptable([[0, 2], []], 3).astype(int)
+    array([[1, 0, 1],
+           [0, 0, 0]])
+    """
+    if _are_lists(labels):
+        return _of_lists(labels, num_classes, first)
+    array = as_numpy(labels)
+    if array.ndim == 2 and array.shape[1] == num_classes and num_classes > 1:
+        return _of_ones(array, first)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1 or not _are_whole(array):
+        raise ConfigError(
+            f"Labels must be whole numbers (batch,), zeros and ones (batch, {num_classes}) for "
+            f"{num_classes} classes, or a list of lists of classes; found {array.dtype} "
+            f"{array.shape}."
+        )
+    right = np.zeros((len(array), num_classes), bool)
+    for row, label in enumerate(array.astype(int)):
+        right[row, _in_range(label, num_classes, first + row)] = True
+    return right
+
+
+def class_indices(labels: Any) -> np.ndarray:
+    """Returns one class per image, int32 `(batch,)`, of labels with one class each.
+
+    Raises:
+        ConfigError: lists of labels, or rows that are not one-hot.
+    """
+    if _are_lists(labels):
+        raise ConfigError("One class per image is needed, found lists of acceptable ones.")
+    array = as_numpy(labels)
+    if array.ndim == 2 and array.shape[1] > 1:
+        right = _of_ones(array, 0)
+        if (right.sum(axis=1) != 1).any():
+            raise ConfigError("One class per image is needed, found rows that are not one-hot.")
+        return right.argmax(axis=1).astype("int32")
+    array = array.reshape(-1) if array.ndim == 2 else array
+    if array.ndim != 1 or not _are_whole(array) or (array < 0).any():
+        raise ConfigError(
+            "Labels must be whole numbers (batch,) from 0, or one-hot (batch, classes); found "
+            f"{array.dtype} {array.shape}."
+        )
+    return array.astype("int32")
+
+
+def matched(names: Sequence[str], labels: Sequence[str] | None, num_classes: int) -> np.ndarray:
+    """Returns the model's class for each class of the data, by their names.
+
+    A name fits a label if it is the label, or one of the words between its commas
+    (`"tench"` for `"tench, Tinca tinca"`); capitals and underscores make no difference.
+    The WordNet ids of all of ImageNet's classes, sorted, are in the order of its heads.
+    A model without labels takes as many classes as it has, in their order.
+
+    Args:
+        names: class names of the data; fewer than the model's are no fault.
+        labels: of the model, or None.
+        num_classes: of the model.
+
+    Raises:
+        ConfigError: names that fit no label, or more than one; all in one message.
+
+    >>> from keras_vit.evaluation.targets import matched
+    >>> matched(["dog", "Great_Cat"], ["great cat, big cat", "bird", "dog"], 3)
+    array([2, 0])
+    """
+    ids = len(names) in NAMED.values() and all(map(_WORDNET_ID.fullmatch, names))
+    if labels is None or (ids and list(names) == sorted(names)):
+        if len(names) != num_classes:
+            raise ConfigError(
+                f"The data have {len(names)} classes, the model has {num_classes}"
+                + (" and no labels to match them by." if labels is None else ".")
+            )
+        return np.arange(num_classes)
+    exact = _by_word((label, k) for k, label in enumerate(labels))
+    words = _by_word((w, k) for k, label in enumerate(labels) for w in label.split(","))
+    found, problems = [], []
+    for name in names:
+        key = _folded(name)
+        fits = exact.get(key) or words.get(key) or []
+        if len(fits) == 1 and fits[0] not in found:
+            found.append(fits[0])
+        elif len(fits) == 1:
+            problems.append(f"{name!r} is label {fits[0]} ({labels[fits[0]]!r}) once more")
+        elif fits:
+            problems.append(f"{name!r} fits labels {fits}")
+        else:
+            problems.append(f"{name!r} fits none.{nearest(name, labels)}".rstrip("."))
+    if problems:
+        more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
+        raise ConfigError(
+            f"{len(problems)} of the data's {len(names)} classes do not fit the model's "
+            f"{num_classes} labels: {'; '.join(problems[:5])}{more}. Rename them, or give "
+            "(images, labels) batches with the model's own class numbers."
+        )
+    return np.array(found)
+
+
+def _by_word(pairs: Any) -> dict[str, list[int]]:
+    table: dict[str, list[int]] = {}
+    for word, k in pairs:
+        table.setdefault(_folded(word), []).append(k)
+    return table
+
+
+def _folded(name: str) -> str:
+    return " ".join(name.replace("_", " ").casefold().split())
+
+
+def _are_lists(labels: Any) -> bool:
+    if isinstance(labels, (list, tuple)):
+        return any(np.ndim(label) == 1 or isinstance(label, (set, frozenset)) for label in labels)
+    return isinstance(labels, np.ndarray) and labels.dtype.kind == "O"
+
+
+def _of_lists(labels: Any, num_classes: int, first: int) -> np.ndarray:
+    right = np.zeros((len(labels), num_classes), bool)
+    for row, classes in enumerate(labels):
+        if np.ndim(classes) == 0 and not isinstance(classes, (set, frozenset)):
+            raise ConfigError(f"Image {first + row}: expected a list of classes, found {classes}.")
+        for label in classes:
+            if right[row, _in_range(label, num_classes, first + row)]:
+                raise ConfigError(
+                    f"Image {first + row} lists class {label} twice. Zeros and ones must come "
+                    "as an array, not as lists."
+                )
+            right[row, int(label)] = True
+    return right
+
+
+def _of_ones(array: np.ndarray, first: int) -> np.ndarray:
+    if odd := np.flatnonzero(((array != 0) & (array != 1)).any(axis=1)).tolist():
+        raise ConfigError(
+            f"Labels of image {first + odd[0]} are neither 0 nor 1. Mixed images (mixup, cutmix) "
+            "cannot be scored; give the data without augmentation."
+        )
+    return array.astype(bool)
+
+
+def _are_whole(array: np.ndarray) -> bool:
+    return array.dtype.kind in "iub" or (
+        array.dtype.kind == "f" and bool((array == np.rint(array)).all())
+    )
+
+
+def _in_range(label: Any, num_classes: int, image: int) -> int:
+    if not 0 <= label < num_classes or int(label) != label:
+        raise ConfigError(
+            f"Image {image} has label {label}; the model has classes 0 to {num_classes - 1}."
+        )
+    return int(label)
