@@ -1,5 +1,6 @@
 """Fine-tuning and pre-training as in the papers, in the user's own `model.fit`."""
 
+from keras_vit.finetune.curves import draw_curves
 from keras_vit.finetune.lora import enable_lora, merge_lora
 from keras_vit.finetune.optimizers import LayerwiseAdamW, LayerwiseSGD
 from keras_vit.finetune.recipes import Recipe, augreg_recipe, steps_for, transfer_recipe
@@ -12,6 +13,7 @@ from keras_vit.finetune.trainable import (
     train_only,
     zero_head,
 )
+from keras_vit.finetune.training import train
 
 __all__ = [
     "LayerwiseAdamW",
@@ -21,10 +23,12 @@ __all__ = [
     "Recipe",
     "Resume",
     "augreg_recipe",
+    "draw_curves",
     "enable_lora",
     "layer_decay_multipliers",
     "merge_lora",
     "steps_for",
+    "train",
     "train_head",
     "train_last_blocks",
     "train_only",

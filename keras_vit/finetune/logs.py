@@ -1,0 +1,94 @@
+"""What a training writes of itself after every epoch: a CSV file and a TensorBoard log."""
+
+import csv
+import os
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from keras_vit.checkpoints.containers import written_beside
+from keras_vit.errors import ConfigError
+
+
+class CsvLog(keras.callbacks.Callback):
+    """Writes the whole history as CSV, one row per epoch, with the learning rate.
+
+    The file is written anew from the history, which `Resume` continues, so that no row is
+    missing or stands twice after a training was killed; `keras.callbacks.CSVLogger` appends.
+
+    Args:
+        path: of the file.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__()
+        self.path = Path(path)
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self._write()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        if logs is not None:  # as Keras's LearningRateScheduler does
+            logs["learning_rate"] = float(
+                keras.ops.convert_to_numpy(self.model.optimizer.learning_rate)
+            )
+
+    def on_train_end(self, logs: Any = None) -> None:
+        self._write()
+
+    def _write(self) -> None:
+        history = self.model.history.history
+        names = list(history)
+        rows = zip(*history.values(), strict=True)
+        with written_beside(self.path) as temporary, temporary.open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["epoch", "step", *names])
+            for epoch, row in enumerate(rows, start=1):
+                writer.writerow([epoch, epoch * self.params["steps"], *row])
+
+
+class TensorBoard(keras.callbacks.Callback):
+    """Writes scalars for TensorBoard on every backend, without TensorFlow.
+
+    Curves of training and validation share a chart; the x-axis is the training step. After
+    a training was killed, what it logs again hides what it had logged.
+
+    Args:
+        folder: of the logs: `train/` and `validation/` are made in it.
+
+    Raises:
+        ConfigError: the library tensorboardX is not installed.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        super().__init__()
+        try:
+            import tensorboardX
+        except ImportError as error:
+            raise ConfigError(
+                "The TensorBoard log needs tensorboardX: pip install keras-vit[tensorboard]."
+            ) from error
+        self._folder = Path(folder)
+        self._writer = tensorboardX.SummaryWriter
+        self._writers: dict[str, Any] = {}
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        if not self._writers:
+            first = epoch * self.params["steps"] + 1
+            for part in ("train", "validation"):
+                place = str(self._folder / part)
+                self._writers[part] = self._writer(place, purge_step=first)
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        for name, value in (logs or {}).items():
+            part = "validation" if name.startswith("val_") else "train"
+            step = (epoch + 1) * self.params["steps"]
+            self._writers[part].add_scalar(name.removeprefix("val_"), value, step)
+        for writer in self._writers.values():
+            writer.flush()
+
+    def on_train_end(self, logs: Any = None) -> None:
+        for writer in self._writers.values():
+            writer.close()
+        self._writers = {}

@@ -1,0 +1,277 @@
+"""Training that may be killed at any moment and continues as if it had not been."""
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_vit.checkpoints.containers import written_beside
+from keras_vit.errors import CheckpointError, ConfigError
+from keras_vit.finetune.randomness import random_states, set_random_states
+from keras_vit.model import VisionTransformer
+
+STATE_FILE = "state.safetensors"
+_FORMAT = 1
+
+
+class Resume(keras.callbacks.Callback):
+    """Keeps the state of `fit` in a folder, and continues from what it finds there.
+
+    At the start of every epoch, weights, optimizer (momentum, averages, accumulated
+    gradients, position in the schedule), seeds, the global random states and the history
+    go into one file, written beside and renamed: a process killed at any moment
+    leaves a whole one. The same program, run again, repeats the epoch in which it was
+    killed and ends with the same weights and the same history as an unbroken run. Short
+    epochs (`steps_per_epoch`) lose little.
+
+    `keras.callbacks.BackupAndRestore` keeps neither seeds nor history, and writes over
+    the file that it may have to read.
+
+    Args:
+        folder: of the state; created where it is missing, one folder per training.
+        data: what `fit` trains on: an object with an int `epoch`, such as
+            `keras_vit.data.ImageData`, which is set before every epoch; None if
+            every epoch has the same batches, as arrays with `fit(shuffle=False)` do.
+        callbacks: others of this `fit` whose progress is kept, such as
+            `keras.callbacks.EarlyStopping`: those of their attributes that are numbers,
+            strings or lists of arrays and have changed since.
+
+    Raises:
+        ConfigError: the order of `data` cannot be continued.
+        CheckpointError: on `fit`, the folder holds the state of another training, or a
+            damaged one.
+
+    >>> import keras, numpy, tempfile
+    >>> from keras_vit.finetune import Resume
+    >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    >>> model.compile("sgd", "mse")
+    >>> folder = tempfile.mkdtemp()
+    >>> history = model.fit(
+    ...     numpy.ones((8, 2)), numpy.ones(8), epochs=3, shuffle=False, verbose=0,
+    ...     callbacks=[Resume(folder, data=None)])
+    >>> len(history.history["loss"])
+    3
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        data: Any,
+        callbacks: Iterable[keras.callbacks.Callback] = (),
+    ) -> None:
+        super().__init__()
+        if data is not None and not isinstance(getattr(data, "epoch", None), int):
+            raise ConfigError(
+                f"Resume: data is a {type(data).__name__} without an int attribute `epoch`, so "
+                "that the order of its batches cannot be continued. Expected data of "
+                "keras_vit.data (for arrays, from_arrays); or None if every epoch has the same "
+                "batches."
+            )
+        self.path = Path(folder) / STATE_FILE
+        self._data = data
+        self._callbacks = list(callbacks)
+        self._initial = [_progress_of(callback) for callback in self._callbacks]
+        self._restored: _State | None = None
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        if not self.model.optimizer.built:
+            self.model.optimizer.build(self.model.trainable_variables)
+        # Before anything is restored: a learning rate that is a number changes in training.
+        self._settings = self._describe()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        for cut_short in self.path.parent.glob(f".{STATE_FILE}.*"):
+            cut_short.unlink(missing_ok=True)
+        self._restored = None
+        if self.path.exists():
+            self._restored = _State.read(self.path)
+            self._restore_weights(self._restored)
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Saves here, not at an epoch's end: by now every other callback has ended it."""
+        self.model._initial_epoch = None  # of this fit, not of the next one
+        if self._data is not None:
+            self._data.epoch = epoch
+        if self._restored is None:
+            self._save(epoch, finished=False)
+        else:
+            self._restore_the_rest(self._restored)
+            self._restored = None
+
+    def on_train_end(self, logs: Any = None) -> None:
+        self.model._initial_epoch = None
+        if self._restored is None:  # else there was nothing left to train
+            self._save(self.params["epochs"], finished=True)
+
+    def _variables(self) -> list[Any]:
+        model = self.model
+        of_model = (*model.trainable_variables, *model.non_trainable_variables)
+        return [*of_model, *model.optimizer.variables]
+
+    def _save(self, epoch: int, finished: bool) -> None:
+        arrays = {
+            f"variables/{k:05d}": keras.ops.convert_to_numpy(variable)
+            for k, variable in enumerate(self._variables())
+        }
+        arrays |= {f"random/{name}": state for name, state in random_states().items()}
+        progress = []
+        for k, callback in enumerate(self._callbacks):
+            now, before = _progress_of(callback), self._initial[k]
+            changed = {n: v for n, v in now.items() if n not in before or v != before[n]}
+            progress.append(changed)
+            for name, kept in _arrays_of(callback).items():
+                for i, array in enumerate(kept):
+                    arrays[f"callbacks/{k}/{name}/{i:05d}"] = array
+        history = self.model.history
+        _State(
+            arrays,
+            {
+                "format": _FORMAT,
+                "settings": self._settings,
+                "epoch": epoch,
+                "finished": finished,
+                "history": history.history,
+                "callbacks": progress,
+            },
+        ).write(self.path)
+
+    def _restore_weights(self, state: "_State") -> None:
+        differences = list(_differences(state.facts["settings"], self._settings))
+        if differences:
+            raise CheckpointError(
+                f"{self.path}: the state of another training. {'; '.join(differences[:5])}"
+                f"{' and more' * (len(differences) > 5)}. Train with the settings that it was "
+                "begun with, or in another folder."
+            )
+        variables = self._variables()
+        saved = state.below("variables")
+        shapes = [array.shape for array in saved.values()]
+        if shapes != [tuple(variable.shape) for variable in variables]:
+            raise CheckpointError(
+                f"{self.path}: holds {len(saved)} variables, but the model and its optimizer have "
+                f"{len(variables)}, or of other shapes. Train in another folder."
+            )
+        for variable, array in zip(variables, saved.values(), strict=True):
+            variable.assign(array)
+        facts = state.facts
+        # Keras reads it after on_train_begin; its own BackupAndRestore continues this way.
+        self.model._initial_epoch = self.params["epochs"] if facts["finished"] else facts["epoch"]
+        self.model.history.history = facts["history"]
+
+    def _restore_the_rest(self, state: "_State") -> None:
+        """What other callbacks' on_train_begin would have reset."""
+        self.model.history.epoch = list(range(state.facts["epoch"]))
+        for k, callback in enumerate(self._callbacks):
+            for name, value in state.facts["callbacks"][k].items():
+                setattr(callback, name, value)
+            lists: dict[str, list[np.ndarray]] = {}
+            for name, array in state.below(f"callbacks/{k}").items():
+                lists.setdefault(name.split("/")[0], []).append(array)
+            for name, kept in lists.items():
+                setattr(callback, name, kept)
+        set_random_states(state.below("random"))
+
+    def _describe(self) -> dict[str, Any]:
+        """What must be the same for a training to be the same, as JSON types."""
+        model, prefix = self.model, f"{self.model.name}/"
+        # Of other models Keras's config is full of names that it counts in this process.
+        config = model.get_config() if isinstance(model, VisionTransformer) else {}
+        names = ("seed", "batch_size", "num_images", "class_names", "augmentation")
+        facts = {
+            "backend": keras.backend.backend(),
+            "model": {"class": type(model).__name__, **config},
+            "trainable": [v.path.removeprefix(prefix) for v in model.trainable_variables],
+            "epochs": self.params["epochs"],
+            "steps": self.params["steps"],
+            "data": {name: getattr(self._data, name, None) for name in names},
+            "callbacks": [type(callback).__name__ for callback in self._callbacks],
+            **_nameless(model.get_compile_config()),
+        }
+        return json.loads(json.dumps(facts, default=_as_json))
+
+
+class _State:
+    """The file: arrays by name, and facts as JSON in its header."""
+
+    def __init__(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
+        self.arrays = arrays
+        self.facts = facts
+
+    def below(self, prefix: str) -> dict[str, np.ndarray]:
+        """The arrays of a group, sorted, by the rest of their names."""
+        start = f"{prefix}/"
+        names = sorted(name for name in self.arrays if name.startswith(start))
+        return {name.removeprefix(start): self.arrays[name] for name in names}
+
+    def write(self, path: Path) -> None:
+        from safetensors.numpy import save_file
+
+        # safetensors stores no order of the axes, and takes the bytes as they lie.
+        arrays = {name: np.asarray(array, order="C") for name, array in self.arrays.items()}
+        with written_beside(path) as temporary:
+            save_file(arrays, temporary, {"keras_vit": json.dumps(self.facts)})
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())  # else a power cut could leave the name without the bytes
+
+    @classmethod
+    def read(cls, path: Path) -> "_State":
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(path, framework="np") as file:
+                facts = json.loads((file.metadata() or {}).get("keras_vit", "{}"))
+                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except (SafetensorError, OSError, json.JSONDecodeError) as error:
+            raise CheckpointError(
+                f"{path}: not a whole state of a training ({error}). Delete it to start anew."
+            ) from error
+        if facts.get("format") != _FORMAT:
+            raise CheckpointError(
+                f"{path}: a state of format {facts.get('format')}, expected {_FORMAT}. It was not "
+                "written by this version of keras_vit.finetune.Resume; train in another folder."
+            )
+        return cls(arrays, facts)
+
+
+def _progress_of(callback: keras.callbacks.Callback) -> dict[str, Any]:
+    plain = (bool, int, float, str, type(None))
+    return {name: value for name, value in vars(callback).items() if isinstance(value, plain)}
+
+
+def _arrays_of(callback: keras.callbacks.Callback) -> dict[str, Sequence[np.ndarray]]:
+    return {
+        name: value
+        for name, value in vars(callback).items()
+        if isinstance(value, list) and value and all(isinstance(v, np.ndarray) for v in value)
+    }
+
+
+def _as_json(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    return type(value).__name__
+
+
+def _nameless(config: Any) -> Any:
+    """A config without names, in which Keras counts the optimizers of this process."""
+    if isinstance(config, Mapping):
+        return {key: _nameless(value) for key, value in config.items() if key != "name"}
+    return [_nameless(value) for value in config] if isinstance(config, list) else config
+
+
+def _differences(saved: Any, now: Any, name: str = "") -> Iterable[str]:
+    if isinstance(saved, Mapping) and isinstance(now, Mapping):
+        for key in dict.fromkeys((*saved, *now)):
+            inner = f"{name}.{key}" if name else str(key)
+            yield from _differences(saved.get(key), now.get(key), inner)
+    elif saved != now:
+        yield f"{name}: begun with {_short(saved)}, now {_short(now)}"
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,141 @@
+"""A whole training in one call: log, curves, best and last preset, and resuming."""
+
+import os
+import shutil
+from collections.abc import Iterable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import keras
+
+from keras_vit.errors import ConfigError
+from keras_vit.finetune.curves import draw_curves
+from keras_vit.finetune.logs import CsvLog, TensorBoard
+from keras_vit.finetune.lora import merge_lora
+from keras_vit.finetune.recipes import Recipe
+from keras_vit.finetune.resume import Resume
+
+if TYPE_CHECKING:
+    from keras_vit.model import VisionTransformer
+
+BEST, LAST = "best", "last"
+"""Presets in the folder of a training."""
+
+
+def train(
+    model: "VisionTransformer",
+    data: Any,
+    validation: Any = None,
+    *,
+    recipe: Recipe,
+    out: str | os.PathLike[str],
+    resume: bool = False,
+    callbacks: Iterable[keras.callbacks.Callback] = (),
+    tensorboard: bool | None = None,
+    verbose: Any = "auto",
+) -> dict[str, list[float]]:
+    """Compiles and fits a model by a recipe, and leaves everything in one folder.
+
+    In `out` stand `log.csv` (one row per epoch), `curves.png`, `tensorboard/`, the presets
+    `best/` (highest validation accuracy so far; of equal ones, the lowest loss) and
+    `last/`, and `resume/`, from which a training that was killed continues. Without
+    validation there is no `best/`.
+
+    Args:
+        model: with one class per class of the data.
+        data: `keras_vit.data.ImageData`.
+        validation: the same, prepared for evaluation; or None.
+        recipe: of `transfer_recipe` or `augreg_recipe`.
+        out: folder for the results; new, unless `resume`.
+        resume: continue a training that was begun in `out` with the same arguments; one
+            that has come to its end is not trained further.
+        callbacks: for `fit`, beside those of the recipe.
+        tensorboard: write a TensorBoard log; None for yes where tensorboardX is installed.
+        verbose: of `fit`.
+
+    Returns:
+        The history, `{name: value per epoch}`, from the first epoch on.
+
+    Raises:
+        ConfigError: the data do not fit the model or the recipe; `out` holds something and
+            `resume` is not asked for.
+        CheckpointError: `out` holds another training.
+    """
+    out = Path(out)
+    if not resume and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(
+            f"{out}: is there already. Choose another folder, or continue the training in it with "
+            "resume=True (--resume)."
+        )
+    for part in (data, validation):
+        if part is not None:
+            part.check(model)
+    _check_recipe(recipe, data)
+    out.mkdir(parents=True, exist_ok=True)
+    for preset in (BEST, LAST):  # what was being written when it was killed
+        for cut_short in out.glob(f".{preset}.*"):
+            shutil.rmtree(cut_short)
+    if tensorboard or (tensorboard is None and find_spec("tensorboardX")):
+        callbacks = (TensorBoard(out / "tensorboard"), *callbacks)
+    fit = dict(recipe.fit)
+    of_recipe = list(fit.pop("callbacks", ()))
+    best = _BestPreset(out / BEST)
+    model.compile(**recipe.compile)
+    # The best preset comes first: at the end of a validation, callbacks of the recipe take
+    # averaged weights out of the model again.
+    history = model.fit(
+        data,
+        validation_data=validation,
+        shuffle=False,  # the data are, and remember how
+        verbose=verbose,
+        callbacks=[
+            best,
+            *of_recipe,
+            CsvLog(out / "log.csv"),
+            *callbacks,
+            Resume(out / "resume", data, [best, *of_recipe]),
+        ],
+        **fit,
+    )
+    _save(model, out / LAST)
+    if find_spec("matplotlib"):
+        steps = fit.get("steps_per_epoch") or len(data)
+        draw_curves({model.name: history.history}, out / "curves.png", steps)
+    return history.history
+
+
+class _BestPreset(keras.callbacks.Callback):
+    """Saves the preset of the best validation, with the weights that were validated."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+        self.best_accuracy = -1.0
+        self.best_loss = float("inf")
+
+    def on_test_end(self, logs: Any = None) -> None:
+        accuracy, loss = logs.get("accuracy", 0.0), logs["loss"]
+        if (accuracy, -loss) > (self.best_accuracy, -self.best_loss):
+            self.best_accuracy, self.best_loss = accuracy, loss
+            _save(self.model, self.folder)
+
+
+def _save(model: "VisionTransformer", folder: Path) -> None:
+    adapted = any(weight.name.startswith("lora_kernel") for weight in model.weights)
+    (merge_lora(model) if adapted else model).save_to_preset(folder)
+
+
+def _check_recipe(recipe: Recipe, data: Any) -> None:
+    """Raises where recipe and data were made for different batches."""
+    for name, asked in (
+        ("batch_size", recipe.batch_size),
+        ("one_hot", recipe.settings.get("one_hot")),
+        ("steps_per_epoch", recipe.settings.get("steps_per_epoch")),
+    ):
+        found = len(data) if name == "steps_per_epoch" else getattr(data, name)
+        if asked is not None and asked != found:
+            raise ConfigError(
+                f"The recipe was made for {name}={asked}, the data have {name}={found}; give both "
+                "the same."
+            )

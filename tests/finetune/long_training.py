@@ -1,0 +1,194 @@
+"""A training that tests kill: run again, it must end as if nobody had.
+
+    KERAS_BACKEND=jax python -m tests.finetune.long_training FOLDER [KILL]
+
+KILL is `batch:N` (after the N-th batch of this process) or `write:N` (in the middle of
+writing the N-th state). `python -m tests.finetune.long_training --kills 20` kills it at
+random moments and compares it with an unbroken run.
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_vit.finetune import Resume
+from tests.helpers import tiny
+
+EPOCHS, STEPS = 6, 4
+
+
+class Batches(keras.utils.PyDataset):
+    """Noise, a pure function of epoch and index."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.epoch = 0
+
+    def __len__(self) -> int:
+        return STEPS
+
+    def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+        rng = np.random.default_rng((self.epoch, index))
+        classes = rng.integers(0, 5, 8)
+        images = rng.standard_normal((8, 16, 16, 3)) + classes[:, None, None, None]
+        return images.astype("float32"), classes.astype("int32")
+
+    def on_epoch_end(self) -> None:
+        self.epoch += 1
+
+
+Result = tuple[list[np.ndarray], dict]
+
+
+def train(folder: Path, callbacks: tuple = (), epochs: int = EPOCHS) -> Result:
+    """Trains with everything that has a state; returns the weights and the history."""
+    keras.utils.set_random_seed(0)
+    model = tiny(dropout_rate=0.2, attention_dropout_rate=0.2, stochastic_depth_rate=0.2)
+    steps = epochs * STEPS
+    model.compile(
+        keras.optimizers.SGD(
+            keras.optimizers.schedules.CosineDecay(0.0, steps, warmup_target=0.1, warmup_steps=3),
+            momentum=0.9,
+            global_clipnorm=1.0,
+            use_ema=True,
+            ema_momentum=0.9,
+            gradient_accumulation_steps=3,  # does not divide the steps of an epoch
+        ),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=["accuracy"],
+    )
+    data = Batches()
+    stop = keras.callbacks.EarlyStopping("loss", patience=epochs, restore_best_weights=True)
+    history = model.fit(
+        data,
+        epochs=epochs,
+        verbose=0,
+        callbacks=[stop, Resume(folder, data, [stop]), *callbacks],
+    )
+    facts = {**history.history, "epoch": history.epoch, "best": float(stop.best)}
+    return model.get_weights(), facts
+
+
+class KillAtBatch(keras.callbacks.Callback):
+    """Kills the process after a number of batches."""
+
+    def __init__(self, batches: int) -> None:
+        super().__init__()
+        self.left = batches
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.left -= 1
+        if self.left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Begun(keras.callbacks.Callback):
+    """Tells the parent that batches are being trained on, slowly enough to be killed."""
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        print("batch", flush=True)
+        time.sleep(0.02)
+
+
+def kill_at_write(count: int) -> None:
+    """Kills the process with half of the `count`-th state written."""
+    import safetensors.numpy
+
+    save_file = safetensors.numpy.save_file
+    left = count
+
+    def save_half(arrays: Any, path: Any, metadata: Any) -> None:
+        nonlocal left
+        save_file(arrays, path, metadata)
+        left -= 1
+        if left == 0:
+            os.truncate(path, Path(path).stat().st_size // 2)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    safetensors.numpy.save_file = save_half
+
+
+def kill_often(kills: int, folder: Path, epochs: int) -> None:
+    """Kills trainings at random moments, and compares the last one with an unbroken run."""
+    rng = random.Random(0)
+    results = []
+    for name, left in (("unbroken", 0), ("killed", kills)):
+        killed_in, place = [], folder / name
+        while True:
+            command = [sys.executable, "-m", "tests.finetune.long_training", str(place)]
+            child = subprocess.Popen(
+                [*command, "--slowly", "--epochs", str(epochs)], stdout=subprocess.PIPE, text=True
+            )
+            assert child.stdout is not None
+            child.stdout.readline()  # compiled, the first batch is done
+            if left > 0:
+                time.sleep(rng.uniform(0, 0.5))
+                child.kill()
+                batches = child.stdout.read().count("batch")
+                if child.wait() == -signal.SIGKILL:
+                    left -= 1
+                    killed_in.append(batches + 1)
+                    print(f"kill {len(killed_in)} after {batches + 1} batches", flush=True)
+                continue
+            child.stdout.read()
+            assert child.wait() == 0
+            break
+        results.append(load(place))
+    compare(*results)
+    print(f"{keras.backend.backend()}: {len(killed_in)} kills, the same result")
+
+
+def save(folder: Path, result: Result) -> None:
+    weights, history = result
+    np.savez(folder / "weights.npz", **{str(k): w for k, w in enumerate(weights)})
+    (folder / "history.json").write_text(json.dumps(history))
+
+
+def load(folder: Path) -> Result:
+    """The result of a training that came to its end in another process."""
+    with np.load(folder / "weights.npz") as file:
+        weights = [file[str(k)] for k in range(len(file.files))]
+    return weights, json.loads((folder / "history.json").read_text())
+
+
+def compare(one: Result, other: Result) -> None:
+    """Fails unless weights and history are equal, bit by bit."""
+    assert one[1] == other[1]
+    for a, b in zip(one[0], other[0], strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("kill", nargs="?")
+    parser.add_argument("--kills", type=int)
+    parser.add_argument("--epochs", type=int, default=EPOCHS)
+    parser.add_argument("--slowly", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.kills:
+        with tempfile.TemporaryDirectory() as folder:
+            kill_often(arguments.kills, Path(folder), arguments.epochs)
+        return
+    callbacks = [Begun()] if arguments.slowly else []
+    moment, _, count = (arguments.kill or "").partition(":")
+    if moment == "batch":
+        callbacks.append(KillAtBatch(int(count)))
+    elif moment == "write":
+        kill_at_write(int(count))
+    save(arguments.folder, train(arguments.folder, tuple(callbacks), arguments.epochs))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""A training that was killed ends as the unbroken one."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vit import CheckpointError, ConfigError
+from keras_vit.finetune import Resume
+from keras_vit.finetune.randomness import random_states, set_random_states
+from tests.finetune import long_training
+
+ROOT = Path(__file__).parents[2]
+
+
+def killed(folder: Path, moment: str) -> None:
+    """Trains in a process of its own until it kills itself."""
+    command = [sys.executable, "-m", "tests.finetune.long_training", str(folder), moment]
+    environment = {**os.environ, "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}  # quick_compilation
+    child = subprocess.run(
+        command, cwd=ROOT, env=environment, check=False, capture_output=True, text=True
+    )
+    assert child.returncode == -signal.SIGKILL, child.stderr
+
+
+def test_killed_training_ends_as_the_unbroken_one(tmp_path, quick_compilation):
+    """Killed within an epoch, then within a write: weights and history are equal bit by bit."""
+    unbroken = long_training.train(tmp_path / "unbroken")
+    killed(tmp_path / "killed", "batch:10")
+    killed(tmp_path / "killed", "write:2")
+    assert list((tmp_path / "killed").glob(".state*")), "no write was cut short"
+    resumed = long_training.train(tmp_path / "killed")
+    assert [path.name for path in (tmp_path / "killed").iterdir()] == ["state.safetensors"]
+    assert unbroken[1]["epoch"] == list(range(long_training.EPOCHS))
+    long_training.compare(unbroken, resumed)
+
+
+def small_model(learning_rate: float = 0.1) -> keras.Model:
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, name="dense")])
+    model.compile(keras.optimizers.SGD(learning_rate, momentum=0.9), "mse")
+    return model
+
+
+def fit(model: keras.Model, folder: Path, epochs: int = 2, callbacks: tuple = ()) -> dict:
+    rng = np.random.default_rng(0)
+    arrays = rng.standard_normal((8, 2)), rng.standard_normal((8, 1))
+    resume = Resume(folder, None, callbacks)
+    options = {"batch_size": 4, "shuffle": False, "verbose": 0}
+    return model.fit(*arrays, epochs=epochs, callbacks=[resume, *callbacks], **options).history
+
+
+def test_finished_training_is_not_trained_further(tmp_path):
+    """Run again, it returns its history and its weights; the next fit starts at epoch 0."""
+    model = small_model()
+    history = fit(model, tmp_path)
+    again = small_model()
+    assert fit(again, tmp_path) == history
+    for a, b in zip(model.get_weights(), again.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert len(fit(again, tmp_path / "other")["loss"]) == 2
+
+
+def test_training_that_stopped_early_stays_stopped(tmp_path):
+    """EarlyStopping has ended it: there is nothing left to train."""
+    stop = keras.callbacks.EarlyStopping("loss", patience=0, mode="max")
+    history = fit(small_model(), tmp_path, epochs=5, callbacks=(stop,))
+    assert len(history["loss"]) < 5
+    stop = keras.callbacks.EarlyStopping("loss", patience=0, mode="max")
+    assert fit(small_model(), tmp_path, epochs=5, callbacks=(stop,)) == history
+
+
+def test_state_of_another_training_is_refused(tmp_path):
+    """The setting that differs is named, with both values; the file is left alone."""
+    fit(small_model(), tmp_path)
+    before = (tmp_path / "state.safetensors").read_bytes()
+    with pytest.raises(CheckpointError, match=r"learning_rate: begun with 0\.1\d*, now 0\.2"):
+        fit(small_model(0.2), tmp_path)
+    with pytest.raises(CheckpointError, match=r"epochs: begun with 2, now 3"):
+        fit(small_model(), tmp_path, epochs=3)
+    assert (tmp_path / "state.safetensors").read_bytes() == before
+
+
+def test_damaged_state_is_refused(tmp_path):
+    """A file that was cut, or is none of ours, is named."""
+    fit(small_model(), tmp_path)
+    path = tmp_path / "state.safetensors"
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(CheckpointError, match=r"state\.safetensors: not a whole state"):
+        fit(small_model(), tmp_path)
+    path.write_bytes(b"\x02\0\0\0\0\0\0\0{}")
+    with pytest.raises(CheckpointError, match="state of format None"):
+        fit(small_model(), tmp_path)
+
+
+def test_data_without_an_epoch_are_refused(tmp_path):
+    """Arrays that fit would shuffle cannot be continued in the same order."""
+    with pytest.raises(ConfigError, match="ndarray without an int attribute `epoch`.*from_arrays"):
+        Resume(tmp_path, np.zeros(3))
+
+
+@pytest.mark.parametrize("draw", [np.random.normal, random.random, lambda: random.gauss(0, 1)])
+def test_global_random_states_are_restored(draw):
+    """What is drawn afterwards is the same again."""
+    draw()
+    states = random_states()
+    drawn = [draw() for _ in range(3)]
+    set_random_states(states)
+    assert [draw() for _ in range(3)] == drawn
