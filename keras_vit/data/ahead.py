@@ -7,12 +7,15 @@ again, and what the workers had ready by then comes out first, out of order.
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Generic, TypeVar
 
 _BATCHES_AT_ONCE = 2
 
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
 
-class Ahead:
+
+class Ahead(Generic[Key, Value]):
     """A function of a key, whose next keys are computed in threads as soon as they are known.
 
     Args:
@@ -22,15 +25,15 @@ class Ahead:
     """
 
     def __init__(
-        self, make: Callable[[Any], Any], following: Callable[[Any], Sequence[Hashable]]
+        self, make: Callable[[Key], Value], following: Callable[[Key], Sequence[Key]]
     ) -> None:
         self._make = make
         self._following = following
-        self._ready: dict[Hashable, Future[Any]] = {}
+        self._ready: dict[Key, Future[Value]] = {}
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(_BATCHES_AT_ONCE, "keras_vit-batches")
 
-    def __call__(self, key: Hashable) -> Any:
+    def __call__(self, key: Key) -> Value:
         """Returns `make(key)`."""
         with self._lock:
             wanted = self._ready.pop(key, None) or self._pool.submit(self._make, key)

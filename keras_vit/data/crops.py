@@ -10,7 +10,6 @@ from PIL import Image
 from keras_vit.preprocessing import resize_bilinear
 
 Size = tuple[int, int]
-Picture = Image.Image | np.ndarray
 
 _ATTEMPTS = 100
 
@@ -46,7 +45,9 @@ def random_box(
     return 0, 0, height, width
 
 
-def crop_and_resize(image: Picture, box: tuple[int, int, int, int], size: Size) -> Picture:
+def crop_and_resize(
+    image: Image.Image | np.ndarray, box: tuple[int, int, int, int], size: Size
+) -> Image.Image | np.ndarray:
     """Returns a part of an image at another size, bilinear without antialias.
 
     A Pillow image stays one, in 8 bits; a float array is not rounded.
@@ -62,14 +63,14 @@ def crop_and_resize(image: Picture, box: tuple[int, int, int, int], size: Size) 
     return part.transform(to, Image.Transform.EXTENT, extent, Image.Resampling.BILINEAR)
 
 
-def flipped(image: Picture) -> Picture:
+def flipped(image: Image.Image | np.ndarray) -> Image.Image | np.ndarray:
     """Returns the mirror image."""
     if isinstance(image, np.ndarray):
         return image[:, ::-1]
     return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
 
 
-def size_of(image: Picture) -> Size:
+def size_of(image: Image.Image | np.ndarray) -> Size:
     """Returns (height, width)."""
     if isinstance(image, np.ndarray):
         return image.shape[0], image.shape[1]

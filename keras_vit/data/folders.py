@@ -63,13 +63,14 @@ def _records(root: Path, asked: Sequence[str] | None, known: Sequence[str] | Non
     names = _class_names(root, list(folders), asked, known)
     images: list[str] = []
     labels: list[int] = []
-    empty, odd = [], []
+    empty: list[str] = []
+    odd: list[str] = []
     for name, folder in folders.items():
-        found, others = _files(folder)
-        images += found
-        labels += [names.index(name)] * len(found)
+        pictures, others = _files(folder)
+        images += pictures
+        labels += [names.index(name)] * len(pictures)
         odd += others
-        if not found:
+        if not pictures:
             empty.append(name)
     if empty:
         raise ConfigError(
@@ -90,11 +91,13 @@ def _class_names(
     root: Path, folders: list[str], asked: Sequence[str] | None, known: Sequence[str] | None
 ) -> list[str]:
     if asked is not None:
-        asked = list(asked)
-        for name in [*(set(asked) - set(folders)), *(set(folders) - set(asked))]:
-            where, others = ("folder", folders) if name in asked else ("class_names", asked)
-            raise ConfigError(f"{root}: {name!r} is missing in {where}.{nearest(name, others)}")
-        return asked
+        for name in asked:
+            if name not in folders:
+                raise ConfigError(f"{root}: no folder {name!r}.{nearest(name, folders)}")
+        for name in folders:
+            if name not in asked:
+                raise ConfigError(f"{root}: {name!r} is none of class_names.{nearest(name, asked)}")
+        return list(asked)
     if known and set(folders) <= set(known) and len(set(known)) == len(known):
         return list(known)
     return folders
@@ -102,7 +105,8 @@ def _class_names(
 
 def _files(folder: Path) -> tuple[list[str], list[str]]:
     """Images and other files of a folder and of those below it, sorted alike everywhere."""
-    images, others = [], []
+    images: list[str] = []
+    others: list[str] = []
     for parent, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(name for name in files if not name.startswith(".")):

@@ -1,26 +1,26 @@
 """Images of a data set as the batches that `fit`, `evaluate` and hand-written loops read."""
 
 import copy
+import dataclasses
 import os
+import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import keras
 import numpy as np
-from PIL import Image
 
 from keras_vit.data import augmentation as augmentations
-from keras_vit.data import crops, mixing, order
+from keras_vit.data import order
 from keras_vit.data.ahead import Ahead
 from keras_vit.data.augmentation import Augmentation
-from keras_vit.data.inspection import inspect
-from keras_vit.data.randaugment import randaugment
+from keras_vit.data.inspection import Inspected, inspect
+from keras_vit.data.misfits import misfits
+from keras_vit.data.pipeline import Batch, Pipeline
 from keras_vit.data.records import Records
 from keras_vit.errors import ConfigError
 from keras_vit.preprocessing import Preprocessor
-
-_NAMED = 5
 
 
 class ImageData(keras.utils.PyDataset):
@@ -30,8 +30,7 @@ class ImageData(keras.utils.PyDataset):
     `(batch, channels, height, width)` for a model of that kind, and int32 labels `(batch,)`
     or float32 one-hot labels `(batch, num_classes)`. It is a pure function of the seed, of
     `data.epoch` and of `i`: two runs, or one that was resumed with `data.epoch = k`, see the
-    same batches on every backend. `on_epoch_end` adds one to `data.epoch` when the last batch
-    of the epoch was asked for.
+    same batches on every backend. `on_epoch_end` adds one to `data.epoch`.
 
     Give it to `fit` with `shuffle=False`: the images are shuffled already, and Keras's own
     shuffle of whole batches would depend on more than the seed.
@@ -70,6 +69,10 @@ class ImageData(keras.utils.PyDataset):
     [(4, 16, 16, 3), (4, 16, 16, 3), (2, 16, 16, 3)]
     """
 
+    epoch: int
+    _in_epoch: bool  # between on_epoch_begin and on_epoch_end
+    _expected: int  # the batch after the last one that was asked for
+
     def __init__(
         self,
         records: Records,
@@ -96,33 +99,63 @@ class ImageData(keras.utils.PyDataset):
         if unreadable not in ("raise", "skip"):
             raise ConfigError(f"unreadable={unreadable!r}, expected 'raise' or 'skip'.")
         model = preprocessor if hasattr(preprocessor, "preprocessor") else None
-        self.preprocessor: Preprocessor = model.preprocessor if model else preprocessor
-        if not isinstance(self.preprocessor, Preprocessor):
+        preprocessor = model.preprocessor if model is not None else preprocessor
+        if not isinstance(preprocessor, Preprocessor):
             raise ConfigError(
                 f"preprocessor={preprocessor!r}, expected a keras_vit.Preprocessor or a "
                 "VisionTransformer."
             )
-        self.batch_size = batch_size
-        self.steps_per_epoch = steps_per_epoch
-        self.augmentation = augmentations.named(augmentation)
-        self.one_hot = one_hot or bool(self.augmentation and self.augmentation.mixes)
-        self.seed = seed
-        self.min_size = min_size
-        self.epoch = 0
-        self.unreadable: dict[str, str] = {}
+        threads = workers or os.cpu_count() or 1
+        pool = ThreadPoolExecutor(threads, "keras_vit-images")
+        images = inspect(
+            records, preprocessor, pool, unreadable=unreadable, verify=verify, cache=cache
+        )
+        asked = augmentations.named(augmentation)
+        one_hot = one_hot or (asked is not None and asked.mixes)
+        self._min_size = min_size
         self._shuffle = shuffle
-        self._pool = ThreadPoolExecutor(workers or os.cpu_count() or 1, "keras_vit-images")
-        self._check_augmentation()
-        self._look(records, cache, verify or unreadable == "skip", unreadable)
-        self._start()
+        self._serve(
+            Pipeline(images, preprocessor, asked, one_hot, seed, pool, threads),
+            batch_size,
+            steps_per_epoch,
+        )
         if model is not None:
             self.check(model)
-        self._image(0, 0)  # what fails for one image fails for all
+
+    @property
+    def preprocessor(self) -> Preprocessor:
+        """What prepares the images."""
+        return self._pipeline.preprocessor
+
+    @property
+    def augmentation(self) -> Augmentation | None:
+        """What changes them, if anything."""
+        return self._pipeline.augmentation
+
+    @property
+    def batch_size(self) -> int:
+        """Images per batch."""
+        return self._stream.batch_size
+
+    @property
+    def steps_per_epoch(self) -> int | None:
+        """Batches per epoch, where an epoch is not one pass."""
+        return self._stream.steps_per_epoch
+
+    @property
+    def one_hot(self) -> bool:
+        """Whether labels are float32 `(batch, num_classes)`."""
+        return self._pipeline.one_hot
+
+    @property
+    def seed(self) -> int:
+        """Of order, split and augmentation."""
+        return self._pipeline.seed
 
     @property
     def class_names(self) -> tuple[str, ...]:
         """One name per class."""
-        return self.records.class_names
+        return self._images.records.class_names
 
     @property
     def num_classes(self) -> int:
@@ -132,29 +165,34 @@ class ImageData(keras.utils.PyDataset):
     @property
     def num_images(self) -> int:
         """Images in the data set."""
-        return len(self.records)
+        return len(self._images.records)
 
     @property
     def labels(self) -> np.ndarray:
         """int32 `(num_images,)`, in the order of the data set."""
-        return self.records.labels
+        return self._images.records.labels
+
+    @property
+    def unreadable(self) -> dict[str, str]:
+        """Image that was left out -> reason."""
+        return self._images.unreadable
 
     @property
     def class_counts(self) -> dict[str, int]:
         """Class name -> images."""
-        return dict(zip(self.class_names, self.records.counts.tolist(), strict=True))
+        return dict(zip(self.class_names, self._images.records.counts.tolist(), strict=True))
 
     @property
     def class_weight(self) -> dict[int, float]:
         """What `fit(class_weight=...)` takes for every class to weigh the same."""
-        counts = self.records.counts
+        counts = self._images.records.counts
         present = np.flatnonzero(counts)
-        return {int(k): len(self.records) / (len(present) * int(counts[k])) for k in present}
+        return {int(k): self.num_images / (len(present) * int(counts[k])) for k in present}
 
     def __len__(self) -> int:
         return self._stream.num_batches
 
-    def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+    def __getitem__(self, index: int) -> Batch:
         if not 0 <= index < len(self):
             raise IndexError(f"batch {index}, expected 0 to {len(self) - 1}")
         if self._in_epoch and index != self._expected:
@@ -167,17 +205,18 @@ class ImageData(keras.utils.PyDataset):
         epoch = self.epoch
         batch = self._ahead((epoch, index))
         self._expected = index + 1
-        self._complete |= index == len(self) - 1
         return batch
 
     def on_epoch_begin(self) -> None:
         """Called by Keras."""
-        self._in_epoch, self._complete, self._expected = True, False, 0
+        self._in_epoch, self._expected = True, 0
 
     def on_epoch_end(self) -> None:
-        """Advances `epoch`, unless Keras only looked at a batch, as `fit` does when it starts."""
-        self.epoch += self._complete
-        self._in_epoch = self._complete = False
+        """Advances `epoch`; called by Keras, or at the end of each epoch of a hand-written loop."""
+        self._in_epoch = False
+        # Before its first epoch `fit` looks at one batch, and says by this call alone, from
+        # `EpochIterator.reset`, that it will start again; TensorFlow has read on by then.
+        self.epoch += not _called_by("reset")
 
     def split(self, fraction: float) -> tuple["ImageData", "ImageData"]:
         """Returns a training and a validation part, each class in both by its share.
@@ -197,11 +236,21 @@ class ImageData(keras.utils.PyDataset):
         first, second = order.stratified(self.labels, fraction, self.seed)
         if not len(second):
             raise ConfigError(
-                f"{self.records.name}: split={fraction} needs a class of two images or more."
+                f"{self._images.records.name}: split={fraction} needs a class of two images."
             )
-        shuffle = self._shuffle is None or self._shuffle
-        evaluation = {"augmentation": None, "steps_per_epoch": None, "_shuffle": False}
-        return self._part(first, _shuffle=shuffle), self._part(second, **evaluation)
+        train, validation = copy.copy(self), copy.copy(self)
+        train._shuffle = self._shuffle is None or self._shuffle
+        train._serve(
+            dataclasses.replace(self._pipeline, images=self._images.of(first)),
+            self.batch_size,
+            self.steps_per_epoch,
+        )
+        validation._shuffle = False
+        validation._serve(
+            dataclasses.replace(self._pipeline, images=self._images.of(second), augmentation=None),
+            self.batch_size,
+        )
+        return train, validation
 
     def check(self, model: Any) -> None:
         """Raises unless a `VisionTransformer` can be trained or evaluated on these data.
@@ -210,105 +259,29 @@ class ImageData(keras.utils.PyDataset):
             ConfigError: all that does not fit: size, channels, classes, images smaller
                 than a patch.
         """
-        config, prepared = model.config, self.preprocessor
-        problems = []
-        for name in ("image_size", "channels"):
-            asked, found = getattr(config, name), getattr(prepared, name)
-            if asked is not None and asked != found:
-                problems.append(
-                    f"the model takes {name}={asked}, these data are prepared for {name}={found}; "
-                    "give the model itself as preprocessor"
-                )
-        if prepared.data_format != model.data_format:
-            problems.append(f"the model takes {model.data_format}, found {prepared.data_format}")
-        if config.num_classes and config.num_classes != self.num_classes:
-            some = ", ".join(self.class_names[:_NAMED])
-            problems.append(
-                f"the model has {config.num_classes} classes, the data {self.num_classes} ({some}"
-                f"{', ...' if self.num_classes > _NAMED else ''}); load the model with "
-                f"num_classes={self.num_classes}"
-            )
-        least = config.patch_size if self.min_size is None else (self.min_size,) * 2
-        problems += self._too_small(least)
+        problems = misfits(model, self.preprocessor, self._images, self._min_size)
         if problems:
-            raise ConfigError(f"{self.records.name}: " + "; ".join(problems) + ".")
+            raise ConfigError(f"{self._images.records.name}: " + "; ".join(problems) + ".")
 
-    def _too_small(self, least: tuple[int, int]) -> list[str]:
-        small = [k for k, size in self._sizes.items() if size[0] < least[0] or size[1] < least[1]]
-        if not small:
-            return []
-        height, width = self._sizes[small[0]]
-        return [
-            f"{self.records.where(small[0])} has {height}x{width} pixels and {len(small) - 1} more "
-            f"are as small, expected at least a patch, {least[0]}x{least[1]}; leave them out, or "
-            "accept them with min_size=1"
-        ]
-
-    def _check_augmentation(self) -> None:
-        asked, prepared = self.augmentation, self.preprocessor
-        if asked is None:
-            return
-        if asked.crop is not None and prepared.image_size is None:
-            raise ConfigError(
-                "An augmentation with a crop needs a preprocessor with an image_size, found None."
-            )
-        if asked.randaugment is not None and prepared.channels not in (1, 3):
-            raise ConfigError(
-                f"RandAugment is for 1 or 3 channels, found {prepared.channels}; give an "
-                "Augmentation without."
-            )
-
-    def _look(self, records: Records, cache: bool | str, verify: bool, unreadable: str) -> None:
-        """Reads what has to be known before the first step, and drops what cannot be read."""
-        found = inspect(records, self.preprocessor, self._pool, cache, verify)
-        kept = np.arange(len(records))
-        if found.unreadable:
-            reasons = list(found.unreadable.values())
-            shown = " ".join(reasons[:_NAMED])
-            more = f" And {len(reasons) - _NAMED} more." if len(reasons) > _NAMED else ""
-            if unreadable == "raise":
-                raise ConfigError(
-                    f"{records.name}: {len(reasons)} of {len(records)} images cannot be read. "
-                    f"{shown}{more} unreadable='skip' leaves them out."
-                )
-            warnings.warn(
-                f"{records.name}: {len(reasons)} of {len(records)} images cannot be read and are "
-                f"left out. {shown}{more}",
-                stacklevel=5,
-            )
-            self.unreadable = {records.where(k): why for k, why in found.unreadable.items()}
-            kept = np.setdiff1d(kept, list(found.unreadable))
-            emptied = set(records.labels.tolist()) - set(records.labels[kept].tolist())
-            if emptied:
-                names = ", ".join(records.class_names[k] for k in sorted(emptied))
-                raise ConfigError(f"{records.name}: no image of {names} can be read. {shown}{more}")
-        self.records = records.of(kept) if found.unreadable else records
-        self._decoded = found.decoded and [found.decoded[k] for k in kept]
-        self._sizes = {
-            place: found.sizes[k] for place, k in enumerate(kept.tolist()) if k in found.sizes
-        }
-
-    def _part(self, indices: np.ndarray, **changes: Any) -> "ImageData":
-        part = copy.copy(self)
-        vars(part).update(changes)
-        part.records = self.records.of(indices)
-        part._decoded = self._decoded and [self._decoded[k] for k in indices]
-        part._sizes = {
-            place: self._sizes[k] for place, k in enumerate(indices.tolist()) if k in self._sizes
-        }
-        part._start()
-        return part
-
-    def _start(self) -> None:
+    def _serve(
+        self, pipeline: Pipeline, batch_size: int, steps_per_epoch: int | None = None
+    ) -> None:
+        """Starts at epoch 0 with these batches."""
         shuffle = self._shuffle
         if shuffle is None:
-            shuffle = self.augmentation is not None or self.steps_per_epoch is not None
+            shuffle = pipeline.augmentation is not None or steps_per_epoch is not None
+        self._pipeline = pipeline
+        self._images: Inspected = pipeline.images
         self._stream = order.Stream(
-            self.num_images, self.batch_size, self.steps_per_epoch, shuffle, self.seed
+            len(pipeline.images.records), batch_size, steps_per_epoch, shuffle, pipeline.seed
         )
-        self._ahead = Ahead(lambda key: self._batch(*key), self._following)
-        self._in_epoch = self._complete = False
+        self._ahead: Ahead[tuple[int, int], Batch] = Ahead(self._batch, self._following)
+        self.epoch = 0
+        self._in_epoch = False
         self._expected = 0
+
+    def _batch(self, key: tuple[int, int]) -> Batch:
+        return self._pipeline.batch(self._stream.draws(*key), *key)
 
     def _following(self, key: tuple[int, int]) -> list[tuple[int, int]]:
         """The two batches after one, where they are read in order."""
@@ -318,70 +291,12 @@ class ImageData(keras.utils.PyDataset):
         numbers = (epoch * len(self) + index + step for step in (1, 2))
         return [divmod(number, len(self)) for number in numbers]
 
-    def _batch(self, epoch: int, index: int) -> tuple[np.ndarray, np.ndarray]:
-        draws = self._stream.draws(epoch, index)
-        # A few images per task: small ones would be outweighed by the handing over.
-        step = max(1, len(draws) // (4 * self._pool._max_workers))
-        parts = [draws[k : k + step] for k in range(0, len(draws), step)]
-        prepared = self._pool.map(lambda part: [self._image(*draw) for draw in part], parts)
-        images = self.preprocessor.stack(image for part in prepared for image in part)
-        labels = self.records.labels[[k for _, k in draws]]
-        if not self.one_hot:
-            return images, labels
-        one_hot = np.zeros((len(labels), self.num_classes), np.float32)
-        one_hot[np.arange(len(labels)), labels] = 1
-        return self._mixed(images, one_hot, epoch, index)
 
-    def _mixed(
-        self, images: np.ndarray, labels: np.ndarray, epoch: int, index: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        if self.augmentation is None or not self.augmentation.mixes:
-            return images, labels
-        alphas = (self.augmentation.mixup, self.augmentation.cutmix)
-        rng = np.random.default_rng((self.seed, order.BATCH, epoch, index))
-        if alphas[0] and (not alphas[1] or rng.random() < 0.5):
-            return mixing.mixup(images, labels, alphas[0], rng)
-        first = 1 if self.preprocessor.data_format == "channels_last" else 2
-        return mixing.cutmix(images, labels, alphas[1], rng, spatial=first)
-
-    def _image(self, draw: int, index: int) -> np.ndarray:
-        """One image as the model reads it, `(height, width, channels)`."""
-        if self._decoded:
-            pixels = self._decoded[index]
-        else:
-            try:
-                pixels = self.preprocessor.decode(self.records.images[index])
-            except ConfigError as error:
-                where = self.records.where(index)
-                raise ConfigError(
-                    f"{'' if where in str(error) else where + ': '}{error} "
-                    "unreadable='skip' leaves it out."
-                ) from error
-        if self.augmentation is None:
-            return self.preprocessor.scale(self.preprocessor.resize(pixels))
-        return self.preprocessor.scale(self._augmented(pixels, draw))
-
-    def _augmented(self, pixels: Any, draw: int) -> np.ndarray:
-        """One image at the model's size, in [0, 255], changed as of its draw."""
-        asked = self.augmentation
-        rng = np.random.default_rng((self.seed, order.IMAGE, draw))
-        if asked.crop is None:
-            pixels = self.preprocessor.resize(pixels)
-        else:
-            size = crops.size_of(pixels)
-            box = crops.random_box(size, asked.crop, asked.aspect, rng)
-            pixels = crops.crop_and_resize(pixels, box, self.preprocessor.image_size)
-        if asked.flip and rng.random() < 0.5:
-            pixels = crops.flipped(pixels)
-        if asked.randaugment is not None:
-            pixels = randaugment(_picture(pixels), *asked.randaugment, rng)
-        pixels = np.asarray(pixels)
-        return pixels[..., None] if pixels.ndim == 2 else pixels
-
-
-def _picture(pixels: Any) -> Image.Image:
-    if isinstance(pixels, Image.Image):
-        return pixels
-    if pixels.dtype != np.uint8:
-        pixels = np.rint(pixels).astype(np.uint8)
-    return Image.fromarray(np.ascontiguousarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels))
+def _called_by(name: str) -> bool:
+    """Whether Keras's data adapter was called by this function, two frames above the caller."""
+    frame = sys._getframe(1)
+    for _ in range(2):
+        if frame.f_back is None:
+            return False
+        frame = frame.f_back
+    return frame.f_code.co_name == name

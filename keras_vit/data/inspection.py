@@ -1,12 +1,15 @@
-"""A look at every image before the first step: what cannot be read, how small, how large."""
+"""A look at every image before the first step: which cannot be read, how large they are."""
 
 import dataclasses
+import warnings
+from collections.abc import Iterable
 from concurrent.futures import Executor
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
+from keras_vit.data.crops import size_of
 from keras_vit.data.records import Records
 from keras_vit.errors import ConfigError
 from keras_vit.preprocessing import DAMAGED, Preprocessor
@@ -15,52 +18,102 @@ MOST_CACHED_BYTES = 2**29
 """What `cache="auto"` keeps at most: half a gibibyte of decoded pixels."""
 
 _SAMPLE = 32
+_NAMED = 5
+
+Found = dict[int, Any]
+"""By index: a decoded image, (height, width), or the error."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Inspection:
-    """What was found.
+class Inspected:
+    """Records that can be read, and what is known of them.
 
     Args:
+        records: the readable ones.
         decoded: by index, what `Preprocessor.decode` gave; None where nothing is kept.
-        unreadable: index -> reason.
         sizes: index -> (height, width), of the images that were looked at.
+        unreadable: name of each image that was left out -> reason.
     """
 
+    records: Records
     decoded: list[Any] | None
-    unreadable: dict[int, str]
     sizes: dict[int, tuple[int, int]]
+    unreadable: dict[str, str]
+
+    def of(self, indices: np.ndarray) -> "Inspected":
+        """Returns the same of the images at these indices, in this order."""
+        numbers = indices.tolist()
+        return Inspected(
+            self.records.of(indices),
+            self.decoded and [self.decoded[k] for k in numbers],
+            {place: self.sizes[k] for place, k in enumerate(numbers) if k in self.sizes},
+            self.unreadable,
+        )
 
 
 def inspect(
     records: Records,
     preprocessor: Preprocessor,
     pool: Executor,
-    cache: bool | str = "auto",
+    *,
+    unreadable: str = "raise",
     verify: bool = False,
-) -> Inspection:
-    """Decodes all images of a data set that is kept in memory or verified; else reads headers.
+    cache: bool | str = "auto",
+) -> Inspected:
+    """Decodes all images that are kept in memory, verified or skipped; else reads headers.
 
-    Where images are not files of their own, and none of both is asked for, 32 are decoded.
+    Where images are no files of their own, and none of these is asked for, 32 are decoded.
 
     Args:
         records: the data set.
         preprocessor: decodes.
         pool: works in parallel.
+        unreadable: `"raise"`, or `"skip"` to leave out what cannot be read, with a warning.
+        verify: decode all, whether they are kept or not.
         cache: keep the decoded images; `"auto"` where a sample says that all together
             take at most `MOST_CACHED_BYTES`.
-        verify: decode all, whether they are kept or not.
-    """
 
-    def decoded(index: int) -> Any:
+    Raises:
+        ConfigError: an image cannot be read, or none of a class.
+    """
+    found, keep = _look(records, preprocessor, pool, verify or unreadable == "skip", cache)
+    reasons = {k: _reason(records, k, e) for k, e in found.items() if isinstance(e, ConfigError)}
+    readable = {k: seen for k, seen in found.items() if k not in reasons}
+    sizes = {k: seen if isinstance(seen, tuple) else size_of(seen) for k, seen in readable.items()}
+    if not reasons:
+        return Inspected(records, list(found.values()) if keep else None, sizes, {})
+    summary = (
+        f"{records.name}: {len(reasons)} of {len(records)} images cannot be read. "
+        + " ".join(list(reasons.values())[:_NAMED])
+        + (f" And {len(reasons) - _NAMED} more." if len(reasons) > _NAMED else "")
+    )
+    if unreadable == "raise":
+        raise ConfigError(f"{summary} unreadable='skip' leaves them out.")
+    kept = np.array(sorted(readable), np.intp)
+    emptied = set(records.labels.tolist()) - set(records.labels[kept].tolist())
+    if emptied:
+        names = ", ".join(records.class_names[k] for k in sorted(emptied)[:_NAMED])
+        raise ConfigError(f"{summary} No image is left of {names}.")
+    warnings.warn(f"{summary} Left out.", stacklevel=4)
+    pixels = [found[k] for k in range(len(records))] if keep else None
+    left_out = {records.where(k): reason for k, reason in reasons.items()}
+    return Inspected(records, pixels, sizes, left_out).of(kept)
+
+
+def _look(
+    records: Records, preprocessor: Preprocessor, pool: Executor, everything: bool, cache: Any
+) -> tuple[Found, bool]:
+    """What is seen of each image, and whether that is all their pixels, to be kept."""
+
+    def decode(index: int) -> Any:
         try:
             return preprocessor.decode(records.images[index])
         except ConfigError as error:
             return error
 
-    def measured(index: int) -> Any:
-        seen = decoded(index)
-        return seen if isinstance(seen, ConfigError) else _size(seen)
+    def measure(index: int) -> Any:
+        seen = decode(index)
+        return seen if isinstance(seen, ConfigError) else size_of(seen)
 
     def header(index: int) -> Any:
         path = records.images[index]
@@ -70,38 +123,25 @@ def inspect(
         except DAMAGED as error:
             return ConfigError(f"{path}: not a readable image ({error}).")
 
-    sample = sorted({int(k) for k in np.linspace(0, len(records) - 1, _SAMPLE)})
-    seen = list(pool.map(decoded, sample))
+    def each(function: Any, indices: Iterable[int]) -> Found:
+        return dict(zip(indices, pool.map(function, indices), strict=True))
+
+    sample = each(decode, sorted({int(k) for k in np.linspace(0, len(records) - 1, _SAMPLE)}))
     if cache == "auto":
-        each = [_bytes(image) for image in seen if not isinstance(image, ConfigError)]
-        cache = bool(each) and np.mean(each) * len(records) <= MOST_CACHED_BYTES
-    everything = range(len(records))
+        sizes = [_bytes(seen) for seen in sample.values() if not isinstance(seen, ConfigError)]
+        cache = bool(sizes) and np.mean(sizes) * len(records) <= MOST_CACHED_BYTES
     if cache:
-        pixels = list(pool.map(decoded, everything))
-        return Inspection(pixels, *_sorted_out(records, everything, pixels))
-    if verify:
-        return Inspection(None, *_sorted_out(records, everything, pool.map(measured, everything)))
+        return each(decode, range(len(records))), True
+    if everything:
+        return each(measure, range(len(records))), False
     if isinstance(records.images[0], str):
-        return Inspection(None, *_sorted_out(records, everything, pool.map(header, everything)))
-    return Inspection(None, *_sorted_out(records, sample, seen))
+        return each(header, range(len(records))), False
+    return sample, False
 
 
-def _sorted_out(records: Records, indices: Any, found: Any) -> tuple[dict[int, str], Any]:
-    """Reasons and sizes by index."""
-    unreadable, sizes = {}, {}
-    for index, result in zip(indices, found, strict=True):
-        if isinstance(result, ConfigError):
-            reason, where = str(result), records.where(index)
-            unreadable[index] = reason if where in reason else f"{where}: {reason}"
-        else:
-            sizes[index] = result if isinstance(result, tuple) else _size(result)
-    return unreadable, sizes
-
-
-def _size(image: Any) -> tuple[int, int]:
-    if isinstance(image, np.ndarray):
-        return image.shape[0], image.shape[1]
-    return image.height, image.width
+def _reason(records: Records, index: int, error: ConfigError) -> str:
+    where = records.where(index)
+    return str(error) if where in str(error) else f"{where}: {error}"
 
 
 def _bytes(image: Any) -> int:

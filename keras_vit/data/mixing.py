@@ -20,17 +20,17 @@ def mixup(images: np.ndarray, labels: np.ndarray, alpha: float, rng: np.random.G
 
 
 def cutmix(
-    images: np.ndarray, labels: np.ndarray, alpha: float, rng: np.random.Generator, spatial: int = 1
+    images: np.ndarray, labels: np.ndarray, alpha: float, rng: np.random.Generator, axis: int = 1
 ) -> Pair:
     """Returns images with a box of another, and labels by area (Yun et al. 2019, Algorithm 1).
 
     Args:
         images, labels, alpha, rng: as of `mixup`; one box for the batch.
-        spatial: first of the two axes of height and width.
+        axis: of the height; that of the width follows.
     """
-    sides = images.shape[spatial : spatial + 2]
+    sides = images.shape[axis : axis + 2]
     part = np.sqrt(1 - rng.beta(alpha, alpha))
-    box, area = [slice(None)] * spatial, 1
+    box, area = [slice(None)] * axis, 1
     for side in sides:
         centre, half = rng.integers(side), side * part / 2
         low, high = np.clip([round(centre - half), round(centre + half)], 0, side)

@@ -1,0 +1,48 @@
+"""Why a model cannot be trained or evaluated on a data set."""
+
+from typing import Any
+
+from keras_vit.data.inspection import Inspected
+from keras_vit.preprocessing import Preprocessor
+
+_NAMED = 5
+
+
+def misfits(
+    model: Any, preprocessor: Preprocessor, images: Inspected, min_size: int | None
+) -> list[str]:
+    """Returns all that does not fit, each with what would help; nothing where all does.
+
+    Args:
+        model: a `VisionTransformer`.
+        preprocessor: what the images are prepared with.
+        images: the data set.
+        min_size: smallest height and width; None for one patch.
+    """
+    config, names = model.config, images.records.class_names
+    problems = []
+    for field in ("image_size", "channels"):
+        asked, found = getattr(config, field), getattr(preprocessor, field)
+        if asked is not None and asked != found:
+            problems.append(
+                f"the model takes {field}={asked}, these data are prepared for {field}={found}; "
+                "give the model itself as preprocessor"
+            )
+    if preprocessor.data_format != model.data_format:
+        problems.append(f"the model takes {model.data_format}, found {preprocessor.data_format}")
+    if config.num_classes and config.num_classes != len(names):
+        some = ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
+        problems.append(
+            f"the model has {config.num_classes} classes, the data {len(names)} ({some}); load the "
+            f"model with num_classes={len(names)}"
+        )
+    least = config.patch_size if min_size is None else (min_size, min_size)
+    small = [k for k, (h, w) in sorted(images.sizes.items()) if h < least[0] or w < least[1]]
+    if small:
+        height, width = images.sizes[small[0]]
+        others = f", and {len(small) - 1} more are too small" if len(small) > 1 else ""
+        problems.append(
+            f"{images.records.where(small[0])} has {height}x{width} pixels{others}; expected at "
+            f"least {least[0]}x{least[1]}, a patch. Leave them out, or accept them with min_size=1"
+        )
+    return problems

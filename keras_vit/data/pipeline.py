@@ -1,0 +1,133 @@
+"""From the numbers of images to a batch: decode, crop, flip, RandAugment, scale, stack, mix."""
+
+import dataclasses
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from keras_vit.data import crops, mixing, order
+from keras_vit.data.augmentation import Augmentation
+from keras_vit.data.inspection import Inspected
+from keras_vit.data.randaugment import randaugment
+from keras_vit.errors import ConfigError
+from keras_vit.preprocessing import Preprocessor
+
+Batch = tuple[np.ndarray, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Pipeline:
+    """Prepares batches; what it draws depends on the seed and on the number of a draw alone.
+
+    Args:
+        images: the data set.
+        preprocessor: of the model.
+        augmentation: for training; None for the preprocessor's protocol.
+        one_hot: form of the labels.
+        seed: of the augmentation.
+        pool: threads for the images.
+        threads: how many.
+
+    Raises:
+        ConfigError: the augmentation is none for these images.
+    """
+
+    images: Inspected
+    preprocessor: Preprocessor
+    augmentation: Augmentation | None
+    one_hot: bool
+    seed: int
+    pool: ThreadPoolExecutor
+    threads: int
+
+    def __post_init__(self) -> None:
+        asked, prepared = self.augmentation, self.preprocessor
+        if asked is not None and asked.crop is not None and prepared.image_size is None:
+            raise ConfigError(
+                "A random crop is resized to the preprocessor's image_size, found None; give a "
+                "preprocessor with one, or an Augmentation with crop=None."
+            )
+        if asked is not None and asked.randaugment and prepared.channels not in (1, 3):
+            raise ConfigError(
+                f"RandAugment is for 1 or 3 channels, found {prepared.channels}; give an "
+                "Augmentation without."
+            )
+        self.image(0, 0)  # what fails for one image by its kind fails before the first step
+
+    def batch(self, draws: list[tuple[int, int]], epoch: int, index: int) -> Batch:
+        """Returns images and labels.
+
+        Args:
+            draws: number of the draw and index of the image, one pair per image.
+            epoch, index: of the batch, for what is drawn once per batch.
+        """
+        # A few images per task: handing over small ones takes longer than preparing them.
+        step = max(1, len(draws) // (4 * self.threads))
+        parts = [draws[k : k + step] for k in range(0, len(draws), step)]
+        prepared = self.pool.map(lambda part: [self.image(*draw) for draw in part], parts)
+        images = self.preprocessor.stack(image for part in prepared for image in part)
+        records = self.images.records
+        labels = records.labels[[k for _, k in draws]]
+        if not self.one_hot:
+            return images, labels
+        one_hot = np.zeros((len(labels), len(records.class_names)), np.float32)
+        one_hot[np.arange(len(labels)), labels] = 1
+        return self._mixed(images, one_hot, epoch, index)
+
+    def image(self, draw: int, index: int) -> np.ndarray:
+        """Returns one image as the model reads it, `(height, width, channels)`."""
+        pixels = self._pixels(index)
+        if self.augmentation is None:
+            pixels = self.preprocessor.resize(pixels)
+        else:
+            pixels = self._augmented(self.augmentation, pixels, draw)
+        return self.preprocessor.scale(pixels)
+
+    def _pixels(self, index: int) -> Any:
+        if self.images.decoded is not None:
+            return self.images.decoded[index]
+        records = self.images.records
+        try:
+            return self.preprocessor.decode(records.images[index])
+        except ConfigError as error:
+            where = records.where(index)
+            where = "" if where in str(error) else f"{where}: "
+            raise ConfigError(f"{where}{error} unreadable='skip' leaves it out.") from error
+
+    def _augmented(self, asked: Augmentation, pixels: Any, draw: int) -> np.ndarray:
+        """The model's size, in [0, 255]."""
+        rng = np.random.default_rng((self.seed, order.IMAGE, draw))
+        size = self.preprocessor.image_size
+        if asked.crop is not None and isinstance(size, tuple):
+            box = crops.random_box(crops.size_of(pixels), asked.crop, asked.aspect, rng)
+            pixels = crops.crop_and_resize(pixels, box, size)
+        else:
+            pixels = self.preprocessor.resize(pixels)
+        if asked.flip and rng.random() < 0.5:
+            pixels = crops.flipped(pixels)
+        if asked.randaugment is not None:
+            layers, magnitude = asked.randaugment
+            pixels = randaugment(_picture(pixels), layers, magnitude, rng)
+        pixels = np.asarray(pixels)
+        return pixels[..., None] if pixels.ndim == 2 else pixels
+
+    def _mixed(self, images: np.ndarray, labels: np.ndarray, epoch: int, index: int) -> Batch:
+        asked = self.augmentation
+        if asked is None or not asked.mixes:
+            return images, labels
+        rng = np.random.default_rng((self.seed, order.BATCH, epoch, index))
+        if asked.mixup and (not asked.cutmix or rng.random() < 0.5):
+            return mixing.mixup(images, labels, asked.mixup, rng)
+        height = 1 if self.preprocessor.data_format == "channels_last" else 2
+        return mixing.cutmix(images, labels, asked.cutmix, rng, axis=height)
+
+
+def _picture(pixels: Any) -> Image.Image:
+    """What RandAugment takes; the pixels of float arrays are rounded."""
+    if isinstance(pixels, Image.Image):
+        return pixels
+    if pixels.dtype != np.uint8:
+        pixels = np.rint(pixels).astype(np.uint8)
+    return Image.fromarray(np.ascontiguousarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels))
