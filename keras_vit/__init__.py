@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from keras_vit.registration import register_with_keras
 
 if TYPE_CHECKING:
-    from keras_vit import checkpoints, data, finetune, labels, layers, presets
+    from keras_vit import checkpoints, data, finetune, labels, layers, presets, tasks
     from keras_vit.config import Numerics, ResNetStem, ViTConfig
     from keras_vit.errors import CheckpointError, ConfigError, KerasViTError, PresetError
     from keras_vit.evaluation import (
@@ -79,10 +79,11 @@ __all__ = [
     "r50_vit_b16",
     "r50_vit_l32",
     "r_vit_ti16",
+    "tasks",
     "upload_preset",
+    "vit_b8",
     "vit_b16",
     "vit_b32",
-    "vit_b8",
     "vit_h14",
     "vit_l16",
     "vit_l32",
@@ -129,7 +130,7 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("checkpoints", "data", "finetune", "labels", "layers", "presets"):
+    if name in ("checkpoints", "data", "finetune", "labels", "layers", "presets", "tasks"):
         return importlib.import_module(f"keras_vit.{name}")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'keras_vit' has no attribute {name!r}")

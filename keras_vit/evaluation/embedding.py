@@ -153,7 +153,12 @@ def _write_parquet(out: Path, values: np.ndarray, paths: list[str], about: dict[
         [("path", pa.string()), ("features", pa.list_(pa.float32(), width))],
         metadata={"keras_vit": json.dumps(about)},
     )
-    with written_beside(out) as temporary, pa.parquet.ParquetWriter(temporary, schema) as writer:
+    # Hardly a number comes twice: a dictionary of them would be as long as they are.
+    options = {"use_dictionary": False}
+    with (
+        written_beside(out) as temporary,
+        pa.parquet.ParquetWriter(temporary, schema, **options) as writer,
+    ):
         for start in range(0, len(values), _ROW_GROUP):
             part = np.ascontiguousarray(values[start : start + _ROW_GROUP])
             columns = [
