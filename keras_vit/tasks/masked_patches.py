@@ -1,0 +1,247 @@
+"""Masked patch prediction, the self-supervision of appendix B.1.2: images without labels."""
+
+import functools
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_vit.config import ViTConfig
+from keras_vit.errors import ConfigError
+from keras_vit.layers.precision import float32_under_mixed
+from keras_vit.model import VisionTransformer
+from keras_vit.protocols import complete
+from keras_vit.tasks.corruption import PatchCorruption
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class MaskedPatchPrediction(keras.Model):
+    """Trains an encoder to tell the mean colour of patches that it cannot see (appendix B.1.2).
+
+    Half of an image's patch embeddings are corrupted, see `PatchCorruption`, before the class
+    token joins and positions are added: neither is ever corrupted. From the encoded tokens of
+    the corrupted patches a linear head predicts their `mean_colours`; the loss is the softmax
+    cross-entropy over those patches, averaged per image. `fit` and `evaluate` take images alone;
+    labels beside them are not looked at. `evaluate` corrupts as well, anew in every call.
+
+    Input: float images as the encoder takes them. Output, a dictionary: `"logits"`, float32
+    `(batch, patches, colours)`; `"colours"`, the targets, int32 `(batch, patches)`; and
+    `"corrupted"`, bool `(batch, patches)`. The task does not use pooling, pre_logits and head.
+
+    Args:
+        encoder: a `ViTConfig`, or a `VisionTransformer` whose weights are taken over. The task
+            has a copy without pre_logits and head: `task.encoder`.
+        mask_rate: share of the patches of every image that are corrupted, in (0, 1].
+        mask_share: share of those that become the learned [mask] embedding.
+        other_share: share of those that become another patch's embedding. The rest is kept.
+        bits: per channel of a colour; there are `2 ** (bits * channels)` colours, 512 for RGB.
+        seed: an int, or None to draw one from Keras's global seed.
+        name: name of the model.
+
+    Raises:
+        ConfigError: a share is none, there are more than 65,536 colours, or the encoder is a
+            hybrid, whose stem shows each patch to its neighbours.
+
+    >>> import keras, numpy as np
+    >>> from keras_vit import ViTConfig, tasks
+    >>> config = ViTConfig(
+    ...     image_size=16, patch_size=4, hidden_size=8, mlp_dim=16, num_heads=2, num_layers=1)
+    >>> task = tasks.MaskedPatchPrediction(config)
+    >>> task.compile(keras.optimizers.Adam(2e-4, global_clipnorm=1.0))
+    >>> history = task.fit(np.zeros((8, 16, 16, 3), "float32"), verbose=0)
+    >>> task.classifier(num_classes=10).output_shape
+    (None, 10)
+    """
+
+    def __init__(
+        self,
+        encoder: ViTConfig | VisionTransformer,
+        mask_rate: float = 0.5,
+        mask_share: float = 0.8,
+        other_share: float = 0.1,
+        bits: int = 3,
+        seed: int | None = None,
+        *,
+        name: str | None = None,
+    ) -> None:
+        if not isinstance(encoder, (ViTConfig, VisionTransformer)):
+            raise ConfigError(
+                f"encoder must be a ViTConfig or a VisionTransformer, found {encoder!r}."
+            )
+        config = encoder if isinstance(encoder, ViTConfig) else encoder.config
+        _check(config, bits)
+        features: dict[str, Any] = {"num_classes": 0, "representation_size": None}
+        if isinstance(encoder, ViTConfig):
+            encoder = VisionTransformer(config, **features)
+        else:
+            encoder = _rebuilt(encoder, labels=None, **features)
+        # The task's own policy scales the loss under mixed_float16; images stay float32, so that
+        # their colours are exact.
+        policy = encoder.dtype_policy
+        super().__init__(dtype=policy, autocast=False, name=name or "masked_patch_prediction")
+        self.encoder = encoder
+        self.bits = bits
+        self.corruption = PatchCorruption(
+            mask_rate, mask_share, other_share, seed, dtype=policy, name="corruption"
+        )
+        self.head = keras.layers.Dense(
+            2 ** (bits * config.channels),
+            kernel_initializer="zeros",
+            dtype=float32_under_mixed(policy),
+            name="head",
+        )
+        self.accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")
+        encoder.get_layer("pool").trainable = False  # gets no gradient
+        self.corruption.build((None, None, config.hidden_size))
+        self.head.build((None, None, config.hidden_size))
+        self.built = True
+
+    def call(self, images: Any, training: bool | None = None) -> dict[str, Any]:
+        embed, encode = self._stages
+        grid = embed(images, training=training)  # (batch, rows, columns, hidden_size)
+        batch, rows, columns, hidden_size = ops.shape(grid)
+        patches = ops.reshape(grid, (batch, rows * columns, hidden_size))
+        patches, corrupted = self.corruption(patches)
+        z = encode(ops.reshape(patches, (batch, rows, columns, hidden_size)), training=training)
+        tokens = self.encoder.get_layer("encoder_norm")(z)
+        return {
+            "logits": self.head(tokens[:, int(self.encoder.config.has_class_token) :]),
+            "colours": self._colours_of(images),
+            "corrupted": corrupted,
+        }
+
+    def classifier(self, num_classes: int, **fields: Any) -> VisionTransformer:
+        """Returns a `VisionTransformer` with the encoder's weights and a new head, zero at first.
+
+        Args:
+            num_classes: width of the head; 0 for features.
+            **fields: other arguments of `VisionTransformer`, such as `labels`, `dropout_rate` or
+                `representation_size`. For another `image_size` go by a file:
+                `task.encoder.save_to_preset(folder)`, then `VisionTransformer.from_preset`.
+
+        Raises:
+            ConfigError: with these fields the weights do not fit.
+        """
+        return _rebuilt(self.encoder, num_classes=num_classes, **fields)
+
+    def compute_loss(
+        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None,
+        training: bool = True,
+    ) -> Any:  # fmt: skip
+        """Returns the mean over images of the cross-entropy over each one's corrupted patches.
+
+        Args:
+            x, y, training: unused.
+            y_pred: what the model returned.
+            sample_weight: a number per image, or None.
+
+        Raises:
+            ConfigError: the model was compiled with a loss.
+        """
+        if self.loss is not None:
+            raise ConfigError(
+                f"MaskedPatchPrediction has a loss of its own, found loss={self.loss!r}. Leave "
+                "`loss` out of compile()."
+            )
+        corrupted = ops.cast(y_pred["corrupted"], "float32")
+        loss = ops.sparse_categorical_crossentropy(
+            y_pred["colours"], ops.cast(y_pred["logits"], "float32"), from_logits=True
+        )
+        loss = ops.sum(loss * corrupted, axis=1) / ops.sum(corrupted, axis=1)
+        if sample_weight is not None:
+            loss = loss * ops.reshape(ops.cast(sample_weight, loss.dtype), (-1,))
+        return ops.mean(loss) + sum(ops.sum(penalty) for penalty in self.losses)
+
+    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        """Updates `accuracy` and compiled `weighted_metrics` with the corrupted patches alone.
+
+        Compiled `metrics` take no weights, as everywhere in Keras: they count every patch.
+        """
+        y, corrupted = y_pred["colours"], ops.cast(y_pred["corrupted"], "float32")
+        self.accuracy.update_state(y, y_pred["logits"], corrupted)
+        return super().compute_metrics(x, y, y_pred["logits"], corrupted)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments as plain JSON types."""
+        shares = ("mask_rate", "mask_share", "other_share", "seed")
+        return {
+            "encoder": self.encoder.get_config(),
+            **{argument: getattr(self.corruption, argument) for argument in shares},
+            "bits": self.bits,
+            "name": self.name,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
+        """Rebuilds an untrained task from `get_config()`'s output."""
+        return cls(**{**config, "encoder": VisionTransformer.from_config(config["encoder"])})
+
+    @functools.cached_property
+    def _stages(self) -> tuple[keras.Model, keras.Model]:
+        """Images to grid, and grid to the last block's tokens. Views of the encoder: no state."""
+        grid = self.encoder.get_layer("patch_embedding").output
+        last = self.encoder.get_layer(f"block_{self.encoder.config.num_layers - 1}").output
+        return keras.Model(self.encoder.input, grid), keras.Model(grid, last)
+
+    def _colours_of(self, images: Any) -> Any:
+        if self.encoder.data_format == "channels_first":
+            images = ops.transpose(images, (0, 2, 3, 1))
+        protocol = complete(self.encoder.preprocessor.protocol)
+        pixels = ops.cast(images, "float32") * ops.convert_to_tensor(protocol["std"], "float32")
+        pixels = 255.0 * (pixels + ops.convert_to_tensor(protocol["mean"], "float32"))
+        return mean_colours(pixels, self.encoder.config.patch_size, self.bits)
+
+
+def mean_colours(pixels: Any, patch_size: tuple[int, int], bits: int = 3) -> Any:
+    """Returns each patch's mean colour in `bits` bits per channel (appendix B.1.2).
+
+    A channel's mean, in [0, 255], counts in steps of `256 / 2**bits`, from 0 to `2**bits - 1`;
+    the first channel stands in the highest bits. For RGB and 3 bits: `64 r + 8 g + b`.
+
+    Args:
+        pixels: float32 `(batch, height, width, channels)` in [0, 255].
+        patch_size: (rows, columns). Pixels that fill no patch are left out.
+        bits: per channel.
+
+    Returns:
+        int32 `(batch, patches)` in [0, 2 ** (bits * channels)), by rows of patches.
+    """
+    means = ops.average_pool(pixels, patch_size, strides=patch_size, data_format="channels_last")
+    # A mean that is a whole number may have come out a hair below it.
+    levels = ops.floor((means + 1e-3) * (2**bits / 256))
+    levels = ops.cast(ops.clip(levels, 0, 2**bits - 1), "int32")
+    channels = levels.shape[-1]
+    places = [2 ** (bits * (channels - 1 - c)) for c in range(channels)]
+    colours = ops.sum(levels * ops.convert_to_tensor(places, "int32"), axis=-1)
+    return ops.reshape(ops.cast(colours, "int32"), (ops.shape(colours)[0], -1))
+
+
+def _check(config: ViTConfig, bits: int) -> None:
+    if config.resnet is not None:
+        raise ConfigError(
+            "MaskedPatchPrediction needs patches of pixels, found a hybrid: its ResNet has shown "
+            "each patch to its neighbours. Use a configuration with resnet=None."
+        )
+    if not isinstance(bits, int) or bits < 1 or bits * config.channels > 16:
+        raise ConfigError(
+            f"bits={bits!r} for {config.channels} channels: expected at least 1 bit, and at most "
+            "16 of all channels together."
+        )
+
+
+def _rebuilt(model: VisionTransformer, **fields: Any) -> VisionTransformer:
+    """Another model with other `fields` and the weights of all layers that both have."""
+    other = VisionTransformer.from_config({**model.get_config(), **fields})
+    for layer in other.layers:
+        if layer.name in ("pre_logits", "head"):
+            continue
+        source = model.get_layer(layer.name)
+        if [w.shape for w in source.weights] != [w.shape for w in layer.weights]:
+            raise ConfigError(
+                f"The weights of {layer.name} do not fit: found "
+                f"{[tuple(w.shape) for w in source.weights]}, expected "
+                f"{[tuple(w.shape) for w in layer.weights]}. Only num_classes, "
+                "representation_size, labels, name, dtype and the rates may change."
+            )
+        layer.set_weights(source.get_weights())
+    return other

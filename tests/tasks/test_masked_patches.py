@@ -1,0 +1,280 @@
+"""Masked patch prediction: what is corrupted, what is predicted, and what is left behind."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vit import ConfigError, VisionTransformer, ViTConfig
+from keras_vit.tasks import MaskedPatchPrediction, PatchCorruption, mean_colours
+from tests.helpers import HYBRID, assert_close, normal, numpy_of, randomise, run, tiny
+from tests.words import through_json
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (12, 16, 24, 3), dtype="uint8")
+IMAGES = (PIXELS.astype("float32") - 127.5) / 127.5
+FIELDS = {"image_size": (16, 24), "patch_size": 4, "dropout_rate": 0.1}
+
+
+def integer_colours(pixels, patch, bits=3):
+    """The targets out of whole numbers: a mean that is shifted right by 8 - bits."""
+    batch, height, width, channels = pixels.shape
+    rows, columns = height // patch, width // patch
+    pixels = pixels[:, : rows * patch, : columns * patch].astype("int64")
+    sums = pixels.reshape(batch, rows, patch, columns, patch, channels).sum((2, 4))
+    levels = (sums // patch**2) >> (8 - bits)
+    colour = np.zeros(levels.shape[:3], "int64")
+    for c in range(channels):
+        colour = (colour << bits) | levels[..., c]
+    return colour.reshape(batch, -1)
+
+
+def compiled(task, **arguments):
+    """The task with an optimizer."""
+    task.compile(keras.optimizers.Adam(0.01), **arguments)
+    return task
+
+
+@pytest.fixture(scope="module")
+def task():
+    """A task whose weights are all random, and that has trained a step."""
+    keras.utils.set_random_seed(0)
+    task = randomise(MaskedPatchPrediction(tiny(**FIELDS), seed=1))
+    compiled(task, weighted_metrics=["sparse_top_k_categorical_accuracy"])
+    labels = np.zeros((12, 7))
+    task.fit(IMAGES, labels, batch_size=12, verbose=0)
+    return task
+
+
+@pytest.fixture(scope="module")
+def outputs(task):
+    """What the task predicts for the images."""
+    return task.predict(IMAGES, batch_size=12, verbose=0)
+
+
+@pytest.fixture(scope="module")
+def corrupted():
+    """300 images of 15 patches, before and after, which were drawn, and the [mask]."""
+    patches, layer = normal(300, 15, 4), PatchCorruption(seed=2)
+    after, drawn = layer(patches)
+    return patches, numpy_of(after), keras.ops.convert_to_numpy(drawn), numpy_of(layer.mask)
+
+
+def test_half_of_the_patches_of_every_image_are_drawn(corrupted):
+    """Eight of fifteen, at places that differ, each as often as another."""
+    drawn = corrupted[2]
+    assert (drawn.sum(axis=1) == 8).all()
+    assert len(np.unique(drawn, axis=0)) > 290
+    deviation = (8 * 7 / 15**2 / 300) ** 0.5
+    assert np.abs(drawn.mean(axis=0) - 8 / 15).max() < 4 * deviation
+
+
+def test_patches_that_are_not_drawn_stay(corrupted):
+    """Bitwise."""
+    before, after, drawn, _ = corrupted
+    np.testing.assert_array_equal(after[~drawn], before[~drawn])
+
+
+def test_drawn_patches_are_masked_swapped_or_kept_in_the_papers_shares(corrupted):
+    """80, 10 and 10 %, within four standard deviations of 2,400 draws; nothing else occurs."""
+    before, after, drawn, mask = corrupted
+    masked = (after == mask).all(axis=-1) & drawn
+    kept = (after == before).all(axis=-1) & drawn
+    swapped = drawn & ~masked & ~kept
+    count = drawn.sum()
+    for share, chosen in ((0.8, masked), (0.1, kept), (0.1, swapped)):
+        assert abs(chosen.sum() / count - share) < 4 * (share * (1 - share) / count) ** 0.5
+    distances = []
+    for image, place in np.argwhere(swapped):
+        origin = np.flatnonzero((before[image] == after[image, place]).all(axis=-1))
+        assert len(origin) == 1
+        distances.append((origin[0] - place) % 15)
+    assert set(distances) == set(range(1, 15))  # every other patch, never the patch itself
+
+
+@pytest.mark.parametrize(("patches", "rate", "drawn"), [(1, 0.5, 1), (7, 0.15, 1), (9, 1.0, 9)])
+def test_the_rate_is_rounded_to_at_least_one_patch(patches, rate, drawn):
+    """Also in an image of one patch, which has no other."""
+    layer = PatchCorruption(rate, mask_share=0.0, other_share=1.0)
+    inputs = normal(2, patches, 4)
+    after, chosen = layer(inputs)
+    assert (numpy_of(chosen).sum(axis=1) == drawn).all()
+    moved = (numpy_of(after) != inputs).any(axis=-1).sum(axis=1)
+    assert (moved == (drawn if patches > 1 else 0)).all()
+
+
+@pytest.mark.parametrize("bits", [3, 2])
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_colours_are_those_of_whole_numbers(bits, channels):
+    """Plain, random and black and white patches, with pixels that fill no patch."""
+    rng = np.random.default_rng(1)
+    plain = np.broadcast_to(np.arange(256)[:, None, None, None], (256, 5, 4, channels))
+    noise = rng.integers(0, 256, (64, 5, 4, channels))
+    extremes = rng.integers(0, 2, (64, 5, 4, channels)) * 255
+    pixels = np.concatenate([plain, noise, extremes]).astype("uint8")
+    scaled = (pixels.astype("float32") - 127.5) / 127.5
+    found = mean_colours(scaled * 127.5 + 127.5, (2, 2), bits)
+    expected = integer_colours(pixels, 2, bits)
+    np.testing.assert_array_equal(keras.ops.convert_to_numpy(found), expected)
+    assert expected.max() == 2 ** (bits * channels) - 1
+
+
+def test_targets_are_the_colours_of_the_images_own_patches(outputs):
+    """By rows of patches, whatever is corrupted."""
+    assert outputs["logits"].shape == (12, 24, 512)
+    np.testing.assert_array_equal(outputs["colours"], integer_colours(PIXELS, 4))
+
+
+def test_colours_follow_the_range_and_layout_of_the_encoders_images():
+    """Another mean and deviation per channel, channels first, 16-bit computation."""
+    mean, std = [0.2, 0.5, 0.7], [0.3, 0.25, 0.5]
+    protocol = {"name": "timm", "mean": mean, "std": std}
+    fields = {**FIELDS, "protocol": protocol, "data_format": "channels_first"}
+    task = MaskedPatchPrediction(tiny(**fields, dtype="mixed_bfloat16"))
+    images = ((PIXELS / 255 - mean) / std).astype("float32")
+    found = task.predict(np.moveaxis(images, -1, 1), verbose=0)["colours"]
+    np.testing.assert_array_equal(found, integer_colours(PIXELS, 4))
+
+
+def test_the_loss_is_the_cross_entropy_over_corrupted_patches(task, outputs):
+    """Computed again in float64, as a mean over each image, with and without weights."""
+    logits = outputs["logits"].astype("float64")
+    log_probability = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+    chosen = np.take_along_axis(log_probability, outputs["colours"][..., None], axis=-1)[..., 0]
+    per_image = [-chosen[k][outputs["corrupted"][k]].mean() for k in range(12)]
+    loss = float(task.compute_loss(y_pred=outputs))
+    assert abs(loss - np.mean(per_image)) < 1e-5 * loss
+    weights = np.arange(12.0)
+    weighted = float(task.compute_loss(y_pred=outputs, sample_weight=weights))
+    assert abs(weighted - np.mean(weights * per_image)) < 1e-5 * weighted
+
+
+def test_metrics_count_corrupted_patches(task, outputs):
+    """`accuracy`, and the weighted ones given to `compile`."""
+    task.reset_metrics()
+    found = task.compute_metrics(IMAGES, None, outputs)
+    drawn = outputs["corrupted"]
+    order = np.argsort(-outputs["logits"], axis=-1)[drawn]
+    target = outputs["colours"][drawn][:, None]
+    assert abs(float(found["accuracy"]) - (order[:, :1] == target).mean()) < 1e-6
+    top_5 = float(found["sparse_top_k_categorical_accuracy"])
+    assert abs(top_5 - (order[:, :5] == target).any(axis=1).mean()) < 1e-6
+    task.reset_metrics()
+
+
+@pytest.mark.parametrize(
+    "fields", [{}, {"classifier": "gap", "numerics": {"pool_before_norm": True}}]
+)
+def test_without_corruption_the_tokens_are_the_encoders(fields):
+    """All drawn patches kept: logits are the head on what an unpooled model returns."""
+    task = MaskedPatchPrediction(tiny(**FIELDS, **fields), mask_share=0.0, other_share=0.0)
+    randomise(task)
+    found = task.predict(IMAGES, verbose=0)["logits"]
+    norm = task.encoder.get_layer("encoder_norm")
+    last = keras.Model(task.encoder.input, task.encoder.get_layer("block_0").output)
+    tokens = numpy_of(norm(last.predict(IMAGES, verbose=0)))[:, -24:]
+    kernel, bias = (numpy_of(weight) for weight in task.head.weights)
+    assert_close(found, tokens @ kernel + bias)
+
+
+def test_a_step_moves_every_weight_that_is_trained():
+    """[mask], positions, class token and blocks; an attention pooling gets no gradient."""
+    task = compiled(randomise(MaskedPatchPrediction(tiny(**FIELDS, classifier="map"))))
+    before = {weight.path: numpy_of(weight) for weight in task.weights}
+    trained = {weight.path for weight in task.trainable_weights}
+    task.fit(IMAGES, verbose=0)
+    still = {w.path for w in task.weights if np.array_equal(numpy_of(w), before[w.path])}
+    assert still == {path for path in before if path not in trained}
+    assert {path.split("/")[-2] for path in still} >= {"norm", "pool"}
+
+
+def test_draws_follow_the_seed_and_differ_from_call_to_call():
+    """Equal seeds make equal draws."""
+    layers = [PatchCorruption(seed=5) for _ in range(2)]
+    draws = [[numpy_of(layer(normal(3, 16, 4))[1]) for _ in range(2)] for layer in layers]
+    np.testing.assert_array_equal(draws[0], draws[1])
+    assert not np.array_equal(draws[0][0], draws[0][1])
+
+
+def test_a_model_of_any_size_is_trained_at_several():
+    """Targets and corruption follow the size of each batch."""
+    task = compiled(MaskedPatchPrediction(tiny(image_size=None, patch_size=4)))
+    for images in (IMAGES, IMAGES[:, :, :16]):
+        assert abs(task.train_on_batch(images, return_dict=True)["loss"] - np.log(512)) < 0.5
+        assert task.predict(images, verbose=0)["colours"].shape[1] == images.shape[2]
+
+
+def test_a_classifier_has_the_encoders_weights_bitwise(task, tmp_path):
+    """Directly, through a preset at another resolution, and with a head that starts at zero."""
+    weights = {weight.path: numpy_of(weight) for weight in task.encoder.weights}
+    model = task.classifier(num_classes=4, labels=list("abcd"))
+    found = {weight.path: numpy_of(weight) for weight in model.weights}
+    heads = {path: found.pop(path) for path in list(found) if path.startswith("head/")}
+    assert found.keys() == weights.keys()
+    assert all(np.array_equal(found[path], weights[path]) for path in weights)
+    assert len(heads) == 2
+    assert not any(head.any() for head in heads.values())
+    task.encoder.save_to_preset(tmp_path / "encoder")
+    loaded = VisionTransformer.from_preset(tmp_path / "encoder", num_classes=4)
+    assert_close(run(loaded, IMAGES), run(model, IMAGES), 0)
+
+
+def test_weights_of_a_given_model_are_taken_over():
+    """Also those of an attention pooling, which the classifier trains again."""
+    source = randomise(tiny(**FIELDS, classifier="map", representation_size=6))
+    task = MaskedPatchPrediction(source)
+    model = task.classifier(num_classes=3)
+    for layer in model.layers[:-2]:
+        for found, given in zip(
+            layer.get_weights(), source.get_layer(layer.name).get_weights(), strict=True
+        ):
+            np.testing.assert_array_equal(found, given)
+    assert len(model.trainable_weights) == len(model.weights)
+
+
+def test_a_keras_file_gives_the_task_back(task, tmp_path):
+    """Config, weights and the state of the optimizer; training goes on."""
+    task.save(tmp_path / "task.keras")
+    loaded = keras.saving.load_model(tmp_path / "task.keras")
+    assert loaded.get_config() == task.get_config()
+    assert MaskedPatchPrediction.from_config(through_json(task.get_config())).bits == 3
+    for found, expected in zip(loaded.weights, task.weights, strict=True):
+        np.testing.assert_array_equal(numpy_of(found), numpy_of(expected))
+    assert int(loaded.optimizer.iterations) == int(task.optimizer.iterations) > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"mask_rate": 0}, r"mask_rate must be in \(0, 1\], found 0"),
+        ({"mask_share": 0.8, "other_share": 0.3}, "mask_share=0.8 and other_share=0.3"),
+        ({"other_share": -0.1}, "other_share=-0.1"),
+        ({"bits": 0}, "bits=0 for 3 channels"),
+        ({"bits": 6}, "bits=6 for 3 channels"),
+        ({"encoder": "B/16"}, "encoder must be a ViTConfig or a VisionTransformer, found 'B/16'"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, message):
+    """What was found, and what is expected."""
+    config = ViTConfig(4, 8, 16, 2, 1, image_size=16)
+    with pytest.raises(ConfigError, match=message):
+        MaskedPatchPrediction(**{"encoder": config, **arguments})
+
+
+def test_hybrids_are_refused():
+    """Their stems let neighbours see a patch before it is masked."""
+    with pytest.raises(ConfigError, match="found a hybrid"):
+        MaskedPatchPrediction(tiny(**HYBRID).config)
+
+
+def test_a_loss_in_compile_is_refused():
+    """The task has its own."""
+    task = compiled(MaskedPatchPrediction(tiny(**FIELDS)), loss="mse")
+    with pytest.raises(ConfigError, match="found loss='mse'"):
+        task.fit(IMAGES, IMAGES, verbose=0)
+
+
+def test_a_classifier_of_another_size_is_refused(task):
+    """Position embeddings are resized on loading alone."""
+    with pytest.raises(ConfigError, match="weights of position_embedding do not fit"):
+        task.classifier(num_classes=2, image_size=32)
