@@ -1,8 +1,8 @@
 """The MLP of Eq. 3."""
 
 import keras
-from keras import ops
 
+from keras_vit.layers import fast
 from keras_vit.layers.base import ConfiguredLayer
 from keras_vit.layers.direct import project
 from keras_vit.layers.initializers import RandomNormal, XavierUniform
@@ -45,7 +45,7 @@ class MLP(ConfiguredLayer):
 
     def call(self, inputs, training=None):
         drops = training and self.dropout_rate > 0
-        x = ops.gelu(project(self.dense_0, inputs), approximate=self.gelu == "tanh")
+        x = fast.gelu(project(self.dense_0, inputs), self.gelu == "tanh")
         x = project(self.dense_1, self.dropout(x, training=True) if drops else x)
         return self.dropout(x, training=True) if drops else x
 

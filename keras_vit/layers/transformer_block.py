@@ -4,10 +4,11 @@ import keras
 
 from keras_vit.layers.attention import Attention
 from keras_vit.layers.base import ConfiguredLayer
-from keras_vit.layers.direct import normalise
+from keras_vit.layers.direct import normalise, run
 from keras_vit.layers.layer_norm import LayerNorm
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.precision import float32_under_mixed
+from keras_vit.layers.remat import rematerialised
 from keras_vit.layers.stochastic_depth import StochasticDepth
 
 
@@ -30,6 +31,8 @@ class TransformerBlock(ConfiguredLayer):
         gelu: `"tanh"` or `"exact"`.
         layer_norm_epsilon: added to the variance in both LayerNorms.
         qkv_bias: whether query, key and value have biases.
+        remat: whether training keeps the input alone, and computes the block again for the
+            gradient: less memory, a forward pass more.
     """
 
     def __init__(
@@ -42,6 +45,7 @@ class TransformerBlock(ConfiguredLayer):
         gelu="tanh",
         layer_norm_epsilon=1e-6,
         qkv_bias=True,
+        remat=False,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -53,6 +57,7 @@ class TransformerBlock(ConfiguredLayer):
         self.gelu = gelu
         self.layer_norm_epsilon = layer_norm_epsilon
         self.qkv_bias = qkv_bias
+        self.remat = remat
 
     def build(self, input_shape):
         policy = self.dtype_policy
@@ -74,11 +79,16 @@ class TransformerBlock(ConfiguredLayer):
             layer.build(input_shape)
 
     def call(self, inputs, training=None):
-        x = self.attention(normalise(self.attention_norm, inputs), training=training)
+        if self.remat and training:
+            return rematerialised(self, lambda x: self._encode(x, training=True), inputs)
+        return self._encode(inputs, training)
+
+    def _encode(self, inputs, training):
+        x = run(self.attention, normalise(self.attention_norm, inputs), training)
         if training and self.dropout_rate > 0:
             x = self.dropout(x, training=True)
         x = self._branch(x, training) + inputs  # Eq. 2
-        y = self.mlp(normalise(self.mlp_norm, x), training=training)
+        y = run(self.mlp, normalise(self.mlp_norm, x), training)
         return self._branch(y, training) + x  # Eq. 3
 
     def _branch(self, x, training):

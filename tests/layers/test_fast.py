@@ -1,4 +1,4 @@
-"""The fast forms of layer norm and attention equal their reference, in value and gradient."""
+"""The fast forms of a block's operations equal their reference, in value and gradient."""
 
 import keras
 import numpy as np
@@ -93,6 +93,20 @@ def test_linear_equals_its_reference(x, kernel, axes, with_bias, dtype):
     rounded = [numpy_of(keras.ops.convert_to_tensor(array, dtype=dtype)) for array in arrays]
     expected = value_and_gradients(of(reference), rounded, "float32")
     assert_equal(found, expected, TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("approximate", [True, False])
+def test_gelu_equals_its_reference(approximate, dtype):
+    """Where it bends, far out on both sides, and where nothing learns."""
+    arrays = [np.concatenate([5 * normal(200), np.array([-100, -9, 0, 9, 100], "float32")])]
+    found = value_and_gradients(lambda x: fast.gelu(x, approximate), arrays, dtype)
+    rounded = [numpy_of(keras.ops.convert_to_tensor(array, dtype=dtype)) for array in arrays]
+    expected = value_and_gradients(lambda x: reference.gelu(x, approximate), rounded, "float32")
+    assert_equal(found, expected, TOLERANCE[dtype])
+    alone = numpy_of(fast.gelu(keras.ops.convert_to_tensor(arrays[0]), approximate))
+    want = numpy_of(reference.gelu(keras.ops.convert_to_tensor(arrays[0]), approximate))
+    np.testing.assert_allclose(alone, want, atol=1e-6, rtol=1e-6)
 
 
 @pytest.mark.parametrize("tokens", [12, 13])

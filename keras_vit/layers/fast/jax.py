@@ -16,6 +16,7 @@ import jax.numpy as jnp
 
 from keras_vit.layers.fast import reference
 
+gelu = reference.gelu
 linear = reference.linear
 
 

@@ -25,6 +25,11 @@ def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
     return ops.layer_normalization(x, gamma, beta, axis=-1, epsilon=epsilon)
 
 
+def gelu(x: Any, approximate: bool) -> Any:
+    """x Phi(x), or its approximation 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))."""
+    return ops.gelu(x, approximate=approximate)
+
+
 def linear(x: Any, kernel: Any, bias: Any, axes: int = 1) -> Any:
     """The product of the last `axes` of `x` with as many first ones of `kernel`, plus bias.
 

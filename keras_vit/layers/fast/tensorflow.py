@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from keras_vit.layers.fast import reference
 
+gelu = reference.gelu
 layer_norm = reference.layer_norm
 
 

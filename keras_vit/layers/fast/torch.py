@@ -1,4 +1,4 @@
-"""Imports torch: a product and its bias in one operation, on matrices."""
+"""Imports torch: a product and its bias in one operation, on matrices, and a quicker tanh GELU."""
 
 import math
 from typing import Any
@@ -9,6 +9,21 @@ from keras_vit.layers.fast import reference
 
 attention = reference.attention
 layer_norm = reference.layer_norm
+
+_SLOPE = 2 * math.sqrt(2 / math.pi)
+
+
+def gelu(x: Any, approximate: bool) -> Any:
+    """See `reference.gelu`.
+
+    On a CPU, torch's tanh takes three times as long as its exponential, and
+    0.5 (1 + tanh(u)) is sigmoid(2 u). A gradient is left to torch: it would keep every step.
+    """
+    learns = torch.is_grad_enabled() and x.requires_grad
+    if not approximate or learns or x.dtype != torch.float32 or x.device.type != "cpu":
+        return torch.nn.functional.gelu(x, approximate="tanh" if approximate else "none")
+    twice_u = torch.addcmul(x.new_full((), _SLOPE), x, x, value=0.044715 * _SLOPE).mul_(x)
+    return twice_u.sigmoid_().mul_(x)
 
 
 def linear(x: Any, kernel: Any, bias: Any, axes: int = 1) -> Any:
