@@ -53,13 +53,24 @@ class _PerVariable:
         rate = ops.cast(learning_rate, variable.dtype) * self._multiplier_of[index]
         if self.weight_decay and self._is_decayed[index]:  # type: ignore[attr-defined]
             self.assign_sub(variable, variable * (rate * self.weight_decay))  # type: ignore[attr-defined]
-        self._move(gradient, variable, rate, index)
+        self._move(ops.cast(gradient, variable.dtype), variable, rate, index)
 
     def _move(self, gradient: Any, variable: Any, rate: Any, index: int) -> None:
-        super().update_step(gradient, variable, rate)  # type: ignore[misc]
+        raise NotImplementedError
 
     def _apply_weight_decay(self, variables: list[Any]) -> None:
         """Does nothing: Keras decays here, all variables at one rate; `update_step` does ours."""
+
+    def _backend_update_step(
+        self, grads: list[Any], trainable_variables: list[Any], learning_rate: Any
+    ) -> None:
+        """Under torch does in one pass what `update_step` does variable by variable."""
+        if keras.backend.backend() == "torch":
+            from keras_vit.finetune import fused
+
+            if fused.update(self, grads, trainable_variables, learning_rate):
+                return
+        super()._backend_update_step(grads, trainable_variables, learning_rate)  # type: ignore[misc]
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments as plain JSON types."""
@@ -90,7 +101,7 @@ class LayerwiseSGD(_PerVariable, keras.optimizers.SGD):
     """
 
     def _move(self, gradient: Any, variable: Any, rate: Any, index: int) -> None:
-        step = gradient = ops.cast(gradient, variable.dtype)
+        step = gradient
         if self.momentum:
             trace = self.momentums[index]
             self.assign(trace, self.momentum * trace + gradient)
@@ -102,7 +113,11 @@ class LayerwiseSGD(_PerVariable, keras.optimizers.SGD):
 class LayerwiseAdamW(_PerVariable, keras.optimizers.AdamW):
     """AdamW with a learning rate per variable and weight decay on kernels alone.
 
-        weight = weight - rate * (adam(gradient) + weight_decay * weight)
+        weight = weight - rate * (mean / (sqrt(variance) + epsilon) + weight_decay * weight)
+
+    with mean and variance corrected for their start at zero, as in Algorithm 1 of Kingma and Ba
+    (arXiv 1412.6980), optax and torch. `keras.optimizers.AdamW` adds epsilon before that
+    correction, so that its first steps feel an epsilon 30 times as large.
 
     Only kernels decay by default, as in big_vision: neither biases and norms nor the class
     token and position embeddings. What `exclude_from_weight_decay` of Keras's AdamW excludes
@@ -116,5 +131,19 @@ class LayerwiseAdamW(_PerVariable, keras.optimizers.AdamW):
         decays: pattern of the variables that `weight_decay` applies to.
 
     Raises:
-        ConfigError: a pattern is no regular expression.
+        ConfigError: a pattern is no regular expression, or `amsgrad` is asked for.
     """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.amsgrad:
+            raise ConfigError("LayerwiseAdamW has no amsgrad; use keras.optimizers.AdamW for it.")
+
+    def _move(self, gradient: Any, variable: Any, rate: Any, index: int) -> None:
+        mean, variance = self._momentums[index], self._velocities[index]
+        self.assign_add(mean, (gradient - mean) * (1 - self.beta_1))
+        self.assign_add(variance, (ops.square(gradient) - variance) * (1 - self.beta_2))
+        step = ops.cast(self.iterations + 1, variable.dtype)
+        mean = mean / (1 - ops.power(self.beta_1, step))
+        variance = variance / (1 - ops.power(self.beta_2, step))
+        self.assign_sub(variable, rate * mean / (ops.sqrt(variance) + self.epsilon))

@@ -1,0 +1,178 @@
+"""Our recipes beside optax, step by step. JAX runs the reference, whichever backend runs ours."""
+
+import jax
+import jax.numpy as jnp
+import keras
+import numpy as np
+import optax
+import pytest
+
+from keras_vit.finetune import augreg_recipe, transfer_recipe
+from tests import formulas
+from tests.helpers import assert_close, normal, numpy_of, random_tiny
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+STEPS, WARMUP_STEPS, BATCH = 200, 40, 8
+LAYER_DECAY = 0.7
+RECIPES = {
+    "transfer": (transfer_recipe, {}),
+    "transfer_linear": (transfer_recipe, {"decay": "linear", "weight_decay": 0.1}),
+    "transfer_by_layer": (transfer_recipe, {"layer_decay": LAYER_DECAY, "weight_decay": 0.1}),
+    "augreg": (augreg_recipe, {"one_hot": False}),
+    "augreg_by_layer": (augreg_recipe, {"one_hot": False, "layer_decay": LAYER_DECAY}),
+}
+
+
+def cosine(peak):
+    """Warm-up and cosine decay as optax has them."""
+    return optax.warmup_cosine_decay_schedule(0.0, peak, WARMUP_STEPS, STEPS)
+
+
+def linear(peak):
+    """`decay_type="linear"` of vit_jax: the warm-up multiplies what falls to 1e-5."""
+    decay = optax.linear_schedule(peak, 1e-5, STEPS - WARMUP_STEPS, WARMUP_STEPS)
+    return lambda step: decay(step) * jnp.minimum(1.0, step / WARMUP_STEPS)
+
+
+def kernels(weights):
+    """The weights that big_vision decays."""
+    return {path: path.endswith("kernel") for path in weights}
+
+
+def scale_by_layer(updates):
+    """Two blocks: the head at the full rate, each layer before at 0.7 of the next one's."""
+    layers = ("patch_embedding", "class_token", "position_embedding")
+    depth = {"block_1": 1, "block_0": 2, **dict.fromkeys(layers, 3)}
+    return {
+        path: update * LAYER_DECAY ** depth.get(path.split("/")[0], 0)
+        for path, update in updates.items()
+    }
+
+
+def optax_of(name):
+    """The same recipe, put together from the parts that vit_jax and big_vision use."""
+    transfer, last = name.startswith("transfer"), []
+    schedule = linear(0.03) if "linear" in name else cosine(0.03 if transfer else 0.001)
+    core = optax.trace(0.9) if transfer else optax.scale_by_adam(0.9, 0.999, 1e-8)
+    weight_decay = 0.0 if name == "transfer" else 0.1
+    if "by_layer" in name:
+        last = [optax.stateless(lambda updates, _: scale_by_layer(updates))]
+    return optax.chain(
+        optax.clip_by_global_norm(1.0),
+        core,
+        optax.add_decayed_weights(weight_decay, kernels),
+        optax.scale_by_learning_rate(schedule),
+        *last,
+    )
+
+
+def recipe_of(name, model):
+    """Ours, with as many steps as the reference."""
+    make, options = RECIPES[name]
+    return make(model, STEPS, BATCH, warmup_steps=WARMUP_STEPS, **options)
+
+
+@pytest.fixture(scope="module")
+def model():
+    """Two blocks, no biases of query and key, which Adam would move by rounding errors alone."""
+    return random_tiny(num_layers=2, hidden_size=8, mlp_dim=16, qkv_bias=False)
+
+
+@pytest.fixture(scope="module")
+def start(model):
+    """The weights that every test starts from, by path."""
+    return {weight.path: numpy_of(weight) for weight in model.weights}
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_recorded_gradients_move_the_weights_as_optax_does(name, model, start):
+    """Two hundred steps, each compared; norms on both sides of the one that is clipped to."""
+    paths = [path for path in start if "mlp" not in path and "norm" not in path]
+    weights = [weight for weight in model.weights if weight.path in paths]
+    for weight in weights:
+        weight.assign(start[weight.path])
+    rng = np.random.default_rng(1)
+    gradients = {
+        path: rng.standard_normal((STEPS, *start[path].shape)).astype("float32") for path in paths
+    }
+    size = np.sqrt(sum(np.prod(start[path].shape) for path in paths))
+    norms = (10 ** rng.uniform(-1, 1, STEPS) / size).astype("float32")
+    for path in paths:
+        gradients[path] *= norms.reshape(-1, *[1] * start[path].ndim)
+    expected = optax_path(optax_of(name), {path: start[path] for path in paths}, gradients)
+
+    optimizer = recipe_of(name, model).compile["optimizer"]
+    for step in range(STEPS):
+        now = [keras.ops.convert_to_tensor(gradients[path][step]) for path in paths]
+        optimizer.apply(now, weights)
+        for weight in weights:
+            assert_close(weight, np.asarray(expected[weight.path][step]))
+    assert any(np.abs(numpy_of(w) - start[w.path]).max() > 0.01 for w in weights)
+
+
+def optax_path(transform, weights, gradients):
+    """Weights after each step, `{path: (steps, ...)}`."""
+
+    def step(carry, gradient):
+        weights, state = carry
+        updates, state = transform.update(gradient, state, weights)
+        weights = optax.apply_updates(weights, updates)
+        return (weights, state), weights
+
+    first = (weights, transform.init(weights))
+    return jax.jit(lambda c, g: jax.lax.scan(step, c, g)[1])(first, gradients)
+
+
+@pytest.mark.parametrize("name", ["transfer", "augreg"])
+def test_fit_ends_where_optax_takes_the_formulas_of_the_paper(name, model, start, monkeypatch):
+    """Each world differentiates its own model at its own weights; four looks on the way."""
+    images, classes = normal(STEPS * BATCH, 16, 16, 3), np.arange(STEPS * BATCH) % 5
+    monkeypatch.setattr(formulas, "np", jnp)
+    batches = images.reshape(STEPS, BATCH, 16, 16, 3), classes.reshape(STEPS, BATCH)
+    expected = train_formulas(optax_of(name), start, batches)
+
+    for weight in model.weights:
+        weight.assign(start[weight.path])
+    model.compile(**recipe_of(name, model).compile)
+    quarter = STEPS * BATCH // 4
+    for k in range(4):
+        now = slice(k * quarter, (k + 1) * quarter)
+        model.fit(images[now], classes[now], batch_size=BATCH, shuffle=False, verbose=0)
+        for weight in model.weights:
+            found = np.asarray(expected[weight.path][(k + 1) * STEPS // 4 - 1])
+            assert_close(weight, found)
+
+
+def train_formulas(transform, weights, batches):
+    """Weights after each step of optax on `logits_of`."""
+
+    def loss(weights, batch):
+        logits = logits_of(weights, batch[0])
+        return optax.softmax_cross_entropy_with_integer_labels(logits, batch[1]).mean()
+
+    def step(carry, batch):
+        weights, state = carry
+        updates, state = transform.update(jax.grad(loss)(weights, batch), state, weights)
+        weights = optax.apply_updates(weights, updates)
+        return (weights, state), weights
+
+    first = (weights, transform.init(weights))
+    return jax.jit(lambda c, b: jax.lax.scan(step, c, b)[1])(first, batches)
+
+
+def logits_of(weights, images):
+    """Figure 1 with two blocks, as a pure function of weights by path."""
+    patches = images.reshape(-1, 2, 8, 2, 8, 3).swapaxes(2, 3).reshape(len(images), 4, -1)
+    kernel = weights["patch_embedding/kernel"].reshape(patches.shape[-1], -1)
+    z = patches @ kernel + weights["patch_embedding/bias"]
+    token = jnp.broadcast_to(weights["class_token/token"], (len(z), 1, z.shape[-1]))
+    z = jnp.concatenate([token, z], axis=1) + weights["position_embedding/embedding"]
+    for block in ("block_0/", "block_1/"):
+        w = {path.removeprefix(block): value for path, value in weights.items()}
+        no_bias = {
+            f"attention/{part}/bias": jnp.zeros((1, 1)) for part in ("query", "key", "value")
+        }
+        z = formulas.block(z, {**w, **no_bias})
+    y = formulas.layer_norm(z, weights, "encoder_norm")[:, 0]
+    return y @ weights["head/kernel"] + weights["head/bias"]
