@@ -50,12 +50,14 @@ def crop_and_resize(
 ) -> Image.Image | np.ndarray:
     """Returns a part of an image at another size, bilinear without antialias.
 
-    A Pillow image stays one, in 8 bits; a float array is not rounded.
+    8-bit values are cut to whole numbers, as in big_vision; fractions stay.
     """
     top, left, height, width = box
+    if isinstance(image, Image.Image) and image.mode == "RGBA":
+        image = np.asarray(image)  # Pillow would weight the colours by the fourth channel
     if isinstance(image, np.ndarray):
-        resized = resize_bilinear(image[top : top + height, left : left + width], size)
-        return np.rint(resized).astype(np.uint8) if image.dtype == np.uint8 else resized
+        part = image[top : top + height, left : left + width]
+        return resize_bilinear(part, size).astype(image.dtype, copy=False)
     # Cut first: interpolation must not look beyond the box.
     part = image.crop((left, top, left + width, top + height))
     extent = (0, 0, width, height)

@@ -62,7 +62,7 @@ def inspect(
 ) -> Inspected:
     """Decodes all images that are kept in memory, verified or skipped; else reads headers.
 
-    Where images are no files of their own, and none of these is asked for, 32 are decoded.
+    32 are decoded in any case; where images are no files of their own, that may be all.
 
     Args:
         records: the data set.
@@ -135,7 +135,8 @@ def _look(
     if everything:
         return each(measure, range(len(records))), False
     if isinstance(records.images[0], str):
-        return each(header, range(len(records))), False
+        damaged = {k: seen for k, seen in sample.items() if isinstance(seen, ConfigError)}
+        return each(header, range(len(records))) | damaged, False
     return sample, False
 
 

@@ -74,6 +74,11 @@ def _cutout(image: Image.Image, level: float, rng: np.random.Generator) -> Image
     return image
 
 
+def _posterize(image: Image.Image, level: float, rng: np.random.Generator) -> Image.Image:
+    lost = max(8 - int(4 * level), 0)  # all 8 bits at level 0, which Pillow's own refuses
+    return image.point([v >> lost << lost for v in range(256)] * len(image.getbands()))
+
+
 def _solarize_add(image: Image.Image, level: float, rng: np.random.Generator) -> Image.Image:
     table = [min(v + int(110 * level), 255) if v < 128 else v for v in range(256)]
     return image.point(table * len(image.getbands()))
@@ -88,7 +93,7 @@ OPERATIONS: dict[str, Operation] = {
     "Equalize": lambda image, level, rng: ImageOps.equalize(image),
     "Invert": lambda image, level, rng: ImageOps.invert(image),
     "Rotate": _rotate,
-    "Posterize": lambda image, level, rng: ImageOps.posterize(image, min(int(4 * level), 8)),
+    "Posterize": _posterize,
     "Solarize": lambda image, level, rng: ImageOps.solarize(image, int(256 * level)),
     "Color": _enhance(ImageEnhance.Color),
     "Contrast": _enhance(ImageEnhance.Contrast),

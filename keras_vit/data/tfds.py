@@ -79,7 +79,7 @@ def _read(
     features = builder.info.features
     kinds = {image: tfds.features.Image, label: tfds.features.ClassLabel}
     for key, kind in kinds.items():
-        if not isinstance(features.get(key), kind):
+        if not isinstance(dict(features).get(key), kind):
             raise ConfigError(
                 f"{title}: no {kind.__name__} {key!r}.{nearest(key, features)} It has "
                 f"{', '.join(features)}; name them by image= and label=."

@@ -1,0 +1,22 @@
+"""Small data sets that several tests read."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Three classes of 6, 4 and 2 images of several forms: grey, RGB, RGBA, JPEG, nested."""
+    rng = np.random.default_rng(0)
+    root = tmp_path / "pets"
+    for name, count in (("cat", 6), ("dog", 4), ("eel", 2)):
+        for k in range(count):
+            shape = [(20, 24), (24, 20, 3), (16, 16, 4)][k % 3]
+            place = root / name / ("more" if k == 1 else "")
+            place.mkdir(parents=True, exist_ok=True)
+            ending = "JPG" if k % 3 == 1 else "png"
+            Image.fromarray(rng.integers(0, 256, shape, "uint8")).save(place / f"{k}.{ending}")
+    (root / ".hidden").mkdir()
+    (root / "cat" / ".DS_Store").write_bytes(b"\0")
+    return root

@@ -1,0 +1,85 @@
+"""Arrays of images, and what is refused of them."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from keras_vit import ConfigError, Preprocessor
+from keras_vit.data import Augmentation, from_arrays
+from tests.helpers import tiny
+
+GREY = Preprocessor(8, channels=1)
+IMAGES = np.random.default_rng(0).integers(0, 256, (6, 8, 8), "uint8")
+LABELS = np.array([0, 1, 2, 0, 1, 2])
+
+
+def test_grey_images_need_no_channel_axis():
+    """`(images, height, width)` and `(images, height, width, 1)` are the same."""
+    data = from_arrays(IMAGES, LABELS, GREY)
+    np.testing.assert_array_equal(data[0][0], from_arrays(IMAGES[..., None], LABELS, GREY)[0][0])
+    np.testing.assert_array_equal(data[0][0], GREY(IMAGES))
+    assert data.class_names == ("0", "1", "2")
+
+
+def test_other_sequences():
+    """PIL images and float pixels mean the same."""
+    expected = from_arrays(IMAGES, LABELS, GREY)[0][0]
+    pictures = [Image.fromarray(image) for image in IMAGES]
+    np.testing.assert_array_equal(from_arrays(pictures, LABELS, GREY)[0][0], expected)
+    floats = IMAGES.astype("float32")
+    np.testing.assert_array_equal(from_arrays(floats, LABELS, GREY)[0][0], expected)
+
+
+@pytest.mark.parametrize(
+    ("images", "labels", "preprocessor", "options", "message"),
+    [
+        (IMAGES, LABELS, GREY, {"class_names": "ab"}, "label 2 of image 2 is out of range"),
+        (IMAGES, LABELS - 1, GREY, {}, "label -1 of image 0 is out of range"),
+        (IMAGES, LABELS[:5], GREY, {}, "6 images and 5 labels"),
+        (IMAGES, LABELS / 2, GREY, {}, "labels are float64"),
+        (IMAGES[:0], LABELS[:0], GREY, {}, "no images"),
+        (IMAGES / 255.0, LABELS, GREY, {}, r"pixels in \[0, 1\], expected \[0, 255\]"),
+        (IMAGES - 300.0, LABELS, GREY, {}, "6 of 6 images cannot be read. image 0: Pixels must be"),
+        (IMAGES[0], LABELS, GREY, {}, r"shape \(8, 8\), expected \(images, height"),
+        (np.zeros((6, 8, 8, 3), "uint8"), LABELS, GREY, {}, "takes 1 channels, found 3"),
+        (IMAGES, LABELS, "me", {}, "expected a keras_vit.Preprocessor or a VisionTransformer"),
+        (IMAGES, LABELS, Preprocessor(None, 1), {"augmentation": "none"}, "image_size, found None"),
+        (
+            np.zeros((6, 8, 8, 5), "uint8"),
+            LABELS,
+            Preprocessor(8, channels=5),
+            {"augmentation": "light1"},
+            "1 or 3 channels, found 5",
+        ),
+    ],
+)
+def test_bad_arrays(images, labels, preprocessor, options, message):
+    """One message before the first step."""
+    with pytest.raises(ConfigError, match=message):
+        from_arrays(images, labels, preprocessor, **options)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"crop": (0.5, 0.1)}, {"aspect": (0, 1)}, {"randaugment": (2, -1)}, {"mixup": -0.1}],
+    ids=str,
+)
+def test_bad_augmentations(fields):
+    """The field is named."""
+    with pytest.raises(ConfigError, match=next(iter(fields))):
+        Augmentation(**fields)
+
+
+def test_the_labels_of_a_model_are_the_names():
+    """As many classes as the model has, also where the last have no image."""
+    model = tiny(image_size=8, patch_size=4, channels=1, num_classes=4, labels=tuple("abcd"))
+    data = from_arrays(IMAGES, LABELS, model)
+    assert data.class_counts == {"a": 2, "b": 2, "c": 2, "d": 0}
+    assert data.class_weight == {0: 1.0, 1: 1.0, 2: 1.0}
+
+
+def test_more_channels_than_files_have():
+    """Crops and flips take any number."""
+    images = np.random.default_rng(0).uniform(0, 255, (6, 9, 9, 5)).astype("float32")
+    data = from_arrays(images, LABELS, Preprocessor(8, channels=5), 6, augmentation="none")
+    assert data[0][0].shape == (6, 8, 8, 5)

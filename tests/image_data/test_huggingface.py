@@ -1,0 +1,95 @@
+"""Data sets of the library `datasets`: in memory, as Parquet, as an image folder."""
+
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from keras_vit import ConfigError, Preprocessor
+from keras_vit.data import from_huggingface
+from tests.digits import digits, write_folders
+
+PLAIN = Preprocessor(8, channels=1)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    """`datasets` writes nothing outside."""
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    datasets.disable_progress_bars()
+    return tmp_path
+
+
+def table(**extra):
+    """40 digits as a `datasets.Dataset`."""
+    import datasets
+
+    images, _, labels, _ = digits()
+    pictures = [Image.fromarray(image[..., 0]) for image in images[:40]]
+    names = [f"digit {k}" for k in range(10)]
+    features = {"image": datasets.Image(), "label": datasets.ClassLabel(names=names)}
+    columns = {"image": pictures, "label": labels[:40].tolist()}
+    for name, values in extra.items():
+        columns[name] = values
+        features[name] = datasets.Value("string" if isinstance(values[0], str) else "int64")
+    return datasets.Dataset.from_dict(columns, features=datasets.Features(features))
+
+
+def test_a_loaded_data_set():
+    """Images and labels as they are in it, in its order."""
+    data = from_huggingface(table(), PLAIN, 40)
+    images, _, labels, _ = digits()
+    np.testing.assert_array_equal(data[0][0], PLAIN(images[:40]))
+    np.testing.assert_array_equal(data[0][1], labels[:40])
+    assert data.class_names[3] == "digit 3"
+
+
+def test_parquet(cache):
+    """What a repository of the Hub holds, by name and split."""
+    table().to_parquet(cache / "train.parquet")
+    load = {"data_files": str(cache / "train.parquet")}
+    data = from_huggingface("parquet", PLAIN, 30, split="train[:30]", load=load)
+    assert data.num_images == 30
+    np.testing.assert_array_equal(data[0][0], PLAIN(digits()[0][:30]))
+
+
+def test_an_image_folder(cache):
+    """Classes are the folders; files are read from where they are."""
+    train, _ = write_folders(cache / "digits", train=20, test=0, size=8)
+    data = from_huggingface("imagefolder", PLAIN, 20, load={"data_dir": str(train)})
+    images, _, labels, _ = digits()
+    order = np.argsort(labels[:20], kind="stable")
+    np.testing.assert_array_equal(
+        data.labels, np.unique(labels[:20], return_inverse=True)[1][order]
+    )
+    np.testing.assert_array_equal(data[0][0], PLAIN(images[:20][order]))
+
+
+def test_labels_of_words_and_numbers():
+    """A column of plain values has its sorted values as classes."""
+    words = table(kind=["odd", "even"] * 20, year=[1998, 1997] * 20)
+    assert from_huggingface(words, PLAIN, label="kind").class_names == ("even", "odd")
+    data = from_huggingface(words, PLAIN, label="year")
+    assert data.class_counts == {"1997": 20, "1998": 20}
+
+
+def test_bad_requests(cache):
+    """Unknown columns, data sets and types are named."""
+    with pytest.raises(ConfigError, match="no column 'lable'. Did you mean 'label'"):
+        from_huggingface(table(), PLAIN, label="lable")
+    with pytest.raises(ConfigError, match="not one column 'image'"):
+        from_huggingface(table().rename_column("image", "a").remove_columns("a"), PLAIN)
+    with pytest.raises(ConfigError, match="expected one split of a datasets.Dataset, found dict"):
+        from_huggingface({"train": table()}, PLAIN)
+    with pytest.raises(ConfigError, match="imagefolder, train"):
+        from_huggingface("imagefolder", PLAIN, load={"data_dir": str(cache / "absent")})
+
+
+def test_without_the_library(monkeypatch):
+    """The message says what to install."""
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(ConfigError, match=r"pip install keras-vit\[huggingface\]"):
+        from_huggingface("digits", PLAIN)

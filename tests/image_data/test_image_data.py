@@ -1,0 +1,209 @@
+"""Batches are a function of seed, epoch and number, whatever reads them."""
+
+import random
+import threading
+import warnings
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vit import Preprocessor
+from keras_vit.data import AUGREG, Augmentation, from_arrays, from_folder
+
+EVERYTHING = Augmentation(randaugment=(2, 15), mixup=0.5, cutmix=1.0)
+
+
+def numbered(count=20, batch_size=4, **options):
+    """Images whose labels are their numbers."""
+    images = np.random.default_rng(0).integers(0, 256, (count, 6, 6, 1), "uint8")
+    preprocessor = Preprocessor(4, channels=1)
+    return from_arrays(images, np.arange(count), preprocessor, batch_size, **options)
+
+
+def epochs_of(data, count):
+    """Labels of all batches, by direct indexing."""
+    batches = []
+    for epoch in range(count):
+        data.epoch = epoch
+        batches += [data[i][1].tolist() for i in range(len(data))]
+    data.epoch = 0
+    return batches
+
+
+class Seen(keras.metrics.Metric):
+    """Notes the labels of each batch that a model trains on."""
+
+    def __init__(self):
+        super().__init__()
+        self.batches = []
+        self.training = False
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        if self.training:  # not while Keras traces the model
+            self.batches.append(keras.ops.convert_to_numpy(y_true).ravel().tolist())
+
+    def result(self):
+        return keras.ops.zeros(())
+
+    def reset_state(self):
+        pass
+
+
+def trained_on(data, **fit):
+    """Labels of all batches, as `fit` sees them."""
+    model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(data.num_classes)])
+    model.build((None, 4, 4, 1))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    seen = Seen()
+    model.compile("sgd", loss, metrics=[seen], run_eagerly=True)
+    begins = keras.callbacks.LambdaCallback(
+        on_train_begin=lambda logs: setattr(seen, "training", True)
+    )
+    model.fit(data, verbose=0, callbacks=[begins], **fit)
+    return seen.batches
+
+
+@pytest.mark.parametrize("options", [{}, {"steps_per_epoch": 3}, {"batch_size": 20}], ids=str)
+def test_fit_sees_the_batches_of_each_epoch_once(options):
+    """On each backend, although Keras takes one batch before its first epoch and starts again."""
+    data = numbered(shuffle=True, **options)
+    expected = epochs_of(data, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        assert trained_on(data, epochs=3, shuffle=False) == expected
+    assert data.epoch == 3
+    data.epoch = 1
+    assert trained_on(data, epochs=1, shuffle=False) == expected[len(data) : 2 * len(data)]
+
+
+def test_shuffled_batches_are_warned_of():
+    """`fit` shuffles the order of batches by default; each batch is the same nevertheless."""
+    data = numbered(40, shuffle=True)
+    expected = epochs_of(data, 1)
+    random.seed(0)
+    with pytest.warns(UserWarning, match="shuffle=False"):
+        seen = trained_on(data, epochs=1)
+    assert seen != expected
+    assert sorted(seen) == sorted(expected)
+
+
+@pytest.mark.parametrize("augmentation", [None, "strong2", EVERYTHING], ids=["", "strong2", "all"])
+def test_batches_depend_on_seed_epoch_and_number_alone(folder, augmentation):
+    """Not on order of reading, threads, cache, or what was read before."""
+
+    def made(**options):
+        options = {"augmentation": augmentation, "seed": 7, "shuffle": True, **options}
+        return from_folder(folder, Preprocessor(16), 5, **options)
+
+    data = made()
+    data.epoch = 2
+    wanted = [data[i] for i in range(len(data))]
+    other = made(cache=False, workers=1)
+    for i in (1, 0, 2, 1):
+        other[i]
+    other.epoch = 2
+    for i in (2, 0, 1):
+        for found, expected in zip(other[i], wanted[i], strict=True):
+            np.testing.assert_array_equal(found, expected)
+    assert not np.array_equal(made(seed=8)[0][0], made()[0][0])
+    data.on_epoch_end()
+    assert data.epoch == 3
+    assert not np.array_equal(data[0][0], wanted[0][0])
+
+
+def test_the_last_batch_of_a_pass_may_be_smaller():
+    """Epochs of one pass have all images once; with `steps_per_epoch` all batches are full."""
+    assert [len(labels) for _, labels in numbered(10)] == [4, 4, 2]
+    assert [len(labels) for _, labels in numbered(10, steps_per_epoch=4)] == [4, 4, 4, 4]
+
+
+def test_evaluation_is_the_preprocessors_protocol(folder):
+    """Without augmentation: in order, bit for bit what the preprocessor gives."""
+    preprocessor = Preprocessor(16, protocol="timm")
+    data = from_folder(folder, preprocessor, 12)
+    images, labels = data[0]
+    paths = sorted(p for p in folder.rglob("*.*") if p.suffix.lower() in (".png", ".jpg"))
+    in_class = {name: [p for p in paths if name in p.parts] for name in data.class_names}
+    ordered = [p for part in in_class.values() for p in sorted(part, key=lambda p: len(p.parts))]
+    np.testing.assert_array_equal(images, preprocessor(ordered))
+    assert labels.tolist() == [0] * 6 + [1] * 4 + [2] * 2
+    assert labels.dtype == np.int32
+
+
+def test_an_augmented_image_is_in_range_and_of_the_models_form(folder):
+    """Every setting of AugReg, of one, three and four channels; channels first too."""
+    for name, channels, data_format in (
+        *((name, 3, "channels_last") for name in AUGREG),
+        ("medium1", 1, "channels_first"),
+        ("none", 4, "channels_last"),
+    ):
+        preprocessor = Preprocessor(16, channels, data_format=data_format)
+        images, labels = from_folder(folder, preprocessor, 8, augmentation=name)[0]
+        last = (8, 16, 16, channels)
+        assert images.shape == (last if data_format == "channels_last" else (8, channels, 16, 16))
+        assert images.dtype == np.float32
+        assert -1 <= images.min() < images.max() <= 1
+        assert labels.ndim == (2 if AUGREG[name].mixes else 1)
+
+
+def test_mixed_labels_are_the_mixed_images():
+    """Where image and label are the same number, they stay so under mixup."""
+    images = np.repeat(np.arange(4, dtype="uint8"), 16).reshape(4, 4, 4, 1)
+    plain = Augmentation(crop=None, flip=False, mixup=1.0)
+    data = from_arrays(images, np.arange(4), Preprocessor(4, channels=1), 4, augmentation=plain)
+    pixels, labels = data[0]
+    np.testing.assert_allclose(pixels[:, 0, 0, 0] * 127.5 + 127.5, labels @ np.arange(4), atol=1e-4)
+    np.testing.assert_allclose(labels.sum(axis=1), 1, atol=1e-6)
+
+
+def test_one_hot_labels():
+    """The same labels in the other form."""
+    labels = numbered(one_hot=True)[1][1]
+    assert labels.dtype == np.float32
+    assert labels.argmax(axis=1).tolist() == numbered()[1][1].tolist()
+
+
+def test_a_split_keeps_validation_as_it_is_and_shuffles_training(folder):
+    """Together they are the whole; the training part alone is augmented."""
+    train, validation = from_folder(
+        folder, Preprocessor(16), 4, split=0.5, augmentation="light2", steps_per_epoch=9
+    )
+    assert (len(train), len(validation)) == (9, 2)
+    assert train.class_counts == {"cat": 3, "dog": 2, "eel": 1}
+    assert validation.class_counts == {"cat": 3, "dog": 2, "eel": 1}
+    assert train.one_hot
+    assert validation.one_hot
+    assert validation.augmentation is None
+    np.testing.assert_array_equal(validation.labels, [0, 0, 0, 1, 1, 2])
+    shown = [labels.argmax(1) for _, labels in validation]
+    np.testing.assert_array_equal(np.concatenate(shown), validation.labels)
+
+
+def test_class_weights_make_classes_weigh_the_same(folder):
+    """As scikit-learn's "balanced"; `fit` takes them."""
+    from sklearn.utils.class_weight import compute_class_weight
+
+    data = from_folder(folder, Preprocessor(4, channels=1))
+    expected = compute_class_weight("balanced", classes=np.arange(3), y=data.labels)
+    np.testing.assert_allclose(list(data.class_weight.values()), expected)
+    assert trained_on(data, epochs=1, shuffle=False, class_weight=data.class_weight)
+
+
+def test_the_next_batches_are_ready_before_they_are_asked_for():
+    """After the first batch the two that follow are prepared in other threads."""
+    data = numbered()
+    done, prepare = threading.Event(), data._pipeline.batch
+    made = []
+
+    def noting(draws, epoch, index):
+        made.append((epoch, index))
+        if len(made) == 3:
+            done.set()
+        return prepare(draws, epoch, index)
+
+    object.__setattr__(data._pipeline, "batch", noting)
+    data[3]
+    data[4]
+    assert done.wait(10)
+    assert set(made) >= {(0, 3), (0, 4)}

@@ -1,0 +1,69 @@
+"""Orders and splits depend on their key alone, everywhere."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from keras_vit.data.order import Stream, permutation, stratified
+
+
+def test_an_order_is_that_of_the_words_of_pcg64():
+    """These very numbers on every machine and with every release of NumPy."""
+    assert permutation(8, 0, 0, 0).tolist() == [3, 2, 1, 6, 0, 7, 4, 5]
+
+
+@given(
+    count=st.integers(1, 40),
+    batch_size=st.integers(1, 12),
+    steps=st.none() | st.integers(1, 7),
+    shuffle=st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_every_pass_has_every_image_once(count, batch_size, steps, shuffle):
+    """Whatever the sizes of batches and epochs: the stream is one pass after the other."""
+    stream = Stream(count, batch_size, steps, shuffle, seed=3)
+    batches = [stream.draws(e, i) for e in range(4) for i in range(stream.num_batches)]
+    draws = [draw for batch in batches for draw in batch]
+    assert [number for number, _ in draws] == list(range(len(draws)))
+    for start in range(0, len(draws) - count + 1, count):
+        assert sorted(index for _, index in draws[start : start + count]) == list(range(count))
+    if steps:
+        assert {len(batch) for batch in batches} == {batch_size}
+
+
+def test_passes_are_shuffled_differently():
+    """Another epoch, another order; another seed too."""
+    first, second = (Stream(50, 50, None, True, 0).draws(e, 0) for e in (0, 1))
+    other = Stream(50, 50, None, True, 1).draws(0, 0)
+    orders = {tuple(index for _, index in draws) for draws in (first, second, other)}
+    assert len(orders) == 3
+
+
+@given(
+    counts=st.lists(st.integers(0, 30), min_size=1, max_size=5).filter(sum),
+    fraction=st.floats(0.05, 0.95),
+    seed=st.integers(0, 5),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_split_takes_the_share_of_each_class(counts, fraction, seed):
+    """Both parts together are the whole; each class gives its share, one image at least."""
+    labels = np.repeat(np.arange(len(counts)), counts)
+    first, second = stratified(labels, fraction, seed)
+    assert sorted([*first, *second]) == list(range(len(labels)))
+    for label, count in enumerate(counts):
+        taken = int((labels[second] == label).sum())
+        if count > 1:
+            assert 1 <= taken <= count - 1
+            assert abs(taken - fraction * count) <= 1
+        else:
+            assert taken == 0
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_split_depends_on_the_seed(seed):
+    """The same seed draws the same images, another one others."""
+    labels = np.arange(100) % 4
+    again = stratified(labels, 0.25, seed)[1]
+    assert np.array_equal(stratified(labels, 0.25, seed)[1], again)
+    assert not np.array_equal(stratified(labels, 0.25, seed + 1)[1], again)

@@ -1,0 +1,150 @@
+"""The sixteen operations beside their formulas in NumPy."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from keras_vit.data.randaugment import OPERATIONS, randaugment
+
+LEVELS = (0.0, 1.0, 1.5, 2.0)
+
+
+class Always:
+    """A generator that draws a place, and the positive direction."""
+
+    def __init__(self, *places):
+        self.places = list(places)
+
+    def random(self):
+        return 0.0
+
+    def integers(self, _):
+        return self.places.pop(0)
+
+
+def photo(mode="RGB", size=(20, 30)):
+    """Noise between 30 and 220: every operation has something to do."""
+    shape = size if mode == "L" else (*size, 3)
+    return np.random.default_rng(0).integers(30, 220, shape, "uint8")
+
+
+def apply(name, pixels, level, rng=None):
+    return np.asarray(OPERATIONS[name](Image.fromarray(pixels), level, rng or Always())).astype(int)
+
+
+def blend(other, pixels, factor):
+    return np.clip(other + factor * (pixels.astype(float) - other), 0, 255)
+
+
+def grey(pixels):
+    return (pixels @ [0.299, 0.587, 0.114])[..., None]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_tables_of_values(level):
+    """Invert, posterize, solarize and solarize-add map values one by one."""
+    pixels = photo().astype(int)
+    bits = min(int(4 * level), 8)
+    expected = {
+        "Invert": 255 - pixels,
+        "Posterize": pixels >> (8 - bits) << (8 - bits),
+        "Solarize": np.where(pixels < int(256 * level), pixels, 255 - pixels),
+        "SolarizeAdd": np.where(pixels < 128, np.clip(pixels + int(110 * level), 0, 255), pixels),
+    }
+    for name, values in expected.items():
+        np.testing.assert_array_equal(apply(name, photo(), level), values, err_msg=name)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_enhancements_blend(level):
+    """Colour, contrast, brightness and sharpness go from a degenerate image through this one."""
+    pixels, factor = photo(), 1.8 * level + 0.1
+    smooth = pixels.astype(float)
+    for k in range(3):
+        around = sum(
+            pixels[1 + dy : 19 + dy, 1 + dx : 29 + dx, k].astype(float)
+            for dy in (-1, 0, 1)
+            for dx in (-1, 0, 1)
+        )
+        smooth[1:-1, 1:-1, k] = (around + 4.0 * pixels[1:-1, 1:-1, k]) / 13
+    degenerate = {
+        "Color": grey(pixels),
+        "Contrast": grey(pixels).mean(),
+        "Brightness": 0.0,
+        "Sharpness": smooth,
+    }
+    for name, other in degenerate.items():
+        found = apply(name, pixels, level)
+        # The degenerate image has 8 bits, and so has the sum.
+        tolerance = 1 + abs(1 - factor)
+        assert np.abs(found - blend(other, pixels, factor)).max() <= tolerance, name
+
+
+def test_histograms():
+    """Autocontrast stretches each channel to all values; equalize makes their shares even."""
+    pixels = photo()
+    low, high = pixels.min((0, 1)).astype(float), pixels.max((0, 1)).astype(float)
+    stretched = (pixels - low) * 255 / (high - low)
+    assert np.abs(apply("AutoContrast", pixels, 1.0) - stretched).max() <= 1
+    for k in range(3):
+        counts = np.bincount(pixels[..., k].ravel(), minlength=256)
+        step = (600 - counts[counts > 0][-1]) // 255
+        before = np.cumsum(counts) - counts
+        expected = np.clip((before + step // 2) // step, 0, 255)[pixels[..., k]]
+        np.testing.assert_array_equal(apply("Equalize", pixels, 1.0)[..., k], expected)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_geometry(level):
+    """Shears and translations by nearest neighbours, grey where nothing was."""
+    pixels = photo()
+    y, x = np.indices(pixels.shape[:2]) + 0.5
+    sources = {
+        "ShearX": (y, x + 0.3 * level * y),
+        "ShearY": (y + 0.3 * level * x, x),
+        "TranslateX": (y, x + 100 * level * 30 / 224),
+        "TranslateY": (y + 100 * level * 20 / 224, x),
+    }
+    for name, (rows, columns) in sources.items():
+        rows, columns = np.floor(rows).astype(int), np.floor(columns).astype(int)
+        inside = (rows < 20) & (columns < 30)
+        expected = np.full(pixels.shape, 128)
+        expected[inside] = pixels[rows[inside], columns[inside]]
+        # Positions that fall between two pixels may go to either.
+        assert np.mean(np.any(apply(name, pixels, level) != expected, axis=-1)) < 0.02, name
+
+
+def test_rotation_turns_by_thirty_degrees():
+    """Level 3 is a quarter turn."""
+    pixels = photo(size=(20, 20))
+    found = apply("Rotate", pixels, 3.0)
+    np.testing.assert_array_equal(found, np.rot90(pixels))
+
+
+def test_cutout():
+    """A grey square about the place that was drawn, cut at the border."""
+    pixels = photo(size=(56, 112))
+    found = apply("Cutout", pixels, 1.0, Always(100, 3))
+    expected = pixels.copy()
+    expected[0 : 3 + 10, 100 - 20 : 112] = 128
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB"])
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_every_operation_keeps_mode_and_size(name, mode):
+    """Grey images too, at every level of AugReg."""
+    for level in LEVELS:
+        image = Image.fromarray(photo(mode))
+        found = OPERATIONS[name](image, level, np.random.default_rng(0))
+        assert (found.mode, found.size) == (mode, image.size)
+
+
+def test_layers_follow_each_other():
+    """Two layers are two operations that were drawn; none is the image itself."""
+    image = Image.fromarray(photo())
+    names = list(OPERATIONS)
+    rng = Always(names.index("Invert"), names.index("Solarize"))
+    found = randaugment(image, 2, 10, rng)
+    np.testing.assert_array_equal(np.asarray(found), 255 - photo())
+    assert randaugment(image, 0, 10, rng) is image

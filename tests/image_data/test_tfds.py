@@ -1,0 +1,101 @@
+"""A data set of TensorFlow Datasets, made here from scikit-learn's digits."""
+
+import subprocess
+import sys
+
+import pytest
+
+from keras_vit import ConfigError, Preprocessor
+from keras_vit.data import from_tfds, tfds
+from tests.digits import digits
+
+PLAIN = Preprocessor(8, channels=1)
+
+
+def prepare(folder, file_format):
+    """Writes 60 training and 20 test images as TFDS does."""
+    import tensorflow_datasets
+
+    features = tensorflow_datasets.features
+    train, test, train_digits, test_digits = digits()
+    rows = {
+        "train": zip(train[:60], train_digits[:60].tolist(), strict=True),
+        "test": zip(test[:20], test_digits[:20].tolist(), strict=True),
+    }
+    tensorflow_datasets.dataset_builders.AdhocBuilder(
+        name="digits",
+        version="1.0.0",
+        features=features.FeaturesDict(
+            {"image": features.Image(shape=(8, 8, 1)), "label": features.ClassLabel(num_classes=10)}
+        ),
+        split_datasets={
+            name: [(k, {"image": image, "label": label}) for k, (image, label) in enumerate(part)]
+            for name, part in rows.items()
+        },
+        data_dir=folder,
+        file_format=file_format,
+    ).download_and_prepare()
+
+
+@pytest.fixture(scope="module", params=["array_record", "tfrecord"])
+def data_dir(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp(request.param)
+    prepare(folder, request.param)
+    return folder
+
+
+def rows_of(images, labels):
+    """Pairs in an order of their own: TFDS shuffles when it writes."""
+    return sorted(
+        (image.tobytes(), int(label)) for image, label in zip(images, labels, strict=True)
+    )
+
+
+def test_all_images_come_with_their_labels(data_dir):
+    """From files of either format, bit for bit."""
+    data = from_tfds("digits", "train", PLAIN, 60, data_dir=data_dir)
+    train, _, train_digits, _ = digits()
+    assert rows_of(*data[0]) == rows_of(PLAIN(train[:60]), train_digits[:60])
+    assert data.class_names == tuple(map(str, range(10)))
+    part = from_tfds("digits", "test[:50%]", PLAIN, data_dir=data_dir)
+    assert part.num_images == 10
+
+
+def test_bad_requests(data_dir):
+    """Unknown data set, split and feature are named."""
+    with pytest.raises(ConfigError, match="digist"):
+        from_tfds("digist", "train", PLAIN, data_dir=data_dir)
+    with pytest.raises(ConfigError, match="digits/1.0.0, tran: Unknown split"):
+        from_tfds("digits", "tran", PLAIN, data_dir=data_dir)
+    with pytest.raises(ConfigError, match="no ClassLabel 'labels'. Did you mean 'label'"):
+        from_tfds("digits", "train", PLAIN, data_dir=data_dir, label="labels")
+
+
+def test_too_large_for_memory(data_dir, monkeypatch):
+    """TFRecord has no random access: a large split is refused, array_record is not."""
+    monkeypatch.setattr(tfds, "MOST_BYTES", 1000)
+    if "array_record" in str(data_dir):
+        from_tfds("digits", "train", PLAIN, data_dir=data_dir)
+        return
+    with pytest.raises(ConfigError, match="convert_format"):
+        from_tfds("digits", "train", PLAIN, data_dir=data_dir)
+
+
+def test_array_record_is_read_without_tensorflow(tmp_path):
+    """In a process that needs no TensorFlow for its backend it is never imported."""
+    prepare(tmp_path, "array_record")
+    code = (
+        "import sys; from keras_vit import Preprocessor; from keras_vit.data import from_tfds; "
+        "data = from_tfds('digits', 'test', Preprocessor(8, 1), data_dir=sys.argv[1]); "
+        "assert data[0][0].shape == (20, 8, 8, 1); assert 'tensorflow' not in sys.modules"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    environment = {"KERAS_BACKEND": "numpy", "PATH": "", "HOME": str(tmp_path)}
+    subprocess.run(command, env=environment, check=True)
+
+
+def test_without_the_library(monkeypatch):
+    """The message says what to install."""
+    monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
+    with pytest.raises(ConfigError, match=r"pip install keras-vit\[tfds\]"):
+        from_tfds("digits", "train", PLAIN)
