@@ -12,9 +12,9 @@ import importlib.util
 import sys
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
-_ROOMS = ("keras_vit.model", "keras_vit.finetune")
+_ROOMS = ("keras_vit.model", "keras_vit.finetune", "keras_vit.tasks")
 
 
 def register_with_keras() -> None:
@@ -22,14 +22,22 @@ def register_with_keras() -> None:
     if "keras" in sys.modules:
         _import_rooms()
     else:
-        sys.meta_path.insert(0, _AfterKeras())
+        sys.meta_path[:0] = [_After("keras"), _After("keras_vit.model")]
 
 
-class _AfterKeras(importlib.abc.MetaPathFinder):
-    """Steps aside at the first import of Keras, and registers behind it."""
+class _After(importlib.abc.MetaPathFinder):
+    """Steps aside at the first import of a module, and registers behind it.
+
+    Our model may be what imports Keras; the other rooms, which need the model, wait for it.
+    """
+
+    running: ClassVar[set[str]] = set()
+
+    def __init__(self, name: str) -> None:
+        self._name = name
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
-        if fullname != "keras":
+        if fullname != self._name:
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(fullname)
@@ -38,8 +46,13 @@ class _AfterKeras(importlib.abc.MetaPathFinder):
         execute = spec.loader.exec_module
 
         def execute_and_register(module: ModuleType) -> None:
-            execute(module)
-            _import_rooms()
+            self.running.add(fullname)
+            try:
+                execute(module)
+            finally:
+                self.running.remove(fullname)
+            if not self.running:
+                _import_rooms()
 
         spec.loader.exec_module = execute_and_register  # type: ignore[method-assign]
         return spec

@@ -39,7 +39,15 @@ def test_headers_are_read_without_a_backend():
     assert not loaded & {"matplotlib", "sklearn", "scipy", "huggingface_hub"}
 
 
-@pytest.mark.parametrize("imports", ["import keras, keras_vit", "import keras_vit, keras"])
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "import keras, keras_vit",
+        "import keras_vit, keras",
+        "import keras_vit.model, keras",
+        "import keras_vit.finetune.optimizers, keras",
+    ],
+)
 def test_saved_models_load_without_custom_objects(imports, tmp_path):
     """Keras knows our classes whichever package is imported first, and nothing else is used."""
     tiny().save(tmp_path / "model.keras")
