@@ -69,14 +69,26 @@ def predicted(
 
     A smaller batch is filled up with zeros to the size of the largest so far, or to
     `smallest`: another shape would be compiled for.
+
+    Raises:
+        ConfigError: as `as_images`; or the outputs of two batches differ in shape, as tokens
+            of images of different sizes do.
     """
+    shape = None
     for images, labels in batches:
         array = as_images(images, model)
         count = len(array)
         smallest = max(smallest, count)
         full = np.pad(array, [(0, smallest - count)] + [(0, 0)] * (array.ndim - 1))
         # Keras's predict builds an iterator for each call: 150 ms of TensorFlow's time.
-        yield as_numpy(model.predict_on_batch(full))[:count].astype("float32"), labels
+        output = as_numpy(model.predict_on_batch(full))[:count].astype("float32")
+        shape = shape or output.shape[1:]
+        if output.shape[1:] != shape:
+            raise ConfigError(
+                f"Images of different sizes: one has an output {shape}, another "
+                f"{output.shape[1:]}. Choose a layer behind the pooling, or one size."
+            )
+        yield output, labels
 
 
 def as_numpy(value: Any) -> np.ndarray:

@@ -65,6 +65,8 @@ def embed(
     if batch_size < 1:
         raise ConfigError(f"batch_size={batch_size}, expected at least 1.")
     names = list(dict.fromkeys(map(os.fsdecode, paths)))
+    if not names:
+        raise ConfigError("No image was given.")
     part = up_to(model, layer)
     if out.suffix == ".parquet" and len(part.output_shape) != 2:
         raise ConfigError(f"layer={layer!r} has several tokens per image; write them to .npy.")

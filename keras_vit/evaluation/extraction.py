@@ -4,9 +4,10 @@ import hashlib
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import keras
 import numpy as np
@@ -16,6 +17,9 @@ from keras_vit.evaluation.batches import Batch, as_numpy, batches_of, predicted
 from keras_vit.evaluation.rows import Rows
 from keras_vit.evaluation.targets import class_indices
 from keras_vit.model import VisionTransformer
+
+_SLICES: WeakKeyDictionary[keras.Model, dict[str, Any]] = WeakKeyDictionary()
+"""Models that end at a layer, kept as long as the whole: each compiles a function of its own."""
 
 
 class Features(NamedTuple):
@@ -51,8 +55,9 @@ def features(
         batch_size: images per step where `data` is arrays.
         cache: a folder; there, the features of these data, weights and layer are computed
             once, an interrupted run is taken up, and more than fits into memory is kept.
-            Data are known again by their files, labels, length and first batch; arrays by
-            all of their bytes.
+            Arrays are known again by all of their bytes; a `PyDataset` by its length, its
+            `labels` and `paths` if it has them, and its first and last batch; other data by
+            their first batch alone.
         progress: called with the number of images after each batch.
 
     Raises:
@@ -95,14 +100,19 @@ def up_to(model: VisionTransformer, layer: str) -> keras.Model:
             f"layer={layer!r} is none of the model's.{nearest(layer, names)} It has "
             f"{', '.join(names)}."
         )
-    return keras.Model(model.input, model.get_layer(layer).output)
+    variables = [id(variable) for variable in model.variables]
+    kept = _SLICES.setdefault(model, {})
+    # LoRA and quantisation change the variables below a compiled function.
+    if layer not in kept or kept[layer][1] != variables:
+        kept[layer] = keras.Model(model.input, model.get_layer(layer).output), variables
+    return kept[layer][0]
 
 
 def identity_of(model: VisionTransformer, layer: str) -> dict[str, Any]:
     """Returns what decides the features of a given image, as plain JSON types."""
     digest = hashlib.sha256()
     for weight in model.weights:
-        digest.update(f"{weight.path.partition('/')[2]} {weight.dtype} {weight.shape}".encode())
+        digest.update(f"{weight.name} {weight.dtype} {weight.shape}".encode())
         digest.update(_bytes_of(keras.ops.convert_to_numpy(weight)))
     return {
         "weights": digest.hexdigest(),
@@ -163,18 +173,20 @@ def _data_identity(data: Any, first: Batch) -> dict[str, Any]:
         images, labels = data
     elif hasattr(data, "shape"):
         images = data
-    is_dataset = isinstance(data, keras.utils.PyDataset)
-    all_labels = getattr(data, "labels", None) if is_dataset else None
-    records = getattr(getattr(data, "records", None), "images", None)
-    files = records if isinstance(records, list) else []  # others would be read one by one
-    return {
+    identity = {
         "images": digest_of(images),
         "labels": None if labels is None else digest_of(class_indices(labels)),
-        "all_labels": None if all_labels is None else digest_of(all_labels),
-        "batches": len(data) if is_dataset else None,
         "batch_size": len(first.images),
-        "files": files_digest([p for p in files if isinstance(p, (str, os.PathLike))]),
     }
+    if isinstance(data, keras.utils.PyDataset):
+        all_labels, paths = getattr(data, "labels", None), getattr(data, "paths", None)
+        identity |= {
+            "batches": len(data),
+            "last": digest_of(data[len(data) - 1][0]),
+            "all_labels": None if all_labels is None else digest_of(all_labels),
+            "files": None if paths is None else files_digest(paths),
+        }
+    return identity
 
 
 def digest_of(array: Any) -> str:
@@ -189,7 +201,7 @@ def _bytes_of(values: np.ndarray) -> Any:
     return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
 
 
-def files_digest(paths: list[Any]) -> str:
+def files_digest(paths: Sequence[Any]) -> str:
     """Returns the sha256 of the files' names, sizes and times of change."""
     digest = hashlib.sha256()
     for path in paths:

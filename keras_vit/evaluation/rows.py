@@ -114,6 +114,9 @@ class Rows:
 
     def clear(self) -> None:
         """Removes what stands beside the whole file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
         for path in (self.part, self._record, Path(self._lock.lock_file)):
             path.unlink(missing_ok=True)
 
@@ -152,7 +155,7 @@ class Rows:
     def _save(self) -> None:
         self._sync()  # rows reach the disk before the record that counts them
         size = 0
-        if self._dtype is not None:
+        if self._dtype is not None and self.count:
             size = len(_header(self._dtype, 0)) + self.count * self._dtype.itemsize
         progress = {"bytes": size, "done": self.done, "count": self.count}
         write_json(self._record, {**progress, "notes": self.notes, "task": self._task})

@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import keras
 import numpy as np
 
 from keras_vit.errors import ConfigError
@@ -101,7 +102,9 @@ def evaluate(
     scores, real = _Scores(num_classes, calibration_bins), _Scores(num_classes, calibration_bins)
     opinions: Iterator[Sequence[int]] = iter(real_labels or ())
     seen = 0
-    for logits, labels in predicted(model, batches_of(data, batch_size)):
+    # A compiled model may take several batches per call; its layers take one.
+    by_batch = keras.Model(model.input, model.output) if model.steps_per_execution > 1 else model
+    for logits, labels in predicted(by_batch, batches_of(data, batch_size)):
         if labels is None:
             raise ConfigError("The data have no labels: expected batches (images, labels).")
         right = acceptable(labels, num_classes if classes is None else len(classes), seen)
@@ -112,9 +115,7 @@ def evaluate(
         if real_labels is not None:
             lists = list(itertools.islice(opinions, len(logits)))
             if len(lists) < len(logits):
-                raise ConfigError(
-                    f"real_labels has {len(real_labels)} lists, and more images came."
-                )
+                raise ConfigError(f"real_labels has {len(real_labels)} lists; more images came.")
             real.add(logits, acceptable(lists, num_classes, seen), seen)
         seen += len(logits)
         if progress is not None:

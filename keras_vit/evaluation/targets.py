@@ -11,6 +11,7 @@ from keras_vit.evaluation.batches import as_numpy
 from keras_vit.labels import NAMED
 
 _WORDNET_ID = re.compile(r"n\d{8}")
+_SHOWN = 5
 
 
 def acceptable(labels: Any, num_classes: int, first: int = 0) -> np.ndarray:
@@ -114,12 +115,13 @@ def matched(names: Sequence[str], labels: Sequence[str] | None, num_classes: int
         elif fits:
             problems.append(f"{name!r} fits labels {fits}")
         else:
-            problems.append(f"{name!r} fits none.{nearest(name, labels)}".rstrip("."))
+            hint = nearest(name, labels) if len(problems) < _SHOWN else ""  # takes its time
+            problems.append(f"{name!r} fits none{hint and f' ({hint.strip()})'}")
     if problems:
-        more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
+        more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
         raise ConfigError(
             f"{len(problems)} of the data's {len(names)} classes do not fit the model's "
-            f"{num_classes} labels: {'; '.join(problems[:5])}{more}. Rename them, or give "
+            f"{num_classes} labels: {'; '.join(problems[:_SHOWN])}{more}. Rename them, or give "
             "(images, labels) batches with the model's own class numbers."
         )
     return np.array(found)

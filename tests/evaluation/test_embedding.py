@@ -1,0 +1,121 @@
+"""embed: features of files in one file, whole or absent."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from keras_vit import ConfigError, embed, features
+from keras_vit.evaluation import rows
+from tests.helpers import random_tiny
+
+DAMAGED = (1, *range(8, 16))
+
+
+@pytest.fixture
+def paths(digits_folder):
+    """Twenty-three files, of which one is damaged, and then a whole batch of eight."""
+    found = sorted(digits_folder.rglob("*.png"))
+    for k in DAMAGED:
+        found[k].write_bytes(found[k].read_bytes()[:50])
+    return found
+
+
+@pytest.fixture
+def out(tmp_path):
+    """An empty folder."""
+    (tmp_path / "out").mkdir()
+    return tmp_path / "out"
+
+
+def run(model, paths, out, **options):
+    unreadable = []
+    result = embed(
+        model, paths, out, batch_size=8, unreadable=lambda *why: unreadable.append(why), **options
+    )
+    assert result.unreadable == [name for name, _ in unreadable]
+    assert all("not a readable image" in str(reason) for _, reason in unreadable)
+    return result
+
+
+def test_npy_and_parquet_hold_the_features_of_what_can_be_read(grey, paths, out):
+    """Row by row those of `features`, with their paths; damaged images are named."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    readable = [path for k, path in enumerate(paths) if k not in DAMAGED]
+    expected = features(grey, grey.preprocessor(readable), batch_size=8).values
+    seen = []
+    result = run(grey, paths, out / "x.npy", progress=seen.append)
+    assert (result.num_images, len(result.unreadable), sum(seen)) == (14, 9, 23)
+    np.testing.assert_allclose(np.load(out / "x.npy"), expected, rtol=0, atol=1e-5)
+    about = json.loads((out / "x.npy.json").read_text())
+    assert about["paths"] == list(map(str, readable))
+    assert about["unreadable"] == result.unreadable == [str(paths[k]) for k in DAMAGED]
+
+    run(grey, paths, out / "x.parquet")
+    table = parquet.read_table(out / "x.parquet")
+    assert table["path"].to_pylist() == about["paths"]
+    found = np.array(table["features"].to_pylist(), "float32")
+    assert np.array_equal(found, np.load(out / "x.npy"))
+    assert sorted(p.name for p in out.iterdir()) == ["x.npy", "x.npy.json", "x.parquet"]
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.parquet"])
+def test_interrupted_at_any_batch_it_ends_the_same(name, grey, paths, out, monkeypatch):
+    """Killed after each batch, the next call goes on there; the bytes are the same."""
+    if name.endswith("parquet"):
+        pytest.importorskip("pyarrow")
+    monkeypatch.setattr(rows, "_SECONDS", 0.0)
+    states = []
+
+    def keep(images):
+        state = out / f"state{len(states)}"
+        state.mkdir()
+        for part in out.glob(f"{name}.part*"):
+            shutil.copy(part, state)
+        states.append((state, images))
+
+    whole = run(grey, paths, out / name, progress=keep)
+    done = np.cumsum([images for _, images in states])
+    for (state, _), before in zip(states, done, strict=True):
+        assert not (state / name).exists()
+        seen = []
+        assert run(grey, paths, state / name, progress=seen.append) == whole
+        assert (seen[0], sum(seen)) == (before, 23)
+        assert (state / name).read_bytes() == (out / name).read_bytes()
+        assert not list(state.glob("*.part*"))
+
+
+def test_another_run_in_the_same_place_is_refused(grey, paths, out):
+    """Other weights, files or settings do not go on where these stopped, nor over the result."""
+
+    def stop(images):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(grey, paths, out / "x.npy", progress=stop)
+    with pytest.raises(ConfigError, match="another run: other files"):
+        run(grey, paths[:-1], out / "x.npy")
+    with pytest.raises(ConfigError, match="another run: other config, weights"):
+        run(random_tiny(channels=1, num_classes=3), paths, out / "x.npy")
+    run(grey, paths, out / "x.npy")
+    with pytest.raises(ConfigError, match="exists. Remove it"):
+        run(grey, paths, out / "x.npy")
+
+
+def test_what_cannot_be_written_is_refused_before_the_first_image(grey, paths, out):
+    """Suffix, layer, batch size, no image, none that can be read; and nothing is left."""
+    for arguments, options, message in (
+        ((paths, "x.csv"), {}, "in .npy or .parquet"),
+        ((paths, "x.npy"), {"layer": "block_9"}, "Did you mean 'block_0'"),
+        ((paths, "x.parquet"), {"layer": "block_0"}, "several tokens per image"),
+        (([], "x.npy"), {}, "No image was given"),
+        ((paths[8:16], "x.npy"), {}, "None of 8 images"),
+        ((paths, "x.npy"), {"unreadable": None}, "not a readable image"),
+    ):
+        given, name = arguments
+        with pytest.raises(ConfigError, match=message):
+            embed(grey, given, out / name, **{"unreadable": lambda *_: None, **options})
+    with pytest.raises(ConfigError, match="batch_size=0"):
+        embed(grey, paths, out / "x.npy", batch_size=0)
+    assert not (out / "x.npy").exists()

@@ -1,0 +1,131 @@
+"""Features of any layer, computed once and found again."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vit import ConfigError, features
+from keras_vit.data import from_folder
+from tests.helpers import assert_close, random_tiny
+
+
+def test_features_are_the_output_of_the_layer(model, images, classes, logits):
+    """pre_logits are what the head turns into logits; tokens have their own axis."""
+    found = features(model, (images, classes), batch_size=8)
+    head = [keras.ops.convert_to_numpy(weight) for weight in model.get_layer("head").weights]
+    assert_close(found.values @ head[0] + head[1], logits)
+    assert np.array_equal(found.labels, classes)
+    tokens = features(model, images, "encoder_norm", batch_size=8)
+    assert (tokens.values.shape, tokens.labels) == ((23, 5, 16), None)
+    assert_close(tokens.values[:, 0], found.values)  # the class token is what pre_logits reads
+
+
+def test_the_cache_is_read_and_not_computed(model, images, classes, tmp_path, monkeypatch):
+    """A second call runs no model; other weights, layers, labels and images are computed."""
+    seen = []
+    arguments = {"batch_size": 8, "cache": tmp_path, "progress": seen.append}
+    first = features(model, (images, classes), **arguments)
+    assert sum(seen) == 23
+    second = features(model, (images, classes), **arguments)
+    assert sum(seen) == 23
+    assert isinstance(second.values, np.memmap)
+    assert np.array_equal(first.values, second.values)
+    assert np.array_equal(second.labels, classes)
+    others = (
+        (random_tiny(num_classes=6), (images, classes), "pre_logits"),
+        (model, (images, classes), "head"),
+        (model, (images, classes[::-1]), "pre_logits"),
+        (model, (images[::-1], classes), "pre_logits"),
+        (model, images, "pre_logits"),
+    )
+    for count, (other, data, layer) in enumerate(others, start=2):
+        features(other, data, layer, **arguments)
+        assert sum(seen) == 23 * count
+        assert len(list(tmp_path.iterdir())) == count
+
+
+@pytest.mark.parametrize("kind", ["arrays", "generator", "folder"])
+def test_an_interrupted_run_is_taken_up(
+    kind, model, grey, images, classes, tmp_path, digits_folder
+):
+    """What was computed before is not computed again, and the result is the same to the bit."""
+    if kind == "folder":
+        model = grey
+        data = from_folder(digits_folder, model.preprocessor, batch_size=8)
+        make = lambda: data  # noqa: E731
+    elif kind == "arrays":
+        make = lambda: (images, classes)  # noqa: E731
+    else:
+        make = lambda: ((images[k : k + 8], classes[k : k + 8]) for k in (0, 8, 16))  # noqa: E731
+    expected = features(model, make(), batch_size=8)
+    seen = []
+
+    def interrupt(count):
+        seen.append(count)
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        features(model, make(), batch_size=8, cache=tmp_path / "kept", progress=interrupt)
+    seen.clear()
+    found = features(model, make(), batch_size=8, cache=tmp_path / "kept", progress=seen.append)
+    assert seen[0] == 8  # of the first run
+    assert sum(seen) == len(expected.values)
+    assert np.array_equal(found.values, expected.values)
+    assert np.array_equal(found.labels, expected.labels)
+
+
+class Files(keras.utils.PyDataset):
+    """Batches of image files, which it can name."""
+
+    def __init__(self, model, paths):
+        super().__init__()
+        self.model, self.paths = model, paths
+
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, index):
+        part = self.paths[index * 8 : index * 8 + 8]
+        return self.model.preprocessor(part), np.zeros(len(part), int)
+
+
+def test_a_changed_file_is_other_data(grey, digits_folder, tmp_path):
+    """Files are known by name, size and time, not only by the first and the last batch."""
+    data = Files(grey, sorted(digits_folder.rglob("*.png")))
+    found, seen = [], []
+    for _ in range(2):
+        found += [
+            features(grey, data, cache=tmp_path / "kept", progress=seen.append) for _ in range(2)
+        ]
+        data.paths[9].write_bytes(data.paths[10].read_bytes())
+    assert sum(seen) == 2 * 23
+    assert np.array_equal(found[2].values[9], found[2].values[10])
+    assert not np.array_equal(found[0].values[9], found[0].values[10])
+
+
+def test_a_model_that_was_changed_gives_its_new_features(images):
+    """The function that was compiled before LoRA is not used behind it."""
+    model = random_tiny()
+    before = features(model, images, batch_size=8).values
+    dense = model.get_layer("head")
+    assert np.array_equal(features(model, images, batch_size=8).values, before)
+    plain = features(model, images, "head", batch_size=8).values
+    dense.enable_lora(2)
+    dense.lora_kernel_b.assign(np.ones(dense.lora_kernel_b.shape))
+    changed = features(model, images, "head", batch_size=8).values
+    assert_close(changed, model.predict(images, batch_size=23, verbose=0))
+    assert np.abs(changed - plain).max() > 0.1
+
+
+def test_what_has_no_features_is_refused(model, images):
+    """An unknown layer, lists as labels, no data, tokens of images of several sizes."""
+    with pytest.raises(ConfigError, match="Did you mean 'pre_logits'"):
+        features(model, images, "prelogits")
+    with pytest.raises(ConfigError, match="One class per image"):
+        features(model, (images, [[1, 2]] * 23))
+    with pytest.raises(ConfigError, match="empty"):
+        features(model, iter(()))
+    any_size = random_tiny(image_size=None)
+    with pytest.raises(ConfigError, match="Images of different sizes"):
+        features(any_size, [images, images[:, :8]], "encoder_norm")

@@ -1,0 +1,79 @@
+"""Regularised least squares against scikit-learn's and against big_vision's form of it."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import Ridge, RidgeClassifier
+
+from keras_vit.evaluation import least_squares
+from keras_vit.evaluation.least_squares import LeastSquares
+from tests.helpers import normal
+
+WIDTH, CLASSES = 12, 4
+
+
+def problem(count):
+    """Features of unequal scale and a class each, all classes present."""
+    rng = np.random.default_rng(count)
+    scales = 10 ** rng.uniform(-2, 2, WIDTH)
+    labels = np.arange(count) % CLASSES
+    centres = 0.3 * normal(CLASSES, WIDTH, seed=9)
+    return ((normal(count, WIDTH, seed=count) + centres[labels]) * scales + 3 * scales), labels
+
+
+def of_big_vision(features, labels, test, l2):
+    """`evaluators/fewshot_lsr.py`: the bias is the weight of a constant feature of 100."""
+
+    def with_bias(x):
+        return np.pad((x - mean) / std, ((0, 0), (0, 1)), constant_values=100.0)
+
+    mean, std = features.mean(axis=0), features.std(axis=0) + 1e-5
+    x, y = with_bias(features), 2.0 * np.eye(CLASSES)[labels] - 1
+    weights = np.linalg.solve(x.T @ x + l2 * np.eye(WIDTH + 1), x.T @ y)
+    return with_bias(test) @ weights
+
+
+@pytest.mark.parametrize("l2", [1e-3, 1.0, 2.0**10])
+@pytest.mark.parametrize("count", [8, 12, 200])
+def test_it_is_the_ridge_of_scikit_learn(count, l2):
+    """Fewer images than features, as many, and more, in chunks: the same kernel and bias."""
+    features, labels = problem(count)
+    kernel, bias = LeastSquares(features, labels, CLASSES).solve(l2)
+    mean, std = features.mean(axis=0), features.std(axis=0) + 1e-5
+    z = (features - mean) / std
+    reference = Ridge(alpha=l2, solver="svd").fit(z, 2.0 * np.eye(CLASSES)[labels] - 1)
+    found = features @ kernel + bias
+    np.testing.assert_allclose(found, reference.predict(z), rtol=0, atol=1e-9)
+    classifier = RidgeClassifier(alpha=l2, solver="svd").fit(z, labels)
+    assert np.array_equal(found.argmax(axis=1), classifier.predict(z))
+
+
+def test_chunks_make_no_difference(monkeypatch):
+    """Features may come piece by piece; some of the rows are as if they were all."""
+    features, labels = problem(200)
+    rows = np.random.default_rng(0).permutation(200)[:90]
+    whole = LeastSquares(features[rows], labels[rows], CLASSES).solve(1.0)
+    monkeypatch.setattr(least_squares, "_CHUNK", 7)
+    parts = LeastSquares(features, labels, CLASSES, rows).solve(1.0)
+    for found, expected in zip(parts, whole, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("shots", [1, 5, 10])
+def test_balanced_classes_are_told_apart_as_by_big_vision(shots):
+    """The nearly free bias there and the free one here choose the same classes."""
+    features, labels = problem(CLASSES * shots)
+    test, _ = problem(500)
+    kernel, bias = LeastSquares(features, labels, CLASSES).solve(2.0**10)
+    expected = of_big_vision(features, labels, test, 2.0**10)
+    found = test @ kernel + bias
+    assert np.array_equal(found.argmax(axis=1), expected.argmax(axis=1))
+
+
+def test_a_feature_without_variance_says_nothing():
+    """Dead features neither break the solution nor weigh on it."""
+    features, labels = problem(40)
+    kernel, bias = LeastSquares(features, labels, CLASSES).solve(1.0)
+    dead = np.concatenate([features, np.full((40, 2), 7.0)], axis=1)
+    found, found_bias = LeastSquares(dead, labels, CLASSES).solve(1.0)
+    np.testing.assert_allclose(found[:WIDTH], kernel, rtol=1e-9)
+    np.testing.assert_allclose(dead @ found + found_bias, features @ kernel + bias, atol=1e-9)

@@ -1,0 +1,110 @@
+"""Linear probe and few-shot accuracy, and the probe as a model's head."""
+
+import numpy as np
+import pytest
+
+from keras_vit import ConfigError, few_shot, linear_probe
+from keras_vit.evaluation.least_squares import LeastSquares
+from tests.helpers import normal, random_tiny
+
+
+def clusters(count, seed=0, spread=1.0, width=16, classes=3):
+    """Features around a centre per class."""
+    labels = np.random.default_rng(seed).integers(0, classes, count)
+    return normal(classes, width, seed=5)[labels] + spread * normal(count, width, seed=seed), labels
+
+
+def test_the_strength_is_the_best_on_the_held_out_share():
+    """Noise in many features wants a strong one, clean separation hardly any."""
+    strengths = (1e-3, 1e2, 1e5)
+    chosen = []
+    for spread in (0.01, 4.0):
+        features, labels = clusters(60, spread=spread, width=40)
+        probe = linear_probe(features, labels, l2=strengths)
+        chosen.append(probe.l2)
+        again = linear_probe(features, labels, l2=probe.l2)
+        assert np.array_equal(again.kernel, probe.kernel)  # fitted on all images
+        assert again.validation_accuracy is None
+        assert 0 <= probe.validation_accuracy <= 1
+    assert chosen[0] < chosen[1]
+
+
+def test_a_probe_separates_what_can_be_separated():
+    """New images of well separated classes, labelled by numbers or one-hot."""
+    features, labels = clusters(90, spread=0.2)
+    test = clusters(50, seed=1, spread=0.2)
+    assert linear_probe(features, labels).accuracy(*test) == 1
+    assert linear_probe(features, np.eye(3)[labels], l2=1.0).accuracy(*test) == 1
+
+
+@pytest.mark.parametrize("fields", [{}, {"num_classes": 0, "dtype": "mixed_bfloat16"}])
+def test_a_probe_becomes_the_head_of_an_ordinary_classifier(fields, images):
+    """Its predictions are the probe's, its body is the model's, which stays as it was."""
+    from keras_vit import features
+
+    model = random_tiny(**fields)
+    classes = np.arange(23) % 3
+    found = features(model, (images, classes), batch_size=23)
+    probe = linear_probe(*found, l2=10.0)
+    classifier = probe.into(model, labels=("a", "b", "c"))
+    logits = classifier.predict(images, batch_size=23, verbose=0)
+    expected = found.values @ probe.kernel + probe.bias
+    np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-5)
+    assert np.array_equal(logits.argmax(axis=1), probe.predict(found.values))
+    assert classifier.labels == ("a", "b", "c")
+    assert model.config.num_classes == fields.get("num_classes", 5)
+
+
+def test_few_shot_takes_the_images_that_big_vision_takes():
+    """k images per class out of one permutation per class and seed, and a strength of 1024."""
+    train, test = clusters(200), clusters(100, seed=1)
+    found = few_shot(train, test, shots=(1, 5), num_seeds=2)
+    expected = {1: [], 5: []}
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        order = [rng.permutation(np.where(train[1] == k)[0]) for k in range(3)]
+        for shots, accuracies in expected.items():
+            rows = np.concatenate([indices[:shots] for indices in order])
+            kernel, bias = LeastSquares(train[0][rows], train[1][rows], 3).solve(1024.0)
+            predicted = (test[0] @ kernel + bias).argmax(axis=1)
+            accuracies.append(float((predicted == test[1]).mean()))
+    assert found == expected
+    assert np.mean(found[5]) > np.mean(found[1])
+
+
+def test_what_cannot_be_fitted_is_refused():
+    """Shapes, numbers and shares that make no sense."""
+    features, labels = clusters(30)
+    broken = features.copy()
+    broken[3, 3] = np.nan
+    for arguments, options, message in (
+        ((features[:, None], labels), {}, "average or choose tokens"),
+        ((features, None), {}, "no labels"),
+        ((features, labels[1:]), {}, "30 features and 29 labels"),
+        ((broken, labels), {}, "finite"),
+        ((features, labels), {"l2": 0}, "positive"),
+        ((features, labels), {"validation": 1.0}, "validation=1.0"),
+        ((features, labels), {"num_classes": 2}, "there is label 2"),
+        ((features[:3], [0, 1, 2]), {}, "none can be held out"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            linear_probe(*arguments, **options)
+    least = np.bincount(labels).min()
+    for options, message in (
+        ({"shots": (least + 1,)}, f"from 1 to {least}, the images of class"),
+        ({"shots": (1,), "num_seeds": 0}, "num_seeds=0"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            few_shot((features, labels), (features, labels), **options)
+    with pytest.raises(ConfigError, match="test has label 3"):
+        few_shot((features, labels), (features, labels + 1), shots=(1,))
+
+
+def test_a_probe_of_other_features_is_no_head():
+    """Another width, and a model without one prediction per image."""
+    features, labels = clusters(30, width=8)
+    probe = linear_probe(features, labels, l2=1.0)
+    with pytest.raises(ConfigError, match="pre_logits of this model have 16"):
+        probe.into(random_tiny())
+    with pytest.raises(ConfigError, match="width 8, found 3"):
+        probe.predict(features[:, :3])

@@ -1,0 +1,211 @@
+"""evaluate: every measure against scikit-learn or its formula, for every form of data."""
+
+import json
+import math
+
+import keras
+import numpy as np
+import pytest
+from sklearn.metrics import accuracy_score, confusion_matrix, log_loss, top_k_accuracy_score
+
+from keras_vit import ConfigError, evaluate
+from keras_vit.evaluation.scores import _rank_of_the_best, _Scores
+from tests.helpers import assert_close, normal, random_tiny
+
+
+def softmax(logits):
+    exp = np.exp(logits.astype("float64") - logits.max(axis=1, keepdims=True))
+    return exp / exp.sum(axis=1, keepdims=True)
+
+
+def calibration_error(probabilities, classes, bins):
+    """Guo et al. 2017, Eq. 3, bin by bin."""
+    confidence, hits = probabilities.max(axis=1), probabilities.argmax(axis=1) == classes
+    error = 0.0
+    for m in range(1, bins + 1):
+        inside = (confidence > (m - 1) / bins) & (confidence <= m / bins)
+        if inside.any():
+            gap = hits[inside].mean() - confidence[inside].mean()
+            error += inside.mean() * abs(gap)
+    return error
+
+
+class Data(keras.utils.PyDataset):
+    """Batches by their number."""
+
+    def __init__(self, images, labels, size, **attributes):
+        super().__init__()
+        self.images, self.labels, self.size = images, labels, size
+        vars(self).update(attributes)
+
+    def __len__(self):
+        return math.ceil(len(self.images) / self.size)
+
+    def __getitem__(self, index):
+        part = slice(index * self.size, (index + 1) * self.size)
+        return self.images[part], self.labels[part]
+
+
+def native(images, labels, size):
+    """What the backend's own people feed a model with."""
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        return tf.data.Dataset.from_tensor_slices((images, labels)).batch(size)
+    if keras.backend.backend() == "torch":
+        import torch
+
+        tensors = torch.utils.data.TensorDataset(*map(torch.from_numpy, (images, labels)))
+        return torch.utils.data.DataLoader(tensors, batch_size=size)
+    import jax.numpy as jnp
+
+    parts = [slice(k, k + size) for k in range(0, len(images), size)]
+    return [(jnp.asarray(images[part]), jnp.asarray(labels[part])) for part in parts]
+
+
+@pytest.fixture(scope="module")
+def expected(model, images, classes):
+    return evaluate(model, (images, classes), batch_size=8)
+
+
+def test_measures_are_those_of_scikit_learn(expected, logits, classes):
+    """Top-1, top-5, loss and accuracy per class."""
+    probabilities = softmax(logits)
+    predicted = probabilities.argmax(axis=1)
+    every = list(range(7))
+    assert (expected.count, expected.left_out) == (23, 0)
+    assert expected.top1 == accuracy_score(classes, predicted)
+    assert expected.top5 == top_k_accuracy_score(classes, logits, k=5, labels=every)
+    assert np.isclose(expected.loss, log_loss(classes, probabilities, labels=every), rtol=1e-6)
+    matrix = confusion_matrix(classes, predicted, labels=every)
+    assert expected.class_counts == tuple(matrix.sum(axis=1))
+    assert expected.class_accuracy == tuple(matrix.diagonal() / matrix.sum(axis=1))
+
+
+@pytest.mark.parametrize("bins", [1, 4, 15])
+def test_calibration_error_is_that_of_its_equation(bins):
+    """The weighted gap between confidence and accuracy over bins of equal width."""
+    logits, classes = 3 * normal(500, 4), np.random.default_rng(0).integers(0, 4, 500)
+    scores = _Scores(4, bins)
+    for part in (slice(0, 100), slice(100, 500)):
+        scores.add(logits[part], np.eye(4, dtype=bool)[classes[part]], 0)
+    expected = calibration_error(softmax(logits), classes, bins)
+    assert np.isclose(scores.result().calibration_error, expected, rtol=1e-9)
+
+
+def test_a_model_of_few_classes_has_a_perfect_top5(images, classes):
+    """Five of three classes are all of them."""
+    assert evaluate(random_tiny(num_classes=3), (images, classes % 3)).top5 == 1
+
+
+def test_equal_logits_rank_as_a_stable_sort_ranks_them():
+    """Of equal logits the first class is the prediction, as argmax says."""
+    logits = np.random.default_rng(0).integers(0, 3, (200, 6)).astype(float)
+    right = np.random.default_rng(1).random((200, 6)) < 0.3
+    right[:, 0] |= ~right.any(axis=1)
+    order = np.argsort(-logits, axis=1, kind="stable")
+    first = np.take_along_axis(right, order, axis=1).argmax(axis=1)
+    assert np.array_equal(_rank_of_the_best(logits, right), first)
+
+
+def test_every_source_gives_the_same(model, images, classes, expected):
+    """Arrays, a PyDataset, the backend's own data sets, a generator, one-hot labels."""
+    one_hot = np.eye(7, dtype="float32")[classes]
+    sources = {
+        "PyDataset": Data(images, classes, 8),
+        "one-hot": Data(images, one_hot, 8),
+        "column": Data(images, classes[:, None], 8),
+        "native": native(images, classes, 8),
+        "generator": ((images[k : k + 8], classes[k : k + 8]) for k in (0, 8, 16)),
+        "lists": (images, [[label] for label in classes]),
+    }
+    for name, source in sources.items():
+        found = evaluate(model, source, batch_size=8)
+        assert np.isclose(found.loss, expected.loss, rtol=1e-5), name
+        assert (found.top1, found.top5, found.count) == (expected.top1, expected.top5, 23), name
+
+
+def test_lists_of_labels_are_scored_as_the_reassessed_labels_are(model, images, logits):
+    """A prediction among the acceptable classes is right; images without any are left out."""
+    rng = np.random.default_rng(3)
+    real = [np.flatnonzero(rng.random(7) < 0.2).tolist() for _ in images]
+    assert [] in real
+    predictions = np.argmax(logits, -1)
+    is_right = [guess in real[k] for k, guess in enumerate(predictions) if real[k]]
+    found = evaluate(model, (images, real), batch_size=8)
+    assert (found.count, found.left_out) == (len(is_right), 23 - len(is_right))
+    assert found.top1 == np.mean(is_right)
+    mass = [softmax(logits)[k, classes].sum() for k, classes in enumerate(real) if classes]
+    assert np.isclose(found.loss, -np.log(mass).mean(), rtol=1e-5)
+
+    beside = evaluate(model, (images, predictions), real_labels=real, batch_size=8)
+    assert (beside.top1, beside.real, beside.real_count) == (1, np.mean(is_right), len(is_right))
+
+
+def test_classes_are_matched_by_name(model, images, classes, expected):
+    """Data whose classes have the model's names in another order give the same scores."""
+    names = ["g", "c", "a", "b", "f", "e", "d"]
+    own = np.array([names.index("abcdefg"[k]) for k in classes])
+    found = evaluate(model, Data(images, own, 8, class_names=names))
+    assert_close(np.array(found.class_counts), np.array(expected.class_counts))
+    assert found.class_accuracy == expected.class_accuracy
+
+
+def test_training_settings_make_no_difference(images, classes):
+    """A compiled model with several steps per execution is scored as any."""
+    model = random_tiny(num_classes=7)
+    plain = evaluate(model, (images, classes), batch_size=8)
+    several = 1 if keras.backend.backend() == "torch" else 3  # which Keras refuses there
+    model.compile("sgd", "mse", steps_per_execution=several)
+    assert np.isclose(evaluate(model, (images, classes), batch_size=8).loss, plain.loss, rtol=1e-5)
+
+
+def test_progress_and_json(model, images, classes, expected):
+    """Images are counted as they are done; the result goes into JSON and is the same again."""
+    seen = []
+    assert evaluate(model, (images, classes), batch_size=8, progress=seen.append) == expected
+    assert seen == [8, 8, 7]
+    assert json.loads(json.dumps(expected.to_dict()))["class_counts"] == list(expected.class_counts)
+
+
+BAD = {
+    "label 7": lambda x, y: (x, np.where(y == 3, 7, y)),
+    "label -1": lambda x, y: (x, np.where(y == 3, -1, y)),
+    "lists class 1 twice": lambda x, y: (x, [[1, 1]] * len(x)),
+    r"zeros and ones \(batch, 7\)": lambda x, y: (x, np.eye(9)[y]),
+    "Mixed images": lambda x, y: (x, 0.5 * np.eye(7)[y]),
+    "empty: no batch came": lambda x, y: iter(()),
+    "no labels": lambda x, y: x,
+    "None of the 23 images": lambda x, y: (x, [[]] * 23),
+    "23 images and 22 labels": lambda x, y: (x, y[1:]),
+    r"takes images \(batch, 16, 16, 3\), found \(23, 8, 16, 3\)": lambda x, y: (x[:, :8], y),
+    r"found \(23, 16, 16, 1\)": lambda x, y: (x[..., :1], y),
+    "found uint8. model.preprocessor": lambda x, y: (x.astype("uint8"), y),
+    "logits of image 2 are not finite": lambda x, y: (
+        np.where(np.arange(23)[:, None, None, None] == 2, np.nan, x).astype("float32"),
+        y,
+    ),
+    "a tuple of 3": lambda x, y: (x, y, y),
+    "found dict": lambda x, y: [{"image": x}],
+    "found str": lambda x, y: "photos",
+    "'z' fits none": lambda x, y: Data(x, y, 8, class_names=list("abcdefz")),
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_data_that_do_not_fit_are_refused(message, model, images, classes):
+    """One sentence that says what is wrong."""
+    with pytest.raises(ConfigError, match=message):
+        evaluate(model, BAD[message](images, classes), batch_size=32)
+
+
+def test_other_arguments_that_cannot_be(model, images, classes):
+    """Models without a prediction per image, lists of another length."""
+    for fields in ({"num_classes": 0}, {"classifier": "unpooled"}):
+        with pytest.raises(ConfigError, match="one prediction per image"):
+            evaluate(random_tiny(**fields), (images, classes))
+    for count, message in ((22, "22 lists; more images"), (24, "24 lists for 23 images")):
+        with pytest.raises(ConfigError, match=message):
+            evaluate(model, (images, classes), real_labels=[[0]] * count)
+    with pytest.raises(ConfigError, match="calibration_bins=0"):
+        evaluate(model, (images, classes), calibration_bins=0)
