@@ -8,15 +8,14 @@ import tempfile
 import time
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import keras
 import numpy as np
 from rich.console import Console
-from rich.progress import Progress
 
 from keras_vit.errors import ConfigError
 from keras_vit.figures import draw_explanations
+from keras_vit.finetune.progress import ProgressBar
 from keras_vit.model import VisionTransformer
 
 console = Console()
@@ -70,7 +69,7 @@ def run(folder: Path) -> None:
         batch_size=64,
         epochs=2,
         verbose=0,
-        callbacks=[_Progress()],
+        callbacks=[ProgressBar(console, "   fine-tuning", epochs=False)],
     )
     after = tuned.evaluate(images, wanted, batch_size=120, verbose=0)[1]
     console.print(f"   {before:.1%} right before (a zero head), {after:.1%} after")
@@ -105,22 +104,6 @@ def _digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         images, data.target, test_size=360, stratify=data.target, random_state=0
     )
     return tuple(split)
-
-
-class _Progress(keras.callbacks.Callback):
-    """Shows the steps of `fit` as a progress bar, also where the output is no terminal."""
-
-    def on_train_begin(self, logs: Any = None) -> None:
-        self.bar = Progress(console=console)
-        steps = self.params["epochs"] * self.params["steps"]
-        self.task = self.bar.add_task("   fine-tuning", total=steps)
-        self.bar.start()
-
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        self.bar.advance(self.task)
-
-    def on_train_end(self, logs: Any = None) -> None:
-        self.bar.stop()
 
 
 def _logits_under(backend: str, preset: Path, images: np.ndarray) -> np.ndarray:

@@ -4,7 +4,6 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from keras_vit.checkpoints.containers import written_beside
 from keras_vit.errors import ConfigError
 
 History = Mapping[str, Sequence[float]]
@@ -25,6 +24,8 @@ def draw_curves(
     Raises:
         ConfigError: matplotlib is not installed.
     """
+    from keras_vit.checkpoints.containers import written_beside
+
     try:
         from matplotlib.figure import Figure
     except ImportError as error:

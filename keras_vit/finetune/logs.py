@@ -2,12 +2,12 @@
 
 import csv
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import keras
 
-from keras_vit.checkpoints.containers import written_beside
 from keras_vit.errors import ConfigError
 
 
@@ -38,6 +38,8 @@ class CsvLog(keras.callbacks.Callback):
         self._write()
 
     def _write(self) -> None:
+        from keras_vit.checkpoints.containers import written_beside
+
         history = self.model.history.history
         names = list(history)
         rows = zip(*history.values(), strict=True)
@@ -52,7 +54,7 @@ class TensorBoard(keras.callbacks.Callback):
     """Writes scalars for TensorBoard on every backend, without TensorFlow.
 
     Curves of training and validation share a chart; the x-axis is the training step. After
-    a training was killed, what it logs again hides what it had logged.
+    a training was killed, its whole history is logged again and hides what stood there.
 
     Args:
         folder: of the logs: `train/` and `validation/` are made in it.
@@ -74,14 +76,22 @@ class TensorBoard(keras.callbacks.Callback):
         self._writers: dict[str, Any] = {}
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        if not self._writers:
-            first = epoch * self.params["steps"] + 1
-            for part in ("train", "validation"):
-                place = str(self._folder / part)
-                self._writers[part] = self._writer(place, purge_step=first)
+        if self._writers:
+            return
+        for part in ("train", "validation"):
+            # Two files of one second would be one: this one has all that the other had.
+            self._writers[part] = self._writer(str(self._folder / part), purge_step=0)
+        history = self.model.history.history
+        for past in range(epoch):
+            self._add(
+                past, {n: values[past] for n, values in history.items() if len(values) > past}
+            )
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        for name, value in (logs or {}).items():
+        self._add(epoch, logs or {})
+
+    def _add(self, epoch: int, figures: Mapping[str, float]) -> None:
+        for name, value in figures.items():
             part = "validation" if name.startswith("val_") else "train"
             step = (epoch + 1) * self.params["steps"]
             self._writers[part].add_scalar(name.removeprefix("val_"), value, step)

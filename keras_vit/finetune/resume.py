@@ -10,7 +10,6 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_vit.checkpoints.containers import written_beside
 from keras_vit.errors import CheckpointError, ConfigError
 from keras_vit.finetune.randomness import random_states, set_random_states
 from keras_vit.model import VisionTransformer
@@ -209,6 +208,8 @@ class _State:
 
     def write(self, path: Path) -> None:
         from safetensors.numpy import save_file
+
+        from keras_vit.checkpoints.containers import written_beside
 
         # safetensors stores no order of the axes, and takes the bytes as they lie.
         arrays = {name: np.asarray(array, order="C") for name, array in self.arrays.items()}

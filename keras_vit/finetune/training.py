@@ -63,11 +63,7 @@ def train(
         CheckpointError: `out` holds another training.
     """
     out = Path(out)
-    if not resume and out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ConfigError(
-            f"{out}: is there already. Choose another folder, or continue the training in it with "
-            "resume=True (--resume)."
-        )
+    check_out(out, resume)
     for part in (data, validation):
         if part is not None:
             part.check(model)
@@ -105,6 +101,20 @@ def train(
     return history.history
 
 
+def check_out(out: Path, resume: bool) -> None:
+    """Raises if the folder of a new training holds something already.
+
+    Raises:
+        ConfigError: as above.
+    """
+    taken = out.exists() and (not out.is_dir() or any(out.iterdir()))
+    if taken and not resume:
+        raise ConfigError(
+            f"{out}: is there already. Choose another folder, or continue the training in it with "
+            "resume=True (--resume)."
+        )
+
+
 class _BestPreset(keras.callbacks.Callback):
     """Saves the preset of the best validation, with the weights that were validated."""
 
@@ -128,6 +138,11 @@ def _save(model: "VisionTransformer", folder: Path) -> None:
 
 def _check_recipe(recipe: Recipe, data: Any) -> None:
     """Raises where recipe and data were made for different batches."""
+    if recipe.fit.get("validation_freq", 1) != 1:
+        raise ConfigError(
+            f"recipe.fit has validation_freq={recipe.fit['validation_freq']}; the log has a row "
+            "per epoch with all figures. Make epochs longer instead: steps_per_epoch."
+        )
     for name, asked in (
         ("batch_size", recipe.batch_size),
         ("one_hot", recipe.settings.get("one_hot")),

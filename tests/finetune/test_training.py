@@ -1,0 +1,121 @@
+"""One call trains, logs, draws and saves; after a crash the same call goes on."""
+
+import csv
+import struct
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vit import ConfigError, VisionTransformer
+from keras_vit.data import from_arrays
+from keras_vit.finetune import train, transfer_recipe
+from tests.digits import digits
+from tests.helpers import random_tiny, tiny
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+EPOCHS, STEPS = 3, 2
+
+
+class Crash(keras.callbacks.Callback):
+    """Stands for everything that ends a process: nothing after it is run."""
+
+    def on_train_batch_end(self, batch, logs=None):
+        if self.model.optimizer.iterations == STEPS + 1:
+            raise MemoryError("no memory")
+
+
+def run(out: Path, callbacks=(), **options) -> dict:
+    """Trains a new model on a few digits."""
+    keras.utils.set_random_seed(0)
+    model = tiny(channels=1, num_classes=2, labels=("even", "odd"), dropout_rate=0.1)
+    images, _, classes, _ = digits()
+    data = from_arrays(images[:24], classes[:24] % 2, model, 8, steps_per_epoch=STEPS)
+    validation = from_arrays(images[24:34], classes[24:34] % 2, model, 5)
+    recipe = transfer_recipe(
+        model, EPOCHS * STEPS, 8, learning_rate=0.1, steps_per_epoch=STEPS, ema=0.5
+    )
+    return train(
+        model, data, validation, recipe=recipe, out=out, callbacks=callbacks, verbose=0, **options
+    )
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory, quick_compilation):
+    out = tmp_path_factory.mktemp("runs") / "unbroken"
+    return out, run(out)
+
+
+def scalars(folder: Path) -> dict[tuple[str, int], float]:
+    """(tag, step) -> value of the event files, the last one where it stands twice."""
+    from tensorboardX.proto.event_pb2 import Event
+
+    found = {}
+    for path in sorted(folder.iterdir()):
+        data, start = path.read_bytes(), 0
+        while start < len(data):  # TFRecord: length, checksum, bytes, checksum
+            (length,) = struct.unpack_from("<Q", data, start)
+            event = Event.FromString(data[start + 12 : start + 12 + length])
+            found |= {(v.tag, event.step): v.simple_value for v in event.summary.value}
+            start += 16 + length
+    return found
+
+
+def test_the_folder_of_a_training(unbroken):
+    """A row per epoch, a curve, scalars for TensorBoard, and presets that know their classes."""
+    out, history = unbroken
+    with (out / "log.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(int(row["epoch"]), int(row["step"])) for row in rows] == [(1, 2), (2, 4), (3, 6)]
+    for name in ("loss", "accuracy", "val_loss", "val_accuracy", "learning_rate"):
+        assert [float(row[name]) for row in rows] == history[name]
+    assert (out / "curves.png").read_bytes().startswith(b"\x89PNG")
+    logged = scalars(out / "tensorboard" / "validation")
+    assert [logged["loss", step] for step in (2, 4, 6)] == pytest.approx(history["val_loss"])
+    for name in ("best", "last"):
+        assert VisionTransformer.from_preset(out / name).labels == ("even", "odd")
+
+
+def test_best_preset_is_the_one_that_was_validated(unbroken):
+    """Its accuracy and loss are the best of the history: those of averaged weights."""
+    out, history = unbroken
+    images, _, classes, _ = digits()
+    model = VisionTransformer.from_preset(out / "best")
+    logits = model.predict(model.preprocessor(images[24:34]), batch_size=5, verbose=0)
+    labels = classes[24:34] % 2
+    right = (logits.argmax(axis=1) == labels).mean()
+    loss = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(10), labels]
+    best = max(zip(history["val_accuracy"], -np.array(history["val_loss"]), strict=True))
+    assert (right, -loss.mean()) == pytest.approx(best, rel=1e-5)
+
+
+def test_training_that_crashed_continues(unbroken, tmp_path):
+    """Log, history and presets are those of the unbroken training, byte by byte."""
+    expected, history = unbroken
+    out = tmp_path / "crashed"
+    with pytest.raises(MemoryError):
+        run(out, [Crash()])
+    assert (out / "log.csv").read_text().count("\n") == 2
+    assert run(out, resume=True) == history
+    for name in ("log.csv", "best/model.safetensors", "last/model.safetensors"):
+        assert (out / name).read_bytes() == (expected / name).read_bytes()
+    part = "tensorboard/train"
+    assert scalars(out / part) == scalars(expected / part)
+    assert {p.name for p in out.iterdir()} == {p.name for p in expected.iterdir()}
+
+
+def test_folder_that_is_taken_is_refused(unbroken):
+    """Nothing is trained over another training."""
+    with pytest.raises(ConfigError, match=r"unbroken: is there already.*--resume"):
+        run(unbroken[0])
+
+
+def test_recipe_for_other_batches_is_refused(tmp_path):
+    """The batch size of the recipe and of the data must agree, or its schedule is wrong."""
+    model = random_tiny(channels=1, num_classes=2)
+    data = from_arrays(np.zeros((4, 8, 8), "uint8"), np.array([0, 1, 0, 1]), model, 2)
+    recipe = transfer_recipe(model, 4, 4)
+    with pytest.raises(ConfigError, match="made for batch_size=4, the data have batch_size=2"):
+        train(model, data, recipe=recipe, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
