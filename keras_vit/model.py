@@ -12,6 +12,7 @@ from keras_vit import layers
 from keras_vit.config import ResNetStem, ViTConfig
 from keras_vit.errors import ConfigError
 from keras_vit.labels import Labels, checked, compact, names_of, top_labels
+from keras_vit.layers.direct import directly
 from keras_vit.layers.precision import float32_under_mixed
 from keras_vit.preprocessing import Preprocessor
 from keras_vit.protocols import Protocol
@@ -114,8 +115,12 @@ class VisionTransformer(keras.Model):
         """
         x = self._standardize_inputs(inputs)[0]
         of_grid: dict[str, Any] = {}
+        # `stateless_call` comes here directly, so that layers know of training by argument alone.
+        of_training = {} if training is None else {"training": training}
         for layer in self.operations[1:]:
-            x = layer(x, **of_grid) if layer.name == "position_embedding" else layer(x)
+            told = of_training if layer._call_has_training_arg else {}
+            call = directly(layer) if isinstance(layer, layers.TransformerBlock) else layer
+            x = call(x, **told, **(of_grid if layer.name == "position_embedding" else {}))
             if layer.name == "patch_embedding" and self.config.grid != self.config.source_grid:
                 of_grid = {"patches": x}
         return x
@@ -262,9 +267,7 @@ def _image_shape(config: ViTConfig, data_format: str) -> tuple[int | None, ...]:
     return config.channels, height, width
 
 
-def _forward(
-    config: ViTConfig, images: Any, data_format: str, policy: Any, remat: bool
-) -> Any:
+def _forward(config: ViTConfig, images: Any, data_format: str, policy: Any, remat: bool) -> Any:
     """Figure 1, from images to logits."""
     numerics = config.numerics
     if config.resnet is not None:

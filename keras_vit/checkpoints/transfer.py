@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Named = tuple[str, np.ndarray]
 
-_BUILD = ("dtype", "data_format", "name", "labels", "protocol", "provenance")
+_BUILD = ("dtype", "data_format", "name", "labels", "protocol", "provenance", "remat")
 
 
 def load(
@@ -43,7 +43,7 @@ def load(
         path: a file of weights, or a folder as its library writes it.
         declared: the whole configuration, where it is known; otherwise it is told
             by names, shapes and the JSON files of the folder.
-        **fields: `dtype`, `data_format`, `name`, `labels`, `protocol` and
+        **fields: `dtype`, `remat`, `data_format`, `name`, `labels`, `protocol` and
             `provenance` of the model; `dialect` and `variant` to read it as; and
             fields of `ViTConfig`. These may change: `image_size` (position
             embeddings are resized), `num_classes` (another number gets a zero head,
