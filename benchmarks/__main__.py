@@ -94,7 +94,11 @@ def _measure(arguments: argparse.Namespace, say: Any, work: Path) -> tuple[dict[
     _write_photographs(work)
     common = {"folder": str(work), "batch": arguments.batch, "workers": arguments.workers}
     requests = {
-        library: ("torch", {"measure": "input", "library": library, **common})
+        f"{library}, {'training' if training else 'evaluation'}": (
+            "torch",
+            {"measure": "input", "library": library, "training": training, **common},
+        )
+        for training in (False, True)
         for library in ("timm", "keras_vit")
     }
     asked_for = {"task": "input", "batch": arguments.batch, "workers": arguments.workers}

@@ -97,10 +97,14 @@ def _idle_mb(peer: str) -> float:
     return _now_mb()
 
 
-def images(library: str, folder: str, batch: int, workers: int) -> dict[str, float]:
-    """Images per second from JPEG files to float32 batches at 224 pixels."""
+def images(library: str, folder: str, batch: int, workers: int, training: bool) -> dict[str, float]:
+    """Images per second from JPEG files to float32 batches at 224 pixels.
+
+    Evaluation is timm's protocol; training a random crop and a flip.
+    """
     paths = sorted(Path(folder).glob("*.jpg"))
-    batches = {"timm": _timm_batches, "keras_vit": _our_batches}[library](paths, batch, workers)
+    read = {"timm": _timm_batches, "keras_vit": _our_batches}[library]
+    batches = read(paths, batch, workers, training)
     next(batches)
     begun, count = time.perf_counter(), 0
     for images in batches:
@@ -108,7 +112,7 @@ def images(library: str, folder: str, batch: int, workers: int) -> dict[str, flo
     return {"images_per_second": count / (time.perf_counter() - begun)}
 
 
-def _timm_batches(paths: list[Path], batch: int, workers: int) -> Iterator[Any]:
+def _timm_batches(paths: list[Path], batch: int, workers: int, training: bool) -> Iterator[Any]:
     from benchmarks.peers.torch_native import allow_torchvision
 
     allow_torchvision()
@@ -116,7 +120,10 @@ def _timm_batches(paths: list[Path], batch: int, workers: int) -> Iterator[Any]:
     import torch
     from PIL import Image
 
-    transform = timm.data.create_transform((3, 224, 224), mean=(0.5,) * 3, std=(0.5,) * 3)
+    half = (0.5,) * 3
+    transform = timm.data.create_transform(
+        (3, 224, 224), training, mean=half, std=half, color_jitter=None
+    )
 
     class Images(torch.utils.data.Dataset):
         def __len__(self) -> int:
@@ -129,11 +136,22 @@ def _timm_batches(paths: list[Path], batch: int, workers: int) -> Iterator[Any]:
     return iter(torch.utils.data.DataLoader(Images(), batch, num_workers=workers))
 
 
-def _our_batches(paths: list[Path], batch: int, workers: int) -> Iterator[Any]:
-    from keras_vit import Preprocessor
+def _our_batches(paths: list[Path], batch: int, workers: int, training: bool) -> Iterator[Any]:
+    import numpy as np
 
-    prepare = Preprocessor((224, 224), protocol="timm", workers=workers)
-    return (prepare(paths[k : k + batch]) for k in range(0, len(paths), batch))
+    from keras_vit import Preprocessor
+    from keras_vit.data import from_arrays
+
+    data = from_arrays(
+        [str(path) for path in paths],
+        np.zeros(len(paths), int),
+        Preprocessor((224, 224), protocol="timm"),
+        batch,
+        augmentation="none" if training else None,
+        cache=False,
+        workers=workers,
+    )
+    return (images for images, _ in data)
 
 
 def main() -> None:
