@@ -8,7 +8,7 @@ from keras import ops
 from keras_vit.errors import ConfigError
 from keras_vit.layers import fast
 from keras_vit.layers.base import ConfiguredLayer
-from keras_vit.layers.direct import project
+from keras_vit.layers.direct import project, project_each
 from keras_vit.layers.initializers import XavierUniform
 
 
@@ -70,9 +70,11 @@ class Attention(ConfiguredLayer):
         self.out.build((*inputs_shape[:-1], self.num_heads, head_dim))
 
     def call(self, inputs, context=None, training=None):
-        context = inputs if context is None else context
-        query = project(self.query, inputs)
-        key, value = project(self.key, context), project(self.value, context)
+        if context is None:
+            query, key, value = project_each((self.query, self.key, self.value), inputs)
+        else:
+            query = project(self.query, inputs)
+            key, value = project_each((self.key, self.value), context)
         if training and self.dropout_rate > 0:
             weights = self.dropout(self._softmax(query, key), training=training)
             x = ops.einsum("bhqk,bkhd->bqhd", ops.cast(weights, value.dtype), value)

@@ -7,6 +7,7 @@ has put a hook in place of their `call`, get it.
 """
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -14,15 +15,22 @@ from keras import ops
 
 from keras_vit.layers import fast
 
+_EAGER = keras.backend.backend() == "torch"
+
 
 def project(layer: Any, x: Any, axes: int = 1) -> Any:
     """Returns `layer(x)` of a Dense or EinsumDense that maps the last `axes` of `x` to others."""
     if not _is_plain(layer):
         return layer(x)
-    dtype = layer.compute_dtype
-    kernel = _cast(_value(layer.kernel), dtype)  # with what LoRA adds to it
-    bias = None if layer.bias is None else _cast(_value(layer.bias), dtype)
-    return fast.linear(_cast(x, dtype), kernel, bias, axes)
+    return fast.linear(_cast(x, layer.compute_dtype), *_weights(layer), axes)
+
+
+def project_each(layers: Sequence[Any], x: Any) -> tuple[Any, ...]:
+    """Returns `layer(x)` of several such layers alike, which map the last axis of `x`."""
+    if not all(map(_is_plain, layers)):
+        return tuple(layer(x) for layer in layers)
+    kernels, biases = zip(*map(_weights, layers), strict=True)
+    return fast.linears(_cast(x, layers[0].compute_dtype), kernels, biases)
 
 
 def normalise(layer: Any, x: Any) -> Any:
@@ -35,12 +43,23 @@ def run(layer: Any, x: Any, training: bool | None) -> Any:
     return (layer.call if _is_plain(layer) else layer)(x, training=training)
 
 
+def directly(block: Any) -> Any:
+    """Returns what to call in place of a block; graphs that are traced keep the block's name."""
+    return block.call if _EAGER and _is_plain(block) else block
+
+
 def _is_plain(layer: Any) -> bool:
     return (
         getattr(layer, "quantization_mode", None) is None
         and getattr(layer, "_remat_mode", None) is None
         and "call" not in vars(layer)
     )
+
+
+def _weights(layer: Any) -> tuple[Any, Any]:
+    dtype = layer.compute_dtype
+    kernel = _cast(_value(layer.kernel), dtype)  # with what LoRA adds to it
+    return kernel, None if layer.bias is None else _cast(_value(layer.bias), dtype)
 
 
 def _value(variable: Any) -> Any:

@@ -18,6 +18,7 @@ from keras_vit.layers.fast import reference
 
 gelu = reference.gelu
 linear = reference.linear
+linears = reference.linears
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
