@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 import keras_vit
+from tests.digits import LOOPS, write_folders
 from tests.golden import FOLDER
 from tests.presets.hub_server import TOKEN, connect, served
 
@@ -34,6 +35,8 @@ def desk(tmp_path, monkeypatch):
     digit = np.zeros((8, 8), "uint8")
     digit[1:7, 4] = 255
     Image.fromarray(digit).save("digit.png")
+    write_folders(tmp_path / ".digits", LOOPS.get, train=120, test=0)
+    (tmp_path / ".digits" / "train").rename("digits")
     shutil.copy(FOLDER / "vit_resize.npz", "ViT-B_16.npz")
     Image.fromarray(np.full((40, 60, 3), 90, "uint8")).save("photo.jpg")
     shutil.copytree(FOLDER / "hf_classifier_tanh", "vit-for-transformers")

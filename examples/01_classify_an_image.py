@@ -1,6 +1,6 @@
 """Classify image files with a preset or a checkpoint file.
 
-python examples/classify_an_image.py digit.png
+python examples/01_classify_an_image.py digit.png
 """
 
 import sys

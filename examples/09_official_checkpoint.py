@@ -1,6 +1,6 @@
 """Read an official npz file at another resolution, and write it back.
 
-python examples/official_checkpoint.py ViT-B_16.npz mine.npz
+python examples/09_official_checkpoint.py ViT-B_16.npz mine.npz
 """
 
 import sys
