@@ -205,7 +205,7 @@ class Preprocessor:
         scaled = np.subtract(image, mean, dtype=np.float32)
         return np.divide(scaled, std, out=scaled)
 
-    def stack(self, images: Iterable[np.ndarray]) -> np.ndarray:
+    def stack(self, images: Iterable[Any]) -> np.ndarray:
         """Returns scaled images as one batch, in the model's data format.
 
         Raises:

@@ -11,6 +11,8 @@ import pytest
 from keras_vit import Preprocessor
 from keras_vit.data import AUGREG, Augmentation, from_arrays, from_folder
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 EVERYTHING = Augmentation(randaugment=(2, 15), mixup=0.5, cutmix=1.0)
 
 
