@@ -37,7 +37,7 @@ class _PerVariable:
 
     def build(self, variables: list[Any]) -> None:
         """Looks up what each variable's path says."""
-        if not self.built:  # type: ignore[has-type]
+        if not self.built:  # type: ignore[attr-defined]
             self._multiplier_of = tuple(self._multiplier(v.path) for v in variables)
             self._is_decayed = tuple(bool(re.search(self.decays, v.path)) for v in variables)
         super().build(variables)  # type: ignore[misc]

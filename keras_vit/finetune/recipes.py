@@ -110,13 +110,13 @@ def transfer_recipe(
     """
     settings = {name: value for name, value in locals().items() if name != "model"}
     settings["warmup_steps"] = _check(settings, warmup_steps, longest=500)
-    _choose_what_learns(model, new_head, head_only, trainable_blocks, lora_rank)
+    loss = _softmax_loss(label_smoothing, one_hot)
     optimizer = LayerwiseSGD(
         _schedule(settings),
         momentum=float(momentum),
         **_update_options(model, settings),
     )
-    loss = _softmax_loss(label_smoothing, one_hot)
+    _choose_what_learns(model, new_head, head_only, trainable_blocks, lora_rank)
     compile_ = {"optimizer": optimizer, "loss": loss, "metrics": [_accuracy(one_hot)]}
     return _recipe("transfer", compile_, settings)
 

@@ -4,12 +4,11 @@ from typing import Any
 
 import keras
 from keras import ops
-
-_Schedule = keras.optimizers.schedules.LearningRateSchedule
+from keras.optimizers.schedules import LearningRateSchedule
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class LinearDecay(_Schedule):
+class LinearDecay(LearningRateSchedule):
     """Linear warm-up from 0, then a linear decay (`decay_type="linear"` of `vit_jax/utils.py`).
 
     Args:
@@ -49,7 +48,7 @@ class LinearDecay(_Schedule):
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class PerUpdate(_Schedule):
+class PerUpdate(LearningRateSchedule):
     """A schedule over weight updates, where several batches make one update.
 
     Keras counts batches: with `gradient_accumulation_steps=8` a schedule would end after an
@@ -60,7 +59,7 @@ class PerUpdate(_Schedule):
         accumulate: batches per update.
     """
 
-    def __init__(self, schedule: _Schedule, accumulate: int) -> None:
+    def __init__(self, schedule: LearningRateSchedule, accumulate: int) -> None:
         self.schedule = schedule
         self.accumulate = accumulate
 

@@ -107,7 +107,7 @@ def zero_head(model: "VisionTransformer") -> None:
     if model.config.num_classes == 0:
         raise ConfigError("The model has num_classes=0, so no head; load it with num_classes.")
     for weight in model.get_layer("head").weights:
-        weight.assign(keras.ops.zeros_like(weight))
+        weight.assign(keras.ops.zeros(weight.shape, weight.dtype))
 
 
 def _is_below(path: str, prefix: str) -> bool:

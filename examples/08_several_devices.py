@@ -1,0 +1,43 @@
+"""Fine-tune on several devices, each with its share of every batch (data parallelism).
+
+KERAS_BACKEND=jax python examples/08_several_devices.py 20
+"""
+
+import os
+import sys
+
+# Four devices out of one CPU, to try it. With several GPUs or TPUs, leave this out.
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
+
+import keras
+import numpy as np
+from sklearn.datasets import load_digits
+
+import keras_vit
+
+if keras.backend.backend() != "jax":
+    print(
+        "keras.distribution works on JAX alone in Keras 3.15. On TensorFlow, build and compile the "
+        "model below tf.distribute.MirroredStrategy().scope(); on torch, train "
+        "torch.nn.parallel.DistributedDataParallel(model) in a loop of your own, see example 05."
+    )
+    sys.exit()
+
+devices = keras.distribution.list_devices("cpu")  # None for what is there, GPUs first
+keras.distribution.set_distribution(keras.distribution.DataParallel(devices=devices))
+
+digits = load_digits()
+images = np.round(digits.images * (255 / 16)).astype("uint8")[..., None]  # (1797, 8, 8, 1)
+is_odd = (digits.target % 2).astype("int32")
+
+# Weights and optimizer live on every device from here on; gradients are averaged over them.
+model = keras_vit.VisionTransformer.from_preset("vit_digits", num_classes=2, labels=("even", "odd"))
+recipe = keras_vit.finetune.transfer_recipe(model, int(sys.argv[1]), batch_size=64)
+model.compile(**recipe.compile)
+batch = model.preprocessor(images)
+rows = np.arange(64 * int(sys.argv[1])) % 1280
+model.fit(batch[rows], is_odd[rows], batch_size=64, shuffle=False, verbose=2, **recipe.fit)
+
+where = {str(d) for d in model.get_layer("head").kernel.value.devices()}
+print(f"{len(where)} devices; accuracy on the rest:", end=" ")
+print(f"{model.evaluate(batch[1285:], is_odd[1285:], batch_size=64, verbose=0)[1]:.3f}")

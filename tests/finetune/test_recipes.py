@@ -1,0 +1,181 @@
+"""The numbers of the recipes, their losses, averages and accumulation, and what they refuse."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vit.errors import ConfigError
+from keras_vit.finetune import augreg_recipe, steps_for, transfer_recipe
+from tests.finetune.updates import after_each
+from tests.helpers import assert_close, normal, numpy_of, random_tiny, tiny
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+SMALL = {"hidden_size": 8, "mlp_dim": 8}
+
+
+@pytest.fixture(scope="module")
+def model():
+    """A model that no test trains."""
+    return random_tiny(**SMALL)
+
+
+def rate_at(recipe, step):
+    """The learning rate that a recipe's optimizer takes at a batch."""
+    return float(recipe.compile["optimizer"]._learning_rate(step))
+
+
+def test_the_defaults_of_the_papers(model):
+    """vit_jax/configs/common.py, and section 3 of How to train your ViT."""
+    transfer = transfer_recipe(model, 10_000)
+    config = transfer.compile["optimizer"].get_config()
+    assert (config["momentum"], config["global_clipnorm"], config["weight_decay"]) == (0.9, 1.0, 0)
+    assert (transfer.batch_size, transfer.settings["warmup_steps"]) == (512, 500)
+    assert transfer.fit == {"epochs": 1, "steps_per_epoch": 10_000, "callbacks": []}
+    rates = [rate_at(transfer, step) for step in (0, 250, 500, 5250, 10_000)]
+    np.testing.assert_allclose(rates, [0, 0.015, 0.03, 0.015, 0], atol=1e-8)
+
+    augreg = augreg_recipe(model, 200_000)
+    config = augreg.compile["optimizer"].get_config()
+    assert (config["beta_1"], config["beta_2"], config["epsilon"]) == (0.9, 0.999, 1e-8)
+    assert (config["weight_decay"], config["global_clipnorm"]) == (0.1, 1.0)
+    assert (augreg.batch_size, augreg.settings["warmup_steps"]) == (4096, 10_000)
+    assert abs(rate_at(augreg, 10_000) - 0.001) < 1e-9
+
+
+def test_bit_rule_at_its_borders():
+    """Kolesnikov et al. 2020, section 3.3."""
+    sizes = (1, 19_999, 20_000, 499_999, 500_000, 14_000_000)
+    assert [steps_for(n) for n in sizes] == [500, 500, 10_000, 10_000, 20_000, 20_000]
+
+
+def test_epochs_are_whole_and_count_batches(model):
+    """Eight batches an update make eight times the steps of fit, and batches an eighth."""
+    recipe = transfer_recipe(model, 100, 64, accumulate=8, steps_per_epoch=75)
+    assert recipe.batch_size == 8
+    assert recipe.fit["epochs"] == 11  # 800 batches
+    assert transfer_recipe(model, 100, steps_per_epoch=50).fit["epochs"] == 2
+
+
+def test_the_rate_follows_updates_where_batches_are_accumulated(model):
+    """Batch 8 k to 8 k + 7 belong to update k, and the schedule survives its config."""
+    plain, several = (transfer_recipe(model, 100, 8, accumulate=n) for n in (1, 8))
+    config = several.compile["optimizer"].get_config()
+    again = type(several.compile["optimizer"]).from_config(config)
+    for step in (0, 7, 8, 83, 799):
+        assert rate_at(several, step) == rate_at(plain, step // 8)
+        assert float(again._learning_rate(step)) == rate_at(plain, step // 8)
+
+
+def test_accumulated_batches_move_like_one(model):
+    """The mean gradient of each three batches, clipped after it is taken."""
+    gradients = 3 * normal(12, 5)
+    one = keras.Variable(normal(5, seed=1), name="kernel")
+    three = keras.Variable(normal(5, seed=1), name="kernel")
+    options = {"warmup_steps": 2, "layer_decay": 0.5}
+    means = gradients.reshape(4, 3, 5).mean(axis=1)
+    plain = transfer_recipe(model, 4, 3, **options).compile["optimizer"]
+    several = transfer_recipe(model, 4, 3, accumulate=3, **options).compile["optimizer"]
+    (expected,) = after_each(plain, [one], [means])
+    (found,) = after_each(several, [three], [gradients])
+    for batch in range(12):
+        last = expected[(batch + 1) // 3 - 1] if batch >= 2 else normal(5, seed=1)
+        assert_close(found[batch], last, 1e-6)
+
+
+def test_the_average_is_what_validation_sees_and_fit_leaves():
+    """Under each backend's training loop; the average is not the last weights."""
+    model = random_tiny(**SMALL)
+    images, classes = normal(16, 16, 16, 3), np.arange(16) % 5
+    recipe = transfer_recipe(model, 4, 4, ema=0.9, warmup_steps=0, steps_per_epoch=4)
+    model.compile(**recipe.compile)
+    seen = []
+    last = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: seen.append(numpy_of(bias)))
+    bias = model.get_layer("head").bias
+    recipe.fit["callbacks"].append(last)
+    data = {"validation_data": (images, classes), "batch_size": 4, "verbose": 0}
+    history = model.fit(images, classes, **data, **recipe.fit).history
+    again = model.evaluate(images, classes, batch_size=4, verbose=0)
+    assert np.abs(numpy_of(bias) - seen[0]).max() > 1e-3
+    assert abs(history["val_loss"][0] - again[0]) < 1e-6
+
+
+def test_the_average_is_exponential(model):
+    """The first update starts it; each later one adds its share."""
+    variable = keras.Variable(normal(5), name="kernel")
+    optimizer = transfer_recipe(model, 10, 4, ema=0.75).compile["optimizer"]
+    (path,) = after_each(optimizer, [variable], [normal(10, 5, seed=1)])
+    expected = path[0]
+    for weights in path[1:]:
+        expected = 0.75 * expected + 0.25 * weights
+    optimizer.finalize_variable_values([variable])
+    assert_close(variable, expected, 1e-6)
+    several = transfer_recipe(model, 10, 4, ema=0.75, accumulate=4).compile["optimizer"]
+    assert abs(several.ema_momentum**4 - 0.75) < 1e-12
+
+
+@pytest.mark.parametrize("loss", ["softmax", "sigmoid"])
+def test_losses_are_those_of_big_vision(loss):
+    """Per image the sum over classes; the mean over images; mixed labels."""
+    model = random_tiny(**SMALL)
+    images, labels = normal(4, 16, 16, 3), np.abs(normal(4, 5, seed=1))
+    labels /= labels.sum(axis=1, keepdims=True)
+    model.compile(**augreg_recipe(model, 10, loss=loss).compile)
+    found = model.evaluate(images, labels, verbose=0)[0]
+    logits = numpy_of(model(images)).astype("float64")
+    if loss == "softmax":
+        expected = labels * (np.log(np.exp(logits).sum(axis=1, keepdims=True)) - logits)
+    else:
+        expected = labels * np.log1p(np.exp(-logits)) + (1 - labels) * np.log1p(np.exp(logits))
+    assert abs(found - expected.sum(axis=1).mean()) < 1e-5
+
+
+def test_the_loss_follows_the_classes_and_the_labels(model):
+    """Sigmoid for ImageNet-21k; ints or one-hot; label smoothing is Keras's."""
+    wide = tiny(num_classes=21843, **SMALL)
+    assert isinstance(augreg_recipe(wide, 10).compile["loss"], keras.losses.BinaryCrossentropy)
+    sparse, dense = transfer_recipe(model, 10), transfer_recipe(model, 10, one_hot=True)
+    logits, classes = normal(3, 5), np.array([0, 4, 2])
+    ints = float(sparse.compile["loss"](classes, logits))
+    assert abs(float(dense.compile["loss"](np.eye(5)[classes], logits)) - ints) < 1e-6
+    smooth = transfer_recipe(model, 10, one_hot=True, label_smoothing=0.1).compile["loss"]
+    labels = 0.9 * np.eye(5)[classes] + 0.02
+    assert (
+        abs(
+            float(smooth(np.eye(5)[classes], logits)) - float(dense.compile["loss"](labels, logits))
+        )
+        < 1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"steps": 0}, "steps=0: expected a positive int"),
+        ({"batch_size": 10, "accumulate": 4}, "batch_size=10 is not divisible by accumulate=4"),
+        ({"steps_per_epoch": 0}, "steps_per_epoch=0: expected a positive int or None"),
+        ({"decay": "rsqrt"}, "decay='rsqrt' is not one of cosine, linear"),
+        ({"warmup_steps": 100}, "warmup_steps=100: expected 0 to 99, below steps"),
+        ({"learning_rate": 0.0}, "learning_rate=0.0 must be positive"),
+        ({"ema": 1.0}, r"ema=1.0: expected a number in \[0, 1\)"),
+        ({"label_smoothing": 0.1}, "label_smoothing=0.1 needs labels .* one_hot=True"),
+        ({"head_only": True, "lora_rank": 4}, "head_only=True, .* lora_rank=4 exclude each other"),
+    ],
+    ids=str,
+)
+def test_bad_numbers_are_refused(options, message, model):
+    """By name, with what would do, before the model is changed."""
+    trainable = len(model.trainable_weights)
+    with pytest.raises(ConfigError, match=message):
+        transfer_recipe(model, **{"steps": 100, "head_only": True, **options})
+    assert len(model.trainable_weights) == trainable
+
+
+def test_a_model_without_a_head_and_an_unknown_loss_are_refused(model):
+    """With the way out."""
+    with pytest.raises(ConfigError, match=r"num_classes=0.*from_preset\(..., num_classes=n\)"):
+        transfer_recipe(tiny(num_classes=0), 10)
+    with pytest.raises(ConfigError, match="loss='hinge' is not one of softmax, sigmoid"):
+        augreg_recipe(model, 10, loss="hinge")
+    with pytest.raises(ConfigError, match="loss='sigmoid' needs labels"):
+        augreg_recipe(model, 10, loss="sigmoid", one_hot=False)

@@ -1,0 +1,224 @@
+"""What learns: which weights move, and by how much."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit.errors import ConfigError
+from keras_vit.finetune import (
+    enable_lora,
+    layer_decay_multipliers,
+    merge_lora,
+    train_last_blocks,
+    train_only,
+    transfer_recipe,
+    zero_head,
+)
+from keras_vit.finetune.lora import PROJECTIONS
+from tests.finetune.updates import after_each
+from tests.helpers import HYBRID, assert_close, normal, numpy_of, random_tiny, tiny
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+SMALL = {"hidden_size": 8, "mlp_dim": 8, "num_layers": 2, "qkv_bias": False}
+IMAGES, CLASSES = normal(4, 16, 16, 3), np.arange(4) % 3
+
+
+def values_of(model):
+    """Weights by path."""
+    return {weight.path: numpy_of(weight) for weight in model.weights}
+
+
+def moved(before, model):
+    """The paths of the weights that are no longer what they were."""
+    after = values_of(model)
+    return {path for path in before if not np.array_equal(before[path], after[path])}
+
+
+def steps(model, count, images=IMAGES, **options):
+    """The model after a few updates of the transfer recipe at its full rate."""
+    recipe = transfer_recipe(model, 1000, len(images), warmup_steps=0, **options)
+    model.compile(**recipe.compile)
+    for _ in range(count):
+        model.train_on_batch(images, CLASSES)
+    return model
+
+
+def test_another_resolution_and_head_change_positions_and_head_alone(tmp_path):
+    """A zero head answers zero and shields all else in the first step; then everything learns."""
+    source = random_tiny(**SMALL)
+    source.save_to_preset(tmp_path / "preset")
+    model = keras_vit.VisionTransformer.from_preset(
+        tmp_path / "preset", num_classes=3, image_size=24
+    )
+    before, images = values_of(model), normal(4, 24, 24, 3)
+    differing = {
+        path for path, value in values_of(source).items() if value.size != before[path].size
+    }
+    assert differing == {"position_embedding/embedding", "head/kernel", "head/bias"}
+    assert moved({p: v for p, v in values_of(source).items() if p not in differing}, model) == set()
+    assert before["position_embedding/embedding"].shape == (1, 10, 8)
+    np.testing.assert_array_equal(numpy_of(model(images)), np.zeros((4, 3)))
+
+    assert moved(before, steps(model, 1, images)) == {"head/kernel", "head/bias"}
+    model.train_on_batch(images, CLASSES)
+    assert moved(before, model) == set(before)
+
+
+@pytest.mark.parametrize("option", [{"head_only": True}, {"trainable_blocks": 1}], ids=str)
+def test_frozen_weights_stay_and_the_others_move(option):
+    """Bitwise, after two updates with momentum."""
+    model = random_tiny(num_classes=3, **SMALL)
+    before = values_of(model)
+    after_blocks = {path for path in before if path.split("/")[0] in ("encoder_norm", "head")}
+    last_block = {path for path in before if path.startswith("block_1/")}
+    learns = {"head/kernel", "head/bias"} if "head_only" in option else after_blocks | last_block
+    assert moved(before, steps(model, 2, **option)) == learns
+
+
+def test_lora_moves_its_matrices_and_the_head(tmp_path):
+    """B from zero in the first step, A from the second on; the merged model answers the same."""
+    keras.utils.set_random_seed(0)
+    model = random_tiny(num_classes=3, **SMALL)
+    logits = numpy_of(model(IMAGES))
+    steps(model, 0, lora_rank=2)
+    np.testing.assert_array_equal(numpy_of(model(IMAGES)), logits)
+    before = values_of(model)
+    lora = {path for path in before if "lora_kernel" in path}
+    assert len(lora) == 2 * 2 * 2  # blocks, query and value, A and B
+
+    model.train_on_batch(IMAGES, CLASSES)
+    b_matrices = {path for path in lora if path.endswith("lora_kernel_b")}
+    assert moved(before, model) == b_matrices | {"head/kernel", "head/bias"}
+    model.train_on_batch(IMAGES, CLASSES)
+    assert moved(before, model) == lora | {"head/kernel", "head/bias"}
+
+    merged, now = merge_lora(model), values_of(model)
+    assert not any("lora" in path for path in values_of(merged))
+    kernel, at = values_of(merged)["block_0/attention/query/kernel"], "block_0/attention/query/"
+    added = now[f"{at}lora_kernel_a"] @ now[f"{at}lora_kernel_b"]  # alpha = rank
+    assert np.abs(added).max() > 1e-4
+    assert_close(kernel - before[f"{at}kernel"], added, 1e-3)  # of numbers near 0.3
+    assert_close(merged(IMAGES), numpy_of(model(IMAGES)))
+    merged.save_to_preset(tmp_path / "merged")
+    again = keras_vit.VisionTransformer.from_preset(tmp_path / "merged")
+    assert_close(again(IMAGES), numpy_of(model(IMAGES)))
+
+
+def test_lora_takes_every_projection_and_a_scale():
+    """alpha / rank scales what A and B add, in each of the six parts of a block."""
+    model = random_tiny(**SMALL)
+    count = enable_lora(model, 2, PROJECTIONS, alpha=6)
+    learns = {p: v for p, v in values_of(model).items() if "lora" in p or p.startswith("head/")}
+    assert count == sum(value.size for value in learns.values())
+    assert len(learns) == 2 * len(PROJECTIONS) * 2 + 2
+    for weight in model.trainable_weights:
+        weight.assign(normal(*weight.shape))
+    now, at = values_of(model), "block_1/mlp/dense_0/"
+    expected = now[f"{at}kernel"] + 3 * now[f"{at}lora_kernel_a"] @ now[f"{at}lora_kernel_b"]
+    merged = merge_lora(model)
+    assert_close(values_of(merged)[f"{at}kernel"], expected, 1e-6)
+    assert_close(merged(IMAGES), numpy_of(model(IMAGES)))
+
+
+def test_layer_decay_scales_each_move():
+    """The first move of a layer, with and without decay: the ratio is the multiplier."""
+    model = random_tiny(**SMALL)
+    start = values_of(model)
+    gradients = {
+        path: normal(*value.shape, seed=k) for k, (path, value) in enumerate(start.items())
+    }
+
+    def moves(**options):
+        for weight in model.weights:
+            weight.assign(start[weight.path])
+        recipe = transfer_recipe(model, 1000, 4, learning_rate=1.0, warmup_steps=0, **options)
+        now = [gradients[weight.path][None] for weight in model.trainable_weights]
+        after_each(recipe.compile["optimizer"], model.trainable_weights, now)
+        return {path: value - start[path] for path, value in values_of(model).items()}
+
+    whole, decayed = moves(), moves(layer_decay=0.5)
+    share = {"head": 1, "encoder_norm": 1, "block_1": 0.5, "block_0": 0.25}
+    for path, move in whole.items():
+        expected = share.get(path.split("/")[0], 0.125) * move
+        assert_close(decayed[path], expected, 1e-4)  # of small differences of large numbers
+    # clipped over all gradients together, whatever the rate of each
+    assert abs(np.sqrt(sum(np.square(move).sum() for move in whole.values())) - 1) < 1e-3
+
+
+def test_layer_decay_reaches_the_stem_and_every_weight_once():
+    """Of a hybrid too; a name such as block_1 is not that of block_10."""
+    model = tiny(**{**HYBRID, "image_size": 32, "num_layers": 11})
+    recipe = transfer_recipe(model, 10, layer_decay=0.9)
+    optimizer = recipe.compile["optimizer"]
+    optimizer.build(model.trainable_weights)
+    found = dict(
+        zip((w.path for w in model.trainable_weights), optimizer._multiplier_of, strict=True)
+    )
+    for path, multiplier in found.items():
+        layer = path.split("/")[0]
+        number = int(layer.removeprefix("block_")) if layer.startswith("block_") else None
+        first = 1.0 if layer in ("head", "encoder_norm") else 0.9**12
+        assert multiplier == (first if number is None else 0.9 ** (11 - number)), path
+    assert {"root", "stage1_unit1", "block_10"} <= {path.split("/")[0] for path in found}
+
+
+def test_a_layerwise_optimizer_survives_saving(tmp_path):
+    """Multipliers, decayed weights, schedule and momentum: the next step is the same."""
+    model = random_tiny(**SMALL)
+    recipe = transfer_recipe(model, 100, 4, layer_decay=0.5, weight_decay=0.1, decay="linear")
+    model.compile(**recipe.compile)
+    gradients = [normal(3, *weight.shape) for weight in model.trainable_weights]
+    after_each(model.optimizer, model.trainable_weights, gradients)
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    assert again.optimizer.get_config() == model.optimizer.get_config()
+    for each in (model, again):
+        after_each(each.optimizer, each.trainable_weights, [g[:1] for g in gradients])
+    assert moved(values_of(model), again) == set()
+    assert int(again.optimizer.iterations) == 4
+
+
+def test_prefixes_are_whole_names_and_part_of_a_layer_can_learn():
+    """block_1 is not block_10, and attention alone may learn."""
+    model = tiny(num_layers=11)
+    train_only(model, ["block_1", "block_2/attention/"])
+    learns = {weight.path for weight in model.trainable_weights}
+    assert {path.split("/")[0] for path in learns} == {"block_1", "block_2"}
+    assert {path.split("/")[1] for path in learns if path.startswith("block_2")} == {"attention"}
+    counts = [train_last_blocks(model, blocks) for blocks in (0, 1, 11)]
+    norm_and_head = 2 * 16 + 16 * 5 + 5
+    block = model.get_layer("block_0").count_params()
+    assert counts == [norm_and_head, norm_and_head + block, norm_and_head + 11 * block]
+
+
+def test_a_zero_head_is_only_made_when_asked_for():
+    """The recipe leaves a trained head alone."""
+    model = random_tiny(**SMALL)
+    head = values_of(model)["head/kernel"]
+    transfer_recipe(model, 10)
+    np.testing.assert_array_equal(values_of(model)["head/kernel"], head)
+    transfer_recipe(model, 10, new_head=True)
+    assert not numpy_of(model(IMAGES)).any()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda m: train_only(m, ["blok_0"]), "'blok_0'; the layers are patch_embedding, "),
+        (lambda m: train_last_blocks(m, 3), "trainable_blocks=3: the model has 2 blocks"),
+        (
+            lambda m: layer_decay_multipliers(m, 1.5),
+            r"layer_decay=1.5: expected a number in \(0, 1",
+        ),
+        (lambda m: enable_lora(m, 0), "lora_rank=0: expected a positive int"),
+        (lambda m: enable_lora(m, 2, ["query"]), r"\['query'\]: expected some of attention/query"),
+        (lambda m: [enable_lora(m, 2) for _ in range(2)], "adapted already; merge_lora"),
+        (lambda m: zero_head(tiny(num_classes=0)), "num_classes=0, so no head"),
+    ],
+)
+def test_bad_choices_are_refused(call, message):
+    """By name, with what would do."""
+    with pytest.raises(ConfigError, match=message):
+        call(tiny(**SMALL))

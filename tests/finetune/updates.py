@@ -1,0 +1,36 @@
+"""Many updates by an optimizer, compiled in one piece under JAX, which is slow step by step."""
+
+import keras
+import numpy as np
+
+from tests.helpers import numpy_of
+
+
+def after_each(optimizer, weights, gradients) -> list[np.ndarray]:
+    """Applies recorded gradients one after the other.
+
+    Args:
+        weights: Keras variables; they and the optimizer keep where they end.
+        gradients: per weight `(steps, *shape)`.
+
+    Returns:
+        Per weight its values after each step, `(steps, *shape)`.
+    """
+    optimizer.build(weights)
+    if keras.backend.backend() != "jax":
+        found = []
+        for now in zip(*gradients, strict=True):
+            optimizer.apply([keras.ops.convert_to_tensor(gradient) for gradient in now], weights)
+            found.append([numpy_of(weight) for weight in weights])
+        return [np.stack(values) for values in zip(*found, strict=True)]
+    import jax
+
+    def step(carry, now):
+        values, state = optimizer.stateless_apply(carry[1], now, carry[0])
+        return (values, state), values
+
+    first = [w.value for w in weights], [v.value for v in optimizer.variables]
+    last, found = jax.jit(lambda c, g: jax.lax.scan(step, c, g))(first, list(gradients))
+    for variable, value in zip([*weights, *optimizer.variables], [*last[0], *last[1]], strict=True):
+        variable.assign(value)
+    return [np.asarray(values) for values in found]
