@@ -19,8 +19,8 @@ model = keras_vit.VisionTransformer.from_preset("vit_digits", num_classes=2)
 recipe = keras_vit.finetune.transfer_recipe(model, steps, batch_size=32)
 optimizer, loss = recipe.compile["optimizer"], recipe.compile["loss"]
 optimizer.build(model.trainable_variables)
-inputs = model.preprocessor(images)
-batches = [(inputs[k], has_loop[k]) for k in np.arange(32 * steps).reshape(steps, 32) % 1280]
+rows = np.arange(32 * steps).reshape(steps, 32) % 1280
+batches = [(model.preprocessor(images[k]), has_loop[k]) for k in rows]
 
 if keras.backend.backend() == "jax":
     import jax
@@ -34,12 +34,11 @@ if keras.backend.backend() == "jax":
     def jax_step(weights, state, x, y):
         return optimizer.stateless_apply(state, jax.grad(loss_of)(weights, x, y), weights)
 
-    variables = model.trainable_variables, optimizer.variables
-    weights, state = ([variable.value for variable in each] for each in variables)
+    weights = [v.value for v in model.trainable_variables]
+    state = [v.value for v in optimizer.variables]
     for x, y in batches:
         weights, state = jax_step(weights, state, x, y)
-    for variable, value in zip(model.trainable_variables, weights, strict=True):
-        variable.assign(value)
+    model.set_weights(weights)
 elif keras.backend.backend() == "torch":
     for x, y in batches:
         model.zero_grad()
@@ -57,5 +56,5 @@ else:
     for x, y in batches:
         tf_step(x, y)
 
-right = model.predict(inputs[1280:], verbose=0).argmax(axis=1) == has_loop[1280:]
-print(f"accuracy on the rest: {right.mean():.3f}")
+answers = model.predict(model.preprocessor(images[1280:]), verbose=0).argmax(axis=1)
+print("accuracy on the rest:", (answers == has_loop[1280:]).mean())
