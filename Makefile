@@ -7,6 +7,7 @@ PYTHON ?= python3
 BACKEND ?= jax
 BACKENDS ?= jax torch tensorflow
 PEERS ?= all
+WORKERS ?= 2
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
@@ -17,10 +18,18 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 demo: .venv/.demo-$(BACKEND)
 	KERAS_BACKEND=$(BACKEND) $(BIN)/keras-vit demo --out demo
 
+# Two processes share the tests, so that none needs a second core for itself; what JAX compiles
+# for one test serves the others.
+test: export OMP_NUM_THREADS = 1
+test: export TF_NUM_INTRAOP_THREADS = 1
+test: export JAX_COMPILATION_CACHE_DIR = $(CURDIR)/.venv/jax-cache
+test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS = 0
+test: export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES = -1
 test: .venv/.test
 	@for backend in $(BACKENDS); do \
 		echo "== $$backend"; \
-		KERAS_BACKEND=$$backend $(BIN)/python -m pytest --quiet $(PYTEST_ARGS) || exit 1; \
+		KERAS_BACKEND=$$backend $(BIN)/python -m pytest --quiet --numprocesses $(WORKERS) \
+			--dist worksteal $(PYTEST_ARGS) || exit 1; \
 	done
 
 lint: .venv/.lint
