@@ -9,6 +9,7 @@ import numpy as np
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation.least_squares import LeastSquares, estimates, targets_of
 from keras_vit.evaluation.targets import class_indices
+from keras_vit.layers import blank_weights
 from keras_vit.model import VisionTransformer
 
 STRENGTHS = tuple(4.0**k for k in range(-5, 11))
@@ -71,7 +72,8 @@ class LinearProbe:
                 "another layer have no place in the head."
             )
         fields = {"num_classes": len(self.bias), "labels": labels}
-        classifier = VisionTransformer.from_config({**model.get_config(), **fields})
+        with blank_weights():
+            classifier = VisionTransformer.from_config({**model.get_config(), **fields})
         for layer in classifier.layers:
             if layer.name != "head" and layer.weights:
                 layer.set_weights(model.get_layer(layer.name).get_weights())

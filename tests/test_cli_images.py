@@ -1,0 +1,123 @@
+"""keras-vit embed and evaluate, called as a user calls them; a killed embed goes on."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from keras_vit import VisionTransformer, cli, evaluate, features
+from keras_vit.data import from_folder
+from tests.digits import digits, write_folders
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A hundred and twenty training digits and eighty of the others, 8x8 pixels."""
+    root = tmp_path_factory.mktemp("digits")
+    write_folders(root, train=120, test=80, size=8)
+    return root
+
+
+def run(capsys, *arguments, status=0):
+    """What a command printed on stdout and stderr."""
+    assert cli.main([str(a) for a in arguments]) == status
+    return capsys.readouterr()
+
+
+def test_evaluate_prints_what_evaluate_returns(capsys, folder):
+    """As a table, with a row per class where asked, and as JSON."""
+    model = VisionTransformer.from_preset("vit_digits")
+    images, labels = digits()[1][:80], digits()[3][:80]
+    expected = evaluate(model, (model.preprocessor(images), labels))
+    command = ("evaluate", folder / "test", "--preset", "vit_digits")
+    printed = run(capsys, *command, "--classes").out
+    assert f"{expected.top1:.2%}" in printed
+    assert all(f"│ {digit} " in printed for digit in range(10))
+    found = json.loads(run(capsys, *command, "--json").out)
+    assert np.isclose(found.pop("loss"), expected.loss, rtol=1e-4)
+    assert found["class_counts"] == list(expected.class_counts)
+    assert (found["top1"], found["labels"]) == (expected.top1, [str(k) for k in range(10)])
+
+
+def test_evaluate_names_what_does_not_fit(capsys, folder, tmp_path):
+    """Classes that the model has not, a split of a folder, an image that cannot be read."""
+    train, _ = write_folders(tmp_path / "loops", dict.fromkeys(range(10), "loop").get, train=5)
+    printed = run(capsys, "evaluate", train, "--preset", "vit_digits", status=2).err
+    assert "'loop' fits none" in printed
+    command = ("evaluate", folder / "test", "--preset", "vit_digits", "--split", "test")
+    assert "a folder has no split" in run(capsys, *command, status=2).err
+
+    few, _ = write_folders(tmp_path / "few", train=40, test=1, size=8)
+    damaged = sorted(few.rglob("*.png"))[3]
+    damaged.write_bytes(damaged.read_bytes()[:40])
+    assert damaged.name in run(capsys, "evaluate", few, "--preset", "vit_digits", status=2).err
+    with pytest.warns(UserWarning, match=damaged.name):
+        command = ("evaluate", few, "--preset", "vit_digits", "--skip-unreadable", "--json")
+        found = json.loads(run(capsys, *command, status=1).out)
+    assert found["count"] == 39
+
+
+def test_embed_writes_the_features_of_a_folder(capsys, folder, tmp_path, monkeypatch):
+    """One row per image in the order of their paths, another layer if asked; progress is shown."""
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes stderr for a terminal
+    out = tmp_path / "out.npy"
+    command = ("embed", folder / "test", "--preset", "vit_digits", "--out", out)
+    printed = run(capsys, *command, "--layer", "block_1", "--batch-size", 16)
+    assert "images/s" in printed.err
+    paths = json.loads((tmp_path / "out.npy.json").read_text())["paths"]
+    assert paths == sorted(map(str, folder.glob("test/*/*.png")))
+    model = VisionTransformer.from_preset("vit_digits")
+    data = from_folder(folder / "test", model, batch_size=16)
+    expected = features(model, data, "block_1").values
+    np.testing.assert_allclose(np.load(out), expected, rtol=0, atol=1e-4)
+    assert "exists. Remove it" in run(capsys, *command, status=2).err
+
+
+def test_embed_names_what_it_cannot_read(capsys, tmp_path):
+    """The others are written, the exit status is 1."""
+    few, _ = write_folders(tmp_path / "few", train=20, test=1, size=8)
+    damaged = sorted(few.rglob("*.png"))[3]
+    damaged.write_bytes(damaged.read_bytes()[:40])
+    command = ("embed", few, "--preset", "vit_digits", "--out", tmp_path / "x.npy")
+    printed = run(capsys, *command, status=1)
+    assert printed.err.count("not a readable image") == 1
+    assert damaged.name in printed.err
+    assert "19 images" in printed.out
+    assert len(np.load(tmp_path / "x.npy")) == 19
+
+
+def killed(arguments, out, images):
+    """Runs a command until it has recorded so many images, kills it, and returns the record."""
+    code = (
+        "import sys; from keras_vit.evaluation import rows; rows._SECONDS = 0.0\n"
+        "from keras_vit.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
+    record = out.with_name(out.name + ".part.json")
+    process = subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)])
+    done = 0
+    while process.poll() is None:
+        if record.exists() and (done := json.loads(record.read_text())["done"]) >= images:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        time.sleep(0.001)
+    return done
+
+
+@pytest.mark.parametrize("name", ["x.npy"])
+def test_embed_killed_and_called_again_ends_the_same(name, capsys, folder, tmp_path):
+    """Killed twice, it goes on each time, and the bytes are those of the unbroken run."""
+    command = ("embed", folder / "train", "--preset", "vit_digits", "--batch-size", 2, "--out")
+    run(capsys, *command, tmp_path / "whole.npy")
+    out, before = tmp_path / name, 0
+    for images in np.random.default_rng(0).integers(2, 50, 2).cumsum().tolist():
+        done = killed((*command, out), out, images)
+        assert before < done < 120
+        assert not out.exists()
+        before = done
+    run(capsys, *command, out)
+    assert out.read_bytes() == (tmp_path / "whole.npy").read_bytes()
+    assert not list(tmp_path.glob("*.part*"))
