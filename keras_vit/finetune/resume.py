@@ -12,10 +12,10 @@ import numpy as np
 
 from keras_vit.errors import CheckpointError, ConfigError
 from keras_vit.finetune.randomness import random_states, set_random_states
+from keras_vit.finetune.state import State
 from keras_vit.model import VisionTransformer
 
 STATE_FILE = "state.safetensors"
-_FORMAT = 1
 
 
 class Resume(keras.callbacks.Callback):
@@ -75,7 +75,7 @@ class Resume(keras.callbacks.Callback):
         self._data = data
         self._callbacks = list(callbacks)
         self._initial = [_progress_of(callback) for callback in self._callbacks]
-        self._restored: _State | None = None
+        self._restored: State | None = None
 
     def on_train_begin(self, logs: Any = None) -> None:
         if not self.model.optimizer.built:
@@ -87,7 +87,7 @@ class Resume(keras.callbacks.Callback):
             cut_short.unlink(missing_ok=True)
         self._restored = None
         if self.path.exists():
-            self._restored = _State.read(self.path)
+            self._restored = State.read(self.path)
             self._restore_weights(self._restored)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
@@ -126,10 +126,9 @@ class Resume(keras.callbacks.Callback):
                 for i, array in enumerate(kept):
                     arrays[f"callbacks/{k}/{name}/{i:05d}"] = array
         history = self.model.history
-        _State(
+        State(
             arrays,
             {
-                "format": _FORMAT,
                 "settings": self._settings,
                 "epoch": epoch,
                 "finished": finished,
@@ -138,7 +137,7 @@ class Resume(keras.callbacks.Callback):
             },
         ).write(self.path)
 
-    def _restore_weights(self, state: "_State") -> None:
+    def _restore_weights(self, state: State) -> None:
         differences = list(_differences(state.facts["settings"], self._settings))
         if differences:
             raise CheckpointError(
@@ -161,7 +160,7 @@ class Resume(keras.callbacks.Callback):
         self.model._initial_epoch = self.params["epochs"] if facts["finished"] else facts["epoch"]
         self.model.history.history = facts["history"]
 
-    def _restore_the_rest(self, state: "_State") -> None:
+    def _restore_the_rest(self, state: State) -> None:
         """What other callbacks' on_train_begin would have reset."""
         self.model.history.epoch = list(range(state.facts["epoch"]))
         for k, callback in enumerate(self._callbacks):
@@ -191,51 +190,6 @@ class Resume(keras.callbacks.Callback):
             **_nameless(model.get_compile_config()),
         }
         return json.loads(json.dumps(facts, default=_as_json))
-
-
-class _State:
-    """The file: arrays by name, and facts as JSON in its header."""
-
-    def __init__(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
-        self.arrays = arrays
-        self.facts = facts
-
-    def below(self, prefix: str) -> dict[str, np.ndarray]:
-        """The arrays of a group, sorted, by the rest of their names."""
-        start = f"{prefix}/"
-        names = sorted(name for name in self.arrays if name.startswith(start))
-        return {name.removeprefix(start): self.arrays[name] for name in names}
-
-    def write(self, path: Path) -> None:
-        from safetensors.numpy import save_file
-
-        from keras_vit.checkpoints.containers import written_beside
-
-        # safetensors stores no order of the axes, and takes the bytes as they lie.
-        arrays = {name: np.asarray(array, order="C") for name, array in self.arrays.items()}
-        with written_beside(path) as temporary:
-            save_file(arrays, temporary, {"keras_vit": json.dumps(self.facts)})
-            with temporary.open("rb") as file:
-                os.fsync(file.fileno())  # else a power cut could leave the name without the bytes
-
-    @classmethod
-    def read(cls, path: Path) -> "_State":
-        from safetensors import SafetensorError, safe_open
-
-        try:
-            with safe_open(path, framework="np") as file:
-                facts = json.loads((file.metadata() or {}).get("keras_vit", "{}"))
-                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except (SafetensorError, OSError, json.JSONDecodeError) as error:
-            raise CheckpointError(
-                f"{path}: not a whole state of a training ({error}). Delete it to start anew."
-            ) from error
-        if facts.get("format") != _FORMAT:
-            raise CheckpointError(
-                f"{path}: a state of format {facts.get('format')}, expected {_FORMAT}. It was not "
-                "written by this version of keras_vit.finetune.Resume; train in another folder."
-            )
-        return cls(arrays, facts)
 
 
 def _progress_of(callback: keras.callbacks.Callback) -> dict[str, Any]:

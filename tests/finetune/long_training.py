@@ -133,17 +133,15 @@ def kill_often(kills: int, folder: Path, epochs: int) -> None:
             assert child.stdout is not None
             child.stdout.readline()  # compiled, the first batch is done
             if left > 0:
-                time.sleep(rng.uniform(0, 0.5))
+                time.sleep(rng.uniform(0, 0.3))
                 child.kill()
-                batches = child.stdout.read().count("batch")
-                if child.wait() == -signal.SIGKILL:
-                    left -= 1
-                    killed_in.append(batches + 1)
-                    print(f"kill {len(killed_in)} after {batches + 1} batches", flush=True)
-                continue
-            child.stdout.read()
-            assert child.wait() == 0
-            break
+            batches = 1 + child.stdout.read().count("batch")
+            if child.wait() == 0:
+                break
+            assert child.returncode == -signal.SIGKILL
+            left -= 1
+            killed_in.append(batches)
+            print(f"kill {len(killed_in)} after {batches} batches", flush=True)
         results.append(load(place))
     compare(*results)
     print(f"{keras.backend.backend()}: {len(killed_in)} kills, the same result")
