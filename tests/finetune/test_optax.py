@@ -73,25 +73,18 @@ def recipe_of(name, model):
     return make(model, STEPS, BATCH, warmup_steps=WARMUP_STEPS, **options)
 
 
-@pytest.fixture(scope="module")
-def model():
-    """Two blocks, no biases of query and key, which Adam would move by rounding errors alone."""
-    return random_tiny(num_layers=2, hidden_size=8, mlp_dim=16, qkv_bias=False)
+def model_and_start(num_layers):
+    """A model and its weights by path; no bias of keys, which Adam would move by rounding alone."""
+    model = random_tiny(num_layers=num_layers, hidden_size=8, mlp_dim=16, qkv_bias=False)
+    return model, {weight.path: numpy_of(weight) for weight in model.weights}
 
 
-@pytest.fixture(scope="module")
-def start(model):
-    """The weights that every test starts from, by path."""
-    return {weight.path: numpy_of(weight) for weight in model.weights}
-
-
-@pytest.mark.parametrize("name", RECIPES)
-def test_recorded_gradients_move_the_weights_as_optax_does(name, model, start):
+@pytest.mark.parametrize("name", [name for name in RECIPES if name != "augreg"])
+def test_recorded_gradients_move_the_weights_as_optax_does(name):
     """Two hundred steps, each compared; norms on both sides of the one that is clipped to."""
+    model, start = model_and_start(num_layers=2)
     paths = [path for path in start if "mlp" not in path and "norm" not in path]
     weights = [weight for weight in model.weights if weight.path in paths]
-    for weight in weights:
-        weight.assign(start[weight.path])
     rng = np.random.default_rng(1)
     gradients = {
         path: rng.standard_normal((STEPS, *start[path].shape)).astype("float32") for path in paths
@@ -124,15 +117,14 @@ def optax_path(transform, weights, gradients):
 
 
 @pytest.mark.parametrize("name", ["transfer", "augreg"])
-def test_fit_ends_where_optax_takes_the_formulas_of_the_paper(name, model, start, monkeypatch):
+def test_fit_ends_where_optax_takes_the_formulas_of_the_paper(name, monkeypatch):
     """Each world differentiates its own model at its own weights; four looks on the way."""
+    model, start = model_and_start(num_layers=1)
     images, classes = normal(STEPS * BATCH, 16, 16, 3), np.arange(STEPS * BATCH) % 5
     monkeypatch.setattr(formulas, "np", jnp)
     batches = images.reshape(STEPS, BATCH, 16, 16, 3), classes.reshape(STEPS, BATCH)
     expected = train_formulas(optax_of(name), start, batches)
 
-    for weight in model.weights:
-        weight.assign(start[weight.path])
     model.compile(**recipe_of(name, model).compile)
     quarter = STEPS * BATCH // 4
     for k in range(4):
@@ -161,15 +153,14 @@ def train_formulas(transform, weights, batches):
 
 
 def logits_of(weights, images):
-    """Figure 1 with two blocks, as a pure function of weights by path."""
+    """Figure 1 with one block, as a pure function of weights by path."""
     patches = images.reshape(-1, 2, 8, 2, 8, 3).swapaxes(2, 3).reshape(len(images), 4, -1)
     kernel = weights["patch_embedding/kernel"].reshape(patches.shape[-1], -1)
     z = patches @ kernel + weights["patch_embedding/bias"]
     token = jnp.broadcast_to(weights["class_token/token"], (len(z), 1, z.shape[-1]))
     z = jnp.concatenate([token, z], axis=1) + weights["position_embedding/embedding"]
     no_bias = {f"attention/{part}/bias": jnp.zeros((1, 1)) for part in ("query", "key", "value")}
-    for block in ("block_0/", "block_1/"):
-        w = {path.removeprefix(block): value for path, value in weights.items()}
-        z = formulas.block(z, w | no_bias)
+    w = {path.removeprefix("block_0/"): value for path, value in weights.items()}
+    z = formulas.block(z, w | no_bias)
     y = formulas.layer_norm(z, weights, "encoder_norm")[:, 0]
     return y @ weights["head/kernel"] + weights["head/bias"]
