@@ -21,6 +21,7 @@ from typing import Any
 
 import keras
 import numpy as np
+from safetensors import safe_open
 
 from keras_vit.finetune import Resume
 from tests.helpers import tiny
@@ -93,12 +94,11 @@ class KillAtBatch(keras.callbacks.Callback):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Begun(keras.callbacks.Callback):
-    """Tells the parent that batches are being trained on, slowly enough to be killed."""
+class Tell(keras.callbacks.Callback):
+    """Tells the parent of every batch."""
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         print("batch", flush=True)
-        time.sleep(0.02)
 
 
 def kill_at_write(count: int) -> None:
@@ -124,27 +124,30 @@ def kill_often(kills: int, folder: Path, epochs: int) -> None:
     rng = random.Random(0)
     results = []
     for name, left in (("unbroken", 0), ("killed", kills)):
-        killed_in, place = [], folder / name
+        place = folder / name
         while True:
-            command = [sys.executable, "-m", "tests.finetune.long_training", str(place)]
+            command = [sys.executable, "-m", "tests.finetune.long_training", str(place), "--tell"]
             child = subprocess.Popen(
-                [*command, "--slowly", "--epochs", str(epochs)], stdout=subprocess.PIPE, text=True
+                [*command, "--epochs", str(epochs)], stdout=subprocess.PIPE, text=True
             )
             assert child.stdout is not None
-            child.stdout.readline()  # compiled, the first batch is done
             if left > 0:
-                time.sleep(rng.uniform(0, 0.3))
+                for _ in range(rng.randint(1, 3 * STEPS)):
+                    child.stdout.readline()
+                time.sleep(rng.uniform(0, 0.05))  # within a batch, a write or between
                 child.kill()
-            batches = 1 + child.stdout.read().count("batch")
+            child.stdout.read()
             if child.wait() == 0:
                 break
             assert child.returncode == -signal.SIGKILL
             left -= 1
-            killed_in.append(batches)
-            print(f"kill {len(killed_in)} after {batches} batches", flush=True)
+            with safe_open(place / "state.safetensors", framework="np") as file:
+                epoch = json.loads(file.metadata()["keras_vit"])["epoch"]
+            cut_short = " (in a write)" if list(place.glob(".state*")) else ""
+            print(f"kill {kills - left}: goes on at epoch {epoch}{cut_short}", flush=True)
         results.append(load(place))
     compare(*results)
-    print(f"{keras.backend.backend()}: {len(killed_in)} kills, the same result")
+    print(f"{keras.backend.backend()}: {kills - left} kills, the same result")
 
 
 def save(folder: Path, result: Result) -> None:
@@ -173,13 +176,13 @@ def main() -> None:
     parser.add_argument("kill", nargs="?")
     parser.add_argument("--kills", type=int)
     parser.add_argument("--epochs", type=int, default=EPOCHS)
-    parser.add_argument("--slowly", action="store_true")
+    parser.add_argument("--tell", action="store_true")
     arguments = parser.parse_args()
     if arguments.kills:
         with tempfile.TemporaryDirectory() as folder:
             kill_often(arguments.kills, Path(folder), arguments.epochs)
         return
-    callbacks = [Begun()] if arguments.slowly else []
+    callbacks: list[keras.callbacks.Callback] = [Tell()] if arguments.tell else []
     moment, _, count = (arguments.kill or "").partition(":")
     if moment == "batch":
         callbacks.append(KillAtBatch(int(count)))
