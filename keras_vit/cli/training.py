@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_vit.cli.console import console
+from keras_vit.cli.sources import labelled_images
 from keras_vit.errors import ConfigError
 
 _EPOCHS = 20
@@ -137,20 +138,21 @@ def _data(arguments: argparse.Namespace, image_size: Any) -> tuple[Any, Any]:
     from keras_vit.preprocessing import Preprocessor
 
     preprocessor = Preprocessor.from_preset(arguments.preset, image_size)
-    batch_size = arguments.batch_size // arguments.accumulate or 1
     options: dict[str, Any] = {
+        "batch_size": arguments.batch_size // arguments.accumulate or 1,
         "augmentation": arguments.augmentation,
         "one_hot": arguments.label_smoothing > 0,
         "seed": arguments.seed,
         "unreadable": "skip" if arguments.skip_unreadable else "raise",
     }
     per_epoch = max(1, math.ceil(arguments.steps * arguments.accumulate / _EPOCHS))
-    data = _read(
+    is_folder = not arguments.data.startswith(("tfds:", "hf:"))
+    data = labelled_images(
         arguments.data,
-        arguments.split,
         preprocessor,
-        batch_size,
-        {**options, "steps_per_epoch": per_epoch},
+        None if is_folder else arguments.split,
+        steps_per_epoch=per_epoch,
+        **options,
     )
     if arguments.validation == "none":
         return data, None
@@ -160,23 +162,10 @@ def _data(arguments: argparse.Namespace, image_size: Any) -> tuple[Any, Any]:
         if isinstance(error, ConfigError):
             raise
     options |= {"augmentation": None, "one_hot": data.one_hot}
-    if ":" in arguments.data:
-        source, split = arguments.data, arguments.validation
-    else:
-        source, split = arguments.validation, ""
+    if is_folder:
         options["class_names"] = data.class_names
-    return data, _read(source, split, preprocessor, batch_size, options)
-
-
-def _read(source: str, split: str, preprocessor: Any, batch_size: int, options: Any) -> Any:
-    from keras_vit.data import from_folder, from_huggingface, from_tfds
-
-    kind, _, name = source.partition(":")
-    if kind == "tfds":
-        return from_tfds(name, split, preprocessor, batch_size, **options)
-    if kind == "hf":
-        return from_huggingface(name, preprocessor, batch_size, split=split, **options)
-    return from_folder(source, preprocessor, batch_size, **options)
+        return data, labelled_images(arguments.validation, preprocessor, **options)
+    return data, labelled_images(arguments.data, preprocessor, arguments.validation, **options)
 
 
 def _size(sides: list[int]) -> int | tuple[int, int]:
