@@ -14,6 +14,7 @@ from keras_vit.errors import ConfigError
 from keras_vit.labels import Labels, checked, compact, names_of, top_labels
 from keras_vit.layers.direct import directly
 from keras_vit.layers.precision import float32_under_mixed
+from keras_vit.layers.quantisation import quantise_parts, quantised_parts
 from keras_vit.preprocessing import Preprocessor
 from keras_vit.protocols import Protocol
 
@@ -126,7 +127,7 @@ class VisionTransformer(keras.Model):
         return x
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments as plain JSON types."""
+        """Returns the constructor's arguments as plain JSON types, and what is quantised."""
         return {
             **self.config.to_dict(),
             "data_format": self.data_format,
@@ -137,6 +138,7 @@ class VisionTransformer(keras.Model):
             "labels": compact(self._labels),
             "protocol": self.preprocessor.protocol,
             "provenance": dict(self.provenance),
+            **({"quantised": parts} if (parts := quantised_parts(self.layers)) else {}),
         }
 
     @classmethod
@@ -144,7 +146,10 @@ class VisionTransformer(keras.Model):
         """Rebuilds an untrained model from `get_config()`'s output."""
         fields = dict(config)
         fields["dtype"] = keras.dtype_policies.deserialize(fields["dtype"])
-        return cls(**fields)
+        quantised = fields.pop("quantised", {})
+        model = cls(**fields)
+        quantise_parts(model.layers, quantised)
+        return model
 
     def classify(
         self, images: Any, top: int = 5, batch_size: int = 32

@@ -12,7 +12,7 @@ FLOORS = (
     {"config"},
     {"labels", "protocols"},
     {"preprocessing"},
-    {"layers.base", "layers.initializers", "layers.precision"},
+    {"layers.base", "layers.initializers", "layers.precision", "layers.quantisation"},
     {"layers"},
     {"model"},
     {"variants", "tasks", "data"},

@@ -105,8 +105,17 @@ def save(
 
     Raises:
         CheckpointError: the dialect is unknown, or its library cannot hold the
-            model's weights or express its arithmetic. Nothing is written.
+            model's weights or express its arithmetic; or the model is quantised. Nothing is
+            written.
     """
+    from keras_vit.layers.quantisation import quantised_parts
+
+    if parts := quantised_parts(model.layers):
+        name, part = next(iter(parts.items()))
+        raise CheckpointError(
+            f"The model is quantised ({name} and others: {part['mode']}); checkpoints and presets "
+            "hold weights as they were trained. Save before quantize(), or by model.save()."
+        )
     arrays = _ModelArrays(model)
     protocol = model.preprocessor.protocol
     export(model.config, arrays, dialect_named(dialect), path, model.labels, track, lossy, protocol)

@@ -5,6 +5,8 @@ from typing import Any
 
 import keras
 
+from keras_vit.layers.quantisation import quantise_parts, quantised_parts
+
 
 class ConfiguredLayer(keras.layers.Layer):
     """A layer that keeps every constructor argument as an attribute of the same name.
@@ -26,3 +28,16 @@ class ConfiguredLayer(keras.layers.Layer):
                 if name != "self" and parameter.kind is not inspect.Parameter.VAR_KEYWORD:
                     arguments[name] = getattr(self, name)
         return {**super().get_config(), **arguments}
+
+    def get_build_config(self) -> dict[str, Any] | None:
+        """Returns the shapes that the layer was built with, and which of its parts are quantised.
+
+        `build_from_config` is its inverse.
+        """
+        config, parts = super().get_build_config(), quantised_parts([self])
+        return {**config, "quantised": parts} if config and parts else config
+
+    def build_from_config(self, config: dict[str, Any]) -> None:
+        shapes = {key: value for key, value in config.items() if key != "quantised"}
+        super().build_from_config(shapes)
+        quantise_parts([self], config.get("quantised", {}))

@@ -1,0 +1,73 @@
+"""Models with 8-bit and 4-bit weights, by Keras's own `model.quantize`."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vit import CheckpointError, VisionTransformer
+from tests.helpers import normal, numpy_of, random_tiny, tiny
+from tests.words import through_json
+
+pytestmark = [
+    pytest.mark.usefixtures("quick_compilation"),
+    pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize"),
+]
+
+IMAGES = normal(4, 16, 16, 3)
+MODES = ("int8", "int4")
+
+
+@pytest.fixture(scope="module", params=MODES)
+def pair(request):
+    """A model, and the same one quantised."""
+    model = random_tiny(classifier="map", representation_size=8)
+    quantised = VisionTransformer.from_config(model.get_config())
+    quantised.set_weights(model.get_weights())
+    quantised.quantize(request.param)
+    return model, quantised, request.param
+
+
+def test_every_projection_is_quantised_and_logits_stay_near(pair):
+    """Query to head in the mode that was asked for; 8 bits lose a few percent, 4 bits more."""
+    model, quantised, mode = pair
+    parts = [*quantised.get_layer("block_0").attention._layers, quantised.get_layer("head")]
+    dense = [
+        part for part in parts if isinstance(part, (keras.layers.Dense, keras.layers.EinsumDense))
+    ]
+    assert len(dense) == 5
+    assert {part.quantization_mode for part in dense} == {mode}
+    expected = numpy_of(model(IMAGES))
+    error = np.abs(numpy_of(quantised(IMAGES)) - expected).max() / np.abs(expected).max()
+    assert 0 < error < {"int8": 0.05, "int4": 0.5}[mode]
+
+
+def test_a_quantised_model_is_saved_and_loaded(pair, tmp_path):
+    """`.keras` and `from_config`: the same modes, weights and logits, bitwise."""
+    _, quantised, _ = pair
+    quantised.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert through_json(loaded.get_config()) == through_json(quantised.get_config())
+    rebuilt = VisionTransformer.from_config(through_json(quantised.get_config()))
+    assert [w.dtype for w in rebuilt.weights] == [w.dtype for w in quantised.weights]
+    np.testing.assert_array_equal(numpy_of(loaded(IMAGES)), numpy_of(quantised(IMAGES)))
+
+
+def test_a_quantised_block_in_a_users_model_is_saved_and_loaded(tmp_path):
+    """Layers of ours remember it by themselves."""
+    vit = random_tiny()
+    tokens = keras.Input((3, 16))
+    model = keras.Model(tokens, vit.get_layer("block_0")(tokens))
+    model.quantize("int8")
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    inputs = normal(2, 3, 16)
+    np.testing.assert_array_equal(numpy_of(loaded(inputs)), numpy_of(model(inputs)))
+
+
+def test_checkpoints_and_presets_refuse_quantised_weights(tmp_path):
+    """Before anything is written."""
+    model = tiny()
+    model.quantize("int8", filters="head")
+    with pytest.raises(CheckpointError, match=r"quantised \(head and others: int8\)"):
+        model.save_to_preset(tmp_path / "preset")
+    assert not list(tmp_path.iterdir())
