@@ -1,0 +1,103 @@
+"""`remat=True`: the same training in less memory."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vit import VisionTransformer
+from keras_vit.layers import TransformerBlock
+from tests.helpers import assert_close, normal, numpy_of, random_tiny, randomise, tiny
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+RATES = dict.fromkeys(("dropout_rate", "attention_dropout_rate", "stochastic_depth_rate"), 0.3)
+
+
+def one_step(model, inputs):
+    """Loss and gradients of a step of plain descent, and the states of all seeds after it."""
+    model.compile(keras.optimizers.SGD(1.0), "mse", jit_compile=keras.backend.backend() == "jax")
+    before = [numpy_of(weight) for weight in model.trainable_weights]
+    targets = np.ones((len(inputs), *model.output_shape[1:]), "float32")
+    loss = model.train_on_batch(inputs, targets)
+    after = [numpy_of(weight) for weight in model.trainable_weights]
+    weights = {id(weight) for weight in model.weights}
+    seeds = [
+        keras.ops.convert_to_numpy(variable)
+        for variable in model.variables
+        if id(variable) not in weights and "seed" in variable.path
+    ]
+    gradients = [old - new for old, new in zip(before, after, strict=True)]
+    return float(np.asarray(loss).reshape(-1)[0]), gradients, seeds
+
+
+def whole_model(**fields):
+    """Two blocks among all other layers."""
+    keras.utils.set_random_seed(0)
+    return random_tiny(num_layers=2, **fields)
+
+
+def block_used_twice(**fields):
+    """One block that draws twice in a step."""
+    keras.utils.set_random_seed(0)
+    block = TransformerBlock(2, 8, name="block", **fields)
+    tokens = keras.Input((3, 8))
+    return randomise(keras.Model(tokens, block(block(tokens))))
+
+
+@pytest.mark.parametrize(
+    ("make", "fields", "shape"),
+    [
+        (whole_model, RATES, (6, 16, 16, 3)),
+        (block_used_twice, RATES, (6, 3, 8)),
+        (block_used_twice, {**RATES, "dtype": "mixed_bfloat16"}, (6, 3, 8)),
+    ],
+)
+def test_gradients_and_draws_are_those_without_remat(make, fields, shape):
+    """Dropout drops the same values when a block is computed again, and then goes on."""
+    inputs = normal(*shape)
+    loss, gradients, seeds = one_step(make(**fields), inputs)
+    again, others, after = one_step(make(**fields, remat=True), inputs)
+    # TensorFlow's 16-bit sums come out in another order.
+    tolerance = 1e-2 if "dtype" in fields else 1e-6
+    assert_close(np.array([again]), np.array([loss]), tolerance)
+    largest = max(np.abs(gradient).max() for gradient in gradients)
+    for found, expected in zip(others, gradients, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * largest)
+    np.testing.assert_array_equal(after, seeds)
+
+
+def test_rates_act_in_a_compiled_step():
+    """Without dropout the loss is another one: the draws above are no empty ones."""
+    inputs = normal(6, 16, 16, 3)
+    fields = {"dropout_rate": 0.5, "remat": True}
+    model = whole_model(**fields)
+    model.compile("sgd", "mse", jit_compile=keras.backend.backend() == "jax")
+    targets = np.ones((6, 5), "float32")
+    still = float(model.evaluate(inputs, targets, verbose=0))
+    assert abs(float(model.train_on_batch(inputs, targets)) - still) > 0.01 * still
+
+
+def test_every_block_is_computed_again_in_training_alone(monkeypatch):
+    """`keras.remat` is asked once for each block, and never for a prediction."""
+    asked = []
+    remat = keras.remat
+    monkeypatch.setattr(keras, "remat", lambda function: asked.append(1) or remat(function))
+    model, inputs = random_tiny(num_layers=3, remat=True), normal(2, 16, 16, 3)
+    model(inputs, training=False)
+    assert not asked
+    found = model(inputs, training=True)
+    assert len(asked) == 3
+    assert_close(found, numpy_of(model(inputs)))
+
+
+def test_the_switch_belongs_to_the_model_and_not_to_the_weights(tmp_path):
+    """`.keras` files and clones keep it, `from_preset` takes it, presets do not store it."""
+    model = tiny(remat=True)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert loaded.remat
+    assert loaded.get_layer("block_0").remat
+    assert "remat" not in model.config.to_dict()
+    model.save_to_preset(tmp_path / "preset")
+    assert not VisionTransformer.from_preset(tmp_path / "preset").remat
+    assert VisionTransformer.from_preset(tmp_path / "preset", remat=True).remat
