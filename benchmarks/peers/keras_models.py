@@ -8,11 +8,11 @@ import numpy as np
 from benchmarks.peers import Job, Step
 
 
-def ours(job: Job, mode: str, compiled: bool | str = "auto") -> Step:
+def ours(job: Job, mode: str, compiled: bool | str = "auto", remat: bool = False) -> Step:
     """A keras_vit model."""
     import keras_vit
 
-    model = keras_vit.VisionTransformer(**job.size.fields(), dtype=job.dtype)
+    model = keras_vit.VisionTransformer(**job.size.fields(), dtype=job.dtype, remat=remat)
     return _step(job, model, mode, compiled)
 
 
