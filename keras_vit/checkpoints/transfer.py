@@ -105,8 +105,8 @@ def save(
 
     Raises:
         CheckpointError: the dialect is unknown, or its library cannot hold the
-            model's weights or express its arithmetic; or the model is quantised. Nothing is
-            written.
+            model's weights or express its arithmetic; or the model is quantised, or has
+            LoRA weights that were not merged. Nothing is written.
     """
     from keras_vit.layers.quantisation import quantised_parts
 
@@ -115,6 +115,11 @@ def save(
         raise CheckpointError(
             f"The model is quantised ({name} and others: {part['mode']}); checkpoints and presets "
             "hold weights as they were trained. Save before quantize(), or by model.save()."
+        )
+    if any(weight.name.startswith("lora_kernel") for weight in model.weights):
+        raise CheckpointError(
+            "The model has LoRA weights, which no checkpoint and no preset has a place for. Save "
+            "keras_vit.finetune.merge_lora(model), a plain model of the same outputs."
         )
     arrays = _ModelArrays(model)
     protocol = model.preprocessor.protocol

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.errors import ConfigError
+from keras_vit.errors import CheckpointError, ConfigError
 from keras_vit.finetune import (
     enable_lora,
     layer_decay_multipliers,
@@ -222,3 +222,13 @@ def test_bad_choices_are_refused(call, message):
     """By name, with what would do."""
     with pytest.raises(ConfigError, match=message):
         call(tiny(**SMALL))
+
+
+def test_lora_is_merged_before_a_preset_is_saved(tmp_path):
+    """What was learnt would be lost without a word: kernels alone have a place in the file."""
+    model = random_tiny()
+    enable_lora(model, 2)
+    with pytest.raises(CheckpointError, match="merge_lora"):
+        model.save_to_preset(tmp_path / "preset")
+    assert not (tmp_path / "preset").exists()
+    merge_lora(model).save_to_preset(tmp_path / "preset")
