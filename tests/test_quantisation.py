@@ -20,7 +20,7 @@ MODES = ("int8", "int4")
 @pytest.fixture(scope="module", params=MODES)
 def pair(request):
     """A model, and the same one quantised."""
-    model = random_tiny(classifier="map", representation_size=8)
+    model = random_tiny()
     quantised = VisionTransformer.from_config(model.get_config())
     quantised.set_weights(model.get_weights())
     quantised.quantize(request.param)
