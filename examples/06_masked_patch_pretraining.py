@@ -18,15 +18,8 @@ from keras_vit.tasks import MaskedPatchPrediction
 pretraining_steps, steps, seed = map(int, [*sys.argv[1:], "0"][:3])
 keras.utils.set_random_seed(seed)
 random = np.random.default_rng(seed)
-config = ViTConfig(
-    image_size=(16, 16),
-    patch_size=(4, 4),
-    channels=1,
-    hidden_size=48,
-    mlp_dim=96,
-    num_heads=4,
-    num_layers=3,
-)
+sizes: dict = {"hidden_size": 48, "mlp_dim": 96, "num_heads": 4, "num_layers": 3}
+config = ViTConfig(image_size=(16, 16), patch_size=(4, 4), channels=1, **sizes)
 task = MaskedPatchPrediction(config)  # of one channel: 8 colours
 data = load_digits()
 images = np.round(data.images * (255 / 16)).astype("uint8")[..., None]
