@@ -97,6 +97,23 @@ def _idle_mb(peer: str) -> float:
     return _now_mb()
 
 
+def finetuning(model: str, image_size: int, batch: int, remat: bool) -> dict[str, float]:
+    """Three steps of the paper's fine-tuning, with or without keeping what blocks computed."""
+    import keras
+    import numpy as np
+
+    import keras_vit
+    from keras_vit.finetune import transfer_recipe
+
+    keras.ops.zeros(1)  # starts the backend
+    base = _now_mb()
+    vit = keras_vit.VisionTransformer(**size_named(model, image_size).fields(), remat=remat)
+    vit.compile(**transfer_recipe(vit, steps=3, batch_size=batch).compile)
+    images = np.zeros((3 * batch, image_size, image_size, 3), "float32")
+    vit.fit(images, np.zeros(3 * batch, "int32"), batch_size=batch, verbose=0)
+    return {"base_mb": base, "peak_mb": _peak_mb()}
+
+
 def images(library: str, folder: str, batch: int, workers: int, training: bool) -> dict[str, float]:
     """Images per second from JPEG files to float32 batches at 224 pixels.
 
@@ -158,7 +175,13 @@ def main() -> None:
     """Runs the measure that the JSON object in the first argument names."""
     request = json.loads(sys.argv[1])
     answers, sys.stdout = sys.stdout, sys.stderr
-    measures = {"start": start, "load": load, "memory": memory, "input": images}
+    measures = {
+        "start": start,
+        "load": load,
+        "memory": memory,
+        "finetuning": finetuning,
+        "input": images,
+    }
     measure = measures[request.pop("measure")]
     answers.write(json.dumps(measure(**request)) + "\n")
 

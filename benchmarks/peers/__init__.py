@@ -89,10 +89,6 @@ def _keras_peers(prefix: str, maker: str, needs: tuple[str, ...]) -> list[Peer]:
                         backend,
                     )
                 )
-        if prefix == "keras_vit":
-            options = {"mode": "fit", "remat": True}
-            name = f"{prefix}-{backend}-fit-remat"
-            peers.append(Peer(name, ("train",), ("keras", library), maker, options, backend))
     return peers
 
 

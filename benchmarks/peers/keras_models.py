@@ -8,11 +8,11 @@ import numpy as np
 from benchmarks.peers import Job, Step
 
 
-def ours(job: Job, mode: str, compiled: bool | str = "auto", remat: bool = False) -> Step:
+def ours(job: Job, mode: str, compiled: bool | str = "auto") -> Step:
     """A keras_vit model."""
     import keras_vit
 
-    model = keras_vit.VisionTransformer(**job.size.fields(), dtype=job.dtype, remat=remat)
+    model = keras_vit.VisionTransformer(**job.size.fields(), dtype=job.dtype)
     return _step(job, model, mode, compiled)
 
 
