@@ -39,7 +39,8 @@ class ProgressBar(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         if self._bar is not None and self._lines:
             figures = "  ".join(f"{name} {value:.4g}" for name, value in (logs or {}).items())
-            self._bar.console.print(f"epoch {epoch + 1}/{self.params['epochs']}  {figures}")
+            line = f"epoch {epoch + 1}/{self.params['epochs']}  {figures}"
+            self._bar.console.print(line, soft_wrap=True)
 
     def on_train_end(self, logs: Any = None) -> None:
         self.close()
