@@ -10,6 +10,7 @@ import numpy as np
 
 from keras_vit import layers
 from keras_vit.config import ResNetStem, ViTConfig
+from keras_vit.epochs import PromptEnd
 from keras_vit.errors import ConfigError
 from keras_vit.labels import Labels, checked, compact, names_of, top_labels
 from keras_vit.layers.direct import directly
@@ -20,7 +21,7 @@ from keras_vit.protocols import Protocol
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class VisionTransformer(keras.Model):
+class VisionTransformer(PromptEnd, keras.Model):
     """An image classifier that returns logits; a plain functional `keras.Model`.
 
     Input: float images `(batch, height, width, channels)` in [-1, 1], or
@@ -203,7 +204,7 @@ class VisionTransformer(keras.Model):
             largest = max(largest, len(items))
             # A smaller batch is filled up: another shape would be compiled for.
             full = np.pad(batch, [(0, largest - len(items)), (0, 0), (0, 0), (0, 0)])
-            logits = self.predict(full, batch_size=largest, verbose=0)[: len(items)]
+            logits = np.asarray(self.predict_on_batch(full)[: len(items)], "float32")
             probabilities = np.exp(logits - logits.max(axis=1, keepdims=True))
             probabilities /= probabilities.sum(axis=1, keepdims=True)
             yield from zip(items, top_labels(probabilities, self.labels, top), strict=True)

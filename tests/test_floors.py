@@ -8,7 +8,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "keras_vit"
 
 FLOORS = (
-    {"errors", "interpolate", "registration"},
+    {"epochs", "errors", "interpolate", "registration"},
     {"config"},
     {"labels", "protocols"},
     {"preprocessing"},

@@ -1,0 +1,52 @@
+"""Epochs that end at once under TensorFlow.
+
+tf.data tunes a data set in a thread that sleeps for 10 ms, then 20, 40, and so on up to a
+minute. Whoever deletes an iterator that is not exhausted, as `fit`, `evaluate` and `predict` do
+when they have counted their batches, wakes that thread and waits for its end. But the thread is
+woken a moment before it can see that it is cancelled (`CancellationManager::StartCancel` of
+TensorFlow 2.21 tells everybody first, and says `IsCancelled` afterwards), so that in about half
+of all calls it sleeps on, and the call returns after up to twice its time. Without tuning there
+is no such thread, and `tf.data.AUTOTUNE` means a share of all cores.
+"""
+
+from typing import Any
+
+import keras
+
+
+class PromptEnd:
+    """A `keras.Model` whose data sets are not tuned, unless their own options ask for it.
+
+    A model that merely contains one of these is Keras's own. It gets the same from a
+    `tf.data.Dataset` with `options.autotune.enabled = False`.
+    """
+
+    if keras.backend.backend() == "tensorflow":
+
+        @property
+        def distribute_strategy(self) -> Any:  # type: ignore[misc]
+            """The `tf.distribute.Strategy` that Keras trains with."""
+            return _Untuned(super().distribute_strategy)  # type: ignore[misc]
+
+
+class _Untuned:
+    """A strategy in all but the options of the data sets that it distributes."""
+
+    def __init__(self, strategy: Any) -> None:
+        self._strategy = strategy
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._strategy, name)
+
+    @property
+    def __class__(self) -> Any:  # Keras asks what kind of strategy it has
+        return type(self._strategy)
+
+    def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
+        import tensorflow as tf
+
+        if dataset.options().autotune.enabled is None:
+            untuned = tf.data.Options()
+            untuned.autotune.enabled = False
+            dataset = dataset.with_options(untuned)
+        return self._strategy.experimental_distribute_dataset(dataset, options)

@@ -1,0 +1,80 @@
+"""What TensorFlow is told about the data sets that a model trains on and predicts from."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vit import VisionTransformer, ViTConfig
+from keras_vit.tasks import MaskedPatchPrediction
+
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="Only TensorFlow has tf.data."
+)
+CONFIG = ViTConfig(
+    image_size=8, patch_size=4, hidden_size=8, mlp_dim=16, num_heads=2, num_layers=1, num_classes=3
+)
+IMAGES = np.zeros((4, 8, 8, 3), "float32")
+LABELS = np.zeros(4, "int32")
+
+
+@pytest.fixture
+def tuned(monkeypatch):
+    """The `autotune.enabled` of each data set that was iterated over."""
+    import tensorflow as tf
+
+    seen = []
+    strategy = type(tf.distribute.get_strategy())
+    distribute = strategy.experimental_distribute_dataset
+
+    def record(self, dataset, options=None):
+        seen.append(dataset.options().autotune.enabled)
+        return distribute(self, dataset, options)
+
+    monkeypatch.setattr(strategy, "experimental_distribute_dataset", record)
+    return seen
+
+
+def compiled(model):
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+def test_no_data_set_of_keras_is_tuned(tuned):
+    """Whose thread would hold up the end of `fit`, `evaluate` and `predict`."""
+    model = compiled(VisionTransformer(CONFIG))
+    model.fit(IMAGES, LABELS, batch_size=2, validation_data=(IMAGES, LABELS), verbose=0)
+    model.evaluate(IMAGES, LABELS, verbose=0)
+    model.predict(IMAGES, verbose=0)
+    assert tuned == [False] * 4
+
+
+def test_masked_patch_prediction_is_the_same(tuned):
+    """It trains longest of all."""
+    task = MaskedPatchPrediction(CONFIG)
+    task.compile("sgd")
+    task.fit(IMAGES, verbose=0)
+    assert tuned == [False]
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_what_a_data_set_asks_for_itself_is_kept(tuned, wanted):
+    """A pipeline that decodes for hours may gain from tuning."""
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.autotune.enabled = wanted
+    images = tf.data.Dataset.from_tensors(IMAGES).with_options(options)
+    VisionTransformer(CONFIG).predict(images, verbose=0)
+    assert tuned == [wanted]
+
+
+def test_the_strategy_is_the_one_in_whose_scope_the_model_was_made():
+    """In type, in attributes, and in what it computes."""
+    import tensorflow as tf
+
+    with tf.distribute.MirroredStrategy(["cpu:0"]).scope():
+        model = compiled(VisionTransformer(CONFIG))
+    assert isinstance(model.distribute_strategy, tf.distribute.MirroredStrategy)
+    assert model.distribute_strategy.num_replicas_in_sync == 1
+    model.fit(IMAGES, LABELS, verbose=0)
+    assert model.predict(IMAGES, verbose=0).shape == (4, 3)
