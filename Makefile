@@ -1,15 +1,15 @@
 # make demo    predict, fine-tune, save, reload and explain, on JAX (BACKEND=torch, BACKEND=tensorflow)
 # make test    the whole suite, once per backend (BACKENDS="jax" for one)
 # make lint    ruff and mypy
-# make bench   keras_vit beside its peers: an hour, on an otherwise idle machine
+# make bench   keras_vit beside its peers: an hour and a half, on an otherwise idle machine
 
 PYTHON ?= python3
 BACKEND ?= jax
 BACKENDS ?= jax torch tensorflow
-PEERS ?= all
 WORKERS ?= 2
 
 BIN := .venv/bin
+BENCH := $(BIN)/python -m benchmarks --json benchmarks/results/cpu.json
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
@@ -38,15 +38,19 @@ lint: .venv/.lint
 	$(BIN)/mypy
 
 bench: .venv/.test
-	@for batch in 1 8; do for model in S/16 B/16; do \
-		$(BIN)/python -m benchmarks --task forward --model $$model --batch $$batch \
-			--json benchmarks/results/cpu.json --peers $(PEERS) || exit 1; \
+	@for backend in $(BACKENDS); do for model in S/16 B/16; do \
+		for batch in 1 8; do \
+			$(BENCH) --backend $$backend --task forward --model $$model --batch $$batch || exit 1; \
+		done; done; \
+		$(BENCH) --backend $$backend --task train --model S/16 --batch 8 || exit 1; \
+	done
+	@for size in 224 384; do for of in forward train; do \
+		$(BENCH) --task memory --of $$of --model B/16 --image-size $$size --batch 4 --rounds 1 \
+			--peers timm flax keras_vit-torch-predict keras_vit-torch-fit keras_vit-jax \
+			keras_vit-tensorflow-predict keras_vit-tensorflow-fit || exit 1; \
 	done; done
-	$(BIN)/python -m benchmarks --task train --model S/16 --json benchmarks/results/cpu.json \
-		--peers $(PEERS)
-	@for task in memory load start input; do \
-		$(BIN)/python -m benchmarks --task $$task --model B/16 --rounds 3 \
-			--json benchmarks/results/cpu.json --peers $(PEERS) || exit 1; \
+	@for task in load start input; do \
+		$(BENCH) --task $$task --model L/16 --rounds 3 || exit 1; \
 	done
 
 clean:

@@ -41,6 +41,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=2, help="of the task input")
     parser.add_argument("--peers", nargs="+", default=["all"], help="names, or parts of names")
+    parser.add_argument("--backend", choices=_BACKENDS, help="only peers of this one")
     parser.add_argument("--json", type=Path, help="append the figures to this file")
     arguments = parser.parse_args()
     with console.status("") as status, tempfile.TemporaryDirectory() as work:
@@ -62,13 +63,13 @@ def _measure(arguments: argparse.Namespace, say: Any, work: Path) -> tuple[dict[
     }
     rounds = arguments.rounds
     if arguments.task in ("forward", "train"):
-        result = run(_chosen(arguments.peers, arguments.task), job, rounds, say)
+        result = run(_chosen(arguments, arguments.task), job, rounds, say)
         return job, report.speed_rows(result)
     if arguments.task == "memory":
         job["task"] = arguments.of
         requests = {
             name: (PEERS[name].backend, {"measure": "memory", "peer": name, "job": job})
-            for name in _chosen(arguments.peers, arguments.of)
+            for name in _chosen(arguments, arguments.of)
         }
         return {**job, "task": f"memory of {arguments.of}"}, _fresh(requests, rounds, say)
     if arguments.task == "start":
@@ -109,9 +110,14 @@ def _fresh(requests: dict[str, tuple[str, dict[str, Any]]], rounds: int, say: An
     return report.fresh_rows(*run_fresh(requests, rounds, say))
 
 
-def _chosen(words: list[str], task: str) -> list[str]:
-    """Peers of a task whose names are among the words, or have one of them as a part."""
-    names = [name for name, peer in PEERS.items() if task in peer.tasks and name != ANCHOR]
+def _chosen(arguments: argparse.Namespace, task: str) -> list[str]:
+    """Peers of a task and backend whose names are among `--peers`, or have one as a part."""
+    words = arguments.peers
+    names = [
+        name
+        for name, peer in PEERS.items()
+        if task in peer.tasks and name != ANCHOR and arguments.backend in (None, peer.library)
+    ]
     if words == ["all"]:
         return names
     chosen = [n for n in names if any(w == n or (w not in PEERS and w in n) for w in words)]

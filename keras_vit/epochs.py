@@ -24,7 +24,7 @@ class PromptEnd:
     if keras.backend.backend() == "tensorflow":
 
         @property
-        def distribute_strategy(self) -> Any:  # type: ignore[misc]
+        def distribute_strategy(self) -> Any:
             """The `tf.distribute.Strategy` that Keras trains with."""
             return _Untuned(super().distribute_strategy)  # type: ignore[misc]
 
@@ -38,7 +38,7 @@ class _Untuned:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._strategy, name)
 
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> Any:  # Keras asks what kind of strategy it has
         return type(self._strategy)
 

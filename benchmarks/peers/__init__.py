@@ -45,6 +45,11 @@ class Peer:
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
     backend: str = ""
 
+    @property
+    def library(self) -> str:
+        """The backend it is measured beside: torch, jax or tensorflow."""
+        return self.backend or ("jax" if "flax" in self.needs else "torch")
+
     def missing(self) -> list[str]:
         """Names of the needed packages that are not installed."""
         return [name for name in self.needs if importlib.util.find_spec(name) is None]
@@ -77,7 +82,7 @@ def _keras_peers(prefix: str, maker: str, needs: tuple[str, ...]) -> list[Peer]:
                     backend,
                 )
             )
-        if backend != "jax":  # Keras compiles JAX by default
+        if backend != "jax" and prefix == "keras_vit":  # Keras compiles JAX by default
             for mode, task in {"call": "forward", "predict": "forward", "fit": "train"}.items():
                 peers.append(
                     Peer(

@@ -1,5 +1,6 @@
 """keras_vit and keras-hub on the backend of this process, as their users run them."""
 
+import functools
 from typing import Any
 
 import keras
@@ -159,7 +160,7 @@ def _hand_written(model: Any, images: np.ndarray, labels: np.ndarray) -> Step:
             logits, fixed = model.stateless_call(trainable, fixed, x, training=True)
             return loss_of(y, logits), fixed
 
-        @jax.jit
+        @functools.partial(jax.jit, donate_argnums=0)
         def train_step(state: Any, x: Any, y: Any) -> Any:
             trainable, fixed, slots = state
             (loss, fixed), gradients = jax.value_and_grad(compute, has_aux=True)(
