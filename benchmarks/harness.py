@@ -123,9 +123,13 @@ class Result:
 
 
 def run(
-    names: list[str], request: dict[str, Any], rounds: int, say: Callable[[str], None]
+    names: list[str],
+    request: dict[str, Any],
+    rounds: int,
+    say: Callable[[str], None],
+    seconds: float | None = None,
 ) -> Result:
-    """Starts the peers, then gives each its turn in every round."""
+    """Starts the peers, then gives each its turn in every round, of about `seconds` each."""
     residents: dict[str, Resident] = {}
     result = Result({}, {})
     try:
@@ -135,7 +139,7 @@ def run(
                 residents[name] = Resident(name, request)
             except PeerError as failure:
                 result.failed[name] = str(failure)
-        steps, seconds = {}, _TURN_SECONDS[request["task"]]
+        steps, seconds = {}, seconds or _TURN_SECONDS[request["task"]]
         for name in list(residents):
             for turn in _guarded(residents, result, name, 1):
                 steps[name] = max(1, round(seconds / max(turn.seconds, 1e-4)))

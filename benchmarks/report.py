@@ -1,8 +1,13 @@
-"""From turns to rows, from rows to tables."""
+"""From turns to rows, from rows to tables.
+
+python -m benchmarks.report benchmarks/results/cpu.json     # the tables of README.md
+"""
 
 import datetime
+import json
 import platform
 import statistics
+import sys
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -92,3 +97,50 @@ def _accelerator() -> str:
     except ImportError:
         return "unknown"
     return torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
+
+
+def tables(runs: list[dict[str, Any]]) -> str:
+    """Returns the runs as Markdown; shares of one kind side by side, the newest run of each."""
+    newest: dict[str, dict[str, Any]] = {}
+    for run in runs:
+        peers = sorted(row["peer"] for row in run["rows"])
+        newest[json.dumps([run["request"], peers], sort_keys=True)] = run
+    side_by_side: dict[tuple[str, str], dict[str, dict[str, Row]]] = {}
+    parts = []
+    for run in newest.values():
+        request, rows = run["request"], run["rows"]
+        if "share" not in rows[0]:
+            title = ", ".join(f"{name} {value}" for name, value in request.items())
+            parts.append(markdown(title, rows))
+            continue
+        kind = (request["task"], request["dtype"])
+        column = f"{request['model']} b{request['batch']}"
+        for row in rows:
+            side_by_side.setdefault(kind, {}).setdefault(row["peer"], {})[column] = row
+    return "\n".join([*(_shares(*kind, rows) for kind, rows in side_by_side.items()), *parts])
+
+
+def _shares(task: str, dtype: str, peers: dict[str, dict[str, Row]]) -> str:
+    columns = sorted({column for rows in peers.values() for column in rows}, reverse=True)
+    lines = [
+        f"**{task}, {dtype}: share of the matrix products' speed (range)**\n",
+        f"| | {' | '.join(columns)} |",
+        f"|---|{'---|' * len(columns)}",
+    ]
+    for peer in sorted(peers):
+        if peer != ANCHOR:
+            cells = (_share(peers[peer].get(column)) for column in columns)
+            lines.append(f"| {peer} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _share(row: Row | None) -> str:
+    if row is None:
+        return ""
+    if "failed" in row:
+        return "failed"
+    return f"{row['share']:.2f} ({row['range'][0]:.2f} to {row['range'][1]:.2f})"
+
+
+if __name__ == "__main__":
+    print(tables(json.loads(Path(sys.argv[1]).read_text())))

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from benchmarks import harness, report
+from benchmarks import growth, harness, profiles, report
 from benchmarks.peers import PEERS, Peer
 from benchmarks.sizes import Size, size_named
 from keras_vit import checkpoints, variants
@@ -102,3 +102,55 @@ def test_fresh_measures_name_what_went_wrong():
     assert len(answers["json"]) == 2
     assert "no_such_library" in failed["none"]
     assert json.dumps(report.fresh_rows(answers, failed))
+
+
+def test_shares_of_a_profile_add_up_to_the_time():
+    """Operations that overlap share the time; what is left between them is overhead."""
+    events = [
+        profiles.Event("products", 0.0, 6.0),
+        profiles.Event("norms", 4.0, 6.0),
+        profiles.Event("products", 7.0, 9.0),
+    ]
+    shares = profiles.shares_of(events, wall=10.0)
+    assert shares == pytest.approx({"products": 0.64, "norms": 0.16, "overhead": 0.2})
+
+
+PROGRAM = """HloModule jit_step
+
+FileNames
+1 "layers/fast/jax.py"
+
+FunctionNames
+1 "call"
+2 "_attention_forward"
+
+FileLocations
+1 {file_name_id=1 function_name_id=1 line=3 end_line=3}
+2 {file_name_id=1 function_name_id=2 line=9 end_line=9}
+
+StackFrames
+1 {file_location_id=1 parent_frame_id=1}
+2 {file_location_id=2 parent_frame_id=1}
+
+ENTRY %main {
+  %dot.1 = f32[2] dot(%a, %b), metadata={op_name="jit(step)/dot_general" stack_frame_id=1}
+  %exp.2 = f32[2] fusion(%dot.1), metadata={op_name="jit(step)/exp" stack_frame_id=2}
+  ROOT %copy.3 = f32[2] copy(%exp.2)
+}
+"""
+
+
+def test_instructions_of_xla_are_put_down_to_the_functions_they_come_from(tmp_path):
+    """By the calls above them first, then by the operation."""
+    (tmp_path / "module_1.jit_step.cpu_after_optimizations.txt").write_text(PROGRAM)
+    parts = profiles._parts_of_program(tmp_path)
+    assert parts == {"dot.1": "products", "exp.2": "attention", "copy.3": "copies"}
+
+
+def test_expected_growth_is_linear_but_for_attention():
+    """Twice the tokens: twice the projections, four times the scores."""
+    points = [{"tokens": 197, "milliseconds_per_image": {"products": 10.0}}]
+    linear, quadratic = growth.expected(points, 197)
+    assert linear + quadratic == pytest.approx(10.0)
+    assert growth.expected(points, 577)[1] / quadratic == pytest.approx((577 / 197) ** 2)
+    assert growth.expected(points, 577)[0] / linear == pytest.approx(577 / 197, rel=0.01)

@@ -173,6 +173,12 @@ class ImageData(keras.utils.PyDataset):
         return self._images.records.labels
 
     @property
+    def paths(self) -> tuple[str, ...] | None:
+        """The files of the images, in the order of the data set; None where they are not files."""
+        images = self._images.records.images
+        return tuple(map(str, images)) if isinstance(images[0], (str, os.PathLike)) else None
+
+    @property
     def unreadable(self) -> dict[str, str]:
         """Image that was left out -> reason."""
         return self._images.unreadable

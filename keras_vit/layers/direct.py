@@ -26,11 +26,9 @@ def project(layer: Any, x: Any, axes: int = 1) -> Any:
 
 
 def project_each(layers: Sequence[Any], x: Any) -> tuple[Any, ...]:
-    """Returns `layer(x)` of several such layers alike, which map the last axis of `x`."""
-    if not all(map(_is_plain, layers)):
-        return tuple(layer(x) for layer in layers)
-    kernels, biases = zip(*map(_weights, layers), strict=True)
-    return fast.linears(_cast(x, layers[0].compute_dtype), kernels, biases)
+    """Returns `layer(x)` of several such layers alike, with `x` cast once."""
+    x = _cast(x, layers[0].compute_dtype)
+    return tuple(project(layer, x) for layer in layers)
 
 
 def normalise(layer: Any, x: Any) -> Any:

@@ -1,11 +1,13 @@
 """What a folder's names and places mean."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from PIL import Image
 
 from keras_vit import ConfigError, Preprocessor
-from keras_vit.data import from_folder
+from keras_vit.data import from_arrays, from_folder
 from tests.helpers import tiny
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -19,6 +21,17 @@ def test_classes_are_the_sorted_folders(folder):
     assert data.class_names == ("cat", "dog", "eel")
     assert data.class_counts == {"cat": 6, "dog": 4, "eel": 2}
     assert (data.num_images, data.num_classes, data.batch_size) == (12, 3, 32)
+
+
+def test_paths_are_the_files_in_the_order_of_the_labels(folder):
+    """Of the whole and of both its parts; arrays have none."""
+    data = from_folder(folder, PLAIN)
+    for part in (data, *data.split(0.5)):
+        named = [
+            data.class_names.index(Path(path).relative_to(folder).parts[0]) for path in part.paths
+        ]
+        assert named == part.labels.tolist()
+    assert from_arrays(np.zeros((2, 4, 4, 3), "uint8"), [0, 1], PLAIN).paths is None
 
 
 def test_class_names_give_the_order_of_the_labels(folder):

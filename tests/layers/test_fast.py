@@ -109,26 +109,6 @@ def test_gelu_equals_its_reference(approximate, dtype):
     np.testing.assert_allclose(alone, want, atol=1e-6, rtol=1e-6)
 
 
-@pytest.mark.parametrize("with_bias", [True, False])
-def test_several_linear_maps_equal_their_reference(with_bias):
-    """Queries, keys and values of the same tokens, with gradients and without."""
-    kernels = [normal(6, 3, 4, seed=seed) for seed in range(3)]
-    biases = [normal(3, 4, seed=seed) for seed in range(3, 6)] if with_bias else []
-    arrays = [normal(2, 5, 6, seed=9), *kernels, *biases]
-
-    def of(module):
-        def call(x, *weights):
-            weights = [*weights, None, None, None]
-            return keras.ops.concatenate(module.linears(x, weights[:3], weights[3:6]), axis=-1)
-
-        return call
-
-    expected = value_and_gradients(of(reference), arrays, "float32")
-    assert_equal(value_and_gradients(of(fast), arrays, "float32"), expected, TOLERANCE["float32"])
-    alone = of(fast)(*(keras.ops.convert_to_tensor(array) for array in arrays))
-    assert_equal([numpy_of(alone)], expected[:1], TOLERANCE["float32"])
-
-
 @pytest.mark.parametrize("tokens", [12, 13])
 def test_attention_of_many_tokens_equals_its_reference(tokens, monkeypatch):
     """Queries in blocks, of which the last may be smaller."""

@@ -18,7 +18,6 @@ from keras_vit.layers.fast import reference
 
 gelu = reference.gelu
 linear = reference.linear
-linears = reference.linears
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))

@@ -1,6 +1,5 @@
 """What the fast operations compute, in `keras.ops`."""
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from keras import ops
@@ -45,13 +44,6 @@ def linear(x: Any, kernel: Any, bias: Any, axes: int = 1) -> Any:
     """
     y = ops.tensordot(x, kernel, axes)
     return y if bias is None else y + bias
-
-
-def linears(
-    x: Any, kernels: Sequence[Any], biases: Sequence[Any], linear: Callable[..., Any] = linear
-) -> tuple[Any, ...]:
-    """Several linear maps of the last axis of `x`, all with a bias or all without."""
-    return tuple(linear(x, kernel, bias) for kernel, bias in zip(kernels, biases, strict=True))
 
 
 def attention(query: Any, key: Any, value: Any) -> Any:

@@ -1,7 +1,6 @@
 """Imports tensorflow: products on matrices, with their bias, and attention in blocks."""
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -23,11 +22,6 @@ def linear(x: Any, kernel: Any, bias: Any, axes: int = 1) -> Any:
     y = tf.reshape(y, tf.concat([leading, outputs], 0))
     y.set_shape([*static, *outputs])
     return y
-
-
-def linears(x: Any, kernels: Sequence[Any], biases: Sequence[Any]) -> tuple[Any, ...]:
-    """See `reference.linears`."""
-    return reference.linears(x, kernels, biases, linear)
 
 
 def attention(query: Any, key: Any, value: Any) -> Any:

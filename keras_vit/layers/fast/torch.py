@@ -1,12 +1,9 @@
 """Imports torch: a product and its bias in one operation, on matrices, and a quicker tanh GELU."""
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
-
-from keras_vit.layers.fast import reference
 
 
 def attention(query: Any, key: Any, value: Any) -> Any:
@@ -36,16 +33,6 @@ def gelu(x: Any, approximate: bool) -> Any:
         return torch.nn.functional.gelu(x, approximate="tanh" if approximate else "none")
     twice_u = torch.addcmul(x.new_full((), _SLOPE), x, x, value=0.044715 * _SLOPE).mul_(x)
     return twice_u.sigmoid_().mul_(x)
-
-
-def linears(x: Any, kernels: Sequence[Any], biases: Sequence[Any]) -> tuple[Any, ...]:
-    """See `reference.linears`: one product, where no gradient has to find its way back."""
-    if _learns(x, *kernels) or any(kernel.shape != kernels[0].shape for kernel in kernels):
-        return reference.linears(x, kernels, biases, linear)
-    kernel = torch.cat([kernel.reshape(len(kernel), -1) for kernel in kernels], dim=1)
-    bias = None if biases[0] is None else torch.cat([bias.reshape(-1) for bias in biases])
-    y = linear(x, kernel, bias)
-    return y.reshape(*x.shape[:-1], len(kernels), *kernels[0].shape[1:]).unbind(x.ndim - 1)
 
 
 def _learns(*tensors: Any) -> bool:
