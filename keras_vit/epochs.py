@@ -6,7 +6,7 @@ when they have counted their batches, wakes that thread and waits for its end. B
 woken a moment before it can see that it is cancelled (`CancellationManager::StartCancel` of
 TensorFlow 2.21 tells everybody first, and says `IsCancelled` afterwards), so that in about half
 of all calls it sleeps on, and the call returns after up to twice its time. Without tuning there
-is no such thread, and `tf.data.AUTOTUNE` means a share of all cores.
+is no such thread, and `tf.data.AUTOTUNE` stands for a number of threads that does not change.
 """
 
 from typing import Any

@@ -124,3 +124,35 @@ def test_the_gradient_of_a_constant_token_is_finite():
     arrays = [np.ones((1, 2, 8), "float32"), normal(8), normal(8, seed=1)]
     for array in value_and_gradients(norm_of(fast), arrays, "float32"):
         assert np.isfinite(array).all()
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="torch's own transformations.")
+def test_gelu_has_every_derivative_that_torch_knows():
+    """Second ones, tangents and whole batches of them."""
+    import torch
+
+    def torchs(x):
+        return torch.nn.functional.gelu(x, approximate="tanh")
+
+    def ours(x):
+        return fast.gelu(x, True)
+
+    x, tangent = (torch.from_numpy(normal(7, 5, seed=seed)) for seed in (0, 1))
+    ways = (
+        lambda f: torch.func.vmap(torch.func.grad(lambda x: f(x).sum()))(x),
+        lambda f: torch.func.jvp(f, (x,), (tangent,))[1],
+        lambda f: torch.func.hessian(lambda x: f(x).sum())(x),
+        lambda f: dual(f, x, tangent),
+    )
+    assert_equal(
+        [numpy_of(way(ours)) for way in ways], [numpy_of(way(torchs)) for way in ways], 1e-6
+    )
+
+
+def dual(function, x, tangent):
+    """The derivative along a tangent, by torch's forward mode."""
+    from torch.autograd import forward_ad
+
+    with forward_ad.dual_level():
+        y = function(forward_ad.make_dual(x.clone().requires_grad_(), tangent))
+        return forward_ad.unpack_dual(y).tangent.detach()

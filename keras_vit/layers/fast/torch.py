@@ -20,23 +20,46 @@ def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
     return y.to(x.dtype)
 
 
+def gelu(x: Any, approximate: bool) -> Any:
+    """See `reference.gelu`. A compiler writes a loop of its own from torch's form."""
+    slow_tanh = approximate and x.dtype == torch.float32 and x.device.type == "cpu"
+    if not slow_tanh or torch.compiler.is_compiling():
+        return torch.nn.functional.gelu(x, approximate="tanh" if approximate else "none")
+    return _Gelu.apply(x) if torch.is_grad_enabled() and x.requires_grad else _by_sigmoid(x)
+
+
 _SLOPE = 2 * math.sqrt(2 / math.pi)
 
 
-def gelu(x: Any, approximate: bool) -> Any:
-    """See `reference.gelu`.
-
-    On a CPU, torch's tanh takes three times as long as its exponential, and
-    0.5 (1 + tanh(u)) is sigmoid(2 u). A gradient is left to torch: it would keep every step.
-    """
-    if not approximate or _learns(x) or x.dtype != torch.float32 or x.device.type != "cpu":
-        return torch.nn.functional.gelu(x, approximate="tanh" if approximate else "none")
+def _by_sigmoid(x: Any) -> Any:
+    """0.5 x (1 + tanh(u)) = x sigmoid(2 u): on a CPU, torch's tanh takes three exponentials."""
     twice_u = torch.addcmul(x.new_full((), _SLOPE), x, x, value=0.044715 * _SLOPE).mul_(x)
     return twice_u.sigmoid_().mul_(x)
 
 
-def _learns(*tensors: Any) -> bool:
-    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+class _Gelu(torch.autograd.Function):
+    """`_by_sigmoid` with torch's own derivatives, of any order and in both directions."""
+
+    @staticmethod
+    def forward(x: Any) -> Any:
+        return _by_sigmoid(x)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Any) -> Any:
+        return torch.ops.aten.gelu_backward(dy, *ctx.saved_tensors, approximate="tanh")
+
+    @staticmethod
+    def jvp(ctx: Any, dx: Any) -> Any:
+        return torch.ops.aten.gelu_backward(dx, *ctx.saved_tensors, approximate="tanh")
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, x: Any) -> Any:
+        return _Gelu.apply(x), in_dims[0]
 
 
 def linear(x: Any, kernel: Any, bias: Any, axes: int = 1) -> Any:
