@@ -14,7 +14,7 @@ def torch_device() -> str:
 
 
 def allow_torchvision() -> None:
-    """timm imports torchvision, whose operators do not load beside a CPU build of torch."""
+    """timm and transformers import torchvision, whose operators need the torch they were built for."""
     importlib.import_module("tests.torchvision_shim")
 
 
@@ -44,6 +44,7 @@ def timm(job: Job, compiled: bool = False) -> Step:
 
 def transformers(job: Job) -> Step:
     """ViTForImageClassification with PyTorch's own attention."""
+    allow_torchvision()
     from transformers import ViTConfig, ViTForImageClassification
 
     size = job.size
