@@ -10,11 +10,12 @@ from benchmarks.peers import Job, Step
 
 
 def ours(job: Job, mode: str, compiled: bool | str = "auto") -> Step:
-    """A keras_vit model."""
+    """A keras_vit model, trained with the optimizer of its recipes."""
     import keras_vit
+    from keras_vit.finetune import LayerwiseAdamW
 
     model = keras_vit.VisionTransformer(**job.size.fields(), dtype=job.dtype)
-    return _step(job, model, mode, compiled)
+    return _step(job, model, mode, compiled, LayerwiseAdamW)
 
 
 def hub(job: Job, mode: str, compiled: bool | str = "auto") -> Step:
@@ -34,10 +35,10 @@ def hub(job: Job, mode: str, compiled: bool | str = "auto") -> Step:
     model = keras_hub.models.ViTImageClassifier(
         backbone=backbone, num_classes=size.num_classes, preprocessor=None
     )
-    return _step(job, model, mode, compiled)
+    return _step(job, model, mode, compiled, keras.optimizers.AdamW)
 
 
-def _step(job: Job, model: Any, mode: str, compiled: bool | str) -> Step:
+def _step(job: Job, model: Any, mode: str, compiled: bool | str, optimizer: Any) -> Step:
     side = job.size.image_size
     images = np.random.default_rng(0).standard_normal((job.batch, side, side, 3), dtype="float32")
     if mode == "predict":
@@ -47,7 +48,7 @@ def _step(job: Job, model: Any, mode: str, compiled: bool | str) -> Step:
         return _called(model, images, bool(compiled is True))
     labels = np.random.default_rng(1).integers(0, job.size.num_classes, job.batch)
     model.compile(
-        keras.optimizers.AdamW(1e-4, weight_decay=0.03),
+        optimizer(1e-4, weight_decay=0.03),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         jit_compile=compiled,
     )

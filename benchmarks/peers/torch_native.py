@@ -14,7 +14,7 @@ def torch_device() -> str:
 
 
 def allow_torchvision() -> None:
-    """timm and transformers import torchvision, whose operators need the torch they were built for."""
+    """timm and transformers import torchvision, whose operators need the torch of its build."""
     importlib.import_module("tests.torchvision_shim")
 
 
