@@ -76,6 +76,28 @@ def open_arrays(path: str | os.PathLike[str]) -> Reader:
     )
 
 
+class _MappedFile:
+    """A file mapped into memory, of which only what was read last is kept there."""
+
+    def __init__(self, path: Path) -> None:
+        with path.open("rb") as file:
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self.bytes = memoryview(self._map)
+        self._last: tuple[int, int] | None = None
+
+    def read(self, start: int, end: int) -> memoryview:
+        """Returns bytes of the file itself, and gives back the memory of those before.
+
+        A view of those that lives on is read from the disk anew.
+        """
+        if self._last is not None and hasattr(mmap, "MADV_DONTNEED"):
+            first, last = self._last
+            first -= first % mmap.PAGESIZE
+            self._map.madvise(mmap.MADV_DONTNEED, first, last - first)
+        self._last = start, end
+        return self.bytes[start:end]
+
+
 class _NpzReader:
     """A zip of .npy members. Their headers are read at once, their data on demand."""
 
@@ -84,7 +106,6 @@ class _NpzReader:
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.dtypes: dict[str, np.dtype] = {}
         self._members: dict[str, _Member] = {}
-        self._mapped: tuple[int, int] | None = None
         try:
             self._zip = zipfile.ZipFile(path)
         except (zipfile.BadZipFile, OSError, NotImplementedError) as error:
@@ -92,8 +113,7 @@ class _NpzReader:
                 f"{path}: not a complete npz file ({error}). Fetch or write it again."
             ) from error
         try:
-            with path.open("rb") as file:
-                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            self._file = _MappedFile(path)
             for member in self._zip.infolist():
                 self._add(member)
         except BaseException:
@@ -140,19 +160,9 @@ class _NpzReader:
             return self._zip.read(member.zip_info)
         # The local header has a name and extra field of its own, so that its length differs.
         start = member.zip_info.header_offset
-        name_length, extra_length = struct.unpack_from("<HH", self._map, start + 26)
+        name_length, extra_length = struct.unpack("<HH", self._file.bytes[start + 26 : start + 30])
         start += 30 + name_length + extra_length
-        end = start + member.zip_info.file_size
-        self._let_go_of_the_last(start, end)
-        return memoryview(self._map)[start:end]
-
-    def _let_go_of_the_last(self, start: int, end: int) -> None:
-        """Gives back the memory of the array before this one; a view that lives on is read anew."""
-        if self._mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
-            first, last = self._mapped
-            first -= first % mmap.PAGESIZE
-            self._map.madvise(mmap.MADV_DONTNEED, first, last - first)
-        self._mapped = start, end
+        return self._file.read(start, start + member.zip_info.file_size)
 
     @contextlib.contextmanager
     def _damage_named(self, name: str) -> Iterator[None]:
@@ -197,38 +207,41 @@ def _read_npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype, bool, 
 
 
 class _SafetensorsReader:
-    """A safetensors file; the library maps it into memory and checks its header."""
+    """A safetensors file, mapped into memory after the library has checked its header."""
 
     def __init__(self, path: Path) -> None:
         from safetensors import SafetensorError, safe_open
 
         self.path = path
-        self._error = SafetensorError
         try:
-            self._file = safe_open(path, framework="np")
-            slices = {name: self._file.get_slice(name) for name in self._file.keys()}  # noqa: SIM118
-            self.shapes = {name: tuple(part.get_shape()) for name, part in slices.items()}
-            self.dtypes = {
-                name: SAFETENSORS_DTYPES[part.get_dtype()] for name, part in slices.items()
-            }
+            with safe_open(path, framework="np"):
+                pass
         except (SafetensorError, OSError) as error:
             raise CheckpointError(
                 f"{path}: not a complete safetensors file ({error}). Fetch or write it again."
             ) from error
+        self._file = _MappedFile(path)
+        (length,) = struct.unpack("<Q", self._file.bytes[:8])
+        self._data = 8 + length
+        self._header = json.loads(bytes(self._file.bytes[8 : self._data]))
+        self._header.pop("__metadata__", None)
+        self.shapes = {name: tuple(entry["shape"]) for name, entry in self._header.items()}
+        try:
+            self.dtypes = {
+                name: SAFETENSORS_DTYPES[entry["dtype"]] for name, entry in self._header.items()
+            }
         except KeyError as error:
             raise CheckpointError(f"{path}: arrays of type {error} hold no weights.") from error
 
     def read(self, name: str) -> np.ndarray:
-        try:
-            return self._file.get_tensor(name)
-        except self._error as error:
-            raise CheckpointError(f"{self.path}: array {name!r} is damaged ({error}).") from error
+        start, end = (self._data + offset for offset in self._header[name]["data_offsets"])
+        return np.ndarray(self.shapes[name], self.dtypes[name], self._file.read(start, end))
 
     def __enter__(self) -> "_SafetensorsReader":
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        del self._file  # unmaps
+        pass  # what was read may still be in use; the last view unmaps the file
 
 
 class _H5Reader:

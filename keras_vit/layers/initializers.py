@@ -28,12 +28,24 @@ def blank_weights() -> Iterator[None]:
         _blank.reset(token)
 
 
+def _blank_weight(shape, dtype):
+    """Zeros that the system gives when they are written to, if ever.
+
+    JAX takes memory over as it is where that begins at a multiple of 64 bytes, and where the
+    type is told beside it; else it would write a copy.
+    """
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    room = np.zeros(size + 64, "uint8")
+    start = -room.ctypes.data % 64
+    return ops.convert_to_tensor(room[start : start + size].view(dtype).reshape(shape), dtype=dtype)
+
+
 class _Drawn(keras.initializers.Initializer):
     """An initialiser whose draw is skipped inside `blank_weights()`."""
 
     def __call__(self, shape, dtype=None, **kwargs):
         if _blank.get():
-            return np.zeros(shape, dtype or "float32")
+            return _blank_weight(shape, dtype or "float32")
         return super().__call__(shape, dtype=dtype, **kwargs)
 
 
@@ -68,7 +80,7 @@ class XavierUniform(keras.initializers.Initializer):
     def __call__(self, shape, dtype=None):
         """Returns a tensor of `shape` in [-limit, limit], limit = sqrt(6 / (fan_in + fan_out))."""
         if _blank.get():
-            return np.zeros(shape, dtype or "float32")
+            return _blank_weight(shape, dtype or "float32")
         fan_in = math.prod(shape[: self.input_axes])
         fan_out = math.prod(shape[self.input_axes :])
         limit = math.sqrt(6.0 / (fan_in + fan_out))
