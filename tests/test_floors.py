@@ -9,6 +9,7 @@ PACKAGE = Path(__file__).parents[1] / "keras_vit"
 
 FLOORS = (
     {"epochs", "errors", "interpolate", "registration"},
+    {"files"},
     {"config"},
     {"labels", "protocols"},
     {"preprocessing"},
@@ -46,6 +47,7 @@ NUMPY_ONLY = (
     "errors",
     "interpolate",
     "config",
+    "files",
     "labels",
     "preprocessing",
     "variants",

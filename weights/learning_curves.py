@@ -23,7 +23,7 @@ from PIL import Image
 from train_digits import digits
 
 import keras_vit
-from keras_vit.checkpoints.containers import write_json
+from keras_vit.files import write_json
 from keras_vit.finetune import draw_curves, train, transfer_recipe
 
 LOOPS = (0, 6, 8, 9)

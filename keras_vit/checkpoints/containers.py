@@ -11,12 +11,10 @@ import json
 import math
 import mmap
 import os
-import shutil
 import struct
-import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
 
@@ -24,7 +22,8 @@ import ml_dtypes
 import numpy as np
 
 from keras_vit.checkpoints.axes import in_order
-from keras_vit.errors import CheckpointError, KerasViTError
+from keras_vit.errors import CheckpointError
+from keras_vit.files import written_beside
 
 _PICKLE_ADVICE = (
     "keras_vit never unpickles. Write a safetensors file where the pickle was made: "
@@ -329,69 +328,9 @@ _SAFETENSORS_NAMES = {dtype: name for name, dtype in SAFETENSORS_DTYPES.items()}
 
 
 @contextlib.contextmanager
-def folder_written_beside(
-    folder: str | os.PathLike[str], names: Container[str], error: type[KerasViTError]
-) -> Iterator[Path]:
-    """Yields a new folder to fill; on success it takes the place of `folder`.
-
-    A reader sees the old folder, the new one, or for an instant none.
-
-    Args:
-        folder: the place.
-        names: of the files that an old folder may hold and that are given up.
-        error: what to raise if it holds others.
-    """
-    folder = Path(folder)
-    if folder.exists():
-        inside = [p.name for p in folder.iterdir()] if folder.is_dir() else [folder.name]
-        foreign = [name for name in inside if folder.is_file() or name not in names]
-        if foreign:
-            raise error(
-                f"{folder}: holds {', '.join(sorted(foreign)[:5])}, so it is not overwritten."
-            )
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-    try:
-        new = work / "new"
-        new.mkdir()
-        yield new
-        if folder.exists():
-            folder.rename(work / "old")
-        new.rename(folder)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def written_beside(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yields a temporary path in the same folder; on success it becomes `path`, else it goes.
-
-    A reader sees the old file or the new one, never a part.
-    """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        # mkstemp makes files that only their owner reads; give the umask's mode instead.
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
 def _opened_beside(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Yields a new file that becomes `path` on success.
-
-    It is not opened with "w": ext4 writes out at once what replaces a truncated file, and
-    closing would wait for that.
-    """
-    with written_beside(path) as temporary, temporary.open("r+b") as file:
+    """Yields a new file that becomes `path` on success."""
+    with written_beside(path) as temporary, temporary.open("xb") as file:
         yield file
 
 
@@ -496,9 +435,3 @@ def h5_written_beside(path: str | os.PathLike[str]) -> Iterator[Any]:
 
     with written_beside(path) as temporary, h5py.File(temporary, "w") as file:
         yield file
-
-
-def write_json(path: str | os.PathLike[str], value: object) -> None:
-    """Writes indented JSON, whole or not at all."""
-    with written_beside(path) as temporary:
-        temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")

@@ -15,10 +15,8 @@ import numpy as np
 from keras_vit.checkpoints.axes import Scratch, in_order
 from keras_vit.checkpoints.containers import (
     Part,
-    folder_written_beside,
     h5_written_beside,
     whole,
-    write_json,
     write_npz,
     write_safetensors,
 )
@@ -26,6 +24,7 @@ from keras_vit.checkpoints.dialects import Dialect
 from keras_vit.checkpoints.translate import Move, plan, to_parts
 from keras_vit.config import ViTConfig
 from keras_vit.errors import CheckpointError
+from keras_vit.files import folder_written_beside, write_json
 from keras_vit.protocols import Protocol as Preparation
 from keras_vit.protocols import compact, complete
 

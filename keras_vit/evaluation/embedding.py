@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_vit.checkpoints.containers import write_json, written_beside
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation.batches import Batch, predicted
 from keras_vit.evaluation.extraction import files_digest, identity_of, up_to
 from keras_vit.evaluation.rows import Rows
+from keras_vit.files import write_json, written_beside
 from keras_vit.model import VisionTransformer
 
 _ROW_GROUP = 4096

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from filelock import FileLock, Timeout
 
-from keras_vit.checkpoints.containers import write_json
 from keras_vit.errors import ConfigError
+from keras_vit.files import write_json
 
 _SECONDS = 0.2
 """Between two records of the progress, each of which waits for the disk."""

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from keras_vit.errors import ConfigError
+from keras_vit.files import written_beside
 
 History = Mapping[str, Sequence[float]]
 
@@ -24,8 +25,6 @@ def draw_curves(
     Raises:
         ConfigError: matplotlib is not installed.
     """
-    from keras_vit.checkpoints.containers import written_beside
-
     try:
         from matplotlib.figure import Figure
     except ImportError as error:

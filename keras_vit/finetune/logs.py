@@ -9,6 +9,7 @@ from typing import Any
 import keras
 
 from keras_vit.errors import ConfigError
+from keras_vit.files import written_beside
 
 
 class CsvLog(keras.callbacks.Callback):
@@ -38,8 +39,6 @@ class CsvLog(keras.callbacks.Callback):
         self._write()
 
     def _write(self) -> None:
-        from keras_vit.checkpoints.containers import written_beside
-
         history = self.model.history.history
         names = list(history)
         rows = zip(*history.values(), strict=True)

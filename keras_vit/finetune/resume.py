@@ -83,8 +83,6 @@ class Resume(keras.callbacks.Callback):
         # Before anything is restored: a learning rate that is a number changes in training.
         self._settings = self._describe()
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        for cut_short in self.path.parent.glob(f".{STATE_FILE}.*"):
-            cut_short.unlink(missing_ok=True)
         self._restored = None
         if self.path.exists():
             self._restored = State.read(self.path)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit.errors import CheckpointError
+from keras_vit.files import written_beside
 
 _FORMAT = 1
 
@@ -33,8 +34,6 @@ class State:
     def write(self, path: Path) -> None:
         """Writes beside `path` and renames."""
         from safetensors.numpy import save_file
-
-        from keras_vit.checkpoints.containers import written_beside
 
         # safetensors stores no order of the axes, and takes the bytes as they lie.
         arrays = {name: np.asarray(array, order="C") for name, array in self.arrays.items()}

@@ -1,7 +1,6 @@
 """A whole training in one call: log, curves, best and last preset, and resuming."""
 
 import os
-import shutil
 from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
@@ -69,9 +68,6 @@ def train(
             part.check(model)
     _check_recipe(recipe, data)
     out.mkdir(parents=True, exist_ok=True)
-    for preset in (BEST, LAST):  # what was being written when it was killed
-        for cut_short in out.glob(f".{preset}.*"):
-            shutil.rmtree(cut_short)
     if tensorboard or (tensorboard is None and find_spec("tensorboardX")):
         callbacks = (TensorBoard(out / "tensorboard"), *callbacks)
     fit = dict(recipe.fit)

@@ -28,8 +28,8 @@ from filelock import FileLock
 from urllib3.exceptions import HTTPError, MaxRetryError, ProtocolError
 from urllib3.util import Retry, Timeout
 
-from keras_vit.checkpoints.containers import write_json
 from keras_vit.errors import PresetError
+from keras_vit.files import write_json
 
 log = logging.getLogger("keras_vit")
 

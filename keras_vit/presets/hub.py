@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.checkpoints.containers import SAFETENSORS_DTYPES, Reader, joined, written_beside
+from keras_vit.checkpoints.containers import SAFETENSORS_DTYPES, Reader, joined
 from keras_vit.checkpoints.inspect import CheckpointInfo, understand
 from keras_vit.checkpoints.sources import COMPANIONS, INDEX, MOST_JSON_BYTES, read_object
 from keras_vit.errors import CheckpointError, PresetError
+from keras_vit.files import written_beside
 from keras_vit.presets.hub_requests import (
     SCHEME,
     TIMEOUT,

@@ -1,6 +1,7 @@
 """Downloads: whole or not at all, resumed, checked, and used again without a network."""
 
 import contextlib
+import dataclasses
 import errno
 import hashlib
 import os
@@ -23,7 +24,8 @@ from tests.words import raises
 CONTENT = random.Random(0).randbytes(3_000_000)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 NAME = "vit_models/imagenet21k+imagenet2012/ViT-B_16.npz"
-QUICK = Patience(connect=2, read=0.3, attempts=3, backoff=0.01, longest=2)
+QUICK = Patience(connect=10, read=10, attempts=3, backoff=0.01, longest=2)
+IMPATIENT = dataclasses.replace(QUICK, read=1)
 
 
 @pytest.fixture
@@ -89,8 +91,8 @@ def test_a_busy_server_is_asked_again(server):
 
 def test_a_cut_connection_is_resumed(server):
     """The bytes that came are not sent again."""
-    server.faults[NAME] = [cut(1_200_000), silence(0.5)]
-    path = fetch(URL, patience=QUICK)
+    server.faults[NAME] = [cut(1_200_000), silence(1.5)]
+    path = fetch(URL, patience=IMPATIENT)
     assert path.read_bytes() == CONTENT
     assert server.ranges == [None, "bytes=1200000-", "bytes=1200000-"]
     assert left_beside(path) == ["ViT-B_16.npz.json"]
@@ -175,7 +177,7 @@ def test_timeouts_and_dead_servers(server, monkeypatch):
     """Silence, and no server at all."""
     server.faults[NAME] = [silence(0.5)] * 9
     with raises(PresetError, "timed out", "4 attempts"):
-        fetch(URL, patience=QUICK)
+        fetch(URL, patience=dataclasses.replace(QUICK, read=0.2))
     monkeypatch.setenv("KERAS_VIT_BUCKET", "http://127.0.0.1:1")
     with raises(PresetError, "http://127.0.0.1:1/vit_models", "refused", "3 attempts"):
         fetch(URL, patience=QUICK)

@@ -1,0 +1,115 @@
+"""Nothing half-written has a name, and nothing half-written stays."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from keras_vit import PresetError
+from keras_vit.files import folder_written_beside, write_json, written_beside
+
+DIES = """
+import os, signal, sys
+from pathlib import Path
+from keras_vit import PresetError
+from keras_vit.files import folder_written_beside, written_beside
+
+def die(*arguments):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def die(code: str, *arguments: object) -> None:
+    """Runs code in a process that kills itself."""
+    command = [sys.executable, "-c", DIES + code, *map(str, arguments)]
+    process = subprocess.run(command, check=False, capture_output=True)
+    assert process.returncode == -signal.SIGKILL, process.stderr
+
+
+def names(folder) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_is_whole_or_absent(tmp_path):
+    """Also after an exception; readers and others may open it as any file."""
+    path = tmp_path / "new" / "x.json"
+    write_json(path, [1])
+    assert path.read_text() == "[\n  1\n]\n"
+    plain = tmp_path / "plain"
+    plain.touch()
+    assert path.stat().st_mode == plain.stat().st_mode
+    with pytest.raises(RuntimeError), written_beside(path) as unfinished:
+        unfinished.write_text("half")
+        raise RuntimeError
+    assert path.read_text() == "[\n  1\n]\n"
+    assert names(path.parent) == ["x.json"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs locks on folders")
+def test_what_a_killed_writer_left_goes(tmp_path):
+    """With the next write to the same place; another's, and one's own notes, stay."""
+    path = tmp_path / "x.json"
+    mine = tmp_path / ".x.json.backup1.d"
+    mine.mkdir()
+    (tmp_path / ".x.json.abcdefgh.unfinished").write_text("a file of another program")
+    for name in ("x.json", "x.json.part"):
+        die(
+            "with written_beside(sys.argv[1]) as new: new.write_text('half'); die()",
+            tmp_path / name,
+        )
+    assert not path.exists()
+    assert len(names(tmp_path)) == 4
+    write_json(path, {})
+    assert [name for name in names(tmp_path) if "part" not in name] == [
+        ".x.json.abcdefgh.unfinished",
+        ".x.json.backup1.d",
+        "x.json",
+    ]
+    assert len(names(tmp_path)) == 4
+    write_json(tmp_path / "x.json.part", {})
+    assert len(names(tmp_path)) == 4
+
+
+def test_two_writers_at_once(tmp_path):
+    """Do not take each other's work away; the last one stays."""
+    path = tmp_path / "x"
+    with written_beside(path) as first:
+        first.write_text("first")
+        with written_beside(path) as second:
+            second.write_text("second")
+        assert path.read_text() == "second"
+    assert path.read_text() == "first"
+    assert names(tmp_path) == ["x"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs locks on folders")
+def test_a_folder_that_was_on_its_way_out_comes_back(tmp_path):
+    """Killed between two renames: the old one is not lost, even if the next write fails."""
+    place = tmp_path / "preset"
+    with folder_written_beside(place, ["a"], PresetError) as new:
+        (new / "a").write_text("old")
+    die(
+        "with folder_written_beside(sys.argv[1], ['a'], PresetError) as new:\n"
+        "    (new / 'a').write_text('new')\n"
+        "    rename = Path.rename\n"
+        "    Path.rename = lambda *paths: die() if paths[0] == new else rename(*paths)",
+        place,
+    )
+    assert not place.exists()
+    with pytest.raises(RuntimeError), folder_written_beside(place, ["a"], PresetError):
+        raise RuntimeError
+    assert (place / "a").read_text() == "old"
+    assert names(tmp_path) == ["preset"]
+
+
+def test_a_folder_with_other_files_is_not_overwritten(tmp_path):
+    """They are named, and stay."""
+    (tmp_path / "mine").touch()
+    with (
+        pytest.raises(PresetError, match="holds mine, so it is not overwritten"),
+        folder_written_beside(tmp_path, ["a"], PresetError),
+    ):
+        pass
+    assert names(tmp_path) == ["mine"]
