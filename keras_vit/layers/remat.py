@@ -6,6 +6,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_vit.layers import fast
+
 
 def rematerialised(layer: Any, function: Callable[[Any], Any], inputs: Any) -> Any:
     """Returns `function(inputs)`, of which only `inputs` are kept for the gradient.
@@ -21,17 +23,23 @@ def rematerialised(layer: Any, function: Callable[[Any], Any], inputs: Any) -> A
     weights = {id(weight) for weight in layer.weights}
     # The states of seed generators are variables, but no weights.
     seeds = [variable for variable in layer.variables if id(variable) not in weights]
-    # JAX runs the function once and repeats what it recorded; what the record assigned is only
-    # known inside of it, and has to be handed out.
-    recorded = keras.backend.backend() == "jax"
     at_first = [ops.copy(seed.value) for seed in seeds]
+    if keras.backend.backend() == "jax":
+        # JAX runs the function once and repeats what it recorded; what the record assigned is
+        # only known inside of it, and has to be handed in and out.
+        def record(x: Any, states: Any) -> Any:
+            _assign(seeds, states)
+            return function(x), [seed.value for seed in seeds]
+
+        outputs, states = fast.remat(record)(inputs, at_first)
+        _assign(seeds, states)
+        return outputs
+
     runs = 0
 
     def run(x: Any) -> Any:
         nonlocal runs
         runs += 1
-        if recorded:
-            return function(x), [seed.value for seed in seeds]
         if runs == 1:
             return function(x)
         by_now = [ops.copy(seed.value) for seed in seeds]
@@ -41,11 +49,7 @@ def rematerialised(layer: Any, function: Callable[[Any], Any], inputs: Any) -> A
         finally:  # torch leaves as soon as it has what it needs
             _assign(seeds, by_now)
 
-    outputs = keras.remat(run)(inputs)
-    if not recorded:
-        return outputs
-    _assign(seeds, outputs[1])
-    return outputs[0]
+    return fast.remat(run)(inputs)
 
 
 def _assign(variables: list[Any], values: list[Any]) -> None:

@@ -13,6 +13,6 @@ _backend = keras.backend.backend()
 _form = _backend if _backend in ("jax", "tensorflow", "torch") else "reference"
 _forms = importlib.import_module(f"keras_vit.layers.fast.{_form}")
 attention, gelu, layer_norm = _forms.attention, _forms.gelu, _forms.layer_norm
-linear = _forms.linear
+linear, remat = _forms.linear, _forms.remat
 
-__all__ = ["attention", "gelu", "layer_norm", "linear"]
+__all__ = ["attention", "gelu", "layer_norm", "linear", "remat"]

@@ -1,4 +1,4 @@
-"""Imports jax: layer norm and attention with gradients written out.
+"""Imports jax: layer norm and attention with gradients written out, and remat for CPUs.
 
 Left to autodiff, XLA's CPU compiler fuses the gradient of every layer norm into those of
 all blocks before it: it computes the gradient of the residual stream again and again from
@@ -9,6 +9,7 @@ before tokens spares the products their copies.
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -18,6 +19,39 @@ from keras_vit.layers.fast import reference
 
 gelu = reference.gelu
 linear = reference.linear
+
+
+def remat(function: Callable[..., Any]) -> Callable[..., Any]:
+    """See `reference.remat`.
+
+    XLA's CPU compiler removes the barriers of `jax.checkpoint` and joins the second run with the
+    first, so that everything is kept after all. What stands in a branch stays there.
+    """
+    if jax.default_backend() != "cpu":
+        return reference.remat(function)
+    return functools.partial(_remat, function)
+
+
+def _remat(function: Callable[..., Any], *inputs: Any) -> Any:
+    pure, weights = jax.closure_convert(function, *inputs)
+    run = jax.custom_vjp(pure)
+    run.defvjp(lambda *every: (pure(*every), every), functools.partial(_run_again, pure))
+    return run(*inputs, *weights)
+
+
+def _run_again(pure: Callable[..., Any], inputs: Any, dy: Any) -> Any:
+    """The gradient, in a branch that is always taken, which only the running program knows."""
+    some = next(part for part in jax.tree.leaves(dy) if not _is_fixed(part))
+    return jax.lax.cond(
+        some[(0,) * some.ndim] * 0 != 1,
+        lambda: jax.tree.map(lambda d: None if _is_fixed(d) else d, jax.vjp(pure, *inputs)[1](dy)),
+        lambda: jax.tree.map(lambda x: None if _is_fixed(x) else jnp.zeros_like(x), inputs),
+    )
+
+
+def _is_fixed(x: Any) -> bool:
+    """Whether there is no gradient by it: states of random numbers are integers."""
+    return not jnp.issubdtype(x.dtype, jnp.inexact)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))

@@ -1,7 +1,9 @@
 """What the fast operations compute, in `keras.ops`."""
 
+from collections.abc import Callable
 from typing import Any
 
+import keras
 from keras import ops
 
 MOST_SCORES = 5 * 2**18
@@ -57,3 +59,8 @@ def attention(query: Any, key: Any, value: Any) -> Any:
         `(batch, tokens, heads, head_dim)`.
     """
     return ops.dot_product_attention(query, key, value)
+
+
+def remat(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a function whose gradient keeps its inputs alone, and runs it once more."""
+    return keras.remat(function)

@@ -5,6 +5,10 @@ from typing import Any
 
 import torch
 
+from keras_vit.layers.fast import reference
+
+remat = reference.remat
+
 
 def attention(query: Any, key: Any, value: Any) -> Any:
     """See `reference.attention`. torch's own form takes heads first, in any memory order."""
