@@ -15,6 +15,8 @@ import ml_dtypes  # noqa: F401  teaches NumPy the name bfloat16
 import numpy as np
 from keras import ops
 
+from keras_vit.layers import fast
+
 _blank = contextvars.ContextVar("blank_weights", default=False)
 
 
@@ -85,10 +87,7 @@ class XavierUniform(keras.initializers.Initializer):
         fan_out = math.prod(shape[self.input_axes :])
         limit = math.sqrt(6.0 / (fan_in + fan_out))
         seed = self.seed if self._generator is None else self._generator
-        return ops.cast(
-            keras.random.uniform(shape, -limit, limit, dtype="float32", seed=seed),
-            dtype or "float32",
-        )
+        return ops.cast(fast.uniform(shape, limit, seed), dtype or "float32")
 
     def get_config(self):
         return {"input_axes": self.input_axes, "seed": self.seed}

@@ -156,3 +156,13 @@ def dual(function, x, tangent):
     with forward_ad.dual_level():
         y = function(forward_ad.make_dual(x.clone().requires_grad_(), tangent))
         return forward_ad.unpack_dual(y).tangent.detach()
+
+
+@pytest.mark.parametrize("seed", [7, 2**32 - 5, None])
+def test_uniform_draws_the_numbers_of_its_reference(seed):
+    """Bit by bit, and seed generators go on alike."""
+    ours, theirs = (keras.random.SeedGenerator(3) if seed is None else seed for _ in range(2))
+    for _ in range(2):
+        found = numpy_of(fast.uniform((5, 3), 0.3, ours))
+        np.testing.assert_array_equal(found, numpy_of(reference.uniform((5, 3), 0.3, theirs)))
+        assert 0.1 < np.abs(found).max() <= 0.3

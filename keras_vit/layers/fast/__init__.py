@@ -1,4 +1,4 @@
-"""The operations whose form decides the speed of a block.
+"""The operations whose form decides the speed of a block, or its memory.
 
 `reference` states them with `keras.ops`, for every backend. Where a backend's own form
 wins by more than 3 %, the file of its name has it, with the same signature, equal in value
@@ -13,6 +13,6 @@ _backend = keras.backend.backend()
 _form = _backend if _backend in ("jax", "tensorflow", "torch") else "reference"
 _forms = importlib.import_module(f"keras_vit.layers.fast.{_form}")
 attention, gelu, layer_norm = _forms.attention, _forms.gelu, _forms.layer_norm
-linear, remat = _forms.linear, _forms.remat
+linear, remat, uniform = _forms.linear, _forms.remat, _forms.uniform
 
-__all__ = ["attention", "gelu", "layer_norm", "linear", "remat"]
+__all__ = ["attention", "gelu", "layer_norm", "linear", "remat", "uniform"]

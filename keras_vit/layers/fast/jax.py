@@ -19,6 +19,7 @@ from keras_vit.layers.fast import reference
 
 gelu = reference.gelu
 linear = reference.linear
+uniform = reference.uniform
 
 
 def remat(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -64,3 +64,8 @@ def attention(query: Any, key: Any, value: Any) -> Any:
 def remat(function: Callable[..., Any]) -> Callable[..., Any]:
     """Returns a function whose gradient keeps its inputs alone, and runs it once more."""
     return keras.remat(function)
+
+
+def uniform(shape: tuple[int, ...], limit: float, seed: Any) -> Any:
+    """Draws float32 numbers in [-limit, limit); `seed` is an int or a `SeedGenerator`."""
+    return keras.random.uniform(shape, -limit, limit, dtype="float32", seed=seed)

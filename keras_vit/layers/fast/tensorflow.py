@@ -10,6 +10,7 @@ from keras_vit.layers.fast import reference
 gelu = reference.gelu
 layer_norm = reference.layer_norm
 remat = reference.remat
+uniform = reference.uniform
 
 
 def linear(x: Any, kernel: Any, bias: Any, axes: int = 1) -> Any:

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import keras
 import torch
 
 from keras_vit.layers.fast import reference
@@ -17,21 +18,23 @@ def attention(query: Any, key: Any, value: Any) -> Any:
 
 
 def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
-    """See `reference.layer_norm`."""
+    """See `reference.layer_norm`. On CPUs torch's own takes 16 bits and computes in 32."""
     dtype = torch.promote_types(x.dtype, torch.float32)
     gamma, beta = gamma.to(dtype), beta.to(dtype)
-    y = torch.nn.functional.layer_norm(x.to(dtype), x.shape[-1:], gamma, beta, epsilon)
+    inner = x if x.device.type == "cpu" else x.to(dtype)
+    y = torch.nn.functional.layer_norm(inner, x.shape[-1:], gamma, beta, epsilon)
     return y.to(x.dtype)
 
 
 def gelu(x: Any, approximate: bool) -> Any:
     """See `reference.gelu`. A compiler writes a loop of its own from torch's form."""
-    slow_tanh = approximate and x.dtype == torch.float32 and x.device.type == "cpu"
+    slow_tanh = approximate and x.dtype in _SLOW_TANH and x.device.type == "cpu"
     if not slow_tanh or torch.compiler.is_compiling():
         return torch.nn.functional.gelu(x, approximate="tanh" if approximate else "none")
     return _Gelu.apply(x) if torch.is_grad_enabled() and x.requires_grad else _by_sigmoid(x)
 
 
+_SLOW_TANH = (torch.float32, torch.bfloat16)
 _SLOPE = 2 * math.sqrt(2 / math.pi)
 
 
@@ -73,3 +76,17 @@ def linear(x: Any, kernel: Any, bias: Any, axes: int = 1) -> Any:
     matrix = kernel.reshape(math.prod(inputs), -1)
     y = rows @ matrix if bias is None else torch.addmm(bias.reshape(-1), rows, matrix)
     return y.reshape(*x.shape[: x.ndim - axes], *outputs)
+
+
+def uniform(shape: tuple[int, ...], limit: float, seed: Any) -> Any:
+    """See `reference.uniform`. The same numbers, without two more arrays of that size.
+
+    C libraries before glibc 2.38 do not give the room of such arrays to the next ones: a ViT-B
+    of drawn weights held half as much again.
+    """
+    device = keras.ops.zeros(()).device
+    if device.type == "meta":  # no numbers are wanted
+        return reference.uniform(shape, limit, seed)
+    first, second = seed.next() if isinstance(seed, keras.random.SeedGenerator) else (seed, 0)
+    generator = torch.Generator(device).manual_seed(int(first + second) & 0xFFFFFFFF)
+    return torch.rand(shape, generator=generator, device=device).mul_(2 * limit).sub_(limit)
