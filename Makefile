@@ -1,7 +1,8 @@
 # make demo    predict, fine-tune, save, reload and explain, on JAX (BACKEND=torch, BACKEND=tensorflow)
 # make test    the whole suite, once per backend (BACKENDS="jax" for one)
 # make lint    ruff and mypy
-# make bench   keras_vit beside its peers: an hour and a half, on an otherwise idle machine
+# make bench   keras_vit beside its peers: an hour and a half, on an otherwise idle machine;
+#              BACKENDS=jax for one
 
 PYTHON ?= python3
 BACKEND ?= jax
@@ -44,11 +45,15 @@ bench: .venv/.test
 		done; done; \
 		$(BENCH) --backend $$backend --task train --model S/16 --batch 8 || exit 1; \
 	done
+	@$(BENCH) --backend torch --task forward --model S/16 --batch 8 --dtype bfloat16
 	@for size in 224 384; do for of in forward train; do \
 		$(BENCH) --task memory --of $$of --model B/16 --image-size $$size --batch 4 --rounds 1 \
 			--peers timm flax keras_vit-torch-predict keras_vit-torch-fit keras_vit-jax \
 			keras_vit-tensorflow-predict keras_vit-tensorflow-fit || exit 1; \
 	done; done
+	@$(BENCH) --task memory --of finetune --model B/16 --image-size 384 --batch 4 --rounds 1
+	@$(BENCH) --task memory --model B/16 --image-size 1024 --batch 1 --rounds 1 \
+		--peers keras_vit-torch-predict keras_vit-jax-predict keras_vit-tensorflow-predict
 	@for task in load start input; do \
 		$(BENCH) --task $$task --model L/16 --rounds 3 || exit 1; \
 	done

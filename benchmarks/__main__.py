@@ -3,8 +3,8 @@
     python -m benchmarks --task forward --model S/16 --batch 8 --peers timm keras_vit-torch
 
 Tasks: `forward` and `train` (speed, as a share of the model's own matrix products),
-`memory` (peak of either, with `--of`), `load` (safetensors to an answer), `start`
-(importing) and `input` (JPEG files to batches).
+`memory` (peak of either with `--of`, or of the paper's fine-tuning with and without remat),
+`load` (safetensors to an answer), `start` (importing) and `input` (JPEG files to batches).
 """
 
 import argparse
@@ -33,7 +33,7 @@ def main() -> None:
     )
     tasks = ("forward", "train", "memory", "load", "start", "input")
     parser.add_argument("--task", choices=tasks, default="forward")
-    parser.add_argument("--of", choices=("forward", "train"), default="forward")
+    parser.add_argument("--of", choices=("forward", "train", "finetune"), default="forward")
     parser.add_argument("--model", default="S/16", help="Ti/16, S/16, B/16 or L/16")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--image-size", type=int, default=224)
@@ -65,6 +65,18 @@ def _measure(arguments: argparse.Namespace, say: Any, work: Path) -> tuple[dict[
     if arguments.task in ("forward", "train"):
         result = run(_chosen(arguments, arguments.task), job, rounds, say)
         return job, report.speed_rows(result)
+    if arguments.task == "memory" and arguments.of == "finetune":
+        asked = {key: job[key] for key in ("model", "image_size", "batch")}
+        requests = {
+            f"keras_vit-{backend}{', remat' if remat else ''}": (
+                backend,
+                {"measure": "finetuning", "remat": remat, **asked},
+            )
+            for backend in _BACKENDS
+            if arguments.backend in (None, backend)
+            for remat in (False, True)
+        }
+        return {**job, "task": "memory of finetune"}, _fresh(requests, rounds, say)
     if arguments.task == "memory":
         job["task"] = arguments.of
         requests = {

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import ANCHOR, Result
+from benchmarks.peers import PEERS
 
 _PACKAGES = ("keras", "torch", "jax", "tensorflow", "timm", "transformers", "keras-hub", "flax")
 
@@ -127,10 +128,13 @@ def _shares(task: str, dtype: str, peers: dict[str, dict[str, Row]]) -> str:
         f"| | {' | '.join(columns)} |",
         f"|---|{'---|' * len(columns)}",
     ]
-    for peer in sorted(peers):
-        if peer != ANCHOR:
-            cells = (_share(peers[peer].get(column)) for column in columns)
-            lines.append(f"| {peer} | {' | '.join(cells)} |")
+    for library in ("torch", "jax", "tensorflow"):
+        names = [n for n in peers if n != ANCHOR and PEERS[n].library == library]
+        if names:
+            lines.append(f"| *{library}* |{' |' * len(columns)}")
+        for name in sorted(names, key=lambda n: (not n.startswith("keras_vit"), n)):
+            cells = (_share(peers[name].get(column)) for column in columns)
+            lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from benchmarks import growth, harness, profiles, report
+from benchmarks import aims, growth, harness, profiles, report
 from benchmarks.peers import PEERS, Peer
 from benchmarks.sizes import Size, size_named
 from keras_vit import checkpoints, variants
@@ -69,6 +69,21 @@ def test_ratios_are_of_turns_in_the_same_round():
     assert result.ratios("timm") == [0.5, 0.5, 1.0]
     row = next(row for row in report.speed_rows(result) if row["peer"] == "timm")
     assert (row["share"], row["range"]) == (0.5, [0.5, 1.0])
+
+
+def test_an_aim_is_read_from_the_newest_run_in_which_both_took_part():
+    """Shares of two runs are of two machines; what was not measured is said."""
+
+    def run(**shares):
+        request = {"task": "train", "model": "S/16", "batch": 8, "dtype": "float32"}
+        rows = [{"peer": name.replace("_", "-"), "share": share} for name, share in shares.items()]
+        return {"request": {**request, "image_size": 224}, "rows": rows}
+
+    asked = ("timm", "flax", "train", "S/16 b8")
+    runs = [run(timm=0.9, flax=0.1), run(timm=0.8, flax=0.4), run(timm=0.5), run(flax=0.5)]
+    assert aims.speed(runs, *asked) == pytest.approx(2.0)
+    assert aims.speed(runs[2:], *asked) is None
+    assert aims.table([]).count("not measured") == len(aims.AIMS)
 
 
 def test_a_run_goes_on_without_the_peers_that_fail(monkeypatch):
