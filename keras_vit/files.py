@@ -82,20 +82,24 @@ def _workshop(place: Path) -> Iterator[Path]:
     try:
         yield work
     finally:
-        shutil.rmtree(work, ignore_errors=True)
+        _clear(work, place)
         _unlock(lock)
 
 
 def _sweep(place: Path) -> None:
-    """Removes what killed writers left; an old folder that was on its way out comes back."""
+    """Removes what killed writers left."""
     for work in place.parent.glob(f".{glob.escape(place.name)}.????????.unfinished"):
         lock = _lock(work, wait=False)
-        if lock is None:
-            continue
-        if (work / "old").exists() and not place.exists():
-            (work / "old").rename(place)
-        shutil.rmtree(work, ignore_errors=True)
-        _unlock(lock)
+        if lock is not None:
+            _clear(work, place)
+            _unlock(lock)
+
+
+def _clear(work: Path, place: Path) -> None:
+    """Removes a workshop; an old folder whose place is still free goes back there."""
+    if (work / "old").exists() and not place.exists():
+        (work / "old").rename(place)
+    shutil.rmtree(work, ignore_errors=True)
 
 
 if sys.platform == "win32":  # what a killed writer leaves stays

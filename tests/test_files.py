@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -100,6 +101,26 @@ def test_a_folder_that_was_on_its_way_out_comes_back(tmp_path):
     assert not place.exists()
     with pytest.raises(RuntimeError), folder_written_beside(place, ["a"], PresetError):
         raise RuntimeError
+    assert (place / "a").read_text() == "old"
+    assert names(tmp_path) == ["preset"]
+
+
+def test_a_folder_stays_where_its_successor_cannot_take_its_place(tmp_path, monkeypatch):
+    """The old one is whole and in place, after the error of the system."""
+    place = tmp_path / "preset"
+    with folder_written_beside(place, ["a"], PresetError) as new:
+        (new / "a").write_text("old")
+    rename = Path.rename
+    with pytest.raises(OSError, match="broken"), monkeypatch.context() as patch:
+
+        def broken(path, target):
+            if path.name == "new":
+                raise OSError("broken")
+            return rename(path, target)
+
+        patch.setattr(Path, "rename", broken)
+        with folder_written_beside(place, ["a"], PresetError) as new:
+            (new / "a").write_text("new")
     assert (place / "a").read_text() == "old"
     assert names(tmp_path) == ["preset"]
 
