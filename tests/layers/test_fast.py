@@ -97,9 +97,11 @@ def test_linear_equals_its_reference(x, kernel, axes, with_bias, dtype):
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("approximate", [True, False])
-def test_gelu_equals_its_reference(approximate, dtype):
+@pytest.mark.parametrize("shape", [(205,), (1, 1205, 2)], ids=["few", "many tokens"])
+def test_gelu_equals_its_reference(shape, approximate, dtype):
     """Where it bends, far out on both sides, and where nothing learns."""
-    arrays = [np.concatenate([5 * normal(200), np.array([-100, -9, 0, 9, 100], "float32")])]
+    numbers = np.concatenate([5 * normal(200), np.array([-100, -9, 0, 9, 100], "float32")])
+    arrays = [np.resize(numbers, shape)]
     found = value_and_gradients(lambda x: fast.gelu(x, approximate), arrays, dtype)
     rounded = [numpy_of(keras.ops.convert_to_tensor(array, dtype=dtype)) for array in arrays]
     expected = value_and_gradients(lambda x: reference.gelu(x, approximate), rounded, "float32")

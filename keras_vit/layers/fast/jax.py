@@ -17,9 +17,22 @@ import jax.numpy as jnp
 
 from keras_vit.layers.fast import reference
 
-gelu = reference.gelu
 linear = reference.linear
 uniform = reference.uniform
+
+
+def gelu(x: Any, approximate: bool) -> Any:
+    """See `reference.gelu`.
+
+    Among many tokens XLA's CPU compiler takes the GELU of the last block into one operation with
+    the products around it, whose constants are arrays as large as `x`, reserved from the start.
+    Limits that no number is beyond keep it out.
+    """
+    y = reference.gelu(x, approximate)
+    if x.ndim < 3 or x.shape[1] ** 2 <= reference.MOST_SCORES or jax.default_backend() != "cpu":
+        return y
+    most = jnp.finfo(x.dtype).max
+    return jax.lax.clamp(-most, y, most)
 
 
 def remat(function: Callable[..., Any]) -> Callable[..., Any]:
