@@ -74,11 +74,11 @@ def _load_ours(folder: Path) -> Callable[[], Any]:
 
 
 def memory(peer: str, job: dict[str, Any]) -> dict[str, float]:
-    """Three steps of a peer; `weights_mb` are what its parameters take at least."""
+    """Two steps of a peer; Keras's `predict` gets their batches as one array."""
     base = _idle_mb(peer)
     size = size_named(job["model"], job["image_size"])
     step = PEERS[peer].make(Job(job["task"], size, job["batch"], job["dtype"]))
-    step(3)
+    step(2)
     return {"base_mb": base, "peak_mb": _peak_mb()}
 
 

@@ -85,11 +85,12 @@ def _called(model: Any, images: np.ndarray, compiled: bool) -> Step:
         import torch
 
         run = torch.compile(model) if compiled else model
+        tensor = keras.ops.convert_to_tensor(images)  # dynamo trips over arrays in inference mode
 
         @torch.inference_mode()
         def called(steps: int) -> None:
             for _ in range(steps):
-                keras.ops.convert_to_numpy(run(images, training=False))
+                keras.ops.convert_to_numpy(run(tensor, training=False))
 
     elif backend == "tensorflow":
         import tensorflow as tf
