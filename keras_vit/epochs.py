@@ -1,12 +1,15 @@
-"""Epochs that end at once under TensorFlow.
+"""Epochs without what Keras's own wait for under TensorFlow and hold on to under torch.
 
-tf.data tunes a data set in a thread that sleeps for 10 ms, then 20, 40, and so on up to a
-minute. Whoever deletes an iterator that is not exhausted, as `fit`, `evaluate` and `predict` do
+TensorFlow: tf.data tunes a data set in a thread that sleeps for 10 ms, then 20, 40, and so on up to
+a minute. Whoever deletes an iterator that is not exhausted, as `fit`, `evaluate` and `predict` do
 when they have counted their batches, wakes that thread and waits for its end. But the thread is
 woken a moment before it can see that it is cancelled (`CancellationManager::StartCancel` of
-TensorFlow 2.21 tells everybody first, and says `IsCancelled` afterwards), so that in about half
-of all calls it sleeps on, and the call returns after up to twice its time. Without tuning there
-is no such thread, and `tf.data.AUTOTUNE` stands for a number of threads that does not change.
+TensorFlow 2.21 tells everybody first, and says `IsCancelled` afterwards), so that in about half of
+all calls it sleeps on, and the call returns after up to twice its time. Without tuning there is no
+such thread, and `tf.data.AUTOTUNE` stands for a number of threads that does not change.
+
+torch: Keras lets go of a step's gradients after the forward pass of the next one, where they stand
+beside all that this pass keeps for its own: the highest point of the whole epoch.
 """
 
 from typing import Any
@@ -14,11 +17,12 @@ from typing import Any
 import keras
 
 
-class PromptEnd:
-    """A `keras.Model` whose data sets are not tuned, unless their own options ask for it.
+class LeanEpochs:
+    """A `keras.Model` that ends its epochs at once, and begins a step without gradients.
 
-    A model that merely contains one of these is Keras's own. It gets the same from a
-    `tf.data.Dataset` with `options.autotune.enabled = False`.
+    Data sets of tf.data are not tuned, unless their own options ask for it. A model that merely
+    contains one of these is Keras's own. It gets the same from a `tf.data.Dataset` with
+    `options.autotune.enabled = False`.
     """
 
     if keras.backend.backend() == "tensorflow":
@@ -27,6 +31,13 @@ class PromptEnd:
         def distribute_strategy(self) -> Any:
             """The `tf.distribute.Strategy` that Keras trains with."""
             return _Untuned(super().distribute_strategy)  # type: ignore[misc]
+
+    elif keras.backend.backend() == "torch":
+
+        def train_step(self, data: Any) -> Any:
+            """Keras's step, after those gradients that the last one left."""
+            self.zero_grad()  # type: ignore[attr-defined]
+            return super().train_step(data)  # type: ignore[misc]
 
 
 class _Untuned:

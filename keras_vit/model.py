@@ -10,7 +10,7 @@ import numpy as np
 
 from keras_vit import layers
 from keras_vit.config import ResNetStem, ViTConfig
-from keras_vit.epochs import PromptEnd
+from keras_vit.epochs import LeanEpochs
 from keras_vit.errors import ConfigError
 from keras_vit.labels import Labels, checked, compact, names_of, top_labels
 from keras_vit.layers.direct import directly
@@ -21,7 +21,7 @@ from keras_vit.protocols import Protocol
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class VisionTransformer(PromptEnd, keras.Model):
+class VisionTransformer(LeanEpochs, keras.Model):
     """An image classifier that returns logits; a plain functional `keras.Model`.
 
     Input: float images `(batch, height, width, channels)` in [-1, 1], or

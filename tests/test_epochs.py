@@ -1,4 +1,4 @@
-"""What TensorFlow is told about the data sets that a model trains on and predicts from."""
+"""Under TensorFlow, what it is told about data sets; under torch, gradients that are in the way."""
 
 import keras
 import numpy as np
@@ -7,7 +7,7 @@ import pytest
 from keras_vit import VisionTransformer, ViTConfig
 from keras_vit.tasks import MaskedPatchPrediction
 
-pytestmark = pytest.mark.skipif(
+on_tensorflow = pytest.mark.skipif(
     keras.backend.backend() != "tensorflow", reason="Only TensorFlow has tf.data."
 )
 CONFIG = ViTConfig(
@@ -39,6 +39,7 @@ def compiled(model):
     return model
 
 
+@on_tensorflow
 def test_no_data_set_of_keras_is_tuned(tuned):
     """Whose thread would hold up the end of `fit`, `evaluate` and `predict`."""
     model = compiled(VisionTransformer(CONFIG))
@@ -48,6 +49,7 @@ def test_no_data_set_of_keras_is_tuned(tuned):
     assert tuned == [False] * 4
 
 
+@on_tensorflow
 def test_masked_patch_prediction_is_the_same(tuned):
     """It trains longest of all."""
     task = MaskedPatchPrediction(CONFIG)
@@ -56,6 +58,7 @@ def test_masked_patch_prediction_is_the_same(tuned):
     assert tuned == [False]
 
 
+@on_tensorflow
 @pytest.mark.parametrize("wanted", [True, False])
 def test_what_a_data_set_asks_for_itself_is_kept(tuned, wanted):
     """A pipeline that decodes for hours may gain from tuning."""
@@ -68,6 +71,7 @@ def test_what_a_data_set_asks_for_itself_is_kept(tuned, wanted):
     assert tuned == [wanted]
 
 
+@on_tensorflow
 def test_the_strategy_is_the_one_in_whose_scope_the_model_was_made():
     """In type, in attributes, and in what it computes."""
     import tensorflow as tf
@@ -78,3 +82,22 @@ def test_the_strategy_is_the_one_in_whose_scope_the_model_was_made():
     assert model.distribute_strategy.num_replicas_in_sync == 1
     model.fit(IMAGES, LABELS, verbose=0)
     assert model.predict(IMAGES, verbose=0).shape == (4, 3)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="Only torch keeps gradients.")
+def test_a_forward_pass_of_training_has_no_gradients_beside_it(monkeypatch):
+    """They stay after a step, for whoever looks at them, but not until the next one's end."""
+    model = compiled(VisionTransformer(CONFIG))
+    call, seen = model.call, []
+
+    def held():
+        return {weight.value.grad is not None for weight in model.trainable_weights}
+
+    def spy(*args, **kwargs):
+        seen.append(held())
+        return call(*args, **kwargs)
+
+    monkeypatch.setattr(model, "call", spy)
+    model.fit(IMAGES, LABELS, batch_size=2, verbose=0)
+    assert seen[-2:] == [{False}] * 2  # Keras may call a model once more, to build it
+    assert held() == {True}

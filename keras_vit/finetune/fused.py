@@ -17,6 +17,25 @@ _DEVICES = ("cpu", "cuda")
 
 
 @torch.no_grad()
+def clipped(gradients: Sequence[Any], variables: Sequence[Any], most: float) -> list[Any]:
+    """Scales all gradients so that their common norm is at most `most`; infinite ones become NaN.
+
+    Those that the variables themselves hold are scaled where they are, as
+    `torch.nn.utils.clip_grad_norm_` does, since copies take as much room as all weights.
+    """
+    device = gradients[0].device
+    norms = [torch.linalg.vector_norm(g, dtype=torch.float32).to(device) for g in gradients]
+    norm = torch.linalg.vector_norm(torch.stack(norms))
+    scale = (most / norm).clamp(max=1.0) + (norm - norm)
+    return [
+        gradient.mul_(scale.to(gradient.device))
+        if gradient is variable.value.grad
+        else gradient * scale.to(gradient.device)
+        for gradient, variable in zip(gradients, variables, strict=True)
+    ]
+
+
+@torch.no_grad()
 def update(optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any], rate: Any) -> bool:
     """Does what `update_step` of `LayerwiseSGD` or `LayerwiseAdamW` does to each variable.
 

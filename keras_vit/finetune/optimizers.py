@@ -61,6 +61,12 @@ class _PerVariable:
     def _apply_weight_decay(self, variables: list[Any]) -> None:
         """Does nothing: Keras decays here, all variables at one rate; `update_step` does ours."""
 
+    def _clip_gradients(self, grads: list[Any]) -> list[Any]:
+        """Leaves clipping by the norm of all to `_backend_update_step` under torch."""
+        if keras.backend.backend() == "torch" and self.global_clipnorm:  # type: ignore[attr-defined]
+            return grads
+        return super()._clip_gradients(grads)  # type: ignore[misc]
+
     def _backend_update_step(
         self, grads: list[Any], trainable_variables: list[Any], learning_rate: Any
     ) -> None:
@@ -68,6 +74,8 @@ class _PerVariable:
         if keras.backend.backend() == "torch":
             from keras_vit.finetune import fused
 
+            if self.global_clipnorm:  # type: ignore[attr-defined]
+                grads = fused.clipped(grads, trainable_variables, self.global_clipnorm)  # type: ignore[attr-defined]
             if fused.update(self, grads, trainable_variables, learning_rate):
                 return
         super()._backend_update_step(grads, trainable_variables, learning_rate)  # type: ignore[misc]

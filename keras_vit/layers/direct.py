@@ -36,6 +36,11 @@ def normalise(layer: Any, x: Any) -> Any:
     return layer.call(x) if _is_plain(layer) else layer(x)
 
 
+def is_fresh(layer: Any) -> bool:
+    """Whether nobody but the caller has what `project(layer, ...)` returns."""
+    return _EAGER and _is_plain(layer)
+
+
 def run(layer: Any, x: Any, training: bool | None) -> Any:
     """Returns `layer(x, training=training)` of an Attention or MLP."""
     return (layer.call if _is_plain(layer) else layer)(x, training=training)

@@ -7,6 +7,7 @@ import pytest
 import keras_vit
 from keras_vit.errors import CheckpointError, ConfigError
 from keras_vit.finetune import (
+    LayerwiseSGD,
     enable_lora,
     layer_decay_multipliers,
     merge_lora,
@@ -145,6 +146,31 @@ def test_layer_decay_scales_each_move():
         assert_close(decayed[path], expected, 1e-4)  # of small differences of large numbers
     # clipped over all gradients together, whatever the rate of each
     assert abs(np.sqrt(sum(np.square(move).sum() for move in whole.values())) - 1) < 1e-3
+
+
+@pytest.mark.parametrize("largest", [3.0, np.inf])
+def test_clipping_leaves_gradients_that_others_hold(largest):
+    """One given twice counts twice and is scaled once; an infinite one is no step but NaN."""
+    first, second = (keras.Variable(np.zeros(2, "float32"), name=name) for name in ("a", "b"))
+    gradient = keras.ops.convert_to_tensor(np.array([largest, 4], "float32"))
+    optimizer = LayerwiseSGD(1.0, global_clipnorm=1.0)
+    optimizer.apply([gradient, gradient], [first, second])
+    np.testing.assert_array_equal(numpy_of(gradient), [largest, 4])
+    expected = -np.array([3, 4]) / np.sqrt(50) if np.isfinite(largest) else [np.nan] * 2
+    for variable in (first, second):
+        np.testing.assert_allclose(numpy_of(variable), expected, rtol=1e-6)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="Only torch keeps gradients.")
+def test_gradients_that_variables_hold_are_clipped_where_they_are():
+    """A copy of all of them would be as large as the model."""
+    variable = keras.Variable(np.zeros(2, "float32"))
+    (variable.value * keras.ops.convert_to_tensor(np.array([3, 4], "float32"))).sum().backward()
+    gradient = variable.value.grad
+    LayerwiseSGD(1.0, global_clipnorm=1.0).apply([gradient], [variable])
+    assert variable.value.grad is gradient
+    np.testing.assert_allclose(numpy_of(gradient), [0.6, 0.8], rtol=1e-6)
+    np.testing.assert_allclose(numpy_of(variable), [-0.6, -0.8], rtol=1e-6)
 
 
 def test_layer_decay_reaches_the_stem_and_every_weight_once():

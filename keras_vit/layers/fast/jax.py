@@ -21,7 +21,7 @@ linear = reference.linear
 uniform = reference.uniform
 
 
-def gelu(x: Any, approximate: bool) -> Any:
+def gelu(x: Any, approximate: bool, in_place: bool = False) -> Any:
     """See `reference.gelu`.
 
     Among many tokens XLA's CPU compiler takes the GELU of the last block into one operation with

@@ -27,8 +27,15 @@ def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
     return ops.layer_normalization(x, gamma, beta, axis=-1, epsilon=epsilon)
 
 
-def gelu(x: Any, approximate: bool) -> Any:
-    """x Phi(x), or its approximation 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))."""
+def gelu(x: Any, approximate: bool, in_place: bool = False) -> Any:
+    """x Phi(x), or its approximation 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
+
+    Args:
+        x: of any shape.
+        approximate: whether to approximate.
+        in_place: whether `x` may be overwritten, where its gradient is not wanted: nobody else
+            has it. torch, whose arrays are not counted by a compiler, saves one of that size.
+    """
     return ops.gelu(x, approximate=approximate)
 
 

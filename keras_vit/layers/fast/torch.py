@@ -5,6 +5,7 @@ from typing import Any
 
 import keras
 import torch
+from torch.autograd import forward_ad
 
 from keras_vit.layers.fast import reference
 
@@ -26,47 +27,67 @@ def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
     return y.to(x.dtype)
 
 
-def gelu(x: Any, approximate: bool) -> Any:
+def gelu(x: Any, approximate: bool, in_place: bool = False) -> Any:
     """See `reference.gelu`. A compiler writes a loop of its own from torch's form."""
-    slow_tanh = approximate and x.dtype in _SLOW_TANH and x.device.type == "cpu"
-    if not slow_tanh or torch.compiler.is_compiling():
-        return torch.nn.functional.gelu(x, approximate="tanh" if approximate else "none")
-    return _Gelu.apply(x) if torch.is_grad_enabled() and x.requires_grad else _by_sigmoid(x)
+    form = "tanh" if approximate else "none"
+    if torch.compiler.is_compiling():
+        return torch.nn.functional.gelu(x, approximate=form)
+    in_place = in_place and not _is_differentiated(x)
+    if approximate and x.dtype in _SLOW_TANH and x.device.type == "cpu":
+        return _Gelu.apply(x, in_place)
+    if in_place:
+        return torch.ops.aten.gelu_(x, approximate=form)
+    return torch.nn.functional.gelu(x, approximate=form)
+
+
+def _is_differentiated(x: Any) -> bool:
+    """Whether a derivative of what becomes of `x` will ask for `x`."""
+    backward = torch.is_grad_enabled() and x.requires_grad
+    return backward or forward_ad.unpack_dual(x).tangent is not None
 
 
 _SLOW_TANH = (torch.float32, torch.bfloat16)
 _SLOPE = 2 * math.sqrt(2 / math.pi)
+_PIECE = 2**18
+"""Numbers that stay in the cache of a core from one operation to the next."""
 
 
-def _by_sigmoid(x: Any) -> Any:
+def _by_sigmoid(x: Any, in_place: bool) -> Any:
     """0.5 x (1 + tanh(u)) = x sigmoid(2 u): on a CPU, torch's tanh takes three exponentials."""
-    twice_u = torch.addcmul(x.new_full((), _SLOPE), x, x, value=0.044715 * _SLOPE).mul_(x)
-    return twice_u.sigmoid_().mul_(x)
+    x = x.contiguous()
+    y = x.view_as(x) if in_place else torch.empty_like(x)
+    slope, gates = x.new_full((), _SLOPE), x.new_empty(min(_PIECE, x.numel()))
+    pieces = zip(x.view(-1).split(_PIECE), y.view(-1).split(_PIECE), strict=True)
+    for inputs, outputs in pieces:
+        gate = gates[: inputs.numel()]
+        torch.addcmul(slope, inputs, inputs, value=0.044715 * _SLOPE, out=gate)
+        torch.mul(inputs, gate.mul_(inputs).sigmoid_(), out=outputs)
+    return y
 
 
 class _Gelu(torch.autograd.Function):
     """`_by_sigmoid` with torch's own derivatives, of any order and in both directions."""
 
     @staticmethod
-    def forward(x: Any) -> Any:
-        return _by_sigmoid(x)
+    def forward(x: Any, in_place: bool) -> Any:
+        return _by_sigmoid(x, in_place)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.save_for_backward(*inputs)
-        ctx.save_for_forward(*inputs)
+        ctx.save_for_backward(inputs[0])
+        ctx.save_for_forward(inputs[0])
 
     @staticmethod
     def backward(ctx: Any, dy: Any) -> Any:
-        return torch.ops.aten.gelu_backward(dy, *ctx.saved_tensors, approximate="tanh")
+        return torch.ops.aten.gelu_backward(dy, *ctx.saved_tensors, approximate="tanh"), None
 
     @staticmethod
-    def jvp(ctx: Any, dx: Any) -> Any:
+    def jvp(ctx: Any, dx: Any, _: None) -> Any:
         return torch.ops.aten.gelu_backward(dx, *ctx.saved_tensors, approximate="tanh")
 
     @staticmethod
-    def vmap(info: Any, in_dims: Any, x: Any) -> Any:
-        return _Gelu.apply(x), in_dims[0]
+    def vmap(info: Any, in_dims: Any, x: Any, in_place: bool) -> Any:
+        return _Gelu.apply(x, in_place), in_dims[0]
 
 
 def linear(x: Any, kernel: Any, bias: Any, axes: int = 1) -> Any:
