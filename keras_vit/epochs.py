@@ -34,9 +34,24 @@ class LeanEpochs:
 
     elif keras.backend.backend() == "torch":
 
+        def zero_grad(self, set_to_none: bool = True) -> None:
+            """Torch's own; under `remat` gradients become zeros, whose places are kept.
+
+            Among the arrays of a block that come and go, a gradient that stays leaves gaps that
+            none of the next block's fits in.
+            """
+            if not (set_to_none and getattr(self, "remat", False)):
+                return super().zero_grad(set_to_none)  # type: ignore[misc]
+            for variable in self.trainable_weights:  # type: ignore[attr-defined]
+                weight = variable.value
+                if weight.grad is None:
+                    weight.grad = weight.new_zeros(weight.shape)
+                else:
+                    weight.grad.detach_().zero_()
+
         def train_step(self, data: Any) -> Any:
             """Keras's step, after those gradients that the last one left."""
-            self.zero_grad()  # type: ignore[attr-defined]
+            self.zero_grad()
             return super().train_step(data)  # type: ignore[misc]
 
 

@@ -101,3 +101,16 @@ def test_a_forward_pass_of_training_has_no_gradients_beside_it(monkeypatch):
     model.fit(IMAGES, LABELS, batch_size=2, verbose=0)
     assert seen[-2:] == [{False}] * 2  # Keras may call a model once more, to build it
     assert held() == {True}
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="Only torch keeps gradients.")
+def test_gradients_keep_their_places_under_remat():
+    """What a block needs for a moment then finds room again where it was."""
+    model = compiled(VisionTransformer(CONFIG, remat=True))
+    places = []
+    for _ in range(2):
+        model.train_on_batch(IMAGES, LABELS)
+        places.append([weight.value.grad.data_ptr() for weight in model.trainable_weights])
+    assert places[0] == places[1]
+    model.zero_grad()
+    assert all(float(abs(w.value.grad).max()) == 0 for w in model.trainable_weights)

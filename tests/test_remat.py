@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_vit import VisionTransformer
-from keras_vit.layers import TransformerBlock, fast
+from keras_vit.layers import MLP, TransformerBlock, fast
 from tests.helpers import assert_close, normal, numpy_of, random_tiny, randomise, tiny
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -81,7 +81,7 @@ def test_every_block_is_computed_again_in_training_alone(monkeypatch):
     """`fast.remat` is asked once for each block, and never for a prediction."""
     asked = []
     remat = fast.remat
-    monkeypatch.setattr(fast, "remat", lambda function: asked.append(1) or remat(function))
+    monkeypatch.setattr(fast, "remat", lambda *given: asked.append(1) or remat(*given))
     model, inputs = random_tiny(num_layers=3, remat=True), normal(2, 16, 16, 3)
     model(inputs, training=False)
     assert not asked
@@ -124,4 +124,29 @@ def test_the_compiler_does_not_join_the_second_run_with_the_first():
         compiled = jax.jit(jax.grad(loss)).lower(normal(512, 64)).compile()
         return compiled.memory_analysis().temp_size_in_bytes
 
-    assert reserved(fast.remat(function)) < 0.5 * reserved(function)
+    assert reserved(fast.remat(function, None)) < 0.5 * reserved(function)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="torch's ways to differentiate")
+def test_gradients_can_be_asked_for_in_every_way_that_torch_knows():
+    """By inputs or weights alone, several times, and of gradients."""
+    import torch
+
+    x = torch.from_numpy(normal(2, 3, 8))
+    dy = torch.from_numpy(normal(2, 3, 8, seed=1))
+
+    mlp = MLP(8)
+    mlp.build(x.shape)
+    weights = [weight.value for weight in randomise(mlp).trainable_weights]
+
+    def found(function):
+        at = x.clone().requires_grad_()
+        by_weights = torch.autograd.grad(function(x), weights, dy)
+        y = function(at)
+        (by_inputs,) = torch.autograd.grad(y, at, dy, retain_graph=True)
+        (once_more,) = torch.autograd.grad(y, at, dy, create_graph=True)
+        seconds = torch.autograd.grad(once_more.square().sum(), [at, weights[0]])
+        return [*by_weights, by_inputs, once_more, *seconds]
+
+    for ours, expected in zip(found(fast.remat(mlp, mlp)), found(mlp), strict=True):
+        assert_close(ours.detach(), expected.detach().numpy(), 1e-5)

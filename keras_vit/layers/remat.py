@@ -31,7 +31,7 @@ def rematerialised(layer: Any, function: Callable[[Any], Any], inputs: Any) -> A
             _assign(seeds, states)
             return function(x), [seed.value for seed in seeds]
 
-        outputs, states = fast.remat(record)(inputs, at_first)
+        outputs, states = fast.remat(record, layer)(inputs, at_first)
         _assign(seeds, states)
         return outputs
 
@@ -46,10 +46,10 @@ def rematerialised(layer: Any, function: Callable[[Any], Any], inputs: Any) -> A
         _assign(seeds, at_first)
         try:
             return function(x)
-        finally:  # torch leaves as soon as it has what it needs
+        finally:  # a compiled step of torch leaves as soon as it has what it needs
             _assign(seeds, by_now)
 
-    return fast.remat(run)(inputs)
+    return fast.remat(run, layer)(inputs)
 
 
 def _assign(variables: list[Any], values: list[Any]) -> None:

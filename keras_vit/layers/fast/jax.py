@@ -35,14 +35,14 @@ def gelu(x: Any, approximate: bool, in_place: bool = False) -> Any:
     return jax.lax.clamp(-most, y, most)
 
 
-def remat(function: Callable[..., Any]) -> Callable[..., Any]:
+def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
     """See `reference.remat`.
 
     XLA's CPU compiler removes the barriers of `jax.checkpoint` and joins the second run with the
     first, so that everything is kept after all. What stands in a branch stays there.
     """
     if jax.default_backend() != "cpu":
-        return reference.remat(function)
+        return reference.remat(function, layer)
     return functools.partial(_remat, function)
 
 

@@ -68,8 +68,13 @@ def attention(query: Any, key: Any, value: Any) -> Any:
     return ops.dot_product_attention(query, key, value)
 
 
-def remat(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a function whose gradient keeps its inputs alone, and runs it once more."""
+def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
+    """Returns a function whose gradient keeps its inputs alone, and runs it once more.
+
+    Args:
+        function: of tensors.
+        layer: whose weights `function` reads besides.
+    """
     return keras.remat(function)
 
 
