@@ -33,7 +33,9 @@ class LeanEpochs:
             return _Untuned(super().distribute_strategy)  # type: ignore[misc]
 
     elif keras.backend.backend() == "torch":
+        import torch
 
+        @torch.compiler.disable  # once for gradients that are there, and once for none
         def zero_grad(self, set_to_none: bool = True) -> None:
             """Torch's own; under `remat` gradients become zeros, whose places are kept.
 

@@ -1,10 +1,13 @@
 """Under TensorFlow, what it is told about data sets; under torch, gradients that are in the way."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
 
 from keras_vit import VisionTransformer, ViTConfig
+from keras_vit.finetune import LayerwiseSGD
 from keras_vit.tasks import MaskedPatchPrediction
 
 on_tensorflow = pytest.mark.skipif(
@@ -114,3 +117,28 @@ def test_gradients_keep_their_places_under_remat():
     assert places[0] == places[1]
     model.zero_grad()
     assert all(float(abs(w.value.grad).max()) == 0 for w in model.trainable_weights)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="Only torch compiles step by step.")
+@pytest.mark.parametrize("remat", [False, True])
+def test_a_compiled_step_is_compiled_once(remat, monkeypatch):
+    """It trains as the step that is not, and the third time nothing is new to the compiler."""
+    import torch
+
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
+    images = np.random.default_rng(0).standard_normal(IMAGES.shape).astype("float32")
+    trained = []
+    for compiles in (False, True):
+        keras.utils.set_random_seed(0)
+        model = VisionTransformer(CONFIG, remat=remat)
+        model.compile(
+            LayerwiseSGD(0.1, momentum=0.9, weight_decay=0.1, global_clipnorm=1.0),
+            keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            jit_compile=compiles,
+        )
+        model.fit(images, LABELS, batch_size=2, verbose=0)
+        with torch._dynamo.config.patch(error_on_recompile=True):
+            model.fit(images, LABELS, batch_size=2, verbose=0)
+        trained.append([keras.ops.convert_to_numpy(weight) for weight in model.weights])
+    for expected, found in zip(*trained, strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-5)

@@ -46,7 +46,7 @@ def rematerialised(layer: Any, function: Callable[[Any], Any], inputs: Any) -> A
         _assign(seeds, at_first)
         try:
             return function(x)
-        finally:  # a compiled step of torch leaves as soon as it has what it needs
+        finally:
             _assign(seeds, by_now)
 
     return fast.remat(run, layer)(inputs)
