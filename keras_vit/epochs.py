@@ -16,6 +16,9 @@ from typing import Any
 
 import keras
 
+if keras.backend.backend() == "torch":
+    import torch
+
 
 class LeanEpochs:
     """A `keras.Model` that ends its epochs at once, and begins a step without gradients.
@@ -33,7 +36,6 @@ class LeanEpochs:
             return _Untuned(super().distribute_strategy)  # type: ignore[misc]
 
     elif keras.backend.backend() == "torch":
-        import torch
 
         @torch.compiler.disable  # once for gradients that are there, and once for none
         def zero_grad(self, set_to_none: bool = True) -> None:
