@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     )
     from keras_vit.figures import attention_maps, attention_rollout
     from keras_vit.model import VisionTransformer
-    from keras_vit.preprocessing import Preprocessor
+    from keras_vit.preparation import Preprocessor
     from keras_vit.presets import list_presets, upload_preset
     from keras_vit.variants import (
         list_variants,
@@ -106,7 +106,7 @@ _HOMES = {
     ),
     "figures": ("attention_maps", "attention_rollout"),
     "model": ("VisionTransformer",),
-    "preprocessing": ("Preprocessor",),
+    "preparation": ("Preprocessor",),
     "presets": ("list_presets", "upload_preset"),
     "variants": (
         "list_variants",

@@ -16,8 +16,8 @@ from keras_vit.labels import Labels, checked, compact, names_of, top_labels
 from keras_vit.layers.direct import directly
 from keras_vit.layers.precision import float32_under_mixed
 from keras_vit.layers.quantisation import quantise_parts, quantised_parts
-from keras_vit.preprocessing import Preprocessor
-from keras_vit.protocols import Protocol
+from keras_vit.preparation.preprocessor import Preprocessor
+from keras_vit.preparation.protocols import Protocol
 
 
 @keras.saving.register_keras_serializable("keras_vit")

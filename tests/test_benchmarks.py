@@ -133,7 +133,7 @@ def test_shares_of_a_profile_add_up_to_the_time():
 PROGRAM = """HloModule jit_step
 
 FileNames
-1 "layers/fast/jax.py"
+1 "kernels/jax.py"
 
 FunctionNames
 1 "call"

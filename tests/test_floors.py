@@ -11,9 +11,9 @@ FLOORS = (
     {"epochs", "errors", "interpolate", "registration"},
     {"files"},
     {"config"},
-    {"labels", "protocols"},
-    {"preprocessing"},
-    {"layers.base", "layers.fast", "layers.precision", "layers.quantisation"},
+    {"labels", "preparation.protocols"},
+    {"preparation"},
+    {"layers.base", "kernels", "layers.precision", "layers.quantisation"},
     {"layers.initializers"},
     {"layers"},
     {"model"},
@@ -23,12 +23,12 @@ FLOORS = (
     {"checkpoints.dialects.base"},
     {"checkpoints.dialects"},
     {"checkpoints.containers"},
-    {"checkpoints.sources"},
+    {"checkpoints.source"},
     {"checkpoints.translate"},
     {"checkpoints.check", "checkpoints.adapt", "checkpoints.export"},
-    {"checkpoints.inspect", "checkpoints.libraries"},
+    {"checkpoints.inspection", "checkpoints.libraries"},
     {"checkpoints"},
-    {"presets.bucket", "presets.card", "presets.hub", "presets.hub_requests"},
+    {"presets.bucket", "presets.preset_config", "presets.hub", "presets.hub_requests"},
     {"presets.augreg"},
     {"presets.catalog"},
     {"presets"},
@@ -38,10 +38,10 @@ FLOORS = (
 )
 """From the ground up. A file belongs to the longest name that it starts with."""
 
-FRONT_DOORS = {("model", "presets"), ("preprocessing", "presets")}
+FRONT_DOORS = {("model", "presets"), ("preparation.preprocessor", "presets")}
 """Methods that a user expects on a model or a preprocessor and that live higher up."""
 
-MODEL_ROOMS = ("checkpoints.transfer", "checkpoints.verify", "checkpoints.libraries")
+MODEL_ROOMS = ("checkpoints.transfer", "checkpoints.verification", "checkpoints.libraries")
 """Rooms of checkpoints that meet models, and import a backend only inside calls."""
 
 NUMPY_ONLY = (
@@ -50,7 +50,7 @@ NUMPY_ONLY = (
     "config",
     "files",
     "labels",
-    "preprocessing",
+    "preparation",
     "variants",
     "checkpoints",
 )

@@ -4,8 +4,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit import VisionTransformer
-from keras_vit.layers import MLP, TransformerBlock, fast
+from keras_vit import VisionTransformer, kernels
+from keras_vit.layers import MLP, TransformerBlock
 from tests.helpers import assert_close, normal, numpy_of, random_tiny, randomise, tiny
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -78,10 +78,10 @@ def test_rates_act_in_a_compiled_step():
 
 
 def test_every_block_is_computed_again_in_training_alone(monkeypatch):
-    """`fast.remat` is asked once for each block, and never for a prediction."""
+    """`kernels.remat` is asked once for each block, and never for a prediction."""
     asked = []
-    remat = fast.remat
-    monkeypatch.setattr(fast, "remat", lambda *given: asked.append(1) or remat(*given))
+    remat = kernels.remat
+    monkeypatch.setattr(kernels, "remat", lambda *given: asked.append(1) or remat(*given))
     model, inputs = random_tiny(num_layers=3, remat=True), normal(2, 16, 16, 3)
     model(inputs, training=False)
     assert not asked
@@ -124,7 +124,7 @@ def test_the_compiler_does_not_join_the_second_run_with_the_first():
         compiled = jax.jit(jax.grad(loss)).lower(normal(512, 64)).compile()
         return compiled.memory_analysis().temp_size_in_bytes
 
-    assert reserved(fast.remat(function, None)) < 0.5 * reserved(function)
+    assert reserved(kernels.remat(function, None)) < 0.5 * reserved(function)
 
 
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="torch's ways to differentiate")
@@ -148,5 +148,5 @@ def test_gradients_can_be_asked_for_in_every_way_that_torch_knows():
         seconds = torch.autograd.grad(once_more.square().sum(), [at, weights[0]])
         return [*by_weights, by_inputs, once_more, *seconds]
 
-    for ours, expected in zip(found(fast.remat(mlp, mlp)), found(mlp), strict=True):
+    for ours, expected in zip(found(kernels.remat(mlp, mlp)), found(mlp), strict=True):
         assert_close(ours.detach(), expected.detach().numpy(), 1e-5)

@@ -26,12 +26,12 @@ from rich.table import Table
 
 import keras_vit
 from keras_vit import KerasViTError, PresetError, VisionTransformer
-from keras_vit.checkpoints.inspect import understand
-from keras_vit.checkpoints.sources import open_source
+from keras_vit.checkpoints.inspection import understand
+from keras_vit.checkpoints.source import open_source
 from keras_vit.files import write_json
 from keras_vit.presets import bucket, is_preset, list_presets, save_preset
-from keras_vit.presets.card import CARD_FILE, WEIGHTS_FILE, read_card
 from keras_vit.presets.catalog import Preset, preset_named
+from keras_vit.presets.preset_config import CARD_FILE, WEIGHTS_FILE, read_card
 
 EXPECTATIONS = Path(__file__).parent / "expectations"
 TOLERANCE = 1e-4  # of max |value|: what float32 gives across backends, hybrids included

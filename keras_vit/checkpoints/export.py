@@ -25,8 +25,8 @@ from keras_vit.checkpoints.translate import Move, plan, to_parts
 from keras_vit.config import ViTConfig
 from keras_vit.errors import CheckpointError
 from keras_vit.files import folder_written_beside, write_json
-from keras_vit.protocols import Protocol as Preparation
-from keras_vit.protocols import compact, complete
+from keras_vit.preparation.protocols import Protocol as Preparation
+from keras_vit.preparation.protocols import compact, complete
 
 log = logging.getLogger("keras_vit")
 

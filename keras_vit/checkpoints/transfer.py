@@ -16,8 +16,8 @@ from keras_vit.checkpoints.axes import in_order
 from keras_vit.checkpoints.containers import Reader
 from keras_vit.checkpoints.dialects import dialect_named
 from keras_vit.checkpoints.export import Track, export
-from keras_vit.checkpoints.inspect import Opened, understand
-from keras_vit.checkpoints.sources import open_source
+from keras_vit.checkpoints.inspection import Opened, understand
+from keras_vit.checkpoints.source import open_source
 from keras_vit.checkpoints.translate import Move
 from keras_vit.config import ViTConfig
 from keras_vit.errors import CheckpointError

@@ -135,7 +135,7 @@ def _finetune(arguments: argparse.Namespace) -> int:
 
 def _data(arguments: argparse.Namespace, image_size: Any) -> tuple[Any, Any]:
     """Training and validation data; None for no validation."""
-    from keras_vit.preprocessing import Preprocessor
+    from keras_vit.preparation.preprocessor import Preprocessor
 
     preprocessor = Preprocessor.from_preset(arguments.preset, image_size)
     options: dict[str, Any] = {

@@ -7,7 +7,7 @@ with `tf.image.resize`: half-pixel bilinear, without antialias.
 import numpy as np
 from PIL import Image
 
-from keras_vit.preprocessing import resize_bilinear
+from keras_vit.preparation.preprocessor import resize_bilinear
 
 Size = tuple[int, int]
 

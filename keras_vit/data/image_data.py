@@ -20,7 +20,7 @@ from keras_vit.data.misfits import misfits
 from keras_vit.data.pipeline import Batch, Pipeline
 from keras_vit.data.records import Records
 from keras_vit.errors import ConfigError
-from keras_vit.preprocessing import Preprocessor
+from keras_vit.preparation.preprocessor import Preprocessor
 
 
 class ImageData(keras.utils.PyDataset):

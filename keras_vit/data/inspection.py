@@ -12,7 +12,7 @@ from PIL import Image
 from keras_vit.data.crops import size_of
 from keras_vit.data.records import Records
 from keras_vit.errors import ConfigError
-from keras_vit.preprocessing import DAMAGED, Preprocessor
+from keras_vit.preparation.preprocessor import DAMAGED, Preprocessor
 
 MOST_CACHED_BYTES = 2**29
 """What `cache="auto"` keeps at most: half a gibibyte of decoded pixels."""

@@ -12,7 +12,7 @@ from keras_vit.data.augmentation import Augmentation
 from keras_vit.data.inspection import Inspected
 from keras_vit.data.randaugment import randaugment
 from keras_vit.errors import ConfigError
-from keras_vit.preprocessing import Preprocessor
+from keras_vit.preparation.preprocessor import Preprocessor
 
 Batch = tuple[np.ndarray, np.ndarray]
 

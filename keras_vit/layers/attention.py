@@ -5,8 +5,8 @@ import math
 import keras
 from keras import ops
 
+from keras_vit import kernels
 from keras_vit.errors import ConfigError
-from keras_vit.layers import fast
 from keras_vit.layers.base import ConfiguredLayer
 from keras_vit.layers.direct import project, project_each
 from keras_vit.layers.initializers import XavierUniform
@@ -19,7 +19,7 @@ class Attention(ConfiguredLayer):
     Input `(batch, tokens, hidden_size)`, context `(batch, others, hidden_size)`,
     output `(batch, tokens, hidden_size)`. The softmax is float32 under every
     dtype policy. Without attention dropout the backend's fastest attention runs
-    (`keras_vit.layers.fast`); `attention_weights` computes the `(tokens, others)`
+    (`keras_vit.kernels`); `attention_weights` computes the `(tokens, others)`
     matrix when it is asked for.
 
     Kernels have the axes of flax's MultiHeadDotProductAttention: query, key and
@@ -79,7 +79,7 @@ class Attention(ConfiguredLayer):
             weights = self.dropout(self._softmax(query, key), training=training)
             x = ops.einsum("bhqk,bkhd->bqhd", ops.cast(weights, value.dtype), value)
         else:
-            x = fast.attention(query, key, value)
+            x = kernels.attention(query, key, value)
         return project(self.out, x, axes=2)
 
     def attention_weights(self, inputs, context=None):

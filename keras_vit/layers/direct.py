@@ -13,7 +13,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_vit.layers import fast
+from keras_vit import kernels
 
 _EAGER = keras.backend.backend() == "torch"
 
@@ -22,7 +22,7 @@ def project(layer: Any, x: Any, axes: int = 1) -> Any:
     """Returns `layer(x)` of a Dense or EinsumDense that maps the last `axes` of `x` to others."""
     if not _is_plain(layer):
         return layer(x)
-    return fast.linear(_cast(x, layer.compute_dtype), *_weights(layer), axes)
+    return kernels.linear(_cast(x, layer.compute_dtype), *_weights(layer), axes)
 
 
 def project_each(layers: Sequence[Any], x: Any) -> tuple[Any, ...]:

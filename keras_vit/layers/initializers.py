@@ -15,7 +15,7 @@ import ml_dtypes  # noqa: F401  teaches NumPy the name bfloat16
 import numpy as np
 from keras import ops
 
-from keras_vit.layers import fast
+from keras_vit import kernels
 
 _blank = contextvars.ContextVar("blank_weights", default=False)
 
@@ -87,7 +87,7 @@ class XavierUniform(keras.initializers.Initializer):
         fan_out = math.prod(shape[self.input_axes :])
         limit = math.sqrt(6.0 / (fan_in + fan_out))
         seed = self.seed if self._generator is None else self._generator
-        return ops.cast(fast.uniform(shape, limit, seed), dtype or "float32")
+        return ops.cast(kernels.uniform(shape, limit, seed), dtype or "float32")
 
     def get_config(self):
         return {"input_axes": self.input_axes, "seed": self.seed}

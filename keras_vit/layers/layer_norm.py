@@ -3,12 +3,12 @@
 import keras
 from keras import ops
 
-from keras_vit.layers.fast import layer_norm
+from keras_vit.kernels import layer_norm
 
 
 @keras.saving.register_keras_serializable("keras_vit")
 class LayerNorm(keras.layers.LayerNormalization):
-    """Keras's LayerNormalization of the last axis, computed by `keras_vit.layers.fast`."""
+    """Keras's LayerNormalization of the last axis, computed by `keras_vit.kernels`."""
 
     def call(self, inputs):
         gamma, beta = ops.convert_to_tensor(self.gamma), ops.convert_to_tensor(self.beta)

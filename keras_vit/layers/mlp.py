@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_vit.layers import fast
+from keras_vit import kernels
 from keras_vit.layers.base import ConfiguredLayer
 from keras_vit.layers.direct import is_fresh, project
 from keras_vit.layers.initializers import RandomNormal, XavierUniform
@@ -46,7 +46,7 @@ class MLP(ConfiguredLayer):
     def call(self, inputs, training=None):
         drops = training and self.dropout_rate > 0
         x = project(self.dense_0, inputs)
-        x = fast.gelu(x, self.gelu == "tanh", in_place=is_fresh(self.dense_0))
+        x = kernels.gelu(x, self.gelu == "tanh", in_place=is_fresh(self.dense_0))
         x = project(self.dense_1, self.dropout(x, training=True) if drops else x)
         return self.dropout(x, training=True) if drops else x
 

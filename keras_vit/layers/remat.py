@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_vit.layers import fast
+from keras_vit import kernels
 
 
 def rematerialised(layer: Any, function: Callable[[Any], Any], inputs: Any) -> Any:
@@ -31,7 +31,7 @@ def rematerialised(layer: Any, function: Callable[[Any], Any], inputs: Any) -> A
             _assign(seeds, states)
             return function(x), [seed.value for seed in seeds]
 
-        outputs, states = fast.remat(record, layer)(inputs, at_first)
+        outputs, states = kernels.remat(record, layer)(inputs, at_first)
         _assign(seeds, states)
         return outputs
 
@@ -49,7 +49,7 @@ def rematerialised(layer: Any, function: Callable[[Any], Any], inputs: Any) -> A
         finally:
             _assign(seeds, by_now)
 
-    return fast.remat(run, layer)(inputs)
+    return kernels.remat(run, layer)(inputs)
 
 
 def _assign(variables: list[Any], values: list[Any]) -> None:

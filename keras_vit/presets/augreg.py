@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from keras_vit.errors import PresetError, nearest
+from keras_vit.preparation.protocols import Protocol
 from keras_vit.presets.bucket import OFFICIAL, fetch
-from keras_vit.protocols import Protocol
 from keras_vit.variants import variant as variant_named
 
 FOLDER = OFFICIAL + "vit_models/augreg/"

@@ -23,10 +23,10 @@ from keras_vit.checkpoints.dialects import dialect_named
 from keras_vit.checkpoints.lexicon import weights
 from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError, PresetError, nearest
+from keras_vit.preparation.protocols import Protocol
 from keras_vit.presets import bucket
 from keras_vit.presets.augreg import FOLDER as _AUGREG
 from keras_vit.presets.augreg import AugRegFile, protocol_at
-from keras_vit.protocols import Protocol
 from keras_vit.variants import variant as variant_named
 
 log = logging.getLogger("keras_vit")

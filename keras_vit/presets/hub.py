@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from keras_vit.checkpoints.containers import SAFETENSORS_DTYPES, Reader, joined
-from keras_vit.checkpoints.inspect import CheckpointInfo, understand
-from keras_vit.checkpoints.sources import COMPANIONS, INDEX, MOST_JSON_BYTES, read_object
+from keras_vit.checkpoints.inspection import CheckpointInfo, understand
+from keras_vit.checkpoints.source import COMPANIONS, INDEX, MOST_JSON_BYTES, read_object
 from keras_vit.errors import CheckpointError, PresetError
 from keras_vit.files import written_beside
 from keras_vit.presets.hub_requests import (
@@ -127,7 +127,7 @@ class HubFolder:
         return understand(joined(where, readers), files, fields).info
 
     def _weights(self, folder: Path | None) -> list[str]:
-        """The files of weights to read, in the order of preference of `checkpoints.sources`."""
+        """The files of weights to read, in the order of preference of `checkpoints.source`."""
         if self._is_file:
             return list(self._files)
         if _WEIGHTS in self._files:

@@ -8,9 +8,9 @@ from keras_vit import checkpoints
 from keras_vit.checkpoints import CheckpointInfo
 from keras_vit.errors import PresetError
 from keras_vit.presets import hub
-from keras_vit.presets.card import WEIGHTS_FILE, Card, is_preset, read_card
 from keras_vit.presets.catalog import Preset, preset_named
 from keras_vit.presets.hub_requests import SCHEME
+from keras_vit.presets.preset_config import WEIGHTS_FILE, Card, is_preset, read_card
 
 if TYPE_CHECKING:
     from keras_vit.model import VisionTransformer

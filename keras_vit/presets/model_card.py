@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from keras_vit.errors import PresetError, nearest
-from keras_vit.presets.card import Card
+from keras_vit.presets.preset_config import Card
 from keras_vit.variants import variant_of
 
 LIBRARY = "keras-vit"

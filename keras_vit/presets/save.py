@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from keras_vit import checkpoints
 from keras_vit.errors import PresetError
 from keras_vit.files import folder_written_beside, write_json
-from keras_vit.presets.card import CARD_FILE, CONFIG_FILE, WEIGHTS_FILE, Card
 from keras_vit.presets.model_card import model_card
+from keras_vit.presets.preset_config import CARD_FILE, CONFIG_FILE, WEIGHTS_FILE, Card
 
 if TYPE_CHECKING:
     from keras_vit.model import VisionTransformer

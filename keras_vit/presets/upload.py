@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from keras_vit.checkpoints.inspect import understand
-from keras_vit.checkpoints.sources import open_source
+from keras_vit.checkpoints.inspection import understand
+from keras_vit.checkpoints.source import open_source
 from keras_vit.errors import PresetError
-from keras_vit.presets.card import CARD_FILE, WEIGHTS_FILE, Card, read_card
 from keras_vit.presets.hub_requests import TIMEOUT, Address, api, patiently
+from keras_vit.presets.preset_config import CARD_FILE, WEIGHTS_FILE, Card, read_card
 from keras_vit.presets.save import NAMES
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from keras_vit.epochs import LeanEpochs
 from keras_vit.errors import ConfigError
 from keras_vit.layers.precision import float32_under_mixed
 from keras_vit.model import VisionTransformer
-from keras_vit.protocols import complete
+from keras_vit.preparation.protocols import complete
 from keras_vit.tasks.corruption import PatchCorruption
 
 

@@ -14,7 +14,7 @@ from keras_vit import VisionTransformer
 from keras_vit.checkpoints import lexicon
 from keras_vit.checkpoints.containers import whole
 from keras_vit.checkpoints.dialects import DIALECTS, Cannot, Theirs
-from keras_vit.checkpoints.inspect import understand
+from keras_vit.checkpoints.inspection import understand
 from keras_vit.checkpoints.transfer import wanted_config, weights_by_path
 from keras_vit.checkpoints.translate import plan, to_ours, to_parts
 from keras_vit.config import CLASSIFIERS, Numerics, ViTConfig

@@ -8,7 +8,7 @@ import pytest
 
 from keras_vit import CheckpointError, checkpoints
 from keras_vit.checkpoints.dialects import DIALECTS
-from keras_vit.checkpoints.inspect import understand
+from keras_vit.checkpoints.inspection import understand
 from keras_vit.checkpoints.translate import plan
 from keras_vit.variants import list_variants, variant
 from tests.golden import CASES, FOLDER, expected, relative_error

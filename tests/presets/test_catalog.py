@@ -14,10 +14,10 @@ import pytest
 from keras_vit import ConfigError, PresetError, VisionTransformer, checkpoints, cli
 from keras_vit.checkpoints import lexicon
 from keras_vit.checkpoints.dialects import DIALECTS
+from keras_vit.preparation.protocols import complete
 from keras_vit.presets import bucket, catalog, describe, list_presets
 from keras_vit.presets.augreg import AugRegFile
 from keras_vit.presets.catalog import CATALOG, Preset, preset_named
-from keras_vit.protocols import complete
 from keras_vit.variants import variant
 from tests.golden import CASES, FOLDER, expected, outputs, relative_error
 from tests.helpers import random_tiny

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from keras_vit.presets.card import read_card
+from keras_vit.presets.preset_config import read_card
 from tests.presets.test_hub import MOMENTS
 
 SAVE = """

@@ -7,7 +7,7 @@ from typing import Any
 
 from keras_vit.checkpoints.lexicon import LEXICON
 from keras_vit.config import Numerics, ViTConfig
-from keras_vit.protocols import Protocol
+from keras_vit.preparation.protocols import Protocol
 
 log = logging.getLogger("keras_vit")
 

@@ -23,7 +23,7 @@ from keras_vit.checkpoints.dialects.base import (
 from keras_vit.checkpoints.dialects.torch_layout import per_channel
 from keras_vit.checkpoints.lexicon import LEXICON
 from keras_vit.config import Numerics, ViTConfig
-from keras_vit.protocols import Protocol, complete
+from keras_vit.preparation.protocols import Protocol, complete
 
 _EMBEDDING = "layers/vi_t_patching_and_embedding/"
 _BLOCK = "layers/vi_t_encoder/encoder_layers/vi_t_encoder_block{_l}/"

@@ -21,7 +21,7 @@ from keras_vit.checkpoints.dialects.torch_layout import (
 )
 from keras_vit.config import Numerics, ViTConfig
 from keras_vit.labels import NAMED
-from keras_vit.protocols import FILTERS, Protocol, complete
+from keras_vit.preparation.protocols import FILTERS, Protocol, complete
 
 _BACKBONE = "patch_embed.backbone."
 _UNIT = _BACKBONE + "stages.{s-1}.blocks.{u-1}."

@@ -19,7 +19,7 @@ from keras_vit.checkpoints.dialects.torch_layout import (
 )
 from keras_vit.checkpoints.lexicon import LEXICON
 from keras_vit.config import Numerics, ViTConfig
-from keras_vit.protocols import Protocol, complete
+from keras_vit.preparation.protocols import Protocol, complete
 
 _LAYER = "encoder.layer.{l}."
 _GELUS = {"gelu": "exact", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu_fast": "tanh"}

@@ -4,8 +4,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit.layers import fast
-from keras_vit.layers.fast import reference
+from keras_vit import kernels
+from keras_vit.kernels import reference
 from tests.helpers import dtype_of, normal, numpy_of
 
 TOLERANCE = {"float32": 1e-6, "bfloat16": 2e-2, "float16": 2e-3}
@@ -58,7 +58,7 @@ def norm_of(module):
 def test_layer_norm_equals_its_reference(shape, dtype):
     """Tokens of a mean that is not zero, and single vectors, against float32."""
     arrays = [2 + 3 * normal(*shape), 1 + normal(shape[-1], seed=1), normal(shape[-1], seed=2)]
-    found = value_and_gradients(norm_of(fast), arrays, dtype)
+    found = value_and_gradients(norm_of(kernels), arrays, dtype)
     rounded = [numpy_of(keras.ops.convert_to_tensor(array, dtype=dtype)) for array in arrays]
     expected = value_and_gradients(norm_of(reference), rounded, "float32")
     assert_equal(found, expected, TOLERANCE[dtype])
@@ -70,7 +70,7 @@ def test_attention_equals_its_reference(tokens, others, dtype):
     """Tokens over themselves, and one query over others, as in a MAP head."""
     query = normal(2, tokens, 3, 8)
     arrays = [query, normal(2, others, 3, 8, seed=1), normal(2, others, 3, 8, seed=2)]
-    found = value_and_gradients(fast.attention, arrays, dtype)
+    found = value_and_gradients(kernels.attention, arrays, dtype)
     rounded = [numpy_of(keras.ops.convert_to_tensor(array, dtype=dtype)) for array in arrays]
     expected = value_and_gradients(reference.attention, rounded, "float32")
     assert_equal(found, expected, TOLERANCE[dtype])
@@ -89,7 +89,7 @@ def test_linear_equals_its_reference(x, kernel, axes, with_bias, dtype):
     def of(module):
         return lambda x, kernel, bias=None: module.linear(x, kernel, bias, axes)
 
-    found = value_and_gradients(of(fast), arrays, dtype)
+    found = value_and_gradients(of(kernels), arrays, dtype)
     rounded = [numpy_of(keras.ops.convert_to_tensor(array, dtype=dtype)) for array in arrays]
     expected = value_and_gradients(of(reference), rounded, "float32")
     assert_equal(found, expected, TOLERANCE[dtype])
@@ -100,18 +100,20 @@ def test_linear_equals_its_reference(x, kernel, axes, with_bias, dtype):
 @pytest.mark.parametrize("shape", [(205,), (1, 1205, 2)], ids=["few", "many tokens"])
 def test_gelu_equals_its_reference(shape, approximate, dtype, monkeypatch):
     """Where it bends, far out on both sides, and where nothing learns."""
-    monkeypatch.setattr(fast._forms, "_PIECE", 64, raising=False)  # torch's, the last one smaller
+    monkeypatch.setattr(
+        kernels._forms, "_PIECE", 64, raising=False
+    )  # torch's, the last one smaller
     numbers = np.concatenate([5 * normal(200), np.array([-100, -9, 0, 9, 100], "float32")])
     arrays = [np.resize(numbers, shape)]
-    found = value_and_gradients(lambda x: fast.gelu(x, approximate), arrays, dtype)
+    found = value_and_gradients(lambda x: kernels.gelu(x, approximate), arrays, dtype)
     rounded = [numpy_of(keras.ops.convert_to_tensor(array, dtype=dtype)) for array in arrays]
     expected = value_and_gradients(lambda x: reference.gelu(x, approximate), rounded, "float32")
     assert_equal(found, expected, TOLERANCE[dtype])
-    alone = numpy_of(fast.gelu(keras.ops.convert_to_tensor(arrays[0]), approximate))
+    alone = numpy_of(kernels.gelu(keras.ops.convert_to_tensor(arrays[0]), approximate))
     want = numpy_of(reference.gelu(keras.ops.convert_to_tensor(arrays[0]), approximate))
     np.testing.assert_allclose(alone, want, atol=1e-6, rtol=1e-6)
     spent = keras.ops.convert_to_tensor(arrays[0].copy())
-    np.testing.assert_array_equal(numpy_of(fast.gelu(spent, approximate, in_place=True)), alone)
+    np.testing.assert_array_equal(numpy_of(kernels.gelu(spent, approximate, in_place=True)), alone)
 
 
 @pytest.mark.parametrize("tokens", [12, 13])
@@ -119,7 +121,7 @@ def test_attention_of_many_tokens_equals_its_reference(tokens, monkeypatch):
     """Queries in blocks, of which the last may be smaller."""
     monkeypatch.setattr(reference, "MOST_SCORES", 4 * tokens)
     arrays = [normal(2, tokens, 3, 8, seed=seed) for seed in range(3)]
-    found = value_and_gradients(fast.attention, arrays, "float32")
+    found = value_and_gradients(kernels.attention, arrays, "float32")
     expected = value_and_gradients(reference.attention, arrays, "float32")
     assert_equal(found, expected, TOLERANCE["float32"])
 
@@ -127,7 +129,7 @@ def test_attention_of_many_tokens_equals_its_reference(tokens, monkeypatch):
 def test_the_gradient_of_a_constant_token_is_finite():
     """Variance zero, where only epsilon stands under the root."""
     arrays = [np.ones((1, 2, 8), "float32"), normal(8), normal(8, seed=1)]
-    for array in value_and_gradients(norm_of(fast), arrays, "float32"):
+    for array in value_and_gradients(norm_of(kernels), arrays, "float32"):
         assert np.isfinite(array).all()
 
 
@@ -140,7 +142,7 @@ def test_gelu_has_every_derivative_that_torch_knows():
         return torch.nn.functional.gelu(x, approximate="tanh")
 
     def ours(x):  # which may overwrite what nobody else has, but not what a derivative needs
-        return fast.gelu(1 * x, True, in_place=True)
+        return kernels.gelu(1 * x, True, in_place=True)
 
     x, tangent = (torch.from_numpy(normal(7, 5, seed=seed)) for seed in (0, 1))
     ways = (
@@ -170,6 +172,6 @@ def test_uniform_draws_the_numbers_of_its_reference(seed):
     """Bit by bit, and seed generators go on alike."""
     ours, theirs = (keras.random.SeedGenerator(3) if seed is None else seed for _ in range(2))
     for _ in range(2):
-        found = numpy_of(fast.uniform((5, 3), 0.3, ours))
+        found = numpy_of(kernels.uniform((5, 3), 0.3, ours))
         np.testing.assert_array_equal(found, numpy_of(reference.uniform((5, 3), 0.3, theirs)))
         assert 0.1 < np.abs(found).max() <= 0.3

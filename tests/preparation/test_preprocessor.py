@@ -11,13 +11,13 @@ import pytest
 from PIL import Image
 
 from keras_vit import ConfigError, Preprocessor
-from keras_vit.preprocessing import resize_bilinear
+from keras_vit.preparation.preprocessor import resize_bilinear
 from tests.golden import FOLDER
 from tests.test_import import modules_after
 
 RECIPES = re.findall(
     r"```python\n(.*?)```",
-    (Path(__file__).parents[1] / "docs" / "preprocessing.md").read_text(),
+    (Path(__file__).parents[2] / "docs" / "preprocessing.md").read_text(),
     re.DOTALL,
 )
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_vit.layers.fast import reference
+from keras_vit.kernels import reference
 
 gelu = reference.gelu
 layer_norm = reference.layer_norm

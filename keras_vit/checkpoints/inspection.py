@@ -14,11 +14,11 @@ from keras_vit.checkpoints.check import check
 from keras_vit.checkpoints.containers import Reader
 from keras_vit.checkpoints.dialects import DIALECTS, Dialect, Stated, dialect_named
 from keras_vit.checkpoints.dialects.base import not_ours
-from keras_vit.checkpoints.sources import open_source
+from keras_vit.checkpoints.source import open_source
 from keras_vit.checkpoints.translate import Move, Recognition, plan, recognise
 from keras_vit.config import Numerics, ViTConfig
 from keras_vit.errors import CheckpointError, ConfigError
-from keras_vit.protocols import Protocol, compact, complete
+from keras_vit.preparation.protocols import Protocol, compact, complete
 from keras_vit.variants import variant, variant_of
 
 _ARCHITECTURE = (

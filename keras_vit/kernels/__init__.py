@@ -11,7 +11,7 @@ import keras
 
 _backend = keras.backend.backend()
 _form = _backend if _backend in ("jax", "tensorflow", "torch") else "reference"
-_forms = importlib.import_module(f"keras_vit.layers.fast.{_form}")
+_forms = importlib.import_module(f"keras_vit.kernels.{_form}")
 attention, gelu, layer_norm = _forms.attention, _forms.gelu, _forms.layer_norm
 linear, remat, uniform = _forms.linear, _forms.remat, _forms.uniform
 

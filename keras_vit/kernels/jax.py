@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from keras_vit.layers.fast import reference
+from keras_vit.kernels import reference
 
 linear = reference.linear
 uniform = reference.uniform

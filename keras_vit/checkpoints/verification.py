@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_vit.checkpoints.inspect import inspect
+from keras_vit.checkpoints.inspection import inspect
 from keras_vit.checkpoints.libraries import LibraryUnavailableError, library_logits
 from keras_vit.checkpoints.transfer import load
 

@@ -9,7 +9,7 @@ import torch
 from torch.autograd import forward_ad
 from torch.utils.checkpoint import get_device_states, set_device_states
 
-from keras_vit.layers.fast import reference
+from keras_vit.kernels import reference
 
 
 def attention(query: Any, key: Any, value: Any) -> Any:

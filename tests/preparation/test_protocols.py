@@ -10,11 +10,11 @@ import pytest
 from skimage import data
 
 from keras_vit import ConfigError, Preprocessor, PresetError
+from keras_vit.preparation.protocols import PROTOCOLS, compact, complete
 from keras_vit.presets.catalog import preset_named
-from keras_vit.protocols import PROTOCOLS, compact, complete
 from tests import torchvision_shim  # noqa: F401  before timm and transformers
 
-DOCS = (Path(__file__).parents[1] / "docs" / "preprocessing.md").read_text()
+DOCS = (Path(__file__).parents[2] / "docs" / "preprocessing.md").read_text()
 ROWS = [
     (json.loads(protocol), float(difference))
     for protocol, difference in re.findall(r"^\| `(.+?)` \|.*\| ([\d.e-]+) \|$", DOCS, re.MULTILINE)

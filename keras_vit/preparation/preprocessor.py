@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from keras_vit.errors import ConfigError
-from keras_vit.protocols import FILTERS, Protocol, compact, complete
+from keras_vit.preparation.protocols import FILTERS, Protocol, compact, complete
 
 Size = tuple[int, int]
 Item = Any  # one image: a path, a PIL image or an array
@@ -45,7 +45,7 @@ class Preprocessor:
             own common size.
         channels: of the model.
         protocol: how an image comes to that size, a name or an object of name and
-            parameters; see `keras_vit.protocols.PROTOCOLS`. The range is [-1, 1]
+            parameters; see `keras_vit.preparation.protocols.PROTOCOLS`. The range is [-1, 1]
             unless it states another `mean` and `std`.
         data_format: `"channels_last"`, or `"channels_first"` for a model of that kind.
 

@@ -9,8 +9,8 @@ from keras_vit import __version__
 from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError, PresetError, nearest
 from keras_vit.labels import checked, compact
-from keras_vit.protocols import Protocol
-from keras_vit.protocols import compact as compact_protocol
+from keras_vit.preparation.protocols import Protocol
+from keras_vit.preparation.protocols import compact as compact_protocol
 
 FORMAT = "keras_vit"
 FORMAT_VERSION = 1
