@@ -17,7 +17,7 @@ from keras_vit.layers.direct import directly
 from keras_vit.layers.precision import float32_under_mixed
 from keras_vit.layers.quantisation import quantise_parts, quantised_parts
 from keras_vit.preparation.preprocessor import Preprocessor
-from keras_vit.preparation.protocols import Protocol
+from keras_vit.preparation.protocols import ProtocolSpec
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -72,7 +72,7 @@ class VisionTransformer(LeanEpochs, keras.Model):
         name: str | None = None,
         trainable: bool = True,
         labels: Labels | None = None,
-        protocol: Protocol = "paper",
+        protocol: ProtocolSpec = "paper",
         provenance: Mapping[str, Any] | None = None,
         **fields: Any,
     ) -> None:

@@ -25,8 +25,7 @@ from keras_vit.checkpoints.translate import Move, plan, to_parts
 from keras_vit.config import ViTConfig
 from keras_vit.errors import CheckpointError
 from keras_vit.files import folder_written_beside, write_json
-from keras_vit.preparation.protocols import Protocol as Preparation
-from keras_vit.preparation.protocols import compact, complete
+from keras_vit.preparation.protocols import ProtocolSpec, compact, complete
 
 log = logging.getLogger("keras_vit")
 
@@ -56,7 +55,7 @@ def export(
     labels: tuple[str, ...] | None,
     track: Track,
     lossy: bool,
-    protocol: Preparation = "paper",
+    protocol: ProtocolSpec = "paper",
 ) -> None:
     """Writes a checkpoint, whole or not at all; a folder where the library reads JSON beside it.
 
@@ -79,7 +78,7 @@ def export(
             write_json(folder / name, content)
 
 
-def _stated_protocol(protocol: Preparation, dialect: Dialect, config: ViTConfig) -> Preparation:
+def _stated_protocol(protocol: ProtocolSpec, dialect: Dialect, config: ViTConfig) -> ProtocolSpec:
     """The model's protocol if the library has words for it, else the library's own."""
     ours = complete(protocol)
     if dialect.prepares(ours):

@@ -18,7 +18,7 @@ from keras_vit.checkpoints.source import open_source
 from keras_vit.checkpoints.translate import Move, Recognition, plan, recognise
 from keras_vit.config import Numerics, ViTConfig
 from keras_vit.errors import CheckpointError, ConfigError
-from keras_vit.preparation.protocols import Protocol, compact, complete
+from keras_vit.preparation.protocols import ProtocolSpec, compact, complete
 from keras_vit.variants import variant, variant_of
 
 _ARCHITECTURE = (
@@ -71,7 +71,7 @@ class CheckpointInfo:
     shapes: dict[str, tuple[int, ...]]
     dtypes: dict[str, np.dtype]
     ignored: dict[str, str]
-    protocol: Protocol
+    protocol: ProtocolSpec
     labels: str | tuple[str, ...] | None
 
     @property
@@ -183,7 +183,7 @@ def understand(
     return Opened(reader, recognition.dialect, info, moves)
 
 
-def _protocol(stated: Stated, dialect: Dialect, config: ViTConfig) -> Protocol:
+def _protocol(stated: Stated, dialect: Dialect, config: ViTConfig) -> ProtocolSpec:
     """How images are prepared: as the files state, if that is meant for the model's channels."""
     if stated.protocol is not None:
         protocol = complete(stated.protocol)

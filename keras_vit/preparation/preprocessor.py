@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from keras_vit.errors import ConfigError
-from keras_vit.preparation.protocols import FILTERS, Protocol, compact, complete
+from keras_vit.preparation.protocols import FILTERS, ProtocolSpec, compact, complete
 
 Size = tuple[int, int]
 Item = Any  # one image: a path, a PIL image or an array
@@ -62,7 +62,7 @@ class Preprocessor:
 
     image_size: int | Size | None
     channels: int = 3
-    protocol: Protocol = dataclasses.field(default="paper", hash=False)
+    protocol: ProtocolSpec = dataclasses.field(default="paper", hash=False)
     data_format: str = "channels_last"
     _parameters: dict[str, Any] = dataclasses.field(init=False, repr=False, compare=False)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from keras_vit.errors import ConfigError, nearest
 
-Protocol = str | Mapping[str, Any]
+ProtocolSpec = str | Mapping[str, Any]
 
 FILTERS = ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")
 """Pillow's."""
@@ -75,7 +75,7 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
 }
 
 
-def complete(protocol: Protocol) -> dict[str, Any]:
+def complete(protocol: ProtocolSpec) -> dict[str, Any]:
     """Returns a protocol with its name and every parameter.
 
     Raises:
@@ -111,7 +111,7 @@ def complete(protocol: Protocol) -> dict[str, Any]:
     return {"name": name, **values}
 
 
-def compact(protocol: Protocol) -> str | dict[str, Any]:
+def compact(protocol: ProtocolSpec) -> str | dict[str, Any]:
     """Returns a protocol without what it has by default: what is stored.
 
     Raises:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_vit.errors import PresetError, nearest
-from keras_vit.preparation.protocols import Protocol
+from keras_vit.preparation.protocols import ProtocolSpec
 from keras_vit.presets.bucket import OFFICIAL, fetch
 from keras_vit.variants import variant as variant_named
 
@@ -111,12 +111,12 @@ class AugRegFile:
         return _LABELS.get(self.adapt_data or self.data)
 
     @property
-    def protocol(self) -> Protocol:
+    def protocol(self) -> ProtocolSpec:
         """448 to 384 when fine-tuned, as `configs/augreg.py` has it, else 256 to 224."""
         return protocol_at(self.resolution)
 
 
-def protocol_at(resolution: int) -> Protocol:
+def protocol_at(resolution: int) -> ProtocolSpec:
     """How AugReg's images were prepared; at 224 pixels as big_vision does by default."""
     if resolution == 384:
         return {"name": "big_vision", "resize_small": 448, "image_size": 384}

@@ -23,7 +23,7 @@ from keras_vit.checkpoints.dialects import dialect_named
 from keras_vit.checkpoints.lexicon import weights
 from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError, PresetError, nearest
-from keras_vit.preparation.protocols import Protocol
+from keras_vit.preparation.protocols import ProtocolSpec
 from keras_vit.presets import bucket
 from keras_vit.presets.augreg import FOLDER as _AUGREG
 from keras_vit.presets.augreg import AugRegFile, protocol_at
@@ -64,7 +64,7 @@ class Preset:
     source: str | None
     image_size: int
     num_classes: int | None
-    protocol: Protocol
+    protocol: ProtocolSpec
     top1: float | None = None
     reported: str = ""
     unverified: str = ""

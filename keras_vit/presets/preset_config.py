@@ -9,7 +9,7 @@ from keras_vit import __version__
 from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError, PresetError, nearest
 from keras_vit.labels import checked, compact
-from keras_vit.preparation.protocols import Protocol
+from keras_vit.preparation.protocols import ProtocolSpec
 from keras_vit.preparation.protocols import compact as compact_protocol
 
 FORMAT = "keras_vit"
@@ -30,7 +30,7 @@ class Card:
     """
 
     config: ViTConfig
-    protocol: Protocol = "paper"
+    protocol: ProtocolSpec = "paper"
     labels: str | tuple[str, ...] | None = None
     provenance: dict[str, Any] = dataclasses.field(default_factory=dict)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from keras_vit.checkpoints.lexicon import LEXICON
 from keras_vit.config import Numerics, ViTConfig
-from keras_vit.preparation.protocols import Protocol
+from keras_vit.preparation.protocols import ProtocolSpec
 
 log = logging.getLogger("keras_vit")
 
@@ -77,7 +77,7 @@ class Stated:
 
     fields: dict[str, Any] = dataclasses.field(default_factory=dict)
     labels: str | tuple[str, ...] | None = None
-    protocol: Protocol | None = None
+    protocol: ProtocolSpec | None = None
 
 
 def _states_nothing(files: Mapping[str, Any]) -> Stated:
@@ -85,7 +85,7 @@ def _states_nothing(files: Mapping[str, Any]) -> Stated:
 
 
 def _writes_nothing(
-    config: ViTConfig, labels: tuple[str, ...] | None = None, protocol: Protocol | None = None
+    config: ViTConfig, labels: tuple[str, ...] | None = None, protocol: ProtocolSpec | None = None
 ) -> dict[str, Any]:
     return {}
 
@@ -146,7 +146,7 @@ class Dialect:
     crops: bool = True
     states: Callable[[Mapping[str, Any]], Stated] = _states_nothing
     writes: Callable[..., dict[str, Any]] = _writes_nothing
-    protocol: Callable[[ViTConfig], Protocol] = lambda config: "paper"
+    protocol: Callable[[ViTConfig], ProtocolSpec] = lambda config: "paper"
     prepares: Callable[[Mapping[str, Any]], bool] = lambda protocol: False
     metadata: Mapping[str, str] = dataclasses.field(default_factory=dict)
 

@@ -23,7 +23,7 @@ from keras_vit.checkpoints.dialects.base import (
 from keras_vit.checkpoints.dialects.torch_layout import per_channel
 from keras_vit.checkpoints.lexicon import LEXICON
 from keras_vit.config import Numerics, ViTConfig
-from keras_vit.preparation.protocols import Protocol, complete
+from keras_vit.preparation.protocols import ProtocolSpec, complete
 
 _EMBEDDING = "layers/vi_t_patching_and_embedding/"
 _BLOCK = "layers/vi_t_encoder/encoder_layers/vi_t_encoder_block{_l}/"
@@ -109,7 +109,7 @@ def _states(files: Mapping[str, Any]) -> Stated:
     return Stated(fields, protocol=_protocol(files))
 
 
-def _protocol(files: Mapping[str, Any]) -> Protocol | None:
+def _protocol(files: Mapping[str, Any]) -> ProtocolSpec | None:
     """Reads `image_converter.json`, or the converter in `preprocessor.json`."""
     if "image_converter.json" in files:
         converter = files["image_converter.json"]["config"]
@@ -152,7 +152,7 @@ def _config_of(kind: str, name: str, files: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _writes(
-    config: ViTConfig, labels: tuple[str, ...] | None = None, protocol: Protocol | None = None
+    config: ViTConfig, labels: tuple[str, ...] | None = None, protocol: ProtocolSpec | None = None
 ) -> dict[str, Any]:
     """The JSON files of a preset, as `from_preset` reads them.
 

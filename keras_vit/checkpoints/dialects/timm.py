@@ -21,7 +21,7 @@ from keras_vit.checkpoints.dialects.torch_layout import (
 )
 from keras_vit.config import Numerics, ViTConfig
 from keras_vit.labels import NAMED
-from keras_vit.preparation.protocols import FILTERS, Protocol, complete
+from keras_vit.preparation.protocols import FILTERS, ProtocolSpec, complete
 
 _BACKBONE = "patch_embed.backbone."
 _UNIT = _BACKBONE + "stages.{s-1}.blocks.{u-1}."
@@ -207,7 +207,7 @@ _PREPARATION = {
 """Words of `pretrained_cfg` and what timm takes where they are left out (`data/config.py`)."""
 
 
-def _protocol(pretrained: Mapping[str, Any]) -> Protocol | None:
+def _protocol(pretrained: Mapping[str, Any]) -> ProtocolSpec | None:
     stated = {key: pretrained[key] for key in _PREPARATION if pretrained.get(key) is not None}
     if not stated:
         return None
@@ -226,7 +226,7 @@ def _prepares(protocol: Mapping[str, Any]) -> bool:
     return squash or protocol["name"] == "timm"
 
 
-def _default_protocol(config: ViTConfig) -> Protocol:
+def _default_protocol(config: ViTConfig) -> ProtocolSpec:
     """timm's own entries: a crop of 0.9 at 224 pixels, all of the smaller side at 384."""
     return {"name": "timm", "crop_pct": 1.0 if max(stored_image_size(config)) >= 384 else 0.9}
 
@@ -251,7 +251,7 @@ def _pooling(pool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _writes(
-    config: ViTConfig, labels: tuple[str, ...] | None = None, protocol: Protocol | None = None
+    config: ViTConfig, labels: tuple[str, ...] | None = None, protocol: ProtocolSpec | None = None
 ) -> dict[str, Any]:
     """The `config.json` that `timm.create_model("local-dir:...")` and the Hub read."""
     stem = None if config.resnet is None else config.resnet.num_layers

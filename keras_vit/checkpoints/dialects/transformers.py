@@ -19,7 +19,7 @@ from keras_vit.checkpoints.dialects.torch_layout import (
 )
 from keras_vit.checkpoints.lexicon import LEXICON
 from keras_vit.config import Numerics, ViTConfig
-from keras_vit.preparation.protocols import Protocol, complete
+from keras_vit.preparation.protocols import ProtocolSpec, complete
 
 _LAYER = "encoder.layer.{l}."
 _GELUS = {"gelu": "exact", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu_fast": "tanh"}
@@ -99,7 +99,7 @@ _RESAMPLE = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
 """Pillow's filters by their number, which `resample` is."""
 
 
-def _protocol(processor: Mapping[str, Any] | None) -> Protocol | None:
+def _protocol(processor: Mapping[str, Any] | None) -> ProtocolSpec | None:
     """Reads `preprocessor_config.json`, of feature extractors too."""
     if processor is None:
         return None
@@ -152,7 +152,7 @@ def _prepares(protocol: Mapping[str, Any]) -> bool:
 
 
 def _writes(
-    config: ViTConfig, labels: tuple[str, ...] | None = None, protocol: Protocol | None = None
+    config: ViTConfig, labels: tuple[str, ...] | None = None, protocol: ProtocolSpec | None = None
 ) -> dict[str, Any]:
     """`config.json` and `preprocessor_config.json`, as `from_pretrained` reads them."""
     height, width = stored_image_size(config)
