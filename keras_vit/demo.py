@@ -11,14 +11,15 @@ from pathlib import Path
 
 import keras
 import numpy as np
-from rich.console import Console
+from rich.text import Text
 
 from keras_vit.errors import ConfigError
 from keras_vit.figures import draw_explanations
 from keras_vit.finetune.progress import ProgressBar
 from keras_vit.model import VisionTransformer
+from keras_vit.terminal.screen import Screen
 
-console = Console()
+console = Screen()
 _BACKENDS = ("jax", "torch", "tensorflow")
 
 
@@ -34,11 +35,11 @@ def run(folder: Path) -> None:
     train, test, train_digits, test_digits = _digits()
     console.rule(f"keras_vit on {keras.backend.backend()}")
 
-    console.print("[bold]1. Load[/bold] the preset vit_digits")
+    _step("1. Load", " the preset vit_digits")
     model = VisionTransformer.from_preset("vit_digits")
     console.print(f"   {model.count_params():,} parameters, {model.config.image_size} pixels")
 
-    console.print(f"[bold]2. Predict[/bold] {len(test)} digits it has never seen")
+    _step("2. Predict", f" {len(test)} digits it has never seen")
     answers = model.classify(test, top=1)
     right = np.mean(
         [int(answer[0][0]) == k for answer, k in zip(answers, test_digits, strict=True)]
@@ -47,7 +48,7 @@ def run(folder: Path) -> None:
         f"   {right:.1%} right; the first is a {answers[0][0][0]} ({answers[0][0][1]:.1%})"
     )
 
-    console.print("[bold]3. Fine-tune[/bold] at twice the resolution: is the digit odd or even?")
+    _step("3. Fine-tune", " at twice the resolution: is the digit odd or even?")
     height, width = model.config.image_size or (0, 0)
     tuned = VisionTransformer.from_preset(
         "vit_digits", image_size=(2 * height, 2 * width), num_classes=2, labels=("even", "odd")
@@ -74,7 +75,7 @@ def run(folder: Path) -> None:
     after = tuned.evaluate(images, wanted, batch_size=120, verbose=0)[1]
     console.print(f"   {before:.1%} right before (a zero head), {after:.1%} after")
 
-    console.print("[bold]4. Save[/bold] and reload in another process")
+    _step("4. Save", " and reload in another process")
     tuned.save_to_preset(folder / "vit_digits_odd_even")
     logits = tuned.predict(images[:32], verbose=0)
     backend = next((b for b in _BACKENDS if b != keras.backend.backend() and find_spec(b)), None)
@@ -84,11 +85,15 @@ def run(folder: Path) -> None:
     )
     console.print(f"   largest difference of a logit under {backend}: {difference.max():.1e}")
 
-    console.print("[bold]5. Explain[/bold]: what the class token attends to")
+    _step("5. Explain", ": what the class token attends to")
     picture = folder / "attention.png"
     draw_explanations(tuned, test[:12], picture)
     console.print(f"   {picture} written")
     console.rule(f"done in {time.perf_counter() - start:.0f} s")
+
+
+def _step(name: str, purpose: str) -> None:
+    console.print(Text.assemble((name, "bold"), purpose))
 
 
 def _digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -8,9 +8,17 @@ was expected, and the next step where there is one.
 import difflib
 from collections.abc import Iterable
 
+from keras_vit.terminal import visible
+
 
 class KerasViTError(ValueError):
-    """Base of every exception that keras_vit raises on purpose."""
+    """Base of every exception that keras_vit raises on purpose.
+
+    Its message quotes files, servers and people; as a string it is safe for a terminal.
+    """
+
+    def __str__(self) -> str:
+        return visible(super().__str__(), lines=True)
 
 
 class ConfigError(KerasViTError):

@@ -8,7 +8,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "keras_vit"
 
 FLOORS = (
-    {"epochs", "errors", "interpolate", "registration"},
+    {"epochs", "errors", "interpolate", "registration", "terminal"},
     {"files"},
     {"config"},
     {"labels", "preparation.protocols"},
@@ -46,6 +46,7 @@ MODEL_ROOMS = ("checkpoints.transfer", "checkpoints.verification", "checkpoints.
 
 NUMPY_ONLY = (
     "errors",
+    "terminal",
     "interpolate",
     "config",
     "files",

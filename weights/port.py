@@ -21,7 +21,6 @@ from typing import Any
 
 import keras
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 import keras_vit
@@ -32,13 +31,14 @@ from keras_vit.files import write_json
 from keras_vit.presets import bucket, is_preset, list_presets, save_preset
 from keras_vit.presets.catalog import Preset, preset_named
 from keras_vit.presets.preset_config import CARD_FILE, WEIGHTS_FILE, read_card
+from keras_vit.terminal.screen import Screen
 
 EXPECTATIONS = Path(__file__).parent / "expectations"
 TOLERANCE = 1e-4  # of max |value|: what float32 gives across backends, hybrids included
 SAMPLES = 64
 _DATASETS = {"i1k": "imagenet-1k", "i21k": "imagenet-21k"}
 
-console = Console()
+console = Screen()
 
 
 @dataclasses.dataclass(frozen=True)

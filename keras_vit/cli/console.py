@@ -3,18 +3,18 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from rich.console import Console
 from rich.progress import Progress, ProgressColumn, Task
 from rich.text import Text
 
 from keras_vit.errors import KerasViTError
+from keras_vit.terminal.screen import Screen
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 
-console = Console()
+console = Screen()
 
 
-def images_per_second(stderr: Console) -> Progress:
+def images_per_second(stderr: Screen) -> Progress:
     """A progress bar for images, silent where stderr is no terminal."""
     columns = (*Progress.get_default_columns(), _ImagesPerSecond())
     return Progress(*columns, console=stderr, disable=not stderr.is_terminal)

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from keras_vit.cli.console import console, image_files, images_per_second
 from keras_vit.cli.sources import labelled_images
 from keras_vit.errors import KerasViTError
+from keras_vit.terminal.screen import Screen
 
 
 def add(commands: Any) -> None:
@@ -78,14 +77,14 @@ def _predict(arguments: argparse.Namespace) -> int:
 
     paths = list(dict.fromkeys(image_files(arguments.images)))
     model = VisionTransformer.from_preset(arguments.preset)
-    stderr = Console(stderr=True)
+    stderr = Screen(stderr=True)
     unread: list[Path] = []
     answers: dict[str, list[tuple[str, float]]] = {}
     with images_per_second(stderr) as progress:
         task = progress.add_task("Predicting", total=len(paths))
 
         def leave_out(path: Path, reason: KerasViTError) -> None:
-            stderr.print(f"keras-vit: {reason}", soft_wrap=True, markup=False, highlight=False)
+            stderr.print(f"keras-vit: {reason}", soft_wrap=True, highlight=False)
             unread.append(path)
             progress.advance(task)
 
@@ -112,12 +111,12 @@ def _embed(arguments: argparse.Namespace) -> int:
 
     paths = list(dict.fromkeys(image_files(arguments.images)))
     model = VisionTransformer.from_preset(arguments.preset)
-    stderr = Console(stderr=True)
+    stderr = Screen(stderr=True)
     with images_per_second(stderr) as progress:
         task = progress.add_task("Embedding", total=len(paths))
 
         def leave_out(path: str, reason: KerasViTError) -> None:
-            stderr.print(f"keras-vit: {reason}", soft_wrap=True, markup=False, highlight=False)
+            stderr.print(f"keras-vit: {reason}", soft_wrap=True, highlight=False)
 
         written = embed(
             model,
@@ -144,7 +143,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         batch_size=arguments.batch_size,
         unreadable="skip" if arguments.skip_unreadable else "raise",
     )
-    with images_per_second(Console(stderr=True)) as progress:
+    with images_per_second(Screen(stderr=True)) as progress:
         task = progress.add_task("Evaluating", total=data.num_images)
         found = evaluate(model, data, progress=lambda images: progress.advance(task, images))
     if arguments.json:
@@ -175,7 +174,7 @@ def _classes(found: Any, labels: Sequence[str] | None) -> Table:
     ]
     table = Table("class", "images", "right")
     for accuracy, label, count in sorted(rows, key=lambda row: row[0]):
-        table.add_row(escape(label), str(count), f"{accuracy:.2%}")
+        table.add_row(label, str(count), f"{accuracy:.2%}")
     return table
 
 

@@ -30,6 +30,7 @@ from urllib3.util import Retry, Timeout
 
 from keras_vit.errors import PresetError
 from keras_vit.files import write_json
+from keras_vit.terminal import visible
 
 log = logging.getLogger("keras_vit")
 
@@ -436,7 +437,6 @@ def _md5(path: Path) -> str:
 @contextlib.contextmanager
 def _progress(part: Path, start: int, size: int | None) -> Iterator[Callable[[int], object]]:
     """A bar on stderr, where that is a terminal."""
-    from rich.console import Console
     from rich.progress import (
         BarColumn,
         DownloadColumn,
@@ -446,14 +446,18 @@ def _progress(part: Path, start: int, size: int | None) -> Iterator[Callable[[in
         TransferSpeedColumn,
     )
 
-    console = Console(stderr=True)
+    from keras_vit.terminal.screen import Screen
+
+    console = Screen(stderr=True)
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         DownloadColumn(binary_units=True),
         TransferSpeedColumn(),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task(part.name.removesuffix(".part"), total=size, completed=start)
+        task = progress.add_task(
+            visible(part.name.removesuffix(".part")), total=size, completed=start
+        )
         yield lambda count: progress.advance(task, count)

@@ -1,0 +1,61 @@
+r"""The way to a screen, a web page and a figure for text that strangers wrote.
+
+Labels, provenance, tensor names, file names and error pages come from outside. On a terminal an
+escape sequence among them could move the cursor, rename the window or hide a line; U+202E could
+turn `gpj.exe` into `exe.jpg`; `[red]` is markup for rich, `<b>` for a browser and `$\frac$` for
+matplotlib. Every such character is shown here as what it is. `terminal.screen.Screen` does so for
+whatever is printed through rich, and `KerasViTError` for every message.
+"""
+
+import html
+import unicodedata
+
+_INVISIBLE = "\u034f\u115f\u1160\u3164\uffa0"
+"""Letters and marks without a shape, which Unicode does not count among the format characters."""
+_LONGEST_TITLE = 80
+
+
+def visible(text: object, lines: bool = False) -> str:
+    r"""Returns text of which each character can be seen, on one line.
+
+    Control characters, terminal escapes, bidirectional overrides, zero-width characters, line
+    and paragraph separators and bytes of file names that are no UTF-8 become escapes of Python
+    such as `\x1b` and `\u202e`.
+
+    Args:
+        text: a string, or what has one, such as a path.
+        lines: keep line feeds and tabs, for messages that have lines of their own.
+    """
+    text = str(text)
+    if text.isprintable() and not any(letter in text for letter in _INVISIBLE):
+        return text
+    kept = "\n\t" if lines else ""
+    return "".join(c if c in kept or _can_be_seen(c) else _escape(c) for c in text)
+
+
+def in_html(text: object) -> str:
+    """Returns text for a web page, as content of an element or of an attribute in quotes."""
+    return html.escape(visible(text))
+
+
+def in_figure(text: object) -> str:
+    """Returns text for a matplotlib figure: no mathematics, and at most 80 characters.
+
+    LaTeX is another matter: give `usetex=False` where the text is drawn.
+    """
+    shown = visible(text)
+    if len(shown) > _LONGEST_TITLE:
+        shown = shown[: _LONGEST_TITLE - 1] + "…"
+    return shown.replace("$", r"\$")
+
+
+def _can_be_seen(character: str) -> bool:
+    if character in _INVISIBLE:
+        return False
+    return character.isprintable() or unicodedata.category(character) == "Zs"
+
+
+def _escape(character: str) -> str:
+    if "\udc80" <= character <= "\udcff":  # a byte that is no UTF-8, as Python keeps it in names
+        return f"\\x{ord(character) - 0xDC00:02x}"
+    return character.encode("unicode_escape").decode()
