@@ -65,8 +65,8 @@ def test_a_model_by_word(tmp_path):
     assert model.get_config()["labels"] == "imagenet1k"
     assert VisionTransformer.from_config(model.get_config()).labels == model.labels
     model.save_to_preset(tmp_path / "preset")
-    card = describe_preset(tmp_path / "preset")
-    assert (card.labels, card.protocol) == ("imagenet1k", {"name": "timm", "crop_pct": 1.0})
+    preset = describe_preset(tmp_path / "preset")
+    assert (preset.labels, preset.protocol) == ("imagenet1k", {"name": "timm", "crop_pct": 1.0})
     back = VisionTransformer.from_preset(tmp_path / "preset")
     assert back.labels == model.labels
     model.save(tmp_path / "x.keras")

@@ -30,7 +30,7 @@ from keras_vit.checkpoints.source import open_source
 from keras_vit.files import write_json
 from keras_vit.presets import bucket, is_preset, list_presets, save_preset
 from keras_vit.presets.catalog import Preset, preset_named
-from keras_vit.presets.preset_config import CARD_FILE, WEIGHTS_FILE, read_card
+from keras_vit.presets.preset_config import MODEL_CARD_FILE, WEIGHTS_FILE, read_preset_config
 from keras_vit.terminal.screen import Screen
 
 EXPECTATIONS = Path(__file__).parent / "expectations"
@@ -106,15 +106,15 @@ def is_ported(row: Preset, folder: Path) -> bool:
     The weights' names, shapes and length are compared with `config.json`; their bytes were
     when they were written.
     """
-    if not folder.is_dir() or not is_preset(folder) or not (folder / CARD_FILE).is_file():
+    if not folder.is_dir() or not is_preset(folder) or not (folder / MODEL_CARD_FILE).is_file():
         return False
     try:
-        card = read_card(folder)
+        preset = read_preset_config(folder)
         with open_source(folder / WEIGHTS_FILE) as (reader, files):
-            understand(reader, files, {"dialect": "keras_vit"}, card.config)
+            understand(reader, files, {"dialect": "keras_vit"}, preset.config)
     except KerasViTError:
         return False
-    made_from, wanted = card.provenance, row.provenance()
+    made_from, wanted = preset.provenance, row.provenance()
     if str(row.source).startswith("hf://"):
         return made_from.get("repo") == row.source
     known = bucket.record_of(str(row.source), *row.alternatives) is not None

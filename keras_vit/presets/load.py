@@ -10,7 +10,12 @@ from keras_vit.errors import PresetError
 from keras_vit.presets import hub
 from keras_vit.presets.catalog import Preset, preset_named
 from keras_vit.presets.hub_requests import SCHEME
-from keras_vit.presets.preset_config import WEIGHTS_FILE, Card, is_preset, read_card
+from keras_vit.presets.preset_config import (
+    WEIGHTS_FILE,
+    PresetConfig,
+    is_preset,
+    read_preset_config,
+)
 
 if TYPE_CHECKING:
     from keras_vit.model import VisionTransformer
@@ -29,37 +34,37 @@ def load_preset(
     if isinstance(path, Preset):
         return _from_catalog(path, load_weights, fields)
     if path.is_dir() and is_preset(path):
-        card = read_card(path)
+        preset = read_preset_config(path)
         if not load_weights:
-            return _untrained_preset(card, fields)
-        return _trained_preset(path, card, {}, fields)
+            return _untrained_preset(preset, fields)
+        return _trained_preset(path, preset, {}, fields)
     if not load_weights:
         return _untrained(checkpoints.inspect(path, **_telling(fields)), fields)
     return checkpoints.load(path, **fields)
 
 
-def describe_preset(source: str | os.PathLike[str]) -> Card:
+def describe_preset(source: str | os.PathLike[str]) -> PresetConfig:
     """Returns what a preset's `config.json` says, without its weights and without a backend.
 
     Raises:
         PresetError: there is no such preset, or its `config.json` is damaged.
     """
     found = describe(source)
-    if isinstance(found, Card):
+    if isinstance(found, PresetConfig):
         return found
     raise PresetError(
         f"{source}: a checkpoint of the {found.dialect} dialect, expected a preset of keras_vit."
     )
 
 
-def describe(source: str | os.PathLike[str]) -> Card | CheckpointInfo:
+def describe(source: str | os.PathLike[str]) -> PresetConfig | CheckpointInfo:
     """Tells what `from_preset` would load, without a backend; by headers alone where they do.
 
     Args:
         source: as for `VisionTransformer.from_preset`.
 
     Returns:
-        The card of a preset of ours or of a row of the catalog, which is not fetched for it;
+        The `PresetConfig` of a keras_vit preset or of a catalog row, which is not fetched for it;
         else what `checkpoints.inspect` tells.
 
     Raises:
@@ -69,11 +74,13 @@ def describe(source: str | os.PathLike[str]) -> Card | CheckpointInfo:
     if str(source).startswith(SCHEME):
         found = hub.locate(str(source))
         folder = found.fetch_companions()
-        return read_card(folder) if folder and is_preset(folder) else found.inspect()
+        return read_preset_config(folder) if folder and is_preset(folder) else found.inspect()
     path = _locate(source)
     if isinstance(path, Preset):
-        return Card(path.config(), path.protocol, path.labels, path.provenance())
-    return read_card(path) if path.is_dir() and is_preset(path) else checkpoints.inspect(path)
+        return PresetConfig(path.config(), path.protocol, path.labels, path.provenance())
+    return (
+        read_preset_config(path) if path.is_dir() and is_preset(path) else checkpoints.inspect(path)
+    )
 
 
 def _from_hub(
@@ -85,10 +92,10 @@ def _from_hub(
             return _untrained(found.inspect(**_telling(fields)), fields)
         path = found.fetch()
         return checkpoints.load(path, **{"provenance": found.provenance, **fields})
-    card = read_card(folder)
+    preset = read_preset_config(folder)
     if not load_weights:
-        return _untrained_preset(card, fields)
-    return _trained_preset(found.fetch(), card, found.provenance, fields)
+        return _untrained_preset(preset, fields)
+    return _trained_preset(found.fetch(), preset, found.provenance, fields)
 
 
 def _from_catalog(row: Preset, load_weights: bool, fields: dict[str, Any]) -> "VisionTransformer":
@@ -109,18 +116,18 @@ def _from_catalog(row: Preset, load_weights: bool, fields: dict[str, Any]) -> "V
 
 
 def _trained_preset(
-    folder: Path, card: Card, provenance: dict[str, Any], fields: dict[str, Any]
+    folder: Path, preset: PresetConfig, provenance: dict[str, Any], fields: dict[str, Any]
 ) -> "VisionTransformer":
-    told = _told_by(card, fields) | {"provenance": {**card.provenance, **provenance}}
+    told = _told_by(preset, fields) | {"provenance": {**preset.provenance, **provenance}}
     return checkpoints.load(
-        folder / WEIGHTS_FILE, declared=card.config, dialect="keras_vit", **{**told, **fields}
+        folder / WEIGHTS_FILE, declared=preset.config, dialect="keras_vit", **{**told, **fields}
     )
 
 
-def _untrained_preset(card: Card, fields: dict[str, Any]) -> "VisionTransformer":
+def _untrained_preset(preset: PresetConfig, fields: dict[str, Any]) -> "VisionTransformer":
     from keras_vit.model import VisionTransformer
 
-    return VisionTransformer(card.config, **{**_told_by(card, fields), **fields})
+    return VisionTransformer(preset.config, **{**_told_by(preset, fields), **fields})
 
 
 def _untrained(info: CheckpointInfo, fields: dict[str, Any]) -> "VisionTransformer":
@@ -131,10 +138,10 @@ def _untrained(info: CheckpointInfo, fields: dict[str, Any]) -> "VisionTransform
     return VisionTransformer(info.config, **{**told, **build})
 
 
-def _told_by(card: Card | CheckpointInfo, fields: dict[str, Any]) -> dict[str, Any]:
+def _told_by(preset: PresetConfig | CheckpointInfo, fields: dict[str, Any]) -> dict[str, Any]:
     """What files say beside the configuration; labels belong to the head that they name."""
-    same_head = fields.get("num_classes", card.config.num_classes) == card.config.num_classes
-    return {"protocol": card.protocol, "labels": card.labels if same_head else None}
+    same_head = fields.get("num_classes", preset.config.num_classes) == preset.config.num_classes
+    return {"protocol": preset.protocol, "labels": preset.labels if same_head else None}
 
 
 def _telling(fields: dict[str, Any]) -> dict[str, Any]:

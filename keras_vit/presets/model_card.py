@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from keras_vit.errors import PresetError, nearest
-from keras_vit.presets.preset_config import Card
+from keras_vit.presets.preset_config import PresetConfig
 from keras_vit.variants import variant_of
 
 LIBRARY = "keras-vit"
@@ -25,13 +25,13 @@ _METADATA = (
 _FIELDS = (*_METADATA, "description", "metrics")
 
 
-def model_card(name: str, card: Card, about: Mapping[str, Any] | None = None) -> str:
+def model_card(name: str, preset: PresetConfig, about: Mapping[str, Any] | None = None) -> str:
     """Returns a model card with its metadata block, rendered by huggingface_hub.
 
     Args:
         name: what `from_preset` takes.
-        card: the preset.
-        about: what the card alone does not know: `description`, a text; `license`,
+        preset: what `config.json` of the preset says.
+        about: what the preset does not know: `description`, a text; `license`,
             `license_name`, `license_link`, `datasets`, `language`, `base_model` and
             `tags` as in `huggingface_hub.ModelCardData`; `metrics`, a list of results,
             each with `dataset_type`, `dataset_name`, `metric_type`, `metric_value` and
@@ -51,13 +51,13 @@ def model_card(name: str, card: Card, about: Mapping[str, Any] | None = None) ->
                 f"Known: {', '.join(_FIELDS)}."
             )
     results = _results(about.get("metrics", ()))
-    metadata = {**_known_from(card.provenance), **{k: about[k] for k in _METADATA if k in about}}
+    metadata = {**_known_from(preset.provenance), **{k: about[k] for k in _METADATA if k in about}}
     tags = [*_listed(metadata.pop("tags", ())), "keras", "vision-transformer"]
     try:
         data = ModelCardData(
             library_name=LIBRARY,
             pipeline_tag="image-classification"
-            if _classifies(card)
+            if _classifies(preset)
             else "image-feature-extraction",
             tags=tags,
             metrics=list(dict.fromkeys(result.metric_type for result in results)) or None,
@@ -65,7 +65,7 @@ def model_card(name: str, card: Card, about: Mapping[str, Any] | None = None) ->
             eval_results=results or None,
             **metadata,
         )
-        return str(ModelCard(f"---\n{data.to_yaml()}\n---\n\n{_text(name, card, about)}"))
+        return str(ModelCard(f"---\n{data.to_yaml()}\n---\n\n{_text(name, preset, about)}"))
     except (TypeError, ValueError) as error:
         raise PresetError(f"card: {error}") from error
 
@@ -96,19 +96,19 @@ def _listed(value: Any) -> list[Any]:
     return [value] if isinstance(value, str) else list(value)
 
 
-def _classifies(card: Card) -> bool:
-    return card.config.num_classes > 0 and not card.config.classifier.endswith("unpooled")
+def _classifies(preset: PresetConfig) -> bool:
+    return preset.config.num_classes > 0 and not preset.config.classifier.endswith("unpooled")
 
 
-def _text(name: str, card: Card, about: Mapping[str, Any]) -> str:
-    config = card.config
+def _text(name: str, preset: PresetConfig, about: Mapping[str, Any]) -> str:
+    config = preset.config
     size = "any size" if config.image_size is None else "{}x{} pixels".format(*config.image_size)
     last = (
         'print(model.classify("image.jpg"))'
-        if _classifies(card)
+        if _classifies(preset)
         else 'features = model.predict(model.preprocessor("image.jpg"))'
     )
-    origin = "\n".join(f"- {key}: {_shown(value)}" for key, value in card.provenance.items())
+    origin = "\n".join(f"- {key}: {_shown(value)}" for key, value in preset.provenance.items())
     description = f"{about['description'].strip()}\n\n" if about.get("description") else ""
     return f"""# {name}
 
@@ -123,7 +123,7 @@ model = keras_vit.VisionTransformer.from_preset({json.dumps(name)})
 {last}
 ```
 
-Images are prepared as by the protocol `{_shown(card.protocol)}`, which the preset carries.
+Images are prepared as by the protocol `{_shown(preset.protocol)}`, which the preset carries.
 
 ## Provenance
 

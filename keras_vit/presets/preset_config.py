@@ -14,12 +14,12 @@ from keras_vit.preparation.protocols import compact as compact_protocol
 
 FORMAT = "keras_vit"
 FORMAT_VERSION = 1
-CONFIG_FILE, WEIGHTS_FILE, CARD_FILE = "config.json", "model.safetensors", "README.md"
+CONFIG_FILE, WEIGHTS_FILE, MODEL_CARD_FILE = "config.json", "model.safetensors", "README.md"
 _MOST_BYTES = 16 * 2**20  # 21,843 labels need about one
 
 
 @dataclasses.dataclass(frozen=True)
-class Card:
+class PresetConfig:
     """The contents of `config.json`.
 
     Args:
@@ -55,7 +55,7 @@ def is_preset(folder: Path) -> bool:
         return (folder / CONFIG_FILE).exists()
 
 
-def read_card(folder: Path) -> Card:
+def read_preset_config(folder: Path) -> PresetConfig:
     """Reads and checks `config.json`.
 
     Raises:
@@ -96,7 +96,7 @@ def read_card(folder: Path) -> Card:
         kept_labels = checked(labels, config.num_classes)
     except ConfigError as error:
         raise PresetError(f"{path}: {error}") from error
-    return Card(config, protocol, kept_labels, stored["provenance"])
+    return PresetConfig(config, protocol, kept_labels, stored["provenance"])
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -9,12 +9,12 @@ from keras_vit import checkpoints
 from keras_vit.errors import PresetError
 from keras_vit.files import folder_written_beside, write_json
 from keras_vit.presets.model_card import model_card
-from keras_vit.presets.preset_config import CARD_FILE, CONFIG_FILE, WEIGHTS_FILE, Card
+from keras_vit.presets.preset_config import CONFIG_FILE, MODEL_CARD_FILE, WEIGHTS_FILE, PresetConfig
 
 if TYPE_CHECKING:
     from keras_vit.model import VisionTransformer
 
-NAMES = (CONFIG_FILE, WEIGHTS_FILE, CARD_FILE)
+NAMES = (CONFIG_FILE, WEIGHTS_FILE, MODEL_CARD_FILE)
 """The files of a preset folder."""
 
 
@@ -32,9 +32,11 @@ def save_preset(
             has a field that is none.
     """
     folder = Path(folder)
-    preset = Card(model.config, model.preprocessor.protocol, model.labels, dict(model.provenance))
+    preset = PresetConfig(
+        model.config, model.preprocessor.protocol, model.labels, dict(model.provenance)
+    )
     readme = model_card(folder.name, preset, card)
     with folder_written_beside(folder, NAMES, PresetError) as new:
         checkpoints.save(model, new / WEIGHTS_FILE, "keras_vit")
         write_json(new / CONFIG_FILE, preset.to_dict())
-        (new / CARD_FILE).write_text(readme, encoding="utf-8")
+        (new / MODEL_CARD_FILE).write_text(readme, encoding="utf-8")

@@ -10,7 +10,12 @@ from keras_vit.checkpoints.inspection import understand
 from keras_vit.checkpoints.source import open_source
 from keras_vit.errors import PresetError
 from keras_vit.presets.hub_requests import TIMEOUT, Address, api, patiently
-from keras_vit.presets.preset_config import CARD_FILE, WEIGHTS_FILE, Card, read_card
+from keras_vit.presets.preset_config import (
+    MODEL_CARD_FILE,
+    WEIGHTS_FILE,
+    PresetConfig,
+    read_preset_config,
+)
 from keras_vit.presets.save import NAMES
 
 if TYPE_CHECKING:
@@ -55,9 +60,9 @@ def upload_preset(
         raise PresetError(f"{target}: expected hf://owner/repo[@branch], without a subfolder.")
     files = _checked(Path(folder))
     name = f"{address.repo}@{address.revision}" if address.revision else address.repo
-    readme = files[CARD_FILE].read_text(encoding="utf-8")
+    readme = files[MODEL_CARD_FILE].read_text(encoding="utf-8")
     content: dict[str, Path | bytes] = {**files}
-    content[CARD_FILE] = _CALL.sub(rf'\1"hf://{name}"', readme, count=1).encode()
+    content[MODEL_CARD_FILE] = _CALL.sub(rf'\1"hf://{name}"', readme, count=1).encode()
     client = api(token)
 
     def upload() -> str:
@@ -80,13 +85,13 @@ def _checked(folder: Path) -> dict[str, Path]:
     for path in inside.values():
         if path.is_symlink() or not path.is_file():
             raise PresetError(f"{path}: expected a plain file, found a link or a folder.")
-    _check_weights(folder / WEIGHTS_FILE, read_card(folder))
+    _check_weights(folder / WEIGHTS_FILE, read_preset_config(folder))
     return inside
 
 
-def _check_weights(path: Path, card: Card) -> None:
+def _check_weights(path: Path, preset: PresetConfig) -> None:
     with open_source(path) as (reader, files):
-        understand(reader, files, {"dialect": "keras_vit"}, declared=card.config)
+        understand(reader, files, {"dialect": "keras_vit"}, declared=preset.config)
 
 
 def _upload(
@@ -121,7 +126,7 @@ def _upload(
     except ValueError as error:
         if "metadata in README.md" not in str(error):
             raise
-        raise PresetError(f"{address}: {CARD_FILE}: {error}") from error
+        raise PresetError(f"{address}: {MODEL_CARD_FILE}: {error}") from error
 
 
 def _prepared(client: "HfApi", address: Address, private: bool) -> "ModelInfo":

@@ -343,8 +343,8 @@ def test_bad_card(card, message, tmp_path):
 
 def test_card_of_features(model):
     """Without a head there is nothing to classify."""
-    from keras_vit.presets.preset_config import Card
+    from keras_vit.presets.preset_config import PresetConfig
 
-    text = model_card("features", Card(model.config.replace(num_classes=0)))
+    text = model_card("features", PresetConfig(model.config.replace(num_classes=0)))
     assert "pipeline_tag: image-feature-extraction" in text
     assert "classify" not in text
