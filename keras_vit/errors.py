@@ -6,6 +6,7 @@ was expected, and the next step where there is one.
 """
 
 import difflib
+import reprlib
 from collections.abc import Iterable
 
 from keras_vit.terminal import visible
@@ -35,5 +36,39 @@ class PresetError(KerasViTError):
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Returns `" Did you mean 'x'?"` for the closest known name, else `""`."""
+    if len(name) > 100:
+        return ""
     match = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f" Did you mean {match[0]!r}?" if match else ""
+
+
+def shown(value: object, most: int = 120, quoted: bool = True) -> str:
+    """Returns a value as a message shows it: its `repr`, cut in the middle beyond `most` signs.
+
+    A value from a file may be an integer of a million digits, which Python refuses to print,
+    or a list of as many items; neither is written out.
+
+    Args:
+        value: anything.
+        most: signs that are kept.
+        quoted: whether a string stands in quotation marks.
+    """
+    brief = reprlib.Repr()
+    brief.maxstring = brief.maxother = most
+    brief.maxlist = brief.maxtuple = brief.maxdict = brief.maxset = 12
+    brief.maxlong = 40
+    if isinstance(value, int) and abs(value) >= 10**40:
+        return f"an int of {value.bit_length()} bits"
+    try:
+        text = value if isinstance(value, str) and not quoted else brief.repr(value)
+    except ValueError:  # an int of more digits than Python prints, inside a list
+        return f"a {type(value).__name__} with an int of thousands of digits"
+    return text if len(text) <= most else f"{text[: most // 2]}...{text[-most // 2 + 3 :]}"
+
+
+def listed(names: Iterable[str], most: int = 5) -> str:
+    """Returns `"a, b, c and 17 more"`: the first names and the number of the others."""
+    names = list(names)
+    first = ", ".join(shown(name, quoted=False) for name in names[:most])
+    rest = len(names) - most
+    return f"{first} and {rest:,} more" if rest > 0 else first or "none"

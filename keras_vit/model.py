@@ -192,7 +192,7 @@ class VisionTransformer(LeanEpochs, keras.Model):
         Raises:
             ConfigError: as `classify`.
         """
-        if self.config.num_classes == 0 or self.config.classifier.endswith("unpooled"):
+        if not self.config.has_one_prediction:
             raise ConfigError(
                 f"classify needs one prediction per image; this model has num_classes="
                 f"{self.config.num_classes} and classifier={self.config.classifier!r}."
@@ -363,7 +363,7 @@ def _pool(config: ViTConfig, policy: Any) -> Any:
             dtype=policy,
             name="pool",
         )
-    if config.classifier.endswith("unpooled"):
+    if not config.is_pooled:
         return keras.layers.Identity(dtype=float32_under_mixed(policy).name, name="pool")
     kind = config.classifier
     if kind == "gap" and config.has_class_token and not config.class_token_in_mean:

@@ -1,6 +1,7 @@
 """What a configuration accepts, refuses, computes and remembers."""
 
 import dataclasses
+import re
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,7 @@ from keras_vit.config import (
     ResNetStem,
     ViTConfig,
 )
+from keras_vit.config.vit import RULES
 from keras_vit.errors import ConfigError, KerasViTError
 from tests.words import raises, through_json
 
@@ -352,3 +354,46 @@ def test_to_dict_and_from_dict_are_inverse_through_json(made):
     assert revived == made
     assert revived.to_dict() == made.to_dict() == through_json(made.to_dict())
     assert hash(revived) == hash(made)
+
+
+def test_has_one_prediction():
+    """A model with a head that reads one vector per image; not features or tokens."""
+    assert config(classifier="token").has_one_prediction
+    assert config(classifier="map").has_one_prediction
+    assert not config(num_classes=0).has_one_prediction
+    for classifier in ("unpooled", "token_unpooled"):
+        assert not config(classifier=classifier).is_pooled
+        assert not config(classifier=classifier).has_one_prediction
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.message[:60])
+def test_every_rule_reads_fields_that_are_there(rule):
+    """A rule names fields or properties, and its message no other."""
+    made = config()
+    names = rule.fields.split()
+    assert rule.holds(*(getattr(made, name) for name in names))
+    assert set(re.findall(r"{(\w+)}", rule.message)) <= set(names)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"num_layers": 10**6},
+        {"num_layers": 10**5000},
+        {"hidden_size": -(10**5000)},
+        {"resnet": {"num_layers": [10**8]}},
+        {"resnet": {"num_layers": [1] * 10**6}},
+        {"resnet": {"num_layers": [10**5000]}},
+        {"resnet": {"width_factor": 10**5000}},
+        {"classifier": "x" * 10**6},
+        {"x" * 10**6: 1},
+        {"image_size": [10**5000]},
+        {"head_bias_init": 10**5000},
+    ],
+    ids=lambda fields: next(iter(fields))[:20],
+)
+def test_a_refusal_is_short(fields):
+    """A number of thousands of digits and a list of a million items are refused in a few words."""
+    with pytest.raises(ConfigError) as caught:
+        ViTConfig.from_dict({**SIZES, "image_size": 32, **fields})
+    assert len(str(caught.value)) < 1000

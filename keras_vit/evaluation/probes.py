@@ -65,7 +65,7 @@ class LinearProbe:
             ConfigError: the features have another width than the model's pre_logits.
         """
         width = model.get_layer("pre_logits").output.shape[-1]
-        if width != len(self.kernel) or model.config.classifier.endswith("unpooled"):
+        if width != len(self.kernel) or not model.config.is_pooled:
             raise ConfigError(
                 f"The probe takes features of width {len(self.kernel)}; the pre_logits of this "
                 f"model have {width} and classifier={model.config.classifier!r}. Features of "

@@ -90,7 +90,7 @@ def evaluate(
     2
     """
     num_classes = model.config.num_classes
-    if num_classes == 0 or model.config.classifier.endswith("unpooled"):
+    if not model.config.has_one_prediction:
         raise ConfigError(
             f"evaluate needs one prediction per image; this model has num_classes={num_classes} "
             f"and classifier={model.config.classifier!r}."

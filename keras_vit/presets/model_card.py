@@ -97,7 +97,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _classifies(preset: PresetConfig) -> bool:
-    return preset.config.num_classes > 0 and not preset.config.classifier.endswith("unpooled")
+    return preset.config.has_one_prediction
 
 
 def _text(name: str, preset: PresetConfig, about: Mapping[str, Any]) -> str:

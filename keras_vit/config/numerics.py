@@ -1,0 +1,74 @@
+"""The arithmetic that a set of weights was trained with."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from keras_vit.config.rules import choice, each, enforce, is_bool, is_share, known_fields
+
+GELU_FORMS = ("tanh", "exact")
+STD_CONV_FORMS = ("std_plus_epsilon", "sqrt_var_plus_epsilon")
+POSITION_RESIZES = (
+    "bilinear_align_corners",
+    "bilinear_half_pixel",
+    "bicubic",
+    "bicubic_antialias",
+)
+
+_EPSILONS = "layer_norm_epsilon group_norm_epsilon std_conv_epsilon"
+_RULES = (
+    choice("gelu", GELU_FORMS),
+    choice("std_conv", STD_CONV_FORMS),
+    choice("position_resize", POSITION_RESIZES),
+    *each(_EPSILONS, is_share, "a number in [0, 1)"),
+    *each("pool_before_norm", is_bool, "a bool"),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Numerics:
+    """The arithmetic that a set of weights was trained with.
+
+    Defaults are the official code's. Weights of other origin carry their own.
+
+    Args:
+        gelu: `"tanh"`, the approximation that `flax.linen.gelu` computes, or
+            `"exact"`, the one of torch and Keras.
+        layer_norm_epsilon: added to the variance in every LayerNorm.
+        group_norm_epsilon: added to the variance in every GroupNorm of the stem.
+        std_conv: how a kernel is standardised, `"std_plus_epsilon"`:
+            `(w - mean) / (std + epsilon)`, or `"sqrt_var_plus_epsilon"`:
+            `(w - mean) / sqrt(var + epsilon)`.
+        std_conv_epsilon: the epsilon of `std_conv`.
+        position_resize: how position embeddings go to another grid,
+            `"bilinear_align_corners"` (the official `scipy.ndimage.zoom` of
+            order 1), `"bilinear_half_pixel"`, `"bicubic"` (transformers) or
+            `"bicubic_antialias"` (timm).
+        pool_before_norm: whether the last norm follows the mean of `"gap"` (timm)
+            or precedes it (the official code).
+
+    Raises:
+        ConfigError: a form is unknown or an epsilon is negative.
+    """
+
+    gelu: str = "tanh"
+    layer_norm_epsilon: float = 1e-6
+    group_norm_epsilon: float = 1e-6
+    std_conv: str = "std_plus_epsilon"
+    std_conv_epsilon: float = 1e-5
+    position_resize: str = "bilinear_align_corners"
+    pool_before_norm: bool = False
+
+    def __post_init__(self) -> None:
+        enforce(self, _RULES, "numerics.")
+        for field in _EPSILONS.split():
+            object.__setattr__(self, field, float(getattr(self, field)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the fields as plain JSON types."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> "Numerics":
+        """Builds from `to_dict()`'s output. Raises `ConfigError` on an unknown field."""
+        return cls(**known_fields(cls, fields, "numerics."))

@@ -1,0 +1,91 @@
+"""The ResNet in front of a hybrid's patches (section 3.1 of the paper, last paragraph)."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from keras_vit.config.rules import Rule, each, enforce, is_number, is_positive_int, known_fields
+
+GROUP_NORM_GROUPS = 32
+"""Groups of every GroupNorm of the stem (the default of `flax.linen.GroupNorm`)."""
+
+MOST_STAGES = 8
+"""The deepest published stem has four stages; nine would leave a pixel of an image of 1024."""
+MOST_UNITS = 1024
+"""Units of a stage; ResNet-200 has 36."""
+
+_RULES = (
+    Rule(
+        "num_layers",
+        lambda units: isinstance(units, (tuple, list)),
+        "num_layers must list the units per stage, such as (3, 4, 9), found {num_layers}.",
+    ),
+    Rule(
+        "num_layers",
+        lambda units: len(units) <= MOST_STAGES,
+        f"num_layers has more than {MOST_STAGES} stages: {{num_layers}}.",
+    ),
+    Rule(
+        "num_layers",
+        lambda units: all(is_positive_int(count) and count <= MOST_UNITS for count in units),
+        f"num_layers must hold a positive int up to {MOST_UNITS} for each stage, "
+        "found {num_layers}.",
+    ),
+    *each("width_factor", lambda v: is_number(v) and 0 < v < 1000, "a positive number below 1000"),
+    Rule(
+        "width_factor width",
+        lambda factor, width: width > 0 and width % GROUP_NORM_GROUPS == 0,
+        "width_factor={width_factor} makes a root of {width} channels, which GroupNorm's "
+        f"{GROUP_NORM_GROUPS} groups do not divide. Use a multiple of 0.5.",
+    ),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class ResNetStem:
+    """The (possibly partial) ResNet in front of a hybrid's patches.
+
+    Args:
+        num_layers: bottleneck units per stage, at most 8 stages. The first stage keeps
+            the resolution of the root, each later one halves it; `()` is the root
+            alone (R+ViT-Ti/16).
+        width_factor: the root has `int(64 * width_factor)` channels.
+
+    Raises:
+        ConfigError: a stage without units, or a width that the 32 groups of
+            GroupNorm do not divide.
+    """
+
+    num_layers: tuple[int, ...] = ()
+    width_factor: float = 1.0
+
+    def __post_init__(self) -> None:
+        enforce(self, _RULES, "resnet.")
+        object.__setattr__(self, "num_layers", tuple(self.num_layers))
+        object.__setattr__(self, "width_factor", float(self.width_factor))
+
+    @property
+    def width(self) -> int:
+        """Channels of the root, and bottleneck channels of the first stage."""
+        return int(64 * self.width_factor)
+
+    @property
+    def out_channels(self) -> int:
+        """Channels that the patch embedding sees."""
+        if not self.num_layers:
+            return self.width
+        return 4 * self.width * 2 ** (len(self.num_layers) - 1)
+
+    @property
+    def halvings(self) -> int:
+        """How often the stem halves the resolution, rounding up each time."""
+        return 2 + max(0, len(self.num_layers) - 1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the fields as plain JSON types."""
+        return {"num_layers": list(self.num_layers), "width_factor": self.width_factor}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> "ResNetStem":
+        """Builds from `to_dict()`'s output. Raises `ConfigError` on an unknown field."""
+        return cls(**known_fields(cls, fields, "resnet."))
