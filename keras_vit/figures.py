@@ -8,7 +8,9 @@ import keras
 import numpy as np
 
 from keras_vit.errors import ConfigError
+from keras_vit.files import written_beside
 from keras_vit.model import VisionTransformer
+from keras_vit.terminal import in_figure
 
 
 def attention_maps(
@@ -29,7 +31,8 @@ def attention_maps(
         batch_size: images per step.
 
     Returns:
-        `{block: float32 (batch, heads, tokens, tokens)}`; each row sums to 1.
+        `{block: float32 (batch, heads, tokens, tokens)}`, blocks in the order of the model;
+        each row sums to 1.
 
     Raises:
         ConfigError: there is no such block.
@@ -45,7 +48,7 @@ def attention_maps(
         layer = model.get_layer(f"block_{block}")
         outputs[str(block)] = _AttentionWeights(layer)(layer.input)
     maps = keras.Model(model.input, outputs).predict(images, batch_size=batch_size, verbose=0)
-    return {int(block): weights for block, weights in maps.items()}
+    return {block: maps[str(block)] for block in sorted(set(chosen))}
 
 
 class _AttentionWeights(keras.layers.Layer):
@@ -115,15 +118,15 @@ def draw_explanations(
     if model.config.grid is None:
         raise ConfigError("Drawing needs a model of a fixed image_size; load it with one.")
     batch = model.preprocessor(images)
+    style: dict[str, Any] = {"fontsize": 9}
     if titles is None:
         answers = model.classify(images, top=1)
-        titles = [f"{answer[0][0]}  {answer[0][1]:.0%}" for answer in answers]
+        titles = [f"{in_figure(answer[0][0])}  {answer[0][1]:.0%}" for answer in answers]
+        style["usetex"] = False  # a label is no program
     rollout = attention_rollout(
         attention_maps(model, batch), model.config.grid, model.config.has_class_token
     )
-    if model.data_format == "channels_first":
-        batch = np.moveaxis(batch, 1, -1)
-    pictures = (batch + 1) / 2
+    pictures = model.preprocessor.pixels(batch)
     columns = min(len(pictures), 12)
     rows = -(-len(pictures) // columns)
     figure = Figure(figsize=(1.3 * columns, 3.1 * rows), layout="constrained")
@@ -136,8 +139,9 @@ def draw_explanations(
         grey = picture.mean(axis=-1)
         shown = picture if picture.shape[-1] == 3 else grey
         above.imshow(shown, cmap="gray", vmin=0, vmax=1)
-        above.set_title(title, fontsize=9)
+        above.set_title(title, **style)
         below.imshow(grey, cmap="gray", vmin=0, vmax=1)
         edges = (-0.5, width - 0.5, height - 0.5, -0.5)
         below.imshow(weights, cmap="magma", alpha=0.6, extent=edges, interpolation="bilinear")
-    figure.savefig(path, dpi=120)
+    with written_beside(path) as temporary:
+        figure.savefig(temporary, dpi=120, format="png")

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from keras_vit import ConfigError, attention_maps, attention_rollout
+from keras_vit.figures import draw_explanations
 from tests.helpers import normal, random_tiny
 
 
@@ -19,6 +20,17 @@ def test_chosen_blocks_only():
         assert (weights.shape, weights.dtype) == ((5, 2, 5, 5), np.float32)
         np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
         np.testing.assert_allclose(weights, every[block], atol=1e-6)
+
+
+def test_blocks_come_in_the_order_of_the_model():
+    """Also where there are more than ten, whatever order was asked for."""
+    model = random_tiny(num_layers=12, image_size=8)
+    images = normal(1, 8, 8, 3)
+    maps = attention_maps(model, images)
+    assert list(maps) == list(range(12))
+    chosen = attention_maps(model, images, blocks=(10, 2, -1))
+    assert list(chosen) == [2, 10, 11]
+    np.testing.assert_allclose(chosen[10], maps[10], atol=1e-6)
 
 
 def test_weights_are_float32_under_mixed_precision():
@@ -68,3 +80,36 @@ def test_rollout_without_class_token_is_the_mean():
     maps = {0: np.full((1, 2, 6, 6), 1 / 6, "float32")}
     got = attention_rollout(maps, (2, 3), class_token=False)
     np.testing.assert_allclose(got, np.full((1, 2, 3), 1 / 6), rtol=1e-5)
+
+
+def drawn(monkeypatch, model, images, path) -> list[np.ndarray]:
+    """What `draw_explanations` shows in colour, one picture per image."""
+    from matplotlib.axes import Axes
+
+    shown = []
+    imshow = Axes.imshow
+
+    def spy(axis, picture, **options):
+        shown.append(picture)
+        return imshow(axis, picture, **options)
+
+    monkeypatch.setattr(Axes, "imshow", spy)
+    draw_explanations(model, images, path)
+    return [picture for picture in shown if picture.ndim == 3]
+
+
+def test_a_picture_shows_the_image_itself(monkeypatch, tmp_path):
+    """The protocol's own mean and standard deviation are undone."""
+    photo = np.random.default_rng(0).integers(0, 256, (16, 16, 3), dtype="uint8")
+    protocol = {"name": "transformers", "mean": [0.48, 0.45, 0.4], "std": [0.22, 0.23, 0.24]}
+    model = random_tiny(protocol=protocol)
+    (picture,) = drawn(monkeypatch, model, photo, tmp_path / "x.png")
+    np.testing.assert_allclose(picture, photo / 255, atol=1e-6)
+
+
+@pytest.mark.parametrize("label", [r"$\frac{$", "$x$", "a\x00\u202eb", "x" * 10_000])
+def test_a_label_is_drawn_as_it_is(label, tmp_path):
+    """Also one that matplotlib would read as mathematics, or that is longer than the page."""
+    model = random_tiny(num_classes=2, labels=(label, label + "2"))
+    draw_explanations(model, np.zeros((16, 16, 3), "uint8"), tmp_path / "x.png")
+    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")

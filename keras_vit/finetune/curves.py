@@ -6,6 +6,7 @@ from pathlib import Path
 
 from keras_vit.errors import ConfigError
 from keras_vit.files import written_beside
+from keras_vit.terminal import in_figure
 
 History = Mapping[str, Sequence[float]]
 
@@ -37,7 +38,7 @@ def draw_curves(
                 if key not in history:
                     continue
                 steps = [steps_per_epoch * (epoch + 1) for epoch in range(len(history[key]))]
-                label = name if validated == key.startswith("val_") else None
+                label = in_figure(name) if validated == key.startswith("val_") else None
                 marker = "o" if len(steps) == 1 else None
                 width = 1.8 if style == "-" else 1.0
                 axis.plot(

@@ -205,6 +205,16 @@ class Preprocessor:
         scaled = np.subtract(image, mean, dtype=np.float32)
         return np.divide(scaled, std, out=scaled)
 
+    def pixels(self, batch: np.ndarray) -> np.ndarray:
+        """Returns a prepared batch as pictures, float32 (batch, height, width, channels).
+
+        It undoes `scale` and the data format; values are in [0, 1].
+        """
+        if self.data_format == "channels_first":
+            batch = np.moveaxis(batch, 1, -1)
+        mean, std = (np.float32(self._parameters[k]) for k in ("mean", "std"))
+        return np.clip(batch * std + mean, 0, 1)
+
     def stack(self, images: Iterable[Any]) -> np.ndarray:
         """Returns scaled images as one batch, in the model's data format.
 

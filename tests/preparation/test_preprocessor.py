@@ -35,6 +35,17 @@ def test_scale(photo):
     np.testing.assert_array_equal(batch[0], (photo.astype("float32") - 127.5) / 127.5)
 
 
+@pytest.mark.parametrize("data_format", ["channels_last", "channels_first"])
+def test_pixels_undo_the_scale(photo, data_format):
+    """Of any protocol, mean and std per channel, and data format."""
+    of_imagenet = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
+    protocol = {"name": "transformers", **of_imagenet}
+    preprocess = Preprocessor((20, 30), protocol=protocol, data_format=data_format)
+    pictures = preprocess.pixels(preprocess([photo, photo]))
+    assert (pictures.shape, pictures.dtype) == ((2, 20, 30, 3), np.float32)
+    np.testing.assert_allclose(pictures[1], photo / 255, atol=1e-6)
+
+
 @pytest.mark.parametrize("size", [(16, 16), (40, 50), (7, 30), (1, 1)])
 def test_resize_equals_keras(photo, size):
     """Half-pixel bilinear without antialias, as `keras.ops.image.resize` computes it."""
