@@ -44,7 +44,8 @@ class PeerError(Exception):
 class Resident:
     """A peer in its own process, waiting for its turns."""
 
-    def __init__(self, name: str, request: dict[str, Any]) -> None:
+    def __init__(self, name: str, request: dict[str, Any], root: Path = _ROOT) -> None:
+        """Starts the process in `root`, the checkout whose code it runs."""
         self.name = name
         missing = PEERS[name].missing()
         if missing:
@@ -52,8 +53,8 @@ class Resident:
         command = [sys.executable, "-m", "benchmarks.worker", json.dumps(request | {"peer": name})]
         self._process = subprocess.Popen(
             command,
-            env=_environment(PEERS[name].backend),
-            cwd=_ROOT,
+            env=_environment(PEERS[name].backend) | {"PYTHONPATH": str(root)},
+            cwd=root,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
