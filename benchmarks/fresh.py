@@ -166,7 +166,7 @@ def _our_batches(paths: list[Path], batch: int, workers: int, training: bool) ->
         batch,
         augmentation="none" if training else None,
         cache=False,
-        workers=workers,
+        threads=workers,
     )
     return (images for images, _ in data)
 

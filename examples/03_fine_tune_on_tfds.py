@@ -5,9 +5,9 @@ python examples/03_fine_tune_on_tfds.py 40
 The paper's CIFAR-10 (table 4; ViT-B/16 from ImageNet-21k reaches 98.95 % there, table 5) is
 
     model = VisionTransformer.from_preset("vit_b16.orig_i21k_224", num_classes=10, image_size=384)
-    train = from_tfds("cifar10", "train[:98%]", model, 512, augmentation="none",
+    train = from_tfds("cifar10", model, 512, split="train[:98%]", augmentation="none",
                       steps_per_epoch=100)
-    test = from_tfds("cifar10", "test", model, 64)
+    test = from_tfds("cifar10", model, 64, split="test")
     recipe = transfer_recipe(model, 10_000, batch_size=512, learning_rate=0.03,
                              steps_per_epoch=100)  # of 0.001, 0.003, 0.01 and 0.03 the best
 """
@@ -49,11 +49,11 @@ tfds.dataset_builders.AdhocBuilder(
 model = VisionTransformer.from_preset("vit_digits", num_classes=2, labels=("5 to 9", "0 to 4"))
 shifts = Augmentation(crop=(0.6, 1.0), flip=False)  # a digit has a left and a right
 train = from_tfds(
-    "small_digits", "train", model, data_dir=folder, augmentation=shifts, steps_per_epoch=steps
+    "small_digits", model, data_dir=folder, augmentation=shifts, steps_per_epoch=steps
 )
-test = from_tfds("small_digits", "test", model, data_dir=folder)
+test = from_tfds("small_digits", model, split="test", data_dir=folder)
 
 recipe = transfer_recipe(model, steps, train.batch_size)
-model.compile(**recipe.compile)
-model.fit(train, **{"verbose": 2, "shuffle": False, **recipe.fit})
+model.compile(**recipe.compile_args)
+model.fit(train, **{"verbose": 2, "shuffle": False, **recipe.fit_args})
 print(dict(zip(model.metrics_names, model.evaluate(test, verbose=0), strict=False)))

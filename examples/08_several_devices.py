@@ -33,10 +33,10 @@ is_odd = (digits.target % 2).astype("int32")
 # Weights and optimizer live on every device from here on; gradients are averaged over them.
 model = keras_vit.VisionTransformer.from_preset("vit_digits", num_classes=2, labels=("even", "odd"))
 recipe = keras_vit.finetune.transfer_recipe(model, int(sys.argv[1]), batch_size=64)
-model.compile(**recipe.compile)
+model.compile(**recipe.compile_args)
 batch = model.preprocessor(images)
 rows = np.arange(64 * int(sys.argv[1])) % 1280
-model.fit(batch[rows], is_odd[rows], batch_size=64, shuffle=False, verbose=2, **recipe.fit)
+model.fit(batch[rows], is_odd[rows], batch_size=64, shuffle=False, verbose=2, **recipe.fit_args)
 
 where = {str(d) for d in model.get_layer("head").kernel.value.devices()}
 print(f"{len(where)} devices; accuracy on the rest:", end=" ")

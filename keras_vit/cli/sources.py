@@ -23,7 +23,7 @@ def labelled_images(
 
     kind, _, name = source.partition(":")
     if kind == "tfds":
-        return from_tfds(name, split or "test", preprocessor, **options)
+        return from_tfds(name, preprocessor, split=split or "test", **options)
     if kind == "hf":
         return from_huggingface(name, preprocessor, split=split or "test", **options)
     if split is not None:

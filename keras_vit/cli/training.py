@@ -157,7 +157,7 @@ def _data(arguments: argparse.Namespace, image_size: Any) -> tuple[Any, Any]:
     if arguments.validation == "none":
         return data, None
     try:
-        return data.split(float(arguments.validation))
+        return data.hold_out(float(arguments.validation))
     except ValueError as error:
         if isinstance(error, ConfigError):
             raise

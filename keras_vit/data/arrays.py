@@ -1,45 +1,72 @@
 """Arrays of images and labels."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack, overload
 
 import numpy as np
 
 from keras_vit.data.image_data import ImageData
+from keras_vit.data.options import Options, Prepares
 from keras_vit.data.records import Records
 from keras_vit.errors import ConfigError
 
 
+@overload
 def from_arrays(
     images: Any,
     labels: Any,
-    preprocessor: Any,
+    preprocessor: Prepares,
+    batch_size: int = ...,
+    *,
+    class_names: Sequence[str] | None = ...,
+    validation_split: None = ...,
+    **options: Unpack[Options],
+) -> ImageData: ...
+@overload
+def from_arrays(
+    images: Any,
+    labels: Any,
+    preprocessor: Prepares,
+    batch_size: int = ...,
+    *,
+    class_names: Sequence[str] | None = ...,
+    validation_split: float,
+    **options: Unpack[Options],
+) -> tuple[ImageData, ImageData]: ...
+def from_arrays(
+    images: Any,
+    labels: Any,
+    preprocessor: Prepares,
     batch_size: int = 32,
     *,
     class_names: Sequence[str] | None = None,
-    split: float | None = None,
-    **options: Any,
-) -> Any:
+    validation_split: float | None = None,
+    **options: Unpack[Options],
+) -> ImageData | tuple[ImageData, ImageData]:
     """Returns the data set of images in memory.
 
     Args:
         images: pixels in [0, 255], `(images, height, width, channels)` or
             `(images, height, width)`; or a sequence of arrays, PIL images or paths.
         labels: integers `(images,)`.
-        preprocessor, batch_size: as of `ImageData`.
-        class_names: one per class; None for those of the model, or numbers up to the
-            largest label.
-        split: share of a validation part; the answer is then (training, validation).
-        **options: of `ImageData`.
+        preprocessor: a `keras_vit.Preprocessor`, or a `VisionTransformer`.
+        batch_size: images per batch.
+        class_names: one per class; None takes the labels of the model, or else numbers up to
+            the largest label.
+        validation_split: share of the images, of each class alike, to hold out for validation;
+            the function then returns (training, validation). See `ImageData.hold_out`.
+        **options: optional arguments of `ImageData`.
 
     Raises:
-        ConfigError: as `ImageData`; or pixels that seem to be in [0, 1].
+        ConfigError: as `ImageData`; or `images` has another rank, or float pixels that seem to
+            be in [0, 1].
 
     >>> import numpy as np
     >>> from keras_vit import Preprocessor
     >>> from keras_vit.data import from_arrays
     >>> images, labels = np.zeros((10, 8, 8), "uint8"), np.arange(10) % 2
-    >>> train, validation = from_arrays(images, labels, Preprocessor(8, channels=1), split=0.2)
+    >>> train, validation = from_arrays(
+    ...     images, labels, Preprocessor(8, channels=1), validation_split=0.2)
     >>> validation.class_counts
     {'0': 1, '1': 1}
     """
@@ -59,7 +86,7 @@ def from_arrays(
         class_names = _names(labels, preprocessor)
     records = Records("arrays", images, labels, tuple(class_names))
     data = ImageData(records, preprocessor, batch_size, **options)
-    return data if split is None else data.split(split)
+    return data if validation_split is None else data.hold_out(validation_split)
 
 
 def _names(labels: np.ndarray, preprocessor: Any) -> tuple[str, ...]:

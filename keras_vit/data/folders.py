@@ -4,11 +4,12 @@ import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Unpack, overload
 
 import numpy as np
 
 from keras_vit.data.image_data import ImageData
+from keras_vit.data.options import Options, Prepares
 from keras_vit.data.records import Records
 from keras_vit.errors import ConfigError, nearest
 
@@ -17,35 +18,57 @@ EXTENSIONS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 _NAMED = 5
 
 
+@overload
 def from_folder(
     path: str | os.PathLike[str],
-    preprocessor: Any,
+    preprocessor: Prepares,
+    batch_size: int = ...,
+    *,
+    class_names: Sequence[str] | None = ...,
+    validation_split: None = ...,
+    **options: Unpack[Options],
+) -> ImageData: ...
+@overload
+def from_folder(
+    path: str | os.PathLike[str],
+    preprocessor: Prepares,
+    batch_size: int = ...,
+    *,
+    class_names: Sequence[str] | None = ...,
+    validation_split: float,
+    **options: Unpack[Options],
+) -> tuple[ImageData, ImageData]: ...
+def from_folder(
+    path: str | os.PathLike[str],
+    preprocessor: Prepares,
     batch_size: int = 32,
     *,
     class_names: Sequence[str] | None = None,
-    split: float | None = None,
-    **options: Any,
-) -> Any:
+    validation_split: float | None = None,
+    **options: Unpack[Options],
+) -> ImageData | tuple[ImageData, ImageData]:
     """Returns the data set of a folder that holds a folder of images per class.
 
-    Images may lie deeper. Hidden files and folders are not looked at; of other files that
-    are no images by their extension a warning tells.
+    Folders of folders are searched too. Hidden files and folders are passed over. A warning names
+    files that are not images by their extension.
 
     Args:
         path: the folder.
-        preprocessor, batch_size: as of `ImageData`.
-        class_names: the folders, in the order of the labels. None for the model's own labels
-            where those name every folder, else for all folders, sorted.
-        split: share of a validation part; the answer is then (training, validation).
-        **options: of `ImageData`.
+        preprocessor: a `keras_vit.Preprocessor`, or a `VisionTransformer`.
+        batch_size: images per batch.
+        class_names: names of the folders, in the order of the labels. None takes the labels of
+            the model if they name every folder, and otherwise all folders, sorted.
+        validation_split: share of the images, of each class alike, to hold out for validation;
+            the function then returns (training, validation). See `ImageData.hold_out`.
+        **options: optional arguments of `ImageData`.
 
     Raises:
-        ConfigError: as `ImageData`; or the folder is none, holds images beside its
-            folders, or a class of it holds no image.
+        ConfigError: as `ImageData`; or `path` is not a folder, holds images beside its folders,
+            or has a class without images.
     """
     records = _records(Path(path), class_names, getattr(preprocessor, "labels", None))
     data = ImageData(records, preprocessor, batch_size, **options)
-    return data if split is None else data.split(split)
+    return data if validation_split is None else data.hold_out(validation_split)
 
 
 def _records(root: Path, asked: Sequence[str] | None, known: Sequence[str] | None) -> Records:
@@ -80,7 +103,7 @@ def _records(root: Path, asked: Sequence[str] | None, known: Sequence[str] | Non
         )
     if odd:
         warnings.warn(
-            f"{root}: {len(odd)} files are no images by their names and are left out, such as "
+            f"{root}: {len(odd)} files are not images by their extension and are left out, such as "
             f"{odd[0]}.",
             stacklevel=3,
         )
@@ -96,7 +119,7 @@ def _class_names(
                 raise ConfigError(f"{root}: no folder {name!r}.{nearest(name, folders)}")
         for name in folders:
             if name not in asked:
-                raise ConfigError(f"{root}: {name!r} is none of class_names.{nearest(name, asked)}")
+                raise ConfigError(f"{root}: {name!r} is not in class_names.{nearest(name, asked)}")
         return list(asked)
     if known and set(folders) <= set(known) and len(set(known)) == len(known):
         return list(known)
@@ -104,7 +127,7 @@ def _class_names(
 
 
 def _files(folder: Path) -> tuple[list[str], list[str]]:
-    """Images and other files of a folder and of those below it, sorted alike everywhere."""
+    """Returns images and other files at any depth, in the same order on every file system."""
     images: list[str] = []
     others: list[str] = []
     for parent, folders, files in os.walk(folder):

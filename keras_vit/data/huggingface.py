@@ -1,43 +1,75 @@
 """Data sets of the Hugging Face Hub, by the library `datasets`."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack, overload
 
 import numpy as np
 
 from keras_vit.data.image_data import ImageData
+from keras_vit.data.options import Options, Prepares
 from keras_vit.data.records import Encoded, Records
 from keras_vit.errors import ConfigError, nearest
 
 
+@overload
 def from_huggingface(
     name: Any,
-    preprocessor: Any,
+    preprocessor: Prepares,
+    batch_size: int = ...,
+    *,
+    split: str = ...,
+    image: str | None = ...,
+    label: str | None = ...,
+    load: dict[str, Any] | None = ...,
+    validation_split: None = ...,
+    **options: Unpack[Options],
+) -> ImageData: ...
+@overload
+def from_huggingface(
+    name: Any,
+    preprocessor: Prepares,
+    batch_size: int = ...,
+    *,
+    split: str = ...,
+    image: str | None = ...,
+    label: str | None = ...,
+    load: dict[str, Any] | None = ...,
+    validation_split: float,
+    **options: Unpack[Options],
+) -> tuple[ImageData, ImageData]: ...
+def from_huggingface(
+    name: Any,
+    preprocessor: Prepares,
     batch_size: int = 32,
     *,
     split: str = "train",
     image: str | None = None,
     label: str | None = None,
     load: dict[str, Any] | None = None,
-    **options: Any,
-) -> ImageData:
+    validation_split: float | None = None,
+    **options: Unpack[Options],
+) -> ImageData | tuple[ImageData, ImageData]:
     """Returns a data set of the Hub, or one that `datasets` has loaded already.
 
-    Images stay encoded, on disk, until their batch is prepared.
+    Images stay on disk, encoded, until their batch is prepared.
 
     Args:
-        name: `"owner/name"`, or a loader's name such as `"imagefolder"` or `"parquet"`;
+        name: `"owner/name"`, or the name of a loader such as `"imagefolder"` or `"parquet"`;
             or a `datasets.Dataset`.
-        preprocessor, batch_size: as of `ImageData`.
-        split: of the Hub's data set, such as `"train"` or `"train[:90%]"`; for a share of
-            your own, `.split(0.1)` on what is returned.
-        image, label: names of the columns; None for the only ones of that kind.
+        preprocessor: a `keras_vit.Preprocessor`, or a `VisionTransformer`.
+        batch_size: images per batch.
+        split: name of a split of the data set, in the words of the library: `"train"` or
+            `"train[:90%]"`.
+        image: name of the column of images; None for the only column of that kind.
+        label: name of the column of labels; None for the only column of that kind.
         load: further arguments of `datasets.load_dataset`, such as `revision`.
-        **options: of `ImageData`.
+        validation_split: share of the images, of each class alike, to hold out for validation;
+            the function then returns (training, validation). See `ImageData.hold_out`.
+        **options: optional arguments of `ImageData`.
 
     Raises:
-        ConfigError: as `ImageData`; or the library is not installed, finds no such data
-            set, or has no such columns.
+        ConfigError: as `ImageData`; or the library is not installed or finds no such data
+            set, or the data set has no such columns.
     """
     try:
         import datasets
@@ -64,11 +96,12 @@ def from_huggingface(
         class_names, values = np.unique(values, return_inverse=True)
     encoded = table.cast_column(image, datasets.Image(decode=False)).select_columns([image])
     records = Records(title, _Images(encoded, image, title), values, tuple(map(str, class_names)))
-    return ImageData(records, preprocessor, batch_size, **options)
+    data = ImageData(records, preprocessor, batch_size, **options)
+    return data if validation_split is None else data.hold_out(validation_split)
 
 
 class _Images(Sequence[Any]):
-    """Encoded images of a table, one row at a time."""
+    """Encoded images of a table, read one row at a time."""
 
     def __init__(self, table: Any, column: str, title: str) -> None:
         self._table, self._column, self._title = table, column, title
@@ -84,7 +117,7 @@ class _Images(Sequence[Any]):
 
 
 def _column(table: Any, title: str, asked: str | None, meaning: str, kind: type) -> str:
-    """The column that was asked for; else the only one of the kind, or the one so called."""
+    """Returns the column that was asked for, the only one of its kind, or the one of that name."""
     names = list(table.features)
     found = [name for name in names if isinstance(table.features[name], kind)]
     if asked is None and len(found) != 1:

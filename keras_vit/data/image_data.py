@@ -3,7 +3,6 @@
 import copy
 import dataclasses
 import os
-import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -13,11 +12,13 @@ import numpy as np
 
 from keras_vit.data import augmentation as augmentations
 from keras_vit.data import order
-from keras_vit.data.ahead import Ahead
 from keras_vit.data.augmentation import Augmentation
+from keras_vit.data.compatibility import incompatibilities
+from keras_vit.data.epoch_count import EpochCount
 from keras_vit.data.inspection import Inspected, inspect
-from keras_vit.data.misfits import misfits
+from keras_vit.data.options import Prepares
 from keras_vit.data.pipeline import Batch, Pipeline
+from keras_vit.data.prefetch import Prefetch
 from keras_vit.data.records import Records
 from keras_vit.errors import ConfigError
 from keras_vit.preparation.preprocessor import Preprocessor
@@ -27,38 +28,40 @@ class ImageData(keras.utils.PyDataset):
     """Batches of a data set, prepared in threads while the model works on the one before.
 
     `data[i]` is a pair of float32 images `(batch, height, width, channels)` in [-1, 1],
-    `(batch, channels, height, width)` for a model of that kind, and int32 labels `(batch,)`
-    or float32 one-hot labels `(batch, num_classes)`. It is a pure function of the seed, of
-    `data.epoch` and of `i`: two runs, or one that was resumed with `data.epoch = k`, see the
-    same batches on every backend. `on_epoch_end` adds one to `data.epoch`.
+    `(batch, channels, height, width)` for a channels-first model, and int32 labels `(batch,)`
+    or float32 one-hot labels `(batch, num_classes)`. The batch is a pure function of the seed, of
+    `data.epoch` and of `i`. Two runs therefore see the same batches on every backend, and so does
+    a run that was resumed with `data.epoch = k`.
 
-    Give it to `fit` with `shuffle=False`: the images are shuffled already, and Keras's own
-    shuffle of whole batches would depend on more than the seed.
+    Give the data to `fit` with `shuffle=False`: the images are shuffled already, and Keras's own
+    shuffle of whole batches would depend on more than the seed. `fit` and `evaluate` advance
+    `data.epoch` by one at the end of each pass. A training loop of your own, or a wrapper that
+    `fit` is given in place of the data, sets `data.epoch`.
 
     Args:
         records: images, labels and class names; `from_folder` and its siblings make them.
-        preprocessor: a `keras_vit.Preprocessor`, or a `VisionTransformer`, whose own is
+        preprocessor: a `keras_vit.Preprocessor`; or a `VisionTransformer`, whose preprocessor is
             used, and which the data are checked against.
         batch_size: images per batch.
         augmentation: an `Augmentation`, or a name of `AUGREG`; None prepares images as
             for evaluation, by the preprocessor's protocol.
-        shuffle: another order of the images in every pass; None shuffles where there is an
+        shuffle: another order of the images in every pass; None shuffles if there is an
             augmentation or `steps_per_epoch`.
         steps_per_epoch: batches per epoch, all full, out of an endless stream of passes;
             None makes an epoch one pass, whose last batch may be smaller.
         one_hot: float32 labels `(batch, num_classes)`; mixup and cutmix imply it.
-        seed: of order, split and augmentation.
-        unreadable: `"raise"`, or `"skip"` to decode all images at the start and to leave out
-            those that cannot be, with one warning; `data.unreadable` keeps the reasons.
-        verify: decode all images at the start; otherwise headers are read, and all is
-            decoded only where it is kept.
-        cache: keep the decoded images in memory; `"auto"` up to half a gibibyte.
-        min_size: smallest height and width of an image; None for one patch of the model.
-        workers: threads that decode; None for one per processor.
+        seed: seed of order, validation split and augmentation, an int of at least 0.
+        unreadable: `"raise"`; or `"skip"` to decode all images at the start and to leave out
+            those that cannot be decoded, with one warning. `data.unreadable` keeps the reasons.
+        verify: decode all images at the start, even those that are not kept in memory.
+            Otherwise the headers of files are read.
+        cache: keep the decoded images in memory; `"auto"` keeps up to half a gibibyte.
+        min_size: smallest height and width of an image in pixels; None for one patch of the model.
+        threads: threads that decode; None for one per processor.
 
     Raises:
-        ConfigError: what would fail later: no images, images that cannot be read or are
-            too small, a class without any, labels or channels that the model has not.
+        ConfigError: no images, images that cannot be read or are too small, a class without
+            images, or labels or channels that the model does not have.
 
     >>> import numpy as np
     >>> from keras_vit import Preprocessor
@@ -70,13 +73,13 @@ class ImageData(keras.utils.PyDataset):
     """
 
     epoch: int
-    _in_epoch: bool  # between on_epoch_begin and on_epoch_end
-    _expected: int  # the batch after the last one that was asked for
+    _warns_of_order: bool
+    _expected: int  # number of the batch after the last one that was read
 
     def __init__(
         self,
         records: Records,
-        preprocessor: Any,
+        preprocessor: Prepares,
         batch_size: int = 32,
         *,
         augmentation: Augmentation | str | None = None,
@@ -88,7 +91,7 @@ class ImageData(keras.utils.PyDataset):
         verify: bool = False,
         cache: bool | str = "auto",
         min_size: int | None = None,
-        workers: int | None = None,
+        threads: int | None = None,
     ) -> None:
         super().__init__()
         for name, value in (("batch_size", batch_size), ("steps_per_epoch", steps_per_epoch)):
@@ -105,7 +108,7 @@ class ImageData(keras.utils.PyDataset):
                 f"preprocessor={preprocessor!r}, expected a keras_vit.Preprocessor or a "
                 "VisionTransformer."
             )
-        threads = workers or os.cpu_count() or 1
+        threads = threads or os.cpu_count() or 1
         pool = ThreadPoolExecutor(threads, "keras_vit-images")
         images = inspect(
             records, preprocessor, pool, unreadable=unreadable, verify=verify, cache=cache
@@ -124,12 +127,12 @@ class ImageData(keras.utils.PyDataset):
 
     @property
     def preprocessor(self) -> Preprocessor:
-        """What prepares the images."""
+        """The `Preprocessor` that prepares the images."""
         return self._pipeline.preprocessor
 
     @property
     def augmentation(self) -> Augmentation | None:
-        """What changes them, if anything."""
+        """The augmentation of the images; None for data to evaluate on."""
         return self._pipeline.augmentation
 
     @property
@@ -139,7 +142,7 @@ class ImageData(keras.utils.PyDataset):
 
     @property
     def steps_per_epoch(self) -> int | None:
-        """Batches per epoch, where an epoch is not one pass."""
+        """Batches per epoch; None if an epoch is one pass."""
         return self._stream.steps_per_epoch
 
     @property
@@ -149,7 +152,7 @@ class ImageData(keras.utils.PyDataset):
 
     @property
     def seed(self) -> int:
-        """Of order, split and augmentation."""
+        """Seed of order, validation split and augmentation."""
         return self._pipeline.seed
 
     @property
@@ -174,7 +177,7 @@ class ImageData(keras.utils.PyDataset):
 
     @property
     def paths(self) -> tuple[str, ...] | None:
-        """The files of the images, in the order of the data set; None where they are not files."""
+        """Files of the images, in the order of the data set; None for images in memory."""
         images = self._images.records.images
         return tuple(map(str, images)) if isinstance(images[0], (str, os.PathLike)) else None
 
@@ -190,7 +193,7 @@ class ImageData(keras.utils.PyDataset):
 
     @property
     def class_weight(self) -> dict[int, float]:
-        """What `fit(class_weight=...)` takes for every class to weigh the same."""
+        """Weights for `fit(class_weight=...)` that let every class weigh the same."""
         counts = self._images.records.counts
         present = np.flatnonzero(counts)
         return {int(k): self.num_images / (len(present) * int(counts[k])) for k in present}
@@ -201,48 +204,87 @@ class ImageData(keras.utils.PyDataset):
     def __getitem__(self, index: int) -> Batch:
         if not 0 <= index < len(self):
             raise IndexError(f"batch {index}, expected 0 to {len(self) - 1}")
-        if self._in_epoch and index != self._expected:
+        in_order = index in (0, self._expected)
+        if self._warns_of_order and not in_order:
             warnings.warn(
                 "fit takes the batches in another order; give it shuffle=False. They are shuffled "
                 "already, and only in their own order prepared ahead and the same in every run.",
                 stacklevel=2,
             )
-            self._in_epoch = False
-        epoch = self.epoch
-        batch = self._ahead((epoch, index))
+            self._warns_of_order = False
+        batch = self._prefetch((self.epoch, index))
         self._expected = index + 1
+        self._count.batch_read(is_last=index == len(self) - 1)
         return batch
 
     def on_epoch_begin(self) -> None:
-        """Called by Keras."""
-        self._in_epoch, self._expected = True, 0
-
-    def on_epoch_end(self) -> None:
-        """Advances `epoch`; called by Keras, or at the end of each epoch of a hand-written loop."""
-        self._in_epoch = False
-        # Before its first epoch `fit` looks at one batch, and says by this call alone, from
-        # `EpochIterator.reset`, that it will start again; TensorFlow has read on by then.
-        self.epoch += not _called_by("reset")
-
-    def split(self, fraction: float) -> tuple["ImageData", "ImageData"]:
-        """Returns a training and a validation part, each class in both by its share.
-
-        The parts depend on the labels, the seed and the fraction alone. The first part is
-        shuffled and augmented as this one is; the second is one pass in order, prepared for
-        evaluation, with labels of the same form.
-
-        Args:
-            fraction: share of the second part.
+        """Called by Keras.
 
         Raises:
-            ConfigError: the fraction is not between 0 and 1.
+            ConfigError: a subclass does not pass `on_epoch_end` on.
         """
-        if not 0 < fraction < 1:
-            raise ConfigError(f"split={fraction}, expected a share between 0 and 1.")
-        first, second = order.stratified(self.labels, fraction, self.seed)
+        self._warns_of_order = True
+        self._count.epoch_begins()
+
+    def on_epoch_end(self) -> None:
+        """Advances `epoch` if a pass has ended; called by Keras.
+
+        Raises:
+            ConfigError: the caller is a wrapper or a loop, which set `data.epoch` instead.
+        """
+        self._warns_of_order = False
+        self.epoch += self._count.on_epoch_end()
+
+    @property
+    def workers(self) -> int:
+        """Threads of Keras that read batches: always 1, since `ImageData` has threads of its own.
+
+        Keras reads this property when a run on the data begins; see `EpochCount`.
+        """
+        self._count.run_begins()
+        return 1
+
+    @workers.setter
+    def workers(self, value: int) -> None:
+        raise ConfigError(
+            f"workers={value}: Keras's workers would read the batches out of order. The batches "
+            "are prepared in threads already; their number is the argument threads= of ImageData."
+        )
+
+    @property
+    def use_multiprocessing(self) -> bool:
+        """False: Keras starts no processes that read batches."""
+        return False
+
+    @use_multiprocessing.setter
+    def use_multiprocessing(self, value: bool) -> None:
+        raise ConfigError(
+            f"use_multiprocessing={value}: Keras's processes would read the batches out of order. "
+            "The batches are prepared in threads already."
+        )
+
+    def hold_out(self, validation_split: float) -> tuple["ImageData", "ImageData"]:
+        """Returns training and validation data, each class in both by its share.
+
+        The parts depend on the labels, the seed and `validation_split` alone. The training data
+        are shuffled and augmented as these data are. The validation data are one pass in order,
+        prepared for evaluation, with labels of the same form.
+
+        Args:
+            validation_split: share of the validation data, between 0 and 1.
+
+        Raises:
+            ConfigError: the share is not between 0 and 1, or every class has one image.
+        """
+        if not 0 < validation_split < 1:
+            raise ConfigError(
+                f"validation_split={validation_split}, expected a share between 0 and 1."
+            )
+        first, second = order.stratified(self.labels, validation_split, self.seed)
         if not len(second):
             raise ConfigError(
-                f"{self._images.records.name}: split={fraction} needs a class of two images."
+                f"{self._images.records.name}: validation_split={validation_split} needs a class "
+                "of at least two images."
             )
         train, validation = copy.copy(self), copy.copy(self)
         train._shuffle = self._shuffle is None or self._shuffle
@@ -262,10 +304,10 @@ class ImageData(keras.utils.PyDataset):
         """Raises unless a `VisionTransformer` can be trained or evaluated on these data.
 
         Raises:
-            ConfigError: all that does not fit: size, channels, classes, images smaller
-                than a patch.
+            ConfigError: size, channels or classes differ, or images are smaller than a patch;
+                the message names every difference.
         """
-        problems = misfits(model, self.preprocessor, self._images, self._min_size)
+        problems = incompatibilities(model, self.preprocessor, self._images, self._min_size)
         if problems:
             raise ConfigError(f"{self._images.records.name}: " + "; ".join(problems) + ".")
 
@@ -281,28 +323,19 @@ class ImageData(keras.utils.PyDataset):
         self._stream = order.Stream(
             len(pipeline.images.records), batch_size, steps_per_epoch, shuffle, pipeline.seed
         )
-        self._ahead: Ahead[tuple[int, int], Batch] = Ahead(self._batch, self._following)
+        self._prefetch: Prefetch[tuple[int, int], Batch] = Prefetch(self._batch, self._following)
+        self._count = EpochCount()
         self.epoch = 0
-        self._in_epoch = False
+        self._warns_of_order = False
         self._expected = 0
 
     def _batch(self, key: tuple[int, int]) -> Batch:
         return self._pipeline.batch(self._stream.draws(*key), *key)
 
     def _following(self, key: tuple[int, int]) -> list[tuple[int, int]]:
-        """The two batches after one, where they are read in order."""
+        """The next two batches, while the batches are read in order."""
         epoch, index = key
         if index not in (0, self._expected):
             return []
         numbers = (epoch * len(self) + index + step for step in (1, 2))
         return [divmod(number, len(self)) for number in numbers]
-
-
-def _called_by(name: str) -> bool:
-    """Whether Keras's data adapter was called by this function, two frames above the caller."""
-    frame = sys._getframe(1)
-    for _ in range(2):
-        if frame.f_back is None:
-            return False
-        frame = frame.f_back
-    return frame.f_code.co_name == name

@@ -1,47 +1,81 @@
 """Data sets of TensorFlow Datasets; TensorFlow itself runs only for files of its own format."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack, overload
 
 import numpy as np
 
 from keras_vit.data.image_data import ImageData
+from keras_vit.data.options import Options, Prepares
 from keras_vit.data.records import Encoded, Records
 from keras_vit.errors import ConfigError, nearest
 
 MOST_BYTES = 2**32
-"""Of a split in TFRecord files, which give no image by its number and are read as a whole."""
+"""Largest split in TFRecord files: they give no image by its number and are read as a whole."""
 
 _AT_ONCE = 256
 
 
+@overload
 def from_tfds(
     name: Any,
-    split: str,
-    preprocessor: Any,
+    preprocessor: Prepares,
+    batch_size: int = ...,
+    *,
+    split: str = ...,
+    image: str = ...,
+    label: str = ...,
+    data_dir: Any = ...,
+    download: bool = ...,
+    validation_split: None = ...,
+    **options: Unpack[Options],
+) -> ImageData: ...
+@overload
+def from_tfds(
+    name: Any,
+    preprocessor: Prepares,
+    batch_size: int = ...,
+    *,
+    split: str = ...,
+    image: str = ...,
+    label: str = ...,
+    data_dir: Any = ...,
+    download: bool = ...,
+    validation_split: float,
+    **options: Unpack[Options],
+) -> tuple[ImageData, ImageData]: ...
+def from_tfds(
+    name: Any,
+    preprocessor: Prepares,
     batch_size: int = 32,
     *,
+    split: str = "train",
     image: str = "image",
     label: str = "label",
     data_dir: Any = None,
     download: bool = True,
-    **options: Any,
-) -> ImageData:
+    validation_split: float | None = None,
+    **options: Unpack[Options],
+) -> ImageData | tuple[ImageData, ImageData]:
     """Returns a split of a data set of TensorFlow Datasets.
 
-    What is prepared anew is written as array_record, which is read without TensorFlow, image
-    by image. Of a data set that is there as TFRecord, TensorFlow reads the encoded images
-    into memory. Every record is read once at the start, for its label.
+    A data set that is not prepared yet is written as array_record, which is read without
+    TensorFlow, image by image. A data set that lies there as TFRecord is read by TensorFlow,
+    its encoded images into memory. Every record is read once at the start, for its label.
 
     Args:
         name: such as `"cifar10"` or `"oxford_iiit_pet:3.2.0"`, or a builder.
-        split: such as `"train"` or `"train[:98%]"`; for a share of your own,
-            `.split(0.1)` on what is returned.
-        preprocessor, batch_size: as of `ImageData`.
-        image, label: features with the image and with its class.
-        data_dir: where the data sets are; None for TFDS's own place.
+        preprocessor: a `keras_vit.Preprocessor`, or a `VisionTransformer`.
+        batch_size: images per batch.
+        split: name of a split of the data set, in the words of the library: `"train"` or
+            `"train[:98%]"`.
+        image: name of the feature that holds the image.
+        label: name of the feature that holds its class.
+        data_dir: folder of the data sets; None for the default of TensorFlow Datasets.
         download: fetch and prepare a data set that is not there.
-        **options: of `ImageData`.
+        validation_split: share of the images, of each class alike, to hold out for validation;
+            the function then returns (training, validation). See `ImageData.hold_out`.
+        **options: optional arguments of `ImageData`.
 
     Raises:
         ConfigError: as `ImageData`; or the library is not installed, knows no such data
@@ -69,13 +103,14 @@ def from_tfds(
     images, labels = _read(tfds, builder, title, split, image, label)
     names = tuple(builder.info.features[label].names)
     records = Records(title, _Images(images, image, title), np.array(labels), names)
-    return ImageData(records, preprocessor, batch_size, **options)
+    data = ImageData(records, preprocessor, batch_size, **options)
+    return data if validation_split is None else data.hold_out(validation_split)
 
 
 def _read(
     tfds: Any, builder: Any, title: str, split: str, image: str, label: str
 ) -> tuple[Sequence[Any], list[int]]:
-    """Records with their images still encoded, by number, and all labels."""
+    """Returns the records by number, their images still encoded, and all labels."""
     features = builder.info.features
     kinds = {image: tfds.features.Image, label: tfds.features.ClassLabel}
     for key, kind in kinds.items():
@@ -110,7 +145,7 @@ def _read(
 
 
 class _Images(Sequence[Any]):
-    """Encoded images of records."""
+    """The encoded images of a sequence of records."""
 
     def __init__(self, records: Sequence[Any], key: str, title: str) -> None:
         self._records, self._key, self._title = records, key, title

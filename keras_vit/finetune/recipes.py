@@ -25,21 +25,21 @@ IMAGENET21K_CLASSES = 21843
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """What training takes, all of it ordinary Keras objects in dicts that you may change.
+    """Arguments of `compile` and `fit`: dicts of ordinary Keras objects, which you may change.
 
-        model.compile(**recipe.compile)
-        model.fit(data, **recipe.fit)
+        model.compile(**recipe.compile_args)
+        model.fit(data, **recipe.fit_args)
 
     Attributes:
-        compile: optimizer, loss and metrics.
-        fit: epochs, callbacks, and steps_per_epoch where the data do not say it.
-        batch_size: images per batch that the data should give; with gradient accumulation
-            a part of the recipe's.
-        settings: the numbers that the recipe was made from, as plain JSON types.
+        compile_args: optimizer, loss and metrics.
+        fit_args: epochs, callbacks, and steps_per_epoch for data without an end.
+        batch_size: images per batch that the data should give: those of a weight update,
+            divided by `accumulate`.
+        settings: the arguments that the recipe was made from, as plain JSON types.
     """
 
-    compile: dict[str, Any]
-    fit: dict[str, Any]
+    compile_args: dict[str, Any]
+    fit_args: dict[str, Any]
     batch_size: int
     settings: dict[str, Any]
 
@@ -105,7 +105,7 @@ def transfer_recipe(
     >>> import keras_vit
     >>> model = keras_vit.vit_ti16(image_size=32, num_classes=5)
     >>> recipe = transfer_recipe(model, steps=500, batch_size=64, steps_per_epoch=50)
-    >>> recipe.fit["epochs"], recipe.settings["warmup_steps"]
+    >>> recipe.fit_args["epochs"], recipe.settings["warmup_steps"]
     (10, 50)
     """
     settings = {name: value for name, value in locals().items() if name != "model"}
@@ -160,7 +160,7 @@ def augreg_recipe(
 
     >>> import keras_vit
     >>> recipe = augreg_recipe(keras_vit.vit_s16(image_size=32), steps=93_000, weight_decay=0.03)
-    >>> recipe.compile["optimizer"].beta_2, recipe.settings["warmup_steps"]
+    >>> recipe.compile_args["optimizer"].beta_2, recipe.settings["warmup_steps"]
     (0.999, 9300)
     """
     if loss is None:

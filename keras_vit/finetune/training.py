@@ -70,10 +70,10 @@ def train(
     out.mkdir(parents=True, exist_ok=True)
     if tensorboard or (tensorboard is None and find_spec("tensorboardX")):
         callbacks = (TensorBoard(out / "tensorboard"), *callbacks)
-    fit = dict(recipe.fit)
+    fit = dict(recipe.fit_args)
     of_recipe = list(fit.pop("callbacks", ()))
     best = _BestPreset(out / BEST)
-    model.compile(**recipe.compile)
+    model.compile(**recipe.compile_args)
     # The best preset comes first: at the end of a validation, callbacks of the recipe take
     # averaged weights out of the model again.
     history = model.fit(
@@ -134,10 +134,11 @@ def _save(model: "VisionTransformer", folder: Path) -> None:
 
 def _check_recipe(recipe: Recipe, data: Any) -> None:
     """Raises where recipe and data were made for different batches."""
-    if recipe.fit.get("validation_freq", 1) != 1:
+    every = recipe.fit_args.get("validation_freq", 1)
+    if every != 1:
         raise ConfigError(
-            f"recipe.fit has validation_freq={recipe.fit['validation_freq']}; the log has a row "
-            "per epoch with all figures. Make epochs longer instead: steps_per_epoch."
+            f"recipe.fit_args has validation_freq={every}; the log has a row per epoch with all "
+            "figures. Make epochs longer instead: steps_per_epoch."
         )
     for name, asked in (
         ("batch_size", recipe.batch_size),

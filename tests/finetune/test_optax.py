@@ -95,7 +95,7 @@ def test_recorded_gradients_move_the_weights_as_optax_does(name):
         gradients[path] *= norms.reshape(-1, *[1] * start[path].ndim)
     expected = optax_path(optax_of(name), {path: start[path] for path in paths}, gradients)
 
-    optimizer = recipe_of(name, model).compile["optimizer"]
+    optimizer = recipe_of(name, model).compile_args["optimizer"]
     recorded = [gradients[weight.path] for weight in weights]
     for weight, found in zip(weights, after_each(optimizer, weights, recorded), strict=True):
         assert np.abs(found[-1] - start[weight.path]).max() > 0.003
@@ -125,7 +125,7 @@ def test_fit_ends_where_optax_takes_the_formulas_of_the_paper(name, monkeypatch)
     batches = images.reshape(STEPS, BATCH, 16, 16, 3), classes.reshape(STEPS, BATCH)
     expected = train_formulas(optax_of(name), start, batches)
 
-    model.compile(**recipe_of(name, model).compile)
+    model.compile(**recipe_of(name, model).compile_args)
     quarter = STEPS * BATCH // 4
     for k in range(4):
         now = slice(k * quarter, (k + 1) * quarter)

@@ -22,21 +22,21 @@ def model():
 
 def rate_at(recipe, step):
     """The learning rate that a recipe's optimizer takes at a batch."""
-    return float(recipe.compile["optimizer"]._learning_rate(step))
+    return float(recipe.compile_args["optimizer"]._learning_rate(step))
 
 
 def test_the_defaults_of_the_papers(model):
     """vit_jax/configs/common.py, and section 3 of How to train your ViT."""
     transfer = transfer_recipe(model, 10_000)
-    config = transfer.compile["optimizer"].get_config()
+    config = transfer.compile_args["optimizer"].get_config()
     assert (config["momentum"], config["global_clipnorm"], config["weight_decay"]) == (0.9, 1.0, 0)
     assert (transfer.batch_size, transfer.settings["warmup_steps"]) == (512, 500)
-    assert transfer.fit == {"epochs": 1, "steps_per_epoch": 10_000, "callbacks": []}
+    assert transfer.fit_args == {"epochs": 1, "steps_per_epoch": 10_000, "callbacks": []}
     rates = [rate_at(transfer, step) for step in (0, 250, 500, 5250, 10_000)]
     np.testing.assert_allclose(rates, [0, 0.015, 0.03, 0.015, 0], atol=1e-8)
 
     augreg = augreg_recipe(model, 200_000)
-    config = augreg.compile["optimizer"].get_config()
+    config = augreg.compile_args["optimizer"].get_config()
     assert (config["beta_1"], config["beta_2"], config["epsilon"]) == (0.9, 0.999, 1e-8)
     assert (config["weight_decay"], config["global_clipnorm"]) == (0.1, 1.0)
     assert (augreg.batch_size, augreg.settings["warmup_steps"]) == (4096, 10_000)
@@ -53,15 +53,15 @@ def test_epochs_are_whole_and_count_batches(model):
     """Eight batches an update make eight times the steps of fit, and batches an eighth."""
     recipe = transfer_recipe(model, 100, 64, accumulate=8, steps_per_epoch=75)
     assert recipe.batch_size == 8
-    assert recipe.fit["epochs"] == 11  # 800 batches
-    assert transfer_recipe(model, 100, steps_per_epoch=50).fit["epochs"] == 2
+    assert recipe.fit_args["epochs"] == 11  # 800 batches
+    assert transfer_recipe(model, 100, steps_per_epoch=50).fit_args["epochs"] == 2
 
 
 def test_the_rate_follows_updates_where_batches_are_accumulated(model):
     """Batch 8 k to 8 k + 7 belong to update k, and the schedule survives its config."""
     plain, several = (transfer_recipe(model, 100, 8, accumulate=n) for n in (1, 8))
-    config = several.compile["optimizer"].get_config()
-    again = type(several.compile["optimizer"]).from_config(config)
+    config = several.compile_args["optimizer"].get_config()
+    again = type(several.compile_args["optimizer"]).from_config(config)
     for step in (0, 7, 8, 83, 799):
         assert rate_at(several, step) == rate_at(plain, step // 8)
         assert float(again._learning_rate(step)) == rate_at(plain, step // 8)
@@ -74,8 +74,8 @@ def test_accumulated_batches_move_like_one(model):
     three = keras.Variable(normal(5, seed=1), name="kernel")
     options = {"warmup_steps": 2, "layer_decay": 0.5}
     means = gradients.reshape(4, 3, 5).mean(axis=1)
-    plain = transfer_recipe(model, 4, 3, **options).compile["optimizer"]
-    several = transfer_recipe(model, 4, 3, accumulate=3, **options).compile["optimizer"]
+    plain = transfer_recipe(model, 4, 3, **options).compile_args["optimizer"]
+    several = transfer_recipe(model, 4, 3, accumulate=3, **options).compile_args["optimizer"]
     (expected,) = after_each(plain, [one], [means])
     (found,) = after_each(several, [three], [gradients])
     for batch in range(12):
@@ -88,13 +88,13 @@ def test_the_average_is_what_validation_sees_and_fit_leaves():
     model = random_tiny(**SMALL)
     images, classes = normal(16, 16, 16, 3), np.arange(16) % 5
     recipe = transfer_recipe(model, 4, 4, ema=0.9, warmup_steps=0, steps_per_epoch=4)
-    model.compile(**recipe.compile)
+    model.compile(**recipe.compile_args)
     seen = []
     last = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: seen.append(numpy_of(bias)))
     bias = model.get_layer("head").bias
-    recipe.fit["callbacks"].append(last)
+    recipe.fit_args["callbacks"].append(last)
     data = {"validation_data": (images, classes), "batch_size": 4, "verbose": 0}
-    history = model.fit(images, classes, **data, **recipe.fit).history
+    history = model.fit(images, classes, **data, **recipe.fit_args).history
     again = model.evaluate(images, classes, batch_size=4, verbose=0)
     assert np.abs(numpy_of(bias) - seen[0]).max() > 1e-3
     assert abs(history["val_loss"][0] - again[0]) < 1e-6
@@ -103,14 +103,14 @@ def test_the_average_is_what_validation_sees_and_fit_leaves():
 def test_the_average_is_exponential(model):
     """The first update starts it; each later one adds its share."""
     variable = keras.Variable(normal(5), name="kernel")
-    optimizer = transfer_recipe(model, 10, 4, ema=0.75).compile["optimizer"]
+    optimizer = transfer_recipe(model, 10, 4, ema=0.75).compile_args["optimizer"]
     (path,) = after_each(optimizer, [variable], [normal(10, 5, seed=1)])
     expected = path[0]
     for weights in path[1:]:
         expected = 0.75 * expected + 0.25 * weights
     optimizer.finalize_variable_values([variable])
     assert_close(variable, expected, 1e-6)
-    several = transfer_recipe(model, 10, 4, ema=0.75, accumulate=4).compile["optimizer"]
+    several = transfer_recipe(model, 10, 4, ema=0.75, accumulate=4).compile_args["optimizer"]
     assert abs(several.ema_momentum**4 - 0.75) < 1e-12
 
 
@@ -120,7 +120,7 @@ def test_losses_are_those_of_big_vision(loss):
     model = random_tiny(**SMALL)
     images, labels = normal(4, 16, 16, 3), np.abs(normal(4, 5, seed=1))
     labels /= labels.sum(axis=1, keepdims=True)
-    model.compile(**augreg_recipe(model, 10, loss=loss).compile)
+    model.compile(**augreg_recipe(model, 10, loss=loss).compile_args)
     found = model.evaluate(images, labels, verbose=0)[0]
     logits = numpy_of(model(images)).astype("float64")
     if loss == "softmax":
@@ -133,16 +133,17 @@ def test_losses_are_those_of_big_vision(loss):
 def test_the_loss_follows_the_classes_and_the_labels(model):
     """Sigmoid for ImageNet-21k; ints or one-hot; label smoothing is Keras's."""
     wide = tiny(num_classes=21843, **SMALL)
-    assert isinstance(augreg_recipe(wide, 10).compile["loss"], keras.losses.BinaryCrossentropy)
+    assert isinstance(augreg_recipe(wide, 10).compile_args["loss"], keras.losses.BinaryCrossentropy)
     sparse, dense = transfer_recipe(model, 10), transfer_recipe(model, 10, one_hot=True)
     logits, classes = normal(3, 5), np.array([0, 4, 2])
-    ints = float(sparse.compile["loss"](classes, logits))
-    assert abs(float(dense.compile["loss"](np.eye(5)[classes], logits)) - ints) < 1e-6
-    smooth = transfer_recipe(model, 10, one_hot=True, label_smoothing=0.1).compile["loss"]
+    ints = float(sparse.compile_args["loss"](classes, logits))
+    assert abs(float(dense.compile_args["loss"](np.eye(5)[classes], logits)) - ints) < 1e-6
+    smooth = transfer_recipe(model, 10, one_hot=True, label_smoothing=0.1).compile_args["loss"]
     labels = 0.9 * np.eye(5)[classes] + 0.02
     assert (
         abs(
-            float(smooth(np.eye(5)[classes], logits)) - float(dense.compile["loss"](labels, logits))
+            float(smooth(np.eye(5)[classes], logits))
+            - float(dense.compile_args["loss"](labels, logits))
         )
         < 1e-6
     )

@@ -40,7 +40,7 @@ def moved(before, model):
 def steps(model, count, images=IMAGES, **options):
     """The model after a few updates of the transfer recipe at its full rate."""
     recipe = transfer_recipe(model, 1000, len(images), warmup_steps=0, **options)
-    model.compile(**recipe.compile)
+    model.compile(**recipe.compile_args)
     for _ in range(count):
         model.train_on_batch(images, CLASSES)
     return model
@@ -136,7 +136,7 @@ def test_layer_decay_scales_each_move():
             weight.assign(start[weight.path])
         recipe = transfer_recipe(model, 1000, 4, learning_rate=1.0, warmup_steps=0, **options)
         now = [gradients[weight.path][None] for weight in model.trainable_weights]
-        after_each(recipe.compile["optimizer"], model.trainable_weights, now)
+        after_each(recipe.compile_args["optimizer"], model.trainable_weights, now)
         return {path: value - start[path] for path, value in values_of(model).items()}
 
     whole, decayed = moves(), moves(layer_decay=0.5)
@@ -177,7 +177,7 @@ def test_layer_decay_reaches_the_stem_and_every_weight_once():
     """Of a hybrid too; a name such as block_1 is not that of block_10."""
     model = tiny(**{**HYBRID, "image_size": 32, "num_layers": 11})
     recipe = transfer_recipe(model, 10, layer_decay=0.9)
-    optimizer = recipe.compile["optimizer"]
+    optimizer = recipe.compile_args["optimizer"]
     optimizer.build(model.trainable_weights)
     found = dict(
         zip((w.path for w in model.trainable_weights), optimizer._multiplier_of, strict=True)
@@ -194,7 +194,7 @@ def test_a_layerwise_optimizer_survives_saving(tmp_path):
     """Multipliers, decayed weights, schedule and momentum: the next step is the same."""
     model = random_tiny(**SMALL)
     recipe = transfer_recipe(model, 100, 4, layer_decay=0.5, weight_decay=0.1, decay="linear")
-    model.compile(**recipe.compile)
+    model.compile(**recipe.compile_args)
     gradients = [normal(3, *weight.shape) for weight in model.trainable_weights]
     after_each(model.optimizer, model.trainable_weights, gradients)
     model.save(tmp_path / "model.keras")

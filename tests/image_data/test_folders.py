@@ -26,7 +26,7 @@ def test_classes_are_the_sorted_folders(folder):
 def test_paths_are_the_files_in_the_order_of_the_labels(folder):
     """Of the whole and of both its parts; arrays have none."""
     data = from_folder(folder, PLAIN)
-    for part in (data, *data.split(0.5)):
+    for part in (data, *data.hold_out(0.5)):
         named = [
             data.class_names.index(Path(path).relative_to(folder).parts[0]) for path in part.paths
         ]
@@ -40,7 +40,7 @@ def test_class_names_give_the_order_of_the_labels(folder):
     assert data.labels.tolist() == [1] * 6 + [2] * 4 + [0] * 2
     with pytest.raises(ConfigError, match="no folder 'dgo'. Did you mean 'dog'"):
         from_folder(folder, PLAIN, class_names=["cat", "dgo", "eel"])
-    with pytest.raises(ConfigError, match="'eel' is none of class_names"):
+    with pytest.raises(ConfigError, match="'eel' is not in class_names"):
         from_folder(folder, PLAIN, class_names=["cat", "dog"])
 
 
@@ -56,7 +56,7 @@ def test_a_model_that_knows_the_names_gives_their_numbers(folder):
 def test_other_files_are_left_out_and_named(folder):
     """A warning tells how many, and one of them."""
     (folder / "dog" / "notes.txt").write_text("good dog")
-    with pytest.warns(UserWarning, match="1 files are no images.*notes.txt"):
+    with pytest.warns(UserWarning, match="1 files are not images.*notes.txt"):
         assert from_folder(folder, PLAIN).num_images == 12
 
 
@@ -116,7 +116,11 @@ def _only_damaged(folder):
         (_only_damaged, {}, "2 of 12 images cannot be read"),
         (lambda folder: None, {"batch_size": 0}, "batch_size=0, expected at least 1"),
         (lambda folder: None, {"seed": -1}, "seed=-1, expected 0 or more"),
-        (lambda folder: None, {"split": 1.5}, "split=1.5, expected a share between 0 and 1"),
+        (
+            lambda folder: None,
+            {"validation_split": 1.5},
+            "validation_split=1.5, expected a share between 0 and 1",
+        ),
         (lambda folder: None, {"unreadable": "ignore"}, "expected 'raise' or 'skip'"),
         (lambda folder: None, {"augmentation": "lihgt1"}, "Did you mean 'light1'"),
     ],

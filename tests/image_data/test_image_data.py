@@ -1,93 +1,17 @@
 """Batches are a function of seed, epoch and number, whatever reads them."""
 
-import random
 import threading
-import warnings
 
-import keras
 import numpy as np
 import pytest
 
 from keras_vit import Preprocessor
 from keras_vit.data import AUGREG, Augmentation, from_arrays, from_folder
+from tests.image_data.runs import numbered, trained_on
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 EVERYTHING = Augmentation(randaugment=(2, 15), mixup=0.5, cutmix=1.0)
-
-
-def numbered(count=20, batch_size=4, **options):
-    """Images whose labels are their numbers."""
-    images = np.random.default_rng(0).integers(0, 256, (count, 6, 6, 1), "uint8")
-    preprocessor = Preprocessor(4, channels=1)
-    return from_arrays(images, np.arange(count), preprocessor, batch_size, **options)
-
-
-def epochs_of(data, count):
-    """Labels of all batches, by direct indexing."""
-    batches = []
-    for epoch in range(count):
-        data.epoch = epoch
-        batches += [data[i][1].tolist() for i in range(len(data))]
-    data.epoch = 0
-    return batches
-
-
-class Seen(keras.metrics.Metric):
-    """Notes the labels of each batch that a model trains on."""
-
-    def __init__(self):
-        super().__init__()
-        self.batches = []
-        self.training = False
-
-    def update_state(self, y_true, y_pred, sample_weight=None):
-        if self.training:  # not while Keras traces the model
-            self.batches.append(keras.ops.convert_to_numpy(y_true).ravel().tolist())
-
-    def result(self):
-        return keras.ops.zeros(())
-
-    def reset_state(self):
-        pass
-
-
-def trained_on(data, **fit):
-    """Labels of all batches, as `fit` sees them."""
-    model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(data.num_classes)])
-    model.build((None, 4, 4, 1))
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    seen = Seen()
-    model.compile("sgd", loss, metrics=[seen], run_eagerly=True)
-    begins = keras.callbacks.LambdaCallback(
-        on_train_begin=lambda logs: setattr(seen, "training", True)
-    )
-    model.fit(data, verbose=0, callbacks=[begins], **fit)
-    return seen.batches
-
-
-@pytest.mark.parametrize("options", [{}, {"steps_per_epoch": 3}, {"batch_size": 20}], ids=str)
-def test_fit_sees_the_batches_of_each_epoch_once(options):
-    """On each backend, although Keras takes one batch before its first epoch and starts again."""
-    data = numbered(shuffle=True, **options)
-    expected = epochs_of(data, 3)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        assert trained_on(data, epochs=3, shuffle=False) == expected
-    assert data.epoch == 3
-    data.epoch = 1
-    assert trained_on(data, epochs=1, shuffle=False) == expected[len(data) : 2 * len(data)]
-
-
-def test_shuffled_batches_are_warned_of():
-    """`fit` shuffles the order of batches by default; each batch is the same nevertheless."""
-    data = numbered(40, shuffle=True)
-    expected = epochs_of(data, 1)
-    random.seed(0)
-    with pytest.warns(UserWarning, match="shuffle=False"):
-        seen = trained_on(data, epochs=1)
-    assert seen != expected
-    assert sorted(seen) == sorted(expected)
 
 
 @pytest.mark.parametrize("augmentation", [None, "strong2", EVERYTHING], ids=["", "strong2", "all"])
@@ -101,7 +25,7 @@ def test_batches_depend_on_seed_epoch_and_number_alone(folder, augmentation):
     data = made()
     data.epoch = 2
     wanted = [data[i] for i in range(len(data))]
-    other = made(cache=False, workers=1)
+    other = made(cache=False, threads=1)
     for i in (1, 0, 2, 1):
         other[i]
     other.epoch = 2
@@ -109,8 +33,7 @@ def test_batches_depend_on_seed_epoch_and_number_alone(folder, augmentation):
         for found, expected in zip(other[i], wanted[i], strict=True):
             np.testing.assert_array_equal(found, expected)
     assert not np.array_equal(made(seed=8)[0][0], made()[0][0])
-    data.on_epoch_end()
-    assert data.epoch == 3
+    data.epoch = 3
     assert not np.array_equal(data[0][0], wanted[0][0])
 
 
@@ -169,7 +92,7 @@ def test_one_hot_labels():
 def test_a_split_keeps_validation_as_it_is_and_shuffles_training(folder):
     """Together they are the whole; the training part alone is augmented."""
     train, validation = from_folder(
-        folder, Preprocessor(16), 4, split=0.5, augmentation="light2", steps_per_epoch=9
+        folder, Preprocessor(16), 4, validation_split=0.5, augmentation="light2", steps_per_epoch=9
     )
     assert (len(train), len(validation)) == (9, 2)
     assert train.class_counts == {"cat": 3, "dog": 2, "eel": 1}

@@ -53,32 +53,32 @@ def rows_of(images, labels):
 
 def test_all_images_come_with_their_labels(data_dir):
     """From files of either format, bit for bit."""
-    data = from_tfds("digits", "train", PLAIN, 60, data_dir=data_dir)
+    data = from_tfds("digits", PLAIN, 60, data_dir=data_dir)
     train, _, train_digits, _ = digits()
     assert rows_of(*data[0]) == rows_of(PLAIN(train[:60]), train_digits[:60])
     assert data.class_names == tuple(map(str, range(10)))
-    part = from_tfds("digits", "test[:50%]", PLAIN, data_dir=data_dir)
+    part = from_tfds("digits", PLAIN, split="test[:50%]", data_dir=data_dir)
     assert part.num_images == 10
 
 
 def test_bad_requests(data_dir):
     """Unknown data set, split and feature are named."""
     with pytest.raises(ConfigError, match="digist"):
-        from_tfds("digist", "train", PLAIN, data_dir=data_dir)
+        from_tfds("digist", PLAIN, data_dir=data_dir)
     with pytest.raises(ConfigError, match="digits/1.0.0, tran: Unknown split"):
-        from_tfds("digits", "tran", PLAIN, data_dir=data_dir)
+        from_tfds("digits", PLAIN, split="tran", data_dir=data_dir)
     with pytest.raises(ConfigError, match="no ClassLabel 'labels'. Did you mean 'label'"):
-        from_tfds("digits", "train", PLAIN, data_dir=data_dir, label="labels")
+        from_tfds("digits", PLAIN, data_dir=data_dir, label="labels")
 
 
 def test_too_large_for_memory(data_dir, monkeypatch):
     """TFRecord has no random access: a large split is refused, array_record is not."""
     monkeypatch.setattr(tfds, "MOST_BYTES", 1000)
     if "array_record" in str(data_dir):
-        from_tfds("digits", "train", PLAIN, data_dir=data_dir)
+        from_tfds("digits", PLAIN, data_dir=data_dir)
         return
     with pytest.raises(ConfigError, match="convert_format"):
-        from_tfds("digits", "train", PLAIN, data_dir=data_dir)
+        from_tfds("digits", PLAIN, data_dir=data_dir)
 
 
 def test_array_record_is_read_without_tensorflow(tmp_path):
@@ -86,7 +86,7 @@ def test_array_record_is_read_without_tensorflow(tmp_path):
     prepare(tmp_path, "array_record")
     code = (
         "import sys; from keras_vit import Preprocessor; from keras_vit.data import from_tfds; "
-        "data = from_tfds('digits', 'test', Preprocessor(8, 1), data_dir=sys.argv[1]); "
+        "data = from_tfds('digits', Preprocessor(8, 1), split='test', data_dir=sys.argv[1]); "
         "assert data[0][0].shape == (20, 8, 8, 1); assert 'tensorflow' not in sys.modules"
     )
     command = [sys.executable, "-c", code, str(tmp_path)]
@@ -98,4 +98,4 @@ def test_without_the_library(monkeypatch):
     """The message says what to install."""
     monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
     with pytest.raises(ConfigError, match=r"pip install keras-vit\[tfds\]"):
-        from_tfds("digits", "train", PLAIN)
+        from_tfds("digits", PLAIN)

@@ -1,7 +1,7 @@
 """Batches prepared before they are asked for, so that the model does not wait.
 
-Keras's own workers cannot serve here: before the first epoch `fit` takes one batch and starts
-again, and what the workers had ready by then comes out first, out of order.
+Keras's own worker threads cannot do this here. Before its first epoch `fit` reads one batch and
+starts again; the batches that Keras's workers had ready by then come out first, out of order.
 """
 
 import threading
@@ -9,19 +9,20 @@ from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Generic, TypeVar
 
-_BATCHES_AT_ONCE = 2
+_THREADS = 2
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 
-class Ahead(Generic[Key, Value]):
-    """A function of a key, whose next keys are computed in threads as soon as they are known.
+class Prefetch(Generic[Key, Value]):
+    """Calls a function of a key, and computes the values of the next keys in threads meanwhile.
 
     Args:
-        make: the function; pure, so that what is ready early is not stale.
-        following: key -> the keys that are expected next, the nearest first; none where
-            that cannot be told.
+        make: the function. It must be pure, because a value may be computed long before it is
+            asked for.
+        following: key -> the keys that are expected after it, the nearest first; an empty list
+            if they cannot be predicted.
     """
 
     def __init__(
@@ -31,7 +32,7 @@ class Ahead(Generic[Key, Value]):
         self._following = following
         self._ready: dict[Key, Future[Value]] = {}
         self._lock = threading.Lock()
-        self._pool = ThreadPoolExecutor(_BATCHES_AT_ONCE, "keras_vit-batches")
+        self._pool = ThreadPoolExecutor(_THREADS, "keras_vit-batches")
 
     def __call__(self, key: Key) -> Value:
         """Returns `make(key)`."""

@@ -1,4 +1,4 @@
-"""Why a model cannot be trained or evaluated on a data set."""
+"""Reasons why a model cannot be trained or evaluated on a data set."""
 
 from typing import Any
 
@@ -8,16 +8,19 @@ from keras_vit.preparation.preprocessor import Preprocessor
 _NAMED = 5
 
 
-def misfits(
+def incompatibilities(
     model: Any, preprocessor: Preprocessor, images: Inspected, min_size: int | None
 ) -> list[str]:
-    """Returns all that does not fit, each with what would help; nothing where all does.
+    """Returns everything in which model and data differ, each with its remedy.
 
     Args:
         model: a `VisionTransformer`.
-        preprocessor: what the images are prepared with.
+        preprocessor: prepares the images.
         images: the data set.
-        min_size: smallest height and width; None for one patch.
+        min_size: smallest height and width in pixels; None for one patch of the model.
+
+    Returns:
+        One message per difference; an empty list if the data fit the model.
     """
     config, names = model.config, images.records.class_names
     problems = []
@@ -25,11 +28,13 @@ def misfits(
         asked, found = getattr(config, field), getattr(preprocessor, field)
         if asked is not None and asked != found:
             problems.append(
-                f"the model takes {field}={asked}, these data are prepared for {field}={found}; "
+                f"the model takes {field}={asked}, the data are prepared for {field}={found}; "
                 "give the model itself as preprocessor"
             )
     if preprocessor.data_format != model.data_format:
-        problems.append(f"the model takes {model.data_format}, found {preprocessor.data_format}")
+        problems.append(
+            f"the model takes {model.data_format}, the data are {preprocessor.data_format}"
+        )
     if config.num_classes and config.num_classes != len(names):
         some = ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
         problems.append(

@@ -1,0 +1,27 @@
+"""Types of the arguments that all sources of images share, for editors and type checkers."""
+
+from typing import TYPE_CHECKING, TypeAlias, TypedDict
+
+from keras_vit.data.augmentation import Augmentation
+
+if TYPE_CHECKING:
+    from keras_vit.model import VisionTransformer
+    from keras_vit.preparation import Preprocessor
+
+Prepares: TypeAlias = "Preprocessor | VisionTransformer"
+"""What prepares the images of a data set: a preprocessor, or a model with its own."""
+
+
+class Options(TypedDict, total=False):
+    """Optional arguments of `ImageData`, which the `from_*` functions pass on."""
+
+    augmentation: Augmentation | str | None
+    shuffle: bool | None
+    steps_per_epoch: int | None
+    one_hot: bool
+    seed: int
+    unreadable: str
+    verify: bool
+    cache: bool | str
+    min_size: int | None
+    threads: int | None

@@ -1,0 +1,88 @@
+"""Data whose batches can be recognised, and models that note what they train on."""
+
+import keras
+import numpy as np
+
+from keras_vit import Preprocessor
+from keras_vit.data import from_arrays
+
+
+def numbered(count=20, batch_size=4, **options):
+    """Images whose labels are their numbers."""
+    images = np.random.default_rng(0).integers(0, 256, (count, 6, 6, 1), "uint8")
+    preprocessor = Preprocessor(4, channels=1)
+    return from_arrays(images, np.arange(count), preprocessor, batch_size, **options)
+
+
+def epochs_of(data, count):
+    """Labels of all batches, by direct indexing."""
+    batches = []
+    for epoch in range(count):
+        data.epoch = epoch
+        batches += [data[i][1].tolist() for i in range(len(data))]
+    data.epoch = 0
+    return batches
+
+
+class Seen(keras.metrics.Metric):
+    """Notes the labels of each batch that a model trains on."""
+
+    def __init__(self):
+        super().__init__()
+        self.batches = []
+        self.training = False
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        if self.training:  # not while Keras traces the model
+            self.batches.append(keras.ops.convert_to_numpy(y_true).ravel().tolist())
+
+    def result(self):
+        return keras.ops.zeros(())
+
+    def reset_state(self):
+        pass
+
+
+def small_model(data, steps_per_execution=1):
+    """A compiled model of one layer, which notes what it trains on in `model.seen`."""
+    model = keras.Sequential(
+        [keras.layers.Flatten(), keras.layers.Dense(data.num_classes, name="dense")]
+    )
+    model.build((None, 4, 4, 1))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.seen = Seen()
+    model.compile(
+        "sgd",
+        loss,
+        metrics=[model.seen],
+        run_eagerly=True,
+        steps_per_execution=steps_per_execution,
+    )
+    return model
+
+
+class _Notes(keras.callbacks.Callback):
+    """Lets the metric note what is trained on, and neither shapes nor validation."""
+
+    def on_train_begin(self, logs=None):
+        self.model.seen.training = True
+
+    def on_test_begin(self, logs=None):
+        self.model.seen.training = False
+
+    def on_test_end(self, logs=None):
+        self.model.seen.training = True
+
+
+def fit(model, data, **options):
+    """Labels of all batches, as the training steps of `fit` see them."""
+    callbacks = [_Notes(), *options.pop("callbacks", ())]
+    model.seen.batches = []
+    model.fit(data, **{"verbose": 0, "shuffle": False, "callbacks": callbacks, **options})
+    model.seen.training = False
+    return model.seen.batches
+
+
+def trained_on(data, **options):
+    """Labels of all batches that a new model trains on."""
+    return fit(small_model(data), data, **options)

@@ -1,0 +1,235 @@
+"""Epochs are counted right, or refused, by whatever way Keras reads the data."""
+
+import random
+import threading
+import warnings
+
+import keras
+import pytest
+
+from keras_vit import ConfigError
+from keras_vit.data import ImageData
+from keras_vit.finetune import Resume
+from tests.image_data.runs import epochs_of, fit, numbered, small_model, trained_on
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+
+@pytest.mark.parametrize("options", [{}, {"steps_per_epoch": 3}, {"batch_size": 20}], ids=str)
+def test_fit_sees_the_batches_of_each_epoch_once(options):
+    """Keras reads batches before its first epoch and starts again; these reads do not count."""
+    data = numbered(shuffle=True, **options)
+    expected = epochs_of(data, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        assert trained_on(data, epochs=3) == expected
+    assert data.epoch == 3
+
+
+@pytest.mark.parametrize("batch_size", [4, 20])
+def test_a_second_fit_goes_on_where_the_first_one_ended(batch_size):
+    """With the model of the first fit, which is built by then, and with a new one."""
+    data = numbered(batch_size=batch_size, shuffle=True)
+    expected = epochs_of(data, 4)
+    model = small_model(data)
+    seen = fit(model, data, epochs=2) + fit(model, data, epochs=1) + trained_on(data, epochs=1)
+    assert seen == expected
+    assert data.epoch == 4
+
+
+@pytest.mark.skipif(
+    keras.backend.backend() == "torch", reason="Keras has no steps_per_execution on torch"
+)
+def test_executions_of_several_steps_count_an_epoch_once():
+    """Five batches in executions of two: Keras ends such an epoch twice."""
+    data = numbered(shuffle=True)
+    model = small_model(data, steps_per_execution=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # Keras: the data ran out
+        fit(model, data, epochs=2)
+    assert data.epoch == 2
+
+
+def test_epochs_of_fit_that_are_shorter_than_a_pass():
+    """`fit(steps_per_epoch=2)` takes several of Keras's epochs for a pass over the data."""
+    data = numbered(24, shuffle=True)  # 6 batches
+    expected = epochs_of(data, 2)
+    assert trained_on(data, epochs=6, steps_per_epoch=2) == expected
+    assert data.epoch == 2
+
+
+def test_validation_counts_its_own_epochs():
+    """Training and validation data are counted apart, over several validations."""
+    data, validation = numbered(shuffle=True), numbered(8, shuffle=True)
+    expected = epochs_of(data, 3)
+    assert trained_on(data, epochs=3, validation_data=validation) == expected
+    assert (data.epoch, validation.epoch) == (3, 3)
+
+
+def test_an_interrupted_fit_can_be_repeated():
+    """An exception in the middle of an epoch leaves `data.epoch` at that epoch."""
+    data = numbered(shuffle=True)
+    expected = epochs_of(data, 2)
+
+    def interrupt(batch, logs):
+        if batch == 2:
+            raise KeyboardInterrupt
+
+    stop = keras.callbacks.LambdaCallback(on_train_batch_end=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        trained_on(data, callbacks=[stop])
+    assert data.epoch == 0
+    assert trained_on(data, epochs=2) == expected
+
+
+def test_resuming_continues_with_the_batches_of_the_epoch(tmp_path):
+    """A new process that resumes sees what the unbroken training would have seen."""
+    expected = epochs_of(numbered(shuffle=True), 3)
+
+    def interrupt(epoch, logs):
+        if epoch == 1:
+            raise KeyboardInterrupt
+
+    data = numbered(shuffle=True)
+    stop = keras.callbacks.LambdaCallback(on_epoch_begin=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        trained_on(data, epochs=3, callbacks=[Resume(tmp_path, data), stop])
+    data = numbered(shuffle=True)
+    assert trained_on(data, epochs=3, callbacks=[Resume(tmp_path, data)]) == expected[5:]
+    assert data.epoch == 3
+
+
+class Louder(ImageData):
+    """A subclass that does something of its own at the ends of epochs, and passes them on."""
+
+    ends = 0
+
+    def on_epoch_end(self):
+        self.ends += 1
+        super().on_epoch_end()
+
+
+class Silent(ImageData):
+    """A subclass that forgets to pass the ends of epochs on."""
+
+    def on_epoch_end(self):
+        pass
+
+
+class Wrapper(keras.utils.PyDataset):
+    """Another data set around the data, which passes on what `forwards` names."""
+
+    def __init__(self, data, forwards=(), **options):
+        super().__init__(**options)
+        self.data = data
+        self.num_classes = data.num_classes
+        self.forwards = forwards
+
+    def __len__(self):
+        return len(self.data)
+
+    def __getitem__(self, index):
+        return self.data[index]
+
+    def on_epoch_begin(self):
+        if "begin" in self.forwards:
+            self.data.on_epoch_begin()
+
+    def on_epoch_end(self):
+        if "end" in self.forwards:
+            self.data.on_epoch_end()
+
+
+def made_by(subclass, **options):
+    """The numbered data, as objects of a subclass."""
+    data = numbered(shuffle=True, **options)
+    data.__class__ = subclass
+    return data
+
+
+@pytest.mark.parametrize("batch_size", [4, 20])
+def test_a_subclass_that_calls_super_counts_as_the_class(batch_size):
+    """`super().on_epoch_end()` is one frame further from Keras."""
+    data = made_by(Louder, batch_size=batch_size)
+    expected = epochs_of(data, 3)
+    assert trained_on(data, epochs=3) == expected
+    assert data.epoch == 3
+    assert data.ends == 4
+
+
+def test_a_subclass_that_does_not_call_super_is_refused():
+    """Every epoch would have the batches of the first."""
+    with pytest.raises(ConfigError, match=r"must call super\(\)\.on_epoch_end\(\)"):
+        trained_on(made_by(Silent), epochs=3)
+
+
+@pytest.mark.parametrize("forwards", [("end",), ("begin", "end")], ids="+".join)
+def test_a_wrapper_that_passes_epoch_ends_on_is_refused(forwards):
+    """Before the first step: the data cannot tell an epoch from Keras's reading of shapes."""
+    data = numbered()
+    with pytest.raises(ConfigError, match="behind a wrapper, or in a training loop of your own"):
+        trained_on(Wrapper(data, forwards), epochs=2)
+    assert data.epoch == 0
+
+
+def test_a_wrapper_counts_by_the_callback_that_the_refusal_names():
+    """The message holds the one line that a wrapper needs."""
+    data = numbered(shuffle=True)
+    expected = epochs_of(data, 3)
+    callback = keras.callbacks.LambdaCallback(
+        on_epoch_begin=lambda epoch, logs: setattr(data, "epoch", epoch)
+    )
+    assert trained_on(Wrapper(data), epochs=3, callbacks=[callback]) == expected
+
+
+def test_a_loop_that_ends_epochs_is_refused():
+    """A loop sets `data.epoch` and needs no hook."""
+    data = numbered()
+    with pytest.raises(ConfigError, match=r"set `data\.epoch` before each epoch"):
+        data.on_epoch_end()
+
+
+def test_keras_workers_are_refused():
+    """Their batches would come out of order."""
+    data = numbered()
+    with pytest.raises(ConfigError, match="threads="):
+        data.workers = 4
+    with pytest.raises(ConfigError, match="prepared in threads"):
+        data.use_multiprocessing = True
+
+
+def test_threads_read_the_batches_that_one_reader_gets():
+    """Of any epoch, at any time: what Keras's workers get through a wrapper."""
+    data = numbered(shuffle=True)
+    expected = epochs_of(data, 1)
+    found = {}
+
+    def read(index):
+        found[index] = data[index][1].tolist()
+
+    threads = [threading.Thread(target=read, args=(k % 5,)) for k in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [found[k] for k in range(5)] == expected
+
+
+def test_a_wrapper_may_have_workers():
+    """Keras's threads read through it; every batch is one of the epoch's."""
+    data = numbered(shuffle=True)
+    expected = epochs_of(data, 1)
+    seen = trained_on(Wrapper(data, workers=2), epochs=1)
+    assert len(seen) == 5
+    assert all(batch in expected for batch in seen)
+
+
+def test_shuffled_batches_are_warned_of():
+    """`fit` shuffles the order of batches by default; each batch is the same nevertheless."""
+    data = numbered(40, shuffle=True)
+    expected = epochs_of(data, 1)
+    random.seed(0)
+    with pytest.warns(UserWarning, match="shuffle=False"):
+        seen = trained_on(data, epochs=1, shuffle=True)
+    assert seen != expected
+    assert sorted(seen) == sorted(expected)
