@@ -1,4 +1,4 @@
-"""The Vision Transformer: Figure 1 and Eqs. 1 to 4 of the paper, top to bottom."""
+"""The Vision Transformer as a Keras model: what users build, call, classify with and save."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -8,13 +8,11 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_vit import layers
-from keras_vit.config import ResNetStem, ViTConfig
+from keras_vit.config import ViTConfig
 from keras_vit.epochs import LeanEpochs
 from keras_vit.errors import ConfigError
+from keras_vit.graph import Graph
 from keras_vit.labels import Labels, checked, compact, names_of, top_labels
-from keras_vit.layers.direct import directly
-from keras_vit.layers.precision import float32_under_mixed
 from keras_vit.layers.quantisation import quantise_parts, quantised_parts
 from keras_vit.preparation.preprocessor import Preprocessor
 from keras_vit.preparation.protocols import ProtocolSpec
@@ -92,9 +90,14 @@ class VisionTransformer(LeanEpochs, keras.Model):
             config.image_size, config.channels, protocol=protocol, data_format=data_format
         )
         policy = keras.dtype_policies.get(dtype)
-        images = keras.Input(_image_shape(config, data_format), name="images")
-        logits = _forward(config, images, data_format, policy, remat)
-        super().__init__(inputs=images, outputs=logits, name=name or "vit", trainable=trainable)
+        graph = Graph(config, data_format, policy, remat)
+        super().__init__(
+            inputs=graph.images,
+            outputs=graph(graph.images),
+            name=name or "vit",
+            trainable=trainable,
+        )
+        self._graph = graph
         self.config = config
         self.data_format = data_format
         self.remat = remat
@@ -109,23 +112,8 @@ class VisionTransformer(LeanEpochs, keras.Model):
         return names_of(self._labels)
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
-        """Returns the logits of a batch of images.
-
-        The graph is a chain, so each layer's output is let go of when the next has read it.
-        Keras's own walk through a graph keeps them all until the end: on torch, a third of
-        the memory of a forward pass and a fiftieth of its time.
-        """
-        x = self._standardize_inputs(inputs)[0]
-        of_grid: dict[str, Any] = {}
-        # `stateless_call` comes here directly, so that layers know of training by argument alone.
-        of_training = {} if training is None else {"training": training}
-        for layer in self.operations[1:]:
-            told = of_training if layer._call_has_training_arg else {}
-            call = directly(layer) if isinstance(layer, layers.TransformerBlock) else layer
-            x = call(x, **told, **(of_grid if layer.name == "position_embedding" else {}))
-            if layer.name == "patch_embedding" and self.config.grid != self.config.source_grid:
-                of_grid = {"patches": x}
-        return x
+        """Returns the logits of a batch of images."""
+        return self._graph(self._graph.standardise(inputs, mask=mask), training)
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments as plain JSON types, and what is quantised."""
@@ -264,127 +252,3 @@ class VisionTransformer(LeanEpochs, keras.Model):
         from keras_vit.presets import save_preset
 
         save_preset(self, folder, card)
-
-
-def _image_shape(config: ViTConfig, data_format: str) -> tuple[int | None, ...]:
-    height, width = config.image_size or (None, None)
-    if data_format == "channels_last":
-        return height, width, config.channels
-    return config.channels, height, width
-
-
-def _forward(config: ViTConfig, images: Any, data_format: str, policy: Any, remat: bool) -> Any:
-    """Figure 1, from images to logits."""
-    numerics = config.numerics
-    if config.resnet is not None:
-        images = _stem(config, images, data_format, policy)
-
-    # x_p^i E of Eq. 1: a grid of embeddings, (batch, rows, columns, hidden_size)
-    grid = layers.PatchEmbedding(
-        config.hidden_size,
-        config.patch_size,
-        flatten=False,
-        data_format=data_format,
-        dtype=policy,
-        name="patch_embedding",
-    )(images)
-    # (batch, rows * columns, hidden_size)
-    z = keras.layers.Reshape((-1, config.hidden_size), dtype=policy, name="patch_tokens")(grid)
-
-    # z_0 = [x_class; x_p^1 E; ...; x_p^N E] + E_pos  (Eq. 1)
-    add_positions = layers.AddPositionEmbs(
-        config.source_grid,
-        class_token=config.has_class_position,
-        position=config.position,
-        resize=numerics.position_resize,
-        dtype=policy,
-        name="position_embedding",
-    )
-    resized = {} if config.grid == config.source_grid else {"patches": grid}
-    if config.position_before_class:
-        z = add_positions(z, **resized)
-    if config.has_class_token:
-        z = layers.ClassToken(dtype=policy, name="class_token")(z)
-    if not config.position_before_class:
-        z = add_positions(z, **resized)
-    z = keras.layers.Dropout(config.dropout_rate, dtype=policy, name="embedding_dropout")(z)
-
-    # Eqs. 2 and 3, L times
-    for i in range(config.num_layers):
-        z = layers.TransformerBlock(
-            config.num_heads,
-            config.mlp_dim,
-            dropout_rate=config.dropout_rate,
-            attention_dropout_rate=config.attention_dropout_rate,
-            stochastic_depth_rate=config.stochastic_depth_rate * i / max(config.num_layers - 1, 1),
-            gelu=numerics.gelu,
-            layer_norm_epsilon=numerics.layer_norm_epsilon,
-            qkv_bias=config.qkv_bias,
-            remat=remat,
-            dtype=policy,
-            name=f"block_{i}",
-        )(z)
-
-    # y = LN(z_L^0)  (Eq. 4); the reference norms every token and pools then
-    float32 = float32_under_mixed(policy)
-    norm = layers.LayerNorm(epsilon=numerics.layer_norm_epsilon, dtype=float32, name="encoder_norm")
-    pool = _pool(config, policy)
-    y = norm(pool(z)) if numerics.pool_before_norm else pool(norm(z))
-
-    if config.representation_size is None:
-        y = keras.layers.Identity(dtype=float32.name, name="pre_logits")(y)
-    else:
-        y = keras.layers.Dense(
-            config.representation_size,
-            activation="tanh",
-            kernel_initializer=layers.LecunNormal(),
-            dtype=float32,
-            name="pre_logits",
-        )(y)
-    if config.num_classes == 0:
-        return y
-    return keras.layers.Dense(
-        config.num_classes,
-        kernel_initializer="zeros",
-        bias_initializer=keras.initializers.Constant(config.head_bias_init),
-        dtype=float32,
-        name="head",
-    )(y)
-
-
-def _pool(config: ViTConfig, policy: Any) -> Any:
-    """The layer from encoded tokens to what the head reads."""
-    if config.classifier == "map":
-        return layers.MAPHead(
-            config.num_heads,
-            config.mlp_dim,
-            gelu=config.numerics.gelu,
-            layer_norm_epsilon=config.numerics.layer_norm_epsilon,
-            dtype=policy,
-            name="pool",
-        )
-    if not config.is_pooled:
-        return keras.layers.Identity(dtype=float32_under_mixed(policy).name, name="pool")
-    kind = config.classifier
-    if kind == "gap" and config.has_class_token and not config.class_token_in_mean:
-        kind = "gap_without_first"
-    return layers.Pool(kind, dtype=float32_under_mixed(policy), name="pool")
-
-
-def _stem(config: ViTConfig, images: Any, data_format: str, policy: Any) -> Any:
-    """The ResNet of a hybrid (section 3.1), from images to a feature map."""
-    resnet, numerics = config.resnet or ResNetStem(), config.numerics
-    common = {
-        "std_conv": numerics.std_conv,
-        "std_conv_epsilon": numerics.std_conv_epsilon,
-        "group_norm_epsilon": numerics.group_norm_epsilon,
-        "data_format": data_format,
-        "dtype": policy,
-    }
-    x = layers.ResNetRoot(resnet.width, **common, name="root")(images)
-    for s, units in enumerate(resnet.num_layers, start=1):
-        for u in range(1, units + 1):
-            strides = 2 if s > 1 and u == 1 else 1
-            filters = resnet.width * 2 ** (s - 1)
-            x = layers.BottleneckUnit(filters, strides, **common, name=f"stage{s}_unit{u}")(x)
-    return x

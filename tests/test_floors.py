@@ -16,6 +16,7 @@ FLOORS = (
     {"layers.base", "kernels", "layers.precision", "layers.quantisation"},
     {"layers.initializers"},
     {"layers"},
+    {"graph"},
     {"model"},
     {"variants", "tasks", "data"},
     {"checkpoints.axes"},

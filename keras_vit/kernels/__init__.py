@@ -14,5 +14,15 @@ _form = _backend if _backend in ("jax", "tensorflow", "torch") else "reference"
 _forms = importlib.import_module(f"keras_vit.kernels.{_form}")
 attention, gelu, layer_norm = _forms.attention, _forms.gelu, _forms.layer_norm
 linear, remat, uniform = _forms.linear, _forms.remat, _forms.uniform
+call_part, direct = _forms.call_part, _forms.direct
 
-__all__ = ["attention", "gelu", "layer_norm", "linear", "remat", "uniform"]
+__all__ = [
+    "attention",
+    "call_part",
+    "direct",
+    "gelu",
+    "layer_norm",
+    "linear",
+    "remat",
+    "uniform",
+]

@@ -19,6 +19,8 @@ from keras_vit.kernels import reference
 
 linear = reference.linear
 uniform = reference.uniform
+call_part = reference.call_part
+direct = reference.direct
 
 
 def gelu(x: Any, approximate: bool, in_place: bool = False) -> Any:

@@ -81,3 +81,20 @@ def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
 def uniform(shape: tuple[int, ...], limit: float, seed: Any) -> Any:
     """Draws float32 numbers in [-limit, limit); `seed` is an int or a `SeedGenerator`."""
     return keras.random.uniform(shape, -limit, limit, dtype="float32", seed=seed)
+
+
+def call_part(layer: Any, part: Any, *inputs: Any, **arguments: Any) -> Any:
+    """Returns `part(*inputs, **arguments)`.
+
+    Args:
+        layer: the layer whose `call` this is.
+        part: one of its sublayers.
+        inputs: tensors.
+        arguments: as `part` takes them.
+    """
+    return part(*inputs, **arguments)
+
+
+def direct(layer_class: Any) -> Any:
+    """Decorates a class of keras_vit whose `call` may stand for the layer, see `call_part`."""
+    return layer_class

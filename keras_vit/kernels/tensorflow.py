@@ -11,6 +11,8 @@ gelu = reference.gelu
 layer_norm = reference.layer_norm
 remat = reference.remat
 uniform = reference.uniform
+call_part = reference.call_part
+direct = reference.direct
 
 
 def linear(x: Any, kernel: Any, bias: Any, axes: int = 1) -> Any:

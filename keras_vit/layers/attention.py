@@ -8,10 +8,11 @@ from keras import ops
 from keras_vit import kernels
 from keras_vit.errors import ConfigError
 from keras_vit.layers.base import ConfiguredLayer
-from keras_vit.layers.direct import project, project_each
+from keras_vit.layers.dense import EinsumDense
 from keras_vit.layers.initializers import XavierUniform
 
 
+@kernels.direct
 @keras.saving.register_keras_serializable("keras_vit")
 class Attention(ConfiguredLayer):
     """Multi-head attention of `queries` over `context`, or over themselves (appendix A).
@@ -51,10 +52,10 @@ class Attention(ConfiguredLayer):
             "kernel_initializer": XavierUniform(),
             "dtype": self.dtype_policy,
         }
-        self.query = keras.layers.EinsumDense(**projection, name="query")
-        self.key = keras.layers.EinsumDense(**projection, name="key")
-        self.value = keras.layers.EinsumDense(**projection, name="value")
-        self.out = keras.layers.EinsumDense(
+        self.query = EinsumDense(**projection, name="query")
+        self.key = EinsumDense(**projection, name="key")
+        self.value = EinsumDense(**projection, name="value")
+        self.out = EinsumDense(
             equation="bthd,hdm->btm",
             output_shape=(None, hidden_size),
             bias_axes="m",
@@ -70,17 +71,16 @@ class Attention(ConfiguredLayer):
         self.out.build((*inputs_shape[:-1], self.num_heads, head_dim))
 
     def call(self, inputs, context=None, training=None):
-        if context is None:
-            query, key, value = project_each((self.query, self.key, self.value), inputs)
-        else:
-            query = project(self.query, inputs)
-            key, value = project_each((self.key, self.value), context)
+        context = inputs if context is None else context
+        query = kernels.call_part(self, self.query, inputs)
+        key = kernels.call_part(self, self.key, context)
+        value = kernels.call_part(self, self.value, context)
         if training and self.dropout_rate > 0:
             weights = self.dropout(self._softmax(query, key), training=training)
             x = ops.einsum("bhqk,bkhd->bqhd", ops.cast(weights, value.dtype), value)
         else:
             x = kernels.attention(query, key, value)
-        return project(self.out, x, axes=2)
+        return kernels.call_part(self, self.out, x)
 
     def attention_weights(self, inputs, context=None):
         """Returns softmax(q k^T / sqrt(d)) (Eq. 6), float32 `(batch, heads, tokens, others)`."""

@@ -4,10 +4,11 @@ import keras
 
 from keras_vit import kernels
 from keras_vit.layers.base import ConfiguredLayer
-from keras_vit.layers.direct import is_fresh, project
+from keras_vit.layers.dense import Dense
 from keras_vit.layers.initializers import RandomNormal, XavierUniform
 
 
+@kernels.direct
 @keras.saving.register_keras_serializable("keras_vit")
 class MLP(ConfiguredLayer):
     """Two Dense layers with a GELU between them (section 3.1, `MlpBlock` of the reference).
@@ -35,7 +36,7 @@ class MLP(ConfiguredLayer):
         self.dense_1.build((*input_shape[:-1], self.mlp_dim))
 
     def _dense(self, units, name):
-        return keras.layers.Dense(
+        return Dense(
             units,
             kernel_initializer=XavierUniform(),
             bias_initializer=RandomNormal(stddev=1e-6),
@@ -44,10 +45,12 @@ class MLP(ConfiguredLayer):
         )
 
     def call(self, inputs, training=None):
+        x = kernels.gelu(kernels.call_part(self, self.dense_0, inputs), self.gelu == "tanh")
+        x = kernels.call_part(self, self.dense_1, self._drop(x, training))
+        return self._drop(x, training)
+
+    def _drop(self, x, training):
         drops = training and self.dropout_rate > 0
-        x = project(self.dense_0, inputs)
-        x = kernels.gelu(x, self.gelu == "tanh", in_place=is_fresh(self.dense_0))
-        x = project(self.dense_1, self.dropout(x, training=True) if drops else x)
         return self.dropout(x, training=True) if drops else x
 
     def compute_output_shape(self, input_shape):

@@ -2,9 +2,9 @@
 
 import keras
 
+from keras_vit import kernels
 from keras_vit.layers.attention import Attention
 from keras_vit.layers.base import ConfiguredLayer
-from keras_vit.layers.direct import normalise, run
 from keras_vit.layers.layer_norm import LayerNorm
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.precision import float32_under_mixed
@@ -84,11 +84,13 @@ class TransformerBlock(ConfiguredLayer):
         return self._encode(inputs, training)
 
     def _encode(self, inputs, training):
-        x = run(self.attention, normalise(self.attention_norm, inputs), training)
+        x = kernels.call_part(self, self.attention_norm, inputs)
+        x = kernels.call_part(self, self.attention, x, training=training)
         if training and self.dropout_rate > 0:
             x = self.dropout(x, training=True)
         x = self._branch(x, training) + inputs  # Eq. 2
-        y = run(self.mlp, normalise(self.mlp_norm, x), training)
+        y = kernels.call_part(self, self.mlp_norm, x)
+        y = kernels.call_part(self, self.mlp, y, training=training)
         return self._branch(y, training) + x  # Eq. 3
 
     def _branch(self, x, training):

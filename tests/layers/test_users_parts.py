@@ -1,0 +1,261 @@
+"""What a user puts into a model takes effect, as in any Keras model."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vit import VisionTransformer, kernels, layers
+from keras_vit.layers.dense import Dense, EinsumDense
+from tests.helpers import MIXED_POLICIES, assert_close, dtype_of, normal, numpy_of, random_tiny
+
+IMAGES = normal(2, 16, 16, 3)
+ON_TORCH = keras.backend.backend() == "torch"
+
+
+@pytest.fixture
+def model():
+    """A model of one block with random weights."""
+    return random_tiny()
+
+
+def doubled(cls):
+    """A subclass of a layer class whose output is twice as large."""
+
+    class Doubled(cls):
+        def call(self, *inputs, **arguments):
+            return 2 * super().call(*inputs, **arguments)
+
+    return Doubled
+
+
+def part_of(model, path):
+    """The holder of a part of the first block, and the part's name there: `"mlp/dense_0"`."""
+    *holders, name = path.split("/")
+    holder = model.get_layer("block_0")
+    for attribute in holders:
+        holder = getattr(holder, attribute)
+    return holder, name
+
+
+def replace(model, path, other):
+    """Puts a layer in the place of a part of the first block."""
+    holder, name = part_of(model, path)
+    holder._tracker.unlock()  # Keras locks a layer once it is built
+    setattr(holder, name, other)
+
+
+PARTS = {
+    "attention_norm": layers.LayerNorm,
+    "attention": layers.Attention,
+    "attention/query": EinsumDense,
+    "attention/out": EinsumDense,
+    "mlp": layers.MLP,
+    "mlp/dense_0": Dense,
+    "mlp/dense_1": keras.layers.Dense,
+}
+
+
+@pytest.mark.parametrize(("path", "cls"), PARTS.items(), ids=PARTS)
+def test_a_replaced_part_is_called(model, path, cls):
+    """The logits are those of a model whose part was patched to give twice as much."""
+    holder, name = part_of(model, path)
+    part = getattr(holder, name)
+    before, call = numpy_of(model(IMAGES)), part.call
+    part.call = lambda *inputs, **arguments: 2 * call(*inputs, **arguments)
+    patched = numpy_of(model(IMAGES))
+    assert np.abs(patched - before).max() > 1e-3
+    part.call = call
+    other = doubled(cls).from_config(part.get_config())
+    shapes = part.get_build_config()
+    other.build(*shapes.get("shapes_dict", {"inputs": shapes.get("input_shape")}).values())
+    other.set_weights(part.get_weights())
+    replace(model, path, other)
+    assert_close(model(IMAGES), patched)
+
+
+def test_a_replaced_dropout_is_called_in_training():
+    """Also where the subclass drops something at a rate of its own."""
+    model = random_tiny(dropout_rate=0.1)
+    calls = []
+
+    class Counted(keras.layers.Dropout):
+        def call(self, inputs, training=False):
+            calls.append(training)
+            return inputs
+
+    for path in ("dropout", "mlp/dropout"):
+        replace(model, path, Counted(0.1))
+    model(IMAGES, training=True)
+    assert calls == [True, True, True]
+
+
+def test_a_changed_activation_is_applied(model):
+    """To the output of the projection, before what follows."""
+    dense = model.get_layer("block_0").mlp.dense_1
+    dense.activation = lambda x: 0 * x
+    block = model.get_layer("block_0")
+    tokens = normal(2, 5, 16)
+    branch = block.attention(block.attention_norm(tokens))
+    assert_close(block(tokens), numpy_of(branch) + tokens)
+
+
+def test_an_activity_regularizer_of_a_part_is_a_loss(model):
+    """With the value that Keras gives it: per example."""
+    dense = model.get_layer("block_0").mlp.dense_0
+    dense.activity_regularizer = keras.regularizers.L2(0.5)
+    model(IMAGES)
+    (loss,) = model.losses
+    block = model.get_layer("block_0")
+    seen = []
+    call = dense.call
+    dense.call = lambda *inputs, **arguments: seen.append(call(*inputs, **arguments)) or seen[0]
+    model(IMAGES)
+    assert_close(loss, np.array(0.5 * np.square(numpy_of(seen[0])).sum() / len(IMAGES)))
+    assert block.losses
+
+
+def test_a_replaced_call_of_an_instance_is_called(model):
+    """As by Keras's calibration for GPTQ, which looks at what comes in."""
+    dense, seen = model.get_layer("block_0").mlp.dense_0, []
+    original = dense.call
+    dense.call = lambda inputs, training=None: seen.append(inputs) or original(inputs)
+    model(IMAGES)
+    assert len(seen) == 1
+
+
+def test_a_replaced_call_of_a_class_is_called(model, monkeypatch):
+    """A patch for a whole class reaches the layers that are there."""
+    original = Dense.call
+    monkeypatch.setattr(Dense, "call", lambda self, x, training=None: 0 * original(self, x))
+    block, tokens = model.get_layer("block_0"), normal(2, 5, 16)
+    branch = block.attention(block.attention_norm(tokens))
+    assert_close(block(tokens), numpy_of(branch) + tokens)
+
+
+@pytest.mark.skipif(not ON_TORCH, reason="hooks of torch")
+@pytest.mark.parametrize("path", [*PARTS, ""])
+def test_torch_forward_hooks_see_and_change_outputs(model, path):
+    """On a block and on every part of it; without the hook the model is as before."""
+    holder, name = part_of(model, path) if path else (model, "")
+    part = getattr(holder, name) if path else model.get_layer("block_0")
+    before = numpy_of(model(IMAGES))
+    for register in (
+        lambda: part.register_forward_hook(lambda module, inputs, output: output * output),
+        lambda: part.register_forward_pre_hook(lambda module, inputs: (inputs[0] * inputs[0],)),
+    ):
+        handle = register()
+        assert np.abs(numpy_of(model(IMAGES)) - before).max() > 1e-4
+        handle.remove()
+        np.testing.assert_array_equal(numpy_of(model(IMAGES)), before)
+
+
+@pytest.mark.skipif(not ON_TORCH, reason="hooks of torch")
+def test_torch_global_and_backward_hooks_are_called(model):
+    """Hooks for all modules see every part, backward hooks every gradient."""
+    import torch
+
+    dense, seen = model.get_layer("block_0").mlp.dense_0, []
+    hook = torch.nn.modules.module.register_module_forward_hook(
+        lambda module, inputs, output: seen.append(module)
+    )
+    try:
+        model(IMAGES)
+    finally:
+        hook.remove()
+    assert dense in seen
+    dense.register_full_backward_hook(lambda module, inputs, outputs: seen.append("backward"))
+    model(IMAGES).sum().backward()
+    assert seen[-1] == "backward"
+
+
+def test_a_subclass_of_the_model_overrides_call():
+    """Its `call` is what `predict` runs."""
+
+    class Twice(VisionTransformer):
+        def call(self, inputs, training=None, mask=None):
+            return 2 * super().call(inputs, training=training)
+
+    fields = random_tiny().get_config()
+    model, twice = random_tiny(), Twice.from_config(fields)
+    twice.set_weights(model.get_weights())
+    expected = 2 * model.predict(IMAGES, verbose=0)
+    np.testing.assert_allclose(twice.predict(IMAGES, verbose=0), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("make", [lambda x: x, lambda x: [x], lambda x: {"images": x}])
+def test_inputs_are_taken_as_by_every_functional_model(model, make):
+    """An array of any type, a list or a dict of it; another shape is refused by Keras."""
+    expected = numpy_of(model(np.round(IMAGES)))
+    assert_close(model(make(np.round(IMAGES).astype("int32"))), expected)
+    with pytest.raises(ValueError, match="expected shape=\\(None, 16, 16, 3\\)"):
+        model(make(IMAGES[:, :8]))
+    with pytest.raises(ValueError, match="expected shape=\\(None, 16, 16, 3\\)"):
+        model(make(IMAGES[..., :2]))
+
+
+@pytest.mark.parametrize("policy", ["float32", "bfloat16", *MIXED_POLICIES])
+@pytest.mark.parametrize("kind", ["Dense", "EinsumDense", "LayerNorm"])
+def test_parts_compute_what_keras_computes(policy, kind):
+    """Values and type of Keras's own class, called as a part and by itself."""
+    holder = keras.layers.Layer(dtype=policy)
+    arguments = {"dtype": holder.dtype_policy}
+    if kind == "Dense":
+        ours, keras_own = Dense(6, **arguments), keras.layers.Dense(6, **arguments)
+    elif kind == "EinsumDense":
+        arguments |= {"equation": "btm,mhd->bthd", "output_shape": (None, 2, 3), "bias_axes": "hd"}
+        ours, keras_own = EinsumDense(**arguments), keras.layers.EinsumDense(**arguments)
+    else:
+        ours, keras_own = (
+            layers.LayerNorm(**arguments),
+            keras.layers.LayerNormalization(**arguments),
+        )
+    x = keras.ops.convert_to_tensor(normal(2, 5, 8))
+    for layer in (ours, keras_own):
+        layer.build(x.shape)
+    ours.set_weights([normal(*weight.shape, seed=1) for weight in ours.weights])
+    keras_own.set_weights(ours.get_weights())
+    expected = keras_own(x)
+    for found in (ours(x), kernels.call_part(holder, ours, x)):
+        assert dtype_of(found) == dtype_of(expected)
+        np.testing.assert_allclose(numpy_of(found), numpy_of(expected), rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize(
+    ("equation", "output_shape", "bias_axes"),
+    [
+        ("btm,mhd->bthd", (None, 2, 3), "d"),
+        ("btm,hm->bth", (None, 4), "h"),
+        ("btm,mh->bht", (4, None), "h"),
+    ],
+)
+def test_other_equations_and_biases_are_left_to_keras(equation, output_shape, bias_axes):
+    """A bias of some axes, a kernel of other order, an output of other order."""
+    arguments = {"equation": equation, "output_shape": output_shape, "bias_axes": bias_axes}
+    x = normal(2, 5, 8)
+    ours, keras_own = EinsumDense(**arguments), keras.layers.EinsumDense(**arguments)
+    if equation == "btm,mh->bht":
+        output_shape = (4, 5)
+    ours.build(x.shape)
+    keras_own.build(x.shape)
+    ours.set_weights([normal(*weight.shape, seed=1) for weight in ours.weights])
+    keras_own.set_weights(ours.get_weights())
+    assert_close(ours(x), numpy_of(keras_own(x)))
+
+
+def test_lora_is_part_of_the_kernel(model):
+    """Its product is added before the projection, and alone is trained."""
+    for part in (model.get_layer("block_0").mlp.dense_0, model.get_layer("block_0").attention.out):
+        before = numpy_of(model(IMAGES))
+        part.enable_lora(2)
+        np.testing.assert_allclose(numpy_of(model(IMAGES)), before, atol=1e-6)
+        part.lora_kernel_b.assign(normal(*part.lora_kernel_b.shape, seed=3))
+        assert np.abs(numpy_of(model(IMAGES)) - before).max() > 1e-3
+    assert all("lora" in w.path or "bias" in w.path for w in part.trainable_weights)
+
+
+def test_only_the_class_itself_is_quantised():
+    """A subclass may compute something else; Keras refuses its own subclasses as well."""
+    layer = doubled(Dense)(4)
+    layer.build((None, 8))
+    with pytest.raises(NotImplementedError):
+        layer.quantize("int8")
