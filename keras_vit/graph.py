@@ -156,7 +156,7 @@ def _pool(config: ViTConfig, policy: Any) -> Any:
             dtype=policy,
             name="pool",
         )
-    if not config.has_one_prediction:
+    if not config.is_pooled:
         return keras.layers.Identity(dtype=float32_under_mixed(policy).name, name="pool")
     kind = config.classifier
     if kind == "gap" and config.has_class_token and not config.class_token_in_mean:
