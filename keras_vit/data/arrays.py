@@ -9,6 +9,7 @@ from keras_vit.data.image_data import ImageData
 from keras_vit.data.options import Options, Prepares
 from keras_vit.data.records import Records
 from keras_vit.errors import ConfigError
+from keras_vit.preparation.inputs import PixelImages, as_array
 
 
 @overload
@@ -46,8 +47,9 @@ def from_arrays(
     """Returns the data set of images in memory.
 
     Args:
-        images: pixels in [0, 255], `(images, height, width, channels)` or
-            `(images, height, width)`; or a sequence of arrays, PIL images or paths.
+        images: pixels in [0, 255] or [0, 1], `(images, height, width, channels)`,
+            `(images, channels, height, width)` or `(images, height, width)`; or a sequence of
+            arrays, PIL images or paths. `docs/preprocessing.md` states what is taken for what.
         labels: integers `(images,)`.
         preprocessor: a `keras_vit.Preprocessor`, or a `VisionTransformer`.
         batch_size: images per batch.
@@ -58,8 +60,7 @@ def from_arrays(
         **options: optional arguments of `ImageData`.
 
     Raises:
-        ConfigError: as `ImageData`; or `images` has another rank, or float pixels that seem to
-            be in [0, 1].
+        ConfigError: as `ImageData`; or axes that are not those of images.
 
     >>> import numpy as np
     >>> from keras_vit import Preprocessor
@@ -70,17 +71,15 @@ def from_arrays(
     >>> validation.class_counts
     {'0': 1, '1': 1}
     """
-    if isinstance(images, np.ndarray):
+    if hasattr(images, "__array__"):
+        images = as_array(images)
         if images.ndim not in (3, 4):
             raise ConfigError(
                 f"images has shape {images.shape}, expected (images, height, width, channels)."
             )
-        if images.dtype.kind == "f" and images.size and 0 < images.max() <= 1:
-            raise ConfigError(
-                f"images has pixels in [{images.min():g}, {images.max():g}], expected [0, 255]; "
-                "multiply by 255."
-            )
         images = images[..., None] if images.ndim == 3 else images
+        prepared = getattr(preprocessor, "preprocessor", preprocessor)
+        images = PixelImages(images, getattr(prepared, "channels", 3))
     labels = np.asarray(labels)
     if class_names is None:
         class_names = _names(labels, preprocessor)

@@ -7,9 +7,7 @@ with `tf.image.resize`: half-pixel bilinear, without antialias.
 import numpy as np
 from PIL import Image
 
-from keras_vit.preparation.preprocessor import resize_bilinear
-
-Size = tuple[int, int]
+from keras_vit.preparation.resampling import Size, resize_bilinear
 
 _ATTEMPTS = 100
 
@@ -70,10 +68,3 @@ def flipped(image: Image.Image | np.ndarray) -> Image.Image | np.ndarray:
     if isinstance(image, np.ndarray):
         return image[:, ::-1]
     return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-
-
-def size_of(image: Image.Image | np.ndarray) -> Size:
-    """Returns (height, width)."""
-    if isinstance(image, np.ndarray):
-        return image.shape[0], image.shape[1]
-    return image.height, image.width

@@ -7,12 +7,12 @@ from concurrent.futures import Executor
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
-from keras_vit.data.crops import size_of
 from keras_vit.data.records import Records
 from keras_vit.errors import ConfigError
-from keras_vit.preparation.preprocessor import DAMAGED, Preprocessor
+from keras_vit.preparation.decoding import size_in_header
+from keras_vit.preparation.preprocessor import Preprocessor
+from keras_vit.preparation.resampling import size_of
 
 MOST_CACHED_BYTES = 2**29
 """What `cache="auto"` keeps at most: half a gibibyte of decoded pixels."""
@@ -116,12 +116,10 @@ def _look(
         return seen if isinstance(seen, ConfigError) else size_of(seen)
 
     def header(index: int) -> Any:
-        path = records.images[index]
         try:
-            with Image.open(path) as file:
-                return file.height, file.width
-        except DAMAGED as error:
-            return ConfigError(f"{path}: not a readable image ({error}).")
+            return size_in_header(records.images[index], preprocessor.max_pixels)
+        except ConfigError as error:
+            return error
 
     def each(function: Any, indices: Iterable[int]) -> Found:
         return dict(zip(indices, pool.map(function, indices), strict=True))

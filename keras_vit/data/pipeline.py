@@ -13,6 +13,7 @@ from keras_vit.data.inspection import Inspected
 from keras_vit.data.randaugment import randaugment
 from keras_vit.errors import ConfigError
 from keras_vit.preparation.preprocessor import Preprocessor
+from keras_vit.preparation.resampling import size_of
 
 Batch = tuple[np.ndarray, np.ndarray]
 
@@ -101,7 +102,7 @@ class Pipeline:
         rng = np.random.default_rng((self.seed, order.IMAGE, draw))
         size = self.preprocessor.image_size
         if asked.crop is not None and isinstance(size, tuple):
-            box = crops.random_box(crops.size_of(pixels), asked.crop, asked.aspect, rng)
+            box = crops.random_box(size_of(pixels), asked.crop, asked.aspect, rng)
             pixels = crops.crop_and_resize(pixels, box, size)
         else:
             pixels = self.preprocessor.resize(pixels)

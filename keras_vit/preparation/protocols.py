@@ -2,7 +2,7 @@
 
 A protocol is a name, or an object of a name and parameters:
 `{"name": "timm", "crop_pct": 0.9}`. It travels with the weights that were scored by it.
-`preprocessing` carries it out.
+`keras_vit.preparation.resizing` carries it out.
 """
 
 from collections.abc import Callable, Mapping

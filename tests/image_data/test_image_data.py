@@ -74,11 +74,12 @@ def test_an_augmented_image_is_in_range_and_of_the_models_form(folder):
 
 def test_mixed_labels_are_the_mixed_images():
     """Where image and label are the same number, they stay so under mixup."""
-    images = np.repeat(np.arange(4, dtype="uint8"), 16).reshape(4, 4, 4, 1)
+    images = np.repeat(np.arange(4, dtype="uint8") * 10, 16).reshape(4, 4, 4, 1)
     plain = Augmentation(crop=None, flip=False, mixup=1.0)
     data = from_arrays(images, np.arange(4), Preprocessor(4, channels=1), 4, augmentation=plain)
     pixels, labels = data[0]
-    np.testing.assert_allclose(pixels[:, 0, 0, 0] * 127.5 + 127.5, labels @ np.arange(4), atol=1e-4)
+    mixed = labels @ np.arange(4) * 10
+    np.testing.assert_allclose(pixels[:, 0, 0, 0] * 127.5 + 127.5, mixed, atol=1e-4)
     np.testing.assert_allclose(labels.sum(axis=1), 1, atol=1e-6)
 
 

@@ -1,0 +1,177 @@
+"""Hostile and damaged files: one sentence that names the file, without waiting or much memory."""
+
+import io
+import os
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from keras_vit import ConfigError, Preprocessor
+from keras_vit.preparation import decoding
+
+PREPARE = Preprocessor(16)
+
+
+def chunk(name: bytes, data: bytes) -> bytes:
+    """A part of a PNG file."""
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+
+def bomb(side: int) -> bytes:
+    """A small PNG file whose header promises side x side pixels."""
+    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    parts = chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(b"\0" * 999)), chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
+def photo(format_="png") -> bytes:
+    """An encoded image of 20 x 30 pixels."""
+    file = io.BytesIO()
+    noise = np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype="uint8")
+    Image.fromarray(noise).save(file, format_)
+    return file.getvalue()
+
+
+def refusal(path, prepare=PREPARE) -> str:
+    """Why an image is left out; the good one beside it is not."""
+    reasons = []
+    pair = [path, np.zeros((4, 4, 3), "uint8")]
+    batches = list(prepare.batches(pair, 2, lambda _, reason: reasons.append(reason)))
+    assert len(batches[0][0]) == 1
+    assert isinstance(reasons[0], ConfigError)
+    return str(reasons[0])
+
+
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
+@pytest.mark.parametrize("side", [13_000, 50_000])
+def test_a_decompression_bomb_is_refused_by_its_header(side, tmp_path):
+    """Also where Pillow itself only warns."""
+    (tmp_path / "bomb.png").write_bytes(bomb(side))
+    reason = refusal(tmp_path / "bomb.png")
+    assert reason.startswith(str(tmp_path / "bomb.png"))
+    assert "limit" in reason
+
+
+@pytest.mark.filterwarnings("error::PIL.Image.DecompressionBombWarning")
+def test_pillows_warning_as_an_error_is_a_refusal():
+    """Where the program has made errors of warnings."""
+    assert "could be decompression bomb" in refusal(bomb(13_000))
+
+
+def test_the_limit_is_an_argument_or_in_the_environment(monkeypatch):
+    """The argument is stronger; what is no number is named."""
+    assert "20x30 pixels, expected at most 599 in all" in refusal(
+        photo(), Preprocessor(16, max_pixels=599)
+    )
+    assert PREPARE(photo()).shape == (1, 16, 16, 3)
+    monkeypatch.setenv("KERAS_VIT_MAX_PIXELS", "599")
+    assert "KERAS_VIT_MAX_PIXELS" in refusal(photo())
+    assert Preprocessor(16, max_pixels=600)(photo()).shape == (1, 16, 16, 3)
+    monkeypatch.setenv("KERAS_VIT_MAX_PIXELS", "many")
+    assert "KERAS_VIT_MAX_PIXELS='many', expected a positive number" in refusal(photo())
+    with pytest.raises(ConfigError, match="max_pixels=0, expected a positive number"):
+        Preprocessor(16, max_pixels=0)
+
+
+def test_what_is_no_regular_file(tmp_path):
+    """A pipe without a writer would never open."""
+    os.mkfifo(tmp_path / "pipe.png")
+    (tmp_path / "x.jpg").mkdir()
+    (tmp_path / "loop.png").symlink_to(tmp_path / "loop.png")
+    assert refusal(tmp_path / "pipe.png").endswith(
+        "a device, pipe or socket, expected an image file."
+    )
+    assert "a device" in refusal("/dev/zero")
+    assert refusal(tmp_path / "x.jpg").endswith("x.jpg: a folder, expected an image file.")
+    assert refusal(tmp_path / "absent.png").endswith("absent.png: no such file.")
+    assert "loop.png: not a readable image" in refusal(tmp_path / "loop.png")
+    assert "not a readable image" in refusal("x" * 5000)
+    assert "not a readable image" in refusal("a\0b")
+
+
+@pytest.mark.parametrize("format_", ["png", "jpeg", "gif", "webp", "tiff", "bmp", "ppm", "avif"])
+def test_every_cut_of_a_file_is_read_or_refused(format_):
+    """At 40 places; no decoder's own error gets through."""
+    whole = photo(format_)
+    for end in np.linspace(0, len(whole) - 1, 40).astype(int):
+        results = PREPARE._prepare([*decoding_inputs(whole[:end])])
+        assert isinstance(results[0], (np.ndarray, ConfigError))
+    assert isinstance(PREPARE(whole), np.ndarray)
+
+
+def decoding_inputs(data):
+    from keras_vit.preparation.inputs import Found
+
+    yield Found(data, data)
+
+
+@pytest.mark.parametrize("format_", ["png", "jpeg", "gif", "webp", "tiff", "bmp"])
+def test_flipped_bytes_are_read_or_refused(format_):
+    """Sixty files with three wrong bytes each."""
+    whole, rng = photo(format_), np.random.default_rng(1)
+    for _ in range(60):
+        damaged = bytearray(whole)
+        for place in rng.integers(0, len(whole), 3):
+            damaged[place] = rng.integers(256)
+        [result] = PREPARE._prepare([*decoding_inputs(bytes(damaged))])
+        assert isinstance(result, (np.ndarray, ConfigError))
+
+
+def test_bytes_are_not_shown():
+    """A message names no content of a file."""
+    reason = refusal(b"\x89PNG\r\n\x1a\n" + bytes(range(256)))
+    assert reason.startswith("an encoded image: not a readable image")
+    assert "\\x" not in reason
+
+
+def test_memory_that_is_not_there(monkeypatch):
+    """While decoding and while resizing."""
+
+    def fail(*_):
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Image.Image, "load", fail)
+        patch.setattr("PIL.ImageFile.ImageFile.load", fail)
+        assert refusal(photo()) == "an encoded image: not enough memory to decode it."
+    monkeypatch.setattr(Preprocessor, "scale", fail)
+    with pytest.raises(ConfigError, match="Not enough memory to prepare an image"):
+        PREPARE(photo())
+
+
+def test_large_images_are_decoded_one_at_a_time(monkeypatch):
+    """Decoding takes a multiple of an image's memory."""
+    monkeypatch.setattr(decoding, "_LARGE", 1)
+    assert PREPARE([photo(), photo(), photo()]).shape == (3, 16, 16, 3)
+
+
+def test_file_objects_that_are_none():
+    """Opened as text, or without an end."""
+
+    class Endless:
+        name = "endless.png"
+
+        def read(self, count):
+            return bytes(count)
+
+    assert "open it with mode 'rb'" in refusal(io.StringIO("x"))
+    assert "endless.png: more than 268435456 bytes" in refusal(Endless())
+
+
+def test_postscript_is_never_run(monkeypatch):
+    """Pillow would give it to Ghostscript."""
+    monkeypatch.setattr("subprocess.check_call", lambda *_, **__: pytest.fail("it was run"))
+    page = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n"
+    assert "not a readable image" in refusal(page + b"\0")
+
+
+def test_formats_without_first_bytes_are_told_by_their_suffix(tmp_path):
+    """TGA has none."""
+    Image.new("RGB", (30, 20), (255, 0, 0)).save(tmp_path / "x.tga")
+    assert (PREPARE(tmp_path / "x.tga")[0, :, :, 0] == 1).all()
+    assert "not a readable image" in refusal((tmp_path / "x.tga").read_bytes())
+    (tmp_path / "x.heic").write_bytes(b"\0\0\0\x18ftypheic" + bytes(99))
+    assert "pillow-heif" in refusal(tmp_path / "x.heic")
