@@ -7,9 +7,8 @@ from rich.progress import Progress, ProgressColumn, Task
 from rich.text import Text
 
 from keras_vit.errors import KerasViTError
+from keras_vit.preparation import list_images
 from keras_vit.terminal.screen import Screen
-
-IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 
 console = Screen()
 
@@ -21,18 +20,22 @@ def images_per_second(stderr: Screen) -> Progress:
 
 
 def image_files(paths: Iterable[Path]) -> list[Path]:
-    """Files as given; folders by the images in them, sorted.
+    """Files as given; folders by the images in them. Stderr tells of hidden files.
 
     Raises:
-        KerasViTError: a folder has no image in it.
+        KerasViTError: a folder has no image in it, or cannot be listed.
     """
     files: list[Path] = []
     for path in paths:
         if path.is_dir():
-            inside = sorted(p for p in path.rglob("*") if p.suffix.lower() in IMAGES)
-            if not inside:
-                raise KerasViTError(f"{path}: no image in this folder ({', '.join(IMAGES)}).")
-            files += inside
+            found = list_images(path)
+            if not found.images:
+                raise KerasViTError(f"{path}: no image in this folder.")
+            if found.hidden:
+                Screen(stderr=True).print(
+                    f"keras-vit: {path}: {found.hidden} hidden files left out.", soft_wrap=True
+                )
+            files += map(Path, found.images)
         else:
             files.append(path)
     return files

@@ -12,8 +12,7 @@ from keras_vit.data.image_data import ImageData
 from keras_vit.data.options import Options, Prepares
 from keras_vit.data.records import Records
 from keras_vit.errors import ConfigError, nearest
-
-EXTENSIONS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
+from keras_vit.preparation import is_image_file, list_images
 
 _NAMED = 5
 
@@ -49,8 +48,8 @@ def from_folder(
 ) -> ImageData | tuple[ImageData, ImageData]:
     """Returns the data set of a folder that holds a folder of images per class.
 
-    Folders of folders are searched too. Hidden files and folders are passed over. A warning names
-    files that are not images by their extension.
+    Images may lie deeper. `keras_vit.preparation.list_images` says what is an image file: hidden
+    files and folders are not looked at, and a warning tells of files that are no images.
 
     Args:
         path: the folder.
@@ -79,7 +78,7 @@ def _records(root: Path, asked: Sequence[str] | None, known: Sequence[str] | Non
         )
     entries = sorted(e for e in root.iterdir() if not e.name.startswith("."))
     folders = {e.name: e for e in entries if e.is_dir()}
-    beside = [e for e in entries if e.suffix.lower() in EXTENSIONS and not e.is_dir()]
+    beside = [e for e in entries if is_image_file(e)]
     if not folders or beside:
         found = f"{beside[0].name} beside them" if folders and beside else "no folder"
         raise ConfigError(f"{root}: expected a folder of images per class, found {found}.")
@@ -89,22 +88,21 @@ def _records(root: Path, asked: Sequence[str] | None, known: Sequence[str] | Non
     empty: list[str] = []
     odd: list[str] = []
     for name, folder in folders.items():
-        pictures, others = _files(folder)
-        images += pictures
-        labels += [names.index(name)] * len(pictures)
-        odd += others
-        if not pictures:
+        files = list_images(folder)
+        images += files.images
+        labels += [names.index(name)] * len(files.images)
+        odd += files.others
+        if not files.images:
             empty.append(name)
     if empty:
         raise ConfigError(
             f"{root}: no image in {', '.join(empty[:_NAMED])}"
             f"{f' and {len(empty) - _NAMED} more' if len(empty) > _NAMED else ''}; remove an empty "
-            f"class, or fill it. Images end in {', '.join(EXTENSIONS)}."
+            "class, or fill it."
         )
     if odd:
         warnings.warn(
-            f"{root}: {len(odd)} files are not images by their extension and are left out, such as "
-            f"{odd[0]}.",
+            f"{root}: {len(odd)} files are no images and are left out, such as {odd[0]}.",
             stacklevel=3,
         )
     return Records(str(root), images, np.array(labels, np.int32), tuple(names))
@@ -124,15 +122,3 @@ def _class_names(
     if known and set(folders) <= set(known) and len(set(known)) == len(known):
         return list(known)
     return folders
-
-
-def _files(folder: Path) -> tuple[list[str], list[str]]:
-    """Returns images and other files at any depth, in the same order on every file system."""
-    images: list[str] = []
-    others: list[str] = []
-    for parent, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(name for name in files if not name.startswith(".")):
-            path = Path(parent, name)
-            (images if path.suffix.lower() in EXTENSIONS else others).append(str(path))
-    return images, others

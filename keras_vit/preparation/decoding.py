@@ -198,6 +198,11 @@ def _refusals(name: str) -> Iterator[None]:
         raise ConfigError(f"{name}: a folder, expected an image file.") from error
     except MemoryError as error:
         raise ConfigError(f"{name}: not enough memory to decode it.") from error
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise ConfigError(
+            f"{name}: more pixels than Pillow reads ({error}) Make it smaller first, or raise "
+            "PIL.Image.MAX_IMAGE_PIXELS and the max_pixels of the Preprocessor."
+        ) from error
     except Exception as error:  # Pillow's decoders raise errors of every kind on damaged files
         hint = ""
         if name.lower().endswith((".heic", ".heif")):

@@ -74,7 +74,7 @@ ACCEPTED = {
     ),
     "`bytes` that are a line of printable text": (lambda: b"photo.png",),
     "other `bytes`, `bytearray`, `memoryview`": (
-        lambda: png(),
+        png,
         lambda: bytearray(png()),
         lambda: memoryview(png()),
     ),
@@ -184,7 +184,7 @@ def test_data_sets_of_tensorflow(home):
         tf.constant(["photo.png"]),
     ):
         np.testing.assert_array_equal(PREPARE(data)[0], WANT)
-    with pytest.raises(ConfigError, match="tf.numpy_function"):
+    with pytest.raises(Exception, match="ConfigError.*tf.numpy_function"):  # a StagingError
         tf.data.Dataset.from_tensors(PHOTO).map(PREPARE)
 
 
