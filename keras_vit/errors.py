@@ -34,6 +34,10 @@ class PresetError(KerasViTError):
     """A preset does not exist, or its folder is not what a preset must be."""
 
 
+class SourceError(PresetError, CheckpointError):
+    """Nothing lies at a source, or what lies there does not tell whether it is a preset."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Returns `" Did you mean 'x'?"` for the closest known name, else `""`."""
     if len(name) > 100:

@@ -6,13 +6,17 @@ the same place finds it free, and takes it away.
 """
 
 import contextlib
+import errno
 import glob
 import json
 import os
 import shutil
+import stat
 import sys
 import tempfile
+import time
 from collections.abc import Container, Iterator
+from io import BufferedReader
 from pathlib import Path
 
 from keras_vit.errors import KerasViTError
@@ -44,26 +48,126 @@ def folder_written_beside(
         error: what to raise if it holds others.
     """
     folder = Path(folder)
-    if folder.exists():
-        inside = [p.name for p in folder.iterdir()] if folder.is_dir() else [folder.name]
-        foreign = [name for name in inside if folder.is_file() or name not in names]
-        if foreign:
-            raise error(
-                f"{folder}: holds {', '.join(sorted(foreign)[:5])}, so it is not overwritten."
-            )
+    try:
+        foreign = [path.name for path in folder.iterdir() if path.name not in names]
+    except FileNotFoundError:  # no such folder, or one that another writer replaces
+        foreign = []
+    except NotADirectoryError:
+        foreign = [folder.name]
+    if foreign:
+        raise error(f"{folder}: holds {', '.join(sorted(foreign)[:5])}, so it is not overwritten.")
     with _workshop(folder) as work:
         new = work / "new"
         new.mkdir()
         yield new
-        if folder.exists():
-            folder.rename(work / "old")
-        new.rename(folder)
+        _take_place(new, folder, work / "old")
+
+
+def _take_place(new: Path, folder: Path, old: Path) -> None:
+    """Renames `new` to `folder`, whose present content becomes `old`.
+
+    Another writer may take the place between the two renames; its work then is the old one.
+    """
+    while True:
+        with contextlib.suppress(FileNotFoundError):
+            folder.rename(old)
+        try:
+            new.rename(folder)
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def write_json(path: str | os.PathLike[str], value: object) -> None:
     """Writes indented JSON, whole or not at all."""
     with written_beside(path) as temporary:
         temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+
+
+class OpenFolder:
+    """A folder of which one state is read: what replaces it by a rename has no effect.
+
+    Args:
+        path: of the folder.
+
+    Raises:
+        FileNotFoundError: there is no such path.
+        NotADirectoryError: the path is no folder.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        # A file is opened relative to this handle, not to the path, which may lead elsewhere soon.
+        self._handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY) if _HANDLES else None
+        if not path.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+
+    def sizes(self) -> dict[str, int | None]:
+        """Returns the names of the files with their bytes; None for a link that leads nowhere."""
+        sizes: dict[str, int | None] = {}
+        with os.scandir(self._path if self._handle is None else self._handle) as entries:
+            for entry in entries:
+                try:
+                    if not entry.is_dir():
+                        sizes[entry.name] = entry.stat().st_size
+                except FileNotFoundError:
+                    sizes[entry.name] = None
+        return sizes
+
+    def open(self, name: str) -> BufferedReader:
+        """Opens a plain file for reading; its `name` is the whole path.
+
+        Raises:
+            FileNotFoundError: the file was taken away, or is a link that leads nowhere.
+            OSError: it cannot be opened, or is a device, a pipe or the like.
+        """
+        path = str(self._path / name)
+
+        def opener(path: str, flags: int) -> int:
+            if self._handle is None:
+                return os.open(path, flags)
+            # Without O_NONBLOCK a pipe would wait for a writer.
+            return os.open(name, flags | os.O_NONBLOCK, dir_fd=self._handle)
+
+        file = open(path, "rb", opener=opener)  # noqa: SIM115  Path.open takes no opener
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            file.close()
+            raise OSError(errno.EINVAL, "expected a plain file", path)
+        return file
+
+    def is_current(self) -> bool:
+        """Returns whether the path still leads to this folder."""
+        try:
+            return self._handle is None or os.path.samestat(
+                os.fstat(self._handle), self._path.stat()
+            )
+        except FileNotFoundError:
+            return False
+
+    def close(self) -> None:
+        """Closes the folder; files that were opened stay open."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+
+_HANDLES = os.open in os.supports_dir_fd and os.scandir in os.supports_fd
+
+
+def exists(path: Path) -> bool:
+    """Returns whether a path leads somewhere, after a writer that is between two renames.
+
+    A folder that is replaced is absent for an instant, in which its writer's workshop is not.
+    """
+    for _ in range(100):
+        if path.exists():
+            return True
+        if not any(path.parent.glob(f".{glob.escape(path.name)}.????????.unfinished/old")):
+            break
+        time.sleep(0.01)
+    return path.exists()
 
 
 @contextlib.contextmanager

@@ -228,11 +228,11 @@ class VisionTransformer(LeanEpochs, keras.Model):
             CheckpointError: the weights do not fit.
             ConfigError: the fields describe no model that can be.
         """
-        from keras_vit.presets import load_preset
+        from keras_vit.checkpoints import load
 
         if num_classes is not None:
             fields["num_classes"] = num_classes
-        return load_preset(source, load_weights=load_weights, **fields)
+        return load(source, load_weights=load_weights, **fields)
 
     def save_to_preset(
         self, folder: str | os.PathLike[str], *, card: Mapping[str, Any] | None = None

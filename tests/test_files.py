@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,28 @@ def test_two_writers_at_once(tmp_path):
         assert path.read_text() == "second"
     assert path.read_text() == "first"
     assert names(tmp_path) == ["x"]
+
+
+def test_writers_of_one_folder_at_once(tmp_path):
+    """None fails, whatever comes between the two renames of another; one of them stays."""
+    place, failures = tmp_path / "preset", []
+
+    def write(k):
+        try:
+            for _ in range(40):
+                with folder_written_beside(place, ["a"], PresetError) as new:
+                    (new / "a").write_text(str(k))
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=write, args=[k]) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert (place / "a").read_text() in "0123"
+    assert names(tmp_path) == ["preset"]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs locks on folders")

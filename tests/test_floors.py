@@ -24,14 +24,16 @@ FLOORS = (
     {"checkpoints.dialects.base"},
     {"checkpoints.dialects"},
     {"checkpoints.containers"},
+    {"presets.preset_config", "presets.retries"},
+    {"presets.refusals"},
+    {"presets.bucket", "presets.hub"},
+    {"presets.augreg"},
+    {"presets.catalog"},
     {"checkpoints.source"},
     {"checkpoints.translate"},
     {"checkpoints.check", "checkpoints.adapt", "checkpoints.export"},
     {"checkpoints.inspection", "checkpoints.libraries"},
     {"checkpoints"},
-    {"presets.bucket", "presets.preset_config", "presets.hub", "presets.hub_requests"},
-    {"presets.augreg"},
-    {"presets.catalog"},
     {"presets"},
     {"finetune", "figures", "evaluation"},
     {"demo"},
@@ -39,7 +41,11 @@ FLOORS = (
 )
 """From the ground up. A file belongs to the longest name that it starts with."""
 
-FRONT_DOORS = {("model", "presets"), ("preparation.preprocessor", "presets")}
+FRONT_DOORS = {
+    ("model", "checkpoints"),
+    ("model", "presets"),
+    ("preparation.preprocessor", "checkpoints"),
+}
 """Methods that a user expects on a model or a preprocessor and that live higher up."""
 
 MODEL_ROOMS = ("checkpoints.transfer", "checkpoints.verification", "checkpoints.libraries")

@@ -11,7 +11,7 @@ import pytest
 from keras_vit import CheckpointError, ConfigError, VisionTransformer, checkpoints, labels
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.config import ViTConfig
-from keras_vit.presets import describe_preset
+from keras_vit.presets import describe
 from tests.helpers import tiny
 
 NAMES = {
@@ -65,7 +65,7 @@ def test_a_model_by_word(tmp_path):
     assert model.get_config()["labels"] == "imagenet1k"
     assert VisionTransformer.from_config(model.get_config()).labels == model.labels
     model.save_to_preset(tmp_path / "preset")
-    preset = describe_preset(tmp_path / "preset")
+    preset = describe(tmp_path / "preset")
     assert (preset.labels, preset.protocol) == ("imagenet1k", {"name": "timm", "crop_pct": 1.0})
     back = VisionTransformer.from_preset(tmp_path / "preset")
     assert back.labels == model.labels

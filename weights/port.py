@@ -25,12 +25,12 @@ from rich.table import Table
 
 import keras_vit
 from keras_vit import KerasViTError, PresetError, VisionTransformer
-from keras_vit.checkpoints.inspection import understand
-from keras_vit.checkpoints.source import open_source
+from keras_vit.checkpoints import inspect
+from keras_vit.checkpoints.source import Source
 from keras_vit.files import write_json
-from keras_vit.presets import bucket, is_preset, list_presets, save_preset
+from keras_vit.presets import bucket, list_presets, save_preset
 from keras_vit.presets.catalog import Preset, preset_named
-from keras_vit.presets.preset_config import MODEL_CARD_FILE, WEIGHTS_FILE, read_preset_config
+from keras_vit.presets.preset_config import MODEL_CARD_FILE
 from keras_vit.terminal.screen import Screen
 
 EXPECTATIONS = Path(__file__).parent / "expectations"
@@ -106,13 +106,14 @@ def is_ported(row: Preset, folder: Path) -> bool:
     The weights' names, shapes and length are compared with `config.json`; their bytes were
     when they were written.
     """
-    if not folder.is_dir() or not is_preset(folder) or not (folder / MODEL_CARD_FILE).is_file():
+    if not (folder / MODEL_CARD_FILE).is_file():
         return False
     try:
-        preset = read_preset_config(folder)
-        with open_source(folder / WEIGHTS_FILE) as (reader, files):
-            understand(reader, files, {"dialect": "keras_vit"}, preset.config)
+        preset = Source.of(folder).preset()
+        inspect(folder)
     except KerasViTError:
+        return False
+    if preset is None:
         return False
     made_from, wanted = preset.provenance, row.provenance()
     if str(row.source).startswith("hf://"):

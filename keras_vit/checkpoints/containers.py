@@ -25,7 +25,7 @@ from keras_vit.checkpoints.axes import in_order
 from keras_vit.errors import CheckpointError
 from keras_vit.files import written_beside
 
-_PICKLE_ADVICE = (
+PICKLE_ADVICE = (
     "keras_vit never unpickles. Write a safetensors file where the pickle was made: "
     "safetensors.torch.save_file(torch.load(path, weights_only=True), 'model.safetensors')."
 )
@@ -47,40 +47,59 @@ class Reader(Protocol):
     def __exit__(self, *exc_info: object) -> None: ...
 
 
-def open_arrays(path: str | os.PathLike[str]) -> Reader:
+def open_arrays(path: str | os.PathLike[str], file: IO[bytes] | None = None) -> Reader:
     """Opens an npz, safetensors or h5 file, told apart by their first bytes.
+
+    Args:
+        path: of the file, for messages if the file is open already.
+        file: the open file, which the reader closes.
 
     Raises:
         CheckpointError: there is no such file, or it is damaged, empty, a pickle,
             or something else.
     """
     path = Path(path)
-    if not path.is_file():
-        what = "is a folder" if path.is_dir() else "does not exist"
-        raise CheckpointError(f"{path}: expected a file of weights, but it {what}.")
-    with path.open("rb") as file:
-        head = file.read(10)
+    if file is None:
+        if not path.is_file():
+            what = "is a folder" if path.is_dir() else "does not exist"
+            raise CheckpointError(f"{path}: expected a file of weights, but it {what}.")
+        file = path.open("rb")
+    try:
+        return _reader_for(path, file)
+    except BaseException:
+        file.close()
+        raise
+
+
+def _reader_for(path: Path, file: IO[bytes]) -> Reader:
+    head = file.read(10)
+    file.seek(0)
     if head[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
-        return _NpzReader(path)
+        return _NpzReader(path, file)
     if head[8:9] == b"{":
-        return _SafetensorsReader(path)
+        return _SafetensorsReader(path, file)
     if head[:8] == b"\x89HDF\r\n\x1a\n":
-        return _H5Reader(path)
+        return _H5Reader(path, file)
     if head[:1] == b"\x80":
-        raise CheckpointError(f"{path}: this is a Python pickle. {_PICKLE_ADVICE}")
+        raise CheckpointError(f"{path}: this is a Python pickle. {PICKLE_ADVICE}")
     raise CheckpointError(
         f"{path}: neither an npz (zip), a safetensors nor an h5 file; it is "
-        f"{path.stat().st_size} bytes and begins with {head[:8]!r}. A download may have "
-        "been cut, or have saved an error page."
+        f"{os.fstat(file.fileno()).st_size} bytes and begins with {head[:8]!r}. A download may "
+        "have been cut, or have saved an error page."
     )
+
+
+def _path_to(file: IO[bytes]) -> str:
+    """A path to an open file, for libraries that open paths; its name may be another's by now."""
+    handle = f"/dev/fd/{file.fileno()}"
+    return handle if Path(handle).exists() else file.name
 
 
 class _MappedFile:
     """A file mapped into memory, of which only what was read last is kept there."""
 
-    def __init__(self, path: Path) -> None:
-        with path.open("rb") as file:
-            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    def __init__(self, file: IO[bytes]) -> None:
+        self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self.bytes = memoryview(self._map)
         self._last: tuple[int, int] | None = None
 
@@ -100,29 +119,26 @@ class _MappedFile:
 class _NpzReader:
     """A zip of .npy members. Their headers are read at once, their data on demand."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, file: IO[bytes]) -> None:
         self.path = path
+        self._stream = file
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.dtypes: dict[str, np.dtype] = {}
         self._members: dict[str, _Member] = {}
         try:
-            self._zip = zipfile.ZipFile(path)
+            self._zip = zipfile.ZipFile(file)
         except (zipfile.BadZipFile, OSError, NotImplementedError) as error:
             raise CheckpointError(
                 f"{path}: not a complete npz file ({error}). Fetch or write it again."
             ) from error
-        try:
-            self._file = _MappedFile(path)
-            for member in self._zip.infolist():
-                self._add(member)
-        except BaseException:
-            self._zip.close()
-            raise
+        self._file = _MappedFile(file)
+        for member in self._zip.infolist():
+            self._add(member)
 
     def _add(self, member: zipfile.ZipInfo) -> None:
         name = member.filename.removesuffix(".npy")
         if name.endswith("data.pkl"):
-            raise CheckpointError(f"{self.path}: this is a torch pickle. {_PICKLE_ADVICE}")
+            raise CheckpointError(f"{self.path}: this is a torch pickle. {PICKLE_ADVICE}")
         if name in self._members:
             raise CheckpointError(f"{self.path}: array {name!r} stands twice in the file.")
         with self._damage_named(name), self._zip.open(member) as file:
@@ -179,6 +195,7 @@ class _NpzReader:
 
     def __exit__(self, *exc_info: object) -> None:
         self._zip.close()
+        self._stream.close()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,18 +225,19 @@ def _read_npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype, bool, 
 class _SafetensorsReader:
     """A safetensors file, mapped into memory after the library has checked its header."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, file: IO[bytes]) -> None:
         from safetensors import SafetensorError, safe_open
 
         self.path = path
+        self._stream = file
         try:
-            with safe_open(path, framework="np"):
+            with safe_open(_path_to(file), framework="np"):
                 pass
         except (SafetensorError, OSError) as error:
             raise CheckpointError(
                 f"{path}: not a complete safetensors file ({error}). Fetch or write it again."
             ) from error
-        self._file = _MappedFile(path)
+        self._file = _MappedFile(file)
         (length,) = struct.unpack("<Q", self._file.bytes[:8])
         self._data = 8 + length
         self._header = json.loads(bytes(self._file.bytes[8 : self._data]))
@@ -240,16 +258,17 @@ class _SafetensorsReader:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        pass  # what was read may still be in use; the last view unmaps the file
+        self._stream.close()  # what was read may still be in use; the last view unmaps the file
 
 
 class _H5Reader:
     """An HDF5 file, every dataset by its full name."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, file: IO[bytes]) -> None:
         import h5py
 
         self.path = path
+        self._stream = file
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.dtypes: dict[str, np.dtype] = {}
 
@@ -261,7 +280,7 @@ class _H5Reader:
                 self.dtypes[name] = np.dtype(ml_dtypes.bfloat16) if is_bfloat16 else item.dtype
 
         try:
-            self._file = h5py.File(path, "r")
+            self._file = h5py.File(_path_to(file), "r")
             self._file.visititems(add)
         except (OSError, RuntimeError) as error:
             raise CheckpointError(
@@ -280,6 +299,7 @@ class _H5Reader:
 
     def __exit__(self, *exc_info: object) -> None:
         self._file.close()
+        self._stream.close()
 
 
 class _JoinedReader:

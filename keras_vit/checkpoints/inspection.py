@@ -4,7 +4,7 @@ import dataclasses
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,13 @@ from keras_vit.checkpoints.check import check
 from keras_vit.checkpoints.containers import Reader
 from keras_vit.checkpoints.dialects import DIALECTS, Dialect, Stated, dialect_named
 from keras_vit.checkpoints.dialects.base import not_ours
-from keras_vit.checkpoints.source import open_source
+from keras_vit.checkpoints.dialects.keras_vit import keras_vit
+from keras_vit.checkpoints.source import OpenSource, Source
 from keras_vit.checkpoints.translate import Move, Recognition, plan, recognise
 from keras_vit.config import Numerics, ViTConfig
-from keras_vit.errors import CheckpointError, ConfigError
+from keras_vit.errors import CheckpointError, ConfigError, SourceError
 from keras_vit.preparation.protocols import ProtocolSpec, compact, complete
+from keras_vit.presets.preset_config import PresetConfig
 from keras_vit.variants import variant, variant_of
 
 _ARCHITECTURE = (
@@ -90,36 +92,54 @@ class Opened:
     moves: list[Move]
 
 
-def inspect(path: str | os.PathLike[str], **fields: Any) -> CheckpointInfo:
-    """Tells what a checkpoint file holds, from names and shapes alone.
+def inspect(source: str | os.PathLike[str] | Source, **fields: Any) -> CheckpointInfo:
+    """Tells what a checkpoint holds, from names and shapes alone.
 
     Args:
-        path: an npz or safetensors file.
+        source: a file or folder of any dialect, or whatever else `from_preset` takes.
         **fields: what the file does not tell; see `load`.
 
     Raises:
         CheckpointError: the file cannot be read, is no ViT, or its arrays do not
             make the model that they announce.
     """
-    with open_source(path) as (reader, files):
-        return understand(reader, files, fields).info
+    source = Source.of(source)
+    with source.open(headers=True) as files:
+        return understand(files, {**source.told, **fields}).info
 
 
-def understand(
-    reader: Reader,
-    files: Mapping[str, Any],
-    fields: dict[str, Any],
-    declared: ViTConfig | None = None,
-) -> Opened:
+def describe(
+    source: str | os.PathLike[str] | Source, **fields: Any
+) -> PresetConfig | CheckpointInfo:
+    """Tells what `from_preset` would load, without a backend; by headers alone where they do.
+
+    Args:
+        source: as for `VisionTransformer.from_preset`.
+        **fields: what a checkpoint does not tell; see `load`.
+
+    Returns:
+        The `PresetConfig` of a keras_vit preset or of a catalog row, which is not fetched for it;
+        else what `inspect` tells.
+
+    Raises:
+        PresetError: there is no such preset, or it is damaged.
+        CheckpointError: the weights are of no Vision Transformer.
+    """
+    source = Source.of(source)
+    return source.preset() or inspect(source, **fields)
+
+
+def understand(files: OpenSource, fields: dict[str, Any]) -> Opened:
     """Recognises the dialect, infers the configuration and checks every array against it.
 
     Args:
-        reader: the open arrays.
-        files: the JSON files beside them, by name.
+        files: the open source.
         fields: of `ViTConfig`, plus `variant` and `dialect`: what the caller knows.
-        declared: the whole configuration, where it is known.
     """
-    asked = dict(fields)
+    reader, declared, asked = files.reader, None, dict(fields)
+    if files.preset is not None:
+        declared = files.preset.config
+        asked.setdefault("dialect", keras_vit.name)
     dialects = [dialect_named(asked["dialect"])] if asked.get("dialect") else DIALECTS.values()
     recognition = recognise(reader.shapes, dialects)
     if recognition is None:
@@ -131,10 +151,15 @@ def understand(
             f"{', '.join(d.name for d in dialects)}. It holds {len(reader.shapes)} arrays: "
             f"{names}.{guess}"
         )
+    if recognition.dialect is keras_vit and declared is None and files.is_folder:
+        raise SourceError(
+            f"{reader.path}: these are the weights of a preset, but its config.json is not beside "
+            "them, which says how to compute with them. Copy the whole preset."
+        )
     if asked.get("variant"):
         asked = {**variant(asked["variant"]).fields, **asked}
     try:
-        stated = recognition.dialect.states(files)
+        stated = recognition.dialect.states(files.json)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise CheckpointError(f"{reader.path}: a JSON file beside the weights: {error}.") from error
     inferred = _with_conventions(recognition, stated)
@@ -177,8 +202,10 @@ def understand(
         shapes=dict(reader.shapes),
         dtypes=dict(reader.dtypes),
         ignored=recognition.ignored,
-        protocol=_protocol(stated, recognition.dialect, config),
-        labels=stated.labels,
+        protocol=files.preset.protocol
+        if files.preset
+        else _protocol(stated, recognition.dialect, config),
+        labels=files.preset.labels if files.preset else stated.labels,
     )
     return Opened(reader, recognition.dialect, info, moves)
 

@@ -1,101 +1,381 @@
-"""From a path to open arrays: a file, or a folder as the Hub and the libraries write it."""
+"""Where a checkpoint or preset lies: resolved once, and opened as one state.
+
+A file, a folder, a repository of the Hub, a file of the official bucket and a row of the catalog
+are all a `Source`. It knows names and sizes of the files, reads the JSON among them, opens the
+weights, and tells where they come from.
+"""
 
 import contextlib
+import dataclasses
+import functools
+import hashlib
 import json
 import os
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from io import BufferedReader
 
-from keras_vit.checkpoints.containers import Reader, joined, open_arrays
-from keras_vit.errors import CheckpointError
+# ections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from keras_vit.checkpoints.containers import PICKLE_ADVICE, Reader, joined, open_arrays
+from keras_vit.errors import SourceError
+from keras_vit.files import OpenFolder, exists
+from keras_vit.presets.preset_config import CONFIG_FILE, PresetConfig
+
+if TYPE_CHECKING:
+    from keras_vit.presets.catalog import Preset
 
 MOST_JSON_BYTES = 16 * 2**20  # 21,843 labels twice over need about two
-INDEX = "model.safetensors.index.json"
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+H5, TASK = "model.weights.h5", "task.weights.h5"
 COMPANIONS = (
-    "config.json",  # ours, timm, transformers, keras-hub
+    CONFIG_FILE,  # keras_vit, timm, transformers, keras-hub
     "preprocessor_config.json",  # transformers
-    "task.json",  # these and the rest: keras-hub
+    "task.json",  # this file and the rest: keras-hub
     "preprocessor.json",
     "image_converter.json",
     "metadata.json",
 )
-"""What stands beside the weights and says how to read them; other JSON is not looked at."""
-_TASK = "task.weights.h5"
+"""The JSON files that say how to read the weights beside them; other JSON is not looked at."""
+_PICKLES = (".bin", ".pth", ".pt", ".ckpt")
+_ATTEMPTS = 20
+"""How often a folder may be replaced by other processes while it is being opened."""
 
 
-@contextlib.contextmanager
-def open_source(path: str | os.PathLike[str]) -> Iterator[tuple[Reader, dict[str, Any]]]:
-    """Yields the arrays of a checkpoint, and the JSON files beside them by name.
+class Place(Protocol):
+    """A folder on this machine, on the Hub or in the bucket, or one file of it.
+
+    Attributes:
+        address: for messages.
+        is_file: whether one file was named, which is then the only one.
+        files: names of the files, subfolders left out, with their bytes where these are known.
+        provenance: where the files come from, as plain JSON types; complete once they are open.
+        pickle_advice: what to do where the weights are a pickle.
+        note: a sentence for messages about what is missing.
+    """
+
+    address: str
+    is_file: bool
+    files: Mapping[str, int | None]
+    provenance: dict[str, Any]
+    pickle_advice: str
+    note: str
+
+    def open(self, name: str) -> BufferedReader:
+        """Opens a file, fetched if need be; its `name` is a path for messages.
+
+        Raises:
+            FileNotFoundError: the file was taken away, or is a link that leads nowhere.
+        """
+        ...
+
+    def header(self, name: str) -> Reader | None:
+        """Returns names, shapes and types of a file's arrays; None if it has to be opened."""
+        ...
+
+    def is_current(self) -> bool:
+        """Returns whether the place is still what its address leads to."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class OpenSource:
+    """The files of a source, all of one state.
 
     Args:
-        path: a file of weights, which stands for itself alone; or a folder with
-            `model.safetensors` (whole or sharded), `model.weights.h5` (with or
-            without `task.weights.h5`), or one other file of weights.
-
-    Raises:
-        CheckpointError: there are no weights, or several, or a file is damaged.
+        reader: the arrays; its path is for messages.
+        json: the JSON objects beside the weights, by file name.
+        preset: what `config.json` says, if keras_vit wrote it.
+        is_folder: whether JSON could stand beside the weights.
     """
-    path = Path(path)
-    if not path.is_dir():
-        with open_arrays(path) as reader:
-            yield reader, {}
-        return
-    paths = [path / name for name in COMPANIONS]
-    files = {file.name: read_object(file) for file in paths if file.exists()}
-    with contextlib.ExitStack() as stack:
-        readers = [(prefix, stack.enter_context(open_arrays(p))) for prefix, p in _weights(path)]
-        yield (readers[0][1] if len(readers) == 1 else joined(path, readers)), files
+
+    reader: Reader
+    json: Mapping[str, dict[str, Any]]
+    preset: PresetConfig | None = None
+    is_folder: bool = False
 
 
-def _weights(folder: Path) -> list[tuple[str, Path]]:
-    """The files of weights in a folder, each with what its names get in front."""
-    if (folder / "model.safetensors").is_file():
-        return [("", folder / "model.safetensors")]
-    if (folder / INDEX).is_file():
-        return _shards(folder)
-    if (folder / "model.weights.h5").is_file():
-        task = [("task/", folder / _TASK)] if (folder / _TASK).is_file() else []
-        if task and not (folder / "config.json").is_file():
-            raise CheckpointError(
-                f"{folder / _TASK}: config.json and task.json are missing beside it, so it is not "
-                "told which of its layers is the head."
+class Source:
+    """A checkpoint or preset, wherever it lies.
+
+    Args:
+        name: what the user called it.
+        locate: returns the place. A local folder is opened anew each time; a repository was
+            asked for its commit once.
+        row: of the catalog, if the source is one.
+    """
+
+    def __init__(self, name: str, locate: Callable[[], Place], row: "Preset | None" = None) -> None:
+        self.name = name
+        self.row = row
+        self._locate = locate
+
+    @classmethod
+    def of(cls, source: "str | os.PathLike[str] | Source") -> "Source":
+        """Resolves what a user calls a checkpoint or preset; a `Source` stays as it is.
+
+        Args:
+            source: a file or folder; `"hf://owner/repo[@revision][/subfolder or file]"`; or a
+                name of the catalog. A file or folder that exists goes before a name.
+
+        Raises:
+            SourceError: there is no such file, folder or name.
+            PresetError: the address is none, or the Hub refuses or fails.
+        """
+        if isinstance(source, Source):
+            return source
+        from keras_vit.presets.catalog import preset_named
+        from keras_vit.presets.hub import SCHEME, HubFolder
+
+        name = os.fspath(source)
+        if name.startswith(SCHEME):
+            place = HubFolder.locate(name)
+            return cls(name, lambda: place)
+        path = Path(source)
+        if exists(path) or not isinstance(source, str):
+            return cls(name, lambda: LocalFolder(path))
+        if "://" in name:
+            raise SourceError(
+                f"{name}: expected hf://owner/repo[@revision][/subfolder], a path or a preset's "
+                "name."
             )
-        return [("", folder / "model.weights.h5"), *task]
-    found = sorted(p for p in folder.iterdir() if p.suffix in (".safetensors", ".npz"))
-    if len(found) != 1:
-        pickles = [p.name for p in folder.iterdir() if p.suffix in (".bin", ".pth", ".pt", ".ckpt")]
-        if pickles and not found:
-            open_arrays(folder / pickles[0])  # refuses it, and says what to do
-        names = ", ".join(p.name for p in found) or "none"
-        raise CheckpointError(
-            f"{folder}: expected one file of weights (model.safetensors, {INDEX}, "
-            f"model.weights.h5 or an npz), found {names}."
+        row = preset_named(name)
+        if (folder := row.folder) is not None:
+            return cls(name, lambda: LocalFolder(folder))
+        place_of_row: Callable[[], Place] = functools.cache(row.place)
+        return cls(name, place_of_row, row)
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def sizes(self) -> dict[str, int | None]:
+        """Names of the files, with their bytes where these are known."""
+        with contextlib.closing(self._locate()) as place:
+            return dict(place.files)
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """Arguments of `keras_vit.checkpoints.load` that a catalog row knows beside the files."""
+        return {} if self.row is None else self.row.told()
+
+    def preset(self) -> PresetConfig | None:
+        """Returns what a catalog row, or a `config.json` of keras_vit, says; opens no weights.
+
+        Raises:
+            SourceError: `config.json` cannot be read.
+            PresetError: it is damaged, or the row's model is known only to its file.
+        """
+        if self.row is not None:
+            return self.row.preset_config()
+        with contextlib.closing(self._locate()) as place:
+            return _preset(place, _read_json(place))
+
+    @contextlib.contextmanager
+    def open(self, *, headers: bool = False, checksum: bool = True) -> Iterator[OpenSource]:
+        """Opens weights and JSON, each file once and all of one state of their folder.
+
+        What another process does to the folder afterwards has no effect on what was opened.
+
+        Args:
+            headers: names, shapes and types suffice. No weights are fetched then where the Hub
+                tells these, and no checksum is computed.
+            checksum: compare the weights with the sha256 in a preset's `config.json`.
+
+        Raises:
+            SourceError: there are no weights, or several, or they are not those of `config.json`.
+            CheckpointError: a file of weights is damaged.
+            PresetError: as `preset`, or a file cannot be fetched.
+        """
+        for attempt in range(_ATTEMPTS):
+            with contextlib.ExitStack() as stack:
+                place = stack.enter_context(contextlib.closing(self._locate()))
+                try:
+                    opened = _open(place, stack, headers, checksum)
+                except FileNotFoundError as error:
+                    if attempt + 1 == _ATTEMPTS or place.is_current():
+                        raise SourceError(
+                            f"{error.filename}: stands in the folder, but cannot be found. If it "
+                            "is a link, it leads nowhere."
+                        ) from error
+                    continue
+                yield opened
+                return
+
+    def provenance(self, preset: PresetConfig | None = None) -> dict[str, Any]:
+        """Returns where the weights come from, as plain JSON types; complete once they are open."""
+        with contextlib.closing(self._locate()) as place:
+            told = self.row.provenance() if self.row is not None else {}
+            return {**(preset.provenance if preset else {}), **place.provenance, **told}
+
+    @contextlib.contextmanager
+    def local(self) -> Iterator[Path]:
+        """Yields the path of the local folder, or file, that holds weights and JSON, fetched."""
+        with self.open(checksum=False) as opened:
+            path = opened.reader.path
+            yield path.parent if opened.is_folder and path.is_file() else path
+
+
+class LocalFolder:
+    """A folder of this machine, or one file of it."""
+
+    pickle_advice = PICKLE_ADVICE
+    note = ""
+
+    def __init__(self, path: Path) -> None:
+        self.address = str(path)
+        self.provenance: dict[str, Any] = {}
+        self._path = path
+        self._folder = _open_folder(path)
+        self.is_file = self._folder is None
+        self.files: Mapping[str, int | None] = (
+            {path.name: None} if self._folder is None else self._folder.sizes()
         )
-    return [("", found[0])]
+
+    def open(self, name: str) -> BufferedReader:
+        try:
+            return self._path.open("rb") if self._folder is None else self._folder.open(name)
+        except FileNotFoundError as error:
+            if self._folder is not None:
+                raise
+            message = f"{self._path}: expected a file of weights, but it does not exist."
+            raise SourceError(message) from error
+        except OSError as error:
+            raise SourceError(f"{error.filename}: cannot be opened ({error.strerror}).") from error
+
+    def header(self, name: str) -> Reader | None:
+        return None
+
+    def is_current(self) -> bool:
+        return self._folder is None or self._folder.is_current()
+
+    def close(self) -> None:
+        if self._folder is not None:
+            self._folder.close()
 
 
-def _shards(folder: Path) -> list[tuple[str, Path]]:
-    weight_map = read_object(folder / INDEX).get("weight_map")
-    if not isinstance(weight_map, dict) or not weight_map:
-        raise CheckpointError(f"{folder / INDEX}: expected a weight_map of names to files.")
-    names = sorted({str(name) for name in weight_map.values()})
+def _open_folder(path: Path) -> OpenFolder | None:
+    """The folder at a path; None where there is a file, or nothing."""
+    while exists(path):
+        try:
+            return OpenFolder(path)
+        except NotADirectoryError:
+            return None
+        except FileNotFoundError:
+            continue  # replaced between the two questions
+    return None
+
+
+def _open(place: Place, stack: contextlib.ExitStack, headers: bool, checksum: bool) -> OpenSource:
+    files = _read_json(place)
+    preset = _preset(place, files)
+    if preset is not None and WEIGHTS not in place.files:
+        raise SourceError(
+            f"{place.address}/{WEIGHTS}: expected the weights of a preset, but the file does not "
+            f"exist.{place.note}"
+        )
+    names = _weights_named(place, files)
+    readers: list[tuple[str, Reader]] = []
     for name in names:
-        if Path(name).name != name:
-            raise CheckpointError(f"{folder / INDEX}: {name!r} is no file name of this folder.")
-        if not (folder / name).is_file():
-            raise CheckpointError(f"{folder / name}: named by {INDEX}, but it does not exist.")
-    return [("", folder / name) for name in names]
+        prefix = "task/" if name == TASK else ""
+        if headers and (header := place.header(name)):
+            readers.append((prefix, header))
+            continue
+        stream = stack.enter_context(place.open(name))
+        readers.append((prefix, stack.enter_context(open_arrays(stream.name, stream))))
+        if checksum and not headers and preset is not None and preset.weights_sha256:
+            _compare(stream, preset.weights_sha256)
+    folder = readers[0][1].path.parent
+    reader = readers[0][1] if len(readers) == 1 else joined(folder, readers)
+    return OpenSource(reader, files, preset, not place.is_file)
 
 
-def read_object(path: Path) -> dict[str, Any]:
-    """Returns the JSON object of a file. Raises `CheckpointError`."""
+def _preset(place: Place, files: Mapping[str, dict[str, Any]]) -> PresetConfig | None:
+    """What `config.json` says, if it claims to be of a keras_vit preset."""
+    stored = files.get(CONFIG_FILE, {})
+    if "format" not in stored:
+        return None
+    return PresetConfig.from_dict(stored, f"{place.address}/{CONFIG_FILE}")
+
+
+def _compare(stream: BufferedReader, expected: str) -> None:
+    stream.seek(0)
+    found = hashlib.file_digest(stream, "sha256").hexdigest()
+    if found != expected:
+        raise SourceError(
+            f"{stream.name}: its sha256 is {found}, config.json says {expected}. The file is "
+            "damaged or of another preset. checksum=False loads it all the same."
+        )
+
+
+def _weights_named(place: Place, files: Mapping[str, dict[str, Any]]) -> list[str]:
+    """The files of weights to read, in the order of preference."""
+    if place.is_file:
+        return list(place.files)
+    if WEIGHTS in place.files:
+        return [WEIGHTS]
+    if INDEX in files:
+        return _shards(place, files[INDEX])
+    if H5 in place.files:
+        if TASK in place.files and CONFIG_FILE not in files:
+            raise SourceError(
+                f"{place.address}/{TASK}: config.json and task.json are missing beside it, so it "
+                "is not told which of its layers is the head."
+            )
+        return [name for name in (H5, TASK) if name in place.files]
+    found = sorted(name for name in place.files if name.endswith((".npz", ".safetensors")))
+    if len(found) == 1:
+        return found
+    if found:
+        advice = f"Name one: {place.address}/{found[0]}."
+    elif any(name.endswith(_PICKLES) for name in place.files):
+        advice = place.pickle_advice
+    else:
+        advice = "If they are in a subfolder, name it."
+    raise SourceError(
+        f"{place.address}: expected one file of weights ({WEIGHTS}, {INDEX}, {H5} or an npz), "
+        f"found {', '.join(found) or 'none'}.{place.note} {advice}"
+    )
+
+
+def _shards(place: Place, index: Mapping[str, Any]) -> list[str]:
+    weight_map = index.get("weight_map")
+    found = list(weight_map.values()) if isinstance(weight_map, dict) else []
+    names = {name for name in found if isinstance(name, str)}
+    if not names or not all(isinstance(name, str) for name in found):
+        raise SourceError(f"{place.address}/{INDEX}: expected a weight_map of names to files.")
+    for name in sorted(names):
+        if name not in place.files:
+            raise SourceError(
+                f"{place.address}: {INDEX} names {name[:200]!r}, which is no file of this folder."
+                f"{place.note}"
+            )
+    return sorted(names)
+
+
+def _read_json(place: Place) -> dict[str, dict[str, Any]]:
+    """The JSON objects beside the weights, by file name; of shards the index too."""
+    names = () if place.is_file else COMPANIONS
+    if WEIGHTS not in place.files:
+        names = (*names, INDEX)
+    return {name: _read_object(place, name) for name in names if name in place.files}
+
+
+def _read_object(place: Place, name: str) -> dict[str, Any]:
+    where = f"{place.address}/{name}"
+    size = place.files[name]
+    if size is not None and size > MOST_JSON_BYTES:
+        raise SourceError(f"{where} has {size} bytes, expected at most {MOST_JSON_BYTES} of JSON.")
     try:
-        if path.stat().st_size > MOST_JSON_BYTES:
-            raise CheckpointError(f"{path}: {path.stat().st_size} bytes are too many for JSON.")
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise CheckpointError(f"{path}: not a readable JSON file ({error}).") from error
+        with place.open(name) as stream:
+            text = stream.read(MOST_JSON_BYTES).decode("utf-8")
+        content = json.loads(text)
+    # ValueError: no JSON, no UTF-8, or a number of more digits than Python reads.
+    except (ValueError, RecursionError) as error:
+        raise SourceError(f"{where}: not a readable JSON file ({error}).") from error
     if not isinstance(content, dict):
-        raise CheckpointError(f"{path}: expected a JSON object, found {type(content).__name__}.")
+        raise SourceError(f"{where}: expected a JSON object, found {type(content).__name__}.")
     return content

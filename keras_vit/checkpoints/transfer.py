@@ -16,8 +16,8 @@ from keras_vit.checkpoints.axes import in_order
 from keras_vit.checkpoints.containers import Reader
 from keras_vit.checkpoints.dialects import dialect_named
 from keras_vit.checkpoints.export import Track, export
-from keras_vit.checkpoints.inspection import Opened, understand
-from keras_vit.checkpoints.source import open_source
+from keras_vit.checkpoints.inspection import Opened, describe, understand
+from keras_vit.checkpoints.source import Source
 from keras_vit.checkpoints.translate import Move
 from keras_vit.config import ViTConfig
 from keras_vit.errors import CheckpointError
@@ -29,20 +29,31 @@ if TYPE_CHECKING:
 Named = tuple[str, np.ndarray]
 
 _BUILD = ("dtype", "data_format", "name", "labels", "protocol", "provenance", "remat")
+"""Arguments of the model beside its configuration."""
+_READING = ("dialect", "variant")
+"""Arguments that say how to read a file and are no part of the model."""
+_TELLING = (*_READING, "num_heads", "classifier", "position_grid", "image_size")
+"""Arguments that may tell what the arrays of a file do not."""
 
 
 def load(
-    path: str | os.PathLike[str], *, declared: ViTConfig | None = None, **fields: Any
+    source: str | os.PathLike[str] | Source,
+    *,
+    load_weights: bool = True,
+    checksum: bool = True,
+    **fields: Any,
 ) -> "VisionTransformer":
-    """Builds the model that a checkpoint file holds, with its weights and arithmetic.
+    """Builds the model that a checkpoint or preset holds, with its weights and arithmetic.
 
     Names, shapes and types of all arrays are checked before the model is built, and
-    every number must be finite. Arrays are read one at a time, without pickle.
+    every number must be finite. Arrays are read one at a time, without pickle. Files of a folder
+    are opened once, before anything is read, so that a model never mixes two states of it.
 
     Args:
-        path: a file of weights, or a folder as its library writes it.
-        declared: the whole configuration, where it is known; otherwise it is told
-            by names, shapes and the JSON files of the folder.
+        source: a file of weights, a folder as its library writes it, or whatever else
+            `VisionTransformer.from_preset` takes.
+        load_weights: False for the architecture with fresh weights.
+        checksum: compare the weights of a preset with the sha256 in its `config.json`.
         **fields: `dtype`, `remat`, `data_format`, `name`, `labels`, `protocol` and
             `provenance` of the model; `dialect` and `variant` to read it as; and
             fields of `ViTConfig`. These may change: `image_size` (position
@@ -60,14 +71,19 @@ def load(
     from keras_vit.layers import blank_weights
     from keras_vit.model import VisionTransformer
 
+    source = Source.of(source)
     build = {name: fields.pop(name) for name in _BUILD if name in fields}
-    with open_source(path) as (reader, files):
-        opened = understand(reader, files, fields, declared)
-        wanted = wanted_config(opened, fields)
-        announce(str(reader.path), opened.info.config, wanted)
-        build.setdefault("name", opened.info.variant)
-        build.setdefault("protocol", opened.info.protocol)
-        build.setdefault("labels", _labels(opened, wanted))
+    if not load_weights:
+        return _untrained(source, fields, build)
+    with source.open(checksum=checksum) as files:
+        known = {**source.told, **fields}
+        opened = understand(files, known)
+        wanted = wanted_config(opened, known)
+        announce(str(files.reader.path), opened.info.config, wanted)
+        told = {"name": opened.info.variant, "protocol": opened.info.protocol, **source.told}
+        told |= {"labels": _labels(told.get("labels") or opened.info.labels, wanted)}
+        told |= {"provenance": source.provenance(files.preset)}
+        build = {**{name: told[name] for name in _BUILD if name in told}, **build}
         with blank_weights():
             model = VisionTransformer(wanted, **build)
         variables = weights_by_path(model)
@@ -78,8 +94,24 @@ def load(
             variables[our_path].assign(value if value.flags.owndata else value.copy())
             unassigned.discard(our_path)
     if forgotten := [p for p in unassigned if not p.startswith("head/")]:
-        raise CheckpointError(f"{path}: nothing was read for {', '.join(sorted(forgotten))}.")
+        raise CheckpointError(f"{source}: nothing was read for {', '.join(sorted(forgotten))}.")
+    if source.row is not None:
+        source.row.announce(wanted)
     return model
+
+
+def _untrained(
+    source: Source, fields: dict[str, Any], build: dict[str, Any]
+) -> "VisionTransformer":
+    from keras_vit.model import VisionTransformer
+
+    found = describe(source, **{name: fields[name] for name in _TELLING if fields.get(name)})
+    name = source.row.variant if source.row is not None else getattr(found, "variant", None)
+    asked = {name: value for name, value in fields.items() if name not in _READING}
+    num_classes = asked.get("num_classes", found.config.num_classes)
+    same_head = num_classes == found.config.num_classes
+    told = {"protocol": found.protocol, "labels": found.labels if same_head else None}
+    return VisionTransformer(found.config, **{"name": name, **told, **asked, **build})
 
 
 def save(
@@ -127,7 +159,7 @@ def save(
 
 
 def convert(
-    source: str | os.PathLike[str],
+    source: str | os.PathLike[str] | Source,
     destination: str | os.PathLike[str],
     dialect: str,
     *,
@@ -135,12 +167,12 @@ def convert(
     track: Track = iter,
     **fields: Any,
 ) -> None:
-    """Turns a checkpoint file of one dialect into one of another, without a model.
+    """Turns a checkpoint of one dialect into one of another, without a model.
 
     Arrays keep their type and pass through one at a time; no backend is started.
 
     Args:
-        source: a file or folder of any dialect.
+        source: as for `load`.
         destination: the file or folder to write; may not be `source`.
         dialect: to write, see `save`.
         lossy: write also what the library cannot express.
@@ -150,11 +182,15 @@ def convert(
     Raises:
         CheckpointError: as `load` and `save`. Nothing is written.
     """
-    with open_source(source) as (reader, files):
-        if Path(destination).exists() and Path(destination).samefile(source):
+    source = Source.of(source)
+    with source.open() as files:
+        reader = files.reader
+        read = reader.path.parent if files.is_folder and reader.path.is_file() else reader.path
+        if Path(destination).exists() and Path(destination).samefile(read):
             raise CheckpointError(f"{destination}: source and destination are one file.")
-        opened = understand(reader, files, fields)
-        wanted = wanted_config(opened, fields)
+        known = {**source.told, **fields}
+        opened = understand(files, known)
+        wanted = wanted_config(opened, known)
         new_head = replaces_head(opened.info.config, wanted) and wanted.num_classes > 0
         if new_head:
             raise CheckpointError(
@@ -162,16 +198,18 @@ def convert(
                 f"{opened.info.config.num_classes} in the file, or 0 to leave the head behind."
             )
         announce(str(reader.path), opened.info.config, wanted)
-        labels = checked(fields.get("labels", _labels(opened, wanted)), wanted.num_classes)
-        protocol = fields.get("protocol", opened.info.protocol)
+        stated = source.told.get("labels") or opened.info.labels
+        labels = checked(fields.get("labels", _labels(stated, wanted)), wanted.num_classes)
+        protocol = {"protocol": opened.info.protocol, **source.told, **fields}["protocol"]
         arrays = _FileArrays(opened, wanted)
         target = dialect_named(dialect)
         export(wanted, arrays, target, destination, names_of(labels), track, lossy, protocol)
 
 
-def _labels(opened: Opened, wanted: ViTConfig) -> str | tuple[str, ...] | None:
-    """The labels that the files state, if the wanted model still has their head."""
-    labels = opened.info.labels
+def _labels(
+    labels: str | tuple[str, ...] | None, wanted: ViTConfig
+) -> str | tuple[str, ...] | None:
+    """The labels that the source states, if the wanted model still has their head."""
     fits = labels is not None and len(names_of(labels) or ()) == wanted.num_classes
     return labels if fits else None
 

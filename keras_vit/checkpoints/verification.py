@@ -8,6 +8,7 @@ import numpy as np
 
 from keras_vit.checkpoints.inspection import inspect
 from keras_vit.checkpoints.libraries import LibraryUnavailableError, library_logits
+from keras_vit.checkpoints.source import Source
 from keras_vit.checkpoints.transfer import load
 
 if TYPE_CHECKING:
@@ -47,8 +48,8 @@ class Verification:
 
 
 def verify(
-    source: str | os.PathLike[str],
-    other: str | os.PathLike[str] | None = None,
+    source: str | os.PathLike[str] | Source,
+    other: str | os.PathLike[str] | Source | None = None,
     *,
     batch_size: int = 2,
     seed: int = 0,
@@ -60,7 +61,7 @@ def verify(
     (timm, transformers, keras-hub) runs too, where it is installed.
 
     Args:
-        source, other: files or folders of any dialect.
+        source, other: as for `load`.
         batch_size, seed: of the images, uniform in [-1, 1].
         **fields: what `load` takes, for both.
 
@@ -70,13 +71,15 @@ def verify(
     differences: list[Difference] = []
     not_run: list[str] = []
     runs: list[dict[str, np.ndarray]] = []
-    for path in [source] if other is None else [source, other]:
-        model = load(path, **fields)
+    for checkpoint in [source] if other is None else [source, other]:
+        found = Source.of(checkpoint)
+        model = load(found, **fields)
         images = _images(model, batch_size, seed)
         runs.append(_run(model, images))
-        dialect = inspect(path, **{"image_size": model.config.image_size, **fields}).dialect
+        dialect = inspect(found, **{"image_size": model.config.image_size, **fields}).dialect
         try:
-            logits = library_logits(dialect, path, images)
+            with found.local() as path:
+                logits = library_logits(dialect, path, images)
             ours = runs[-1].get("logits", runs[-1]["pre_logits"])
             differences.append(_difference("logits", dialect, ours, logits))
         except LibraryUnavailableError as reason:

@@ -103,7 +103,7 @@ class Preprocessor:
             CheckpointError: a file or folder of another library cannot be read.
             ConfigError: the source does not tell its image size.
         """
-        from keras_vit.presets import describe
+        from keras_vit.checkpoints import describe
 
         found = describe(source)
         size = image_size or found.config.image_size

@@ -1,75 +1,43 @@
 """Files over HTTPS, fetched once, checked, and kept for use without a network.
 
 A file in the cache has three companions at most: `NAME.json`, what is known of it;
-`NAME.part` with `NAME.part.json`, a download that was broken off; and `NAME.lock`.
+`NAME.xxxxxxxx.part`, a download of one ETag that was broken off; and `NAME.lock`.
 The bytes get their name last, by a rename, when their length, the server's checksum and the
 sha256 of the first download have been compared: a process killed at any moment leaves a whole
-file, a part that the next call resumes, or nothing.
+file, a part that the next call resumes, or nothing. Connections, proxies and redirects are those
+of huggingface_hub's client, which receives and resumes; the lock is filelock's.
 """
 
 import base64
 import contextlib
 import dataclasses
 import errno
+import glob
 import hashlib
 import json
 import logging
 import os
 import re
 import shutil
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
-import urllib3
 from filelock import FileLock
-from urllib3.exceptions import HTTPError, MaxRetryError, ProtocolError
-from urllib3.util import Retry, Timeout
 
 from keras_vit.errors import PresetError
 from keras_vit.files import write_json
-from keras_vit.terminal import visible
+from keras_vit.presets.retries import ATTEMPTS, TRANSIENT, DamagedError, retrying
 
 log = logging.getLogger("keras_vit")
 
 OFFICIAL = "https://storage.googleapis.com/"
 """Where the buckets of Google lie; the environment's KERAS_VIT_BUCKET stands in for it."""
-
-_RETRIED = (408, 429, 500, 502, 503, 504)
-_CHUNK = 2**20
-
-
-@dataclasses.dataclass(frozen=True)
-class Patience:
-    """How long a download tries.
-
-    Args:
-        connect: seconds for a connection.
-        read: seconds without a byte.
-        attempts: failures in a row; one that came after a MiB of progress starts anew.
-        backoff: seconds before the third attempt, doubled from one to the next.
-        longest: seconds that a server's Retry-After may ask for.
-    """
-
-    connect: float = 10.0
-    read: float = 60.0
-    attempts: int = 6
-    backoff: float = 1.0
-    longest: int = 120
-
-    def retry(self) -> Retry:
-        # A machine without a network should say so soon; a damaged file is fetched once more.
-        return Retry(
-            total=self.attempts,
-            connect=2,
-            other=1,
-            status_forcelist=_RETRIED,
-            backoff_factor=self.backoff / 2,
-            backoff_max=self.longest,
-            retry_after_max=self.longest,
-        )
+TIMEOUT = 10.0
+"""Seconds for an answer; HF_HUB_DOWNLOAD_TIMEOUT says how long a download may be silent."""
+_HEADERS = {"User-Agent": "keras_vit", "Accept-Encoding": "identity"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,17 +61,7 @@ class NotFoundError(PresetError):
     """The server has no such file."""
 
 
-class _ChecksumError(HTTPError):
-    """The bytes are not those that the server announced."""
-
-
-def fetch(
-    url: str,
-    *alternatives: str,
-    sha256: str | None = None,
-    check: bool = False,
-    patience: Patience = Patience(),
-) -> Path:
+def fetch(url: str, *alternatives: str, sha256: str | None = None, check: bool = False) -> Path:
     """Returns the local path of a file, downloading it if need be.
 
     Resumes what an earlier call or process left; tries again with growing pauses, or after the
@@ -117,28 +75,26 @@ def fetch(
         *alternatives: tried in turn where the server does not know the one before.
         sha256: that the file must have, in hexadecimal.
         check: compute the sha256 of a file in the cache in any case.
-        patience: how long to try.
 
     Raises:
         PresetError: names the URL, what happened, and what to do. With KERAS_VIT_OFFLINE or
             HF_HUB_OFFLINE in the environment nothing but the cache is asked.
     """
-    urls = (url, *alternatives)
-    places = [place(candidate) for candidate in urls]
-    with _disk_errors(url, places[0].parent):
-        for candidate, path in zip(urls, places, strict=True):
+    places = {candidate: place(candidate) for candidate in (url, *alternatives)}
+    absent: list[str] = []
+    with _disk_errors(url, places[url].parent):
+        for candidate, path in places.items():
             if record := _kept(path, check):
                 _demand(candidate, record.sha256, sha256)
                 return path
         if offline():
             raise PresetError(
-                f"{url}: not in the cache ({places[0]}), and KERAS_VIT_OFFLINE or HF_HUB_OFFLINE "
+                f"{url}: not in the cache ({places[url]}), and KERAS_VIT_OFFLINE or HF_HUB_OFFLINE "
                 "forbids to connect. Unset it, or give the path of a file."
             )
-        absent: list[str] = []
-        for candidate, path in zip(urls, places, strict=True):
+        for candidate, path in places.items():
             try:
-                _download(candidate, path, sha256, check, patience)
+                _download(candidate, path, sha256, check)
             except NotFoundError as error:
                 absent.append(str(error))
                 continue
@@ -151,6 +107,40 @@ def fetch(
 def record_of(url: str, *alternatives: str) -> Record | None:
     """Returns what is known of a file in the cache, or None if it is not there."""
     return next((r for u in (url, *alternatives) if (r := _kept(place(u), check=False))), None)
+
+
+class BucketFile:
+    """A file of the bucket, a `Place` of `keras_vit.checkpoints.source`.
+
+    Args:
+        url, alternatives: as for `fetch`.
+        doubt: what an error adds if the server has no such file.
+    """
+
+    is_file = True
+    pickle_advice = note = ""
+
+    def __init__(self, url: str, alternatives: tuple[str, ...] = (), doubt: str = "") -> None:
+        self.address = url
+        self.files: Mapping[str, int | None] = {place(url).name: None}
+        self.provenance: dict[str, Any] = {}
+        self._urls = (url, *alternatives)
+        self._doubt = doubt
+
+    def open(self, name: str) -> BufferedReader:
+        try:
+            return fetch(*self._urls).open("rb")
+        except NotFoundError as error:
+            raise PresetError(f"{error}{self._doubt}") from error
+
+    def header(self, name: str) -> None:
+        return None
+
+    def is_current(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        pass
 
 
 def cache_folder() -> Path:
@@ -166,7 +156,7 @@ def cache_folder() -> Path:
 
 
 def offline() -> bool:
-    """Whether the environment forbids connections."""
+    """Returns whether the environment forbids connections."""
     values = (os.environ.get(name, "") for name in ("KERAS_VIT_OFFLINE", "HF_HUB_OFFLINE"))
     return any(value.strip().lower() in ("1", "true", "yes", "on") for value in values)
 
@@ -196,6 +186,11 @@ def _beside(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
 
 
+def _parts(path: Path) -> list[Path]:
+    """Downloads of a file that were broken off, one for each ETag."""
+    return list(path.parent.glob(f"{glob.escape(path.name)}.{'[0-9a-f]' * 16}.part"))
+
+
 def _kept(path: Path, check: bool) -> Record | None:
     """The record of a whole file in the cache; None where there is no file, or a damaged one."""
     record = _stored_record(path)
@@ -204,7 +199,7 @@ def _kept(path: Path, check: bool) -> Record | None:
     stat = path.stat()
     if not check and (stat.st_size, stat.st_mtime_ns) == (record.size, record.mtime_ns):
         return record
-    same = stat.st_size == record.size and _sha256(path) == record.sha256
+    same = stat.st_size == record.size and _digest(path, "sha256") == record.sha256
     return record if same else None
 
 
@@ -213,6 +208,12 @@ def _stored_record(path: Path) -> Record | None:
         return Record(**json.loads(_beside(path, ".json").read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):  # absent, or damaged with the disk
         return None
+
+
+def _digest(path: Path, name: str) -> str:
+    with path.open("rb") as file:
+        new = lambda: hashlib.new(name, usedforsecurity=False)  # noqa: E731
+        return hashlib.file_digest(file, new).hexdigest()
 
 
 def _demand(url: str, found: str, expected: str | None) -> None:
@@ -227,7 +228,7 @@ def _demand(url: str, found: str, expected: str | None) -> None:
 def _disk_errors(url: str, folder: Path) -> Iterator[None]:
     try:
         yield
-    except OSError as error:  # of files; urllib3's own are no OSError
+    except OSError as error:  # of files; the client's own are no OSError
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         raise PresetError(
             f"{url}: {'the disk is full' if full else 'the cache cannot be used'} ({folder}: "
@@ -236,7 +237,7 @@ def _disk_errors(url: str, folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _download(url: str, path: Path, sha256: str | None, check: bool, patience: Patience) -> None:
+def _download(url: str, path: Path, sha256: str | None, check: bool) -> None:
     """Puts the file at `path`, unless another process did while this one waited its turn."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(_beside(path, ".lock")):  # the system releases it when its process dies
@@ -244,9 +245,8 @@ def _download(url: str, path: Path, sha256: str | None, check: bool, patience: P
             return _demand(url, record.sha256, sha256)
         if path.exists():
             log.warning("%s: not the bytes that were downloaded; it is fetched again.", path)
-        part, state = _beside(path, ".part"), _beside(path, ".part.json")
-        found = _complete(_official_or_mirror(url), part, state, patience)
-        first = _stored_record(path)
+        part = _patiently(_official_or_mirror(url), path)
+        found, first = _digest(part, "sha256"), _stored_record(path)
         try:
             _demand(url, found, sha256)
             if sha256 is None and first is not None and first.sha256 != found:
@@ -263,7 +263,21 @@ def _download(url: str, path: Path, sha256: str | None, check: bool, patience: P
         record = Record(url, found, stat.st_size, stat.st_mtime_ns)
         write_json(_beside(path, ".json"), dataclasses.asdict(record))
         part.replace(path)
-        state.unlink(missing_ok=True)
+
+
+def _patiently(url: str, path: Path) -> Path:
+    from huggingface_hub.errors import HTTPError
+
+    try:
+        return retrying()(_receive, url, path)
+    except (HTTPError, DamagedError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # of the disk; huggingface_hub's own, of what came, has no number
+        kept = sum(part.stat().st_size for part in _parts(path))
+        raise PresetError(
+            f"{url}: {error}. Gave up after {ATTEMPTS} attempts; check the connection and call "
+            f"again. {kept} bytes are kept."
+        ) from error
 
 
 def _official_or_mirror(url: str) -> str:
@@ -273,191 +287,59 @@ def _official_or_mirror(url: str) -> str:
     return url
 
 
-def _complete(url: str, part: Path, state: Path, patience: Patience) -> str:
-    """Receives over as many connections as it takes; the sha256 of the whole part."""
-    retry = patience.retry()
-    while True:
-        before, busy, failure = _size(part), None, None
-        try:
-            busy = _receive(url, part, state, patience)
-            if busy is None:
-                return _verified(part, state)
-        except HTTPError as error:
-            failure = error.reason if isinstance(error, MaxRetryError) and error.reason else error
-        if _size(part) - before >= _CHUNK:
-            retry = patience.retry()
-        what = f"status {busy.status} {busy.reason or ''}".strip() if busy else str(failure)
-        try:
-            retry = retry.increment("GET", url, busy, failure)
-        except HTTPError as error:
-            raise PresetError(
-                f"{url}: {what}. Gave up after {len(retry.history) + 1} attempts; check the "
-                f"connection and call again. {_size(part)} bytes are kept."
-            ) from error
-        log.info("%s: %s; trying again.", url, what)
-        retry.sleep(busy)
+def _receive(url: str, path: Path) -> Path:
+    """Returns the verified download of a file, which has not got its name yet."""
+    from huggingface_hub.file_download import http_get
+
+    etag, size, md5 = _ask(url)
+    # A weak ETag, or none, cannot tell whether a part belongs to the file of today.
+    strong = etag if etag.startswith('"') else ""
+    part = _beside(path, f".{hashlib.sha256(strong.encode()).hexdigest()[:16]}.part")
+    for other in _parts(path):
+        if other != part or not strong:
+            other.unlink()
+    with part.open("ab") as file:
+        have = file.tell()
+        if size is not None and (free := shutil.disk_usage(part.parent).free) < size - have:
+            raise OSError(errno.ENOSPC, f"{size - have} bytes to come, {free} free")
+        headers = _HEADERS | ({"If-Range": strong} if have else {})
+        http_get(
+            url,
+            file,
+            resume_size=have,
+            expected_size=size,
+            headers=headers,
+            displayed_filename=path.name,
+        )
+    if md5 and (found := _digest(part, "md5")) != md5:
+        part.unlink()
+        raise DamagedError(f"md5 is {found}, the server announced {md5}")
+    return part
 
 
-def _receive(
-    url: str, part: Path, state: Path, patience: Patience
-) -> urllib3.BaseHTTPResponse | None:
-    """Appends what one connection gives; returns the response of a server that asks to wait."""
-    known = _state(state)
-    have = _size(part) if known.get("etag") else 0
-    if have and have == known.get("size"):
-        return None
-    headers = {"User-Agent": "keras_vit", "Accept-Encoding": "identity"}
-    if have:
-        headers |= {"Range": f"bytes={have}-", "If-Range": known["etag"]}
-    response = _pool(url).request(
-        "GET",
-        url,
-        headers=headers,
-        preload_content=False,
-        timeout=Timeout(connect=patience.connect, read=patience.read),
-        # Redirects alone; `_complete` counts the failures of requests and of bodies together.
-        retries=Retry(
-            total=None,
-            connect=False,
-            read=False,
-            other=False,
-            redirect=5,
-            respect_retry_after_header=False,
-        ),
-    )
-    try:
-        return _take(response, url, part, state, have)
-    finally:
-        response.close()
+def _ask(url: str) -> tuple[str, int | None, str | None]:
+    """What the server says of a file: ETag, bytes, and md5 in hexadecimal."""
+    from huggingface_hub.utils import get_session, hf_raise_for_status
 
-
-def _take(
-    response: urllib3.BaseHTTPResponse, url: str, part: Path, state: Path, have: int
-) -> urllib3.BaseHTTPResponse | None:
-    if response.status in _RETRIED:
-        return response
-    if response.status in (404, 410):
-        raise NotFoundError(f"{url}: the server has no such file (status {response.status}).")
-    etag = response.headers.get("ETag", "")
-    resumed = response.status == 206
-    start, size = _range(response) if resumed else (0, _length(response))
-    if response.status == 416 or (resumed and (start, etag) != (have, _state(state).get("etag"))):
-        part.unlink(missing_ok=True)
-        raise _ChecksumError("the file at the server is another than the part that is kept")
-    if response.status not in (200, 206):
+    answer = get_session().head(url, headers=_HEADERS, timeout=TIMEOUT)
+    status, headers = answer.status_code, answer.headers
+    if status in (404, 410):
+        raise NotFoundError(f"{url}: the server has no such file (status {status}).")
+    if status in TRANSIENT:
+        hf_raise_for_status(answer)
+    if status != 200:
         raise PresetError(
-            f"{url}: the server answers {response.status} {response.reason or ''}; expected 200. "
+            f"{url}: the server answers {status} {answer.reason_phrase}; expected 200. "
             "Check that the file is public, and that no proxy stands in between."
         )
-    if not resumed:
-        part.unlink(missing_ok=True)
-        # A weak ETag, or none, cannot tell whether a part belongs to the file of tomorrow.
-        strong = etag if etag.startswith('"') else None
-        write_json(state, {"etag": strong, "size": size, "md5": _announced_md5(response)})
-    if size is not None and (free := shutil.disk_usage(part.parent).free) < size - have:
-        raise OSError(errno.ENOSPC, f"{size - have} bytes to come, {free} free")
-    with part.open("ab") as file, _progress(part, start, size) as advance:
-        for chunk in response.stream(_CHUNK, decode_content=False):
-            file.write(chunk)
-            advance(len(chunk))
-    return None
+    length = headers.get("Content-Length", "")
+    size = int(length) if length.isdecimal() else None
+    return headers.get("ETag", ""), size, _announced_md5(headers)
 
 
-def _verified(part: Path, state: Path) -> str:
-    """The sha256 of the part, if it is as long and has the md5 that the server said."""
-    known, size = _state(state), _size(part)
-    if known.get("size") not in (None, size):
-        if size > known["size"]:
-            part.unlink()
-        raise ProtocolError(f"{size} bytes came, the server announced {known['size']}")
-    if (announced := known.get("md5")) is not None and (md5 := _md5(part)) != announced:
-        part.unlink()
-        raise _ChecksumError(f"md5 is {md5}, the server announced {announced}")
-    return _sha256(part)
-
-
-def _pool(url: str) -> urllib3.PoolManager:
-    """Connections, through the proxy that the environment names, if any."""
-    target = urlsplit(url)
-    proxy = urllib.request.getproxies().get(target.scheme)
-    if proxy and not urllib.request.proxy_bypass(target.hostname or ""):
-        return urllib3.ProxyManager(proxy)
-    return urllib3.PoolManager()
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
-
-
-def _state(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _length(response: urllib3.BaseHTTPResponse) -> int | None:
-    length = response.headers.get("Content-Length", "")
-    return int(length) if length.isdecimal() else None
-
-
-def _range(response: urllib3.BaseHTTPResponse) -> tuple[int, int | None]:
-    """First byte and size of the whole file, out of `Content-Range: bytes 5-9/10`."""
-    found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
-    if found is None:
-        return -1, None
-    return int(found[1]), None if found[2] == "*" else int(found[2])
-
-
-def _announced_md5(response: urllib3.BaseHTTPResponse) -> str | None:
+def _announced_md5(headers: Any) -> str | None:
     """The md5 of the whole file in hexadecimal, out of `x-goog-hash: crc32c=...,md5=...`."""
-    if response.headers.get("x-goog-stored-content-encoding", "identity") != "identity":
+    if headers.get("x-goog-stored-content-encoding", "identity") != "identity":
         return None  # of the compressed bytes, which the server unpacked on the way
-    for item in response.headers.get("x-goog-hash", "").split(","):
-        kind, _, value = item.strip().partition("=")
-        if kind == "md5":
-            try:
-                return base64.b64decode(value, validate=True).hex()
-            except ValueError:
-                return None
-    return None
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _md5(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
-
-
-@contextlib.contextmanager
-def _progress(part: Path, start: int, size: int | None) -> Iterator[Callable[[int], object]]:
-    """A bar on stderr, where that is a terminal."""
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
-
-    from keras_vit.terminal.screen import Screen
-
-    console = Screen(stderr=True)
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        DownloadColumn(binary_units=True),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task(
-            visible(part.name.removesuffix(".part")), total=size, completed=start
-        )
-        yield lambda count: progress.advance(task, count)
+    found = re.search(r"\bmd5=([\w+/]{22}==)", headers.get("x-goog-hash", ""))
+    return base64.b64decode(found[1]).hex() if found else None

@@ -27,6 +27,9 @@ from keras_vit.preparation.protocols import ProtocolSpec
 from keras_vit.presets import bucket
 from keras_vit.presets.augreg import FOLDER as _AUGREG
 from keras_vit.presets.augreg import AugRegFile, protocol_at
+from keras_vit.presets.bucket import BucketFile
+from keras_vit.presets.hub import SCHEME, HubFolder
+from keras_vit.presets.preset_config import PresetConfig
 from keras_vit.variants import variant as variant_named
 
 log = logging.getLogger("keras_vit")
@@ -110,40 +113,33 @@ class Preset:
             self.image_size, self.num_classes, **{**fields, **self.fields}
         )
 
-    def fetch(self) -> Path:
-        """Returns a local file or folder, downloading it if need be.
+    def preset_config(self) -> PresetConfig:
+        """Returns what the row says of its preset, without a download; raises as `config`."""
+        return PresetConfig(self.config(), self.protocol, self.labels, self.provenance())
+
+    def place(self) -> "BucketFile | HubFolder":
+        """Returns where the files lie; of a repository the Hub is asked for the commit.
 
         Raises:
-            PresetError: it cannot be had; see `keras_vit.presets.bucket.fetch`.
+            PresetError: the Hub refuses or fails.
         """
-        if self.folder is not None:
-            return self.folder
         source = str(self.source)
-        if source.startswith("hf://"):
-            from keras_vit.presets import hub
+        if source.startswith(SCHEME):
+            return HubFolder.locate(source)
+        doubt = f" {self.name}: unverified is {self.unverified}." if self.unverified else ""
+        return BucketFile(source, self.alternatives, doubt)
 
-            return hub.fetch(source)
-        try:
-            return bucket.fetch(source, *self.alternatives)
-        except bucket.NotFoundError as error:
-            doubt = f" {self.name}: unverified is {self.unverified}." if self.unverified else ""
-            raise PresetError(f"{error}{doubt}") from error
+    def told(self) -> dict[str, Any]:
+        """Returns what `checkpoints.load` is told beside the files.
 
-    def load_fields(self) -> dict[str, Any]:
-        """Returns what `checkpoints.load` is told beside the path.
-
-        The dialect is left to the file, which knows better. The sha256 is part of the
-        provenance once the file was fetched.
+        The dialect is left to the file, which knows better.
         """
-        # Nothing in the file tells the image size where positions are computed.
-        computed = self.fields.get("position") == "sincos2d"
-        return {
-            **({"variant": self.variant} if self.variant else {}),
-            **({"image_size": self.image_size} if computed else {}),
-            "labels": self.labels,
-            "protocol": self.protocol,
-            "provenance": self.provenance(),
-        }
+        told: dict[str, Any] = {"labels": self.labels, "protocol": self.protocol}
+        if self.variant and not str(self.source).startswith(SCHEME):
+            told["variant"] = self.variant
+        if self.fields.get("position") == "sincos2d":
+            told["image_size"] = self.image_size  # the file does not tell where they are computed
+        return told
 
     def provenance(self) -> dict[str, Any]:
         """Returns where the weights come from, as plain JSON types."""

@@ -1,5 +1,7 @@
 """From a model to a preset folder."""
 
+import dataclasses
+import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -38,5 +40,8 @@ def save_preset(
     readme = model_card(folder.name, preset, card)
     with folder_written_beside(folder, NAMES, PresetError) as new:
         checkpoints.save(model, new / WEIGHTS_FILE, "keras_vit")
-        write_json(new / CONFIG_FILE, preset.to_dict())
+        with (new / WEIGHTS_FILE).open("rb") as file:
+            checksum = hashlib.file_digest(file, "sha256").hexdigest()
+        whole = dataclasses.replace(preset, weights_sha256=checksum)
+        write_json(new / CONFIG_FILE, whole.to_dict())
         (new / MODEL_CARD_FILE).write_text(readme, encoding="utf-8")

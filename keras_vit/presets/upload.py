@@ -7,15 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from keras_vit.checkpoints.inspection import understand
-from keras_vit.checkpoints.source import open_source
+from keras_vit.checkpoints.source import Source
 from keras_vit.errors import PresetError
-from keras_vit.presets.hub_requests import TIMEOUT, Address, api, patiently
-from keras_vit.presets.preset_config import (
-    MODEL_CARD_FILE,
-    WEIGHTS_FILE,
-    PresetConfig,
-    read_preset_config,
-)
+from keras_vit.presets.hub import TIMEOUT, Address, api, patiently
+from keras_vit.presets.preset_config import CONFIG_FILE, MODEL_CARD_FILE
 from keras_vit.presets.save import NAMES
 
 if TYPE_CHECKING:
@@ -85,13 +80,11 @@ def _checked(folder: Path) -> dict[str, Path]:
     for path in inside.values():
         if path.is_symlink() or not path.is_file():
             raise PresetError(f"{path}: expected a plain file, found a link or a folder.")
-    _check_weights(folder / WEIGHTS_FILE, read_preset_config(folder))
+    with Source.of(folder).open() as opened:
+        if opened.preset is None:
+            raise PresetError(f"{folder / CONFIG_FILE}: this is no preset of keras_vit.")
+        understand(opened, {})
     return inside
-
-
-def _check_weights(path: Path, preset: PresetConfig) -> None:
-    with open_source(path) as (reader, files):
-        understand(reader, files, {"dialect": "keras_vit"}, declared=preset.config)
 
 
 def _upload(

@@ -143,7 +143,7 @@ def test_shards(folder):
 
     hostile = {**weight_map, "classifier.bias": "../evil.safetensors"}
     index.write_text(json.dumps({"weight_map": hostile}))
-    assert "'../evil.safetensors' is no file name of this folder" in refused(folder)
+    assert "names '../evil.safetensors', which is no file of this folder" in refused(folder)
     index.write_text(json.dumps({"weight_map": weight_map}))
     shutil.copy(folder / "model-00001-of-00002.safetensors", folder / "extra.safetensors")
     double = {**weight_map, "classifier.weight": "extra.safetensors"}
@@ -151,7 +151,9 @@ def test_shards(folder):
     assert "stands in two files" in refused(folder)
     index.write_text(json.dumps({"weight_map": weight_map}))
     (folder / "model-00001-of-00002.safetensors").unlink()
-    assert "model-00001-of-00002.safetensors: named by" in refused(folder)
+    assert "names 'model-00001-of-00002.safetensors', which is no file of this folder" in refused(
+        folder
+    )
 
 
 @pytest.mark.parametrize(

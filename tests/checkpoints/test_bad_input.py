@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_vit import CheckpointError, ConfigError, checkpoints
-from keras_vit.checkpoints.containers import parts_of, write_npz
+from keras_vit.checkpoints.containers import open_arrays, parts_of, write_npz
 from tests.golden import FOLDER
 
 SOURCE = FOLDER / "vit_token_published.npz"
@@ -239,3 +239,15 @@ def test_missing_file_and_folder(tmp_path):
         checkpoints.load(tmp_path / "absent.npz")
     with pytest.raises(CheckpointError, match=r"expected one file of weights .* found none"):
         checkpoints.load(tmp_path)
+
+
+def test_an_npz_that_is_replaced_is_read_as_it_was(tmp_path):
+    """One open serves the head, the directory and the arrays."""
+    path = tmp_path / "x.npz"
+    np.savez(path, a=np.zeros(3))
+    opened = open_arrays(path)
+    np.savez(tmp_path / "y.npz", b=np.ones(300))
+    (tmp_path / "y.npz").replace(path)
+    with opened as reader:
+        assert reader.shapes == {"a": (3,)}
+        assert not reader.read("a").any()

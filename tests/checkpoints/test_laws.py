@@ -15,6 +15,7 @@ from keras_vit.checkpoints import lexicon
 from keras_vit.checkpoints.containers import whole
 from keras_vit.checkpoints.dialects import DIALECTS, Cannot, Theirs
 from keras_vit.checkpoints.inspection import understand
+from keras_vit.checkpoints.source import OpenSource
 from keras_vit.checkpoints.transfer import wanted_config, weights_by_path
 from keras_vit.checkpoints.translate import plan, to_ours, to_parts
 from keras_vit.config import CLASSIFIERS, Numerics, ViTConfig
@@ -177,7 +178,7 @@ def test_what_is_written_is_read_as_the_same_model(dialect, config, prefix):
         asked["classifier"] = config.classifier
     if not files:
         asked["image_size"] = config.image_size
-    opened = understand(Headers(shapes), files, asked)
+    opened = understand(OpenSource(Headers(shapes), files), asked)
     assert (opened.info.dialect, opened.info.prefix) == (dialect.name, prefix)
     assert opened.info.undetermined == ()
     want, got = config.to_dict(), wanted_config(opened, asked).to_dict()

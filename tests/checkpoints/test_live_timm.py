@@ -9,6 +9,7 @@ import pytest
 from keras_vit import CheckpointError, checkpoints
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.inspection import understand
+from keras_vit.checkpoints.source import OpenSource
 from keras_vit.checkpoints.translate import plan
 from keras_vit.variants import list_variants, variant
 from tests.golden import CASES, FOLDER, expected, relative_error
@@ -284,7 +285,7 @@ def test_whatever_timm_registers_is_read_truly_or_refused(tmp_path):
         published["pretrained_cfg"] = {"input_size": list(theirs.pretrained_cfg["input_size"])}
         reader = Headers(tmp_path / name, shapes_of(theirs))
         try:
-            config = understand(reader, {"config.json": published}, {}).info.config
+            config = understand(OpenSource(reader, {"config.json": published}), {}).info.config
         except CheckpointError:
             continue
         read.add(name)

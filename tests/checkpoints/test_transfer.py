@@ -12,6 +12,7 @@ import pytest
 from keras_vit import CheckpointError, VisionTransformer, checkpoints
 from keras_vit.checkpoints import containers, transfer
 from keras_vit.checkpoints.containers import open_arrays, parts_of, write_npz
+from keras_vit.checkpoints.source import OpenSource
 from tests.golden import CASES, FOLDER, expected, load_case, relative_error
 from tests.helpers import random_tiny, tiny
 
@@ -269,7 +270,7 @@ def test_reading_holds_one_array_at_a_time(tmp_path):
     file_size = (tmp_path / "x.npz").stat().st_size
     tracemalloc.start()
     with open_arrays(tmp_path / "x.npz") as reader:
-        opened = transfer.understand(reader, {}, {})
+        opened = transfer.understand(OpenSource(reader, {}), {})
         for _path, array in transfer._our_arrays(opened, opened.info.config):
             del array
     peak = tracemalloc.get_traced_memory()[1]

@@ -15,7 +15,7 @@ Fault = Callable[["_Handler", bytes], bool]
 
 
 class Bucket(ThreadingHTTPServer):
-    """Serves `files` by path; `faults` answer first, one per request, in order."""
+    """Serves `files` by path; `faults` answer first, one per GET, and `head_faults` per HEAD."""
 
     daemon_threads = True
 
@@ -23,6 +23,7 @@ class Bucket(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.files: dict[str, bytes] = {}
         self.faults: dict[str, list[Fault]] = {}
+        self.head_faults: dict[str, list[Fault]] = {}
         self.gets: Counter[str] = Counter()
         self.ranges: list[str | None] = []
         self.pause = 0.0  # seconds before each 64 KiB
@@ -40,16 +41,24 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: Bucket
 
+    @property
+    def is_head(self) -> bool:
+        return self.command == "HEAD"
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
     def do_GET(self) -> None:
         path = unquote(self.path).removeprefix("/")
-        self.server.gets[path] += 1
-        self.server.ranges.append(self.headers.get("Range"))
+        faults = (self.server.head_faults if self.is_head else self.server.faults).get(path, [])
+        if not self.is_head:
+            self.server.gets[path] += 1
+            self.server.ranges.append(self.headers.get("Range"))
         body = self.server.files.get(path)
-        faults = self.server.faults.get(path, [])
         if faults and faults.pop(0)(self, body or b""):
             return
         if body is None:
-            return self.answer(404)
+            return self.answer(404, b"error page")
         etag = f'"{hashlib.md5(body).hexdigest()}"'
         start = 0
         wanted = self.headers.get("Range", "")
@@ -69,6 +78,8 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
             self.send_header(name, value)
         self.end_headers()
+        if self.is_head:
+            return
         for first in range(0, len(body), 65536):
             if self.server.pause:
                 time.sleep(self.server.pause)
@@ -118,11 +129,11 @@ def changed(headers: dict[str, str], body: bytes | None = None) -> Fault:
     return fault
 
 
-def partial(headers: dict[str, str]) -> Fault:
-    """The server answers 206 with five bytes from anywhere."""
+def partial(headers: dict[str, str], part: bytes) -> Fault:
+    """The server answers 206 with bytes from anywhere."""
 
     def fault(handler: _Handler, body: bytes) -> bool:
-        handler.answer(206, b"12345", headers)
+        handler.answer(206, part, headers)
         return True
 
     return fault

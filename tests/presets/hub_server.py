@@ -186,7 +186,7 @@ def connect(hub: Hub, cache: Path, monkeypatch, slept: Callable[[float], None]) 
     clock = types.SimpleNamespace(sleep=slept, time=time.time)
     monkeypatch.setattr(_http, "time", clock)
     monkeypatch.setattr("huggingface_hub.file_download.time", clock)
-    monkeypatch.setattr("keras_vit.presets.hub_requests.time", clock)
+    monkeypatch.setattr("keras_vit.presets.retries.time", clock)
     close_session()  # it may know another proxy
 
 

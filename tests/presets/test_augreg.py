@@ -5,7 +5,6 @@ import pytest
 from keras_vit import ConfigError, PresetError, VisionTransformer, checkpoints
 from keras_vit.presets import augreg, bucket, search_augreg
 from keras_vit.presets.augreg import AugRegFile
-from keras_vit.presets.catalog import preset_named
 from keras_vit.variants import variant
 from tests.presets.bucket_server import serving
 from tests.words import raises
@@ -157,4 +156,4 @@ def test_a_found_row_loads(server, tmp_path):
     assert (loaded.config.num_classes, loaded.config.image_size) == (3, (32, 32))
     assert (loaded.labels, loaded.name) == (None, "vit_ti16")
     with raises(PresetError, "404"):
-        preset_named(f"augreg/{UPSTREAM}").fetch()
+        VisionTransformer.from_preset(f"augreg/{UPSTREAM}")

@@ -233,8 +233,7 @@ def test_a_variant_of_full_size_loads_by_its_row(tmp_path, monkeypatch):
         model = VisionTransformer.from_preset(row.name)
     assert model.config == row.config()
     assert model.labels[0].startswith("tench")
-    assert row.fetch().suffix == ".npz"
-    found = checkpoints.inspect(row.fetch())
+    found = checkpoints.inspect(row.name)
     assert (found.dialect, found.variant) == (row.dialect, row.variant)
 
 
@@ -249,7 +248,6 @@ def test_a_row_may_lie_on_the_hub(tmp_path, monkeypatch):
         connect(hub, tmp_path / "cache", monkeypatch, lambda seconds: None)
         hub.add("timm/vit_tiny.again", FOLDER / case["checkpoint"])
         model = VisionTransformer.from_preset("again")
-        assert row.fetch().is_dir()
     assert model.preprocessor.protocol == own
     facts = {"preset": "again", "repo": source, "reported_top1": 80.0}
     assert facts.items() <= dict(model.provenance).items()

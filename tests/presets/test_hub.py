@@ -16,8 +16,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from keras_vit import CheckpointError, PresetError, VisionTransformer, cli
-from keras_vit.presets import describe, load_preset
-from keras_vit.presets import hub as hub_module
+from keras_vit.checkpoints import Source, load
+from keras_vit.presets import describe
 from keras_vit.presets.catalog import preset_named
 from tests.golden import CASES, FOLDER, expected, outputs, relative_error
 from tests.presets.hub_server import TOKEN, connect, environment, served, sha256
@@ -61,10 +61,16 @@ def golden(name: str) -> dict[str, bytes]:
     return read(FOLDER / CASES[name]["checkpoint"])
 
 
+def fetched(source: str) -> Path:
+    """The local folder, or file, that an address of the Hub leads to."""
+    with Source.of(source).local() as path:
+        return path
+
+
 def refusal(source: str) -> str:
     """The message with which an address is refused."""
     with pytest.raises(PresetError) as caught:
-        hub_module.fetch(source)
+        fetched(source)
     return str(caught.value)
 
 
@@ -116,7 +122,7 @@ def test_only_what_is_needed_is_fetched(hub):
     others = ["pytorch_model.bin", "flax_model.msgpack", "tf_model.h5", "optimizer.pt", "x.npz"]
     others += ["onnx/model.safetensors", "tokenizer.json", "README.md"]
     hub.add("them/vit", golden("hf_classifier") | dict.fromkeys(others, b"no"))
-    hub_module.fetch("hf://them/vit")
+    fetched("hf://them/vit")
     assert hub.fetched() == {"config.json", "preprocessor_config.json", "model.safetensors"}
 
 
@@ -227,19 +233,19 @@ def snapshot_names(folder: Path) -> set[str]:
 
 def test_second_load_asks_once(digits):
     """What is in the cache is not fetched again."""
-    hub_module.fetch("hf://us/digits")
+    fetched("hf://us/digits")
     digits.requests.clear()
-    hub_module.fetch("hf://us/digits")
+    fetched("hf://us/digits")
     assert digits.requests == ["GET /api/models/us/digits"]
 
 
 def test_offline_afterwards(digits, monkeypatch):
     """With all in the cache HF_HUB_OFFLINE loads the same; without, it says so."""
-    online = load_preset("hf://us/digits")
+    online = load("hf://us/digits")
     digits.requests.clear()
     offline(monkeypatch)
-    assert load_preset("hf://us/digits").provenance == online.provenance
-    assert load_preset(f"hf://us/digits@{online.provenance['commit']}").labels == online.labels
+    assert load("hf://us/digits").provenance == online.provenance
+    assert load(f"hf://us/digits@{online.provenance['commit']}").labels == online.labels
     for source in ("hf://us/other", "hf://us/digits@v2", "hf://us/digits/sub"):
         assert "not in the cache" in refusal(source)
     assert not digits.requests
@@ -254,9 +260,9 @@ def test_offline_after_half_a_download(digits, monkeypatch):
 
 def test_hub_that_is_down_after_a_download(digits, caplog):
     """The cache answers, and says so."""
-    hub_module.fetch("hf://us/digits")
+    fetched("hf://us/digits")
     digits.fail("GET /api", status=503)
-    assert (hub_module.fetch("hf://us/digits") / "model.safetensors").is_file()
+    assert (fetched("hf://us/digits") / "model.safetensors").is_file()
     assert "busy or down (503" in caplog.text and "Read from the cache, commit" in caplog.text
 
 
@@ -319,7 +325,7 @@ def test_damaged_index(content, hub):
     """An index of shards that is none is named."""
     hub.add("them/vit", {"config.json": b"{}", "model.safetensors.index.json": content})
     with pytest.raises((PresetError, CheckpointError), match="index.json"):
-        hub_module.fetch("hf://them/vit")
+        fetched("hf://them/vit")
 
 
 def test_what_git_stores_of_a_link(hub):
@@ -347,7 +353,7 @@ def test_gated_and_private(digits, monkeypatch):
     assert "no such repository, or a private one" in refusal("hf://us/digits")
     repo.gated = True
     monkeypatch.setenv("HF_TOKEN", TOKEN)
-    assert hub_module.fetch("hf://us/digits").is_dir()
+    assert fetched("hf://us/digits").is_dir()
 
 
 # What goes wrong on the way
@@ -377,7 +383,7 @@ PASSES = {
 def test_what_passes_is_waited_for(fault, digits, slept):
     """A failure that does not last ends in success."""
     digits.fail(**fault)
-    folder = hub_module.fetch("hf://us/digits")
+    folder = fetched("hf://us/digits")
     wanted = (DIGITS / "model.safetensors").read_bytes()
     assert (folder / "model.safetensors").read_bytes() == wanted
     assert slept or "truncated" in fault
@@ -429,7 +435,7 @@ def test_what_lasts_is_one_clear_refusal(where, fault, message, digits):
     said = refusal("hf://us/digits")
     assert said.startswith("hf://us/digits") and message in said
     digits.faults.clear()
-    folder = hub_module.fetch("hf://us/digits")
+    folder = fetched("hf://us/digits")
     wanted = (DIGITS / "model.safetensors").read_bytes()
     assert (folder / "model.safetensors").read_bytes() == wanted
 
@@ -452,7 +458,7 @@ def test_disk_full(digits, monkeypatch, tmp_path):
         said = refusal("hf://us/digits")
     assert f"no space left on the disk of the cache, {tmp_path / 'cache' / 'hub'}" in said
     assert not list(tmp_path.rglob("*.incomplete"))
-    assert hub_module.fetch("hf://us/digits").is_dir()
+    assert fetched("hf://us/digits").is_dir()
 
 
 # Killed
@@ -460,11 +466,12 @@ def test_disk_full(digits, monkeypatch, tmp_path):
 FETCH = """
 import os, signal, sys
 from huggingface_hub import HfApi, hf_hub_download, snapshot_download
-from keras_vit.presets import hub
+from keras_vit.checkpoints import Source
 for line in sys.stdin:
     child = os.fork()
     if child == 0:
-        hub.fetch("hf://us/digits")
+        with Source.of("hf://us/digits").open():
+            pass
         if line == "wait\\n":  # to be killed, if that has not happened yet
             signal.pause()
         os._exit(0)

@@ -1,6 +1,8 @@
 """Presets: by name, from a folder, from a file; saved whole or not at all."""
 
 import json
+import os
+import threading
 
 import keras
 import numpy as np
@@ -9,8 +11,9 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 import keras_vit
-from keras_vit import CheckpointError, PresetError, VisionTransformer
-from keras_vit.presets import describe_preset, list_presets, save_preset
+from keras_vit import CheckpointError, PresetError, VisionTransformer, checkpoints
+from keras_vit.files import OpenFolder
+from keras_vit.presets import describe, list_presets, save_preset
 from keras_vit.presets.catalog import preset_named
 from tests.golden import FOLDER
 from tests.helpers import random_tiny
@@ -203,6 +206,107 @@ def test_missing_weights(saved):
         VisionTransformer.from_preset(folder)
 
 
+def test_the_weights_are_those_of_the_config(saved):
+    """A changed byte is told by the checksum, which may be left out."""
+    folder, model = saved
+    weights = folder / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(bytes(content))
+    with pytest.raises(
+        CheckpointError, match=r"model.safetensors: its sha256 is .* checksum=False"
+    ):
+        VisionTransformer.from_preset(folder)
+    assert checkpoints.load(folder, checksum=False).config == model.config
+    edited(folder, weights_sha256=...)  # as presets of early releases are
+    assert VisionTransformer.from_preset(folder).config == model.config
+
+
+@pytest.mark.parametrize("damage", ["absent", "dangling"])
+def test_a_preset_without_its_config_is_refused(saved, damage):
+    """The weights alone do not say which GELU they were trained with."""
+    folder, _ = saved
+    (folder / "config.json").unlink()
+    if damage == "dangling":
+        (folder / "config.json").symlink_to("gone.json")
+    message = "it leads nowhere" if damage == "dangling" else "its config.json is not beside"
+    for read in (VisionTransformer.from_preset, checkpoints.inspect):
+        with pytest.raises(PresetError, match=message):
+            read(folder)
+
+
+def test_what_is_open_stays_as_it_is(saved, monkeypatch):
+    """A folder that is replaced between two files, or while it is read, gives one state."""
+    folder, model = saved
+    other = random_tiny(num_classes=2)
+    opening = OpenFolder.open
+
+    def replaced_meanwhile(self, name):
+        if name == "model.safetensors" and other.name:
+            monkeypatch.setattr(OpenFolder, "open", opening)
+            other.save_to_preset(folder)
+        return opening(self, name)
+
+    monkeypatch.setattr(OpenFolder, "open", replaced_meanwhile)
+    assert VisionTransformer.from_preset(folder).config == other.config
+    with checkpoints.Source.of(folder).open() as opened:
+        model.save_to_preset(folder)
+        assert opened.preset.config == other.config
+        assert opened.reader.read("head/bias").shape == (2,)
+
+
+def test_readers_beside_a_writer(tmp_path):
+    """While a thread saves two presets by turns, every load gives the one or the other."""
+    models = [random_tiny(num_classes=2 + k, provenance={"k": k}) for k in range(2)]
+    for model in models:
+        model.get_layer("head").bias.assign([model.provenance["k"]] * model.config.num_classes)
+    models[0].save_to_preset(tmp_path / "mine")
+    stop = threading.Event()
+
+    def save():
+        while not stop.is_set():
+            for model in models:
+                model.save_to_preset(tmp_path / "mine")
+
+    writer = threading.Thread(target=save)
+    writer.start()
+    try:
+        for _ in range(40):
+            with checkpoints.Source.of(str(tmp_path / "mine")).open() as opened:
+                k = opened.preset.provenance["k"]
+                assert opened.preset.config == models[k].config
+                assert opened.reader.read("head/bias").tolist() == [k] * (2 + k)
+    finally:
+        stop.set()
+        writer.join()
+
+
+def test_a_config_may_be_a_pipe(saved):
+    """Something that is no plain file is refused, and does not hang."""
+    folder, _ = saved
+    (folder / "config.json").unlink()
+    os.mkfifo(folder / "config.json")
+    with pytest.raises(PresetError, match="config.json: cannot be opened .expected a plain file"):
+        VisionTransformer.from_preset(folder)
+
+
+def test_a_source_answers_the_same_of_a_file_and_a_folder(saved):
+    """Names and sizes, the preset, the open weights, and where they come from."""
+    folder, model = saved
+    source = checkpoints.Source.of(folder)
+    assert checkpoints.Source.of(source) is source
+    assert source.sizes == {path.name: path.stat().st_size for path in folder.iterdir()}
+    assert source.preset().config == model.config
+    assert source.provenance(source.preset()) == {"source": "nowhere"}
+    with source.local() as path:
+        assert path == folder
+    file = checkpoints.Source.of(FOLDER / "vit_token_published.npz")
+    assert list(file.sizes) == ["vit_token_published.npz"]
+    assert (file.preset(), file.provenance()) == (None, {})
+    with file.open() as opened, file.local() as path:
+        assert "cls" in opened.reader.shapes and path == opened.reader.path
+
+
 def test_unknown_name():
     """The nearest name is offered; of addresses only the Hub's are known."""
     with pytest.raises(PresetError, match="Did you mean 'vit_digits'"):
@@ -215,7 +319,7 @@ def test_description_without_weights(saved):
     """A preset can be described from its config.json alone."""
     folder, model = saved
     (folder / "model.safetensors").unlink()
-    assert describe_preset(folder).config == model.config
+    assert describe(folder).config == model.config
 
 
 def test_card_names_provenance(saved):

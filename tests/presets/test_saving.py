@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from keras_vit.presets.preset_config import read_preset_config
+from keras_vit.presets import describe
 from tests.presets.test_hub import MOMENTS
 
 SAVE = """
@@ -45,7 +45,7 @@ def whole(folder) -> int | None:
     """Which of the models a folder holds, all of it; None if there is no folder."""
     if not folder.exists():
         return None
-    k = read_preset_config(folder).provenance["k"]
+    k = describe(folder).provenance["k"]
     values = {
         float(v) for a in load_file(folder / "model.safetensors").values() for v in np.unique(a)
     }
