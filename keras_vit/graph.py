@@ -6,7 +6,9 @@ import keras
 
 from keras_vit import layers
 from keras_vit.config import ViTConfig
+from keras_vit.layers.dense import Dense
 from keras_vit.layers.precision import float32_under_mixed
+from keras_vit.layers.rms_norm import norm_layer
 
 
 class Graph:
@@ -38,50 +40,29 @@ class Graph:
             config.patch_size,
             flatten=False,
             data_format=data_format,
+            use_bias=config.patch_bias,
             dtype=policy,
             name="patch_embedding",
         )
         self.patch_tokens = keras.layers.Reshape(
             (-1, config.hidden_size), dtype=policy, name="patch_tokens"
         )
-        self.add_positions = layers.AddPositionEmbs(
-            config.source_grid,
-            class_token=config.has_class_position,
-            position=config.position,
-            resize=numerics.position_resize,
-            dtype=policy,
-            name="position_embedding",
+        self.patch_norm = _norm(config, policy, "patch_norm") if config.patch_norm else None
+        self.mask_token = (
+            layers.MaskToken(dtype=policy, name="mask_token") if config.mask_token else None
         )
+        self.assemble = _assembly(config, policy)
         self.resizes_positions = config.grid != config.source_grid
-        self.position_before_class = config.position_before_class
-        self.class_token = (
-            layers.ClassToken(dtype=policy, name="class_token") if config.has_class_token else None
-        )
         self.dropout = keras.layers.Dropout(
             config.dropout_rate, dtype=policy, name="embedding_dropout"
         )
-        last = max(config.num_layers - 1, 1)  # the rate grows linearly to the last block
-        self.blocks = [
-            layers.TransformerBlock(
-                config.num_heads,
-                config.mlp_dim,
-                dropout_rate=config.dropout_rate,
-                attention_dropout_rate=config.attention_dropout_rate,
-                stochastic_depth_rate=config.stochastic_depth_rate * i / last,
-                gelu=numerics.gelu,
-                layer_norm_epsilon=numerics.layer_norm_epsilon,
-                qkv_bias=config.qkv_bias,
-                remat=remat,
-                dtype=policy,
-                name=f"block_{i}",
-            )
-            for i in range(config.num_layers)
-        ]
-        self.norm = layers.LayerNorm(
-            epsilon=numerics.layer_norm_epsilon, dtype=float32, name="encoder_norm"
-        )
+        self.pre_norm = _norm(config, policy, "pre_norm") if config.pre_norm else None
+        self.rotary_positions = _rotary_positions(config, float32)
+        self.blocks = [_block(config, i, policy, remat) for i in range(config.num_layers)]
+        self.norm = _norm(config, policy, "encoder_norm") if config.final_norm else None
         self.pool = _pool(config, policy)
         self.pool_before_norm = numerics.pool_before_norm
+        self.projection = _projection(config, float32)
         self.pre_logits = _pre_logits(config, float32)
         self.head = _head(config, float32)
 
@@ -89,30 +70,37 @@ class Graph:
         """Returns the logits of `images`, symbolic or real, standardised before."""
         # `stateless_call` opens no context of a call: layers know `training` by argument alone.
         mode = {} if training is None else {"training": training}
-        z = self._embed(images, mode)  # Eq. 1
+        z, turns = self._embed(images, mode)  # Eq. 1
         for block in self.blocks:  # Eqs. 2 and 3
-            z = block(z, **mode)
+            z = block(z, **turns, **mode)
         y = self._encode(z)  # Eq. 4
+        if self.projection is not None:
+            y = self.projection(y)
         y = self.pre_logits(y)
         return y if self.head is None else self.head(y)
 
-    def _embed(self, images: Any, mode: dict[str, bool]) -> Any:
-        """z_0 = [x_class; x_p^1 E; ...; x_p^N E] + E_pos  (Eq. 1)."""
+    def _embed(self, images: Any, mode: dict[str, bool]) -> tuple[Any, dict[str, Any]]:
+        """z_0 = [x_class; x_p^1 E; ...; x_p^N E] + E_pos  (Eq. 1), and what blocks turn it by."""
         for stage in self.stem:
             images = stage(images)
         grid = self.patch_embedding(images)  # (batch, rows, columns, hidden_size)
         z = self.patch_tokens(grid)  # (batch, rows * columns, hidden_size)
+        for layer in (self.patch_norm, self.mask_token):
+            z = z if layer is None else layer(z)
         patches = {"patches": grid} if self.resizes_positions else {}
-        if self.position_before_class:
-            z = self.add_positions(z, **patches)
-        if self.class_token is not None:
-            z = self.class_token(z)
-        if not self.position_before_class:
-            z = self.add_positions(z, **patches)
-        return self.dropout(z, **mode)
+        for layer in self.assemble:
+            z = layer(z, **(patches if isinstance(layer, layers.AddPositionEmbs) else {}))
+        z = self.dropout(z, **mode)
+        if self.pre_norm is not None:
+            z = self.pre_norm(z)
+        if self.rotary_positions is None:
+            return z, {}
+        return z, {"rotary": self.rotary_positions(grid)}
 
     def _encode(self, z: Any) -> Any:
         """y = LN(z_L^0)  (Eq. 4); the reference norms every token, and pools then."""
+        if self.norm is None:
+            return self.pool(z)
         return self.norm(self.pool(z)) if self.pool_before_norm else self.pool(self.norm(z))
 
 
@@ -145,23 +133,114 @@ def _stem(config: ViTConfig, data_format: str, policy: Any) -> list[Any]:
     return stages
 
 
+def _norm(config: ViTConfig, policy: Any, name: str) -> Any:
+    return norm_layer(config.norm, config.numerics.layer_norm_epsilon, policy, name)
+
+
+def _assembly(config: ViTConfig, policy: Any) -> list[Any]:
+    """What makes a sequence of the patches: positions, registers, class token, in their order."""
+    front = config.has_class_token + config.distillation_token
+    add_positions = layers.AddPositionEmbs(
+        config.source_grid,
+        class_token=config.has_class_position,
+        other_tokens=config.num_prefix_positions - config.has_class_position,
+        position=config.position,
+        resize=config.numerics.position_resize,
+        dtype=policy,
+        name="position_embedding",
+    )
+    tokens: list[Any] = []
+    if config.num_registers and not config.position_before_registers:
+        tokens.append(_registers(config, policy, after=0))
+    if config.distillation_token:
+        tokens.append(layers.ClassToken(dtype=policy, name="distillation_token"))
+    if config.has_class_token:
+        tokens.append(layers.ClassToken(dtype=policy, name="class_token"))
+    positions = [] if config.position == "none" else [add_positions]
+    assembly = positions + tokens if config.position_before_class else tokens + positions
+    if config.position_before_registers:
+        assembly.append(_registers(config, policy, after=front))
+    return assembly
+
+
+def _registers(config: ViTConfig, policy: Any, after: int) -> Any:
+    return layers.RegisterTokens(config.num_registers, after, dtype=policy, name="register_tokens")
+
+
+def _rotary_positions(config: ViTConfig, float32: Any) -> Any:
+    """The layer from the grid of patches to the angles of all blocks, or None."""
+    rope = config.rope
+    if rope is None:
+        return None
+    return layers.RotaryPositions(
+        config.head_dim,
+        **rope.to_dict(),
+        num_prefix_tokens=config.num_prefix_tokens,
+        dtype=float32,
+        name="rotary_positions",
+    )
+
+
+def _block(config: ViTConfig, i: int, policy: Any, remat: bool) -> Any:
+    numerics = config.numerics
+    gate = {"silu": "silu", "gelu": numerics.gelu}[numerics.gate]
+    return layers.TransformerBlock(
+        config.num_heads,
+        config.mlp_dim,
+        dropout_rate=config.dropout_rate,
+        attention_dropout_rate=config.attention_dropout_rate,
+        stochastic_depth_rate=config.stochastic_depth_rate * i / max(config.num_layers - 1, 1),
+        gelu=numerics.gelu,
+        layer_norm_epsilon=numerics.layer_norm_epsilon,
+        qkv_bias=config.qkv_bias,
+        projection_bias=config.projection_bias,
+        mlp_bias=config.mlp_bias,
+        gate_activation=None if config.mlp == "plain" else gate,
+        norm=config.norm,
+        sub_norm_attention=config.sub_norm_attention,
+        sub_norm_mlp=config.sub_norm_mlp,
+        layer_scale=config.layer_scale_init if config.layer_scale else None,
+        rope=config.rope and config.rope.form,
+        rope_theta=config.rope.theta if config.rope else 10.0,
+        remat=remat,
+        dtype=policy,
+        name=f"block_{i}",
+    )
+
+
 def _pool(config: ViTConfig, policy: Any) -> Any:
     """The layer from encoded tokens to what the head reads."""
-    if config.classifier == "map":
+    kind, skip = config.classifier, config.num_prefix_tokens
+    if kind == "map":
         return layers.MAPHead(
-            config.num_heads,
-            config.mlp_dim,
+            config.map_num_heads or config.num_heads,
+            config.map_mlp_dim or config.mlp_dim,
             gelu=config.numerics.gelu,
             layer_norm_epsilon=config.numerics.layer_norm_epsilon,
+            skip=0 if config.prefix_in_map else skip,
             dtype=policy,
             name="pool",
         )
+    float32 = float32_under_mixed(policy)
     if not config.is_pooled:
-        return keras.layers.Identity(dtype=float32_under_mixed(policy).name, name="pool")
-    kind = config.classifier
-    if kind == "gap" and config.has_class_token and not config.class_token_in_mean:
-        kind = "gap_without_first"
-    return layers.Pool(kind, dtype=float32_under_mixed(policy), name="pool")
+        return keras.layers.Identity(dtype=float32.name, name="pool")
+    if kind == "token_and_distillation":
+        kind = "two_tokens" if config.num_classes else "mean_of_two_tokens"
+    skip = 0 if config.class_token_in_mean else skip
+    return layers.Pool(kind, skip, dtype=float32, name="pool")
+
+
+def _projection(config: ViTConfig, float32: Any) -> Any:
+    """The linear layer whose output is the image embedding (CLIP), or None."""
+    if config.projection_dim is None:
+        return None
+    return Dense(
+        config.projection_dim,
+        use_bias=False,
+        kernel_initializer=layers.LecunNormal(),
+        dtype=float32,
+        name="projection",
+    )
 
 
 def _pre_logits(config: ViTConfig, float32: Any) -> Any:
@@ -181,6 +260,10 @@ def _head(config: ViTConfig, float32: Any) -> Any:
     """The linear classifier, or None for a model of features."""
     if config.num_classes == 0:
         return None
+    if config.classifier == "token_and_distillation":
+        return layers.DistilledHead(
+            config.num_classes, config.head_bias_init, dtype=float32, name="head"
+        )
     return keras.layers.Dense(
         config.num_classes,
         kernel_initializer="zeros",

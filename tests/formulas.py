@@ -10,7 +10,9 @@ OFFICIAL = Numerics()
 
 
 def gelu(x: np.ndarray, form: str) -> np.ndarray:
-    """Gaussian error linear unit, exact or in its tanh approximation."""
+    """Gaussian error linear unit, exact or in its approximations; or SiLU."""
+    if form in ("quick", "silu"):
+        return x / (1 + np.exp(-x * (1.702 if form == "quick" else 1.0)))
     if form == "exact":
         return x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
     return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
@@ -26,6 +28,11 @@ def layer_norm(x: np.ndarray, w: dict, name: str, epsilon: float = 1e-6) -> np.n
     """Normalises the last axis, then scales and shifts by the weights below `name`."""
     x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + epsilon)
     return x * w[f"{name}/gamma"] + w[f"{name}/beta"]
+
+
+def rms_norm(x: np.ndarray, w: dict, name: str, epsilon: float = 1e-6) -> np.ndarray:
+    """Divides by the root of the mean square of the last axis, then scales."""
+    return x / np.sqrt((x**2).mean(-1, keepdims=True) + epsilon) * w[f"{name}/gamma"]
 
 
 def group_norm(x: np.ndarray, w: dict, name: str, epsilon: float = 1e-6) -> np.ndarray:
@@ -102,6 +109,41 @@ def map_head(x: np.ndarray, w: dict, numerics: Numerics = OFFICIAL) -> np.ndarra
     y = attention(np.repeat(w["probe"], len(x), axis=0), x, w, "attention/")
     z = layer_norm(y, w, "norm", numerics.layer_norm_epsilon)
     return (y + mlp(z, w, numerics.gelu, "mlp/"))[:, 0]
+
+
+def rotary_angles(rows: int, columns: int, head_dim: int, **rope) -> np.ndarray:
+    """Angles of DINOv3's and of axial rotary positions, `(rows * columns, head_dim / 2)`."""
+    form, theta, offset = rope["form"], rope["theta"], rope.get("offset", 0.0)
+    reference = rope.get("reference_grid") or (rows, columns)
+    y, x = (axis.ravel() for axis in np.mgrid[:rows, :columns].astype("float64"))
+    if form == "dinov3":
+        y = 2 * np.pi * (2 * (y + 0.5) / rows - 1)
+        x = 2 * np.pi * (2 * (x + 0.5) / columns - 1)
+    else:
+        y = (y + offset) / rows * reference[0]
+        x = (x + offset) / columns * reference[1]
+    frequencies = theta ** (-4 * np.arange(head_dim // 4) / head_dim)
+    axes = (x, y) if rope.get("indexing") == "xy" else (y, x)
+    return np.concatenate([np.outer(axis, frequencies) for axis in axes], axis=1)
+
+
+def rotated(x: np.ndarray, angles: np.ndarray, pairs: str) -> np.ndarray:
+    """Turns each pair of channels, as a complex number, by its angle.
+
+    Args:
+        x: `(..., tokens, head_dim)`.
+        angles: `(..., tokens, head_dim / 2)`.
+        pairs: `"halves"`: a channel and the one half a head away; `"neighbours"`.
+    """
+    half = x.shape[-1] // 2
+    y = np.empty(x.shape)
+    first, second = {
+        "halves": (slice(0, half), slice(half, None)),
+        "neighbours": (slice(0, None, 2), slice(1, None, 2)),
+    }[pairs]
+    z = (x[..., first] + 1j * x[..., second]) * np.exp(1j * angles)
+    y[..., first], y[..., second] = z.real, z.imag
+    return y
 
 
 def sincos2d(rows: int, columns: int, width: int) -> np.ndarray:

@@ -9,14 +9,19 @@ from hypothesis import strategies as st
 
 from keras_vit.config import (
     CLASSIFIERS,
+    FAMILY_CLASSIFIERS,
     GELU_FORMS,
+    MLPS,
+    NORMS,
     POSITION_RESIZES,
+    ROPE_FORMS,
     STD_CONV_FORMS,
     Numerics,
     ResNetStem,
+    Rope,
     ViTConfig,
 )
-from keras_vit.config.vit import RULES
+from keras_vit.config.vit_rules import RULES
 from keras_vit.errors import ConfigError, KerasViTError
 from tests.words import raises, through_json
 
@@ -38,20 +43,42 @@ def test_what_needs_no_saying():
         "num_classes": 1000,
         "classifier": "token",
         "class_token": None,
+        "distillation_token": False,
+        "num_registers": 0,
+        "mask_token": False,
         "class_token_in_mean": False,
-        "qkv_bias": True,
+        "prefix_in_map": True,
+        "map_num_heads": None,
+        "map_mlp_dim": None,
         "representation_size": None,
+        "projection_dim": None,
+        "rope": None,
+        "patch_bias": True,
+        "patch_norm": False,
+        "pre_norm": False,
+        "norm": "layer",
+        "final_norm": True,
+        "qkv_bias": True,
+        "projection_bias": True,
+        "mlp_bias": True,
+        "mlp": "plain",
+        "sub_norm_attention": False,
+        "sub_norm_mlp": False,
+        "layer_scale": False,
+        "layer_scale_init": 1e-5,
         "dropout_rate": 0.0,
         "attention_dropout_rate": 0.0,
         "stochastic_depth_rate": 0.0,
         "position": "learned",
         "position_before_class": False,
+        "position_before_registers": False,
         "position_grid": None,
         "resnet": None,
         "crop_remainder": False,
         "head_bias_init": 0.0,
         "numerics": {
             "gelu": "tanh",
+            "gate": "silu",
             "layer_norm_epsilon": 1e-6,
             "group_norm_epsilon": 1e-6,
             "std_conv": "std_plus_epsilon",
@@ -112,6 +139,28 @@ WRONG = [
     ({"crop_remainder": 1}, ["crop_remainder", "bool", "1"]),
     ({"position_before_class": "yes"}, ["position_before_class", "bool", "'yes'"]),
     ({"qkv_bias": 0}, ["qkv_bias", "bool", "0"]),
+    ({"qkv_bias": (True, 0, True)}, ["qkv_bias", "one each for query, key and value"]),
+    ({"num_registers": -1}, ["num_registers", "int from 0", "-1"]),
+    ({"mlp": "swiglu"}, ["mlp='swiglu'", "plain, gated, gated_packed"]),
+    ({"norm": "rmsnorm"}, ["norm='rmsnorm'", "layer, rms"]),
+    ({"layer_scale": 1e-5}, ["layer_scale", "bool", "1e-05"]),
+    ({"layer_scale_init": "small"}, ["layer_scale_init", "number", "'small'"]),
+    ({"classifier": "gap", "distillation_token": True}, ["distillation_token=True", "class token"]),
+    ({"projection_dim": 4, "representation_size": 4}, ["projection_dim=4", "exclude each other"]),
+    ({"classifier": "map", "map_num_heads": 3}, ["hidden_size=16", "map_num_heads=3"]),
+    ({"rope": "axial"}, ["rope", "Rope", "'axial'"]),
+    ({"rope": {"form": "dino"}}, ["rope.form='dino'", "dinov3, axial, mixed", "mean 'dinov3'"]),
+    ({"rope": {"indexing": "yx"}}, ["rope.indexing='yx'", "ij, xy"]),
+    ({"rope": {"theta": 0}}, ["rope.theta", "positive number", "0"]),
+    ({"rope": {"offset": None}}, ["rope.offset", "a number", "None"]),
+    ({"rope": {"reference_grid": 0}}, ["rope.reference_grid", "pair", "0"]),
+    ({"rope": {"temperature": 100}}, ["Unknown field rope.temperature", "theta"]),
+    ({"rope": {}, "num_heads": 8}, ["rope", "multiple of 4", "is 2"]),
+    (
+        {"classifier": "gap", "final_norm": False, "numerics": {"pool_before_norm": True}},
+        ["pool_before_norm=True", "final_norm=True"],
+    ),
+    ({"numerics": {"gate": "relu"}}, ["numerics.gate='relu'", "silu, gelu"]),
     ({"class_token": False}, ["classifier='token'", "class_token=True or None"]),
     ({"class_token": "yes"}, ["class_token", "bool or None", "'yes'"]),
     (
@@ -277,6 +326,58 @@ def test_who_has_a_class_token_and_a_position_for_it(fields, tokens, positions):
     assert (made.num_tokens, made.num_positions) == (tokens, positions)
 
 
+@pytest.mark.parametrize(
+    ("fields", "prefix", "positions"),
+    [
+        ({"num_registers": 4}, 5, 5),
+        ({"num_registers": 4, "position_before_registers": True}, 5, 1),
+        ({"num_registers": 4, "position_before_class": True}, 5, 0),
+        ({"classifier": "gap", "num_registers": 4}, 4, 4),
+        ({"classifier": "gap", "num_registers": 4, "position_before_class": True}, 4, 0),
+        ({"classifier": "token_and_distillation"}, 2, 2),
+        ({"distillation_token": True, "position_before_class": True}, 2, 0),
+        ({"num_registers": 2, "distillation_token": True}, 4, 4),
+    ],
+    ids=str,
+)
+def test_tokens_before_the_patches_and_their_positions(fields, prefix, positions):
+    """Class token, distillation token and registers; some join after positions are added."""
+    made = config(**fields)
+    assert (made.num_prefix_tokens, made.num_tokens) == (prefix, 16 + prefix)
+    assert (made.num_prefix_positions, made.num_positions) == (positions, 16 + positions)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"qkv_bias": (True, True, True)}, {}),
+        ({"qkv_bias": [False, False, False]}, {"qkv_bias": False}),
+        ({"position_before_registers": True}, {}),
+        ({"position": "none", "position_before_class": True}, {"position": "none"}),
+        ({"position": "none", "position_grid": 3}, {"position": "none"}),
+        ({"num_registers": 1, "position_before_class": True, "position_before_registers": True},
+         {"num_registers": 1, "position_before_class": True}),
+        ({"classifier": "gap", "num_registers": 1, "position_before_class": True},
+         {"classifier": "gap", "num_registers": 1, "position_before_registers": True}),
+        ({"map_num_heads": 4, "map_mlp_dim": 9, "prefix_in_map": False}, {}),
+        ({"classifier": "map", "map_num_heads": 2, "prefix_in_map": False}, {"classifier": "map"}),
+        ({"classifier": "token_and_distillation", "distillation_token": True},
+         {"classifier": "token_and_distillation"}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_one_network_has_one_configuration(one, other):
+    """Fields that make no difference beside the others are equal."""
+    assert config(**one) == config(**other)
+
+
+def test_biases_of_query_key_and_value_one_by_one():
+    """A triple says which have one."""
+    assert config().biased_projections == ("query", "key", "value")
+    assert config(qkv_bias=False).biased_projections == ()
+    assert config(qkv_bias=(True, False, True)).biased_projections == ("query", "value")
+
+
 def test_the_stride_counts_the_stem():
     """Pixels per patch."""
     assert config(patch_size=(8, 4)).stride == (8, 4)
@@ -308,7 +409,7 @@ def configs(draw):
     grid, factor = draw(pairs), 2**stem.halvings if stem else 1
     image = tuple(side * cells * factor for side, cells in zip(patch, grid, strict=True))
     image = draw(st.sampled_from([image, None]))
-    classifier = draw(st.sampled_from(CLASSIFIERS))
+    classifier = draw(st.sampled_from(CLASSIFIERS + FAMILY_CLASSIFIERS))
     token = draw(st.sampled_from([None, True] + [False] * ("token" not in classifier)))
     rates, epsilons = st.floats(0, 0.99), st.floats(0, 0.99)
     return ViTConfig(
@@ -323,7 +424,18 @@ def configs(draw):
         classifier=classifier,
         class_token=token,
         class_token_in_mean=classifier == "gap" and bool(token) and draw(st.booleans()),
-        qkv_bias=draw(st.booleans()),
+        distillation_token=token is True and draw(st.booleans()),
+        num_registers=draw(st.integers(0, 3)),
+        position_before_registers=draw(st.booleans()),
+        prefix_in_map=draw(st.booleans()),
+        map_mlp_dim=draw(st.none() | sides),
+        rope=draw(
+            st.none() | st.builds(Rope, st.sampled_from(ROPE_FORMS), epsilons.map(lambda e: e + 1))
+        ),
+        mlp=draw(st.sampled_from(MLPS)),
+        norm=draw(st.sampled_from(NORMS)),
+        layer_scale=draw(st.booleans()),
+        qkv_bias=draw(st.booleans() | st.tuples(st.booleans(), st.booleans(), st.booleans())),
         representation_size=draw(st.none() | sides),
         dropout_rate=draw(rates),
         attention_dropout_rate=draw(rates),

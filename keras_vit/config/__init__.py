@@ -5,23 +5,32 @@ imports Keras, so a configuration can be read, checked and shown without startin
 """
 
 from keras_vit.config.numerics import (
+    GATES,
     GELU_FORMS,
     POSITION_RESIZES,
     STD_CONV_FORMS,
     Numerics,
 )
+from keras_vit.config.rope import ROPE_FORMS, Rope
 from keras_vit.config.stem import GROUP_NORM_GROUPS, ResNetStem
-from keras_vit.config.vit import CLASSIFIERS, DEFAULT_IMAGE_SIZE, POSITIONS, ViTConfig
+from keras_vit.config.vit import DEFAULT_IMAGE_SIZE, ViTConfig
+from keras_vit.config.vit_rules import CLASSIFIERS, FAMILY_CLASSIFIERS, MLPS, NORMS, POSITIONS
 
 __all__ = [
     "CLASSIFIERS",
     "DEFAULT_IMAGE_SIZE",
+    "FAMILY_CLASSIFIERS",
+    "GATES",
     "GELU_FORMS",
     "GROUP_NORM_GROUPS",
+    "MLPS",
+    "NORMS",
     "POSITIONS",
     "POSITION_RESIZES",
+    "ROPE_FORMS",
     "STD_CONV_FORMS",
     "Numerics",
     "ResNetStem",
+    "Rope",
     "ViTConfig",
 ]

@@ -6,7 +6,8 @@ from typing import Any
 
 from keras_vit.config.rules import choice, each, enforce, is_bool, is_share, known_fields
 
-GELU_FORMS = ("tanh", "exact")
+GELU_FORMS = ("tanh", "exact", "quick")
+GATES = ("silu", "gelu")
 STD_CONV_FORMS = ("std_plus_epsilon", "sqrt_var_plus_epsilon")
 POSITION_RESIZES = (
     "bilinear_align_corners",
@@ -18,6 +19,7 @@ POSITION_RESIZES = (
 _EPSILONS = "layer_norm_epsilon group_norm_epsilon std_conv_epsilon"
 _RULES = (
     choice("gelu", GELU_FORMS),
+    choice("gate", GATES),
     choice("std_conv", STD_CONV_FORMS),
     choice("position_resize", POSITION_RESIZES),
     *each(_EPSILONS, is_share, "a number in [0, 1)"),
@@ -32,8 +34,9 @@ class Numerics:
     Defaults are the official code's. Weights of other origin carry their own.
 
     Args:
-        gelu: `"tanh"`, the approximation that `flax.linen.gelu` computes, or
-            `"exact"`, the one of torch and Keras.
+        gelu: `"tanh"`, the approximation that `flax.linen.gelu` computes,
+            `"exact"`, the one of torch and Keras, or `"quick"`, CLIP's
+            `x * sigmoid(1.702 x)`.
         layer_norm_epsilon: added to the variance in every LayerNorm.
         group_norm_epsilon: added to the variance in every GroupNorm of the stem.
         std_conv: how a kernel is standardised, `"std_plus_epsilon"`:
@@ -46,6 +49,8 @@ class Numerics:
             `"bicubic_antialias"` (timm).
         pool_before_norm: whether the last norm follows the mean of `"gap"` (timm)
             or precedes it (the official code).
+        gate: activation of a gated MLP's gate, `"silu"` or `"gelu"`, which is in the
+            form that `gelu` names.
 
     Raises:
         ConfigError: a form is unknown or an epsilon is negative.
@@ -58,6 +63,7 @@ class Numerics:
     std_conv_epsilon: float = 1e-5
     position_resize: str = "bilinear_align_corners"
     pool_before_norm: bool = False
+    gate: str = "silu"
 
     def __post_init__(self) -> None:
         enforce(self, _RULES, "numerics.")

@@ -5,94 +5,31 @@ from collections.abc import Mapping
 from typing import Any
 
 from keras_vit.config.numerics import Numerics
-from keras_vit.config.rules import (
-    Rule,
-    choice,
-    each,
-    enforce,
-    is_bool,
-    is_int,
-    is_number,
-    is_positive_int,
-    is_share,
-    known_fields,
-    pair,
-)
+from keras_vit.config.rope import Rope
+from keras_vit.config.rules import enforce, known_fields, pair
 from keras_vit.config.stem import ResNetStem
+from keras_vit.config.vit_rules import RATES, RULES, TOKEN_CLASSIFIERS, UNPOOLED_CLASSIFIERS
 from keras_vit.errors import ConfigError, shown
-
-CLASSIFIERS = ("token", "gap", "map", "unpooled", "token_unpooled")
-POSITIONS = ("learned", "sincos2d")
-TOKEN_CLASSIFIERS = ("token", "token_unpooled")
-"""Classifiers that have a class token by their name."""
-UNPOOLED_CLASSIFIERS = ("unpooled", "token_unpooled")
 
 DEFAULT_IMAGE_SIZE = 224
 """Pretraining resolution of the paper; the positions of an any-size model start there."""
 
-MOST_LAYERS = 1024
-"""Transformer blocks of a model. The deepest published Transformers have 1,000 (DeepNet)."""
 
-_SIZES = "hidden_size mlp_dim num_heads num_layers channels"
-_RATES = "dropout_rate attention_dropout_rate stochastic_depth_rate"
-_SWITCHES = "position_before_class crop_remainder class_token_in_mean qkv_bias"
-
-RULES: tuple[Rule, ...] = (
-    *each(_SIZES, is_positive_int, "a positive int"),
-    Rule(
-        "num_layers",
-        lambda blocks: blocks <= MOST_LAYERS,
-        f"num_layers={{num_layers}} is more than {MOST_LAYERS}, the most that keras_vit builds.",
-    ),
-    *each(
-        "representation_size", lambda v: v is None or is_positive_int(v), "a positive int or None"
-    ),
-    *each("num_classes", lambda v: is_int(v) and v >= 0, "an int, 0 for features alone"),
-    Rule(
-        "hidden_size num_heads",
-        lambda width, heads: width % heads == 0,
-        "hidden_size={hidden_size} is not divisible by num_heads={num_heads}.",
-    ),
-    choice("classifier", CLASSIFIERS),
-    choice("position", POSITIONS),
-    Rule(
-        "position hidden_size",
-        lambda kind, width: kind != "sincos2d" or (width % 4 == 0 and width >= 8),
-        "position='sincos2d' needs a hidden_size that is a multiple of 4 and at least 8, "
-        "found {hidden_size}.",
-    ),
-    *each(_RATES, is_share, "a number in [0, 1)"),
-    *each("head_bias_init", is_number, "a number"),
-    *each(_SWITCHES, is_bool, "a bool"),
-    *each("class_token", lambda v: v is None or is_bool(v), "a bool or None"),
-    Rule(
-        "classifier class_token",
-        lambda kind, token: not (kind in TOKEN_CLASSIFIERS and token is False),
-        "classifier={classifier} needs class_token=True or None.",
-    ),
-    Rule(
-        "class_token_in_mean classifier has_class_token",
-        lambda pooled, kind, token: not pooled or (kind == "gap" and token),
-        "class_token_in_mean=True needs classifier='gap' and a class token.",
-    ),
-    Rule(
-        "numerics classifier",
-        lambda numerics, kind: not numerics.pool_before_norm or kind == "gap",
-        "numerics.pool_before_norm=True needs classifier='gap'.",
-    ),
-)
-"""What every model must fulfil. A new field has its row here, and its default in `ViTConfig`."""
+_PARTS = {"resnet": ResNetStem, "rope": Rope, "numerics": Numerics}
 
 
 @dataclasses.dataclass(frozen=True)
 class ViTConfig:
     """A Vision Transformer of Dosovitskiy et al. (2021), table 1 and section 3.
 
+    The defaults are the paper's model. Each of the other switches stands for a part that
+    another family has; `docs/families.md` tells which.
+
     Args:
         patch_size: side of a patch in pixels (in cells of the feature map for a
             hybrid), an int or a pair (rows, columns). P in the paper.
         hidden_size: width of every token. D in the paper.
-        mlp_dim: width of the MLP's hidden layer.
+        mlp_dim: width of the MLP's hidden layer; of each of its halves if `mlp` is gated.
         num_heads: attention heads; must divide `hidden_size`. k in the paper.
         num_layers: Transformer blocks. L in the paper.
         image_size: pixels, an int, a pair (height, width), or None for a model
@@ -100,27 +37,64 @@ class ViTConfig:
         channels: input channels of the images.
         num_classes: width of the head; 0 for a model that returns features.
         classifier: what the head reads. `"token"`: the class token; `"gap"`: the
-            mean of all tokens; `"map"`: multi-head attention pooling;
+            mean of the patches; `"map"`: multi-head attention pooling;
             `"unpooled"`: every token; `"token_unpooled"`: every token, with a
-            class token among them.
+            class token among them; `"token_and_mean"`: the class token and, behind
+            it, the mean of the patches, `2 * hidden_size` numbers (DINOv2);
+            `"token_and_distillation"`: a head reads the class token, another the
+            distillation token, and the logits are their mean (DeiT).
         class_token: whether a class token stands in front of the patches; None:
             where `classifier` has one by its name. A mean or an attention pooling
             may have one too (timm, keras-hub).
-        class_token_in_mean: whether `"gap"` averages the class token as well
-            (keras-hub) or the patches alone (timm).
-        qkv_bias: whether the projections to query, key and value have biases.
+        distillation_token: whether a second learned token stands behind the class
+            token (DeiT); `"token_and_distillation"` has one by its name.
+        num_registers: learned tokens between these and the patches (DINOv2, DINOv3).
+        mask_token: whether the weights hold the token that stood for hidden patches in
+            pretraining. Inference does not read it (DINOv2, DINOv3).
+        class_token_in_mean: whether `"gap"` averages the tokens before the patches as
+            well (keras-hub) or the patches alone (timm).
+        prefix_in_map: whether `"map"` attends to the tokens before the patches as well
+            (the Perception Encoder) or to the patches alone (SBB).
+        map_num_heads: heads of `"map"`; None: `num_heads`.
+        map_mlp_dim: hidden layer of the MLP of `"map"`; None: `mlp_dim`.
         representation_size: width of a Dense layer with tanh before the head
             (section 3.1, pretraining), or None.
+        projection_dim: width of a linear layer without bias behind the pooling, whose
+            output is the image embedding (CLIP), or None.
+        position: `"learned"`; the fixed `"sincos2d"`, which stores no weight; or `"none"`.
+        position_before_class: whether positions are added before any other token
+            joins the patches (big_vision), so that only patches have one, or after,
+            so that the others have one too (the paper).
+        position_before_registers: whether positions are added before the registers
+            join, so that class and distillation token have one and registers do not
+            (DINOv2), or after (timm).
+        position_grid: grid (rows, columns) that the stored positions belong to.
+            None: that of `image_size` (of 224 pixels for an any-size model).
+            Another grid is resized in the graph.
+        rope: a `Rope`: every block turns queries and keys of patches by row and column
+            (DINOv3, EVA-02), beside `position` or instead of it. None: no block does.
+        patch_bias: whether the projection of patches has a bias (not in CLIP).
+        patch_norm: whether a norm follows it (AIMv2).
+        pre_norm: whether a norm precedes the first block (CLIP).
+        norm: `"layer"`, LayerNorm, or `"rms"`, which neither centres nor has a bias
+            (AIMv2), in every place.
+        final_norm: whether a norm follows the last block.
+        qkv_bias: whether the projections to query, key and value have biases; a triple
+            of bools where they differ (EVA-02 and DINOv3 have none for the key).
+        projection_bias: whether the projection of the concatenated heads has a bias.
+        mlp_bias: whether the products of the MLP have biases.
+        mlp: `"plain"`: `W_1 gelu(W_0 x)`; `"gated"`: `W_1 (gate(W_g x) * W_0 x)` (DINOv3);
+            `"gated_packed"`: the same, and files of libraries that know both forms hold
+            `W_g` and `W_0` as one array (DINOv2-g).
+        sub_norm_attention: whether a norm precedes the projection of the heads (BEiT-3).
+        sub_norm_mlp: whether a norm precedes the MLP's last product (BEiT-3, EVA-02).
+        layer_scale: whether a learned number for each channel multiplies what a branch
+            adds to the tokens (DeiT-III, DINOv2, DINOv3).
+        layer_scale_init: that number at first.
         dropout_rate: after the positions, the attention and both MLP layers.
         attention_dropout_rate: on the attention weights.
         stochastic_depth_rate: chance to skip a residual branch in the last
             block, growing linearly from 0 in the first (AugReg, section 3).
-        position: `"learned"`, or the fixed `"sincos2d"`, which stores no weight.
-        position_before_class: whether positions are added before the class token
-            joins (big_vision) or after, so that it has one too (the paper).
-        position_grid: grid (rows, columns) that the stored positions belong to.
-            None: that of `image_size` (of 224 pixels for an any-size model).
-            Another grid is resized in the graph.
         resnet: a `ResNetStem` for a hybrid (section 3.1, last paragraph).
         crop_remainder: drop the pixels right and below that fill no patch, as
             the reference's VALID convolution does, instead of refusing them.
@@ -141,15 +115,36 @@ class ViTConfig:
     num_classes: int = 1000
     classifier: str = "token"
     class_token: bool | None = None
+    distillation_token: bool = False
+    num_registers: int = 0
+    mask_token: bool = False
     class_token_in_mean: bool = False
-    qkv_bias: bool = True
+    prefix_in_map: bool = True
+    map_num_heads: int | None = None
+    map_mlp_dim: int | None = None
     representation_size: int | None = None
+    projection_dim: int | None = None
+    position: str = "learned"
+    position_before_class: bool = False
+    position_before_registers: bool = False
+    position_grid: tuple[int, int] | None = None
+    rope: Rope | None = None
+    patch_bias: bool = True
+    patch_norm: bool = False
+    pre_norm: bool = False
+    norm: str = "layer"
+    final_norm: bool = True
+    qkv_bias: bool | tuple[bool, bool, bool] = True
+    projection_bias: bool = True
+    mlp_bias: bool = True
+    mlp: str = "plain"
+    sub_norm_attention: bool = False
+    sub_norm_mlp: bool = False
+    layer_scale: bool = False
+    layer_scale_init: float = 1e-5
     dropout_rate: float = 0.0
     attention_dropout_rate: float = 0.0
     stochastic_depth_rate: float = 0.0
-    position: str = "learned"
-    position_before_class: bool = False
-    position_grid: tuple[int, int] | None = None
     resnet: ResNetStem | None = None
     crop_remainder: bool = False
     head_bias_init: float = 0.0
@@ -161,31 +156,55 @@ class ViTConfig:
 
     def _normalise(self) -> None:
         """Turns ints into pairs, dicts into their dataclasses, and synonyms into one spelling."""
-        object.__setattr__(self, "patch_size", pair("patch_size", self.patch_size))
+        self._set("patch_size", pair("patch_size", self.patch_size))
         for field in ("image_size", "position_grid"):
             value = getattr(self, field)
             if value is not None:
-                object.__setattr__(self, field, pair(field, value))
-        for field, kind in (("resnet", ResNetStem), ("numerics", Numerics)):
+                self._set(field, pair(field, value))
+        for field, kind in _PARTS.items():
             value = getattr(self, field)
             if isinstance(value, Mapping):
-                object.__setattr__(self, field, kind.from_dict(value))
-            elif not isinstance(value, kind) and not (field == "resnet" and value is None):
+                self._set(field, kind.from_dict(value))
+            elif not isinstance(value, kind) and (field == "numerics" or value is not None):
                 raise ConfigError(
                     f"{field} must be a {kind.__name__} or a dict of its fields, "
                     f"found {shown(value)}."
                 )
-
+        if isinstance(self.qkv_bias, (tuple, list)):
+            biases = tuple(self.qkv_bias)
+            self._set("qkv_bias", biases[0] if len(set(map(repr, biases))) == 1 else biases)
         if self.class_token == (self.classifier in TOKEN_CLASSIFIERS):
-            object.__setattr__(self, "class_token", None)  # the classifier's name says as much
+            self._set("class_token", None)  # the classifier's name says as much
+        self._leave_out_what_makes_no_difference()
 
-        if not self.has_class_token or self.position == "sincos2d":
-            object.__setattr__(self, "position_before_class", False)  # makes no difference
+    def _leave_out_what_makes_no_difference(self) -> None:
+        """Gives fields one value wherever another field leaves them no meaning of their own.
+
+        Two configurations of one network are then equal.
+        """
+        if self.classifier == "token_and_distillation":
+            self._set("distillation_token", True)
+        if not self.has_class_token and self.num_registers and self.position_before_class is True:
+            self._set("position_before_registers", True)  # which come first
+        if not self.has_class_token or self.position != "learned":
+            self._set("position_before_class", False)
+        if not self.num_registers or self.position != "learned" or self.position_before_class:
+            self._set("position_before_registers", False)
+        if self.position == "none":
+            self._set("position_grid", None)
+        if self.classifier != "map" or not (self.has_class_token or self.num_registers):
+            self._set("prefix_in_map", True)
+        for field, of_blocks in (("map_num_heads", "num_heads"), ("map_mlp_dim", "mlp_dim")):
+            if self.classifier != "map" or getattr(self, field) == getattr(self, of_blocks):
+                self._set(field, None)
+
+    def _set(self, field: str, value: Any) -> None:
+        object.__setattr__(self, field, value)
 
     def _validate(self) -> None:
         enforce(self, RULES)
-        for field in _RATES.split():
-            object.__setattr__(self, field, float(getattr(self, field)))
+        for field in RATES.split():
+            self._set(field, float(getattr(self, field)))
         if self.image_size is not None:
             self._validate_image(self.image_size)
         elif self.position_grid is None:
@@ -279,14 +298,45 @@ class ViTConfig:
     def num_positions(self) -> int:
         """Rows of the stored position embeddings."""
         rows, columns = self.source_grid
-        return rows * columns + self.has_class_position
+        return rows * columns + self.num_prefix_positions
+
+    @property
+    def num_prefix_tokens(self) -> int:
+        """Tokens before the patches: class token, distillation token, registers, in this order."""
+        return self.has_class_token + self.distillation_token + self.num_registers
+
+    @property
+    def num_prefix_positions(self) -> int:
+        """Position embeddings before those of the patches."""
+        if self.position_before_class:
+            return 0
+        without_registers = self.has_class_token + self.distillation_token
+        return without_registers if self.position_before_registers else self.num_prefix_tokens
+
+    @property
+    def head_dim(self) -> int:
+        """Channels of an attention head."""
+        return self.hidden_size // self.num_heads
+
+    @property
+    def biased_projections(self) -> tuple[str, ...]:
+        """Which of query, key and value have a bias."""
+        names = ("query", "key", "value")
+        if isinstance(self.qkv_bias, bool):
+            return names if self.qkv_bias else ()
+        return tuple(name for name, has in zip(names, self.qkv_bias, strict=True) if has)
+
+    @property
+    def pooled_size(self) -> int:
+        """Width of what the pooling returns."""
+        return self.hidden_size * (1 + (self.classifier == "token_and_mean"))
 
     @property
     def num_tokens(self) -> int | None:
         """Tokens in the encoder; None for an any-size model."""
         if self.grid is None:
             return None
-        return self.grid[0] * self.grid[1] + self.has_class_token
+        return self.grid[0] * self.grid[1] + self.num_prefix_tokens
 
     def replace(self, **fields: Any) -> "ViTConfig":
         """Returns a copy with other fields. Raises `ConfigError` on an unknown one."""
@@ -296,7 +346,7 @@ class ViTConfig:
         """Returns the fields as plain JSON types; `from_dict` is its inverse."""
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         for name, value in values.items():
-            if isinstance(value, (ResNetStem, Numerics)):
+            if isinstance(value, tuple(_PARTS.values())):
                 values[name] = value.to_dict()
             elif isinstance(value, tuple):
                 values[name] = list(value)

@@ -9,7 +9,9 @@ from keras_vit import kernels
 from keras_vit.errors import ConfigError
 from keras_vit.layers.base import ConfiguredLayer
 from keras_vit.layers.dense import EinsumDense
-from keras_vit.layers.initializers import XavierUniform
+from keras_vit.layers.initializers import MixedFrequencies, XavierUniform
+from keras_vit.layers.rms_norm import norm_layer
+from keras_vit.layers.rotary_positions import rotate, turns
 
 
 @kernels.direct
@@ -29,36 +31,67 @@ class Attention(ConfiguredLayer):
     Args:
         num_heads: k of the paper; divides `hidden_size`.
         dropout_rate: on the attention weights, in training.
-        qkv_bias: whether query, key and value have biases.
+        qkv_bias: whether query, key and value have biases; a triple where they differ.
+        projection_bias: whether the projection of the concatenated heads has one.
+        sub_norm: the norm before that projection, `"layer"` or `"rms"`, or None.
+        norm_epsilon: added to the variance in it.
+        rope: None, or the form of the `RotaryPositions` whose output is the argument `rotary`
+            of a call: queries and keys are turned by it. With `"mixed"` the layer learns the
+            frequencies of each head, `(2, heads, head_dim / 2)`.
+        rope_theta: base of these frequencies at first.
+
+    Raises:
+        ConfigError: the heads do not divide `hidden_size`, or only one of `rope` and `rotary`
+            is given.
     """
 
-    def __init__(self, num_heads, dropout_rate=0.0, qkv_bias=True, **kwargs):
+    def __init__(
+        self,
+        num_heads,
+        dropout_rate=0.0,
+        qkv_bias=True,
+        projection_bias=True,
+        sub_norm=None,
+        norm_epsilon=1e-6,
+        rope=None,
+        rope_theta=10.0,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self.num_heads = num_heads
         self.dropout_rate = dropout_rate
         self.qkv_bias = qkv_bias
+        self.projection_bias = projection_bias
+        self.sub_norm = sub_norm
+        self.norm_epsilon = norm_epsilon
+        self.rope = rope
+        self.rope_theta = rope_theta
 
-    def build(self, inputs_shape, context_shape=None):
+    def build(self, inputs_shape, context_shape=None, rotary_shape=None):
         hidden_size = inputs_shape[-1]
         if hidden_size % self.num_heads:
             raise ConfigError(
                 f"hidden_size={hidden_size} is not divisible by num_heads={self.num_heads}."
             )
         head_dim = hidden_size // self.num_heads
-        projection = {
-            "equation": "btm,mhd->bthd",
-            "output_shape": (None, self.num_heads, head_dim),
-            "bias_axes": "hd" if self.qkv_bias else None,
-            "kernel_initializer": XavierUniform(),
-            "dtype": self.dtype_policy,
-        }
-        self.query = EinsumDense(**projection, name="query")
-        self.key = EinsumDense(**projection, name="key")
-        self.value = EinsumDense(**projection, name="value")
+        biases = self.qkv_bias
+        if isinstance(biases, bool):
+            biases = (biases, biases, biases)
+        self.query, self.key, self.value = (
+            EinsumDense(
+                equation="btm,mhd->bthd",
+                output_shape=(None, self.num_heads, head_dim),
+                bias_axes="hd" if bias else None,
+                kernel_initializer=XavierUniform(),
+                dtype=self.dtype_policy,
+                name=name,
+            )
+            for name, bias in zip(("query", "key", "value"), biases, strict=True)
+        )
         self.out = EinsumDense(
             equation="bthd,hdm->btm",
             output_shape=(None, hidden_size),
-            bias_axes="m",
+            bias_axes="m" if self.projection_bias else None,
             kernel_initializer=XavierUniform(input_axes=2),
             dtype=self.dtype_policy,
             name="out",
@@ -69,28 +102,62 @@ class Attention(ConfiguredLayer):
         for layer in (self.key, self.value):
             layer.build(context_shape or inputs_shape)
         self.out.build((*inputs_shape[:-1], self.num_heads, head_dim))
+        if self.sub_norm:
+            self.norm = norm_layer(
+                self.sub_norm, self.norm_epsilon, self.dtype_policy, name="sub_norm"
+            )
+            self.norm.build(inputs_shape)
+        if self.rope == "mixed":
+            self.rotary_frequencies = self.add_weight(
+                name="rotary_frequencies",
+                shape=(2, self.num_heads, head_dim // 2),
+                initializer=MixedFrequencies(self.rope_theta),
+                autocast=False,
+            )
 
-    def call(self, inputs, context=None, training=None):
+    def call(self, inputs, context=None, rotary=None, training=None):
         context = inputs if context is None else context
         query = kernels.call_part(self, self.query, inputs)
         key = kernels.call_part(self, self.key, context)
         value = kernels.call_part(self, self.value, context)
+        query, key = self._turned(query, key, rotary)
         if training and self.dropout_rate > 0:
             weights = self.dropout(self._softmax(query, key), training=training)
             x = ops.einsum("bhqk,bkhd->bqhd", ops.cast(weights, value.dtype), value)
         else:
             x = kernels.attention(query, key, value)
+        if self.sub_norm:
+            shape = ops.shape(x)
+            x = ops.reshape(x, (*shape[:2], x.shape[2] * x.shape[3]))
+            x = ops.reshape(kernels.call_part(self, self.norm, x), shape)
         return kernels.call_part(self, self.out, x)
 
-    def attention_weights(self, inputs, context=None):
+    def attention_weights(self, inputs, context=None, rotary=None):
         """Returns softmax(q k^T / sqrt(d)) (Eq. 6), float32 `(batch, heads, tokens, others)`."""
         context = inputs if context is None else context
-        return self._softmax(self.query(inputs), self.key(context))
+        return self._softmax(*self._turned(self.query(inputs), self.key(context), rotary))
+
+    def _turned(self, query, key, rotary):
+        """Returns both as they are, or turned by their positions."""
+        if (self.rope is None) != (rotary is None):
+            raise ConfigError(
+                f"Attention with rope={self.rope!r} was called "
+                f"{'without' if rotary is None else 'with'} rotary positions."
+            )
+        if rotary is None:
+            return query, key
+        if self.rope == "mixed":  # of coordinates (tokens, 2)
+            frequencies = ops.cast(self.rotary_frequencies, "float32")
+            coordinates = ops.cast(rotary, "float32")[:, :, None, None]
+            rotary = turns(
+                coordinates[:, 0] * frequencies[0] + coordinates[:, 1] * frequencies[1], self.rope
+            )
+        return rotate(query, rotary, self.rope), rotate(key, rotary, self.rope)
 
     def _softmax(self, query, key):
         query = query / math.sqrt(query.shape[-1])
         logits = ops.einsum("bqhd,bkhd->bhqk", query, key)
         return ops.softmax(ops.cast(logits, "float32"), axis=-1)
 
-    def compute_output_shape(self, inputs_shape, context_shape=None):
+    def compute_output_shape(self, inputs_shape, context_shape=None, rotary_shape=None):
         return inputs_shape

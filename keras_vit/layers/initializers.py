@@ -91,3 +91,38 @@ class XavierUniform(keras.initializers.Initializer):
 
     def get_config(self):
         return {"input_axes": self.input_axes, "seed": self.seed}
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class MixedFrequencies(keras.initializers.Initializer):
+    """Frequencies of rotary positions, turned by a random angle in every head.
+
+    Shape `(2, heads, head_dim / 2)`, for each coordinate one. Source: `init_random_2d_freqs` of
+    timm's `layers/pos_embed_sincos.py` (Heo et al. 2024, arXiv 2403.13298).
+
+    Args:
+        theta: base of the frequencies.
+        seed: an int, or None to draw one from Keras's global seed.
+    """
+
+    def __init__(self, theta: float = 10.0, seed: int | None = None) -> None:
+        self.theta = theta
+        self.seed = seed
+        self._generator = keras.random.SeedGenerator(seed) if seed is None else None
+
+    def __call__(self, shape, dtype=None):
+        """Returns a tensor of `shape`."""
+        if _blank.get():
+            return _blank_weight(shape, dtype or "float32")
+        _, heads, pairs = shape
+        sizes = self.theta ** (-np.arange(pairs // 2) / (pairs // 2))
+        sizes = ops.convert_to_tensor(sizes, dtype="float32")
+        seed = self.seed if self._generator is None else self._generator
+        angles = kernels.uniform((heads, 1), math.pi, seed)
+        along, across = sizes * ops.cos(angles), sizes * ops.sin(angles)  # (heads, pairs / 2)
+        first = ops.concatenate([along, -across], axis=-1)
+        second = ops.concatenate([across, along], axis=-1)
+        return ops.cast(ops.stack([first, second]), dtype or "float32")
+
+    def get_config(self):
+        return {"theta": self.theta, "seed": self.seed}

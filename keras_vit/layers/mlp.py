@@ -3,9 +3,11 @@
 import keras
 
 from keras_vit import kernels
+from keras_vit.layers.activation import activate
 from keras_vit.layers.base import ConfiguredLayer
 from keras_vit.layers.dense import Dense
 from keras_vit.layers.initializers import RandomNormal, XavierUniform
+from keras_vit.layers.rms_norm import norm_layer
 
 
 @kernels.direct
@@ -13,41 +15,80 @@ from keras_vit.layers.initializers import RandomNormal, XavierUniform
 class MLP(ConfiguredLayer):
     """Two Dense layers with a GELU between them (section 3.1, `MlpBlock` of the reference).
 
+        MLP(x) = W_1 gelu(W_0 x)
+        MLP(x) = W_1 (act(W_gate x) * W_value x)     with a gate (Shazeer 2020, arXiv 2002.05202)
+
     Input and output `(batch, tokens, hidden_size)`.
 
     Args:
-        mlp_dim: width of the hidden layer.
-        dropout_rate: after each Dense layer, in training.
-        gelu: `"tanh"` (the official code) or `"exact"`.
+        mlp_dim: width of the hidden layer; with a gate, of the gate and of the value.
+        dropout_rate: on the hidden layer and on the output, in training.
+        gelu: `"tanh"` (the official code), `"exact"`, or `"quick"` (CLIP).
+        gate_activation: None for no gate, or its activation: `"silu"`, or a GELU as above.
+        sub_norm: the norm before W_1, `"layer"` or `"rms"`, or None.
+        norm_epsilon: added to the variance in it.
+        use_bias: whether the Dense layers have biases.
     """
 
-    def __init__(self, mlp_dim, dropout_rate=0.0, gelu="tanh", **kwargs):
+    def __init__(
+        self,
+        mlp_dim,
+        dropout_rate=0.0,
+        gelu="tanh",
+        gate_activation=None,
+        sub_norm=None,
+        norm_epsilon=1e-6,
+        use_bias=True,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self.mlp_dim = mlp_dim
         self.dropout_rate = dropout_rate
         self.gelu = gelu
+        self.gate_activation = gate_activation
+        self.sub_norm = sub_norm
+        self.norm_epsilon = norm_epsilon
+        self.use_bias = use_bias
 
     def build(self, input_shape):
-        self.dense_0 = self._dense(self.mlp_dim, "dense_0")
-        self.dense_1 = self._dense(input_shape[-1], "dense_1")
+        hidden_shape = (*input_shape[:-1], self.mlp_dim)
+        if self.gate_activation is None:
+            self.dense_0 = self._dense(self.mlp_dim, "dense_0", input_shape)
+        else:
+            self.gate = self._dense(self.mlp_dim, "gate", input_shape)
+            self.value = self._dense(self.mlp_dim, "value", input_shape)
+        self.dense_1 = self._dense(input_shape[-1], "dense_1", hidden_shape)
         self.dropout = keras.layers.Dropout(self.dropout_rate, dtype=self.dtype_policy)
-        self.dense_0.build(input_shape)
         self.dropout.build(input_shape)
-        self.dense_1.build((*input_shape[:-1], self.mlp_dim))
+        if self.sub_norm:
+            self.norm = norm_layer(
+                self.sub_norm, self.norm_epsilon, self.dtype_policy, name="sub_norm"
+            )
+            self.norm.build(hidden_shape)
 
-    def _dense(self, units, name):
-        return Dense(
+    def _dense(self, units, name, input_shape):
+        layer = Dense(
             units,
+            use_bias=self.use_bias,
             kernel_initializer=XavierUniform(),
             bias_initializer=RandomNormal(stddev=1e-6),
             dtype=self.dtype_policy,
             name=name,
         )
+        layer.build(input_shape)
+        return layer
 
     def call(self, inputs, training=None):
-        x = kernels.gelu(kernels.call_part(self, self.dense_0, inputs), self.gelu == "tanh")
-        x = kernels.call_part(self, self.dense_1, self._drop(x, training))
-        return self._drop(x, training)
+        x = self._drop(self._hidden(inputs), training)
+        if self.sub_norm:
+            x = kernels.call_part(self, self.norm, x)
+        return self._drop(kernels.call_part(self, self.dense_1, x), training)
+
+    def _hidden(self, inputs):
+        if self.gate_activation is None:
+            return activate(kernels.call_part(self, self.dense_0, inputs), self.gelu)
+        gate = activate(kernels.call_part(self, self.gate, inputs), self.gate_activation)
+        return gate * kernels.call_part(self, self.value, inputs)
 
     def _drop(self, x, training):
         drops = training and self.dropout_rate > 0

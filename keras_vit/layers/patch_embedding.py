@@ -22,9 +22,18 @@ class PatchEmbedding(ConfiguredLayer):
         patch_size: pixels, an int or a pair (rows, columns).
         flatten: whether the patch grid becomes one axis of tokens.
         data_format: `"channels_last"`, `"channels_first"` or None for Keras's setting.
+        use_bias: whether a bias is added (not in CLIP).
     """
 
-    def __init__(self, hidden_size, patch_size, flatten=True, data_format=None, **kwargs):
+    def __init__(
+        self,
+        hidden_size,
+        patch_size,
+        flatten=True,
+        data_format=None,
+        use_bias=True,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self.hidden_size = hidden_size
         self.patch_size = (
@@ -32,6 +41,7 @@ class PatchEmbedding(ConfiguredLayer):
         )
         self.flatten = flatten
         self.data_format = data_format or keras.config.image_data_format()
+        self.use_bias = use_bias
 
     def build(self, input_shape):
         channels = input_shape[-1 if self.data_format == "channels_last" else 1]
@@ -40,7 +50,8 @@ class PatchEmbedding(ConfiguredLayer):
             shape=(*self.patch_size, channels, self.hidden_size),
             initializer=LecunNormal(),
         )
-        self.bias = self.add_weight(name="bias", shape=(self.hidden_size,), initializer="zeros")
+        if self.use_bias:
+            self.bias = self.add_weight(name="bias", shape=(self.hidden_size,), initializer="zeros")
 
     def call(self, inputs):
         if self.data_format == "channels_first":  # once, so that all else is channels last
@@ -52,7 +63,8 @@ class PatchEmbedding(ConfiguredLayer):
             padding="valid",
             data_format="channels_last",
         )
-        grid = ops.add(grid, self.bias)
+        if self.use_bias:
+            grid = ops.add(grid, self.bias)
         if not self.flatten:
             return grid
         batch, rows, columns, hidden_size = ops.shape(grid)

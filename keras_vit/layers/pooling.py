@@ -7,28 +7,33 @@ from keras_vit.errors import ConfigError
 from keras_vit.layers.attention import Attention
 from keras_vit.layers.base import ConfiguredLayer
 from keras_vit.layers.initializers import XavierUniform
-from keras_vit.layers.layer_norm import LayerNorm
 from keras_vit.layers.mlp import MLP
-from keras_vit.layers.precision import float32_under_mixed
+from keras_vit.layers.rms_norm import norm_layer
 
 
 @keras.saving.register_keras_serializable("keras_vit")
 class Pool(ConfiguredLayer):
-    """Reduces `(batch, tokens, hidden_size)` to `(batch, hidden_size)`.
+    """Reduces `(batch, tokens, hidden_size)` to what the head reads.
 
     Args:
-        kind: `"token"` takes the first token (Eq. 4), `"gap"` the mean of all,
-            `"gap_without_first"` the mean of all but a class token.
+        kind: `"token"` takes the first token (Eq. 4), `"gap"` the mean of all tokens but the
+            skipped ones, `"gap_without_first"` of all but one;
+            `"token_and_mean"` both, one behind the other, `(batch, 2 * hidden_size)`
+            (DINOv2); `"two_tokens"` the first two, `(batch, 2, hidden_size)`, and
+            `"mean_of_two_tokens"` their mean (DeiT). All others return
+            `(batch, hidden_size)`.
+        skip: how many of the first tokens no mean takes in: those before the patches.
 
     Raises:
         ConfigError: another kind.
     """
 
-    def __init__(self, kind, **kwargs):
+    def __init__(self, kind, skip=0, **kwargs):
         super().__init__(**kwargs)
-        if kind not in ("token", "gap", "gap_without_first"):
-            raise ConfigError(f"kind={kind!r} is not one of token, gap, gap_without_first.")
+        if kind not in _KINDS:
+            raise ConfigError(f"kind={kind!r} is not one of {', '.join(_KINDS)}.")
         self.kind = kind
+        self.skip = skip
 
     def build(self, input_shape):
         pass
@@ -36,10 +41,31 @@ class Pool(ConfiguredLayer):
     def call(self, inputs):
         if self.kind == "token":
             return inputs[:, 0]
-        return ops.mean(inputs if self.kind == "gap" else inputs[:, 1:], axis=1)
+        if self.kind == "two_tokens":
+            return inputs[:, :2]
+        if self.kind == "mean_of_two_tokens":
+            return ops.mean(inputs[:, :2], axis=1)
+        skip = 1 if self.kind == "gap_without_first" else self.skip
+        mean = ops.mean(inputs[:, skip:] if skip else inputs, axis=1)
+        if self.kind != "token_and_mean":
+            return mean
+        return ops.concatenate([inputs[:, 0], mean], axis=-1)
 
     def compute_output_shape(self, input_shape):
-        return input_shape[0], input_shape[2]
+        batch, _, hidden_size = input_shape
+        if self.kind == "two_tokens":
+            return batch, 2, hidden_size
+        return batch, 2 * hidden_size if self.kind == "token_and_mean" else hidden_size
+
+
+_KINDS = (
+    "token",
+    "gap",
+    "gap_without_first",
+    "token_and_mean",
+    "two_tokens",
+    "mean_of_two_tokens",
+)
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -52,16 +78,26 @@ class MAPHead(ConfiguredLayer):
     Args:
         num_heads: attention heads; divides `hidden_size`.
         mlp_dim: width of the MLP's hidden layer.
-        gelu: `"tanh"` or `"exact"`.
-        layer_norm_epsilon: added to the variance in the LayerNorm.
+        gelu: `"tanh"`, `"exact"` or `"quick"`.
+        layer_norm_epsilon: added to the variance in the norm.
+        skip: how many of the first tokens the probe does not attend to.
     """
 
-    def __init__(self, num_heads, mlp_dim, gelu="tanh", layer_norm_epsilon=1e-6, **kwargs):
+    def __init__(
+        self,
+        num_heads,
+        mlp_dim,
+        gelu="tanh",
+        layer_norm_epsilon=1e-6,
+        skip=0,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self.num_heads = num_heads
         self.mlp_dim = mlp_dim
         self.gelu = gelu
         self.layer_norm_epsilon = layer_norm_epsilon
+        self.skip = skip
 
     def build(self, input_shape):
         batch, _, hidden_size = input_shape
@@ -69,11 +105,7 @@ class MAPHead(ConfiguredLayer):
             name="probe", shape=(1, 1, hidden_size), initializer=XavierUniform(input_axes=2)
         )
         self.attention = Attention(self.num_heads, dtype=self.dtype_policy, name="attention")
-        self.norm = LayerNorm(
-            epsilon=self.layer_norm_epsilon,
-            dtype=float32_under_mixed(self.dtype_policy),
-            name="norm",
-        )
+        self.norm = norm_layer("layer", self.layer_norm_epsilon, self.dtype_policy, name="norm")
         self.mlp = MLP(self.mlp_dim, gelu=self.gelu, dtype=self.dtype_policy, name="mlp")
         pooled_shape = (batch, 1, hidden_size)
         self.attention.build(pooled_shape, input_shape)
@@ -83,7 +115,7 @@ class MAPHead(ConfiguredLayer):
     def call(self, inputs):
         shape = ops.shape(inputs)
         probe = ops.broadcast_to(ops.cast(self.probe, inputs.dtype), (shape[0], 1, shape[2]))
-        x = self.attention(probe, inputs)
+        x = self.attention(probe, inputs[:, self.skip :] if self.skip else inputs)
         return (x + self.mlp(self.norm(x)))[:, 0]
 
     def compute_output_shape(self, input_shape):

@@ -21,13 +21,15 @@ class AddPositionEmbs(ConfiguredLayer):
 
     An image of another grid gets the embeddings resized, in the graph: call with
     `patches`, any tensor `(batch, rows, columns, ...)` of that grid, of which only
-    rows and columns are read. The class token's embedding is never resized.
+    rows and columns are read. Embeddings of other tokens are never resized.
 
     Args:
         grid: (rows, columns) of the patches that the embeddings are made for, or
             None to take a square one from the first input.
         class_token: whether the first token is a class token. A learned embedding
             then has a row for it; `"sincos2d"` leaves it as it is.
+        other_tokens: how many more tokens, a distillation token or registers, stand between it
+            and the patches, likewise.
         position: `"learned"` or `"sincos2d"`.
         resize: see `keras_vit.Numerics.position_resize`.
 
@@ -42,6 +44,7 @@ class AddPositionEmbs(ConfiguredLayer):
         class_token=False,
         position="learned",
         resize="bilinear_align_corners",
+        other_tokens=0,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -49,6 +52,9 @@ class AddPositionEmbs(ConfiguredLayer):
         self.class_token = class_token
         self.position = position
         self.resize = resize
+        self.other_tokens = other_tokens
+        self._prefix = int(class_token) + other_tokens
+        self._others = f"class_token={class_token}, other_tokens={other_tokens}"
 
     def build(self, inputs_shape, patches_shape=None):
         _, tokens, hidden_size = inputs_shape
@@ -56,7 +62,7 @@ class AddPositionEmbs(ConfiguredLayer):
             self.grid = self._infer_grid(tokens, patches_shape)
         if patches_shape is None and tokens not in (None, self._num_tokens(self.grid)):
             raise ConfigError(
-                f"{tokens} tokens do not fit grid={self.grid} with class_token={self.class_token}. "
+                f"{tokens} tokens do not fit grid={self.grid} with {self._others}. "
                 "Pass the tensor `patches` (batch, rows, columns, ...) of their grid."
             )
         if self.position == "learned":
@@ -69,17 +75,17 @@ class AddPositionEmbs(ConfiguredLayer):
     def _infer_grid(self, tokens, patches_shape):
         if patches_shape is not None and None not in patches_shape[1:3]:
             return tuple(patches_shape[1:3])
-        count = (tokens or 0) - self.class_token
+        count = (tokens or 0) - self._prefix
         side = round(max(count, 0) ** 0.5)
         if count < 1 or side * side != count:
             raise ConfigError(
-                f"Cannot tell the grid of {tokens} tokens (class_token={self.class_token}): "
+                f"Cannot tell the grid of {tokens} tokens with {self._others}: "
                 "pass grid=(rows, columns)."
             )
         return side, side
 
     def _num_tokens(self, grid):
-        return grid[0] * grid[1] + self.class_token
+        return grid[0] * grid[1] + self._prefix
 
     def call(self, inputs, patches=None):
         rows, columns = self.grid if patches is None else ops.shape(patches)[1:3]
@@ -89,20 +95,24 @@ class AddPositionEmbs(ConfiguredLayer):
         """E_pos for a grid whose sides may be tensors, `(1, tokens, hidden_size)`."""
         if self.position == "sincos2d":
             embedding = sincos2d(rows, columns, hidden_size)
-            return ops.pad(embedding, [[0, 0], [1, 0], [0, 0]]) if self.class_token else embedding
+            return (
+                ops.pad(embedding, [[0, 0], [self._prefix, 0], [0, 0]])
+                if self._prefix
+                else embedding
+            )
         # Sides that are tensors, in a TensorFlow graph of any size, cannot be compared.
         if isinstance(rows, int) and isinstance(columns, int) and (rows, columns) == self.grid:
             return self.embedding
         embedding = ops.cast(self.embedding, "float32")
-        grid = ops.reshape(embedding[:, int(self.class_token) :], (1, *self.grid, hidden_size))
+        grid = ops.reshape(embedding[:, self._prefix :], (1, *self.grid, hidden_size))
         by_row = resampling_matrix(self.grid[0], rows, self.resize, ops, "float32")
         by_column = resampling_matrix(self.grid[1], columns, self.resize, ops, "float32")
         grid = ops.einsum("ri,bijm->brjm", by_row, grid)
         grid = ops.einsum("cj,brjm->brcm", by_column, grid)
         grid = ops.reshape(grid, (1, rows * columns, hidden_size))
-        if not self.class_token:
+        if not self._prefix:
             return grid
-        return ops.concatenate([embedding[:, :1], grid], axis=1)
+        return ops.concatenate([embedding[:, : self._prefix], grid], axis=1)
 
     def compute_output_shape(self, inputs_shape, patches_shape=None):
         return inputs_shape

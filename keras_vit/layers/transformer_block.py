@@ -5,10 +5,10 @@ import keras
 from keras_vit import kernels
 from keras_vit.layers.attention import Attention
 from keras_vit.layers.base import ConfiguredLayer
-from keras_vit.layers.layer_norm import LayerNorm
+from keras_vit.layers.layer_scale import LayerScale
 from keras_vit.layers.mlp import MLP
-from keras_vit.layers.precision import float32_under_mixed
 from keras_vit.layers.remat import rematerialised
+from keras_vit.layers.rms_norm import norm_layer
 from keras_vit.layers.stochastic_depth import StochasticDepth
 
 
@@ -19,8 +19,8 @@ class TransformerBlock(ConfiguredLayer):
         z' = MSA(LN(z)) + z         (Eq. 2)
         z  = MLP(LN(z')) + z'       (Eq. 3)
 
-    Input and output `(batch, tokens, hidden_size)`. The LayerNorms compute in
-    float32 under mixed precision.
+    Input and output `(batch, tokens, hidden_size)`. The norms compute in float32 under mixed
+    precision. With `rope`, a call takes the output of `RotaryPositions` as `rotary`.
 
     Args:
         num_heads: attention heads; divides `hidden_size`.
@@ -28,9 +28,18 @@ class TransformerBlock(ConfiguredLayer):
         dropout_rate: after the attention and after both Dense layers of the MLP.
         attention_dropout_rate: on the attention weights.
         stochastic_depth_rate: chance to skip each residual branch, per example.
-        gelu: `"tanh"` or `"exact"`.
-        layer_norm_epsilon: added to the variance in both LayerNorms.
-        qkv_bias: whether query, key and value have biases.
+        gelu: `"tanh"`, `"exact"` or `"quick"`.
+        layer_norm_epsilon: added to the variance in every norm.
+        qkv_bias: whether query, key and value have biases; a triple where they differ.
+        projection_bias: whether the projection of the heads has a bias.
+        mlp_bias: whether the products of the MLP have biases.
+        gate_activation: None, or the activation of a gated MLP's gate, see `MLP`.
+        norm: `"layer"` or `"rms"`.
+        sub_norm_attention: whether a norm precedes the projection of the heads.
+        sub_norm_mlp: whether a norm precedes the last product of the MLP.
+        layer_scale: the initial value of a `LayerScale` behind each branch, or None for none.
+        rope: None, or the form of the rotary positions, see `Attention`.
+        rope_theta: base of the frequencies that `"mixed"` learns, at first.
         remat: whether training keeps the input alone, and computes the block again for the
             gradient: less memory, a forward pass more.
     """
@@ -45,6 +54,15 @@ class TransformerBlock(ConfiguredLayer):
         gelu="tanh",
         layer_norm_epsilon=1e-6,
         qkv_bias=True,
+        projection_bias=True,
+        mlp_bias=True,
+        gate_activation=None,
+        norm="layer",
+        sub_norm_attention=False,
+        sub_norm_mlp=False,
+        layer_scale=None,
+        rope=None,
+        rope_theta=10.0,
         remat=False,
         **kwargs,
     ):
@@ -57,49 +75,84 @@ class TransformerBlock(ConfiguredLayer):
         self.gelu = gelu
         self.layer_norm_epsilon = layer_norm_epsilon
         self.qkv_bias = qkv_bias
+        self.projection_bias = projection_bias
+        self.mlp_bias = mlp_bias
+        self.gate_activation = gate_activation
+        self.norm = norm
+        self.sub_norm_attention = sub_norm_attention
+        self.sub_norm_mlp = sub_norm_mlp
+        self.layer_scale = layer_scale
+        self.rope = rope
+        self.rope_theta = rope_theta
         self.remat = remat
 
-    def build(self, input_shape):
-        policy = self.dtype_policy
-        norm = {"epsilon": self.layer_norm_epsilon, "dtype": float32_under_mixed(policy)}
-        self.attention_norm = LayerNorm(**norm, name="attention_norm")
+    def build(self, inputs_shape, rotary_shape=None):
+        policy, epsilon = self.dtype_policy, self.layer_norm_epsilon
+        self.attention_norm = norm_layer(self.norm, epsilon, policy, name="attention_norm")
         self.attention = Attention(
             self.num_heads,
             self.attention_dropout_rate,
             self.qkv_bias,
+            self.projection_bias,
+            sub_norm=self.norm if self.sub_norm_attention else None,
+            norm_epsilon=epsilon,
+            rope=self.rope,
+            rope_theta=self.rope_theta,
             dtype=policy,
             name="attention",
         )
-        self.mlp_norm = LayerNorm(**norm, name="mlp_norm")
-        self.mlp = MLP(self.mlp_dim, self.dropout_rate, self.gelu, dtype=policy, name="mlp")
+        self.mlp_norm = norm_layer(self.norm, epsilon, policy, name="mlp_norm")
+        self.mlp = MLP(
+            self.mlp_dim,
+            self.dropout_rate,
+            self.gelu,
+            gate_activation=self.gate_activation,
+            sub_norm=self.norm if self.sub_norm_mlp else None,
+            norm_epsilon=epsilon,
+            use_bias=self.mlp_bias,
+            dtype=policy,
+            name="mlp",
+        )
         self.dropout = keras.layers.Dropout(self.dropout_rate, dtype=policy)
         self.stochastic_depth = StochasticDepth(self.stochastic_depth_rate, dtype=policy)
-        parts = (self.attention_norm, self.attention, self.dropout, self.stochastic_depth)
-        for layer in (*parts, self.mlp_norm, self.mlp):
-            layer.build(input_shape)
+        parts = [self.attention_norm, self.attention, self.dropout, self.stochastic_depth]
+        parts += [self.mlp_norm, self.mlp]
+        if self.layer_scale is not None:
+            self.attention_scale = LayerScale(
+                self.layer_scale, dtype=policy, name="attention_scale"
+            )
+            self.mlp_scale = LayerScale(self.layer_scale, dtype=policy, name="mlp_scale")
+            parts += [self.attention_scale, self.mlp_scale]
+        for layer in parts:
+            layer.build(inputs_shape)
 
-    def call(self, inputs, training=None):
+    def call(self, inputs, rotary=None, training=None):
         if self.remat and training:
-            return rematerialised(self, lambda x: self._encode(x, training=True), inputs)
-        return self._encode(inputs, training)
+            return rematerialised(self, lambda x: self._encode(x, rotary, training=True), inputs)
+        return self._encode(inputs, rotary, training)
 
-    def _encode(self, inputs, training):
+    def _encode(self, inputs, rotary, training):
         x = kernels.call_part(self, self.attention_norm, inputs)
-        x = kernels.call_part(self, self.attention, x, training=training)
+        told = {} if rotary is None else {"rotary": rotary}
+        x = kernels.call_part(self, self.attention, x, **told, training=training)
+        if self.layer_scale is not None:
+            x = kernels.call_part(self, self.attention_scale, x)
         if training and self.dropout_rate > 0:
             x = self.dropout(x, training=True)
         x = self._branch(x, training) + inputs  # Eq. 2
         y = kernels.call_part(self, self.mlp_norm, x)
         y = kernels.call_part(self, self.mlp, y, training=training)
+        if self.layer_scale is not None:
+            y = kernels.call_part(self, self.mlp_scale, y)
         return self._branch(y, training) + x  # Eq. 3
 
     def _branch(self, x, training):
         drops = training and self.stochastic_depth_rate > 0
         return self.stochastic_depth(x, training=True) if drops else x
 
-    def attention_weights(self, inputs):
+    def attention_weights(self, inputs, rotary=None):
         """Returns the softmax weights of this block, float32 `(batch, heads, tokens, tokens)`."""
-        return self.attention.attention_weights(self.attention_norm(inputs))
+        return self.attention.attention_weights(self.attention_norm(inputs), rotary=rotary)
 
-    def compute_output_shape(self, input_shape):
-        return input_shape
+    def compute_output_shape(self, inputs_shape, rotary_shape=None):
+        return inputs_shape

@@ -16,7 +16,8 @@ class Case:
     """A layer, its arguments, the shapes of its inputs by name, and of its output.
 
     `free` are the inputs' shapes with every axis None that may differ per call;
-    `other` a second set of sizes for them, with the output's shape.
+    `other` a second set of sizes for them, with the output's shape. `weights` are trainable,
+    `fixed` are not; `batched` says whether the output has an axis of examples.
     """
 
     name: str
@@ -28,7 +29,9 @@ class Case:
     other: dict[str, tuple]
     other_output: tuple
     weights: int = 0
+    fixed: int = 0
     seeds: int = 0
+    batched: bool = True
 
     @property
     def image(self) -> bool:
@@ -103,9 +106,52 @@ CASES = (
         weights=8,
         seeds=1,
     ),
+    _tokens("RMSNorm", layers.RMSNorm, {"epsilon": 1e-6}, weights=1),
+    _tokens("LayerScale", layers.LayerScale, {"initial_value": 0.5}, weights=1),
+    _tokens("MaskToken", layers.MaskToken, {}, fixed=1),
+    _tokens(
+        "MLP-gated",
+        layers.MLP,
+        {"mlp_dim": 12, "gate_activation": "silu", "sub_norm": "rms", "use_bias": False},
+        weights=4,
+    ),
+    _tokens(
+        "Attention-sub-norm",
+        layers.Attention,
+        {"num_heads": 2, "qkv_bias": (True, False, True), "sub_norm": "layer"},
+        weights=9,
+    ),
+    _tokens(
+        "RegisterTokens",
+        layers.RegisterTokens,
+        {"num_tokens": 1, "after": 1},
+        (BATCH, TOKENS + 1, WIDTH),
+        weights=1,
+    ),
     _tokens("ClassToken", layers.ClassToken, {}, (BATCH, TOKENS + 1, WIDTH), weights=1),
     _tokens("Pool-token", layers.Pool, {"kind": "token"}, (BATCH, WIDTH)),
     _tokens("Pool-gap", layers.Pool, {"kind": "gap"}, (BATCH, WIDTH)),
+    Case(
+        "Pool-token_and_mean",
+        layers.Pool,
+        {"kind": "token_and_mean", "skip": 2},
+        inputs={"inputs": (BATCH, TOKENS, WIDTH)},
+        output=(BATCH, 2 * WIDTH),
+        free={"inputs": (None, None, WIDTH)},
+        other={"inputs": (3, 4, WIDTH)},
+        other_output=(3, 2 * WIDTH),
+    ),
+    Case(
+        "DistilledHead",
+        layers.DistilledHead,
+        {"num_classes": 5},
+        inputs={"inputs": (BATCH, 2, WIDTH)},
+        output=(BATCH, 5),
+        free={"inputs": (None, 2, WIDTH)},
+        other={"inputs": (3, 2, WIDTH)},
+        other_output=(3, 5),
+        weights=4,
+    ),
     _tokens("MAPHead", layers.MAPHead, {"num_heads": 2, "mlp_dim": 16}, (BATCH, WIDTH), weights=15),
     _tokens("StochasticDepth", layers.StochasticDepth, {"rate": 0.5}, seeds=1),
     _tokens(
@@ -120,6 +166,47 @@ CASES = (
         },
         weights=16,
         seeds=4,
+    ),
+    _tokens(
+        "TransformerBlock-layer-scale",
+        layers.TransformerBlock,
+        {"num_heads": 2, "mlp_dim": 16, "layer_scale": 0.5, "norm": "rms", "mlp_bias": False},
+        weights=14,
+    ),
+    *(
+        Case(
+            f"TransformerBlock-{form}",
+            layers.TransformerBlock,
+            {"num_heads": 2, "mlp_dim": 16, "rope": form},
+            inputs={"inputs": (BATCH, TOKENS, WIDTH), "rotary": table(TOKENS)},
+            output=(BATCH, TOKENS, WIDTH),
+            free={"inputs": (None, None, WIDTH), "rotary": table(None)},
+            other={"inputs": (3, 4, WIDTH), "rotary": table(4)},
+            other_output=(3, 4, WIDTH),
+            weights=16 + (form == "mixed"),
+        )
+        for form, table in (
+            ("dinov3", lambda tokens: (2, tokens, WIDTH // 2)),
+            ("axial", lambda tokens: (2, tokens, WIDTH // 2)),
+            ("mixed", lambda tokens: (tokens, 2)),
+        )
+    ),
+    *(
+        Case(
+            f"RotaryPositions-{form}",
+            layers.RotaryPositions,
+            {"head_dim": 4, "form": form, "num_prefix_tokens": 1},
+            inputs={"patches": (BATCH, 2, 3, WIDTH)},
+            output=output(7),
+            free={"patches": (None, None, None, WIDTH)},
+            other={"patches": (3, 1, 4, WIDTH)},
+            other_output=output(5),
+            batched=False,
+        )
+        for form, output in (
+            ("dinov3", lambda tokens: (2, tokens, 4)),
+            ("mixed", lambda tokens: (tokens, 2)),
+        )
     ),
     Case(
         "AddPositionEmbs",

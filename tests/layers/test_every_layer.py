@@ -39,15 +39,16 @@ def test_keras_own_layer_test_passes(case):
     run_layer_test(
         case.layer,
         case.arguments,
-        input_shape=case.inputs["inputs"]
+        input_shape=next(iter(case.inputs.values()))
         if alone
         else {f"{name}_shape": shape for name, shape in case.inputs.items()},
         expected_output_shape=case.output,
         expected_num_trainable_weights=case.weights,
-        expected_num_non_trainable_weights=0,
+        expected_num_non_trainable_weights=case.fixed,
         expected_num_seed_generators=case.seeds,
         expected_num_losses=0,
-        run_training_check=alone,  # Keras's check trains on one input only
+        # Keras's check trains on one input, of examples.
+        run_training_check=alone and case.batched,
     )
 
 
@@ -98,7 +99,7 @@ def test_symbolic_and_eager_shapes_agree(case):
     computed = (
         layer.compute_output_shape(**{f"{name}_shape": s for name, s in case.inputs.items()})
         if len(case.inputs) > 1
-        else layer.compute_output_shape(case.inputs["inputs"])
+        else layer.compute_output_shape(*case.inputs.values())
     )
     assert tuple(computed) == case.output
     assert layer(**case.symbols(case.inputs)).shape == case.output
@@ -113,7 +114,7 @@ def test_one_graph_serves_every_size(case):
     model = keras.Model(inputs, layer(**inputs))
     free = zip(model.output_shape, case.output, strict=True)
     assert all(side in (None, size) for side, size in free)
-    assert model.output_shape[0] is None
+    assert not case.batched or model.output_shape[0] is None
     # not compiled, so that the graph has unknown sizes on TensorFlow; JAX never has them
     model.compile(jit_compile=keras.backend.backend() == "jax")
     assert model.predict_on_batch(case.data()).shape == case.output

@@ -1,0 +1,115 @@
+"""What every Vision Transformer must fulfil, one row for each rule."""
+
+from typing import Any
+
+from keras_vit.config.rules import (
+    Rule,
+    choice,
+    each,
+    is_bool,
+    is_int,
+    is_number,
+    is_positive_int,
+    is_share,
+)
+
+CLASSIFIERS = ("token", "gap", "map", "unpooled", "token_unpooled")
+FAMILY_CLASSIFIERS = ("token_and_mean", "token_and_distillation")
+"""Classifiers of DINOv2 and of DeiT, which the official code does not have."""
+POSITIONS = ("learned", "sincos2d", "none")
+MLPS = ("plain", "gated", "gated_packed")
+NORMS = ("layer", "rms")
+TOKEN_CLASSIFIERS = ("token", "token_unpooled", "token_and_mean", "token_and_distillation")
+"""Classifiers that have a class token by their name."""
+UNPOOLED_CLASSIFIERS = ("unpooled", "token_unpooled")
+
+MOST_REGISTERS = 1024
+"""Register tokens of a model. DINOv2 and DINOv3 have 4."""
+
+MOST_LAYERS = 1024
+"""Transformer blocks of a model. The deepest published Transformers have 1,000 (DeepNet)."""
+
+_SIZES = "hidden_size mlp_dim num_heads num_layers channels"
+_REGISTERS = f"an int from 0 to {MOST_REGISTERS}"
+RATES = "dropout_rate attention_dropout_rate stochastic_depth_rate"
+_SWITCHES = (
+    "distillation_token mask_token class_token_in_mean position_before_class "
+    "position_before_registers patch_bias patch_norm pre_norm final_norm projection_bias mlp_bias "
+    "sub_norm_attention sub_norm_mlp layer_scale prefix_in_map crop_remainder"
+)
+_WIDTHS = "representation_size projection_dim map_num_heads map_mlp_dim"
+
+
+def _is_bias(value: Any) -> bool:
+    triple = isinstance(value, tuple) and len(value) == 3 and all(map(is_bool, value))
+    return triple or is_bool(value)
+
+
+RULES: tuple[Rule, ...] = (
+    *each(_SIZES, is_positive_int, "a positive int"),
+    Rule(
+        "num_layers",
+        lambda blocks: blocks <= MOST_LAYERS,
+        f"num_layers={{num_layers}} is more than {MOST_LAYERS}, the most that keras_vit builds.",
+    ),
+    *each(_WIDTHS, lambda v: v is None or is_positive_int(v), "a positive int or None"),
+    *each("num_registers", lambda v: is_int(v) and 0 <= v <= MOST_REGISTERS, _REGISTERS),
+    *each("num_classes", lambda v: is_int(v) and v >= 0, "an int, 0 for features alone"),
+    Rule(
+        "hidden_size num_heads",
+        lambda width, heads: width % heads == 0,
+        "hidden_size={hidden_size} is not divisible by num_heads={num_heads}.",
+    ),
+    choice("classifier", CLASSIFIERS + FAMILY_CLASSIFIERS),
+    choice("position", POSITIONS),
+    Rule(
+        "position hidden_size",
+        lambda kind, width: kind != "sincos2d" or (width % 4 == 0 and width >= 8),
+        "position='sincos2d' needs a hidden_size that is a multiple of 4 and at least 8, "
+        "found {hidden_size}.",
+    ),
+    *each(RATES, is_share, "a number in [0, 1)"),
+    *each("head_bias_init layer_scale_init", is_number, "a number"),
+    choice("mlp", MLPS),
+    choice("norm", NORMS),
+    *each("qkv_bias", _is_bias, "a bool, or one each for query, key and value"),
+    *each(_SWITCHES, is_bool, "a bool"),
+    *each("class_token", lambda v: v is None or is_bool(v), "a bool or None"),
+    Rule(
+        "classifier class_token",
+        lambda kind, token: not (kind in TOKEN_CLASSIFIERS and token is False),
+        "classifier={classifier} needs class_token=True or None.",
+    ),
+    Rule(
+        "distillation_token has_class_token",
+        lambda distillation, token: token or not distillation,
+        "distillation_token=True needs a class token.",
+    ),
+    Rule(
+        "representation_size projection_dim",
+        lambda hidden, projected: None in (hidden, projected),
+        "representation_size={representation_size} and projection_dim={projection_dim} exclude "
+        "each other.",
+    ),
+    Rule(
+        "class_token_in_mean classifier num_prefix_tokens",
+        lambda pooled, kind, others: not pooled or (kind == "gap" and others),
+        "class_token_in_mean=True needs classifier='gap' and a class token.",
+    ),
+    Rule(
+        "numerics classifier final_norm",
+        lambda numerics, kind, norm: not numerics.pool_before_norm or (kind == "gap" and norm),
+        "numerics.pool_before_norm=True needs classifier='gap' and final_norm=True.",
+    ),
+    Rule(
+        "hidden_size map_num_heads",
+        lambda width, heads: heads is None or width % heads == 0,
+        "hidden_size={hidden_size} is not divisible by map_num_heads={map_num_heads}.",
+    ),
+    Rule(
+        "rope head_dim",
+        lambda rope, width: rope is None or width % 4 == 0,
+        "rope needs heads of a multiple of 4 channels; hidden_size / num_heads is {head_dim}.",
+    ),
+)
+"""What every model must fulfil. A new field has its row here, and its default in `ViTConfig`."""

@@ -1,0 +1,152 @@
+"""Rotary position embeddings of a grid of patches (RoPE; Su et al. 2021, arXiv 2104.09864).
+
+Queries and keys are turned by angles that depend on row and column of their patch, so that
+their product depends on the distance between two patches.
+"""
+
+import math
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_vit.errors import ConfigError
+from keras_vit.layers.base import ConfiguredLayer
+
+FORMS = ("dinov3", "axial", "mixed")
+"""What `RotaryPositions` and `Attention` know, see there."""
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class RotaryPositions(ConfiguredLayer):
+    """Returns the angles that belong to a grid of patches, once for all blocks.
+
+    Input: `patches`, any tensor `(batch, rows, columns, ...)`, of which only rows and columns
+    are read, so that any size of image will do. With theta the base of the frequencies
+    f_k = theta^(-4k / head_dim), k = 0 ... head_dim / 4 - 1, patch (i, j) has
+
+        "dinov3":  y = 2 (i + 0.5) / rows - 1,  x alike;  2 pi [y f, x f]         (DINOv3)
+        "axial":   y = (i + offset) / rows * reference rows,  x alike;  [y f, x f] (EVA-02, PE)
+        "mixed":   y = i + offset,  x alike;  each block and head has learned frequencies for
+                   both (Heo et al. 2024, arXiv 2403.13298)
+
+    Without a reference grid y is i + offset. `indexing="xy"` has x before y.
+
+    Output, float32 whatever the policy's arithmetic: cosines and sines
+    `(2, tokens, head_dim)` of every pair of channels, in the order in which `rotate` takes
+    them; `(tokens, 2)` coordinates for "mixed". Prefix tokens come first; their angle is 0,
+    which leaves them as they are.
+
+    Args:
+        head_dim: channels of a head, a multiple of 4.
+        form: `"dinov3"`, `"axial"` or `"mixed"`.
+        theta: base of the frequencies.
+        offset: added to row and column.
+        reference_grid: (rows, columns) that every grid is scaled to, or None.
+        indexing: `"ij"` for rows first, or `"xy"`.
+        num_prefix_tokens: tokens before the patches, which have no position.
+
+    Raises:
+        ConfigError: `form` or `indexing` is unknown, or `head_dim` is no multiple of 4.
+    """
+
+    def __init__(
+        self,
+        head_dim,
+        form="axial",
+        theta=10_000.0,
+        offset=0.0,
+        reference_grid=None,
+        indexing="ij",
+        num_prefix_tokens=0,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if form not in FORMS or indexing not in ("ij", "xy"):
+            raise ConfigError(
+                f"form={form!r}, indexing={indexing!r}: expected one of {', '.join(FORMS)}, and "
+                "'ij' or 'xy'."
+            )
+        if head_dim % 4:
+            raise ConfigError(f"Rotary positions need a head_dim divisible by 4, found {head_dim}.")
+        self.head_dim = head_dim
+        self.form = form
+        self.theta = theta
+        self.offset = offset
+        self.reference_grid = None if reference_grid is None else tuple(reference_grid)
+        self.indexing = indexing
+        self.num_prefix_tokens = num_prefix_tokens
+
+    def build(self, patches_shape):
+        pass
+
+    def call(self, patches):
+        rows, columns = ops.shape(patches)[1:3]
+        y, x = self._coordinate(rows, 0), self._coordinate(columns, 1)
+        # (rows * columns, 1), row by row
+        shape = (rows, columns)
+        y = ops.reshape(ops.broadcast_to(y[:, None], shape), (-1, 1))
+        x = ops.reshape(ops.broadcast_to(x[None], shape), (-1, 1))
+        first, second = (y, x) if self.indexing == "ij" else (x, y)
+        if self.form == "mixed":
+            angles = ops.concatenate([first, second], axis=-1)
+        else:
+            exponents = np.arange(self.head_dim // 4) * (-4 / self.head_dim)
+            frequencies = ops.convert_to_tensor(self.theta**exponents, dtype="float32")
+            angles = ops.concatenate([first * frequencies, second * frequencies], axis=-1)
+        angles = ops.pad(angles, [[self.num_prefix_tokens, 0], [0, 0]])
+        if self.form != "mixed":
+            angles = turns(angles, self.form)
+        return ops.cast(angles, self.compute_dtype)
+
+    def _coordinate(self, length, axis):
+        """Position of each row or column, float32 `(length,)`; `length` may be a tensor."""
+        steps = ops.cast(ops.arange(length), "float32")
+        if self.form == "dinov3":
+            return 2 * math.pi * (2 * (steps + 0.5) / ops.cast(length, "float32") - 1)
+        steps = steps + self.offset
+        if self.reference_grid is None:
+            return steps
+        return steps / ops.cast(length, "float32") * self.reference_grid[axis]
+
+    def compute_output_shape(self, patches_shape):
+        rows, columns = patches_shape[1:3]
+        tokens = None
+        if rows is not None and columns is not None:
+            tokens = rows * columns + self.num_prefix_tokens
+        return (tokens, 2) if self.form == "mixed" else (2, tokens, self.head_dim)
+
+
+def turns(angles, form):
+    """Returns cosines and sines `(2, ..., head_dim)` of the angles `(..., head_dim / 2)` of pairs.
+
+    A pair is two channels: "dinov3" pairs each with the one half a head away, the others with
+    its neighbour.
+    """
+    both = ops.stack([ops.cos(angles), ops.sin(angles)])
+    if form == "dinov3":
+        return ops.concatenate([both, both], axis=-1)
+    return ops.repeat(both, 2, axis=-1)
+
+
+def rotate(x, table, form):
+    """Turns every pair of channels of `x` by its angle: `x cos + turned(x) sin`.
+
+    Computes in float32 at least, and returns the type of `x`.
+
+    Args:
+        x: `(batch, tokens, heads, head_dim)`, queries or keys.
+        table: of `turns`, `(2, tokens, head_dim)` or `(2, tokens, heads, head_dim)`.
+        form: of the pairs, see `turns`.
+    """
+    if len(table.shape) == 3:
+        table = ops.expand_dims(table, 2)
+    exact = ops.cast(x, keras.backend.result_type(x.dtype, "float32"))
+    if form == "dinov3":
+        first, second = ops.split(exact, 2, axis=-1)
+        turned = ops.concatenate([-second, first], axis=-1)
+    else:
+        pairs = ops.reshape(exact, (*ops.shape(exact)[:-1], x.shape[-1] // 2, 2))
+        turned = ops.stack([-pairs[..., 1], pairs[..., 0]], axis=-1)
+        turned = ops.reshape(turned, ops.shape(exact))
+    return ops.cast(exact * table[0] + turned * table[1], x.dtype)
