@@ -38,6 +38,14 @@ class SourceError(PresetError, CheckpointError):
     """Nothing lies at a source, or what lies there does not tell whether it is a preset."""
 
 
+class WriteError(KerasViTError, OSError):
+    """A file cannot be written: no space, no permission, no such place. It is an `OSError` too."""
+
+    def __init__(self, message: str, cause: OSError) -> None:
+        super().__init__(message)
+        self.errno, self.strerror = cause.errno, cause.strerror
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Returns `" Did you mean 'x'?"` for the closest known name, else `""`."""
     if len(name) > 100:

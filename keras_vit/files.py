@@ -19,7 +19,7 @@ from collections.abc import Container, Iterator
 from io import BufferedReader
 from pathlib import Path
 
-from keras_vit.errors import KerasViTError
+from keras_vit.errors import KerasViTError, WriteError
 
 
 @contextlib.contextmanager
@@ -27,9 +27,12 @@ def written_beside(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yields a path for a new file; on success it becomes `path`, else it goes.
 
     A reader sees the old file or the new one, never a part.
+
+    Raises:
+        WriteError: the system refused to write; `path` is as it was.
     """
     path = Path(path)
-    with _workshop(path) as work:
+    with _failure_named(path), _workshop(path) as work:
         yield work / "new"
         (work / "new").replace(path)
 
@@ -46,6 +49,9 @@ def folder_written_beside(
         folder: the place.
         names: of the files that an old folder may hold and that are given up.
         error: what to raise if it holds others.
+
+    Raises:
+        WriteError: the system refused to write; `folder` is as it was.
     """
     folder = Path(folder)
     try:
@@ -56,7 +62,7 @@ def folder_written_beside(
         foreign = [folder.name]
     if foreign:
         raise error(f"{folder}: holds {', '.join(sorted(foreign)[:5])}, so it is not overwritten.")
-    with _workshop(folder) as work:
+    with _failure_named(folder), _workshop(folder) as work:
         new = work / "new"
         new.mkdir()
         yield new
@@ -84,6 +90,30 @@ def write_json(path: str | os.PathLike[str], value: object) -> None:
     """Writes indented JSON, whole or not at all."""
     with written_beside(path) as temporary:
         temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+
+
+def open_plain(path: str | os.PathLike[str], folder: int | None = None) -> BufferedReader:
+    """Opens a plain file for reading, and nothing else that could stand at its path.
+
+    A pipe would wait for its writer forever, and a device such as /dev/zero never ends.
+
+    Args:
+        path: of the file.
+        folder: the handle of its folder, if that is open already.
+
+    Raises:
+        OSError: there is no such file, it may not be read, or it is no plain file.
+    """
+
+    def without_waiting(path: str, flags: int) -> int:
+        flags |= getattr(os, "O_NONBLOCK", 0)
+        return os.open(path if folder is None else Path(path).name, flags, dir_fd=folder)
+
+    file = open(path, "rb", opener=without_waiting)  # noqa: SIM115  Path.open takes no opener
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "expected a plain file", os.fspath(path))
+    return file
 
 
 class OpenFolder:
@@ -123,19 +153,7 @@ class OpenFolder:
             FileNotFoundError: the file was taken away, or is a link that leads nowhere.
             OSError: it cannot be opened, or is a device, a pipe or the like.
         """
-        path = str(self._path / name)
-
-        def opener(path: str, flags: int) -> int:
-            if self._handle is None:
-                return os.open(path, flags)
-            # Without O_NONBLOCK a pipe would wait for a writer.
-            return os.open(name, flags | os.O_NONBLOCK, dir_fd=self._handle)
-
-        file = open(path, "rb", opener=opener)  # noqa: SIM115  Path.open takes no opener
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            file.close()
-            raise OSError(errno.EINVAL, "expected a plain file", path)
-        return file
+        return open_plain(self._path / name, self._handle)
 
     def is_current(self) -> bool:
         """Returns whether the path still leads to this folder."""
@@ -168,6 +186,21 @@ def exists(path: Path) -> bool:
             break
         time.sleep(0.01)
     return path.exists()
+
+
+@contextlib.contextmanager
+def _failure_named(place: Path) -> Iterator[None]:
+    """Names the place where the system does not let it be written."""
+    try:
+        yield
+    except KerasViTError:
+        raise
+    except OSError as error:
+        raise WriteError(
+            f"{place}: cannot be written ({error.strerror or error}). What stood there before is "
+            "as it was. Free space, or give a place where this user may write.",
+            error,
+        ) from error
 
 
 @contextlib.contextmanager

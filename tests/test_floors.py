@@ -8,7 +8,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "keras_vit"
 
 FLOORS = (
-    {"epochs", "errors", "interpolate", "registration", "terminal"},
+    {"epochs", "errors", "interpolate", "limits", "registration", "terminal"},
     {"files"},
     {"config"},
     {"labels", "preparation.protocols"},
@@ -54,6 +54,7 @@ MODEL_ROOMS = ("checkpoints.transfer", "checkpoints.verification", "checkpoints.
 NUMPY_ONLY = (
     "errors",
     "terminal",
+    "limits",
     "interpolate",
     "config",
     "files",

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from keras_vit import CheckpointError, VisionTransformer, checkpoints
-from keras_vit.checkpoints import containers, transfer
+from keras_vit.checkpoints import transfer
 from keras_vit.checkpoints.containers import open_arrays, parts_of, write_npz
 from keras_vit.checkpoints.source import OpenSource
 from tests.golden import CASES, FOLDER, expected, load_case, relative_error
@@ -226,7 +226,7 @@ def test_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
     def disk_full(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(containers.np.lib.format, "write_array_header_1_0", disk_full)
+    monkeypatch.setattr(np.lib.format, "write_array_header_1_0", disk_full)
     with pytest.raises(OSError, match="No space left"):
         checkpoints.save(tiny(), path)
     assert path.read_bytes() == before

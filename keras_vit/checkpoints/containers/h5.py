@@ -1,0 +1,172 @@
+"""h5: an HDF5 file, as Keras writes it. Every dataset goes by its full name.
+
+HDF5 can do much that weights do not need and that strangers could use: data that lies in other
+files, links to other files, arrays of which not one byte was ever written. All of it is refused.
+"""
+
+import contextlib
+import math
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import ml_dtypes
+import numpy as np
+
+from keras_vit.checkpoints.containers.reading import FileReader
+from keras_vit.checkpoints.containers.writing import opened_beside
+from keras_vit.errors import CheckpointError, shown
+from keras_vit.limits import ARRAYS
+
+_DEEPEST = 32
+"""Groups inside groups; Keras needs about ten."""
+_ITEMS_PER_ARRAY = 10
+"""Groups and datasets together, for each array that a file may have."""
+_FILTERS = {1, 2, 3, 32000}
+"""deflate, shuffle, fletcher32, lzf: what h5py brings along. Others could load a plugin."""
+
+
+class H5Reader(FileReader):
+    """An open HDF5 file."""
+
+    format = "h5"
+
+    def __init__(self, path: Path, file: IO[bytes]) -> None:
+        import h5py
+
+        super().__init__(path, file)
+        self._items = 0
+        with self.damage():
+            self._h5 = h5py.File(file, "r")
+        try:
+            self._add_all("", self._h5, 0)
+        except BaseException:
+            self._h5.close()
+            raise
+
+    def _add_all(self, prefix: str, group: Any, depth: int) -> None:
+        import h5py
+
+        with self.damage():
+            self._items += len(group)
+            if depth > _DEEPEST or self._items > _ITEMS_PER_ARRAY * ARRAYS.value:
+                raise CheckpointError(
+                    f"{self.path}: the groups of this file go on and on: {self._items:,} items "
+                    f"were found, {depth} levels deep at {shown(prefix)}."
+                )
+            names = list(group)
+            if not all(isinstance(name, str) for name in names):
+                raise ValueError(f"a name in {shown(prefix)} is no UTF-8")
+        for name in names:
+            with self.damage(prefix + name):
+                link = group.get(name, getlink=True)
+                if not isinstance(link, h5py.HardLink):
+                    raise CheckpointError(
+                        f"{self.path}: {shown(prefix + name)} is a {type(link).__name__} to "
+                        f"{shown(str(link.path))}, expected an array in this file itself."
+                    )
+                item = group[name]
+                if isinstance(item, h5py.Dataset):
+                    self._add(prefix + name, item)
+            if isinstance(item, h5py.Group):
+                self._add_all(f"{prefix}{name}/", item, depth + 1)
+
+    def _add(self, name: str, dataset: Any) -> None:
+        if dataset.shape is None:
+            raise CheckpointError(f"{self.path}: array {shown(name)} has no shape and no numbers.")
+        # HDF5 has no bfloat16; Keras stores two bytes of void and says so.
+        dtype = dataset.dtype
+        stated = dataset.attrs.get("dtype") if dtype.str[1:] == "V2" else None
+        is_bfloat16 = isinstance(stated, str) and stated == "bfloat16"
+        if fault := self._fault_of_storage(dataset):
+            raise CheckpointError(f"{self.path}: array {shown(name)} {fault}")
+        self.note(name, dataset.shape, np.dtype(ml_dtypes.bfloat16) if is_bfloat16 else dtype)
+
+    def _fault_of_storage(self, dataset: Any) -> str | None:
+        """What is wrong with where the numbers are, if not all of them are in this file."""
+        import h5py
+
+        plist = dataset.id.get_create_plist()
+        layout = plist.get_layout()
+        if layout == h5py.h5d.VIRTUAL or plist.get_external_count():
+            return "lies in another file, expected its numbers in this one."
+        nbytes = math.prod(dataset.shape) * dataset.dtype.itemsize
+        if layout == h5py.h5d.CHUNKED:
+            filters = {plist.get_filter(k)[0] for k in range(plist.get_nfilters())}
+            if others := filters - _FILTERS:
+                return f"is encoded by HDF5 filters {sorted(others)}, expected {sorted(_FILTERS)}."
+            chunk = plist.get_chunk()
+            wanted = math.prod(-(-n // c) for n, c in zip(dataset.shape, chunk, strict=True))
+            if math.prod(chunk) * dataset.dtype.itemsize > self.most or (
+                nbytes and dataset.id.get_num_chunks() != wanted
+            ):
+                return "has chunks that were never written. Fetch or write the file again."
+            return None
+        there = dataset.id.get_storage_size()
+        if layout == h5py.h5d.CONTIGUOUS and nbytes:
+            there = min(there, self.size - (dataset.id.get_offset() or self.size))
+        if there < nbytes:
+            return (
+                f"promises {nbytes:,} bytes, {max(0, there):,} are stored. Fetch or write the file "
+                "again."
+            )
+        return None
+
+    def read(self, name: str) -> np.ndarray:
+        with self.damage(name):
+            array = self._h5[name][()]
+            return array.view(self.dtypes[name]) if array.dtype.kind == "V" else array
+
+    def close(self) -> None:
+        self._h5.close()
+        super().close()
+
+
+@contextlib.contextmanager
+def h5_written_beside(path: str | os.PathLike[str]) -> Iterator[Any]:
+    """Yields a new `h5py.File`; on success it becomes `path`, else it goes."""
+    import h5py
+
+    with opened_beside(path) as stream:
+        disk = _Disk(stream)
+        try:
+            with h5py.File(disk, "w") as file:
+                yield file
+        finally:
+            if disk.error is not None:
+                raise disk.error
+
+
+class _Disk:
+    """A file for libhdf5 that never fails; what fails is remembered.
+
+    libhdf5 1.14 cannot close a file that it cannot write: it says "Disable slist on flush dest
+    failure failed", keeps the file, and tries again when the process ends. So it is told that
+    the bytes are written, and whoever opened the file raises the error when it is closed.
+    """
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self.error: OSError | None = None
+        self._stream = stream
+        self.seek, self.tell = stream.seek, stream.tell
+        self.readinto = stream.readinto  # type: ignore[attr-defined]
+        self.read = stream.read
+
+    def write(self, data: memoryview) -> int:
+        self._attempt(self._stream.write, data)
+        return len(data)
+
+    def truncate(self, size: int) -> int:
+        self._attempt(self._stream.truncate, size)
+        return size
+
+    def flush(self) -> None:
+        self._attempt(self._stream.flush)
+
+    def _attempt(self, action: Callable[..., object], *arguments: object) -> None:
+        if self.error is None:
+            try:
+                action(*arguments)
+            except OSError as error:
+                self.error = error

@@ -1,0 +1,177 @@
+"""npz: a zip of .npy members. Their headers are read at once, their data on demand."""
+
+import dataclasses
+import io
+import itertools
+import math
+import os
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO
+
+import ml_dtypes
+import numpy as np
+
+from keras_vit.checkpoints.containers.reading import PICKLE_ADVICE, FileReader, MappedFile
+from keras_vit.checkpoints.containers.writing import Part, opened_beside
+from keras_vit.errors import CheckpointError, shown
+from keras_vit.limits import ARRAYS, HEADER_BYTES
+
+_NPY_HEADER = 4096
+"""Bytes in which the header of a .npy member must end; NumPy writes 128."""
+
+
+class NpzReader(FileReader):
+    """An open npz file."""
+
+    format = "npz"
+
+    def __init__(self, path: Path, file: IO[bytes]) -> None:
+        super().__init__(path, file)
+        self._members: dict[str, _Member] = {}
+        with self.damage():
+            directory = _Directory(path, file)
+            self._zip = zipfile.ZipFile(directory)
+            directory.is_read = True
+            ARRAYS.check(len(self._zip.infolist()), path, CheckpointError)
+            self._mapped = MappedFile(file)
+        for member in self._zip.infolist():
+            self._add(member)
+
+    def _add(self, zip_info: zipfile.ZipInfo) -> None:
+        name = zip_info.filename.removesuffix(".npy")
+        if name.endswith("data.pkl"):
+            raise CheckpointError(f"{self.path}: this is a torch pickle. {PICKLE_ADVICE}")
+        self._check_sizes(name, zip_info)
+        with self.damage(name), self._zip.open(zip_info) as stream:
+            shape, dtype, column_major, offset = _read_npy_header(stream.read(_NPY_HEADER))
+        if dtype.hasobject:
+            raise CheckpointError(
+                f"{self.path}: array {shown(name)} holds pickled Python objects ({dtype}); "
+                "expected numbers. keras_vit never unpickles."
+            )
+        promised = math.prod(shape) * dtype.itemsize
+        if promised != zip_info.file_size - offset:
+            raise CheckpointError(
+                f"{self.path}: array {shown(name)} says it is {shown(str(shape), quoted=False)} "
+                f"{dtype}, {promised} bytes, but {zip_info.file_size - offset} are stored."
+            )
+        # NumPy has no bfloat16 and stores it as two bytes of void.
+        is_bfloat16 = dtype.str[1:] == "V2"
+        self.note(name, shape, np.dtype(ml_dtypes.bfloat16) if is_bfloat16 else dtype)
+        self._members[name] = _Member(zip_info, shape, dtype, column_major, offset)
+
+    def _check_sizes(self, name: str, zip_info: zipfile.ZipInfo) -> None:
+        """Compares what the directory of the zip says of a member with what can be there."""
+        if zip_info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise CheckpointError(
+                f"{self.path}: array {shown(name)} is compressed by method "
+                f"{zip_info.compress_type}; NumPy writes 0 (stored) or 8 (deflated)."
+            )
+        stored = zip_info.compress_type == zipfile.ZIP_STORED
+        if (
+            zip_info.header_offset + zip_info.compress_size > self.size
+            or (stored and zip_info.file_size != zip_info.compress_size)
+            or zip_info.file_size > self.most
+        ):
+            raise CheckpointError(
+                f"{self.path}: array {shown(name)} promises {zip_info.file_size:,} bytes, stored "
+                f"as {zip_info.compress_size:,}, in a file of {self.size:,}. Fetch or write it "
+                "again."
+            )
+
+    def read(self, name: str) -> np.ndarray:
+        member = self._members[name]
+        with self.damage(name):
+            data = self._data(member)
+            if zlib.crc32(data) != member.zip_info.CRC:
+                raise ValueError("its checksum is wrong")
+            array = np.frombuffer(data, member.dtype, offset=member.offset)
+            array = array.reshape(member.shape, order="F" if member.column_major else "C")
+        return array.view(self.dtypes[name]) if array.dtype.kind == "V" else array
+
+    def _data(self, member: "_Member") -> memoryview | bytes:
+        """The bytes of a .npy member: of the file itself, mapped, where it is not compressed."""
+        if member.zip_info.compress_type != zipfile.ZIP_STORED:
+            return self._zip.read(member.zip_info)
+        # The local header has a name and extra field of its own, so that its length differs.
+        start = member.zip_info.header_offset
+        lengths = self._mapped.bytes[start + 26 : start + 30]
+        name_length, extra_length = struct.unpack("<HH", lengths)
+        start += 30 + name_length + extra_length
+        return self._mapped.read(start, start + member.zip_info.file_size)
+
+    def close(self) -> None:
+        self._zip.close()
+        super().close()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Member:
+    """A .npy file inside a zip; `offset` is the length of its header."""
+
+    zip_info: zipfile.ZipInfo
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    column_major: bool
+    offset: int
+
+
+class _Directory:
+    """A file for `zipfile`, which reads a directory of any size in one piece when it opens one.
+
+    Each entry of the directory becomes an object of Python, many times its size.
+    """
+
+    def __init__(self, path: Path, file: IO[bytes]) -> None:
+        self.is_read = False
+        self.seek, self.tell, self.seekable = file.seek, file.tell, file.seekable
+        self._path = path
+        self._file = file
+
+    def read(self, size: int = -1) -> bytes:
+        if not self.is_read:
+            HEADER_BYTES.check(size, self._path, CheckpointError)
+        return self._file.read(size)
+
+
+def _read_npy_header(head: bytes) -> tuple[tuple[int, ...], np.dtype, bool, int]:
+    """Returns shape, dtype, whether columns come first, and the bytes in front of the data."""
+    file = io.BytesIO(head)
+    version = np.lib.format.read_magic(file)
+    read = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }.get(version)
+    if read is None:
+        raise ValueError(f"npy format version {version}")
+    shape, column_major, dtype = read(file)
+    if any(isinstance(axis, bool) or axis < 0 for axis in shape):
+        raise ValueError(f"shape {shape}")
+    if dtype.names is not None or dtype.subdtype is not None:
+        raise ValueError(f"each of its elements is {dtype}, expected one number")
+    return shape, dtype, column_major, file.tell()
+
+
+def write_npz(path: str | os.PathLike[str], parts: Iterable[Part]) -> None:
+    """Writes arrays as an uncompressed npz, one part at a time, whole or not at all.
+
+    bfloat16 is stored as two bytes of void, as NumPy does.
+    """
+    with opened_beside(path) as stream, zipfile.ZipFile(stream, "w") as file:
+        for name, pieces in itertools.groupby(parts, lambda part: part.name):
+            with file.open(f"{name}.npy", "w", force_zip64=True) as member:
+                for number, piece in enumerate(pieces):
+                    if number == 0:
+                        _write_npy_header(member, piece.shape, piece.array.dtype)
+                    member.write(piece.bytes)
+
+
+def _write_npy_header(member: IO[bytes], shape: tuple[int, ...], dtype: np.dtype) -> None:
+    stored = np.dtype("V2") if dtype == ml_dtypes.bfloat16 else dtype
+    descr = np.lib.format.dtype_to_descr(stored)
+    header = {"descr": descr, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(member, header)

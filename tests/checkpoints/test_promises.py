@@ -1,0 +1,405 @@
+"""A header that promises more than the file holds is refused before memory or time is spent."""
+
+import io
+import json
+import os
+import resource
+import struct
+import subprocess
+import sys
+import zipfile
+
+import h5py
+import numpy as np
+import pytest
+
+from keras_vit import CheckpointError, ConfigError
+from keras_vit.checkpoints.containers import open_arrays, parts_of, write_npz
+
+MIB = 2**20
+
+
+@pytest.fixture(autouse=True)
+def memory():
+    """No test may take 256 MiB more than there was before."""
+    with open("/proc/self/statm") as file:  # noqa: PTH123
+        now = int(file.read().split()[0]) * resource.getpagesize()
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (now + 256 * MIB, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, limits)
+
+
+def refused(path) -> str:
+    """The message with which a file is refused by its header alone."""
+    with pytest.raises(CheckpointError) as caught:
+        open_arrays(path)
+    message = str(caught.value)
+    assert str(path) in message
+    assert len(message) < 1500
+    return message
+
+
+def npy(header: str, data: bytes = b"", version: bytes = b"\x01\x00") -> bytes:
+    """A .npy member with this header."""
+    length = struct.pack("<H" if version[0] == 1 else "<I", len(header))
+    return b"\x93NUMPY" + version + length + header.encode("latin-1") + data
+
+
+def floats(shape: str, data: bytes = b"", descr: str = "'<f4'") -> bytes:
+    return npy(f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}\n", data)
+
+
+def write_zip(path, members: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> None:
+    with zipfile.ZipFile(path, "w", method) as file:
+        for name, content in members.items():
+            file.writestr(name, content)
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        floats("(805306368,)", b"\0" * 100),  # 3 GiB
+        floats("(" + "9" * 5000 + ",)"),
+        floats("(-1,)", b"\0" * 4),
+        floats("(True,)", b"\0" * 4),
+        floats("(1.5,)", b"\0" * 4),
+        floats("(1000000000000, 0)"),
+        floats("(" + "1, " * 40 + ")", b"\0" * 4),
+        floats("()", b"\0" * 8, "[('a', '<f4'), ('b', '<f4')]"),
+        floats("()", b"\0" * 8, "('<f4', (2,))"),
+        floats("(1000000000000,)", b"", "'|V0'"),
+        npy("(" * 5000),
+        npy("-" * 5000 + "1"),
+        npy("{}"),
+        npy("[" * 3000 + "]" * 3000, version=b"\x02\x00"),
+        b"\x93NUMPY\x02\x00\xff\xff\xff\xff{",
+        b"\x93NUMPY\x09\x00",
+        b"",
+    ],
+    ids=range(17),
+)
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_npy_headers(tmp_path, member, method):
+    """Shapes, types and lengths that are not there."""
+    write_zip(tmp_path / "x.npz", {"a.npy": member}, method)
+    assert "array 'a'" in refused(tmp_path / "x.npz")
+
+
+def test_zip_of_zeros(tmp_path):
+    """A thousand times its size is more than weights ever shrink; a new head among them may."""
+    member = floats("(33554432,)", b"\0" * 128 * MIB)
+    write_zip(tmp_path / "bomb.npz", {"a.npy": member}, zipfile.ZIP_DEFLATED)
+    assert "promises 134,217,803 bytes" in refused(tmp_path / "bomb.npz")
+    head = floats("(4194304,)", b"\0" * 16 * MIB)
+    write_zip(tmp_path / "head.npz", {"a.npy": head}, zipfile.ZIP_DEFLATED)
+    with open_arrays(tmp_path / "head.npz") as reader:
+        assert not reader.read("a").any()
+
+
+def test_a_bomb_of_many_members(tmp_path, monkeypatch):
+    """Together they may not exceed what one may not; the limit can be raised."""
+    members = dict.fromkeys("abcdef", floats("(4194304,)", b"\0" * 16 * MIB))
+    write_zip(tmp_path / "x.npz", members, zipfile.ZIP_DEFLATED)
+    assert "set KERAS_VIT_MAX_EXPANSION" in refused(tmp_path / "x.npz")
+    monkeypatch.setenv("KERAS_VIT_MAX_EXPANSION", "2000")
+    with open_arrays(tmp_path / "x.npz") as reader:
+        assert len(reader.shapes) == 6
+
+
+def test_a_limit_is_a_number(tmp_path, monkeypatch):
+    """Anything else in the environment is named."""
+    write_npz(tmp_path / "x.npz", parts_of([("a", np.zeros(2, "float32"))]))
+    for value in ("many", "0", "-3", ""):
+        monkeypatch.setenv("KERAS_VIT_MAX_ARRAYS", value)
+        with pytest.raises(ConfigError, match=f"KERAS_VIT_MAX_ARRAYS='{value}': expected"):
+            open_arrays(tmp_path / "x.npz")
+
+
+def test_members_that_share_their_bytes(tmp_path):
+    """Many entries of the directory that lead to one place make no larger file."""
+    member = floats("(524288,)", b"\1" * 2 * MIB)
+    write_zip(tmp_path / "x.npz", {f"{k:03}.npy": member for k in range(2)})
+    content = (tmp_path / "x.npz").read_bytes()
+    with zipfile.ZipFile(tmp_path / "x.npz") as file:
+        start = file.start_dir
+    entry = content[start : start + 46 + 7]
+    directory = b"".join(entry[:46] + b"%03d.npy" % k for k in range(200))
+    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 200, 200, len(directory), start, 0)
+    (tmp_path / "x.npz").write_bytes(content[:start] + directory + end)
+    refused(tmp_path / "x.npz")
+
+
+@pytest.mark.parametrize("count", [10_001, 60_000])
+def test_too_many_members(tmp_path, count):
+    """Sixty thousand extra arrays are counted, not read."""
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as file:
+        file.writestr("a.npy", floats("(1,)", b"\0" * 4))
+        start = file.start_dir
+    content = (tmp_path / "x.npz").read_bytes()
+    entry = content[start : start + 46 + 5]
+    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 0, 0, len(entry) * count, start, 0)
+    (tmp_path / "x.npz").write_bytes(content[:start] + entry * count + end)
+    assert f"{count:,} arrays, expected at most 10,000" in refused(tmp_path / "x.npz")
+
+
+def test_a_directory_of_any_size(tmp_path):
+    """Eight million bytes of it are the most; a gigabyte is not read to be counted."""
+    path = tmp_path / "x.npz"
+    size = 2**30
+    with path.open("wb") as file:
+        file.write(b"PK\3\4")
+        file.truncate(size)
+        file.seek(0, io.SEEK_END)
+        file.write(struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 0, 0, size, 0, 0))
+    assert "1,073,741,824 bytes that list the arrays" in refused(path)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_other_compression(tmp_path, method):
+    """bzip2 turns 45 bytes into as many megabytes; NumPy never writes it."""
+    write_zip(tmp_path / "x.npz", {"a.npy": floats("(1,)", b"\0" * 4)}, method)
+    assert "is compressed by method" in refused(tmp_path / "x.npz")
+
+
+def write_safetensors(path, header, data: bytes = b"", length: int | None = None) -> None:
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    size = len(text) if length is None else length
+    path.write_bytes(size.to_bytes(8, "little") + text + data)
+
+
+def tensor(start: int, end: int, shape=None, dtype: str = "U8") -> dict:
+    return {"dtype": dtype, "shape": shape or [end - start], "data_offsets": [start, end]}
+
+
+BAD_HEADERS = {
+    "longer than the file": (b'{"a":1}', 2**60),
+    "no JSON": (b"{not json", None),
+    "no UTF-8": b'{"\xff": 1}',
+    "a list for an array": {"a": [1]},
+    "no entries": {"a": {}},
+    "a long number": b'{"a": ' + b"9" * 5000 + b"}",
+    "deep": b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    "out of the file": {"a": tensor(0, 5)},
+    "far out of the file": {"a": tensor(0, 10**15)},
+    "backwards": {"a": tensor(4, 0, [4])},
+    "negative": {"a": {**tensor(0, 4), "data_offsets": [-4, 0]}},
+    "a fraction": {"a": {**tensor(0, 4), "shape": [4.0]}},
+    "truth": {"a": {**tensor(0, 4), "shape": [True, 4]}},
+    "negative axes": {"a": tensor(0, 4, [-2, -2])},
+    "an overlap": {"a": tensor(0, 3), "b": tensor(1, 4)},
+    "the same place": {"a": tensor(0, 4), "b": tensor(0, 4)},
+    "a gap": {"a": tensor(0, 1), "b": tensor(2, 4)},
+    "bytes to spare": {"a": tensor(0, 3)},
+    "a shape of other size": {"a": tensor(0, 4, [5])},
+    "an unknown type": {"a": tensor(0, 4, [4], "F4")},
+    "a list for a type": {"a": {**tensor(0, 4), "dtype": ["U8"]}},
+    "axes without numbers": {"a": tensor(0, 4), "b": tensor(4, 4, [10**12, 0])},
+    "many axes": {"a": tensor(0, 4, [4] + [1] * 100)},
+    "twins": b'{"a":%b,"a":%b}' % ((json.dumps(tensor(0, 4)).encode(),) * 2),
+    "a long name": {"a" * 5000: tensor(0, 4)},
+}
+
+
+@pytest.mark.parametrize("fault", BAD_HEADERS)
+def test_safetensors_headers(tmp_path, fault):
+    """Each fault that the library refuses is refused, and names that stand twice."""
+    header = BAD_HEADERS[fault]
+    header, length = header if isinstance(header, tuple) else (header, None)
+    write_safetensors(tmp_path / "x.safetensors", header, b"\1\2\3\4", length)
+    refused(tmp_path / "x.safetensors")
+
+
+def test_a_good_safetensors_header(tmp_path):
+    """The one that the others are bad forms of; metadata, unknown keys and spaces included."""
+    header = {"__metadata__": {"format": "pt"}, "b": tensor(3, 4), "a": {**tensor(0, 3), "x": 1}}
+    text = json.dumps(header).encode() + b"   "
+    write_safetensors(tmp_path / "x.safetensors", text, b"\1\2\3\4")
+    with open_arrays(tmp_path / "x.safetensors") as reader:
+        assert reader.read("a").tolist() == [1, 2, 3]
+        assert reader.read("b").tolist() == [4]
+
+
+def test_many_safetensors_names(tmp_path):
+    """They are counted, not understood; and a header of many megabytes is not even read."""
+    header = {f"n{k}": tensor(0, 0, [0]) for k in range(20_000)}
+    write_safetensors(tmp_path / "x.safetensors", header)
+    assert "10,001 arrays, expected at most 10,000" in refused(tmp_path / "x.safetensors")
+    write_safetensors(tmp_path / "x.safetensors", b"{" + b" " * 9 * MIB)
+    assert "9,437,185 bytes that list the arrays" in refused(tmp_path / "x.safetensors")
+
+
+def write_h5(path, fill) -> None:
+    with h5py.File(path, "w") as file:
+        fill(file)
+
+
+def external(file):
+    file.create_dataset("a", (10,), "u1", external=[("/etc/passwd", 0, 10)])
+
+
+def virtual(file):
+    layout = h5py.VirtualLayout((10,), "u1")
+    layout[:] = h5py.VirtualSource("/etc/passwd.h5", "x", (10,))
+    file.create_virtual_dataset("a", layout)
+
+
+def never_written(file):
+    file.create_dataset("a", (600_000_000,), "f4")  # 2.4 GB
+
+
+def chunks_never_written(file):
+    file.create_dataset("a", (1000, 1000), "f4", chunks=(10, 1000))[:990] = 1
+
+
+def large_chunks(file):
+    file.create_dataset("a", (10,), "f4", chunks=(10**9,), maxshape=(None,))
+
+
+def bomb(file):
+    file.create_dataset(
+        "a", data=np.zeros(30 * MIB, "f4"), chunks=(MIB,), compression="gzip", shuffle=True
+    )
+
+
+def foreign_filter(file):
+    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    plist.set_chunk((4,))
+    plist.set_filter(6, h5py.h5z.FLAG_OPTIONAL, (2, 4))  # scale-offset
+    space = h5py.h5s.create_simple((4,))
+    h5py.h5d.create(file.id, b"a", h5py.h5t.NATIVE_INT32, space, plist)
+    file["a"][:] = 1
+
+
+BAD_FILES = {
+    "external storage": (external, "lies in another file"),
+    "a virtual dataset": (virtual, "lies in another file"),
+    "never written": (never_written, "promises 2,400,000,000 bytes, 0 are"),
+    "chunks never written": (chunks_never_written, "chunks that were never written"),
+    "large chunks": (large_chunks, "chunks that were never written"),
+    "zeros 1000:1": (bomb, "KERAS_VIT_MAX_EXPANSION"),
+    "a foreign filter": (foreign_filter, "is encoded by HDF5 filters"),
+    "no dataspace": (lambda f: f.create_dataset("a", data=h5py.Empty("f4")), "has no shape"),
+    "an external link": (
+        lambda f: f.__setitem__("g/a", h5py.ExternalLink("/etc/passwd.h5", "x")),
+        "'g/a' is a ExternalLink to 'x'",
+    ),
+    "a soft link": (lambda f: f.__setitem__("a", h5py.SoftLink("/b")), "is a SoftLink to '/b'"),
+    "a group in itself": (lambda f: f.__setitem__("g/g", f.require_group("g")), "go on and on"),
+}
+
+
+@pytest.mark.parametrize("fault", BAD_FILES)
+def test_h5_files(tmp_path, fault):
+    """Numbers of other files, numbers that were never written, ways that do not end."""
+    fill, reason = BAD_FILES[fault]
+    write_h5(tmp_path / "x.h5", fill)
+    assert reason in refused(tmp_path / "x.h5")
+
+
+def test_h5_chunks_that_are_there(tmp_path):
+    """Compressed and compact arrays, scalars and empty arrays are read as ever."""
+    array = np.random.default_rng(0).standard_normal((50, 30)).astype("float32")
+
+    def fill(file):
+        file.create_dataset("chunked", data=array, chunks=(7, 9), compression="gzip")
+        file.create_dataset("lzf", data=array, compression="lzf", shuffle=True, fletcher32=True)
+        file.create_dataset("none", (0, 3), "f4")
+        file["scalar"] = np.float32(3)
+
+    write_h5(tmp_path / "x.h5", fill)
+    with open_arrays(tmp_path / "x.h5") as reader:
+        np.testing.assert_array_equal(reader.read("chunked"), array)
+        np.testing.assert_array_equal(reader.read("lzf"), array)
+        assert reader.read("none").shape == (0, 3)
+        assert reader.read("scalar") == 3
+
+
+@pytest.mark.parametrize("attribute", [np.zeros(3), 1.5, h5py.Empty("f4"), "float8"])
+def test_h5_dtype_attributes(tmp_path, attribute):
+    """Two bytes of void are bfloat16 where the attribute says so, and else nothing known."""
+
+    def fill(file):
+        file["a"] = np.zeros(3, "V2")
+        file["a"].attrs["dtype"] = attribute
+
+    write_h5(tmp_path / "x.h5", fill)
+    with open_arrays(tmp_path / "x.h5") as reader:
+        assert reader.dtypes["a"] == np.dtype("V2")
+
+
+def test_damaged_h5_headers(tmp_path):
+    """Whatever byte is hit, the file is read or refused."""
+    array = np.arange(6, dtype="float32")
+    write_h5(tmp_path / "x.h5", lambda file: file.__setitem__("g/a", array))
+    content = (tmp_path / "x.h5").read_bytes()
+    refusals = 0
+    for place in range(8, len(content), 31):
+        (tmp_path / "y.h5").write_bytes(
+            content[:place] + bytes([content[place] ^ 0xFF]) + content[place + 1 :]
+        )
+        try:
+            with open_arrays(tmp_path / "y.h5") as reader:
+                for name in reader.shapes:
+                    reader.read(name)
+        except CheckpointError as error:
+            assert str(tmp_path / "y.h5") in str(error)
+            refusals += 1
+    assert refusals > 5
+
+
+@pytest.mark.skipif(os.name == "nt", reason="has no pipes with names")
+def test_what_is_no_file(tmp_path):
+    """A pipe does not wait, a device does not fill the memory."""
+    os.mkfifo(tmp_path / "pipe.npz")
+    assert "expected a plain file" in refused(tmp_path / "pipe.npz")
+    (tmp_path / "zero.npz").symlink_to("/dev/zero")
+    assert "expected a plain file" in refused(tmp_path / "zero.npz")
+    (tmp_path / "nowhere.npz").symlink_to(tmp_path / "absent")
+    assert "cannot be opened (No such file" in refused(tmp_path / "nowhere.npz")
+    assert "is a folder" in refused(tmp_path)
+    assert "does not exist" in refused(tmp_path / "absent.npz")
+
+
+@pytest.mark.parametrize("kind", ["npz", "safetensors", "h5"])
+def test_a_file_that_is_replaced_while_it_is_read(tmp_path, kind):
+    """One that was opened stays what it was; nobody is told that it is damaged."""
+    path = tmp_path / f"x.{kind}"
+    array = np.arange(5, dtype="float32")
+    if kind == "npz":
+        write_npz(path, parts_of([("a", array)]))
+    elif kind == "h5":
+        write_h5(path, lambda file: file.__setitem__("a", array))
+    else:
+        data = array.tobytes()
+        write_safetensors(path, {"a": tensor(0, len(data), [5], "F32")}, data)
+    file = path.open("rb")
+    (tmp_path / "other").write_bytes(b"other")
+    (tmp_path / "other").replace(path)
+    with open_arrays(path, file) as reader:
+        np.testing.assert_array_equal(reader.read("a"), array)
+    assert file.closed
+
+
+def test_memory_that_is_not_there(tmp_path):
+    """An array that does not fit is named; the process goes on."""
+    write_zip(
+        tmp_path / "x.npz",
+        {"a.npy": floats("(10485760,)", np.random.default_rng(0).bytes(4 * MIB) * 10)},
+        zipfile.ZIP_DEFLATED,
+    )
+    code = """
+import resource, sys
+from keras_vit.checkpoints.containers import open_arrays
+from keras_vit import CheckpointError
+with open_arrays(sys.argv[1]) as reader:
+    now = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (now + 30 * 2**20,) * 2)
+    try:
+        reader.read("a")
+    except CheckpointError as error:
+        print(error)
+"""
+    command = [sys.executable, "-c", code, tmp_path / "x.npz"]
+    process = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert "x.npz: array 'a': it needs more memory than there is" in process.stdout
