@@ -13,20 +13,18 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from io import BufferedReader
-
-# ections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from keras_vit.checkpoints.containers import PICKLE_ADVICE, Reader, joined, open_arrays
-from keras_vit.errors import SourceError
-from keras_vit.files import OpenFolder, exists
+from keras_vit.errors import KerasViTError, SourceError
+from keras_vit.files import OpenFolder, exists, open_plain
+from keras_vit.limits import JSON_BYTES
 from keras_vit.presets.preset_config import CONFIG_FILE, PresetConfig
 
 if TYPE_CHECKING:
     from keras_vit.presets.catalog import Preset
 
-MOST_JSON_BYTES = 16 * 2**20  # 21,843 labels twice over need about two
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 H5, TASK = "model.weights.h5", "task.weights.h5"
 COMPANIONS = (
@@ -237,7 +235,7 @@ class LocalFolder:
 
     def open(self, name: str) -> BufferedReader:
         try:
-            return self._path.open("rb") if self._folder is None else self._folder.open(name)
+            return open_plain(self._path) if self._folder is None else self._folder.open(name)
         except FileNotFoundError as error:
             if self._folder is not None:
                 raise
@@ -366,15 +364,16 @@ def _read_json(place: Place) -> dict[str, dict[str, Any]]:
 
 def _read_object(place: Place, name: str) -> dict[str, Any]:
     where = f"{place.address}/{name}"
-    size = place.files[name]
-    if size is not None and size > MOST_JSON_BYTES:
-        raise SourceError(f"{where} has {size} bytes, expected at most {MOST_JSON_BYTES} of JSON.")
+    JSON_BYTES.check(place.files[name] or 0, where, SourceError)
     try:
         with place.open(name) as stream:
-            text = stream.read(MOST_JSON_BYTES).decode("utf-8")
-        content = json.loads(text)
+            text = stream.read(JSON_BYTES.value + 1)
+        JSON_BYTES.check(len(text), where, SourceError)
+        content = json.loads(text.decode("utf-8"))
+    except KerasViTError:
+        raise
     # ValueError: no JSON, no UTF-8, or a number of more digits than Python reads.
-    except (ValueError, RecursionError) as error:
+    except (ValueError, RecursionError, MemoryError) as error:
         raise SourceError(f"{where}: not a readable JSON file ({error}).") from error
     if not isinstance(content, dict):
         raise SourceError(f"{where}: expected a JSON object, found {type(content).__name__}.")

@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 import pytest
 
-from keras_vit import CheckpointError, ConfigError
+from keras_vit import CheckpointError, ConfigError, checkpoints
 from keras_vit.checkpoints.containers import open_arrays, parts_of, write_npz
 
 MIB = 2**20
@@ -403,3 +403,30 @@ with open_arrays(sys.argv[1]) as reader:
     command = [sys.executable, "-c", code, tmp_path / "x.npz"]
     process = subprocess.run(command, check=True, capture_output=True, text=True)
     assert "x.npz: array 'a': it needs more memory than there is" in process.stdout
+
+
+def endless(path):
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="has no pipes with names")
+@pytest.mark.parametrize(
+    "make",
+    [
+        os.mkfifo,
+        endless,
+        lambda path: path.write_bytes(b'{"a": ' + b"9" * 5000 + b"}"),
+        lambda path: path.write_bytes(b'{"a": ' + b"[" * 10**6),
+        lambda path: path.write_bytes(b"\xff{}"),
+        lambda path: path.write_bytes(b"[1]"),
+        lambda path: path.write_bytes(b" " * (2**24 + 1)),
+    ],
+    ids=["pipe", "device", "digits", "deep", "no UTF-8", "list", "large"],
+)
+def test_json_beside_the_weights(tmp_path, make):
+    """Whatever stands at config.json, the answer comes at once and names it."""
+    write_npz(tmp_path / "model.npz", parts_of([("a", np.zeros(2, "float32"))]))
+    make(tmp_path / "config.json")
+    with pytest.raises(CheckpointError, match="config.json") as caught:
+        checkpoints.inspect(tmp_path)
+    assert len(str(caught.value)) < 500
