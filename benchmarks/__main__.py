@@ -159,7 +159,7 @@ def _write_checkpoint(model: str, folder: Path) -> None:
         def read(self, path: str) -> np.ndarray:
             return rng.standard_normal(shapes[path], dtype="float32") * np.float32(0.02)
 
-    export(config, Random(), timm, folder, None, iter, lossy=False, protocol="timm")
+    export(config, Random(), (timm,), folder, None, iter, lossy=False, protocol="timm")
 
 
 def _write_photographs(folder: Path) -> None:

@@ -122,7 +122,7 @@ def test_what_labels_are_not(given, message):
 
 def stated(**config):
     """What timm's JSON states."""
-    return DIALECTS["timm"].states(
+    return DIALECTS["timm"].read_json(
         {"config.json": {"architecture": "vit_tiny_patch16_224"} | config}
     )
 

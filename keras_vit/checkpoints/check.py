@@ -1,4 +1,4 @@
-"""Does a file hold a model, exactly? All differences at once, before a weight moves."""
+"""Compares a file with the model that it should hold: all differences, before a weight moves."""
 
 import difflib
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,15 @@ import numpy as np
 from keras_vit.checkpoints import axes
 from keras_vit.checkpoints.lexicon import AXIS_NAMES
 from keras_vit.checkpoints.translate import Move, Shape
-from keras_vit.errors import CheckpointError
+from keras_vit.errors import CheckpointError, shown
+
+FIRST, LAST = 20, 4
+"""Lines of a refusal for each kind of difference, from both ends; the rest is counted."""
+
+
+def _some(names: list[str]) -> list[str]:
+    """The first and the last of many names."""
+    return names if len(names) <= FIRST + LAST else names[:FIRST] + names[-LAST:]
 
 
 def check(
@@ -25,33 +33,48 @@ def check(
 
     Args:
         path: of the file, for the message.
-        shapes, dtypes: what the file holds.
-        moves: what it should hold.
+        shapes, dtypes: of the arrays in the file.
+        moves: the plan; it names the arrays that the file should hold.
         ignored: names that are no weights.
         model: the model asked for, in words.
         fits: the variant that the file's shapes fit, if it is another.
 
     Raises:
         CheckpointError: one line for every array that is missing, misshapen, of a
-            wrong type, or unexpected.
+            wrong type, or unexpected, up to 24 of each kind, and the number of all.
     """
     expected = {name: move for move in moves for name in move.theirs}
-    unclaimed = [name for name in shapes if name not in expected and name not in ignored]
-    lines: list[str] = []
+    missing = [name for name in expected if name not in shapes]
+    misshapen, not_floats = [], []
     for name, move in expected.items():
-        if name not in shapes:
-            close = difflib.get_close_matches(name, unclaimed, n=1, cutoff=0.8)
-            hint = f"; nearest unclaimed name: {close[0]}" if close else ""
-            lines.append(f"missing: {name}, expected {_described(move)}{hint}")
-        elif move.their_axes_for(shapes[name]) is None:
-            lines.append(f"misshapen: {name} is {shapes[name]}, expected {_described(move)}")
-        elif dtypes[name].kind != "f" and dtypes[name].name != "bfloat16":
-            lines.append(f"not numbers to compute with: {name} is {dtypes[name]}, expected a float")
-    lines += [f"unexpected: {name} {shapes[name]} is no weight of this model" for name in unclaimed]
-    if lines:
-        what = "1 array does" if len(lines) == 1 else f"{len(lines)} arrays do"
-        advice = f"\nThe shapes fit {fits}." if fits else ""
-        raise CheckpointError(f"{path}: {what} not fit {model}.\n  " + "\n  ".join(lines) + advice)
+        if name in shapes:
+            if move.their_axes_for(shapes[name]) is None:
+                misshapen.append(name)
+            elif dtypes[name].kind != "f" and dtypes[name].name != "bfloat16":
+                not_floats.append(name)
+    unexpected = [name for name in shapes if name not in expected and name not in ignored]
+    count = len(missing) + len(misshapen) + len(not_floats) + len(unexpected)
+    if not count:
+        return
+    close = [name for name in _some(unexpected) if len(name) < 200]
+    lines: list[str] = []
+    for name in _some(missing):
+        near = difflib.get_close_matches(name, close, n=1, cutoff=0.8)
+        hint = f"; nearest unclaimed name: {near[0]}" if near else ""
+        lines.append(f"missing: {name}, expected {_described(expected[name])}{hint}")
+    for name in _some(misshapen):
+        found, wanted = shapes[name], _described(expected[name])
+        lines.append(f"misshapen: {name} is {shown(found, quoted=False)}, expected {wanted}")
+    for name in _some(not_floats):
+        lines.append(f"not numbers to compute with: {name} is {dtypes[name]}, expected a float")
+    for name in _some(unexpected):
+        brief, shape = shown(name, 300, quoted=False), shown(shapes[name], quoted=False)
+        lines.append(f"unexpected: {brief} {shape} is no weight of this model")
+    if count > len(lines):
+        lines.append(f"and {count - len(lines):,} more")
+    subject = "1 array does" if count == 1 else f"{count:,} arrays do"
+    advice = f"\nThe shapes fit {fits}." if fits else ""
+    raise CheckpointError(f"{path}: {subject} not fit {model}.\n  " + "\n  ".join(lines) + advice)
 
 
 def _described(move: Move) -> str:

@@ -1,11 +1,11 @@
-"""From our arrays to a checkpoint of another library: can it hold them, and the writing."""
+"""From a model's arrays to a checkpoint of another library, in the family that holds them."""
 
 import contextlib
 import functools
 import itertools
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol
@@ -50,7 +50,7 @@ class OurArrays(Protocol):
 def export(
     config: ViTConfig,
     arrays: OurArrays,
-    dialect: Dialect,
+    dialects: Sequence[Dialect],
     path: str | os.PathLike[str],
     labels: tuple[str, ...] | None,
     track: Track,
@@ -61,13 +61,22 @@ def export(
 
     How images are prepared goes along in the library's words, where it has some.
 
+    Args:
+        config: of the model.
+        arrays: its weights.
+        dialects: families of one library; the first that holds the model is written.
+        path: of the file or folder.
+        labels: a name per class, or None.
+        track: wraps the list of arrays to show progress.
+        lossy: whether to write weights that the library computes otherwise with.
+        protocol: how images are prepared.
+
     Raises:
-        CheckpointError: the dialect has no place for a weight, or its library would
+        CheckpointError: no family has a place for every weight, or the library would
             compute something else with them and `lossy` is not set.
     """
-    moves = plan(config, dialect, dialect.prefix_for(config))
-    _check_expressible(config, dialect, lossy)
-    files = dialect.writes(config, labels, _stated_protocol(protocol, dialect, config))
+    dialect, moves = _choose(config, dialects, lossy)
+    files = dialect.write_json(config, labels, _stated_protocol(protocol, dialect, config))
     if not files:
         _write_arrays(dialect, Path(path), moves, arrays, track)
         return
@@ -78,20 +87,36 @@ def export(
             write_json(folder / name, content)
 
 
+def _choose(
+    config: ViTConfig, dialects: Sequence[Dialect], lossy: bool
+) -> tuple[Dialect, list[Move]]:
+    """The first family that holds the model, and the plan of its arrays."""
+    refusals: list[CheckpointError] = []
+    for forgiving in (False, True) if lossy else (False,):
+        for dialect in dialects:
+            try:
+                moves = plan(config, dialect, dialect.prefix_for(config))
+                _check_expressible(config, dialect, forgiving)
+                return dialect, moves
+            except CheckpointError as refusal:
+                refusals.append(refusal)
+    raise refusals[-len(dialects)]
+
+
 def _stated_protocol(protocol: ProtocolSpec, dialect: Dialect, config: ViTConfig) -> ProtocolSpec:
     """The model's protocol if the library has words for it, else the library's own."""
-    ours = complete(protocol)
-    if dialect.prepares(ours):
-        return ours
-    theirs = complete(dialect.protocol(config)) | {key: ours[key] for key in ("mean", "std")}
-    if dialect.writes(config):
+    wanted = complete(protocol)
+    if dialect.images.expresses(wanted):
+        return wanted
+    own = complete(dialect.images.default(config)) | {k: wanted[k] for k in ("mean", "std")}
+    if dialect.json:
         log.warning(
             "%s has no words for the protocol %s: its files say %s.",
             dialect.library,
-            compact(ours),
-            compact(theirs),
+            compact(wanted),
+            compact(own),
         )
-    return theirs
+    return own
 
 
 def _write_arrays(

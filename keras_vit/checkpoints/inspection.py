@@ -1,24 +1,31 @@
-"""What a checkpoint file holds, told from its headers alone: no model, no backend."""
+"""What a checkpoint file holds, told from its headers alone: no model, no backend.
+
+Four steps: recognise the dialect, read the JSON beside the weights, infer the configuration,
+and plan the translation, which compares every array with the configuration.
+"""
 
 import dataclasses
+import itertools
 import math
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from keras_vit.checkpoints import lexicon
 from keras_vit.checkpoints.check import check
 from keras_vit.checkpoints.containers import Reader
-from keras_vit.checkpoints.dialects import DIALECTS, Dialect, Stated, dialect_named
-from keras_vit.checkpoints.dialects.base import not_ours
+from keras_vit.checkpoints.dialects import DIALECTS, Dialect, Statement, dialects_named
+from keras_vit.checkpoints.dialects.base import not_a_protocol
 from keras_vit.checkpoints.dialects.keras_vit import keras_vit
+from keras_vit.checkpoints.recognition import Recognition, recognise
 from keras_vit.checkpoints.source import OpenSource, Source
-from keras_vit.checkpoints.translate import Move, Recognition, plan, recognise
+from keras_vit.checkpoints.translate import Move, plan
 from keras_vit.config import Numerics, ViTConfig
-from keras_vit.errors import CheckpointError, ConfigError, SourceError
+from keras_vit.errors import CheckpointError, ConfigError, SourceError, listed, shown
 from keras_vit.preparation.protocols import ProtocolSpec, compact, complete
 from keras_vit.presets.preset_config import PresetConfig
 from keras_vit.variants import variant, variant_of
@@ -32,6 +39,7 @@ _ARCHITECTURE = (
     "channels",
     "resnet",
     "classifier",
+    "position",
 )
 """Fields that the arrays decide; asked for otherwise, the file is checked against them."""
 
@@ -83,8 +91,15 @@ class CheckpointInfo:
 
 
 @dataclasses.dataclass(frozen=True)
-class Opened:
-    """An open file, understood and checked; `load` reads on from here."""
+class OpenedCheckpoint:
+    """An open file, recognised and checked; `load` reads on from here.
+
+    Args:
+        reader: the open arrays.
+        dialect: of their names.
+        info: what the file is.
+        moves: the plan by which its arrays become weights.
+    """
 
     reader: Reader
     dialect: Dialect
@@ -105,7 +120,7 @@ def inspect(source: str | os.PathLike[str] | Source, **fields: Any) -> Checkpoin
     """
     source = Source.of(source)
     with source.open(headers=True) as files:
-        return understand(files, {**source.told, **fields}).info
+        return open_checkpoint(files, {**source.told, **fields}).info
 
 
 def describe(
@@ -129,60 +144,184 @@ def describe(
     return source.preset() or inspect(source, **fields)
 
 
-def understand(files: OpenSource, fields: dict[str, Any]) -> Opened:
+def open_checkpoint(files: OpenSource, fields: Mapping[str, Any]) -> OpenedCheckpoint:
     """Recognises the dialect, infers the configuration and checks every array against it.
 
     Args:
         files: the open source.
         fields: of `ViTConfig`, plus `variant` and `dialect`: what the caller knows.
     """
-    reader, declared, asked = files.reader, None, dict(fields)
-    if files.preset is not None:
-        declared = files.preset.config
+    reader, preset, asked = files.reader, files.preset, dict(fields)
+    if preset is not None:
         asked.setdefault("dialect", keras_vit.name)
-    dialects = [dialect_named(asked["dialect"])] if asked.get("dialect") else DIALECTS.values()
-    recognition = recognise(reader.shapes, dialects)
+    recognition = recognise_dialect(files, asked.get("dialect"))
+    if asked.get("variant"):
+        asked = {**variant(asked["variant"]).fields, **asked}
+    stated = read_json_fields(files, recognition)
+    told = _with_conventions(recognition, stated)
+    undetermined: tuple[str, ...] = ()
+    if preset is not None:
+        config = preset.config.replace(**{k: asked[k] for k in _ARCHITECTURE if k in asked})
+    else:
+        config, undetermined = infer_config(reader, recognition, told, asked)
+    moves = plan_translation(reader, recognition, config, told, asked)
+    info = CheckpointInfo(
+        path=reader.path,
+        dialect=recognition.dialect.name,
+        prefix=recognition.prefix,
+        config=config,
+        variant=variant_of(config),
+        undetermined=undetermined,
+        shapes=dict(reader.shapes),
+        dtypes=dict(reader.dtypes),
+        ignored=recognition.ignored,
+        protocol=preset.protocol if preset else _protocol(stated, recognition.dialect, config),
+        labels=preset.labels if preset else stated.labels,
+    )
+    return OpenedCheckpoint(reader, recognition.dialect, info, moves)
+
+
+def recognise_dialect(files: OpenSource, asked: str | None = None) -> Recognition:
+    """Returns the dialect of a file: the family that its JSON names, or that claims most names.
+
+    Args:
+        files: the open source.
+        asked: name of the dialect to read the file as.
+
+    Raises:
+        CheckpointError: the JSON names a family that keras_vit does not read, or the arrays
+            are those of no Vision Transformer.
+        SourceError: the arrays are those of a preset that has lost its config.json.
+    """
+    reader = files.reader
+    dialects = dialects_named(asked) if asked else tuple(DIALECTS.values())
+    named = {dialect: dialect.is_named_by(files.json) for dialect in dialects}
+    candidates = [dialect for dialect in dialects if named[dialect] is not False]
+    if any(named.values()):
+        candidates = [dialect for dialect in dialects if named[dialect]]
+    elif len(candidates) < len(dialects):
+        raise CheckpointError(f"{reader.path}: {_foreign_family(files.json, dialects)}.")
+    recognition = recognise(reader.shapes, candidates)
     if recognition is None:
-        names = ", ".join(list(reader.shapes)[:5]) or "nothing"
-        other = next((what for pattern, what in _OTHERS if _any(pattern, reader.shapes)), None)
+        some = list(itertools.islice(reader.shapes, 2000))
+        other = next((kind for pattern, kind in _OTHERS if _any(pattern, some)), None)
         guess = f" It looks like {other}." if other else ""
         raise CheckpointError(
             f"{reader.path}: no Vision Transformer in any of the dialects "
-            f"{', '.join(d.name for d in dialects)}. It holds {len(reader.shapes)} arrays: "
-            f"{names}.{guess}"
+            f"{', '.join(d.name for d in candidates)}. It holds {len(reader.shapes)} arrays: "
+            f"{listed(some) if some else 'nothing'}.{guess}"
         )
-    if recognition.dialect is keras_vit and declared is None and files.is_folder:
+    if recognition.dialect is keras_vit and files.preset is None and files.is_folder:
         raise SourceError(
             f"{reader.path}: these are the weights of a preset, but its config.json is not beside "
             "them, which says how to compute with them. Copy the whole preset."
         )
-    if asked.get("variant"):
-        asked = {**variant(asked["variant"]).fields, **asked}
-    try:
-        stated = recognition.dialect.states(files.json)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{reader.path}: a JSON file beside the weights: {error}.") from error
-    inferred = _with_conventions(recognition, stated)
-    num_positions = inferred.pop("num_positions", None)
-    architecture = {k: asked[k] for k in _ARCHITECTURE if k in asked}
-    undetermined: tuple[str, ...] = ()
-    if declared is not None:
-        config = declared.replace(**architecture)
-    else:
-        known = {**inferred, **architecture}
-        missing = [name for name in ("hidden_size", "mlp_dim", "num_heads") if name not in known]
-        if missing:
-            raise CheckpointError(
-                f"{reader.path}: the arrays do not tell {', '.join(missing)}; give it by name."
+    return recognition
+
+
+def _foreign_family(files: Mapping[str, Any], dialects: Iterable[Dialect]) -> str:
+    """Names the model that the JSON is of, and the families that are read."""
+    for where in [dialect.identity for dialect in dialects]:
+        value = where.value(files) if where else None
+        if where and value is not None:
+            read = [d.identity for d in dialects if d.identity and d.identity.key == where.key]
+            expected = " or ".join(dict.fromkeys(identity.expected for identity in read))
+            classes = files[where.file].get("architectures")
+            model = (
+                f"; the model is a {listed(classes, 2)}"
+                if isinstance(classes, list) and classes
+                else ""
             )
-        try:
-            config, undetermined = _with_grid(known, num_positions, asked)
-        except ConfigError as error:
-            dialect = recognition.dialect.name
-            raise CheckpointError(f"{reader.path}: read as {dialect}: {error}") from error
-    moves = plan(config, recognition.dialect, recognition.prefix)
+            return f"{where.file} has {where.key}={shown(value)}, expected {expected}{model}"
+    raise LookupError("no JSON names a family")
+
+
+def read_json_fields(files: OpenSource, recognition: Recognition) -> Statement:
+    """Returns what the JSON files beside the arrays state.
+
+    Raises:
+        CheckpointError: a value cannot be; names file and key.
+    """
+    try:
+        return recognition.dialect.read_json(files.json)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        where = files.reader.path
+        raise CheckpointError(f"{where}: a JSON file beside the weights: {error}.") from error
+
+
+def infer_config(
+    reader: Reader, recognition: Recognition, told: Mapping[str, Any], asked: Mapping[str, Any]
+) -> tuple[ViTConfig, tuple[str, ...]]:
+    """Returns the configuration that a file tells, and the fields that it leaves open.
+
+    Args:
+        reader: the open arrays.
+        recognition: of their names and shapes.
+        told: by the arrays, the dialect and the JSON files.
+        asked: by the caller, whose word is the last.
+
+    Raises:
+        CheckpointError: a field is missing that cannot be guessed, or the fields describe
+            no model.
+    """
+    known = {**told, **{k: asked[k] for k in _ARCHITECTURE if k in asked}}
+    num_positions = known.pop("num_positions", None)
+    missing = [name for name in ("hidden_size", "mlp_dim", "num_heads") if name not in known]
+    if missing:
+        raise CheckpointError(
+            f"{reader.path}: the arrays do not tell {', '.join(missing)}; give it by name."
+        )
+    if known["position"] == "sincos2d" and "position" not in asked and known["class_token"]:
+        raise CheckpointError(
+            f"{reader.path}: there is a class token and no array of position embeddings. If the "
+            "model was trained with fixed ones, say position='sincos2d'; otherwise the file has "
+            "lost an array."
+        )
+    try:
+        _compare_promises(recognition, known)
+        return _with_grid(known, num_positions, asked)
+    except ConfigError as error:
+        name = recognition.dialect.name
+        raise CheckpointError(f"{reader.path}: read as {name}: {error}") from error
+
+
+def _compare_promises(recognition: Recognition, known: Mapping[str, Any]) -> None:
+    """Refuses a number of blocks or stages that stands far above the arrays there.
+
+    A single name such as `block_100000` promises as many blocks; whoever lists their arrays
+    to say which are missing needs minutes and gigabytes.
+    """
+    blocks = lexicon.numbers(recognition.found, "l")
+    promised = known.get("num_layers")
+    if blocks and isinstance(promised, int) and promised > 2 * len(blocks) + 8:
+        raise ConfigError(
+            f"{shown(promised)} blocks are announced, the arrays are of {len(blocks)}, up to "
+            f"number {max(blocks)}."
+        )
+    stages = lexicon.numbers(recognition.found, "s")
+    units = lexicon.numbers(recognition.found, "u")
+    if stages and (max(stages) > 2 * len(stages) + 8 or max(units) > 2 * len(units) + 8):
+        raise ConfigError(
+            f"The names go up to stage {max(stages)} and unit {max(units)} of the stem, the "
+            f"arrays are of {len(stages)} stages and at most {len(units)} units."
+        )
+
+
+def plan_translation(
+    reader: Reader,
+    recognition: Recognition,
+    config: ViTConfig,
+    told: Mapping[str, Any],
+    asked: Mapping[str, Any],
+) -> list[Move]:
+    """Returns the plan by which the arrays become weights, after comparing every array with it.
+
+    Raises:
+        CheckpointError: names every array that is missing, misshapen or unexpected.
+    """
+    moves = plan(config, recognition.dialect, recognition.prefix, reader.shapes)
     name = variant_of(config)
-    fits = _fitting_variant(inferred) if set(_ARCHITECTURE) & set(asked) else None
+    fits = _fitting_variant(told) if set(_ARCHITECTURE) & set(asked) else None
     check(
         reader.path,
         reader.shapes,
@@ -192,36 +331,22 @@ def understand(files: OpenSource, fields: dict[str, Any]) -> Opened:
         f"{name or 'the model'} in the {recognition.dialect.name} dialect",
         fits if fits != name else None,
     )
-    info = CheckpointInfo(
-        path=reader.path,
-        dialect=recognition.dialect.name,
-        prefix=recognition.prefix,
-        config=config,
-        variant=name,
-        undetermined=undetermined,
-        shapes=dict(reader.shapes),
-        dtypes=dict(reader.dtypes),
-        ignored=recognition.ignored,
-        protocol=files.preset.protocol
-        if files.preset
-        else _protocol(stated, recognition.dialect, config),
-        labels=files.preset.labels if files.preset else stated.labels,
-    )
-    return Opened(reader, recognition.dialect, info, moves)
+    return moves
 
 
-def _protocol(stated: Stated, dialect: Dialect, config: ViTConfig) -> ProtocolSpec:
+def _protocol(stated: Statement, dialect: Dialect, config: ViTConfig) -> ProtocolSpec:
     """How images are prepared: as the files state, if that is meant for the model's channels."""
     if stated.protocol is not None:
         protocol = complete(stated.protocol)
         counts = [len(protocol[k]) for k in ("mean", "std") if isinstance(protocol[k], list)]
         if set(counts) <= {config.channels}:
             return compact(protocol)
-        not_ours(f"A mean or std of {counts[0]} channels, where the model has {config.channels},")
-    return compact(dialect.protocol(config))
+        counted = f"A mean or std of {counts[0]} channels, where the model has {config.channels},"
+        not_a_protocol(counted)
+    return compact(dialect.images.default(config))
 
 
-def _with_conventions(recognition: Recognition, stated: Stated) -> dict[str, Any]:
+def _with_conventions(recognition: Recognition, stated: Statement) -> dict[str, Any]:
     """Adds to what the arrays tell what the dialect takes for granted and the files state."""
     dialect, told = recognition.dialect, recognition.fields
     numerics: dict[str, Any] = (dialect.numerics or Numerics()).to_dict()
@@ -230,7 +355,7 @@ def _with_conventions(recognition: Recognition, stated: Stated) -> dict[str, Any
 
 
 def _with_grid(
-    fields: dict[str, Any], num_positions: int | None, asked: dict[str, Any]
+    fields: dict[str, Any], num_positions: int | None, asked: Mapping[str, Any]
 ) -> tuple[ViTConfig, tuple[str, ...]]:
     """Completes a configuration by the grid of the stored positions.
 
@@ -259,7 +384,7 @@ def _with_grid(
     return base.replace(image_size=size, position_grid=None), ()
 
 
-def _grid_of(base: ViTConfig, count: int, asked: dict[str, Any]) -> tuple[int, int] | None:
+def _grid_of(base: ViTConfig, count: int, asked: Mapping[str, Any]) -> tuple[int, int] | None:
     if asked.get("position_grid") is not None:
         grid = base.replace(position_grid=asked["position_grid"]).source_grid
         if grid[0] * grid[1] != count:
@@ -281,8 +406,10 @@ def _any(pattern: str, names: Iterable[str]) -> bool:
     return any(re.search(pattern, name) for name in names)
 
 
-def _fitting_variant(inferred: dict[str, Any]) -> str | None:
+def _fitting_variant(told: Mapping[str, Any]) -> str | None:
+    """The variant that the shapes fit, whatever was asked for."""
+    fields = {name: value for name, value in told.items() if name != "num_positions"}
     try:
-        return variant_of(ViTConfig.from_dict({**inferred, "image_size": None}))
+        return variant_of(ViTConfig.from_dict({**fields, "image_size": None}))
     except ConfigError:
         return None

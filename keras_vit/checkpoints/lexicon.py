@@ -37,45 +37,26 @@ AXIS_NAMES = {
 }
 
 
-def _always(config: ViTConfig) -> bool:
-    return True
-
-
-def _learned(config: ViTConfig) -> bool:
-    return config.position == "learned"
-
-
-def _token(config: ViTConfig) -> bool:
-    return config.has_class_token
-
-
-def _qkv_bias(config: ViTConfig) -> bool:
-    return config.qkv_bias
-
-
-def _map(config: ViTConfig) -> bool:
-    return config.classifier == "map"
-
-
-def _representation(config: ViTConfig) -> bool:
-    return config.representation_size is not None
-
-
-def _head(config: ViTConfig) -> bool:
-    return config.num_classes > 0
-
-
-def _hybrid(config: ViTConfig) -> bool:
-    return config.resnet is not None
-
-
 @dataclasses.dataclass(frozen=True)
 class Word:
-    """One kind of weight: path template, axes, and which models have it."""
+    """One kind of weight.
+
+    Args:
+        path: template of its place in a model.
+        axes: of the array.
+        held_by: which models have it: the name of a field or property of `ViTConfig` that
+            is truthy for them, or a condition. `""` stands for every model.
+    """
 
     path: str
     axes: str
-    held_by: Callable[[ViTConfig], bool] = _always
+    held_by: str | Callable[[ViTConfig], bool] = ""
+
+    def is_held_by(self, config: ViTConfig) -> bool:
+        """Whether a model has this weight."""
+        if callable(self.held_by):
+            return self.held_by(config)
+        return not self.held_by or bool(getattr(config, self.held_by))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,35 +76,43 @@ class Weight:
         return shape_of(self.word.axes, self.sizes)
 
 
+def _learned(config: ViTConfig) -> bool:
+    return config.position == "learned"
+
+
+def _map(config: ViTConfig) -> bool:
+    return config.classifier == "map"
+
+
 _UNIT = "stage{s}_unit{u}"
 
 LEXICON: tuple[Word, ...] = (
     # stem of a hybrid
-    Word("root/conv/kernel", "y x i w", _hybrid),
-    Word("root/norm/gamma", "w", _hybrid),
-    Word("root/norm/beta", "w", _hybrid),
-    Word(_UNIT + "/conv_proj/kernel", "y x a o", _hybrid),
-    Word(_UNIT + "/norm_proj/gamma", "o", _hybrid),
-    Word(_UNIT + "/norm_proj/beta", "o", _hybrid),
-    Word(_UNIT + "/conv1/kernel", "y x a w", _hybrid),
-    Word(_UNIT + "/norm1/gamma", "w", _hybrid),
-    Word(_UNIT + "/norm1/beta", "w", _hybrid),
-    Word(_UNIT + "/conv2/kernel", "y x w v", _hybrid),
-    Word(_UNIT + "/norm2/gamma", "w", _hybrid),
-    Word(_UNIT + "/norm2/beta", "w", _hybrid),
-    Word(_UNIT + "/conv3/kernel", "y x w o", _hybrid),
-    Word(_UNIT + "/norm3/gamma", "o", _hybrid),
-    Word(_UNIT + "/norm3/beta", "o", _hybrid),
+    Word("root/conv/kernel", "y x i w", "resnet"),
+    Word("root/norm/gamma", "w", "resnet"),
+    Word("root/norm/beta", "w", "resnet"),
+    Word(_UNIT + "/conv_proj/kernel", "y x a o", "resnet"),
+    Word(_UNIT + "/norm_proj/gamma", "o", "resnet"),
+    Word(_UNIT + "/norm_proj/beta", "o", "resnet"),
+    Word(_UNIT + "/conv1/kernel", "y x a w", "resnet"),
+    Word(_UNIT + "/norm1/gamma", "w", "resnet"),
+    Word(_UNIT + "/norm1/beta", "w", "resnet"),
+    Word(_UNIT + "/conv2/kernel", "y x w v", "resnet"),
+    Word(_UNIT + "/norm2/gamma", "w", "resnet"),
+    Word(_UNIT + "/norm2/beta", "w", "resnet"),
+    Word(_UNIT + "/conv3/kernel", "y x w o", "resnet"),
+    Word(_UNIT + "/norm3/gamma", "o", "resnet"),
+    Word(_UNIT + "/norm3/beta", "o", "resnet"),
     # Eq. 1
     Word("patch_embedding/kernel", "p q c m"),
     Word("patch_embedding/bias", "m"),
-    Word("class_token/token", "1 1 m", _token),
+    Word("class_token/token", "1 1 m", "has_class_token"),
     Word("position_embedding/embedding", "1 n m", _learned),
     # Eqs. 2 and 3
     Word("block_{l}/attention_norm/gamma", "m"),
     Word("block_{l}/attention_norm/beta", "m"),
     Word("block_{l}/attention/{qkv}/kernel", "m h d"),
-    Word("block_{l}/attention/{qkv}/bias", "h d", _qkv_bias),
+    Word("block_{l}/attention/{qkv}/bias", "h d", "qkv_bias"),
     Word("block_{l}/attention/out/kernel", "h d m"),
     Word("block_{l}/attention/out/bias", "m"),
     Word("block_{l}/mlp_norm/gamma", "m"),
@@ -149,20 +138,36 @@ LEXICON: tuple[Word, ...] = (
     Word("pool/mlp/dense_1/kernel", "f m", _map),
     Word("pool/mlp/dense_1/bias", "m", _map),
     # the head
-    Word("pre_logits/kernel", "m r", _representation),
-    Word("pre_logits/bias", "r", _representation),
-    Word("head/kernel", "e k", _head),
-    Word("head/bias", "k", _head),
+    Word("pre_logits/kernel", "m r", "representation_size"),
+    Word("pre_logits/bias", "r", "representation_size"),
+    Word("head/kernel", "e k", "num_classes"),
+    Word("head/bias", "k", "num_classes"),
 )
 
+_NUMBER = r"0|[1-9]\d{0,8}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Placeholder:
+    """What a placeholder stands for.
+
+    Args:
+        pattern: regular expression of its values.
+        values: those that a model has, in order; None where they depend on another
+            placeholder.
+    """
+
+    pattern: str
+    values: Callable[[ViTConfig], list[str]] | None = None
+
+
 PLACEHOLDERS = {
-    "l": r"\d+",
-    "s": r"\d+",
-    "u": r"\d+",
-    "qkv": "query|key|value",
-    "kv": "key|value",
+    "l": Placeholder(_NUMBER, lambda config: [str(i) for i in range(config.num_layers)]),
+    "s": Placeholder(_NUMBER),
+    "u": Placeholder(_NUMBER),
+    "qkv": Placeholder("query|key|value", lambda config: ["query", "key", "value"]),
+    "kv": Placeholder("key|value", lambda config: ["key", "value"]),
 }
-"""What each placeholder may stand for, as a regular expression."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,10 +187,10 @@ class Spelling:
 
 
 SPELLINGS = {
-    "s-1": Spelling("s", r"\d+", lambda v: str(int(v) - 1), lambda t: str(int(t) + 1)),
-    "u-1": Spelling("u", r"\d+", lambda v: str(int(v) - 1), lambda t: str(int(t) + 1)),
+    "s-1": Spelling("s", _NUMBER, lambda v: str(int(v) - 1), lambda t: str(int(t) + 1)),
+    "u-1": Spelling("u", _NUMBER, lambda v: str(int(v) - 1), lambda t: str(int(t) + 1)),
     "_l": Spelling(
-        "l", r"(?:_[1-9]\d*)?", lambda v: "" if v == "0" else f"_{v}", lambda t: t[1:] or "0"
+        "l", r"(?:_[1-9]\d{0,8})?", lambda v: "" if v == "0" else f"_{v}", lambda t: t[1:] or "0"
     ),
 }
 """Stages and units counted from zero; Keras's suffix, which the first of a kind goes without."""
@@ -215,7 +220,7 @@ def matcher(template: str) -> Callable[[str], dict[str, str] | None]:
     """Returns a function from a name to the placeholder values that make it, or None."""
     parts = re.split(r"{([\w-]+)}", template)
     names = parts[1::2]
-    patterns = [SPELLINGS[n].pattern if n in SPELLINGS else PLACEHOLDERS[n] for n in names]
+    patterns = [SPELLINGS[n].pattern if n in SPELLINGS else PLACEHOLDERS[n].pattern for n in names]
     expression = re.escape(parts[0])
     for pattern, literal in zip(patterns, parts[2::2], strict=True):
         expression += f"({pattern}){re.escape(literal)}"
@@ -235,20 +240,29 @@ def matcher(template: str) -> Callable[[str], dict[str, str] | None]:
     return match
 
 
+def examples(template: str) -> Iterator[str]:
+    """Yields names of a template, among them one of every form: with each word of a choice,
+    and with and without what may be absent."""
+    values = {"l": ("0", "1"), "s": ("1",), "u": ("1",)}
+    names = list(dict.fromkeys(placeholders(template)))
+    choices = [values.get(name) or PLACEHOLDERS[name].pattern.split("|") for name in names]
+    for chosen in itertools.product(*choices):
+        yield filled(template, dict(zip(names, chosen, strict=True)))
+
+
 def values_of(placeholder: str, config: ViTConfig) -> list[str]:
     """Returns the values of a placeholder that does not depend on another."""
-    if placeholder in ("qkv", "kv"):
-        return ["query", "key", "value"][placeholder == "kv" :]
-    if placeholder == "l":
-        return [str(i) for i in range(config.num_layers)]
-    raise KeyError(placeholder)
+    values = PLACEHOLDERS[placeholder].values
+    if values is None:
+        raise KeyError(placeholder)
+    return values(config)
 
 
 def weights(config: ViTConfig) -> Iterator[Weight]:
     """Yields every weight of the model that a configuration describes."""
     sizes = _sizes(config)
     for word in LEXICON:
-        if not word.held_by(config):
+        if not word.is_held_by(config):
             continue
         if word.path.startswith("root"):
             width = config.resnet.width  # type: ignore[union-attr]
@@ -296,6 +310,48 @@ def _unit_weights(word: Word, config: ViTConfig) -> Iterator[Weight]:
                 yield Weight(word, {"s": str(s), "u": str(u)}, sizes)
 
 
+@dataclasses.dataclass(frozen=True)
+class Sign:
+    """What a model is by the presence of a weight in its file.
+
+    Args:
+        path: of the weight, or the start of several.
+        present: the fields of `ViTConfig` of a file that has it.
+        absent: those of a file that has not.
+    """
+
+    path: str
+    present: Mapping[str, Any]
+    absent: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+SIGNS: tuple[Sign, ...] = (
+    Sign(
+        "class_token/token",
+        {"classifier": "token", "class_token": True},
+        {"classifier": "gap", "class_token": None},
+    ),
+    Sign("pool/", {"classifier": "map"}),
+    Sign("position_embedding/embedding", {"position": "learned"}, {"position": "sincos2d"}),
+    Sign("block_{l}/attention/{qkv}/bias", {"qkv_bias": True}, {"qkv_bias": False}),
+    Sign("pre_logits/", {}, {"representation_size": None}),
+    Sign("head/", {}, {"num_classes": 0}),
+)
+"""A later sign goes before an earlier one."""
+
+SIZES = {
+    "m": "hidden_size",
+    "f": "mlp_dim",
+    "h": "num_heads",
+    "n": "num_positions",
+    "r": "representation_size",
+    "k": "num_classes",
+    "c": "channels",
+    "i": "channels",
+}
+"""An axis and the field that its size tells; a hybrid's `c` are channels of its stem."""
+
+
 def fields_from(
     votes: Mapping[str, Counter[int]],
     found: Mapping[str, list[dict[str, str]]],
@@ -312,41 +368,35 @@ def fields_from(
         the image size, which positions alone do not tell.
     """
     size = {symbol: counts.most_common(1)[0][0] for symbol, counts in votes.items()}
+    is_hybrid = "root/conv/kernel" in found or any(path.startswith(_UNIT) for path in found)
     fields: dict[str, Any] = {
-        "classifier": "token" if "class_token/token" in found else "gap",
-        "class_token": True if "class_token/token" in found else None,
-        "position": "learned" if "position_embedding/embedding" in found else "sincos2d",
-        "representation_size": size.get("r") if "pre_logits/kernel" in found else None,
-        "num_classes": size.get("k", 0) if "head/bias" in found or "head/kernel" in found else 0,
-        "num_layers": size.get("l") or _count(found, "block_", "l", start=0),
-        "qkv_bias": "block_{l}/attention/{qkv}/bias" in found,
-        "resnet": None,
+        field: size[symbol]
+        for symbol, field in SIZES.items()
+        if symbol in size and not (is_hybrid and symbol == "c")
     }
-    if any(template.startswith("pool/") for template in found):
-        fields["classifier"] = "map"
+    for sign in SIGNS:
+        has = any(path.startswith(sign.path) for path in found)
+        fields |= sign.present if has else sign.absent
+    fields["num_layers"] = size.get("l") or _count(found)
     if "p" in size and "q" in size:
         fields["patch_size"] = (size["p"], size["q"])
-    told = {"m": "hidden_size", "f": "mlp_dim", "h": "num_heads", "n": "num_positions"}
-    fields |= {field: size[symbol] for symbol, field in told.items() if symbol in size}
-    if "root/conv/kernel" in found or any(template.startswith(_UNIT) for template in found):
+    fields["resnet"] = None
+    if is_hybrid:
         units = _units_per_stage(found)
         fields["resnet"] = {"num_layers": units, "width_factor": size.get("root w", 64) / 64}
-        fields["channels"] = size.get("i", 3)
-    elif "c" in size:
-        fields["channels"] = size["c"]
+        fields.setdefault("channels", 3)
     return fields
 
 
-def _count(found: Mapping[str, list[dict[str, str]]], prefix: str, name: str, start: int) -> int:
-    """Highest value of a numeric placeholder, as a count."""
-    values = [
-        int(binding[name])
-        for template, bindings in found.items()
-        if template.startswith(prefix)
-        for binding in bindings
-        if name in binding
-    ]
-    return max(values, default=start - 1) + 1 - start
+def numbers(found: Mapping[str, list[dict[str, str]]], placeholder: str) -> set[int]:
+    """Returns the values of a numeric placeholder that the names of a file have."""
+    bindings = (binding for bindings in found.values() for binding in bindings)
+    return {int(binding[placeholder]) for binding in bindings if placeholder in binding}
+
+
+def _count(found: Mapping[str, list[dict[str, str]]]) -> int:
+    """The number of blocks, by the highest number in a name."""
+    return max(numbers(found, "l"), default=-1) + 1
 
 
 def _units_per_stage(found: Mapping[str, list[dict[str, str]]]) -> list[int]:
@@ -356,4 +406,4 @@ def _units_per_stage(found: Mapping[str, list[dict[str, str]]]) -> list[int]:
             for binding in bindings:
                 s, u = int(binding["s"]), int(binding["u"])
                 units[s] = max(u, units.get(s, 0))
-    return [units.get(s, 1) for s in range(1, max(units, default=0) + 1)]
+    return [units.get(s, 1) for s in range(1, min(max(units, default=0), 99) + 1)]

@@ -14,9 +14,9 @@ import numpy as np
 from keras_vit.checkpoints.adapt import adapt, adapted_dtype, announce, replaces_head
 from keras_vit.checkpoints.axes import in_order
 from keras_vit.checkpoints.containers import Reader
-from keras_vit.checkpoints.dialects import dialect_named
+from keras_vit.checkpoints.dialects import dialects_named
 from keras_vit.checkpoints.export import Track, export
-from keras_vit.checkpoints.inspection import Opened, describe, understand
+from keras_vit.checkpoints.inspection import OpenedCheckpoint, describe, open_checkpoint
 from keras_vit.checkpoints.source import Source
 from keras_vit.checkpoints.translate import Move
 from keras_vit.config import ViTConfig
@@ -77,7 +77,7 @@ def load(
         return _untrained(source, fields, build)
     with source.open(checksum=checksum) as files:
         known = {**source.told, **fields}
-        opened = understand(files, known)
+        opened = open_checkpoint(files, known)
         wanted = wanted_config(opened, known)
         announce(str(files.reader.path), opened.info.config, wanted)
         told = {"name": opened.info.variant, "protocol": opened.info.protocol, **source.told}
@@ -155,7 +155,9 @@ def save(
         )
     arrays = _ModelArrays(model)
     protocol = model.preprocessor.protocol
-    export(model.config, arrays, dialect_named(dialect), path, model.labels, track, lossy, protocol)
+    export(
+        model.config, arrays, dialects_named(dialect), path, model.labels, track, lossy, protocol
+    )
 
 
 def convert(
@@ -189,7 +191,7 @@ def convert(
         if Path(destination).exists() and Path(destination).samefile(read):
             raise CheckpointError(f"{destination}: source and destination are one file.")
         known = {**source.told, **fields}
-        opened = understand(files, known)
+        opened = open_checkpoint(files, known)
         wanted = wanted_config(opened, known)
         new_head = replaces_head(opened.info.config, wanted) and wanted.num_classes > 0
         if new_head:
@@ -202,7 +204,7 @@ def convert(
         labels = checked(fields.get("labels", _labels(stated, wanted)), wanted.num_classes)
         protocol = {"protocol": opened.info.protocol, **source.told, **fields}["protocol"]
         arrays = _FileArrays(opened, wanted)
-        target = dialect_named(dialect)
+        target = dialects_named(dialect)
         export(wanted, arrays, target, destination, names_of(labels), track, lossy, protocol)
 
 
@@ -214,7 +216,7 @@ def _labels(
     return labels if fits else None
 
 
-def wanted_config(opened: Opened, fields: dict[str, Any]) -> ViTConfig:
+def wanted_config(opened: OpenedCheckpoint, fields: dict[str, Any]) -> ViTConfig:
     """Returns the configuration of the model, from that of the file and what was asked for."""
     stored, path = opened.info.config, opened.info.path
     not_config = ("dialect", "variant", "position_grid", *_BUILD)
@@ -244,13 +246,13 @@ def wanted_config(opened: Opened, fields: dict[str, Any]) -> ViTConfig:
     return stored.replace(**asked)
 
 
-def _our_arrays(opened: Opened, wanted: ViTConfig) -> Iterator[Named]:
+def _our_arrays(opened: OpenedCheckpoint, wanted: ViTConfig) -> Iterator[Named]:
     """Yields path and array of every stored weight that the wanted model takes."""
     for move in opened.moves:
         yield from _read_move(opened, wanted, move)
 
 
-def _read_move(opened: Opened, wanted: ViTConfig, move: Move) -> Iterator[Named]:
+def _read_move(opened: OpenedCheckpoint, wanted: ViTConfig, move: Move) -> Iterator[Named]:
     stored = opened.info.config
     for our_path, array in move.to_ours([_read_finite(opened.reader, n) for n in move.theirs]):
         adapted = adapt(our_path, array, stored, wanted)
@@ -275,7 +277,7 @@ def _read_finite(reader: Reader, name: str) -> np.ndarray:
 class _FileArrays:
     """Our arrays out of a file, read when asked for; what comes along in a move waits its turn."""
 
-    def __init__(self, opened: Opened, wanted: ViTConfig) -> None:
+    def __init__(self, opened: OpenedCheckpoint, wanted: ViTConfig) -> None:
         self._opened = opened
         self._wanted = wanted
         self._move_of = {path: move for move in opened.moves for path in move.ours}

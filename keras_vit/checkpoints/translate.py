@@ -6,17 +6,15 @@ say that three of our arrays are one of theirs, and `.../encoderblock/..., l m h
 that theirs is one for all blocks. Reading and writing take the same plan.
 """
 
-import collections
 import dataclasses
 import itertools
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
 import numpy as np
 
 from keras_vit.checkpoints import axes, lexicon
 from keras_vit.checkpoints.containers import Part, parts_of
-from keras_vit.checkpoints.dialects.base import Cannot, Dialect, Theirs
+from keras_vit.checkpoints.dialects.base import Dialect, StoredAs, Unsupported
 from keras_vit.config import ViTConfig
 from keras_vit.errors import CheckpointError
 
@@ -114,31 +112,54 @@ def _restack(
     return list(array)
 
 
-def plan(config: ViTConfig, dialect: Dialect, prefix: str = "") -> list[Move]:
+def plan(
+    config: ViTConfig, dialect: Dialect, prefix: str = "", names: Container[str] = ()
+) -> list[Move]:
     """Returns the moves between a model and a checkpoint of the dialect, in the model's order.
+
+    Args:
+        config: of the model.
+        dialect, prefix: of the checkpoint.
+        names: those of a file to be read. Where the dialect has several names for a weight,
+            the one that the file has is taken; otherwise the one that is written.
 
     Raises:
         CheckpointError: the dialect cannot hold one of the model's weights.
     """
     groups: dict[tuple[str, str], list[lexicon.Weight]] = {}
-    chosen: dict[str, Theirs] = {}
+    chosen: dict[tuple[str, str], StoredAs] = {}
     for weight in lexicon.weights(config):
-        theirs = dialect.word_for(weight.word.path, config)
-        if isinstance(theirs, Cannot):
+        answers = dialect.names_for(weight.word.path, config)
+        if isinstance(answers, Unsupported):
             raise CheckpointError(
-                f"The {dialect.name} dialect has no place for {weight.path}: {theirs.reason}."
+                f"The {dialect.name} dialect has no place for {weight.path}: {answers.reason}."
             )
-        name = lexicon.filled(theirs.name, weight.binding)
-        key = (weight.word.path, name if theirs.outside else prefix + name)
-        chosen[weight.word.path] = theirs
-        groups.setdefault(key, []).append(weight)
-    return [_move(config, weights, chosen[word], name) for (word, name), weights in groups.items()]
+        candidates = [(_name(stored, weight, prefix), stored) for stored in answers]
+        name, stored = next(
+            ((n, s) for n, s in candidates if len(candidates) > 1 and _first(n, config) in names),
+            candidates[0],
+        )
+        chosen[weight.word.path, name] = stored
+        groups.setdefault((weight.word.path, name), []).append(weight)
+    return [_move(config, weights, chosen[key], key[1]) for key, weights in groups.items()]
 
 
-def _move(config: ViTConfig, weights: list[lexicon.Weight], theirs: Theirs, name: str) -> Move:
+def _name(stored: StoredAs, weight: lexicon.Weight, prefix: str) -> str:
+    """The name of an array; placeholders that only the dialect has are left standing."""
+    name = lexicon.filled(stored.name, weight.binding)
+    return name if stored.outside else prefix + name
+
+
+def _first(name: str, config: ViTConfig) -> str:
+    """The first of the names that a template with placeholders of its own stands for."""
+    standing = lexicon.placeholders(name)
+    return lexicon.filled(name, {p: lexicon.values_of(p, config)[0] for p in standing})
+
+
+def _move(config: ViTConfig, weights: list[lexicon.Weight], stored: StoredAs, name: str) -> Move:
     word, sizes = weights[0].word, dict(weights[0].sizes)
     here = lexicon.placeholders(word.path)
-    there = lexicon.placeholders(theirs.name)
+    there = lexicon.placeholders(stored.name)
     our_stack = tuple(p for p in here if p not in there)
     their_stack = tuple(p for p in there if p not in here)
     for p in our_stack + their_stack:
@@ -151,10 +172,10 @@ def _move(config: ViTConfig, weights: list[lexicon.Weight], theirs: Theirs, name
             for combination in itertools.product(*values)
         ),
         our_axes=word.axes,
-        their_axes=theirs.axes or word.axes,
+        their_axes=stored.axes or word.axes,
         our_stack=our_stack,
         their_stack=their_stack,
-        their_other_axes=theirs.also,
+        their_other_axes=stored.also,
         sizes=sizes,
     )
 
@@ -171,83 +192,3 @@ def to_parts(moves: Iterable[Move], read: Callable[[str], np.ndarray]) -> Iterat
     """Yields the parts of their arrays, reading ours one at a time where that is possible."""
     for move in moves:
         yield from move.to_parts(read)
-
-
-@dataclasses.dataclass(frozen=True)
-class Recognition:
-    """What the names and shapes of a file tell under one dialect.
-
-    Args:
-        dialect, prefix: whose names these are, and what stands in front of each.
-        fields: of `ViTConfig`, as far as names and shapes tell (`lexicon.fields_from`).
-        ignored: names that hold no weights of the model, with the reason.
-        claimed: how many names are words of the dialect.
-    """
-
-    dialect: Dialect
-    prefix: str
-    fields: dict
-    ignored: dict[str, str]
-    claimed: int
-
-
-def recognise(shapes: Mapping[str, Shape], dialects: Iterable[Dialect]) -> Recognition | None:
-    """Returns the dialect and prefix that claim most names; None if no ViT is in sight.
-
-    Where two claim as many, as a file without position embeddings lets them, that one
-    wins whose own fields agree with what was found.
-    """
-    candidates = (_recognise(shapes, d, prefix) for d in dialects for prefix in d.prefixes)
-    best = max(candidates, key=lambda r: (r.claimed, not _contradicted(r), -len(r.prefix)))
-    has_patches = "patch_size" in best.fields and best.fields["num_layers"] > 0
-    return best if has_patches else None
-
-
-def _contradicted(recognition: Recognition) -> bool:
-    found = recognition.fields
-    return any(
-        found.get(name, value) != value for name, value in recognition.dialect.fields.items()
-    )
-
-
-def _recognise(shapes: Mapping[str, Shape], dialect: Dialect, prefix: str) -> Recognition:
-    votes: dict[str, collections.Counter[int]] = collections.defaultdict(collections.Counter)
-    found: dict[str, list[dict[str, str]]] = collections.defaultdict(list)
-    ignored: dict[str, str] = {}
-    implied: dict = {}
-    templates = _templates(dialect)
-    for name, shape in shapes.items():
-        for expression, reason in dialect.ignored.items():
-            if re.fullmatch(expression, name):
-                ignored[name] = reason
-        if name in ignored:
-            continue
-        for path, theirs, match, all_axes in templates:
-            if not theirs.outside and not name.startswith(prefix):
-                continue
-            binding = match(name if theirs.outside else name.removeprefix(prefix))
-            if binding is None:
-                continue
-            found[path].append(binding)
-            implied |= theirs.implies
-            sizes = next(filter(None, (axes.solve(a, shape) for a in all_axes)), {})
-            for symbol, size in sizes.items():
-                # Only the root's width is one number for a whole model.
-                local = path.startswith("root/") and symbol == "w"
-                votes["root w" if local else symbol][size] += 1
-            break
-    claimed = sum(len(bindings) for bindings in found.values())
-    fields = {**lexicon.fields_from(votes, found), **implied}
-    return Recognition(dialect, prefix, fields, ignored, claimed)
-
-
-Template = tuple[str, Theirs, Callable[[str], dict[str, str] | None], tuple[str, ...]]
-
-
-def _templates(dialect: Dialect) -> list[Template]:
-    """Our path, their word, a matcher of its names and the axes it may have, for every word."""
-    return [
-        (word.path, theirs, lexicon.matcher(theirs.name), (theirs.axes or word.axes, *theirs.also))
-        for word in lexicon.LEXICON
-        for theirs in dialect.all_words(word.path)
-    ]

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_vit.checkpoints.dialects import dialect_named
+from keras_vit.checkpoints.dialects import dialects_named
 from keras_vit.checkpoints.lexicon import weights
 from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError, PresetError, nearest
@@ -107,7 +107,7 @@ class Preset:
                 "or build the model by a variant's name."
             )
         # A checkpoint holds no dropout; AugReg fine-tunes without (`configs/augreg.py`).
-        numerics = dialect_named(self.dialect).numerics
+        numerics = dialects_named(self.dialect)[0].numerics
         fields = {"dropout_rate": 0.0, **({"numerics": numerics} if numerics else {})}
         return variant_named(self.variant).config(
             self.image_size, self.num_classes, **{**fields, **self.fields}

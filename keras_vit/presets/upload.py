@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from keras_vit.checkpoints.inspection import understand
+from keras_vit.checkpoints.inspection import open_checkpoint
 from keras_vit.checkpoints.source import Source
 from keras_vit.errors import PresetError
 from keras_vit.presets.hub import TIMEOUT, Address, api, patiently
@@ -83,7 +83,7 @@ def _checked(folder: Path) -> dict[str, Path]:
     with Source.of(folder).open() as opened:
         if opened.preset is None:
             raise PresetError(f"{folder / CONFIG_FILE}: this is no preset of keras_vit.")
-        understand(opened, {})
+        open_checkpoint(opened, {})
     return inside
 
 

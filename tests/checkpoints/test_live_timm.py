@@ -8,7 +8,7 @@ import pytest
 
 from keras_vit import CheckpointError, checkpoints
 from keras_vit.checkpoints.dialects import DIALECTS
-from keras_vit.checkpoints.inspection import understand
+from keras_vit.checkpoints.inspection import open_checkpoint
 from keras_vit.checkpoints.source import OpenSource
 from keras_vit.checkpoints.translate import plan
 from keras_vit.variants import list_variants, variant
@@ -125,7 +125,7 @@ def test_convert_is_bitwise_equal(live, tmp_path):
     assert_same_weights(live.folder, tmp_path / "converted")
     written = json.loads((tmp_path / "converted" / "config.json").read_text())
     ours = live.ours
-    files = DIALECTS["timm"].writes(ours.config, ours.labels, ours.preprocessor.protocol)
+    files = DIALECTS["timm"].write_json(ours.config, ours.labels, ours.preprocessor.protocol)
     assert written == files["config.json"]
 
 
@@ -275,9 +275,9 @@ def test_whatever_timm_registers_is_read_truly_or_refused(tmp_path):
     for name in timm.list_models(module=["vision_transformer", "vision_transformer_hybrid"]):
         published = {"architecture": name}
         try:
-            DIALECTS["timm"].states({"config.json": published})
+            DIALECTS["timm"].read_json({"config.json": published})
         except ValueError as refusal:
-            assert "not known as a ViT of these blocks" in str(refusal)
+            assert "whose blocks are known as those of a ViT" in str(refusal)
             continue
         theirs = timm.create_model(name, depth=1, device="meta")
         published["num_classes"] = theirs.num_classes
@@ -285,7 +285,8 @@ def test_whatever_timm_registers_is_read_truly_or_refused(tmp_path):
         published["pretrained_cfg"] = {"input_size": list(theirs.pretrained_cfg["input_size"])}
         reader = Headers(tmp_path / name, shapes_of(theirs))
         try:
-            config = understand(OpenSource(reader, {"config.json": published}), {}).info.config
+            source = OpenSource(reader, {"config.json": published})
+            config = open_checkpoint(source, {}).info.config
         except CheckpointError:
             continue
         read.add(name)
@@ -319,7 +320,7 @@ def test_whatever_timm_registers_is_read_truly_or_refused(tmp_path):
 def test_every_variant_builds_their_model(name, tmp_path):
     """From the config.json of each variant timm builds a model of our names and shapes."""
     config = variant(name).config(image_size=448, num_classes=21843)
-    written = DIALECTS["timm"].writes(config, None)["config.json"]
+    written = DIALECTS["timm"].write_json(config, None)["config.json"]
     (tmp_path / "config.json").write_text(json.dumps(written))
     theirs = timm.create_model(f"local-dir:{tmp_path}", device="meta")
     moves = plan(config, DIALECTS["timm"])
@@ -375,10 +376,11 @@ def test_config_that_disagrees_with_the_weights_is_refused(stated, words, tmp_pa
 
 
 def test_other_architectures_are_refused_by_name(tmp_path):
-    """The same names can stand for other blocks; what to do is said."""
+    """The same arrays can stand for other blocks; nobody is sent to the file of weights alone."""
     checkpoints.save(random_tiny(), tmp_path / "x", dialect="timm")
     file = tmp_path / "x" / "config.json"
     config = json.loads(file.read_text())
     file.write_text(json.dumps({**config, "architecture": "vit_base_patch16_rpn_224"}))
-    with raises(CheckpointError, "'vit_base_patch16_rpn_224'", "load the file of weights alone"):
+    with raises(CheckpointError, "'vit_base_patch16_rpn_224'", "known as those of a ViT") as caught:
         checkpoints.load(tmp_path / "x")
+    assert "weights alone" not in str(caught.value)

@@ -295,7 +295,7 @@ def test_every_plain_variant_fills_their_model():
         config = variant(name).config()
         if config.resnet is not None:
             continue
-        written = DIALECTS["transformers"].writes(config, None)["config.json"]
+        written = DIALECTS["transformers"].write_json(config, None)["config.json"]
         with torch.device("meta"):
             theirs = ViTForImageClassification(transformers.ViTConfig.from_dict(written))
         arrays = revert_weight_conversion(theirs, theirs.state_dict())

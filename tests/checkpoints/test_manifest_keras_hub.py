@@ -12,7 +12,8 @@ import pytest
 
 from keras_vit.checkpoints import lexicon
 from keras_vit.checkpoints.dialects import DIALECTS
-from keras_vit.checkpoints.translate import plan, recognise
+from keras_vit.checkpoints.recognition import recognise
+from keras_vit.checkpoints.translate import plan
 from keras_vit.config import ViTConfig
 from keras_vit.variants import variant
 
@@ -59,7 +60,7 @@ def test_plan_has_every_weight_of_the_variant(preset):
 @presets
 def test_names_and_shapes_tell_the_sizes(preset):
     """The arrays alone tell the dialect and the sizes of the variant."""
-    found = recognise(shapes_of(preset), DIALECTS.values())
+    found = recognise(shapes_of(preset), tuple(DIALECTS.values()))
     config = config_of(preset)
     assert found.dialect is KERAS_HUB
     told = ("patch_size", "hidden_size", "mlp_dim", "num_heads", "num_layers", "channels")

@@ -206,7 +206,7 @@ def test_a_library_without_words_gets_its_own(dialect, tmp_path, caplog):
 
 def test_default_of_timm_by_size():
     """Its 384-pixel entries use the whole smaller side, its smaller ones nine tenths."""
-    default = DIALECTS["timm"].protocol
+    default = DIALECTS["timm"].images.default
     assert complete(default(tiny().config))["crop_pct"] == 0.9
     assert complete(default(tiny(image_size=384).config))["crop_pct"] == 1.0
 

@@ -270,7 +270,7 @@ def test_reading_holds_one_array_at_a_time(tmp_path):
     file_size = (tmp_path / "x.npz").stat().st_size
     tracemalloc.start()
     with open_arrays(tmp_path / "x.npz") as reader:
-        opened = transfer.understand(OpenSource(reader, {}), {})
+        opened = transfer.open_checkpoint(OpenSource(reader, {}), {})
         for _path, array in transfer._our_arrays(opened, opened.info.config):
             del array
     peak = tracemalloc.get_traced_memory()[1]

@@ -1,34 +1,43 @@
-"""The dialects of ViT checkpoints: how each family names and shapes our weights."""
+"""The dialects of ViT checkpoints: how each library names, shapes and describes its weights."""
 
-from keras_vit.checkpoints.dialects.base import Cannot, Dialect, Stated, Theirs
+from keras_vit.checkpoints.dialects import keras_hub as _keras_hub
+from keras_vit.checkpoints.dialects import timm as _timm
+from keras_vit.checkpoints.dialects import transformers as _transformers
+from keras_vit.checkpoints.dialects.base import Dialect, Statement, StoredAs, Unsupported
 from keras_vit.checkpoints.dialects.big_vision import big_vision, big_vision_scan
 from keras_vit.checkpoints.dialects.google import google, google_linen
-from keras_vit.checkpoints.dialects.keras_hub import keras_hub
 from keras_vit.checkpoints.dialects.keras_vit import keras_vit
-from keras_vit.checkpoints.dialects.timm import timm
-from keras_vit.checkpoints.dialects.transformers import transformers
 from keras_vit.errors import CheckpointError, nearest
 
-_ALL = (
+_ALL: tuple[Dialect, ...] = (
     keras_vit,
     google,
     google_linen,
     big_vision,
     big_vision_scan,
-    timm,
-    transformers,
-    keras_hub,
+    *_timm.FAMILIES,
+    *_transformers.FAMILIES,
+    *_keras_hub.FAMILIES,
 )
 DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in _ALL}
+"""By name. A family beside the plain ViT is called `"library/family"`."""
 
 
-def dialect_named(name: str) -> Dialect:
-    """Returns the dialect of that name. Raises `CheckpointError`, naming the nearest."""
+def dialects_named(name: str) -> tuple[Dialect, ...]:
+    """Returns the dialect of that name, and with it all families of a library.
+
+    Args:
+        name: such as `"google"`; `"transformers"`, which stands for every family of that
+            library; or `"transformers/dinov2"`, one family.
+
+    Raises:
+        CheckpointError: there is none; the message names the nearest.
+    """
     if name not in DIALECTS:
         raise CheckpointError(
             f"Unknown dialect {name!r}.{nearest(name, DIALECTS)} Known: {', '.join(DIALECTS)}."
         )
-    return DIALECTS[name]
+    return tuple(d for d in _ALL if d.name == name or d.name.startswith(f"{name}/"))
 
 
-__all__ = ["DIALECTS", "Cannot", "Dialect", "Stated", "Theirs", "dialect_named"]
+__all__ = ["DIALECTS", "Dialect", "Statement", "StoredAs", "Unsupported", "dialects_named"]

@@ -1,31 +1,38 @@
-"""What a dialect declares."""
+"""A dialect: the names, axes, JSON and arithmetic of one family of checkpoints, as tables."""
 
 import dataclasses
 import logging
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from keras_vit.checkpoints.dialects.json_fields import (
+    Facts,
+    Json,
+    JsonTable,
+    Labels,
+    always,
+    merged,
+)
 from keras_vit.checkpoints.lexicon import LEXICON
 from keras_vit.config import Numerics, ViTConfig
-from keras_vit.preparation.protocols import ProtocolSpec
+from keras_vit.errors import shown
+from keras_vit.preparation.protocols import ProtocolSpec, complete
 
 log = logging.getLogger("keras_vit")
 
 
-def _always(config: ViTConfig) -> bool:
-    return True
-
-
 @dataclasses.dataclass(frozen=True)
-class Theirs:
-    """How a dialect writes one of our words.
+class StoredAs:
+    """The name and axes under which a dialect stores one weight of the lexicon.
 
     Args:
-        name: name template, with the placeholders of our path or some of them.
+        name: name template, with the placeholders of the lexicon's path or some of them.
         axes: its axes; a placeholder that stands on only one side is an axis on
-            the other. None: the same axes as ours.
+            the other. None: the axes of the lexicon.
         also: other axes that files of this dialect are read with.
-        when: which models have this name, where a word has several.
+        when: the models that have this name, where a weight has several names. Of those
+            that hold, the first is written; a file may have any of them.
         implies: fields of `ViTConfig` that a file with this name has; those of
             `Numerics` under `"numerics"`.
         outside: whether the dialect's prefix does not stand in front of this name.
@@ -34,40 +41,63 @@ class Theirs:
     name: str
     axes: str | None = None
     also: tuple[str, ...] = ()
-    when: Callable[[ViTConfig], bool] = _always
+    when: Callable[[ViTConfig], bool] = always
     implies: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     outside: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
-class Cannot:
-    """Why a dialect has no name for one of our words."""
+class Unsupported:
+    """Why a dialect has no name for a weight of the lexicon."""
 
     reason: str
 
 
-def modules(names: Mapping[str, str], parameters: Mapping[str, str]) -> dict[str, Theirs]:
-    """Returns the words of layers whose parameters a library names alike everywhere.
+Names = StoredAs | Unsupported | tuple[StoredAs, ...]
+
+
+def modules(names: Mapping[str, str], parameters: Mapping[str, str]) -> dict[str, StoredAs]:
+    """Returns the names of layers whose parameters a library names alike everywhere.
 
     Args:
-        names: our layer (the path without its last part) to theirs.
-        parameters: our last part to theirs, separator included: `"gamma": "/scale"`.
+        names: from the layer (a path of the lexicon without its last part) to the library's.
+        parameters: from the last part to the library's, separator included:
+            `"gamma": "/scale"`.
     """
     return {
-        word.path: Theirs(names[layer] + parameters[parameter])
+        word.path: StoredAs(names[layer] + parameters[parameter])
         for word in LEXICON
         for layer, _, parameter in [word.path.rpartition("/")]
         if layer in names
     }
 
 
+def unsupported(reasons: Mapping[str, str], words: Mapping[str, Names]) -> dict[str, Names]:
+    """Returns the names, and a reason for every weight of the lexicon that has none.
+
+    Args:
+        reasons: from the start of a path to the reason; `""` is the start of every path.
+        words: the names that there are.
+
+    Raises:
+        LookupError: a weight has neither.
+    """
+    complete_words = dict(words)
+    for word in LEXICON:
+        if word.path not in words:
+            starts = [start for start in reasons if word.path.startswith(start)]
+            if not starts:
+                raise LookupError(f"{word.path} has neither a name nor a reason")
+            complete_words[word.path] = Unsupported(reasons[max(starts, key=len)])
+    return complete_words
+
+
 Limit = tuple[Callable[[ViTConfig], bool], str]
-Words = Theirs | Cannot | tuple[Theirs, ...]
 
 
 @dataclasses.dataclass(frozen=True)
-class Stated:
-    """What the files beside the weights state.
+class Statement:
+    """What the JSON files beside the weights state.
 
     Args:
         fields: of `ViTConfig`; those of `Numerics` under `"numerics"`.
@@ -76,22 +106,51 @@ class Stated:
     """
 
     fields: dict[str, Any] = dataclasses.field(default_factory=dict)
-    labels: str | tuple[str, ...] | None = None
+    labels: Labels = None
     protocol: ProtocolSpec | None = None
 
 
-def _states_nothing(files: Mapping[str, Any]) -> Stated:
-    return Stated()
+@dataclasses.dataclass(frozen=True)
+class Identity:
+    """The key of a JSON file that says which family of models the weights are of.
+
+    Args:
+        file, key: where it stands.
+        pattern: regular expression of the values of this family.
+        expected: the values in words, for a refusal.
+    """
+
+    file: str
+    key: str
+    pattern: str
+    expected: str
+
+    def value(self, files: Json) -> str | None:
+        """Returns what the files say, or None where they say nothing."""
+        content = files.get(self.file)
+        value = content.get(self.key) if isinstance(content, Mapping) else None
+        return None if value is None else str(value)
 
 
-def _writes_nothing(
-    config: ViTConfig, labels: tuple[str, ...] | None = None, protocol: ProtocolSpec | None = None
-) -> dict[str, Any]:
-    return {}
+@dataclasses.dataclass(frozen=True)
+class PreparationWords:
+    """A library's words for how images are prepared.
+
+    Args:
+        default: the protocol of files that do not state one.
+        read: the protocol that the JSON files state, or None.
+        write: the JSON files that state a protocol, given with every parameter.
+        expresses: whether the library has words for a protocol, given with every parameter.
+    """
+
+    default: Callable[[ViTConfig], ProtocolSpec] = lambda config: "paper"
+    read: Callable[[Json], ProtocolSpec | None] = lambda files: None
+    write: Callable[[dict[str, Any], ViTConfig], dict[str, Any]] = lambda protocol, config: {}
+    expresses: Callable[[Mapping[str, Any]], bool] = lambda protocol: False
 
 
-def not_ours(what: str) -> None:
-    """Says that a file states a preparation of images that no protocol of ours has."""
+def not_a_protocol(what: str) -> None:
+    """Says that a file states a preparation of images that no protocol of keras_vit has."""
     log.warning(
         "%s is no protocol of keras_vit: images are prepared by its default for these files. "
         "Give protocol=... to choose.",
@@ -99,19 +158,32 @@ def not_ours(what: str) -> None:
     )
 
 
-@dataclasses.dataclass(frozen=True)
+def same_everywhere(value: float | list[float], config: ViTConfig) -> list[float]:
+    """Returns a protocol's mean or std as a number for each channel."""
+    return list(value) if isinstance(value, list) else [value] * config.channels
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class Dialect:
-    """A family of checkpoints: its word for each of ours, and what it takes for granted.
+    """A family of checkpoints: its name for each weight, and what it takes for granted.
 
     Args:
-        name: as in `checkpoints.save(..., dialect=name)`.
+        name: as in `checkpoints.save(..., dialect=name)`; of several families of one
+            library `"library/family"`, but for the plain ViT.
         library: whose files these are.
         container: `"npz"`, `"safetensors"` or `"h5"`.
-        words: our path template to `Theirs`, several of them with conditions, or
-            `Cannot`, for every word of the lexicon.
+        words: from the lexicon's path template to `StoredAs`, several of them with
+            conditions, or `Unsupported`, for every word of the lexicon.
         prefixes: what may stand in front of every name.
         prefix_for: the prefix to write a model with.
         ignored: regular expressions of names that are no weights, with the reason.
+        identity: where JSON says that weights are of this family.
+        json: tables of the JSON files beside the weights; if there are any, a checkpoint
+            of the dialect is a folder.
+        labels: the names of the classes, from the JSON files and the number of classes,
+            where they do not stand in a row.
+        notes: further JSON files that the library wants, the same for every model.
+        images: the library's words for how images are prepared.
         numerics: the arithmetic of the library, which its weights were made for; None
             if it expresses any.
         expresses: fields of `Numerics` that the library can vary.
@@ -120,46 +192,88 @@ class Dialect:
             configuration, and the words for it.
         limits: models that the library loads and computes otherwise, likewise.
         crops: whether the library drops pixels that fill no patch.
-        states: reads the JSON files beside the weights, `{file name: content}`.
-        writes: the JSON files to write beside the weights, given labels and a protocol
-            that the library has words for; if there are any, a checkpoint of the
-            dialect is a folder.
-        protocol: how images are prepared for files that do not state it, and where the
-            library has no words for a model's own.
-        prepares: whether the library has words for a protocol, given with every
-            parameter.
         metadata: of a safetensors file.
     """
 
     name: str
     library: str
     container: str
-    words: Mapping[str, Words]
+    words: Mapping[str, Names]
     prefixes: tuple[str, ...] = ("",)
     prefix_for: Callable[[ViTConfig], str] = lambda config: ""
     ignored: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    identity: Identity | None = None
+    json: tuple[JsonTable, ...] = ()
+    labels: Callable[[Json, int], Labels] = lambda files, num_classes: None
+    notes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    images: PreparationWords = PreparationWords()
     numerics: Numerics | None = None
     expresses: tuple[str, ...] = ("position_resize",)
     fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     impossible: tuple[Limit, ...] = ()
     limits: tuple[Limit, ...] = ()
     crops: bool = True
-    states: Callable[[Mapping[str, Any]], Stated] = _states_nothing
-    writes: Callable[..., dict[str, Any]] = _writes_nothing
-    protocol: Callable[[ViTConfig], ProtocolSpec] = lambda config: "paper"
-    prepares: Callable[[Mapping[str, Any]], bool] = lambda protocol: False
     metadata: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
-    def word_for(self, path: str, config: ViTConfig) -> Theirs | Cannot:
-        """Returns the answer to a word of the lexicon that holds for a model."""
+    def names_for(self, path: str, config: ViTConfig) -> tuple[StoredAs, ...] | Unsupported:
+        """Returns the names of a weight in files of a model; the first is the one to write."""
         answer = self.words[path]
-        if isinstance(answer, tuple):
-            return next(theirs for theirs in answer if theirs.when(config))
-        return answer
+        if isinstance(answer, Unsupported):
+            return answer
+        return tuple(stored for stored in self.all_names(path) if stored.when(config))
 
-    def all_words(self, path: str) -> tuple[Theirs, ...]:
-        """Returns every name that a word may have."""
+    def all_names(self, path: str) -> tuple[StoredAs, ...]:
+        """Returns every name that a weight may have in files of this dialect."""
         answer = self.words[path]
-        if isinstance(answer, Cannot):
+        if isinstance(answer, Unsupported):
             return ()
         return answer if isinstance(answer, tuple) else (answer,)
+
+    def is_named_by(self, files: Json) -> bool | None:
+        """Whether the JSON files name this family; None where they name none."""
+        value = self.identity.value(files) if self.identity else None
+        if value is None or self.identity is None:
+            return None
+        return re.fullmatch(self.identity.pattern, value) is not None
+
+    def read_json(self, files: Json) -> Statement:
+        """Returns what the JSON files beside the weights state.
+
+        Raises:
+            ValueError: names the file and the key, what was found and what is expected.
+        """
+        if self.is_named_by(files) is False and self.identity is not None:
+            where, value = self.identity, self.identity.value(files)
+            raise ValueError(
+                f"{where.file} has {where.key}={shown(value)}, expected {where.expected}"
+            )
+        flat: dict[str, Any] = {}
+        for table in self.json:
+            flat |= table.stated(files)
+        labels = flat.pop("labels", None) or None
+        fields = {name: value for name, value in flat.items() if "." not in name}
+        numerics = {k.removeprefix("numerics."): v for k, v in flat.items() if "." in k}
+        if numerics:
+            fields["numerics"] = numerics
+        if labels is None and "num_classes" in fields:
+            labels = self.labels(files, fields["num_classes"])
+        return Statement(fields, labels, self.images.read(files))
+
+    def write_json(
+        self,
+        config: ViTConfig,
+        labels: tuple[str, ...] | None = None,
+        protocol: ProtocolSpec | None = None,
+    ) -> dict[str, Any]:
+        """Returns the JSON files to write beside the weights, by name.
+
+        Args:
+            config, labels: of the model.
+            protocol: one that the library has words for; None for its default.
+        """
+        if not self.json:
+            return {}
+        facts = Facts(config, labels)
+        images = complete(protocol or self.images.default(config))
+        parts = [table.written(facts) for table in self.json]
+        return merged([*parts, self.images.write(images, config), self.notes])

@@ -10,7 +10,14 @@ token on loading (`fix_old_checkpoints`), which gives the same tokens.
 import dataclasses
 import math
 
-from keras_vit.checkpoints.dialects.base import Cannot, Dialect, Theirs, Words, modules
+from keras_vit.checkpoints.dialects.base import (
+    Dialect,
+    Names,
+    PreparationWords,
+    StoredAs,
+    modules,
+    unsupported,
+)
 from keras_vit.checkpoints.dialects.flax import FLAX_PARAMETERS, encoder_layers
 from keras_vit.checkpoints.lexicon import LEXICON
 from keras_vit.config import Numerics, ViTConfig
@@ -24,37 +31,36 @@ _MAP_HEAD = {
     "pool/mlp/dense_0": "MAPHead_0/MlpBlock_0/Dense_0",
     "pool/mlp/dense_1": "MAPHead_0/MlpBlock_0/Dense_1",
 }
-_OLD_POSITIONS = "Transformer/pos_embedding"
-_NO_STEM = Cannot("big_vision's ViT has no ResNet stem; the official code has")
+_NO_STEM = "big_vision's ViT has no ResNet stem; the official code has"
 
 
 def _old(config: ViTConfig) -> bool:
     return config.has_class_position
 
 
-def _words(block: str, stacked: bool) -> dict[str, Words]:
-    """The word table; the arrays of stacked blocks have the axis of the blocks in front."""
-    words: dict[str, Words] = {
-        "class_token/token": Theirs("cls"),
+def _new(config: ViTConfig) -> bool:
+    return not config.has_class_position
+
+
+def _words(block: str, stacked: bool) -> dict[str, Names]:
+    """Returns the names; the arrays of stacked blocks have the axis of the blocks in front."""
+    words: dict[str, Names] = {
+        "class_token/token": StoredAs("cls"),
         "position_embedding/embedding": (
-            Theirs(
+            StoredAs(
                 "Transformer/pos_embedding", when=_old, implies={"position_before_class": False}
             ),
-            Theirs("pos_embedding", implies={"position_before_class": True}),
+            StoredAs("pos_embedding", when=_new, implies={"position_before_class": True}),
         ),
-        "pool/probe": Theirs("MAPHead_0/probe"),
+        "pool/probe": StoredAs("MAPHead_0/probe"),
     }
     layers = modules(encoder_layers(block, *_SUBMODULES) | _MAP_HEAD, FLAX_PARAMETERS)
     for word in LEXICON:
         if word.path in layers:
-            theirs = layers[word.path]
             in_block = stacked and word.path.startswith("block_")
-            words[word.path] = (
-                dataclasses.replace(theirs, axes=f"l {word.axes}") if in_block else theirs
-            )
-        elif word.path.startswith(("root/", "stage")):
-            words[word.path] = _NO_STEM
-    return words
+            axes = f"l {word.axes}" if in_block else None
+            words[word.path] = dataclasses.replace(layers[word.path], axes=axes)
+    return unsupported({"root/": _NO_STEM, "stage": _NO_STEM}, words)
 
 
 def _is_read_as_old(config: ViTConfig) -> bool:
@@ -82,7 +88,7 @@ big_vision = Dialect(
     },
     numerics=Numerics(),
     fields={"qkv_bias": True},
-    protocol=lambda config: "big_vision",
+    images=PreparationWords(default=lambda config: "big_vision"),
     impossible=(
         (lambda c: not c.qkv_bias, "qkv_bias=False"),
         (lambda c: c.has_class_token and "token" not in c.classifier, "an unread class token"),

@@ -9,7 +9,7 @@ writes; submodules are numbered per class. Sources: `vit_jax/models_vit.py`,
 
 import dataclasses
 
-from keras_vit.checkpoints.dialects.base import Cannot, Dialect, Theirs, Words, modules
+from keras_vit.checkpoints.dialects.base import Dialect, Names, StoredAs, modules, unsupported
 from keras_vit.checkpoints.dialects.flax import FLAX_PARAMETERS, encoder_layers
 from keras_vit.checkpoints.lexicon import LEXICON
 from keras_vit.config import Numerics
@@ -28,11 +28,11 @@ _GROUP_NORMS = {
     "stage{s}_unit{u}/norm2": "block{s}/unit{u}/gn2",
     "stage{s}_unit{u}/norm3": "block{s}/unit{u}/gn3",
 }
-_NO_MAP = Cannot("the official code has no attention pooling; big_vision has")
+_REASONS = {"pool/": "the official code has no attention pooling; big_vision has"}
 
 
-def _words(submodules: tuple[str, str, str, str], norm_axes: tuple[str, str]) -> dict[str, Words]:
-    """The word table.
+def _words(submodules: tuple[str, str, str, str], norm_axes: tuple[str, str]) -> dict[str, Names]:
+    """Returns the names.
 
     Args:
         submodules: names of a block's attention norm, attention, MLP norm and MLP.
@@ -40,9 +40,9 @@ def _words(submodules: tuple[str, str, str, str], norm_axes: tuple[str, str]) ->
             is the axis of the channels.
     """
     layers = _CONVOLUTIONS | encoder_layers("Transformer/encoderblock_{l}", *submodules)
-    words: dict[str, Words] = {
-        "class_token/token": Theirs("cls"),
-        "position_embedding/embedding": Theirs("Transformer/posembed_input/pos_embedding"),
+    words: dict[str, Names] = {
+        "class_token/token": StoredAs("cls"),
+        "position_embedding/embedding": StoredAs("Transformer/posembed_input/pos_embedding"),
         **modules(layers, FLAX_PARAMETERS),
     }
     norms = modules(_GROUP_NORMS, FLAX_PARAMETERS)
@@ -50,9 +50,7 @@ def _words(submodules: tuple[str, str, str, str], norm_axes: tuple[str, str]) ->
         if word.path in norms:
             written, also = (axes.format(word.axes) for axes in norm_axes)
             words[word.path] = dataclasses.replace(norms[word.path], axes=written, also=(also,))
-        elif word.path.startswith("pool/"):
-            words[word.path] = _NO_MAP
-    return words
+    return unsupported(_REASONS, words)
 
 
 google = Dialect(

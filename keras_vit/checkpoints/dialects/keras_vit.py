@@ -1,11 +1,11 @@
 """Our own presets: the lexicon's paths and axes as they stand."""
 
-from keras_vit.checkpoints.dialects.base import Dialect, Theirs
+from keras_vit.checkpoints.dialects.base import Dialect, StoredAs
 from keras_vit.checkpoints.lexicon import LEXICON
 
 keras_vit = Dialect(
     name="keras_vit",
     library="keras_vit",
     container="safetensors",
-    words={word.path: Theirs(word.path) for word in LEXICON},
+    words={word.path: StoredAs(word.path) for word in LEXICON},
 )

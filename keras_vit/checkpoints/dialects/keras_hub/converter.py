@@ -1,0 +1,96 @@
+"""`image_converter.json` and `preprocessor.json`: how keras-hub prepares images."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from keras_vit.checkpoints.dialects.base import (
+    PreparationWords,
+    not_a_protocol,
+    same_everywhere,
+)
+from keras_vit.checkpoints.dialects.json_fields import Json, naming, object_at
+from keras_vit.checkpoints.dialects.keras_hub.objects import serialised
+from keras_vit.config import ViTConfig
+from keras_vit.preparation.protocols import ProtocolSpec, complete
+
+
+def _read(files: Json) -> ProtocolSpec | None:
+    """Reads `image_converter.json`, or the converter in `preprocessor.json`."""
+    places = {
+        "image_converter.json": ("config",),
+        "preprocessor.json": ("config", "image_converter", "config"),
+    }
+    file = next((name for name in places if name in files), None)
+    if file is None:
+        return None
+    converter = object_at(files[file], places[file])
+    method = converter.get("interpolation", "bilinear")
+    if method != "bilinear" or converter.get("pad_to_aspect_ratio"):
+        not_a_protocol(f"An image converter with interpolation={method!r} or pad_to_aspect_ratio")
+        return None
+    # x * scale + offset = (x / 255 - mean) / std
+    scale, offset = converter.get("scale"), converter.get("offset")
+    with naming("scale", scale):
+        scales, offsets = np.broadcast_arrays(
+            1.0 if scale is None else scale, 0.0 if offset is None else offset
+        )
+        std = [1 / (255 * number) for number in scales.reshape(-1).tolist()]
+        mean = [-o * d for o, d in zip(offsets.reshape(-1).tolist(), std, strict=True)]
+        return complete(
+            {
+                "name": "keras_hub",
+                "crop_to_aspect_ratio": converter.get("crop_to_aspect_ratio", True),
+                "antialias": converter.get("antialias", False),
+                "mean": [round(number, 9) for number in mean],
+                "std": [round(number, 9) for number in std],
+            }
+        )
+
+
+def _expresses(protocol: Mapping[str, Any]) -> bool:
+    """`paper` is what the converter does without its crop, but for rounding to whole pixels."""
+    return protocol["name"] in ("keras_hub", "paper")
+
+
+def _write(protocol: dict[str, Any], config: ViTConfig) -> dict[str, Any]:
+    if not config.num_classes:
+        return {}
+    height, width = fitting_image_size(config)
+    std = same_everywhere(protocol["std"], config)
+    mean = same_everywhere(protocol["mean"], config)
+    converter = serialised(
+        "vit.vit_image_converter",
+        "ViTImageConverter",
+        {
+            "image_size": [height, width],
+            "scale": [1 / (255 * number) for number in std],
+            "offset": [-m / s for m, s in zip(mean, std, strict=True)],
+            "interpolation": "bilinear",
+            "antialias": protocol.get("antialias", False),
+            "crop_to_aspect_ratio": protocol.get("crop_to_aspect_ratio", False),
+            "pad_to_aspect_ratio": False,
+        },
+    )
+    preprocessor = serialised(
+        "vit.vit_image_classifier_preprocessor",
+        "ViTImageClassifierPreprocessor",
+        {"image_converter": converter, "config_file": "preprocessor.json"},
+    )
+    return {
+        "image_converter.json": converter,
+        "preprocessor.json": preprocessor,
+        "task.json": {"config": {"preprocessor": preprocessor}},
+    }
+
+
+def fitting_image_size(config: ViTConfig) -> tuple[int, int]:
+    """Returns the size of the images that the stored positions fit; keras-hub resizes none."""
+    rows, columns = config.source_grid
+    return rows * config.patch_size[0], columns * config.patch_size[1]
+
+
+converter = PreparationWords(
+    default=lambda config: "keras_hub", read=_read, write=_write, expresses=_expresses
+)

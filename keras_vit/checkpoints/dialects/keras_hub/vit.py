@@ -1,0 +1,192 @@
+"""ViTBackbone and ViTImageClassifier of keras-hub.
+
+With `intermediate_dim` the first Dense layer of the task is `pre_logits` and the second
+the head; without, the first is the head.
+"""
+
+from typing import Any
+
+from keras_vit.checkpoints.dialects.base import (
+    Dialect,
+    Identity,
+    Names,
+    StoredAs,
+    modules,
+    unsupported,
+)
+from keras_vit.checkpoints.dialects.json_fields import (
+    REQUIRED,
+    Json,
+    JsonConstant,
+    JsonField,
+    JsonFields,
+    JsonNote,
+    Row,
+)
+from keras_vit.checkpoints.dialects.keras_hub.converter import converter, fitting_image_size
+from keras_vit.checkpoints.dialects.keras_hub.objects import keras_object
+from keras_vit.config import Numerics, ViTConfig
+
+_EMBEDDING = "layers/vi_t_patching_and_embedding/"
+_BLOCK = "layers/vi_t_encoder/encoder_layers/vi_t_encoder_block{_l}/"
+
+
+def _has_representation(config: ViTConfig) -> bool:
+    return config.representation_size is not None
+
+
+def _has_head(config: ViTConfig) -> bool:
+    return config.num_classes > 0
+
+
+def _head(k: int) -> Names:
+    """The names of the head's kernel (0) or bias (1)."""
+    return (
+        StoredAs(f"task/layers/dense_1/vars/{k}", when=_has_representation),
+        StoredAs(f"task/layers/dense/vars/{k}", when=lambda c: not _has_representation(c)),
+    )
+
+
+_WORDS: dict[str, Names] = {
+    "class_token/token": StoredAs(_EMBEDDING + "vars/0"),
+    "position_embedding/embedding": StoredAs(_EMBEDDING + "position_embedding/vars/0", "n m"),
+    **modules(
+        {
+            "patch_embedding": _EMBEDDING + "patch_embedding",
+            "block_{l}/attention_norm": _BLOCK + "layer_norm_1",
+            "block_{l}/attention/{qkv}": _BLOCK + "mha/{qkv}_dense",
+            "block_{l}/attention/out": _BLOCK + "mha/output_dense",
+            "block_{l}/mlp_norm": _BLOCK + "layer_norm_2",
+            "block_{l}/mlp/dense_0": _BLOCK + "mlp/dense_1",
+            "block_{l}/mlp/dense_1": _BLOCK + "mlp/dense_2",
+            "encoder_norm": "layers/vi_t_encoder/layer_norm",
+            "pre_logits": "task/layers/dense",
+        },
+        {"kernel": "/vars/0", "gamma": "/vars/0", "beta": "/vars/1", "bias": "/vars/1"},
+    ),
+    "head/kernel": _head(0),
+    "head/bias": _head(1),
+}
+_REASONS = {
+    "root/": "keras-hub has no hybrids",
+    "stage": "keras-hub has no hybrids",
+    "pool/": "keras-hub's ViT has no attention pooling",
+}
+
+
+def _image(found: Json) -> dict[str, Any]:
+    *image_size, channels = found["image_shape"]
+    # A task.json tells otherwise. Without one there is no head, whatever the arrays are called.
+    without_head = {"num_classes": 0, "representation_size": None}
+    return {"image_size": image_size, "channels": channels, **without_head}
+
+
+def _class_token(found: Json) -> dict[str, Any]:
+    with_class = found.get("use_class_token", True)
+    return {"classifier": "token" if with_class else "gap", "class_token": with_class}
+
+
+def _pooling(found: Json) -> dict[str, Any]:
+    pooling = found["pooling"]
+    with_class = _class_token(found["backbone"]["config"])["class_token"]
+    expected = ("token", "gap") if with_class else ("gap",)
+    if pooling not in expected:
+        raise ValueError(
+            f"where use_class_token={with_class} goes with {' or '.join(map(repr, expected))}"
+        )
+    return {"classifier": "gap", "class_token_in_mean": with_class} if pooling == "gap" else {}
+
+
+_BACKBONE: tuple[Row, ...] = (
+    JsonFields(
+        ("image_shape",),
+        ("image_size", "channels"),
+        _image,
+        lambda config: {"image_shape": [*fitting_image_size(config), config.channels]},
+    ),
+    JsonField("patch_size", "patch_size", default=REQUIRED),
+    JsonField("num_layers", "num_layers", default=REQUIRED),
+    JsonField("num_heads", "num_heads", default=REQUIRED),
+    JsonField("hidden_dim", "hidden_size", default=REQUIRED),
+    JsonField("mlp_dim", "mlp_dim", default=REQUIRED),
+    JsonField("dropout_rate", "dropout_rate", default=REQUIRED),
+    JsonField("attention_dropout", "attention_dropout_rate", default=REQUIRED),
+    JsonField("layer_norm_epsilon", "numerics.layer_norm_epsilon", default=REQUIRED),
+    JsonConstant("use_mha_bias", True),
+    JsonConstant("use_mlp_bias", True),
+    JsonFields(
+        ("use_class_token",),
+        ("classifier", "class_token"),
+        _class_token,
+        lambda config: {"use_class_token": config.has_class_token},
+    ),
+    JsonConstant("use_patch_bias", True),
+)
+_TASK: tuple[Row, ...] = (
+    JsonField("num_classes", "num_classes", default=REQUIRED),
+    JsonFields(
+        ("pooling",),
+        ("classifier", "class_token_in_mean"),
+        _pooling,
+        lambda config: {"pooling": "token" if config.classifier == "token" else "gap"},
+    ),
+    JsonNote("activation", lambda facts: None),
+    JsonNote("dropout", lambda facts: 0.0),
+    JsonField("intermediate_dim", "representation_size", default=REQUIRED),
+)
+
+
+def _drops_pixels(config: ViTConfig) -> bool:
+    return config.image_size is not None and any(config.remainder_of(config.image_size))
+
+
+def _has_foreign_pooling(config: ViTConfig) -> bool:
+    if config.classifier == "gap":
+        return config.has_class_token and not config.class_token_in_mean
+    return config.classifier != "token"
+
+
+def _backbone(file: str, at: tuple[str, ...] = (), **table: Any) -> Any:
+    return keras_object(file, "vit.vit_backbone", "ViTBackbone", _BACKBONE, at, **table)
+
+
+vit = Dialect(
+    name="keras_hub",
+    library="keras-hub",
+    container="h5",
+    words=unsupported(_REASONS, _WORDS),
+    ignored={r"(task/)?(optimizer|preprocessor)/.*": "no weights of the model"},
+    identity=Identity("config.json", "class_name", "ViTBackbone", "'ViTBackbone'"),
+    json=(
+        *_backbone("config.json"),
+        *keras_object(
+            "task.json", "vit.vit_image_classifier", "ViTImageClassifier", _TASK, when=_has_head
+        ),
+        *_backbone("task.json", ("config", "backbone"), when=_has_head, is_read=False),
+    ),
+    notes={
+        "metadata.json": {
+            "keras_version": "3.15.1",
+            "keras_hub_version": "0.32.0",
+            "tasks": ["ImageClassifier"],  # that a ViTBackbone serves
+        }
+    },
+    images=converter,
+    numerics=Numerics(gelu="exact"),
+    expresses=("layer_norm_epsilon", "position_resize"),
+    fields={"position": "learned", "position_before_class": False, "qkv_bias": True},
+    impossible=(
+        (lambda c: c.position != "learned", "position='sincos2d'"),
+        (lambda c: c.has_class_token and c.position_before_class, "position_before_class=True"),
+        (lambda c: not c.qkv_bias, "qkv_bias=False"),
+        (_drops_pixels, "an image_size that patch_size does not divide"),
+    ),
+    limits=(
+        (_has_foreign_pooling, "a classifier other than 'token' or a mean over all tokens"),
+        (
+            lambda c: c.num_classes == 0 and c.representation_size is not None,
+            "a representation layer without a head",
+        ),
+    ),
+    crops=False,
+)

@@ -1,0 +1,69 @@
+"""`pretrained_cfg`: how timm prepares images (`timm/data/config.py`)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from keras_vit.checkpoints.dialects.base import (
+    PreparationWords,
+    not_a_protocol,
+    same_everywhere,
+)
+from keras_vit.checkpoints.dialects.json_fields import Json, object_at
+from keras_vit.checkpoints.dialects.torch_layout import stored_image_size
+from keras_vit.config import ViTConfig
+from keras_vit.preparation.protocols import FILTERS, ProtocolSpec, complete
+
+_DEFAULTS = {
+    "crop_pct": 0.875,
+    "interpolation": "bicubic",
+    "crop_mode": "center",
+    "mean": [0.485, 0.456, 0.406],
+    "std": [0.229, 0.224, 0.225],
+}
+"""Words of `pretrained_cfg` and what timm takes where they are left out."""
+
+
+def _read(files: Json) -> ProtocolSpec | None:
+    """Reads `pretrained_cfg`, or a `config.json` that has its words at the top."""
+    config = files.get("config.json")
+    if config is None:
+        return None
+    pretrained = object_at(config, ("pretrained_cfg",)) or config
+    stated = {key: pretrained[key] for key in _DEFAULTS if pretrained.get(key) is not None}
+    if not stated:
+        return None
+    if stated.get("interpolation", "bicubic") not in FILTERS:
+        not_a_protocol(f"config.json with interpolation={stated['interpolation']!r}")
+        return None
+    protocol = {"name": "timm", **_DEFAULTS, **stated}
+    for key in ("mean", "std"):  # the file of a model of other channels may leave them out
+        if key not in stated and (pretrained.get("input_size") or [3])[0] != 3:
+            protocol[key] = 0.5
+    return complete(protocol)
+
+
+def _write(protocol: dict[str, Any], config: ViTConfig) -> dict[str, Any]:
+    words = {
+        "custom_load": False,
+        "input_size": [config.channels, *stored_image_size(config)],
+        "fixed_input_size": True,
+        "interpolation": protocol["interpolation"],
+        "crop_pct": protocol["crop_pct"],
+        "crop_mode": protocol.get("crop_mode", "squash"),
+        "mean": same_everywhere(protocol["mean"], config),
+        "std": same_everywhere(protocol["std"], config),
+    }
+    return {"config.json": {"pretrained_cfg": words}}
+
+
+def _expresses(protocol: Mapping[str, Any]) -> bool:
+    squash = protocol["name"] == "transformers" and protocol["crop_pct"] == 1
+    return squash or protocol["name"] == "timm"
+
+
+def _default(config: ViTConfig) -> ProtocolSpec:
+    """timm's own entries: a crop of 0.9 at 224 pixels, all of the smaller side at 384."""
+    return {"name": "timm", "crop_pct": 1.0 if max(stored_image_size(config)) >= 384 else 0.9}
+
+
+images = PreparationWords(default=_default, read=_read, write=_write, expresses=_expresses)

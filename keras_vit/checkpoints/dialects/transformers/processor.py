@@ -1,0 +1,96 @@
+"""`preprocessor_config.json`: how transformers prepares images, of feature extractors too."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from keras_vit.checkpoints.dialects.base import (
+    PreparationWords,
+    not_a_protocol,
+    same_everywhere,
+)
+from keras_vit.checkpoints.dialects.json_fields import Json, naming
+from keras_vit.checkpoints.dialects.torch_layout import stored_image_size
+from keras_vit.config import ViTConfig
+from keras_vit.preparation.protocols import ProtocolSpec, complete
+
+FILE = "preprocessor_config.json"
+
+_RESAMPLE = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
+"""Pillow's filters by their number, which `resample` is."""
+
+
+def _read(files: Json) -> ProtocolSpec | None:
+    processor = files.get(FILE)
+    if processor is None:
+        return None
+    size, crop = (_sides(processor.get(key)) for key in ("size", "crop_size"))
+    if (processor.get("size") and size is None) or processor.get("do_pad"):
+        not_a_protocol(f"{FILE} with size={processor.get('size')!r} or do_pad")
+        return None
+    resample = processor.get("resample", 2)
+    if resample not in range(len(_RESAMPLE)):
+        raise ValueError(f"{FILE} has resample={resample!r}, expected 0 to 5")
+    crop_pct = 1.0
+    if processor.get("do_center_crop") and size and crop:
+        crop_pct = min(crop[0] / size[0], crop[1] / size[1], 1.0)
+    # (x * factor - mean) / std of pixels in [0, 255], in terms of x / 255
+    factor = processor.get("rescale_factor", 1 / 255) if processor.get("do_rescale", True) else 1
+    normalizes = processor.get("do_normalize", True)
+    scaled: dict[str, Any] = {}
+    for ours, key, no_change in (("mean", "image_mean", 0.0), ("std", "image_std", 1.0)):
+        value = processor.get(key, 0.5) if normalizes else no_change
+        with naming(key, value):
+            scaled[ours] = _scaled(value, 255 * factor)
+    return complete(
+        {
+            "name": "transformers",
+            "interpolation": _RESAMPLE[resample],
+            "crop_pct": crop_pct,
+            **scaled,
+        }
+    )
+
+
+def _sides(size: Any) -> tuple[int, int] | None:
+    """(height, width) of a size in the forms of today and of feature extractors."""
+    if isinstance(size, int):
+        return size, size
+    if isinstance(size, Mapping) and {"height", "width"} <= size.keys():
+        return size["height"], size["width"]
+    return None
+
+
+def _scaled(value: Any, factor: float) -> Any:
+    several = value if isinstance(value, list) else [value]
+    # 255 * (1 / 255) is not always 1; nobody states more digits than these
+    return [round(number / factor, 9) for number in several]
+
+
+def _expresses(protocol: Mapping[str, Any]) -> bool:
+    squash = protocol.get("crop_mode") == "squash" and protocol["crop_pct"] == 1
+    return squash or protocol["name"] == "transformers"
+
+
+def _write(protocol: dict[str, Any], config: ViTConfig) -> dict[str, Any]:
+    height, width = stored_image_size(config)
+    preprocessor: dict[str, Any] = {
+        "image_processor_type": "ViTImageProcessor",
+        "do_resize": True,
+        "size": {"height": height, "width": width},
+        "resample": _RESAMPLE.index(protocol["interpolation"]),
+        "do_rescale": True,
+        "rescale_factor": 1 / 255,
+        "do_normalize": True,
+        "image_mean": same_everywhere(protocol["mean"], config),
+        "image_std": same_everywhere(protocol["std"], config),
+    }
+    if protocol["crop_pct"] < 1:
+        scaled = {"height": height, "width": width}
+        scaled = {s: round(pixels / protocol["crop_pct"]) for s, pixels in scaled.items()}
+        preprocessor |= {"do_center_crop": True, "crop_size": preprocessor["size"], "size": scaled}
+    return {FILE: preprocessor}
+
+
+processor = PreparationWords(
+    default=lambda config: "transformers", read=_read, write=_write, expresses=_expresses
+)

@@ -1,0 +1,181 @@
+"""Whose names are these? The dialect and the prefix under which a file's arrays are stored."""
+
+import collections
+import dataclasses
+import functools
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from keras_vit.checkpoints import axes, lexicon
+from keras_vit.checkpoints.dialects.base import Dialect, StoredAs
+from keras_vit.checkpoints.translate import Shape
+
+Bindings = dict[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Recognition:
+    """What the names and shapes of a file tell under one dialect.
+
+    Args:
+        dialect, prefix: whose names these are, and what stands in front of each.
+        fields: of `ViTConfig`, as far as names and shapes tell (`lexicon.fields_from`).
+        found: per path template of the lexicon, the placeholder values that the file has.
+        ignored: names that hold no weights of the model, with the reason.
+        claimed: how many names are words of the dialect.
+    """
+
+    dialect: Dialect
+    prefix: str
+    fields: dict[str, Any]
+    found: dict[str, list[Bindings]]
+    ignored: dict[str, str]
+    claimed: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Template:
+    """One name template of one dialect.
+
+    Args:
+        dialect: its place among those that are asked.
+        path: of the weight in the lexicon.
+        stored: its name and axes.
+        match: from a name to the placeholder values that make it, or None.
+    """
+
+    dialect: int
+    path: str
+    stored: StoredAs
+    match: Callable[[str], Bindings | None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """One name of a file, a template that makes it, and the prefix in front."""
+
+    name: str
+    template: Template
+    prefix: str
+    binding: Bindings
+
+    def holds_under(self, dialect: int, prefix: str) -> bool:
+        """Whether the claim stands where a file is read as that dialect with that prefix."""
+        of_prefix = self.prefix == prefix or self.template.stored.outside
+        return self.template.dialect == dialect and of_prefix
+
+
+def recognise(shapes: Mapping[str, Shape], dialects: Sequence[Dialect]) -> Recognition | None:
+    """Returns the dialect and prefix that claim most names; None if no ViT is in sight.
+
+    Where two claim as many, as a file without position embeddings lets them, that one
+    wins whose own fields agree with what was found. Each name is looked up once, whatever
+    the number of dialects.
+    """
+    claims = list(_claims(shapes, tuple(dialects)))
+    counts: collections.Counter[tuple[int, str]] = collections.Counter()
+    for claim in claims:
+        for prefix in dialects[claim.template.dialect].prefixes:
+            if claim.prefix == prefix or claim.template.stored.outside:
+                counts[claim.template.dialect, prefix] += 1
+    most = max(counts.values(), default=0)
+    tied = sorted(key for key, count in counts.items() if count == most)
+    if not tied:
+        return None
+    candidates = []
+    for number, prefix in tied:
+        own = [claim for claim in claims if claim.holds_under(number, prefix)]
+        candidates.append(_read(shapes, dialects[number], prefix, own))
+    best = max(candidates, key=lambda r: (not _contradicted(r), -len(r.prefix)))
+    has_patches = "patch_size" in best.fields and best.fields["num_layers"] > 0
+    return best if has_patches else None
+
+
+def _contradicted(recognition: Recognition) -> bool:
+    found = recognition.fields
+    return any(
+        found.get(name, value) != value for name, value in recognition.dialect.fields.items()
+    )
+
+
+def _read(
+    shapes: Mapping[str, Shape], dialect: Dialect, prefix: str, claims: Sequence[Claim]
+) -> Recognition:
+    """Everything that the arrays tell under one dialect and prefix."""
+    ignored = _ignored(shapes, dialect)
+    votes: dict[str, collections.Counter[int]] = collections.defaultdict(collections.Counter)
+    found: dict[str, list[Bindings]] = collections.defaultdict(list)
+    fields: dict[str, Any] = {}
+    read: set[str] = set(ignored)
+    for claim in claims:
+        if claim.name in read:
+            continue
+        read.add(claim.name)
+        path = claim.template.path
+        found[path].append(claim.binding)
+        fields |= claim.template.stored.implies
+        for symbol, size in _sizes(claim.template, shapes[claim.name]).items():
+            # Only the root's width is one number for a whole model.
+            local = path.startswith("root/") and symbol == "w"
+            votes["root w" if local else symbol][size] += 1
+    claimed = sum(len(bindings) for bindings in found.values())
+    fields = {**lexicon.fields_from(votes, found), **fields}
+    return Recognition(dialect, prefix, fields, dict(found), ignored, claimed)
+
+
+def _ignored(names: Iterable[str], dialect: Dialect) -> dict[str, str]:
+    """The names that hold no weights, with the reason."""
+    if not dialect.ignored:
+        return {}
+    any_of = re.compile("|".join(f"(?:{pattern})" for pattern in dialect.ignored)).fullmatch
+    return {
+        name: next(why for e, why in dialect.ignored.items() if re.fullmatch(e, name))
+        for name in names
+        if any_of(name)
+    }
+
+
+def _sizes(template: Template, shape: Shape) -> dict[str, int]:
+    word = _AXES[template.path]
+    accepted = (template.stored.axes or word, *template.stored.also)
+    return next(filter(None, (axes.solve(a, shape) for a in accepted)), {})
+
+
+_AXES = {word.path: word.axes for word in lexicon.LEXICON}
+
+Index = dict[str, list[Template]]
+
+
+def _claims(names: Iterable[str], dialects: tuple[Dialect, ...]) -> Iterator[Claim]:
+    """Yields every template that makes a name, in the order of the names."""
+    index, prefixes = _index(dialects)
+    skeleton_of = functools.partial(re.compile(r"\d+").sub, "#")
+    for name in names:
+        skeleton = skeleton_of(name)
+        for prefix in prefixes:
+            # A prefix has no digits, so that name and skeleton begin alike.
+            rest = skeleton[len(prefix) :]
+            if rest not in index or not name.startswith(prefix):
+                continue
+            for template in index[rest]:
+                binding = template.match(name[len(prefix) :])
+                if binding is not None and not (template.stored.outside and prefix):
+                    yield Claim(name, template, prefix, binding)
+
+
+@functools.lru_cache(maxsize=32)
+def _index(dialects: tuple[Dialect, ...]) -> tuple[Index, tuple[str, ...]]:
+    """Every template by the skeletons of its names, in which `#` is a number; and all prefixes."""
+    index: Index = {}
+    for number, dialect in enumerate(dialects):
+        for word in lexicon.LEXICON:
+            for stored in dialect.all_names(word.path):
+                template = Template(number, word.path, stored, lexicon.matcher(stored.name))
+                for example in lexicon.examples(stored.name):
+                    skeleton = re.sub(r"\d+", "#", example)
+                    templates = index.setdefault(skeleton, [])
+                    if template not in templates:
+                        templates.append(template)
+    prefixes = {prefix for dialect in dialects for prefix in dialect.prefixes} | {""}
+    return index, tuple(sorted(prefixes))
