@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 from keras_vit.registration import register_with_keras
 
 if TYPE_CHECKING:
-    from keras_vit import checkpoints, data, finetune, labels, layers, presets, tasks
+    from keras_vit import (
+        checkpoints,
+        data,
+        evaluation,
+        finetune,
+        labels,
+        layers,
+        presets,
+        tasks,
+    )
     from keras_vit.config import Numerics, ResNetStem, ViTConfig
     from keras_vit.errors import CheckpointError, ConfigError, KerasViTError, PresetError
     from keras_vit.evaluation import (
@@ -65,6 +74,7 @@ __all__ = [
     "data",
     "embed",
     "evaluate",
+    "evaluation",
     "features",
     "few_shot",
     "finetune",
@@ -92,6 +102,16 @@ __all__ = [
     "vit_ti16",
 ]
 
+_ROOMS = (
+    "checkpoints",
+    "data",
+    "evaluation",
+    "finetune",
+    "labels",
+    "layers",
+    "presets",
+    "tasks",
+)
 _HOMES = {
     "config": ("Numerics", "ResNetStem", "ViTConfig"),
     "errors": ("CheckpointError", "ConfigError", "KerasViTError", "PresetError"),
@@ -130,7 +150,7 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("checkpoints", "data", "finetune", "labels", "layers", "presets", "tasks"):
+    if name in _ROOMS:
         return importlib.import_module(f"keras_vit.{name}")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'keras_vit' has no attribute {name!r}")

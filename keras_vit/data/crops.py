@@ -17,14 +17,16 @@ def random_box(
 ) -> tuple[int, int, int, int]:
     """Returns (top, left, height, width) of a random part of an image.
 
-    The ratio width / height is uniform in `aspect`, the height uniform among those that
-    give an area in range and fit, as in TensorFlow; the whole image after 100 that do not.
+    The ratio width / height is uniform in `aspect`, and the height is uniform among the heights
+    that fit and give an area in range, as in TensorFlow's `GenerateRandomCrop`. An area that
+    rounding carries out of the range is mended by one row. After 100 attempts that fit nothing,
+    the box is the whole image.
 
     Args:
         size: (height, width) of the image.
-        area: smallest and largest share of the image.
+        area: smallest and largest share of the image's area.
         aspect: smallest and largest width / height.
-        rng: what to draw from.
+        rng: generator that ratio, height and place are drawn from.
     """
     height, width = size
     least, most = (share * height * width for share in area)
@@ -37,7 +39,11 @@ def random_box(
         if rows * columns < least:
             rows += 1
             columns = round(rows * ratio)
-        if 0 < rows <= height and 0 < columns <= width and rows * columns >= least:
+        if rows * columns > most:
+            rows -= 1
+            columns = round(rows * ratio)
+        fits = 0 < rows <= height and 0 < columns <= width
+        if fits and least <= rows * columns <= most:
             top, left = rng.integers(height - rows + 1), rng.integers(width - columns + 1)
             return int(top), int(left), rows, columns
     return 0, 0, height, width
@@ -48,7 +54,8 @@ def crop_and_resize(
 ) -> Image.Image | np.ndarray:
     """Returns a part of an image at another size, bilinear without antialias.
 
-    8-bit values are cut to whole numbers, as in big_vision; fractions stay.
+    Values of 8-bit images are cut to whole numbers, as in big_vision; values of float arrays keep
+    their fractions.
     """
     top, left, height, width = box
     if isinstance(image, Image.Image) and image.mode == "RGBA":

@@ -1,9 +1,9 @@
 """RandAugment (Cubuk et al. 2020) with the operations and levels of big_vision, on Pillow.
 
-`big_vision/pp/autoaugment.py`, `distort_image_with_randaugment`: 16 operations at even odds,
-each always carried out. Two things differ. Lengths are shares of the side, meant there for 224
-pixels. Contrast turns about the image's mean grey; there, about a constant that depends on the
-image's size.
+The reference is `distort_image_with_randaugment` in `big_vision/pp/autoaugment.py`: 16 operations
+at even odds, each always carried out. Two things differ here. Translation and cutout take their
+lengths as shares of the side, equal to the reference's pixels at 224 pixels. Contrast turns about
+the image's mean grey, where the reference turns about a constant that depends on the image's size.
 """
 
 from collections.abc import Callable
@@ -24,9 +24,10 @@ def randaugment(
 
     Args:
         image: of mode L or RGB.
-        layers: operations in a row; N in the paper.
-        magnitude: of each, 10 being the strongest of AutoAugment; M in the paper.
-        rng: what to draw from.
+        layers: number of operations in a row; N in the paper.
+        magnitude: strength of each operation; M in the paper. 10 is the strongest level of
+            AutoAugment.
+        rng: generator that the operations, their signs and their places are drawn from.
     """
     names = list(OPERATIONS)
     for _ in range(layers):
@@ -75,7 +76,9 @@ def _cutout(image: Image.Image, level: float, rng: np.random.Generator) -> Image
 
 
 def _posterize(image: Image.Image, level: float, rng: np.random.Generator) -> Image.Image:
-    lost = max(8 - int(4 * level), 0)  # all 8 bits at level 0, which Pillow's own refuses
+    # The top bit stays at magnitudes 0 to 2, which ask for no bit: TensorFlow's shift by 8 is one
+    # by 7. Above magnitude 20 all bits stay. Pillow's own posterize refuses both.
+    lost = min(max(8 - int(4 * level), 0), 7)
     return image.point([v >> lost << lost for v in range(256)] * len(image.getbands()))
 
 
@@ -106,4 +109,4 @@ OPERATIONS: dict[str, Operation] = {
     "Cutout": _cutout,
     "SolarizeAdd": _solarize_add,
 }
-"""By big_vision's names: (image, magnitude / 10, rng) -> image."""
+"""The operations by big_vision's names: (image, magnitude / 10, rng) -> image."""

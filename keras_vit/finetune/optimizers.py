@@ -15,7 +15,7 @@ from keras_vit.errors import ConfigError
 
 
 class _PerVariable:
-    """What both share: the multiplier of a variable, and whether it decays, by its path."""
+    """An optimizer that looks up, by a variable's path, its multiplier and whether it decays."""
 
     def __init__(
         self,
@@ -34,21 +34,22 @@ class _PerVariable:
                 ) from error
         self.multipliers = dict(multipliers or {})
         self.decays = decays
+        self._has_torch_kernels = True
 
     def build(self, variables: list[Any]) -> None:
-        """Looks up what each variable's path says."""
+        """Looks up the multiplier and the decay of each variable."""
         if not self.built:  # type: ignore[attr-defined]
             self._multiplier_of = tuple(self._multiplier(v.path) for v in variables)
             self._is_decayed = tuple(bool(re.search(self.decays, v.path)) for v in variables)
         super().build(variables)  # type: ignore[misc]
 
     def _multiplier(self, path: str) -> float:
-        """That of the first pattern that is found in the path, or 1."""
+        """Returns the multiplier of the first pattern that is found in the path, or 1."""
         found = (m for pattern, m in self.multipliers.items() if re.search(pattern, path))
         return float(next(found, 1.0))
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
-        """Moves one variable; its gradient was clipped together with all others."""
+        """Moves one variable by its gradient, which was clipped together with all others."""
         index = self._get_variable_index(variable)  # type: ignore[attr-defined]
         rate = ops.cast(learning_rate, variable.dtype) * self._multiplier_of[index]
         if self.weight_decay and self._is_decayed[index]:  # type: ignore[attr-defined]
@@ -59,7 +60,7 @@ class _PerVariable:
         raise NotImplementedError
 
     def _apply_weight_decay(self, variables: list[Any]) -> None:
-        """Does nothing: Keras decays here, all variables at one rate; `update_step` does ours."""
+        """Does nothing, because `update_step` decays each variable at a rate of its own."""
 
     def _clip_gradients(self, grads: list[Any]) -> list[Any]:
         """Leaves clipping by the norm of all to `_backend_update_step` under torch."""
@@ -76,9 +77,29 @@ class _PerVariable:
 
             if self.global_clipnorm:  # type: ignore[attr-defined]
                 grads = fused.clipped(grads, trainable_variables, self.global_clipnorm)  # type: ignore[attr-defined]
-            if fused.update(self, grads, trainable_variables, learning_rate):
+            if self._has_torch_kernels and fused.update(
+                self, grads, trainable_variables, learning_rate
+            ):
                 return
         super()._backend_update_step(grads, trainable_variables, learning_rate)  # type: ignore[misc]
+
+    def _update_model_variables_moving_average(self, trainable_variables: list[Any]) -> None:
+        """Averages the weights of each update; Keras averages those of each batch.
+
+        The two differ with gradient accumulation, where the weights move once in several batches.
+        Until the first update the average is the initial weights.
+        """
+        if not self.use_ema:  # type: ignore[attr-defined]
+            return
+        batches = self.gradient_accumulation_steps or 1  # type: ignore[attr-defined]
+        seen = self._iterations + 1  # type: ignore[attr-defined]
+        kept = ops.where(seen % batches == 0, self.ema_momentum, 1.0)  # type: ignore[attr-defined]
+        kept = ops.where(seen <= batches, 0.0, kept)
+        averages = self._model_variables_moving_average  # type: ignore[attr-defined]
+        for variable, average in zip(trainable_variables, averages, strict=True):
+            if average is not None:
+                share = ops.cast(kept, variable.dtype)
+                self.assign(average, share * average + (1 - share) * variable)  # type: ignore[attr-defined]
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments as plain JSON types."""
@@ -93,12 +114,15 @@ class LayerwiseSGD(_PerVariable, keras.optimizers.SGD):
         trace  = momentum * trace + gradient
         weight = weight - rate * (trace + weight_decay * weight)
 
-    `keras.optimizers.SGD` keeps `rate * gradient` in its momentum instead. That is the same
-    while the rate is constant; under a schedule each gradient keeps the rate of its own step,
-    and in a warm-up of a few hundred steps the weights come out visibly different.
+    `keras.optimizers.SGD` keeps `rate * gradient` in its momentum instead. The two are the same
+    while the rate is constant. Under a schedule, each of Keras's gradients keeps the rate of its
+    own step, and after a warm-up of a few hundred steps the weights differ visibly.
 
     Args:
-        learning_rate, momentum, nesterov, ...: as of `keras.optimizers.SGD`.
+        learning_rate, momentum, nesterov, ...: arguments of `keras.optimizers.SGD`.
+        momentum_dtype: type that the traces are stored in, such as `"bfloat16"`, with which the
+            paper's code saves memory (`accumulator_dtype` of `optax.sgd`); sums are taken in the
+            type of the weights. None for the type of the weights.
         multipliers: `{pattern: factor}`; the learning rate of a variable is multiplied by the
             factor of the first pattern (a regular expression) found in its path.
         decays: pattern of the variables that `weight_decay` applies to. The decay is
@@ -108,13 +132,34 @@ class LayerwiseSGD(_PerVariable, keras.optimizers.SGD):
         ConfigError: a pattern is no regular expression.
     """
 
+    def __init__(self, *args: Any, momentum_dtype: str | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.momentum_dtype = momentum_dtype
+        self._has_torch_kernels = momentum_dtype is None
+
+    def add_variable_from_reference(
+        self, reference_variable: Any, name: str | None = None, initializer: Any = "zeros"
+    ) -> Any:
+        """Creates a variable beside a weight, the traces of momentum in their own type."""
+        if name != "momentum" or self.momentum_dtype is None:
+            return super().add_variable_from_reference(reference_variable, name, initializer)
+        path = reference_variable.path.replace("/", "_")
+        return self.add_variable(
+            reference_variable.shape, initializer, self.momentum_dtype, name=f"{path}_{name}"
+        )
+
     def _move(self, gradient: Any, variable: Any, rate: Any, index: int) -> None:
         step = gradient
         if self.momentum:
             trace = self.momentums[index]
-            self.assign(trace, self.momentum * trace + gradient)
-            step = gradient + self.momentum * trace if self.nesterov else trace
+            total = self.momentum * ops.cast(trace, variable.dtype) + gradient
+            self.assign(trace, ops.cast(total, trace.dtype))
+            step = gradient + self.momentum * total if self.nesterov else total
         self.assign_sub(variable, rate * step)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments as plain JSON types."""
+        return {**super().get_config(), "momentum_dtype": self.momentum_dtype}
 
 
 @keras.saving.register_keras_serializable("keras_vit")

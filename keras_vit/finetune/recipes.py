@@ -53,6 +53,7 @@ def transfer_recipe(
     warmup_steps: int | None = None,
     decay: str = "cosine",
     momentum: float = 0.9,
+    momentum_dtype: str | None = None,
     clip_norm: float | None = 1.0,
     weight_decay: float = 0.0,
     layer_decay: float | None = None,
@@ -80,7 +81,10 @@ def transfer_recipe(
         learning_rate: the peak.
         warmup_steps: updates before the peak; None for 500, or a tenth of `steps` if fewer.
         decay: `"cosine"`, or `"linear"` (to 1e-5).
-        momentum, clip_norm: as above; `clip_norm=None` clips nothing.
+        momentum: decay of the trace of gradients.
+        momentum_dtype: `"bfloat16"` stores the trace as the paper's code does; None stores it in
+            the type of the weights. See `LayerwiseSGD`.
+        clip_norm: largest norm of all gradients together; None clips nothing.
         weight_decay: decoupled, on kernels, times the learning rate.
         layer_decay: share of the learning rate that each block leaves to the one before it,
             such as 0.75; see `layer_decay_multipliers`.
@@ -114,6 +118,7 @@ def transfer_recipe(
     optimizer = LayerwiseSGD(
         _schedule(settings),
         momentum=float(momentum),
+        momentum_dtype=momentum_dtype,
         **_update_options(model, settings),
     )
     _choose_what_learns(model, new_head, head_only, trainable_blocks, lora_rank)
@@ -285,8 +290,7 @@ def _update_options(model: "VisionTransformer", settings: dict[str, Any]) -> dic
     if layer_decay is not None:
         options["multipliers"] = layer_decay_multipliers(model, layer_decay)
     if ema is not None:
-        # Keras averages after every batch, not after every update.
-        options |= {"use_ema": True, "ema_momentum": ema ** (1 / accumulate)}
+        options |= {"use_ema": True, "ema_momentum": ema}
     return options
 
 

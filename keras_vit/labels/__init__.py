@@ -8,6 +8,8 @@ import numpy as np
 
 from keras_vit.errors import ConfigError, nearest
 
+__all__ = ["NAMED", "Labels", "checked", "compact", "named", "names_of", "top_labels"]
+
 Labels = str | Sequence[str]
 
 NAMED = {"imagenet1k": 1000, "imagenet21k": 21843}

@@ -110,8 +110,32 @@ def test_the_average_is_exponential(model):
         expected = 0.75 * expected + 0.25 * weights
     optimizer.finalize_variable_values([variable])
     assert_close(variable, expected, 1e-6)
-    several = transfer_recipe(model, 10, 4, ema=0.75, accumulate=4).compile_args["optimizer"]
-    assert abs(several.ema_momentum**4 - 0.75) < 1e-12
+
+
+def test_the_average_counts_updates_where_batches_are_accumulated(model):
+    """Three batches per update: the average is that of the weights after each update."""
+    gradients = normal(12, 5, seed=1)
+    means = gradients.reshape(4, 3, 5).mean(axis=1)
+    one, three = (keras.Variable(normal(5), name="kernel") for _ in range(2))
+    plain = transfer_recipe(model, 4, 3, ema=0.5).compile_args["optimizer"]
+    (path,) = after_each(plain, [one], [means])
+    expected = path[0]
+    for weights in path[1:]:
+        expected = 0.5 * expected + 0.5 * weights
+    several = transfer_recipe(model, 4, 3, ema=0.5, accumulate=3).compile_args["optimizer"]
+    after_each(several, [three], [gradients])
+    several.finalize_variable_values([three])
+    assert_close(three, expected, 1e-6)
+
+
+def test_before_the_first_update_the_average_is_the_initial_weights(model):
+    """Validation in the middle of the first update sees the model as it was."""
+    start = normal(5)
+    variable = keras.Variable(start, name="kernel")
+    optimizer = transfer_recipe(model, 4, 3, ema=0.5, accumulate=3).compile_args["optimizer"]
+    after_each(optimizer, [variable], [normal(2, 5, seed=1)])
+    optimizer.finalize_variable_values([variable])
+    assert_close(variable, start, 0)
 
 
 @pytest.mark.parametrize("loss", ["softmax", "sigmoid"])

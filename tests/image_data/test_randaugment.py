@@ -1,5 +1,6 @@
 """The sixteen operations beside their formulas in NumPy."""
 
+import keras
 import numpy as np
 import pytest
 from PIL import Image
@@ -44,7 +45,7 @@ def grey(pixels):
 def test_tables_of_values(level):
     """Invert, posterize, solarize and solarize-add map values one by one."""
     pixels = photo().astype(int)
-    bits = min(int(4 * level), 8)
+    bits = np.clip(int(4 * level), 1, 8)
     expected = {
         "Invert": 255 - pixels,
         "Posterize": pixels >> (8 - bits) << (8 - bits),
@@ -53,6 +54,19 @@ def test_tables_of_values(level):
     }
     for name, values in expected.items():
         np.testing.assert_array_equal(apply(name, photo(), level), values, err_msg=name)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow is the reference")
+def test_posterize_is_big_visions():
+    """At every magnitude that the reference takes: its expression on TensorFlow, bit for bit."""
+    import tensorflow as tf
+
+    values = np.arange(256, dtype="uint8")
+    for magnitude in range(23):  # beyond, TensorFlow refuses the negative shift
+        shift = 8 - int(magnitude / 10 * 4)
+        expected = tf.bitwise.left_shift(tf.bitwise.right_shift(values, shift), shift)
+        found = apply("Posterize", values[None], magnitude / 10)
+        np.testing.assert_array_equal(found[0], expected)
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -1,0 +1,70 @@
+"""The types of the package are there for those who install it."""
+
+import inspect
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+import keras
+import pytest
+
+import keras_vit
+from keras_vit.data import ImageData
+from keras_vit.data.options import Options
+
+SCRIPT = """
+import keras_vit
+from keras_vit.data import from_arrays, from_folder
+
+model = keras_vit.vit_s16(image_size=32, num_classes=5)
+whole = from_folder("photos", model, seed=1)
+train, validation = from_folder("photos", model, validation_split=0.1)
+reveal_type((model, whole, validation, keras_vit.labels.named("imagenet1k")))
+reveal_type(keras_vit.evaluation.evaluate(model, validation).top1)
+from_arrays([], [], model, sede=1)
+"""
+"""What a user writes; its last line has a mistake."""
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="types are those of any backend")
+def test_a_users_type_checker_sees_the_types(tmp_path):
+    """In an environment of its own, where the package is installed and keras has no types."""
+    pytest.importorskip("mypy")
+    venv.create(tmp_path / "environment", symlinks=True)
+    packages = next((tmp_path / "environment").glob("lib/python3*/site-packages"))
+    installed = Path(sysconfig.get_path("purelib"))
+    (packages / "keras_vit").symlink_to(Path(keras_vit.__file__).parent)
+    (packages / "numpy").symlink_to(installed / "numpy")
+    (tmp_path / "script.py").write_text(SCRIPT)
+    command = [sys.executable, "-m", "mypy", "script.py", "--python-executable"]
+    command += [str(tmp_path / "environment/bin/python")]
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    printed = subprocess.run(
+        command, cwd=tmp_path, env=environment, check=False, capture_output=True, text=True
+    ).stdout
+    assert "import-untyped" not in printed, printed
+    for found in (
+        "tuple[keras_vit.model.VisionTransformer, keras_vit.data.image_data.ImageData, "
+        "keras_vit.data.image_data.ImageData, tuple[str, ...]]",
+        '"float"',
+        'script.py:10: error: Unexpected keyword argument "sede"',
+    ):
+        assert found in printed, printed
+
+
+def test_the_options_of_sources_are_those_of_the_data():
+    """Editors complete what `ImageData` takes, no more and no less."""
+    parameters = inspect.signature(ImageData.__init__).parameters.values()
+    optional = {each.name for each in parameters if each.kind is each.KEYWORD_ONLY}
+    assert optional == set(Options.__annotations__)
+
+
+@pytest.mark.parametrize("room", ["checkpoints", "data", "evaluation", "finetune", "labels"])
+def test_public_rooms_are_found_and_name_what_they_hold(room):
+    """`keras_vit.evaluation` needs no import of its own, and `import *` brings public names."""
+    module = getattr(keras_vit, room)
+    assert room in keras_vit.__all__
+    assert all(hasattr(module, name) for name in module.__all__)
