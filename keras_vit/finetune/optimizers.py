@@ -121,8 +121,8 @@ class LayerwiseSGD(_PerVariable, keras.optimizers.SGD):
     Args:
         learning_rate, momentum, nesterov, ...: arguments of `keras.optimizers.SGD`.
         momentum_dtype: type that the traces are stored in, such as `"bfloat16"`, with which the
-            paper's code saves memory (`accumulator_dtype` of `optax.sgd`); sums are taken in the
-            type of the weights. None for the type of the weights.
+            paper's code saves memory (`accumulator_dtype` of `optax.sgd`); the gradient is added
+            in the type of the weights. None for the type of the weights.
         multipliers: `{pattern: factor}`; the learning rate of a variable is multiplied by the
             factor of the first pattern (a regular expression) found in its path.
         decays: pattern of the variables that `weight_decay` applies to. The decay is
@@ -152,7 +152,7 @@ class LayerwiseSGD(_PerVariable, keras.optimizers.SGD):
         step = gradient
         if self.momentum:
             trace = self.momentums[index]
-            total = self.momentum * ops.cast(trace, variable.dtype) + gradient
+            total = ops.cast(self.momentum * trace, variable.dtype) + gradient
             self.assign(trace, ops.cast(total, trace.dtype))
             step = gradient + self.momentum * total if self.nesterov else total
         self.assign_sub(variable, rate * step)
