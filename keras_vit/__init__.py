@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         tasks,
     )
     from keras_vit.config import Numerics, ResNetStem, ViTConfig
+    from keras_vit.costs import flops
     from keras_vit.errors import CheckpointError, ConfigError, KerasViTError, PresetError
     from keras_vit.evaluation import (
         Evaluation,
@@ -78,6 +79,7 @@ __all__ = [
     "features",
     "few_shot",
     "finetune",
+    "flops",
     "labels",
     "layers",
     "linear_probe",
@@ -113,6 +115,7 @@ _ROOMS = (
     "tasks",
 )
 _HOMES = {
+    "costs": ("flops",),
     "config": ("Numerics", "ResNetStem", "ViTConfig"),
     "errors": ("CheckpointError", "ConfigError", "KerasViTError", "PresetError"),
     "evaluation": (

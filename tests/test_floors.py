@@ -22,7 +22,7 @@ FLOORS = (
     {"checkpoints.axes"},
     {"checkpoints.lexicon"},
     {"checkpoints.dialects.json_fields"},
-    {"checkpoints.dialects.base"},
+    {"checkpoints.dialects.base", "costs"},
     {"checkpoints.dialects"},
     {"checkpoints.containers"},
     {"presets.preset_config", "presets.retries"},

@@ -136,6 +136,21 @@ def _model_facts(config: ViTConfig, size_known: bool) -> dict[str, Any]:
         "patch_size": "{}x{}".format(*config.patch_size),
         "channels": config.channels,
         "stem": "none" if config.resnet is None else str(list(config.resnet.num_layers)),
+        **(_costs(config) if size_known and config.image_size is not None else {}),
+    }
+
+
+def _costs(config: ViTConfig) -> dict[str, Any]:
+    from keras_vit.costs import flops, memory, parameters
+
+    counted, predicted = flops(config), memory(config)
+    return {
+        "parameters": parameters(config),
+        "tokens": config.num_tokens,
+        "GFLOPs per image": f"{counted.forward / 1e9:.3g} forward, "
+        f"{counted.training / 1e9:.3g} in a training step",
+        "memory in float32": f"{predicted.weights / 2**20:,.0f} MiB of weights, "
+        f"{predicted.training / 2**20:,.0f} MiB predicted for a training step of SGD on one image",
     }
 
 

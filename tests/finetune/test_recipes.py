@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keras_vit.errors import ConfigError
-from keras_vit.finetune import augreg_recipe, steps_for, transfer_recipe
+from keras_vit.finetune import LayerwiseSGD, augreg_recipe, steps_for, transfer_recipe
 from tests.finetune.updates import after_each
 from tests.helpers import assert_close, normal, numpy_of, random_tiny, tiny
 

@@ -1,0 +1,200 @@
+"""What a model costs: parameters, floating-point operations and memory, from its configuration.
+
+A multiply-add counts as two operations, and only matrix products and convolutions count, as in
+table 6 of the paper. Norms, activations, softmax and additions are left out: they are below 1 % of
+the operations of the paper's models.
+"""
+
+import dataclasses
+import math
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from keras_vit.checkpoints import lexicon
+from keras_vit.config import ViTConfig
+from keras_vit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from keras_vit.model import VisionTransformer
+
+_FLOAT32 = 4
+_OPTIMIZER_STATE = {"sgd": 1, "adamw": 2}
+"""Numbers that an optimizer keeps per weight: the trace of momentum; mean and variance."""
+
+_PARTS = {
+    "stem": r"root/|stage\d",
+    "patch_embedding": r"patch_embedding/",
+    "attention_projections": r"block_\d+/attention/",
+    "mlp": r"block_\d+/mlp/",
+    "pooling": r"pool/|projection/",
+    "head": r"",
+}
+"""Part of a model -> how the paths of its weights begin; the first that fits."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Flops:
+    """Floating-point operations for one image.
+
+    Attributes:
+        parts: operations of the forward pass by part: `stem` of a hybrid, `patch_embedding`,
+            `attention_projections`, `attention_products` (Eq. 6 and 7), `mlp`, `pooling` and
+            `head`.
+        training: operations of a training step: the forward pass, and its products with the
+            gradient for their inputs and for their weights. Images need no gradient.
+    """
+
+    parts: dict[str, int]
+    training: int
+
+    @property
+    def forward(self) -> int:
+        """Operations of the forward pass."""
+        return sum(self.parts.values())
+
+
+@dataclasses.dataclass(frozen=True)
+class Memory:
+    """Predicted memory in bytes, with float32 weights and activations.
+
+    Attributes:
+        weights: bytes of the weights.
+        training: bytes of a training step: weights, gradients, the state of the optimizer, and
+            the activations of all blocks that the gradient needs.
+    """
+
+    weights: int
+    training: int
+
+
+def flops(
+    model: "VisionTransformer | ViTConfig", image_size: int | tuple[int, int] | None = None
+) -> Flops:
+    """Returns the floating-point operations of a model for one image.
+
+    Args:
+        model: a `VisionTransformer`, or a `ViTConfig`, of which nothing is built.
+        image_size: pixels, an int or (height, width); None for the size of the model.
+
+    Raises:
+        ConfigError: the model takes images of any size and no size is given, or the image is
+            smaller than a patch.
+
+    >>> import keras_vit
+    >>> found = keras_vit.flops(keras_vit.vit_s16())
+    >>> round(found.forward / 1e9, 1), round(found.training / 1e9, 1)
+    (9.2, 27.5)
+    """
+    config = _config_of(model)
+    size = _size_of(config, image_size)
+    rows, columns = config.grid_of(size)
+    tokens = rows * columns + config.num_prefix_tokens
+    attended = tokens if config.prefix_in_map else rows * columns
+    cells = _cells(config, size)
+    parts: Counter[str] = Counter(attention_products=0)
+    first = 0
+    for weight in lexicon.weights(config):
+        if not weight.path.endswith("kernel"):
+            continue
+        part = next(part for part, start in _PARTS.items() if re.match(start, weight.path))
+        if part == "stem":
+            times = cells[weight.path]
+        elif part == "patch_embedding":
+            times = rows * columns
+        elif part in ("attention_projections", "mlp"):
+            times = tokens
+        elif re.match(r"pool/attention/(key|value)/", weight.path):
+            times = attended
+        elif part == "pooling" or config.is_pooled:
+            times = 1
+        else:
+            times = tokens
+        count = 2 * math.prod(weight.shape) * times
+        parts[part] += count
+        first = first or count
+    parts["attention_products"] = config.num_layers * 4 * tokens**2 * config.hidden_size
+    if config.classifier == "map":
+        parts["pooling"] += 4 * attended * config.hidden_size
+    counted = {part: parts[part] for part in (*_PARTS, "attention_products") if parts[part]}
+    return Flops(counted, 3 * sum(counted.values()) - first)
+
+
+def parameters(model: "VisionTransformer | ViTConfig") -> int:
+    """Returns the number of weights that a model stores.
+
+    >>> import keras_vit
+    >>> from keras_vit.costs import parameters
+    >>> parameters(keras_vit.vit_s16())
+    22050664
+    """
+    return sum(math.prod(weight.shape) for weight in lexicon.weights(_config_of(model)))
+
+
+def memory(
+    model: "VisionTransformer | ViTConfig",
+    batch_size: int = 1,
+    optimizer: str = "sgd",
+    image_size: int | tuple[int, int] | None = None,
+) -> Memory:
+    """Predicts the memory of a model and of a training step.
+
+    For each token of a block the gradient needs nine vectors of `hidden_size` (the input of the
+    block, both norms' outputs, query, key, value, the concatenated heads, and the two sums) and two
+    of `mlp_dim`. Attention weights are not kept, since fused kernels compute them again. The
+    stem of a hybrid is left out. What a library adds to this is in `benchmarks/`.
+
+    Args:
+        model: a `VisionTransformer`, or a `ViTConfig`.
+        batch_size: images per step.
+        optimizer: `"sgd"` with momentum, or `"adamw"`.
+        image_size: as of `flops`.
+
+    Raises:
+        ConfigError: as `flops`; or another optimizer.
+    """
+    config = _config_of(model)
+    if optimizer not in _OPTIMIZER_STATE:
+        raise ConfigError(f"optimizer={optimizer!r} is not one of {', '.join(_OPTIMIZER_STATE)}.")
+    rows, columns = config.grid_of(_size_of(config, image_size))
+    tokens = rows * columns + config.num_prefix_tokens
+    gates = 1 if config.mlp == "plain" else 2
+    per_token = 9 * config.hidden_size + (1 + gates) * config.mlp_dim
+    activations = batch_size * tokens * config.num_layers * per_token
+    weights = parameters(config)
+    return Memory(
+        _FLOAT32 * weights,
+        _FLOAT32 * (weights * (2 + _OPTIMIZER_STATE[optimizer]) + activations),
+    )
+
+
+def _config_of(model: "VisionTransformer | ViTConfig") -> ViTConfig:
+    return model if isinstance(model, ViTConfig) else model.config
+
+
+def _size_of(config: ViTConfig, asked: int | tuple[int, int] | None) -> tuple[int, int]:
+    if asked is None and config.image_size is None:
+        raise ConfigError("The model takes images of any size: give an image_size.")
+    if asked is None:
+        return config.image_size  # type: ignore[return-value]
+    return (asked, asked) if isinstance(asked, int) else asked
+
+
+def _cells(config: ViTConfig, size: tuple[int, int]) -> dict[str, int]:
+    """Output cells of each convolution of a hybrid's stem, by the path of its kernel."""
+    if config.resnet is None:
+        return {}
+    height, width = (-(-side // 2) for side in size)
+    cells = {"root/conv/kernel": height * width}
+    height, width = -(-height // 2), -(-width // 2)
+    for stage, units in enumerate(config.resnet.num_layers, start=1):
+        for unit in range(1, units + 1):
+            name, before = f"stage{stage}_unit{unit}", height * width
+            if unit == 1 and stage > 1:
+                height, width = -(-height // 2), -(-width // 2)
+            cells |= {f"{name}/{conv}/kernel": height * width for conv in _CONVOLUTIONS}
+            cells[f"{name}/conv1/kernel"] = before  # the stride is that of the second one
+    return cells
+
+
+_CONVOLUTIONS = ("conv_proj", "conv1", "conv2", "conv3")
