@@ -19,7 +19,7 @@ class KerasViTError(ValueError):
     """
 
     def __str__(self) -> str:
-        return visible(super().__str__(), lines=True)
+        return visible(Exception.__str__(self), lines=True)
 
 
 class ConfigError(KerasViTError):
