@@ -282,9 +282,9 @@ BAD_FILES = {
     "no dataspace": (lambda f: f.create_dataset("a", data=h5py.Empty("f4")), "has no shape"),
     "an external link": (
         lambda f: f.__setitem__("g/a", h5py.ExternalLink("/etc/passwd.h5", "x")),
-        "'g/a' is a ExternalLink to 'x'",
+        "'g/a' is a link, expected an array",
     ),
-    "a soft link": (lambda f: f.__setitem__("a", h5py.SoftLink("/b")), "is a SoftLink to '/b'"),
+    "a soft link": (lambda f: f.__setitem__("a", h5py.SoftLink("/b")), "'a' is a link"),
     "a group in itself": (lambda f: f.__setitem__("g/g", f.require_group("g")), "go on and on"),
 }
 
@@ -402,7 +402,7 @@ with open_arrays(sys.argv[1]) as reader:
 """
     command = [sys.executable, "-c", code, tmp_path / "x.npz"]
     process = subprocess.run(command, check=True, capture_output=True, text=True)
-    assert "x.npz: array 'a': it needs more memory than there is" in process.stdout
+    assert "array 'a' is damaged, or needs more memory than there is" in process.stdout
 
 
 def endless(path):

@@ -32,21 +32,21 @@ class NpzReader(FileReader):
     def __init__(self, path: Path, file: IO[bytes]) -> None:
         super().__init__(path, file)
         self._members: dict[str, _Member] = {}
-        with self.damage():
+        with self.damage() as reading:
             directory = _Directory(path, file)
             self._zip = zipfile.ZipFile(directory)
             directory.is_read = True
             ARRAYS.check(len(self._zip.infolist()), path, CheckpointError)
             self._mapped = MappedFile(file)
-        for member in self._zip.infolist():
-            self._add(member)
+            for member in self._zip.infolist():
+                reading.name = member.filename.removesuffix(".npy")
+                self._add(reading.name, member)
 
-    def _add(self, zip_info: zipfile.ZipInfo) -> None:
-        name = zip_info.filename.removesuffix(".npy")
+    def _add(self, name: str, zip_info: zipfile.ZipInfo) -> None:
         if name.endswith("data.pkl"):
             raise CheckpointError(f"{self.path}: this is a torch pickle. {PICKLE_ADVICE}")
         self._check_sizes(name, zip_info)
-        with self.damage(name), self._zip.open(zip_info) as stream:
+        with self._zip.open(zip_info) as stream:
             shape, dtype, column_major, offset = _read_npy_header(stream.read(_NPY_HEADER))
         if dtype.hasobject:
             raise CheckpointError(

@@ -1,6 +1,7 @@
 """What the readers of all formats share: the interface, the checks, and the one error."""
 
 import contextlib
+import dataclasses
 import math
 import mmap
 import os
@@ -90,26 +91,26 @@ class FileReader:
         self.dtypes[name] = dtype
 
     @contextlib.contextmanager
-    def damage(self, name: str | None = None) -> Iterator[None]:
+    def damage(self, name: str | None = None) -> Iterator["Reading"]:
         """Turns whatever a library raises over damaged bytes into one error.
 
         Args:
-            name: of the array that is read; None for the header.
+            name: of the array that is read; None for the header, until the block sets the name
+                of what it yields.
         """
-        what = f"not a complete {self.format} file" if name is None else f"array {shown(name)}"
+        reading = Reading(name)
         try:
-            yield
+            yield reading
         except KerasViTError:
             raise
         except MemoryError as error:
             raise CheckpointError(
-                f"{self.path}: {what}: it needs more memory than there is, or is damaged."
+                f"{self.path}: {reading.fault(self.format)}, or needs more memory than there is."
             ) from error
         except Exception as error:  # zipfile, zlib, json, NumPy and h5py each have their own
-            verb = "" if name is None else " is damaged"
             raise CheckpointError(
-                f"{self.path}: {what}{verb} ({shown(str(error), quoted=False)}). Fetch or write "
-                "the file again."
+                f"{self.path}: {reading.fault(self.format)} ({shown(str(error), quoted=False)}). "
+                "Fetch or write the file again."
             ) from error
 
     def close(self) -> None:
@@ -121,6 +122,19 @@ class FileReader:
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+
+@dataclasses.dataclass
+class Reading:
+    """What is being read: the array of a name, or the header."""
+
+    name: str | None
+
+    def fault(self, format: str) -> str:
+        """Returns what is wrong where reading fails."""
+        if self.name is None:
+            return f"not a complete {format} file"
+        return f"array {shown(self.name)} is damaged"
 
 
 class MappedFile:

@@ -48,33 +48,35 @@ class SafetensorsReader(FileReader):
                 f"bytes, and {self.size - 8:,} are there. Fetch or write it again."
             )
         HEADER_BYTES.check(length, path, CheckpointError)
-        with self.damage():
-            header = json.loads(file.read(length).decode("utf-8"), object_pairs_hook=_without_twins)
-            header.pop("__metadata__", None)
-            self._places = {name: self._place(name, entry) for name, entry in header.items()}
-            self._data = 8 + length
+        self._places: dict[str, tuple[int, int]] = {}
+        self._data = 8 + length
+        with self.damage() as reading:
+            header = _parsed(file.read(length).decode("utf-8"))
+            for name, entry in header.items():
+                reading.name = name
+                self._add(name, entry)
+            reading.name = None
             self._check_places()
             self._mapped = MappedFile(file)
 
-    def _place(self, name: str, entry: Any) -> tuple[int, int]:
-        """Notes an array of the header; returns where it begins and ends behind the header."""
-        with self.damage(name):
-            shape, (start, end) = tuple(entry["shape"]), entry["data_offsets"]
-            if entry["dtype"] not in SAFETENSORS_DTYPES:
-                raise CheckpointError(
-                    f"{self.path}: array {shown(name)}: arrays of type "
-                    f"{shown(str(entry['dtype']))} hold no weights."
-                )
-            dtype = SAFETENSORS_DTYPES[entry["dtype"]]
-            if any(type(number) is not int or number < 0 for number in (*shape, start, end)):
-                raise ValueError("expected whole numbers for shape and data_offsets")
-            self.note(name, shape, dtype)
-            if math.prod(shape) * dtype.itemsize != end - start:
-                raise ValueError(
-                    f"its shape {shape} of {dtype} needs {math.prod(shape) * dtype.itemsize} "
-                    f"bytes, its place has {end - start}"
-                )
-        return start, end
+    def _add(self, name: str, entry: Any) -> None:
+        """Notes an array of the header, and where it begins and ends behind the header."""
+        shape, (start, end) = tuple(entry["shape"]), entry["data_offsets"]
+        dtype = SAFETENSORS_DTYPES.get(entry["dtype"])
+        if dtype is None:
+            raise CheckpointError(
+                f"{self.path}: array {shown(name)}: arrays of type {shown(entry['dtype'])} hold "
+                "no weights."
+            )
+        if any(type(number) is not int or number < 0 for number in (*shape, start, end)):
+            raise ValueError("expected whole numbers for shape and data_offsets")
+        self.note(name, shape, dtype)
+        if math.prod(shape) * dtype.itemsize != end - start:
+            raise ValueError(
+                f"its shape {shape} of {dtype} needs {math.prod(shape) * dtype.itemsize} bytes, "
+                f"its place has {end - start}"
+            )
+        self._places[name] = start, end
 
     def _check_places(self) -> None:
         reached = 0
@@ -89,17 +91,27 @@ class SafetensorsReader(FileReader):
             )
 
     def read(self, name: str) -> np.ndarray:
-        start, end = (self._data + offset for offset in self._places[name])
-        with self.damage(name):
-            return np.ndarray(self.shapes[name], self.dtypes[name], self._mapped.read(start, end))
+        start, end = self._places[name]
+        data = self._mapped.read(self._data + start, self._data + end)
+        return np.ndarray(self.shapes[name], self.dtypes[name], data)
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    """The arrays of a header. One that says two things of a name is damaged."""
+    header = json.loads(text)
+    header.pop("__metadata__", None)
+    if text.count('"data_offsets"') > len(header) - ("data_offsets" in header):
+        # A name stands twice, or "data_offsets" where it means nothing: the slower way tells.
+        header = json.loads(text, object_pairs_hook=_without_twins)
+        header.pop("__metadata__", None)
+    return header
 
 
 def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object; one that says two things of a name is damaged."""
     found = dict(pairs)
     if len(found) < len(pairs):
         (twin, _), *_ = Counter(name for name, _ in pairs).most_common(1)
-        raise ValueError(f"{shown(twin)} stands twice in its header")
+        raise ValueError(f"{shown(twin)} stands twice")
     return found
 
 
