@@ -174,7 +174,7 @@ def _write_h5(path: Path, named: Iterable[tuple[str, np.ndarray]]) -> None:
 
 
 def _check_expressible(config: ViTConfig, dialect: Dialect, lossy: bool) -> None:
-    impossible = [reason for beyond, reason in dialect.impossible if beyond(config)]
+    impossible = [reason for beyond, reason in dialect.refusals if beyond(config)]
     reasons = [reason for beyond, reason in dialect.limits if beyond(config)]
     if dialect.numerics is not None:
         theirs = dialect.numerics.to_dict()

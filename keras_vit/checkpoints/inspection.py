@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.checkpoints import lexicon
+from keras_vit.checkpoints import inference
 from keras_vit.checkpoints.check import check
 from keras_vit.checkpoints.containers import Reader
 from keras_vit.checkpoints.dialects import DIALECTS, Dialect, Statement, dialects_named
@@ -291,15 +291,15 @@ def _compare_promises(recognition: Recognition, known: Mapping[str, Any]) -> Non
     A single name such as `block_100000` promises as many blocks; whoever lists their arrays
     to say which are missing needs minutes and gigabytes.
     """
-    blocks = lexicon.numbers(recognition.found, "l")
+    blocks = inference.numbers(recognition.found, "l")
     promised = known.get("num_layers")
     if blocks and isinstance(promised, int) and promised > 2 * len(blocks) + 8:
         raise ConfigError(
             f"{shown(promised)} blocks are announced, the arrays are of {len(blocks)}, up to "
             f"number {max(blocks)}."
         )
-    stages = lexicon.numbers(recognition.found, "s")
-    units = lexicon.numbers(recognition.found, "u")
+    stages = inference.numbers(recognition.found, "s")
+    units = inference.numbers(recognition.found, "u")
     if stages and (max(stages) > 2 * len(stages) + 8 or max(units) > 2 * len(units) + 8):
         raise ConfigError(
             f"The names go up to stage {max(stages)} and unit {max(units)} of the stem, the "
@@ -351,7 +351,7 @@ def _with_conventions(recognition: Recognition, stated: Statement) -> dict[str, 
     dialect, told = recognition.dialect, recognition.fields
     numerics: dict[str, Any] = (dialect.numerics or Numerics()).to_dict()
     numerics |= {**told.get("numerics", {}), **stated.fields.get("numerics", {})}
-    return {**told, **dialect.fields, **stated.fields, "numerics": numerics}
+    return {**told, **dialect.conventions, **stated.fields, "numerics": numerics}
 
 
 def _with_grid(
@@ -374,10 +374,12 @@ def _with_grid(
     alternatives = [base]
     if base.has_class_position and "position_before_class" not in fields:
         alternatives.append(base.replace(position_before_class=True))
-    grids = [_grid_of(b, num_positions - b.has_class_position, asked) for b in alternatives]
+    if base.num_registers and "position_before_registers" not in fields:
+        alternatives.append(base.replace(position_before_registers=True))
+    grids = [_grid_of(b, num_positions - b.num_prefix_positions, asked) for b in alternatives]
     base, grid = next(((b, g) for b, g in zip(alternatives, grids, strict=True) if g), (base, None))
     if grid is None:
-        count = num_positions - base.has_class_position
+        count = num_positions - base.num_prefix_positions
         return base.replace(position_grid=(1, max(count, 1))), ("image_size",)
     base = base.replace(position_grid=grid)
     size = (grid[0] * base.stride[0], grid[1] * base.stride[1])

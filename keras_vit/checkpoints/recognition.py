@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from keras_vit.checkpoints import axes, lexicon
+from keras_vit.checkpoints import axes, inference, lexicon, templates
 from keras_vit.checkpoints.dialects.base import Dialect, StoredAs
 from keras_vit.checkpoints.translate import Shape
 
@@ -20,7 +20,7 @@ class Recognition:
 
     Args:
         dialect, prefix: whose names these are, and what stands in front of each.
-        fields: of `ViTConfig`, as far as names and shapes tell (`lexicon.fields_from`).
+        fields: of `ViTConfig`, as far as names and shapes tell (`inference.fields_from`).
         found: per path template of the lexicon, the placeholder values that the file has.
         ignored: names that hold no weights of the model, with the reason.
         claimed: how many names are words of the dialect.
@@ -95,7 +95,7 @@ def recognise(shapes: Mapping[str, Shape], dialects: Sequence[Dialect]) -> Recog
 def _contradicted(recognition: Recognition) -> bool:
     found = recognition.fields
     return any(
-        found.get(name, value) != value for name, value in recognition.dialect.fields.items()
+        found.get(name, value) != value for name, value in recognition.dialect.conventions.items()
     )
 
 
@@ -120,7 +120,7 @@ def _read(
             local = path.startswith("root/") and symbol == "w"
             votes["root w" if local else symbol][size] += 1
     claimed = sum(len(bindings) for bindings in found.values())
-    fields = {**lexicon.fields_from(votes, found), **fields}
+    fields = {**inference.fields_from(votes, found), **fields}
     return Recognition(dialect, prefix, fields, dict(found), ignored, claimed)
 
 
@@ -134,6 +134,10 @@ def _ignored(names: Iterable[str], dialect: Dialect) -> dict[str, str]:
         for name in names
         if any_of(name)
     }
+
+
+_LOCAL = {"root": "w", "pool": "hdf"}
+"""Axes whose sizes are one number in a part of a model, and another elsewhere."""
 
 
 def _sizes(template: Template, shape: Shape) -> dict[str, int]:
@@ -171,11 +175,11 @@ def _index(dialects: tuple[Dialect, ...]) -> tuple[Index, tuple[str, ...]]:
     for number, dialect in enumerate(dialects):
         for word in lexicon.LEXICON:
             for stored in dialect.all_names(word.path):
-                template = Template(number, word.path, stored, lexicon.matcher(stored.name))
-                for example in lexicon.examples(stored.name):
+                template = Template(number, word.path, stored, templates.matcher(stored.name))
+                for example in templates.examples(stored.name):
                     skeleton = re.sub(r"\d+", "#", example)
-                    templates = index.setdefault(skeleton, [])
-                    if template not in templates:
-                        templates.append(template)
+                    sharing = index.setdefault(skeleton, [])
+                    if template not in sharing:
+                        sharing.append(template)
     prefixes = {prefix for dialect in dialects for prefix in dialect.prefixes} | {""}
     return index, tuple(sorted(prefixes))

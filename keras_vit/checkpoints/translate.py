@@ -12,7 +12,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
 import numpy as np
 
-from keras_vit.checkpoints import axes, lexicon
+from keras_vit.checkpoints import axes, lexicon, templates
 from keras_vit.checkpoints.containers import Part, parts_of
 from keras_vit.checkpoints.dialects.base import Dialect, StoredAs, Unsupported
 from keras_vit.config import ViTConfig
@@ -146,29 +146,31 @@ def plan(
 
 def _name(stored: StoredAs, weight: lexicon.Weight, prefix: str) -> str:
     """The name of an array; placeholders that only the dialect has are left standing."""
-    name = lexicon.filled(stored.name, weight.binding)
+    name = templates.filled(stored.name, weight.binding)
     return name if stored.outside else prefix + name
 
 
 def _first(name: str, config: ViTConfig) -> str:
     """The first of the names that a template with placeholders of its own stands for."""
-    standing = lexicon.placeholders(name)
-    return lexicon.filled(name, {p: lexicon.values_of(p, config)[0] for p in standing})
+    standing = templates.placeholders(name)
+    return templates.filled(name, {p: templates.values_of(p, config)[0] for p in standing})
 
 
 def _move(config: ViTConfig, weights: list[lexicon.Weight], stored: StoredAs, name: str) -> Move:
     word, sizes = weights[0].word, dict(weights[0].sizes)
-    here = lexicon.placeholders(word.path)
-    there = lexicon.placeholders(stored.name)
+    here = templates.placeholders(word.path)
+    there = templates.placeholders(stored.name)
     our_stack = tuple(p for p in here if p not in there)
     their_stack = tuple(p for p in there if p not in here)
-    for p in our_stack + their_stack:
-        sizes[p] = len(lexicon.values_of(p, config))
-    values = (lexicon.values_of(p, config) for p in their_stack)
+    for p in our_stack:
+        sizes[p] = len({weight.binding[p] for weight in weights})
+    for p in their_stack:
+        sizes[p] = len(templates.values_of(p, config))
+    values = (templates.values_of(p, config) for p in their_stack)
     return Move(
         ours=tuple(weight.path for weight in weights),
         theirs=tuple(
-            lexicon.filled(name, dict(zip(their_stack, combination, strict=True)))
+            templates.filled(name, dict(zip(their_stack, combination, strict=True)))
             for combination in itertools.product(*values)
         ),
         our_axes=word.axes,

@@ -327,6 +327,26 @@ class ViTConfig:
         return tuple(name for name, has in zip(names, self.qkv_bias, strict=True) if has)
 
     @property
+    def norms_have_bias(self) -> bool:
+        """Whether norms add a bias, as LayerNorm does and RMSNorm does not."""
+        return self.norm == "layer"
+
+    @property
+    def mlp_is_plain(self) -> bool:
+        """Whether the MLP of a block has no gate."""
+        return self.mlp == "plain"
+
+    @property
+    def mlp_is_gated(self) -> bool:
+        """Whether the MLP of a block has a gate."""
+        return self.mlp != "plain"
+
+    @property
+    def has_two_heads(self) -> bool:
+        """Whether a second head reads the distillation token."""
+        return self.classifier == "token_and_distillation"
+
+    @property
     def pooled_size(self) -> int:
         """Width of what the pooling returns."""
         return self.hidden_size * (1 + (self.classifier == "token_and_mean"))

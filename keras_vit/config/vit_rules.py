@@ -86,6 +86,11 @@ RULES: tuple[Rule, ...] = (
         "distillation_token=True needs a class token.",
     ),
     Rule(
+        "classifier representation_size projection_dim",
+        lambda kind, *widths: kind not in FAMILY_CLASSIFIERS or widths == (None, None),
+        "classifier={classifier} has neither representation_size nor projection_dim.",
+    ),
+    Rule(
         "representation_size projection_dim",
         lambda hidden, projected: None in (hidden, projected),
         "representation_size={representation_size} and projection_dim={projection_dim} exclude "

@@ -14,6 +14,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
     always,
     merged,
 )
+from keras_vit.checkpoints.dialects.switches import DEFAULTS, SWITCHES
 from keras_vit.checkpoints.lexicon import LEXICON
 from keras_vit.config import Numerics, ViTConfig
 from keras_vit.errors import shown
@@ -79,13 +80,18 @@ def unsupported(reasons: Mapping[str, str], words: Mapping[str, Names]) -> dict[
         reasons: from the start of a path to the reason; `""` is the start of every path.
         words: the names that there are.
 
+    A part that the paper's model has not needs no reason of its own.
+
     Raises:
-        LookupError: a weight has neither.
+        LookupError: another weight has neither.
     """
     complete_words = dict(words)
     for word in LEXICON:
         if word.path not in words:
             starts = [start for start in reasons if word.path.startswith(start)]
+            if not starts and word.part:
+                complete_words[word.path] = Unsupported(f"none of its models has {word.part}")
+                continue
             if not starts:
                 raise LookupError(f"{word.path} has neither a name nor a reason")
             complete_words[word.path] = Unsupported(reasons[max(starts, key=len)])
@@ -188,6 +194,8 @@ class Dialect:
             if it expresses any.
         expresses: fields of `Numerics` that the library can vary.
         fields: fields of `ViTConfig` that every file of the dialect has.
+        switches: names of `SWITCHES` that the library has. Files are read without all
+            others, and models that use one of these are refused.
         impossible: models whose files the library would not load: a condition on the
             configuration, and the words for it.
         limits: models that the library loads and computes otherwise, likewise.
@@ -210,10 +218,27 @@ class Dialect:
     numerics: Numerics | None = None
     expresses: tuple[str, ...] = ("position_resize",)
     fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    switches: tuple[str, ...] = ()
     impossible: tuple[Limit, ...] = ()
     limits: tuple[Limit, ...] = ()
     crops: bool = True
     metadata: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def conventions(self) -> dict[str, Any]:
+        """Fields of `ViTConfig` that every file has: `fields`, and switches that it lacks."""
+        defaults = {name: DEFAULTS[name] for name in self._lacking if name in DEFAULTS}
+        return {**defaults, **self.fields}
+
+    @property
+    def refusals(self) -> tuple[Limit, ...]:
+        """Models that no file can hold: the `impossible` ones, and those of a lacking switch."""
+        lacking = (SWITCHES[name] for name in self._lacking)
+        return (*self.impossible, *((switch.is_used, switch.words) for switch in lacking))
+
+    @property
+    def _lacking(self) -> list[str]:
+        return [name for name in SWITCHES if name not in self.switches]
 
     def names_for(self, path: str, config: ViTConfig) -> tuple[StoredAs, ...] | Unsupported:
         """Returns the names of a weight in files of a model; the first is the one to write."""

@@ -1,6 +1,7 @@
 """Our own presets: the lexicon's paths and axes as they stand."""
 
 from keras_vit.checkpoints.dialects.base import Dialect, StoredAs
+from keras_vit.checkpoints.dialects.switches import SWITCHES
 from keras_vit.checkpoints.lexicon import LEXICON
 
 keras_vit = Dialect(
@@ -8,4 +9,5 @@ keras_vit = Dialect(
     library="keras_vit",
     container="safetensors",
     words={word.path: StoredAs(word.path) for word in LEXICON},
+    switches=tuple(SWITCHES),
 )

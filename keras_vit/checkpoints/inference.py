@@ -1,0 +1,134 @@
+"""What the names and shapes of a file tell of the model that it holds."""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from keras_vit.checkpoints.lexicon import UNIT
+
+
+@dataclasses.dataclass(frozen=True)
+class Sign:
+    """What a model is by the presence of a weight in its file.
+
+    Args:
+        path: of the weight, or the start of several.
+        present: the fields of `ViTConfig` of a file that has it.
+        absent: those of a file that has not.
+    """
+
+    path: str
+    present: Mapping[str, Any]
+    absent: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+SIGNS: tuple[Sign, ...] = (
+    Sign(
+        "class_token/token",
+        {"classifier": "token", "class_token": True},
+        {"classifier": "gap", "class_token": None},
+    ),
+    Sign("pool/", {"classifier": "map"}),
+    Sign("position_embedding/embedding", {"position": "learned"}, {"position": "sincos2d"}),
+    Sign("block_{l}/attention/{qkv}/bias", {"qkv_bias": True}, {"qkv_bias": False}),
+    Sign("distillation_token/", {"distillation_token": True}, {"distillation_token": False}),
+    Sign("register_tokens/", {}, {"num_registers": 0}),
+    Sign("mask_token/", {"mask_token": True}, {"mask_token": False}),
+    Sign("patch_embedding/bias", {"patch_bias": True}, {"patch_bias": False}),
+    Sign("patch_norm/", {"patch_norm": True}, {"patch_norm": False}),
+    Sign("pre_norm/", {"pre_norm": True}, {"pre_norm": False}),
+    Sign("encoder_norm/", {"final_norm": True}, {"final_norm": False}),
+    Sign("block_{l}/attention_norm/beta", {"norm": "layer"}, {"norm": "rms"}),
+    Sign("block_{l}/attention/out/bias", {"projection_bias": True}, {"projection_bias": False}),
+    Sign("block_{l}/attention/rotary_frequencies", {"rope": {"form": "mixed"}}, {"rope": None}),
+    Sign(
+        "block_{l}/attention/sub_norm/",
+        {"sub_norm_attention": True},
+        {"sub_norm_attention": False},
+    ),
+    Sign("block_{l}/attention_scale/", {"layer_scale": True}, {"layer_scale": False}),
+    Sign("block_{l}/mlp/{gate}/", {"mlp": "gated"}, {"mlp": "plain"}),
+    Sign("block_{l}/mlp/dense_1/bias", {"mlp_bias": True}, {"mlp_bias": False}),
+    Sign("block_{l}/mlp/sub_norm/", {"sub_norm_mlp": True}, {"sub_norm_mlp": False}),
+    Sign("projection/", {}, {"projection_dim": None}),
+    Sign("pre_logits/", {}, {"representation_size": None}),
+    Sign("head/", {}, {"num_classes": 0}),
+    Sign("head/{head}/", {"classifier": "token_and_distillation"}),
+)
+"""A later sign goes before an earlier one."""
+
+SIZES = {
+    "m": "hidden_size",
+    "f": "mlp_dim",
+    "h": "num_heads",
+    "n": "num_positions",
+    "r": "representation_size",
+    "k": "num_classes",
+    "g": "num_registers",
+    "t": "projection_dim",
+    "pool h": "map_num_heads",
+    "pool f": "map_mlp_dim",
+    "c": "channels",
+    "i": "channels",
+}
+"""An axis and the field that its size tells; a hybrid's `c` are channels of its stem."""
+
+
+def fields_from(
+    votes: Mapping[str, Counter[int]],
+    found: Mapping[str, list[dict[str, str]]],
+) -> dict[str, Any]:
+    """Turns what a file's names and shapes tell into fields of `ViTConfig`.
+
+    Args:
+        votes: per axis symbol, how many arrays claim which size. The majority
+            wins, so that one misshapen array is reported against the rest.
+        found: per path template, the placeholder values that the file has.
+
+    Returns:
+        Fields; those that cannot be told are absent. `"num_positions"` stands for
+        the image size, which positions alone do not tell.
+    """
+    size = {symbol: counts.most_common(1)[0][0] for symbol, counts in votes.items()}
+    is_hybrid = "root/conv/kernel" in found or any(path.startswith(UNIT) for path in found)
+    fields: dict[str, Any] = {
+        field: size[symbol]
+        for symbol, field in SIZES.items()
+        if symbol in size and not (is_hybrid and symbol == "c")
+    }
+    for sign in SIGNS:
+        has = any(path.startswith(sign.path) for path in found)
+        fields |= sign.present if has else sign.absent
+    if "head/kernel" in found and size.get("e") == 2 * size.get("m", 0):
+        fields["classifier"] = "token_and_mean"
+    fields["num_layers"] = size.get("l") or _count(found)
+    if "p" in size and "q" in size:
+        fields["patch_size"] = (size["p"], size["q"])
+    fields["resnet"] = None
+    if is_hybrid:
+        units = _units_per_stage(found)
+        fields["resnet"] = {"num_layers": units, "width_factor": size.get("root w", 64) / 64}
+        fields.setdefault("channels", 3)
+    return fields
+
+
+def numbers(found: Mapping[str, list[dict[str, str]]], placeholder: str) -> set[int]:
+    """Returns the values of a numeric placeholder that the names of a file have."""
+    bindings = (binding for bindings in found.values() for binding in bindings)
+    return {int(binding[placeholder]) for binding in bindings if placeholder in binding}
+
+
+def _count(found: Mapping[str, list[dict[str, str]]]) -> int:
+    """The number of blocks, by the highest number in a name."""
+    return max(numbers(found, "l"), default=-1) + 1
+
+
+def _units_per_stage(found: Mapping[str, list[dict[str, str]]]) -> list[int]:
+    units: dict[int, int] = {}
+    for template, bindings in found.items():
+        if template.startswith(UNIT):
+            for binding in bindings:
+                s, u = int(binding["s"]), int(binding["u"])
+                units[s] = max(u, units.get(s, 0))
+    return [units.get(s, 1) for s in range(1, min(max(units, default=0), 99) + 1)]

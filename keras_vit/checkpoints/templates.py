@@ -1,0 +1,133 @@
+"""Templates of paths and names: what stands in braces, how it is written, filled in and found."""
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+from keras_vit.config import ViTConfig
+
+_NUMBER = r"0|[1-9]\d{0,8}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Placeholder:
+    """What a placeholder stands for.
+
+    Args:
+        pattern: regular expression of its values.
+        values: those that a model has, in order; None where they depend on another
+            placeholder.
+    """
+
+    pattern: str
+    values: Callable[[ViTConfig], list[str]] | None = None
+
+
+PLACEHOLDERS = {
+    "l": Placeholder(_NUMBER, lambda config: [str(i) for i in range(config.num_layers)]),
+    "s": Placeholder(_NUMBER),
+    "u": Placeholder(_NUMBER),
+    "qkv": Placeholder("query|key|value", lambda config: ["query", "key", "value"]),
+    "kv": Placeholder("key|value", lambda config: ["key", "value"]),
+    "gate": Placeholder("gate|value", lambda config: ["gate", "value"]),
+    "head": Placeholder("class|distillation", lambda config: ["class", "distillation"]),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Spelling:
+    """Another way to write the value of a placeholder in a name.
+
+    Args:
+        of: the placeholder.
+        pattern: regular expression of what is written.
+        write, read: from our value to theirs, and back.
+    """
+
+    of: str
+    pattern: str
+    write: Callable[[str], str]
+    read: Callable[[str], str]
+
+
+def _of_words(of: str, words: Mapping[str, str]) -> Spelling:
+    """The spelling of a choice, word by word."""
+    values = {text: value for value, text in words.items()}
+    return Spelling(of, "|".join(values), words.__getitem__, values.__getitem__)
+
+
+SPELLINGS = {
+    "s-1": Spelling("s", _NUMBER, lambda v: str(int(v) - 1), lambda t: str(int(t) + 1)),
+    "u-1": Spelling("u", _NUMBER, lambda v: str(int(v) - 1), lambda t: str(int(t) + 1)),
+    "_l": Spelling(
+        "l", r"(?:_[1-9]\d{0,8})?", lambda v: "" if v == "0" else f"_{v}", lambda t: t[1:] or "0"
+    ),
+    "q": _of_words("qkv", {"query": "q", "key": "k", "value": "v"}),
+    "g": _of_words("gate", {"gate": "g", "value": "x"}),
+    "up": _of_words("gate", {"gate": "gate", "value": "up"}),
+}
+"""Stages and units counted from zero; Keras's suffix, which the first of a kind goes without;
+letters; and the two halves of a gated MLP."""
+
+
+def placeholders(template: str) -> list[str]:
+    """Returns the names in braces, in order."""
+    names = re.findall(r"{([\w-]+)}", template)
+    return [SPELLINGS[name].of if name in SPELLINGS else name for name in names]
+
+
+def filled(template: str, binding: Mapping[str, str]) -> str:
+    """Returns the template with the placeholders of the binding filled, others left standing."""
+
+    def value(match: re.Match[str]) -> str:
+        name = match[1]
+        spelling = SPELLINGS.get(name)
+        known = spelling.of if spelling else name
+        if known not in binding:
+            return match[0]
+        return spelling.write(binding[known]) if spelling else binding[known]
+
+    return re.sub(r"{([\w-]+)}", value, template)
+
+
+def matcher(template: str) -> Callable[[str], dict[str, str] | None]:
+    """Returns a function from a name to the placeholder values that make it, or None."""
+    parts = re.split(r"{([\w-]+)}", template)
+    names = parts[1::2]
+    patterns = [SPELLINGS[n].pattern if n in SPELLINGS else PLACEHOLDERS[n].pattern for n in names]
+    expression = re.escape(parts[0])
+    for pattern, literal in zip(patterns, parts[2::2], strict=True):
+        expression += f"({pattern}){re.escape(literal)}"
+    compiled = re.compile(expression)
+
+    def match(name: str) -> dict[str, str] | None:
+        found = compiled.fullmatch(name)
+        if found is None:
+            return None
+        return {
+            (SPELLINGS[n].of if n in SPELLINGS else n): (
+                SPELLINGS[n].read(text) if n in SPELLINGS else text
+            )
+            for n, text in zip(names, found.groups(), strict=True)
+        }
+
+    return match
+
+
+def examples(template: str) -> Iterator[str]:
+    """Yields names of a template, among them one of every form: with each word of a choice,
+    and with and without what may be absent."""
+    values = {"l": ("0", "1"), "s": ("1",), "u": ("1",)}
+    names = list(dict.fromkeys(placeholders(template)))
+    choices = [values.get(name) or PLACEHOLDERS[name].pattern.split("|") for name in names]
+    for chosen in itertools.product(*choices):
+        yield filled(template, dict(zip(names, chosen, strict=True)))
+
+
+def values_of(placeholder: str, config: ViTConfig) -> list[str]:
+    """Returns the values of a placeholder that does not depend on another."""
+    values = PLACEHOLDERS[placeholder].values
+    if values is None:
+        raise KeyError(placeholder)
+    return values(config)
