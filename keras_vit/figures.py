@@ -46,7 +46,8 @@ def attention_maps(
     outputs = {}
     for block in sorted(set(chosen)):
         layer = model.get_layer(f"block_{block}")
-        outputs[str(block)] = _AttentionWeights(layer)(layer.input)
+        # A block has its tokens as input, and the rotary positions where there are some.
+        outputs[str(block)] = _AttentionWeights(layer)(*keras.tree.flatten(layer.input))
     maps = keras.Model(model.input, outputs).predict(images, batch_size=batch_size, verbose=0)
     return {block: maps[str(block)] for block in sorted(set(chosen))}
 
@@ -59,10 +60,10 @@ class _AttentionWeights(keras.layers.Layer):
         self.block = block
         self.built = True
 
-    def call(self, tokens: Any) -> Any:
-        return self.block.attention_weights(tokens)
+    def call(self, tokens: Any, rotary: Any = None) -> Any:
+        return self.block.attention_weights(tokens, rotary)
 
-    def compute_output_spec(self, tokens: Any) -> keras.KerasTensor:
+    def compute_output_spec(self, tokens: Any, rotary: Any = None) -> keras.KerasTensor:
         batch, count, _ = tokens.shape
         return keras.KerasTensor((batch, self.block.num_heads, count, count), dtype="float32")
 

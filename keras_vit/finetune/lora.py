@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import keras
-
 from keras_vit.errors import ConfigError
 from keras_vit.finetune.trainable import train_only
 
@@ -17,15 +15,17 @@ PROJECTIONS = (
     "attention/value",
     "attention/out",
     "mlp/dense_0",
+    "mlp/gate",
+    "mlp/value",
     "mlp/dense_1",
 )
-"""Parts of a block that can be adapted."""
+"""Parts of a block that can be adapted; a gated MLP has `gate` and `value` for `dense_0`."""
 
 
 def enable_lora(
     model: "VisionTransformer",
     rank: int,
-    targets: Sequence[str] = ("attention/query", "attention/value"),
+    targets: Sequence[str] | None = ("attention/query", "attention/value"),
     alpha: float | None = None,
 ) -> int:
     """Adds `alpha / rank * A B` to kernels of every block; A, B and the head alone learn.
@@ -37,7 +37,8 @@ def enable_lora(
     Args:
         model: a `VisionTransformer`.
         rank: r of the paper: columns of A, rows of B.
-        targets: out of `PROJECTIONS`; query and value as in the paper's experiments.
+        targets: out of `PROJECTIONS`; query and value as in the paper's experiments. None
+            for all that the model has.
         alpha: scale of the paper; None for `rank`.
 
     Returns:
@@ -49,9 +50,11 @@ def enable_lora(
     """
     if not isinstance(rank, int) or rank < 1:
         raise ConfigError(f"lora_rank={rank!r}: expected a positive int.")
-    unknown = [target for target in targets if target not in PROJECTIONS]
+    known = list(dict.fromkeys(path.split("/", 1)[1] for path in _projections(model)))
+    targets = known if targets is None else targets
+    unknown = [target for target in targets if target not in known]
     if unknown or not targets:
-        raise ConfigError(f"LoRA targets {unknown}: expected some of {', '.join(PROJECTIONS)}.")
+        raise ConfigError(f"LoRA targets {unknown}: expected some of {', '.join(known)}.")
     adapted = [path for path, layer in _projections(model).items() if layer.lora_enabled]
     if adapted:
         raise ConfigError(f"{adapted[0]} is adapted already; merge_lora(model) gives a plain one.")
@@ -81,8 +84,9 @@ def _projections(model: "VisionTransformer") -> dict[str, Any]:
     found = {}
     for i in range(model.config.num_layers):
         for path in PROJECTIONS:
-            layer: keras.layers.Layer = model.get_layer(f"block_{i}")
+            layer: Any = model.get_layer(f"block_{i}")
             for name in path.split("/"):
-                layer = getattr(layer, name)
-            found[f"block_{i}/{path}"] = layer
+                layer = getattr(layer, name, None)
+            if layer is not None:
+                found[f"block_{i}/{path}"] = layer
     return found

@@ -187,9 +187,17 @@ _ARGUMENTS: tuple[Row, ...] = (
     JsonField(
         "act_layer",
         "numerics.gelu",
-        one_of({"gelu": "exact", "gelu_tanh": "tanh", None: "exact", "": "exact"}),
+        one_of(
+            {
+                "gelu": "exact",
+                "gelu_tanh": "tanh",
+                "quick_gelu": "quick",
+                None: "exact",
+                "": "exact",
+            }
+        ),
         default="gelu",
-        when=lambda config: config.numerics.gelu == "tanh",
+        when=lambda config: config.numerics.gelu != "exact",
     ),
     JsonConstant("norm_layer", None, ("", "layernorm", "layernormfp32"), when=lambda c: False),
 )

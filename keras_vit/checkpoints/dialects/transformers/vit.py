@@ -81,7 +81,13 @@ def _image_size(facts: Facts) -> Any:
     return SIDES.write(stored_image_size(facts.config))
 
 
-_GELUS = {"gelu": "exact", "gelu_pytorch_tanh": "tanh", "gelu_new": "tanh", "gelu_fast": "tanh"}
+_GELUS = {
+    "gelu": "exact",
+    "gelu_pytorch_tanh": "tanh",
+    "gelu_new": "tanh",
+    "gelu_fast": "tanh",
+    "quick_gelu": "quick",
+}
 
 _ROWS: tuple[Row, ...] = (
     JsonNote(

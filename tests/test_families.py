@@ -1,0 +1,142 @@
+"""The switches of other families do what every model of keras_vit does."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vit import VisionTransformer, attention_maps
+from keras_vit.checkpoints import lexicon
+from keras_vit.checkpoints.transfer import weights_by_path
+from keras_vit.finetune import enable_lora, merge_lora
+from tests.families import FAMILIES
+from tests.helpers import ROUNDING, assert_close, copy_weights, normal, numpy_of, random_tiny, tiny
+
+families = pytest.mark.parametrize("fields", FAMILIES.values(), ids=FAMILIES)
+IMAGES = normal(2, 16, 16, 3)
+
+
+def random_family(fields, **others):
+    """A model of 16 patches with `randomise`d weights; the frequencies of a rotation too."""
+    return random_tiny(**{"patch_size": 4, "num_classes": 3, **fields, **others})
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quickly(quick_compilation):
+    """Every test compiles much and computes little."""
+
+
+@families
+def test_every_weight_is_one_entry_of_the_lexicon(fields):
+    """Paths and shapes of the Keras model are those that the lexicon lists, each once."""
+    model = random_family(fields)
+    listed = [(weight.path, weight.shape) for weight in lexicon.weights(model.config)]
+    assert len(dict(listed)) == len(listed)
+    assert {p: tuple(v.shape) for p, v in weights_by_path(model).items()} == dict(listed)
+
+
+@families
+def test_every_weight_enters_the_output(fields):
+    """Each weight changes the output, but for a mask token and the bias of the key."""
+    model = random_family(fields)
+    before = numpy_of(model(IMAGES))
+    for path, weight in weights_by_path(model).items():
+        kept = numpy_of(weight)
+        weight.assign(kept + 0.5 * normal(*kept.shape, seed=1))
+        moved = np.abs(numpy_of(model(IMAGES)) - before).max()
+        weight.assign(kept)
+        turned = model.config.rope is not None and path.startswith("block_")
+        without_effect = path.endswith("key/bias") and not turned
+        assert (moved > 1e-4) != (without_effect or path == "mask_token/token"), path
+
+
+@families
+def test_a_saved_model_and_a_preset_give_the_same_output(fields, tmp_path):
+    """`.keras` files and preset folders keep configuration and weights."""
+    model = random_family(fields)
+    model.save(tmp_path / "model.keras")
+    model.save_to_preset(tmp_path / "preset")
+    for loaded in (
+        keras.saving.load_model(tmp_path / "model.keras"),
+        VisionTransformer.from_preset(tmp_path / "preset"),
+    ):
+        assert loaded.config == model.config
+        np.testing.assert_array_equal(numpy_of(loaded(IMAGES)), numpy_of(model(IMAGES)))
+
+
+@families
+def test_a_model_of_any_size_equals_that_of_the_size(fields):
+    """Rotary positions are those of the grid at hand; learned ones are resized."""
+    images = normal(2, 12, 20, 3)
+    grid = {} if fields.get("position") == "none" else {"position_grid": (4, 4)}
+    sized = random_family(fields, image_size=(12, 20), **grid)
+    free = copy_weights(sized, tiny(**{**sized.config.to_dict(), "image_size": None, **grid}))
+    assert_close(free(images), numpy_of(sized(images)), 1e-6)
+
+
+@families
+def test_mixed_precision_only_rounds(fields):
+    """The output is float32's, up to the rounding of 16 bits."""
+    model = random_family(fields)
+    mixed = copy_weights(model, tiny(**model.config.to_dict(), dtype="mixed_bfloat16"))
+    assert_close(mixed(IMAGES), numpy_of(model(IMAGES)), 3 * ROUNDING["mixed_bfloat16"])
+
+
+@families
+def test_channels_first_is_channels_last_transposed(fields):
+    """The same weights on transposed images."""
+    model = random_family(fields)
+    first = copy_weights(model, tiny(**model.config.to_dict(), data_format="channels_first"))
+    assert_close(first(np.moveaxis(IMAGES, -1, 1)), numpy_of(model(IMAGES)))
+
+
+@families
+def test_training_with_remat_learns_the_same(fields):
+    """One step of SGD with and without records of the blocks."""
+    model = random_family({**fields, "num_classes": 3})
+    again = copy_weights(model, tiny(**model.config.to_dict(), remat=True))
+    labels = np.array([0, 2])
+    for trained in (model, again):
+        trained.compile(
+            keras.optimizers.SGD(0.05), keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        )
+        trained.fit(IMAGES, labels, verbose=0)
+    for one, other in zip(model.weights, again.weights, strict=True):
+        assert_close(one, numpy_of(other), 1e-4)
+
+
+@families
+def test_attention_weights_are_those_of_the_blocks(fields):
+    """Rows sum to one over all tokens, and what they mix is what the block adds."""
+    model = random_family(fields)
+    maps = attention_maps(model, IMAGES)
+    tokens = model.config.num_tokens
+    assert {weights.shape for weights in maps.values()} == {(2, 2, tokens, tokens)}
+    np.testing.assert_allclose(maps[0].sum(-1), 1, atol=1e-5)
+
+
+@families
+def test_lora_adapts_every_projection(fields):
+    """All products of a block, gates included; merged, the outputs are the same."""
+    model = random_family(fields)
+    before = numpy_of(model(IMAGES))
+    enable_lora(model, rank=1, targets=None)
+    lora = [w for w in model.trainable_weights if w.name.startswith("lora_kernel")]
+    products = [w for w in weights_by_path(model) if w.startswith("block_0") and "kernel" in w]
+    assert len(lora) == 2 * len([path for path in products if path.endswith("/kernel")])
+    assert_close(model(IMAGES), before)
+    for weight in lora:
+        weight.assign(normal(*weight.shape))
+    assert_close(merge_lora(model)(IMAGES), numpy_of(model(IMAGES)))
+
+
+@families
+def test_int8_stays_near(fields, tmp_path):
+    """A quantised model answers much the same, and is saved as such."""
+    model = random_family(fields)
+    before = numpy_of(model(IMAGES))
+    model.quantize("int8")
+    found = numpy_of(model(IMAGES))
+    assert np.abs(found - before).max() < 0.3 * np.abs(before).max()
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert_close(loaded(IMAGES), found)
