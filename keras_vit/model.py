@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -16,6 +16,9 @@ from keras_vit.labels import Labels, checked, compact, names_of, top_labels
 from keras_vit.layers.quantisation import quantise_parts, quantised_parts
 from keras_vit.preparation.preprocessor import Preprocessor
 from keras_vit.preparation.protocols import ProtocolSpec
+
+if TYPE_CHECKING:
+    from keras_vit.checkpoints import Source
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -200,7 +203,7 @@ class VisionTransformer(LeanEpochs, keras.Model):
     @classmethod
     def from_preset(
         cls,
-        source: str | os.PathLike[str],
+        source: "str | os.PathLike[str] | Source",
         *,
         num_classes: int | None = None,
         load_weights: bool = True,

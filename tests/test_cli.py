@@ -1,9 +1,13 @@
 """The command line, called as a user calls it."""
 
+import csv
 import json
+import os
+import re
 import subprocess
 import sys
 import time
+from importlib import metadata
 
 import numpy as np
 import pytest
@@ -24,11 +28,7 @@ def run(capsys, *arguments) -> str:
 def test_info_tells_the_file(capsys):
     """Variant, dialect, classes, resolution and representation layer, in words."""
     printed = run(capsys, "info", FOLDER / "vit_rep.npz")
-    rows = {
-        cells[1].strip(): cells[2].strip()
-        for cells in (line.split("│") for line in printed.splitlines())
-        if len(cells) == 4
-    }
+    rows = dict(line.split("\t") for line in printed.splitlines())
     assert rows["dialect"] == "google"
     assert rows["variant"] == "none of the named ones"
     assert (rows["classes"], rows["resolution"]) == ("11", "16x16")
@@ -120,7 +120,7 @@ def test_predict_answers_what_it_can_read(capsys, tmp_path, monkeypatch):
     assert "07.png" in printed.err
     assert "images/s" in printed.err
     assert cli.main(["predict", "absent.png", "--preset", "vit_digits"]) == 1
-    assert "absent.png: not a readable image" in capsys.readouterr().err
+    assert "absent.png: no such file" in capsys.readouterr().err
 
 
 def test_explain(capsys, tmp_path):
@@ -133,9 +133,96 @@ def test_explain(capsys, tmp_path):
 
 def test_list(capsys):
     """Variants and presets by name."""
-    printed = run(capsys, "list")
-    assert "r50_vit_l32" in printed
-    assert "vit_digits" in printed
+    assert "r50_vit_l32\t" in run(capsys, "list", "--variants")
+    heading, *lines = run(capsys, "list", "--variant", "vit_s16").splitlines()
+    assert heading.split("\t")[:4] == ["preset", "data", "parameters", "pixels"]
+    assert "vit_s16.augreg_i21k_ft_i1k_384\ti21k_ft_i1k\t22196584\t384\t1000\t83.73" in lines[1]
+    rows = json.loads(run(capsys, "list", "--json", "--data", "digits"))
+    assert [(row["preset"], row["license"]) for row in rows] == [("vit_digits", "Apache-2.0")]
+    assert "vit_digits,digits,211658,16" in run(capsys, "list", "--csv")
+
+
+def test_doctor(capsys):
+    """Backends, extras and versions, and which backend will be used for what reason."""
+    rows = {row["name"]: row for row in json.loads(run(capsys, "doctor", "--json"))}
+    assert rows["keras"]["version"] == metadata.version("keras")
+    backend = os.environ.get("KERAS_BACKEND", "tensorflow")
+    assert rows[backend]["note"].startswith("used: ")
+    assert {"torch", "jax", "matplotlib", "tensorboardX", "processor"} <= set(rows)
+
+
+def test_lines_are_whole_where_nobody_looks(capsys, tmp_path, monkeypatch):
+    """A path longer than any terminal is printed in full, on a terminal too."""
+    image = tmp_path / ("x" * 120 + ".png")
+    Image.fromarray(np.zeros((8, 8), "uint8")).save(image)
+    arguments = ("predict", image, "--preset", "vit_digits", "--top", 1)
+    heading, line = run(capsys, *arguments).splitlines()
+    assert heading == "image\tlabel\tprobability"
+    assert line.startswith(f"{image}\t")
+    rows = list(csv.reader(run(capsys, *arguments, "--csv").splitlines()))
+    assert rows[1][0] == str(image)
+    monkeypatch.setattr(cli.console.console, "_force_terminal", True)
+    printed = run(capsys, *arguments)
+    assert str(image) in re.sub(r"\s|\x1b\[[0-9;]*m", "", printed) or "…" not in printed
+
+
+QUICK = """
+import os, sys
+from keras_vit.cli import main
+try:
+    status = main(sys.argv[1:])
+except SystemExit as stop:
+    status = stop.code
+assert status == 2, status
+assert not {"keras", "jax", "torch", "tensorflow"} & set(sys.modules)
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("predict x.png --preset vit_b16", "is an architecture, not a preset. Its presets: vit_b"),
+        ("predict x.png --preset vit_digits --top 0", "--top: 0 is not above 0"),
+        ("list --resolution 225", "resolution=225: no preset has it. Known: 16, 224, 384"),
+        ("finetune x --preset x --out y --image-size 1 2 3", "expected one number, or height"),
+        ("finetune x --preset x --out y --augmentation ligt1", "'light1'"),
+        ("finetune x --preset x --out y --label-smoothing 1", "1.0 is not in [0, 1)"),
+        ("finetune x --from-scratch vit_ti61 --out y", "Did you mean 'vit_ti16'"),
+        ("finetune x --out y", "one of the arguments --preset --from-scratch is required"),
+        ("embed x.png --preset no_such --out y.npy", "no_such' is no preset"),
+        ("convert vit_digits x.npz --to gogle", "Did you mean 'google'"),
+    ],
+)
+def test_mistakes_are_told_before_a_backend_starts(arguments, message):
+    """The process that answers has imported none."""
+    command = [sys.executable, "-c", QUICK, *arguments.split()]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert message in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("raised", "status", "message"),
+    [
+        (KeyboardInterrupt(), 130, "interrupted. The same command goes on where it stopped."),
+        (OSError(28, "No space left on device"), 2, "embed: No space left on device: y.npy."),
+        (PermissionError(13, "Permission denied", "/x"), 2, "embed: Permission denied: /x."),
+        (MemoryError(), 2, "embed: not enough memory"),
+    ],
+    ids=["interrupt", "space", "permission", "memory"],
+)
+def test_what_a_command_cannot_help_is_one_line(capsys, monkeypatch, raised, status, message):
+    """It names the command and the place, or how to go on."""
+
+    def fail(*arguments, **named):
+        raise raised
+
+    monkeypatch.setattr("keras_vit.cli.images.image_files", fail)
+    arguments = ["embed", "x.png", "--preset", "vit_digits", "--out", "y.npy"]
+    assert cli.main(arguments) == status
+    printed = capsys.readouterr().err
+    assert message in printed
+    assert printed.count("\n") == 1
 
 
 def test_version(capsys):

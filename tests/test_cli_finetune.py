@@ -2,9 +2,11 @@
 
 import csv
 
+import keras
 import pytest
 
 from keras_vit import VisionTransformer, cli
+from keras_vit.finetune import finetune_preset
 from tests.digits import LOOPS, write_folders
 from tests.helpers import tiny
 
@@ -31,6 +33,10 @@ def test_finetune(desk, capsys):
     printed = capsys.readouterr().out
     assert "epoch 4/4" in printed
     assert "Highest validation accuracy" in printed
+    for found in ("40 to train on, 12 to validate", "classes      2, of", "head         new"):
+        assert found in printed
+    assert "4 of 8 images; an epoch has 1 batch" in printed
+    assert f"keras-vit predict IMAGE --preset {out / 'best'}" in printed
     with (out / "log.csv").open() as file:
         assert len(list(csv.DictReader(file))) == 4
     for preset in ("best", "last"):
@@ -51,19 +57,17 @@ def test_interrupted_finetune_says_how_to_go_on(desk, capsys, monkeypatch):
     def interrupted(*arguments, **named):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("keras_vit.finetune.train", interrupted)
+    monkeypatch.setattr("keras_vit.finetune.preset.train", interrupted)
     arguments = ("--head-only", "--label-smoothing", 0.1, "--augmentation", "light1")
     assert finetune(desk, *arguments, "--out", desk / "interrupted") == 130
-    assert "--resume continues" in capsys.readouterr().out
+    assert "with --resume continues" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--validation", "2"), "split=2"),
+        (("--validation", "0"), "validation_split=0"),
         (("--validation", "nowhere"), "nowhere: expected a folder"),
-        (("--image-size", "1", "2", "3"), "--image-size [1, 2, 3]"),
-        (("--augmentation", "ligt1"), "light1"),
         (("--trainable-blocks", "7"), "trainable_blocks=7"),
     ],
 )
@@ -72,3 +76,45 @@ def test_bad_arguments_are_named(desk, capsys, arguments, message):
     assert finetune(desk, "--out", desk / "bad", *arguments) == 2
     assert message in capsys.readouterr().err.replace("\n", " ")
     assert not (desk / "bad").exists()
+
+
+def test_classes_of_the_preset_keep_their_head(desk, tmp_path):
+    """Other classes get a head of zeros; so do the same in another order."""
+    kept = []
+    names = ("loop", "open")
+    for labels in (names, names[::-1], None):
+        model = tiny(channels=1, num_classes=2, labels=labels)
+        model.get_layer("head").bias.assign([3.0, -3.0])
+        model.save_to_preset(tmp_path / "preset")
+
+        def see(plan):
+            bias = keras.ops.convert_to_numpy(plan.model.get_layer("head").bias)
+            kept.append((plan.keeps_head, bias.tolist()))
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            finetune_preset(
+                tmp_path / "preset", desk / "train", out=tmp_path / "out", steps=2, announce=see
+            )
+    assert kept == [(True, [3, -3]), (False, [0, 0]), (False, [0, 0])]
+
+
+def test_from_scratch(desk, tmp_path):
+    """A variant with fresh weights, by the recipe of AugReg; what learns is not chosen there."""
+    plans = []
+    done = finetune_preset(
+        "vit_ti16",
+        desk / "test",
+        out=tmp_path / "out",
+        from_scratch=True,
+        image_size=16,
+        steps=1,
+        batch_size=2,
+        validation=None,
+        announce=plans.append,
+    )
+    assert plans[0].recipe.settings["recipe"] == "augreg"
+    assert plans[0].recipe.settings["learning_rate"] == 0.001
+    model = VisionTransformer.from_preset(done.preset)
+    assert (model.labels, model.config.hidden_size) == (("loop", "open"), 192)
+    assert done.preset == tmp_path / "out" / "last"

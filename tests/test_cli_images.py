@@ -35,7 +35,7 @@ def test_evaluate_prints_what_evaluate_returns(capsys, folder):
     command = ("evaluate", folder / "test", "--preset", "vit_digits")
     printed = run(capsys, *command, "--classes").out
     assert f"{expected.top1:.2%}" in printed
-    assert all(f"│ {digit} " in printed for digit in range(10))
+    assert all(f"\n{digit}\t" in printed for digit in range(10))
     found = json.loads(run(capsys, *command, "--json").out)
     assert np.isclose(found.pop("loss"), expected.loss, rtol=1e-4)
     assert found["class_counts"] == list(expected.class_counts)

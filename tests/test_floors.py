@@ -8,7 +8,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "keras_vit"
 
 FLOORS = (
-    {"epochs", "errors", "interpolate", "limits", "registration", "terminal"},
+    {"environment", "epochs", "errors", "interpolate", "limits", "registration", "terminal"},
     {"files"},
     {"config"},
     {"labels", "preparation.protocols"},

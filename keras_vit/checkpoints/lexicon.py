@@ -7,6 +7,7 @@ dialect can say how its own differ.
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping
 
 from keras_vit.checkpoints.axes import shape_of
@@ -182,6 +183,11 @@ LEXICON: tuple[Word, ...] = (
     Word("head/{head}/kernel", "e k", "num_classes has_two_heads", "a distillation head"),
     Word("head/{head}/bias", "k", "num_classes has_two_heads", "a distillation head"),
 )
+
+
+def num_parameters(config: ViTConfig) -> int:
+    """Returns the number of parameters of the model that a configuration describes."""
+    return sum(math.prod(weight.shape) for weight in weights(config))
 
 
 def weights(config: ViTConfig) -> Iterator[Weight]:

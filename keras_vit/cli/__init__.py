@@ -1,24 +1,55 @@
 """The command line: argument parsing and printing; each command calls one public function."""
 
 import argparse
+import os
 import sys
 
 from keras_vit import __version__
 from keras_vit.cli import images, models, training
 from keras_vit.errors import KerasViTError
+from keras_vit.terminal import visible
+
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as of a shell."""
 
 
 def main(argv: list[str] | None = None) -> int:
     """Runs `keras-vit`; returns the exit status.
 
-    2 after bad input; 1 if `verify` finds a difference or an image could not be read.
+    2 after bad input or trouble with files; 1 if `verify` finds a difference or an image could
+    not be read; 130 after Ctrl-C.
     """
     arguments = _parser().parse_args(argv)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow greets in ten lines else
     try:
         return arguments.run(arguments) or 0
     except KerasViTError as error:
-        print(f"keras-vit: {error}", file=sys.stderr)
+        _tell(str(error))
         return 2
+    except KeyboardInterrupt:
+        _tell(f"interrupted. {arguments.go_on}")
+        return INTERRUPTED
+    except BrokenPipeError:  # `keras-vit list | head`: nobody reads on
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        _tell(_system_error(error, arguments))
+        return 2
+    except MemoryError:
+        _tell(f"{arguments.command}: not enough memory. A smaller --batch-size may do.")
+        return 2
+
+
+def _tell(message: str) -> None:
+    print(f"keras-vit: {visible(message, lines=True)}", file=sys.stderr)
+
+
+def _system_error(error: OSError, arguments: argparse.Namespace) -> str:
+    """What the system refused, where, and during which command."""
+    out = getattr(arguments, "out", None) or getattr(arguments, "destination", None)
+    where = error.filename2 or error.filename or out
+    what = error.strerror or str(error)
+    return f"{arguments.command}: {what}" + (f": {where}" if where else "") + "."
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -27,7 +58,8 @@ def _parser() -> argparse.ArgumentParser:
         description="Vision Transformers for Keras 3. The backend is that of KERAS_BACKEND.",
     )
     parser.add_argument("--version", action="version", version=f"keras-vit {__version__}")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    parser.set_defaults(go_on="Nothing was written; call the same command again.")
+    commands = parser.add_subparsers(metavar="COMMAND", dest="command", required=True)
     for group in (models, images, training):
         group.add(commands)
     return parser

@@ -1,16 +1,97 @@
-"""What the commands share: where they print, how they show progress, which files are images."""
+"""What the commands share: arguments, printing, progress, and which files are images."""
 
-from collections.abc import Iterable
+import argparse
+import csv
+import io
+import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.progress import Progress, ProgressColumn, Task
+from rich.table import Table
 from rich.text import Text
 
 from keras_vit.errors import KerasViTError
-from keras_vit.preparation import list_images
+from keras_vit.terminal import visible
 from keras_vit.terminal.screen import Screen
 
 console = Screen()
+
+
+def positive(text: str) -> int:
+    """An argument that is a number above 0."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is not above 0")
+    return number
+
+
+def share(text: str) -> float:
+    """An argument from 0 up to, but not, 1."""
+    number = float(text)
+    if not 0 <= number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is not in [0, 1)")
+    return number
+
+
+class ImageSize(argparse.Action):
+    """One number for a square, or height and width."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        if len(values) > 2:
+            parser.error(f"{option_string} {values}: expected one number, or height and width")
+        setattr(namespace, self.dest, values[0] if len(values) == 1 else tuple(values))
+
+
+def add_output(command: argparse.ArgumentParser, json_help: str) -> None:
+    """Adds --csv and --json."""
+    formats = command.add_mutually_exclusive_group()
+    formats.add_argument("--csv", action="store_true", help="print comma-separated lines")
+    formats.add_argument("--json", action="store_true", help=json_help)
+
+
+def show(
+    arguments: argparse.Namespace,
+    headings: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    whole: Any = None,
+) -> None:
+    """Prints rows: a table on a terminal, tab-separated lines elsewhere, or as was asked for.
+
+    Nothing is cut. Lines begin with the headings.
+
+    Args:
+        arguments: with `csv` and `json`.
+        headings: of the columns.
+        rows: one value per column; None for an empty cell.
+        whole: what --json prints; None for a list of objects.
+    """
+    cells = [["" if value is None else str(value) for value in row] for row in rows]
+    if arguments.json:
+        objects = [dict(zip(headings, row, strict=True)) for row in cells]
+        print(json.dumps(objects if whole is None else whole, indent=2))
+    elif arguments.csv:
+        lines = io.StringIO()
+        csv.writer(lines, lineterminator="\n").writerows([list(headings), *cells])
+        print(visible(lines.getvalue(), lines=True), end="")
+    elif console.is_terminal:
+        table = Table(box=None, pad_edge=False)
+        for k, heading in enumerate(headings):
+            numbers = all(row[k].replace(".", "", 1).isdecimal() for row in cells if row[k])
+            table.add_column(heading, overflow="fold", justify="right" if numbers else "left")
+        for row in cells:
+            table.add_row(*row)
+        console.print(table)
+    else:
+        for row in [list(headings), *cells]:
+            print("\t".join(visible(cell) for cell in row))
 
 
 def images_per_second(stderr: Screen) -> Progress:
@@ -20,11 +101,13 @@ def images_per_second(stderr: Screen) -> Progress:
 
 
 def image_files(paths: Iterable[Path]) -> list[Path]:
-    """Files as given; folders by the images in them. Stderr tells of hidden files.
+    """Files as given, each once; folders by the images in them. Stderr tells of hidden files.
 
     Raises:
         KerasViTError: a folder has no image in it, or cannot be listed.
     """
+    from keras_vit.preparation import list_images
+
     files: list[Path] = []
     for path in paths:
         if path.is_dir():
@@ -38,7 +121,7 @@ def image_files(paths: Iterable[Path]) -> list[Path]:
             files += map(Path, found.images)
         else:
             files.append(path)
-    return files
+    return list(dict.fromkeys(files))
 
 
 class _ImagesPerSecond(ProgressColumn):

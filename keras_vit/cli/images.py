@@ -1,15 +1,18 @@
 """Commands over image files: predict, embed, evaluate, explain."""
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
-from keras_vit.cli.console import console, image_files, images_per_second
-from keras_vit.cli.sources import labelled_images
+from keras_vit.cli.console import (
+    add_output,
+    console,
+    image_files,
+    images_per_second,
+    positive,
+    show,
+)
 from keras_vit.errors import KerasViTError
 from keras_vit.terminal.screen import Screen
 
@@ -24,10 +27,8 @@ def add(commands: Any) -> None:
     )
     command.add_argument("images", nargs="+", type=Path, help="image files or folders of them")
     command.add_argument("--preset", required=True, help="name, folder or checkpoint file")
-    command.add_argument("--top", type=int, default=5, help="labels per image (default 5)")
-    command.add_argument(
-        "--json", action="store_true", help="print one JSON object, image to labels"
-    )
+    command.add_argument("--top", type=positive, default=5, help="labels per image (default 5)")
+    add_output(command, "print one JSON object, image to labels")
     command.set_defaults(run=_predict)
 
     command = commands.add_parser(
@@ -42,8 +43,10 @@ def add(commands: Any) -> None:
     command.add_argument("--preset", required=True, help="name, folder or checkpoint file")
     command.add_argument("--out", required=True, type=Path, help="file to write, .npy or .parquet")
     command.add_argument("--layer", default="pre_logits", help="whose output (default pre_logits)")
-    command.add_argument("--batch-size", type=int, default=32, help="images per step (default 32)")
-    command.set_defaults(run=_embed)
+    command.add_argument(
+        "--batch-size", type=positive, default=32, help="images per step (default 32)"
+    )
+    command.set_defaults(run=_embed, go_on="The same command goes on where it stopped.")
 
     command = commands.add_parser(
         "evaluate",
@@ -57,12 +60,14 @@ def add(commands: Any) -> None:
     )
     command.add_argument("--preset", required=True, help="name, folder or checkpoint file")
     command.add_argument("--split", help="of tfds: or hf: data (default test)")
-    command.add_argument("--batch-size", type=int, default=32, help="images per step (default 32)")
+    command.add_argument(
+        "--batch-size", type=positive, default=32, help="images per step (default 32)"
+    )
     command.add_argument(
         "--skip-unreadable", action="store_true", help="leave out images that cannot be read"
     )
     command.add_argument("--classes", action="store_true", help="show the accuracy of each class")
-    command.add_argument("--json", action="store_true", help="print one JSON object")
+    add_output(command, "print one JSON object")
     command.set_defaults(run=_evaluate)
 
     command = commands.add_parser("explain", help="draw what a model looks at (needs matplotlib)")
@@ -73,10 +78,8 @@ def add(commands: Any) -> None:
 
 
 def _predict(arguments: argparse.Namespace) -> int:
-    from keras_vit.model import VisionTransformer
-
-    paths = list(dict.fromkeys(image_files(arguments.images)))
-    model = VisionTransformer.from_preset(arguments.preset)
+    paths = image_files(arguments.images)
+    model = _model(arguments)
     stderr = Screen(stderr=True)
     unread: list[Path] = []
     answers: dict[str, list[tuple[str, float]]] = {}
@@ -92,25 +95,28 @@ def _predict(arguments: argparse.Namespace) -> int:
         for path, labels in answered:
             answers[str(path)] = labels
             progress.advance(task)
-    if arguments.json:
-        named = {p: [{"label": n, "probability": q} for n, q in a] for p, a in answers.items()}
-        print(json.dumps(named, indent=2))
-        return int(bool(unread))
-    table = Table("image", "label", "probability")
-    for name, labels in answers.items():
-        for rank, (label, probability) in enumerate(labels):
-            table.add_row(name if rank == 0 else "", label, f"{probability:.4f}")
-    if answers:
-        console.print(table)
+    rows = [(p, n, f"{q:.4f}") for p, labels in answers.items() for n, q in labels]
+    named = {p: [{"label": n, "probability": q} for n, q in a] for p, a in answers.items()}
+    if answers or arguments.json:
+        show(arguments, ("image", "label", "probability"), rows, named)
     return int(bool(unread))
 
 
-def _embed(arguments: argparse.Namespace) -> int:
-    from keras_vit.evaluation import embed
+def _model(arguments: argparse.Namespace) -> Any:
+    """The preset; a name that is none is told before a backend starts."""
+    from keras_vit.checkpoints import Source
+
+    source = Source.of(arguments.preset)
     from keras_vit.model import VisionTransformer
 
-    paths = list(dict.fromkeys(image_files(arguments.images)))
-    model = VisionTransformer.from_preset(arguments.preset)
+    return VisionTransformer.from_preset(source)
+
+
+def _embed(arguments: argparse.Namespace) -> int:
+    paths = image_files(arguments.images)
+    model = _model(arguments)
+    from keras_vit.evaluation import embed
+
     stderr = Screen(stderr=True)
     with images_per_second(stderr) as progress:
         task = progress.add_task("Embedding", total=len(paths))
@@ -132,38 +138,35 @@ def _embed(arguments: argparse.Namespace) -> int:
 
 
 def _evaluate(arguments: argparse.Namespace) -> int:
+    model = _model(arguments)
+    from keras_vit.data import from_name
     from keras_vit.evaluation import evaluate
-    from keras_vit.model import VisionTransformer
 
-    model = VisionTransformer.from_preset(arguments.preset)
-    data = labelled_images(
+    data = from_name(
         arguments.data,
         model.preprocessor,
-        arguments.split,
+        split=arguments.split,
         batch_size=arguments.batch_size,
         unreadable="skip" if arguments.skip_unreadable else "raise",
     )
     with images_per_second(Screen(stderr=True)) as progress:
         task = progress.add_task("Evaluating", total=data.num_images)
         found = evaluate(model, data, progress=lambda images: progress.advance(task, images))
-    if arguments.json:
-        print(json.dumps({**found.to_dict(), "labels": model.labels}, indent=2))
-        return int(bool(data.unreadable))
-    table = Table("measure", "value")
-    table.add_row("images", str(found.count))
-    table.add_row("top-1", f"{found.top1:.2%}")
-    if model.config.num_classes > 5:
-        table.add_row("top-5", f"{found.top5:.2%}")
-    table.add_row("loss", f"{found.loss:.4f}")
     bins = found.calibration_bins
-    table.add_row(f"calibration error ({bins} bins)", f"{found.calibration_error:.4f}")
-    console.print(table)
-    if arguments.classes:
-        console.print(_classes(found, model.labels))
+    rows: list[Sequence[object]] = [("images", found.count), ("top-1", f"{found.top1:.2%}")]
+    if model.config.num_classes > 5:
+        rows.append(("top-5", f"{found.top5:.2%}"))
+    rows += [
+        ("loss", f"{found.loss:.4f}"),
+        (f"calibration error ({bins} bins)", f"{found.calibration_error:.4f}"),
+    ]
+    show(arguments, ("measure", "value"), rows, {**found.to_dict(), "labels": model.labels})
+    if arguments.classes and not arguments.json:
+        show(arguments, ("class", "images", "right"), _classes(found, model.labels))
     return int(bool(data.unreadable))
 
 
-def _classes(found: Any, labels: Sequence[str] | None) -> Table:
+def _classes(found: Any, labels: Sequence[str] | None) -> list[tuple[str, int, str]]:
     """Accuracy per class, the worst first; classes without images have no row."""
     rows = [
         (accuracy, labels[k] if labels else str(k), count)
@@ -172,16 +175,14 @@ def _classes(found: Any, labels: Sequence[str] | None) -> Table:
         )
         if accuracy is not None
     ]
-    table = Table("class", "images", "right")
-    for accuracy, label, count in sorted(rows, key=lambda row: row[0]):
-        table.add_row(label, str(count), f"{accuracy:.2%}")
-    return table
+    ordered = sorted(rows, key=lambda row: row[0])
+    return [(label, count, f"{accuracy:.2%}") for accuracy, label, count in ordered]
 
 
 def _explain(arguments: argparse.Namespace) -> None:
+    paths = image_files(arguments.images)
+    model = _model(arguments)
     from keras_vit.figures import draw_explanations
-    from keras_vit.model import VisionTransformer
 
-    model = VisionTransformer.from_preset(arguments.preset)
-    draw_explanations(model, image_files(arguments.images), arguments.out)
+    draw_explanations(model, paths, arguments.out)
     console.print(f"{arguments.out} written.")

@@ -1,61 +1,71 @@
-"""Commands about checkpoints and presets: list, info, convert, verify, upload."""
+"""Commands about presets, checkpoints and the installation."""
 
 import argparse
-import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.progress import track
-from rich.table import Table
+from rich.progress import Progress
 
-from keras_vit import checkpoints
-from keras_vit.checkpoints.dialects import DIALECTS
-from keras_vit.cli.console import console
-from keras_vit.config import ViTConfig
-from keras_vit.presets import describe, list_presets, upload_preset
-from keras_vit.presets.catalog import preset_named
-from keras_vit.variants import list_variants, variant, variant_of
+from keras_vit.cli.console import ImageSize, add_output, console, positive, show
+from keras_vit.terminal.screen import Screen
+
+if TYPE_CHECKING:
+    from keras_vit.config import ViTConfig
 
 
 def add(commands: Any) -> None:
-    """Adds list, info, convert, verify and upload."""
-    command = commands.add_parser("list", help="show variants and presets")
+    """Adds list, doctor, info, convert, verify and upload."""
+    command = commands.add_parser("list", help="show presets, or the variants of the papers")
+    command.add_argument("--variants", action="store_true", help="architectures, not presets")
     command.add_argument("--variant", help="presets of this variant alone")
     command.add_argument("--data", help="trained on: i21k, i1k, i21k_ft_i1k, i1k_ft_i1k")
-    command.add_argument("--resolution", type=int, metavar="PIXELS")
+    command.add_argument("--resolution", type=positive, metavar="PIXELS")
     command.add_argument(
         "--hybrid",
         action=argparse.BooleanOptionalAction,
         help="with a ResNet before the Transformer, or without",
     )
+    add_output(command, "print a list of JSON objects")
     command.set_defaults(run=_list)
+
+    command = commands.add_parser("doctor", help="tell what is installed, and what is missing")
+    add_output(command, "print a list of JSON objects")
+    command.set_defaults(run=_doctor)
 
     command = commands.add_parser("info", help="tell what a checkpoint or preset holds")
     command.add_argument("source", help="a name, a file or folder, or hf://owner/repo")
-    command.add_argument("--json", action="store_true", help="print JSON, with every array")
+    add_output(command, "print one JSON object, with every array")
     command.set_defaults(run=_info)
 
     command = commands.add_parser("convert", help="write a checkpoint in another dialect")
-    command.add_argument("source", type=Path)
+    command.add_argument("source", help="a name, a file or folder, or hf://owner/repo")
     command.add_argument("destination", type=Path)
-    command.add_argument("--to", required=True, choices=list(DIALECTS), help="dialect to write")
+    command.add_argument("--to", required=True, metavar="DIALECT", help="dialect to write")
     command.add_argument(
-        "--image-size", type=int, nargs="+", metavar="PIXELS", help="resize the positions for it"
+        "--image-size",
+        type=positive,
+        nargs="+",
+        action=ImageSize,
+        metavar="PIXELS",
+        help="resize the positions for it",
     )
-    command.add_argument("--num-heads", type=int, help="where the files do not tell")
+    command.add_argument("--num-heads", type=positive, help="where the files do not tell")
     command.add_argument(
         "--lossy", action="store_true", help="write also what the other library cannot express"
     )
     command.set_defaults(run=_convert)
 
     command = commands.add_parser("verify", help="run checkpoints and compare what comes out")
-    command.add_argument("source", type=Path)
-    command.add_argument("other", type=Path, nargs="?", help="another checkpoint")
-    command.add_argument("--image-size", type=int, nargs="+", metavar="PIXELS")
-    command.add_argument("--num-heads", type=int, help="where the files do not tell")
+    command.add_argument("source", help="a name, a file or folder, or hf://owner/repo")
+    command.add_argument("other", nargs="?", help="another checkpoint")
+    command.add_argument(
+        "--image-size", type=positive, nargs="+", action=ImageSize, metavar="PIXELS"
+    )
+    command.add_argument("--num-heads", type=positive, help="where the files do not tell")
     command.add_argument(
         "--tolerance", type=float, default=1e-4, help="of max |value|; above it the status is 1"
     )
+    add_output(command, "print a list of JSON objects")
     command.set_defaults(run=_verify)
 
     command = commands.add_parser("upload", help="put a preset folder on the Hub")
@@ -64,38 +74,51 @@ def add(commands: Any) -> None:
     command.add_argument("--private", action="store_true", help="of a new repository")
     command.add_argument("--overwrite", action="store_true", help="replace another preset")
     command.add_argument("--message", help="of the commit")
-    command.set_defaults(run=_upload)
+    command.set_defaults(
+        run=_upload, go_on="The same command goes on; what arrived is not sent again."
+    )
 
 
 def _list(arguments: argparse.Namespace) -> None:
-    asked = {key: getattr(arguments, key) for key in ("variant", "data", "resolution", "hybrid")}
-    if all(value is None for value in asked.values()):
-        table = Table("variant", "hidden_size", "layers", "heads", "mlp_dim", "patch", "stem")
+    from keras_vit.checkpoints import describe
+    from keras_vit.checkpoints.lexicon import num_parameters
+    from keras_vit.presets import list_presets
+    from keras_vit.presets.catalog import preset_named
+    from keras_vit.variants import list_variants, variant
+
+    rows: list[tuple[object, ...]] = []
+    if arguments.variants:
         for name in list_variants():
             config = variant(name).config()
-            stem = "-" if config.resnet is None else str(list(config.resnet.num_layers))
+            stem = None if config.resnet is None else list(config.resnet.num_layers)
             sizes = (config.hidden_size, config.num_layers, config.num_heads, config.mlp_dim)
-            table.add_row(name, *map(str, sizes), str(config.patch_size[0]), stem)
-        console.print(table)
-    # The variant is the first word of the name; without lines it all fits into 80 columns.
-    table = Table(box=None, pad_edge=False, collapse_padding=True)
-    table.add_column("preset", no_wrap=True)
-    table.add_column("data", no_wrap=True)
-    for heading in ("pixels", "classes", "top-1", "MiB"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for name in list_presets(**asked):
-        row = preset_named(name)
-        facts = (row.num_classes, row.top1, row.mebibytes)
-        cells = [f"{n:.{places}f}" if n else "" for n, places in zip(facts, (0, 2, 1), strict=True)]
-        table.add_row(name, row.data, str(row.image_size), *cells)
-    console.print(table)
+            rows.append((name, num_parameters(config), *sizes, config.patch_size[0], stem))
+        columns = "variant parameters hidden_size num_layers num_heads mlp_dim patch_size stem"
+        return show(arguments, columns.split(), rows)
+    asked = {key: getattr(arguments, key) for key in ("variant", "data", "resolution", "hybrid")}
+    for row in map(preset_named, list_presets(**asked)):
+        parameters = num_parameters(describe(row.name).config)
+        score = row.top1 and f"{row.top1:.2f}"
+        facts = (row.name, row.data, parameters, row.image_size, row.num_classes, score)
+        rows.append((*facts, row.license))
+    columns = "preset data parameters pixels classes top-1 license"
+    return show(arguments, columns.split(), rows)
+
+
+def _doctor(arguments: argparse.Namespace) -> None:
+    from keras_vit.environment import components
+
+    rows = [(c.kind, c.name, c.version or "not installed", c.note) for c in components()]
+    show(arguments, ("kind", "name", "version", "note"), rows)
 
 
 def _info(arguments: argparse.Namespace) -> None:
+    from keras_vit.checkpoints import CheckpointInfo, describe
+
     found = describe(arguments.source)
     facts: dict[str, Any] = {"source": str(arguments.source)}
     arrays = {}
-    if isinstance(found, checkpoints.CheckpointInfo):
+    if isinstance(found, CheckpointInfo):
         size_known = "image_size" not in found.undetermined
         facts |= {"dialect": found.dialect, "prefix": found.prefix or "none"}
         facts |= _model_facts(found.config, size_known)
@@ -106,17 +129,15 @@ def _info(arguments: argparse.Namespace) -> None:
         arrays = {name: list(shape) for name, shape in found.shapes.items()}
     else:
         facts |= {"dialect": "keras_vit preset", **_model_facts(found.config, True)}
-        facts |= {"protocol": found.protocol, **found.provenance}
-    if arguments.json:
-        print(json.dumps({**facts, "array_shapes": arrays}, indent=2))
-        return
-    table = Table(show_header=False)
-    for name, value in facts.items():
-        table.add_row(name, f"{value:,}" if name == "parameters" else str(value))
-    console.print(table)
+        facts |= {"protocol": found.protocol}
+        facts |= {f"provenance: {name}": value for name, value in found.provenance.items()}
+    rows = [(n, f"{v:,}" if n == "parameters" else v) for n, v in facts.items()]
+    show(arguments, ("fact", "value"), rows, {**facts, "array_shapes": arrays})
 
 
-def _model_facts(config: ViTConfig, size_known: bool) -> dict[str, Any]:
+def _model_facts(config: "ViTConfig", size_known: bool) -> dict[str, Any]:
+    from keras_vit.variants import variant_of
+
     if not size_known:
         resolution = "undetermined; give image_size on loading"
     elif config.image_size is None:
@@ -156,43 +177,47 @@ def _costs(config: ViTConfig) -> dict[str, Any]:
 
 def _fields(arguments: argparse.Namespace) -> dict[str, Any]:
     """What the user says of a checkpoint beside its path."""
-    fields: dict[str, Any] = {}
-    if arguments.image_size:
-        sides = arguments.image_size
-        fields["image_size"] = sides[0] if len(sides) == 1 else tuple(sides)
-    if arguments.num_heads:
-        fields["num_heads"] = arguments.num_heads
-    return fields
+    named = {"image_size": arguments.image_size, "num_heads": arguments.num_heads}
+    return {name: value for name, value in named.items() if value is not None}
 
 
 def _verify(arguments: argparse.Namespace) -> int:
-    with console.status("Running"):
-        found = checkpoints.verify(arguments.source, arguments.other, **_fields(arguments))
-    table = Table("output", "against", "max |difference|", "of max |value|")
-    for difference in found.differences:
-        numbers = f"{difference.absolute:.2e}", f"{difference.relative:.2e}"
-        table.add_row(difference.output, difference.against, *numbers)
-    if found.differences:
-        console.print(table)
+    from keras_vit.checkpoints import verify
+
+    with Screen(stderr=True).status("Running"):
+        found = verify(arguments.source, arguments.other, **_fields(arguments))
+    rows = [
+        (d.output, d.against, f"{d.absolute:.2e}", f"{d.relative:.2e}") for d in found.differences
+    ]
+    if rows:
+        show(arguments, ("output", "against", "max |difference|", "of max |value|"), rows)
     for reason in found.not_run:
-        console.print(f"Not run: {reason}.")
+        Screen(stderr=True).print(f"Not run: {reason}.", soft_wrap=True)
     worst = max((difference.relative for difference in found.differences), default=0.0)
     return int(worst > arguments.tolerance)
 
 
 def _convert(arguments: argparse.Namespace) -> None:
-    checkpoints.convert(
-        arguments.source,
-        arguments.destination,
-        arguments.to,
-        lossy=arguments.lossy,
-        track=lambda moves: track(list(moves), description="Converting", console=console),
-        **_fields(arguments),
-    )
-    console.print(f"{arguments.destination} written in the {arguments.to} dialect.")
+    from keras_vit.checkpoints import convert
+    from keras_vit.checkpoints.dialects import dialects_named
+
+    dialects_named(arguments.to)  # before the source is fetched
+    with Progress(console=Screen(stderr=True), disable=not console.is_terminal) as progress:
+        convert(
+            arguments.source,
+            arguments.destination,
+            arguments.to,
+            lossy=arguments.lossy,
+            track=lambda moves: progress.track(list(moves), description="Converting"),
+            **_fields(arguments),
+        )
+    written = f"{arguments.destination} written in the {arguments.to} dialect."
+    console.print(written, soft_wrap=True)
 
 
 def _upload(arguments: argparse.Namespace) -> None:
+    from keras_vit.presets import upload_preset
+
     url = upload_preset(
         arguments.target,
         arguments.folder,

@@ -3,14 +3,16 @@
 import argparse
 import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from keras_vit.cli.console import console
-from keras_vit.cli.sources import labelled_images
-from keras_vit.errors import ConfigError
+from keras_vit.cli.console import ImageSize, console, positive, share
 
-_EPOCHS = 20
-"""How often a training is validated and keeps its state: an epoch is that part of the steps."""
+if TYPE_CHECKING:
+    from keras_vit.finetune import Plan
+
+_AUGMENTATIONS = ("none", "light1", "light2", "medium1", "medium2", "strong1", "strong2")
+_RECIPE = ("learning_rate", "warmup_steps", "weight_decay", "ema", "layer_decay")
+_TRANSFER = ("head_only", "trainable_blocks", "lora_rank")
 
 
 def add(commands: Any) -> None:
@@ -19,159 +21,144 @@ def add(commands: Any) -> None:
         "finetune",
         help="train a preset on images of your own",
         description="The paper's recipe on your images: into the folder OUT go the presets best/ "
-        "and last/, log.csv, curves.png, a TensorBoard log and what --resume needs.",
+        "and last/, log.csv, curves.png, a TensorBoard log and what --resume needs. The head of "
+        "the preset stays if the images have its classes.",
     )
     command.add_argument(
         "data", help="a folder with a folder of images per class; tfds:NAME; or hf:OWNER/NAME"
     )
-    command.add_argument("--preset", required=True, help="name, folder, file or hf://owner/repo")
+    start = command.add_mutually_exclusive_group(required=True)
+    start.add_argument("--preset", help="name, folder, file or hf://owner/repo")
+    start.add_argument("--from-scratch", metavar="VARIANT", help="fresh weights, such as vit_ti16")
     command.add_argument("--out", type=Path, required=True, help="folder for the results")
     command.add_argument("--resume", action="store_true", help="continue the training in OUT")
     command.add_argument(
         "--steps",
-        type=int,
+        type=positive,
         default=500,
         help="weight updates: 500 for up to 20,000 images, 10,000 for up to 500,000 (the BiT rule)",
     )
-    command.add_argument("--batch-size", type=int, default=64)
-    command.add_argument("--learning-rate", type=float, default=0.01, help="the peak")
+    command.add_argument("--batch-size", type=positive, default=64)
+    command.add_argument(
+        "--learning-rate", type=float, help="the peak (default 0.01; from scratch 0.001)"
+    )
     command.add_argument("--warmup-steps", type=int)
-    command.add_argument("--weight-decay", type=float, default=0.0)
-    command.add_argument("--accumulate", type=int, default=1, help="batches per weight update")
-    command.add_argument("--ema", type=float, help="average the weights, such as 0.999")
-    command.add_argument("--image-size", type=int, nargs="+", metavar="PIXELS")
-    command.add_argument("--dropout", type=float, help="dropout_rate of the model")
+    command.add_argument("--weight-decay", type=float)
+    command.add_argument("--accumulate", type=positive, default=1, help="batches per weight update")
+    command.add_argument("--ema", type=share, help="average the weights, such as 0.999")
+    command.add_argument(
+        "--image-size", type=positive, nargs="+", action=ImageSize, metavar="PIXELS"
+    )
+    command.add_argument("--dropout", type=share, help="dropout_rate of the model")
     command.add_argument("--mixed-precision", choices=("mixed_bfloat16", "mixed_float16"))
 
     learns = command.add_mutually_exclusive_group()
     learns.add_argument("--head-only", action="store_true", help="train nothing but the head")
-    learns.add_argument("--trainable-blocks", type=int, metavar="N", help="train the last N blocks")
-    learns.add_argument("--lora-rank", type=int, metavar="R", help="train low-rank additions")
+    learns.add_argument(
+        "--trainable-blocks", type=positive, metavar="N", help="train the last N blocks"
+    )
+    learns.add_argument("--lora-rank", type=positive, metavar="R", help="train low-rank additions")
     command.add_argument("--layer-decay", type=float, help="of the learning rate, such as 0.75")
 
     command.add_argument("--split", default="train", help="of a tfds: or hf: data set")
     command.add_argument(
         "--validation",
-        default="0.1",
+        type=_validation,
+        default=0.1,
         help="a share of the data, another folder or split, or `none` (default 0.1)",
     )
     command.add_argument(
         "--augmentation",
-        metavar="NAME",
-        help="of AugReg: `none` (crops and flips), light1, light2, medium1, medium2, strong1, "
-        "strong2; without it images are not changed",
+        choices=_AUGMENTATIONS,
+        help="of AugReg; `none` crops and flips. Without it images are not changed",
     )
-    command.add_argument("--label-smoothing", type=float, default=0.0)
+    command.add_argument("--label-smoothing", type=share, default=0.0)
     command.add_argument("--skip-unreadable", action="store_true", help="leave bad images out")
     command.add_argument("--seed", type=int, default=0)
-    command.set_defaults(run=_finetune)
+    command.set_defaults(
+        run=_finetune,
+        go_on="If its first epoch was over, the same command with --resume continues; else remove "
+        "the folder of --out and call it again.",
+    )
 
     command = commands.add_parser("demo", help="predict, fine-tune, save, reload and explain")
     command.add_argument("--out", type=Path, default=Path("demo"), help="folder for the results")
-    command.set_defaults(run=_demo)
+    command.set_defaults(run=_demo, go_on="The same command starts anew.")
 
 
-def _finetune(arguments: argparse.Namespace) -> int:
-    import keras
-
-    from keras_vit.finetune import train, transfer_recipe
-    from keras_vit.finetune.progress import ProgressBar
-    from keras_vit.finetune.training import check_out
-    from keras_vit.model import VisionTransformer
-    from keras_vit.presets import describe
-
-    check_out(arguments.out, arguments.resume)  # before the images are read
-    keras.utils.set_random_seed(arguments.seed)
-    fields: dict[str, Any] = {}
-    if arguments.image_size:
-        fields["image_size"] = _size(arguments.image_size)
-    with console.status("Reading the images"):
-        data, validation = _data(arguments, fields.get("image_size"))
-    if arguments.dropout is not None:
-        fields["dropout_rate"] = arguments.dropout
-    model = VisionTransformer.from_preset(
-        arguments.preset,
-        num_classes=data.num_classes,
-        labels=data.class_names,
-        dtype=arguments.mixed_precision,
-        **fields,
-    )
-    names = "learning_rate warmup_steps weight_decay accumulate ema label_smoothing layer_decay"
-    names += " head_only trainable_blocks lora_rank"
-    recipe = transfer_recipe(
-        model,
-        arguments.steps,
-        arguments.batch_size,
-        # Classes that the preset has already keep their head.
-        new_head=getattr(describe(arguments.preset), "labels", None) != data.class_names,
-        one_hot=data.one_hot,
-        steps_per_epoch=len(data),
-        **{name: getattr(arguments, name) for name in names.split()},
-    )
-    bar = ProgressBar(console)
+def _validation(text: str) -> float | str | None:
     try:
-        history = train(
-            model,
-            data,
-            validation,
-            recipe=recipe,
+        return None if text == "none" else share(text)
+    except ValueError:
+        return text
+
+
+def _finetune(arguments: argparse.Namespace) -> None:
+    if arguments.preset is not None:  # a name that is none is told before a backend starts
+        from keras_vit.checkpoints import Source
+
+        preset: Any = Source.of(arguments.preset)
+    else:
+        from keras_vit.variants import variant
+
+        preset = variant(arguments.from_scratch).name
+    from keras_vit.finetune import finetune_preset
+    from keras_vit.finetune.progress import ProgressBar
+
+    names = _RECIPE if arguments.preset is None else (*_RECIPE, *_TRANSFER)
+    recipe = {name: getattr(arguments, name) for name in names}
+    with ProgressBar(console) as bar:
+        done = finetune_preset(
+            preset,
+            arguments.data,
             out=arguments.out,
             resume=arguments.resume,
+            from_scratch=arguments.preset is None,
+            split=arguments.split,
+            validation=arguments.validation,
+            image_size=arguments.image_size,
+            dtype=arguments.mixed_precision,
+            dropout_rate=arguments.dropout,
+            steps=arguments.steps,
+            batch_size=arguments.batch_size,
+            accumulate=arguments.accumulate,
+            augmentation=arguments.augmentation,
+            label_smoothing=arguments.label_smoothing,
+            unreadable="skip" if arguments.skip_unreadable else "raise",
+            seed=arguments.seed,
+            announce=_announce,
             callbacks=[bar],
-            verbose=0,
+            **{name: value for name, value in recipe.items() if value not in (None, False)},
         )
-    except KeyboardInterrupt:
-        bar.close()
-        console.print(f"Interrupted. The same command with --resume continues in {arguments.out}.")
-        return 130
-    finally:
-        bar.close()
-    best = arguments.out / ("last" if validation is None else "best")
-    if validation is not None:
-        console.print(f"Highest validation accuracy: {max(history['val_accuracy']):.1%}")
-    console.print(f"keras-vit predict IMAGE --preset {best}", soft_wrap=True)
-    return 0
+    if "val_accuracy" in done.history:
+        console.print(f"Highest validation accuracy: {max(done.history['val_accuracy']):.1%}")
+    console.print("What to type next:")
+    console.print(f"  keras-vit predict IMAGE --preset {done.preset}", soft_wrap=True)
+    console.print(f"  keras-vit evaluate {arguments.data} --preset {done.preset}", soft_wrap=True)
 
 
-def _data(arguments: argparse.Namespace, image_size: Any) -> tuple[Any, Any]:
-    """Training and validation data; None for no validation."""
-    from keras_vit.preparation.preprocessor import Preprocessor
-
-    preprocessor = Preprocessor.from_preset(arguments.preset, image_size)
-    options: dict[str, Any] = {
-        "batch_size": arguments.batch_size // arguments.accumulate or 1,
-        "augmentation": arguments.augmentation,
-        "one_hot": arguments.label_smoothing > 0,
-        "seed": arguments.seed,
-        "unreadable": "skip" if arguments.skip_unreadable else "raise",
+def _announce(plan: "Plan") -> None:
+    """Prints what was found and what will be done."""
+    data, model, settings = plan.data, plan.model, plan.recipe.settings
+    size = model.config.image_size
+    counts = sorted(data.class_counts.values())
+    held_out = 0 if plan.validation is None else plan.validation.num_images
+    learning = sum(math.prod(tuple(weight.shape)) for weight in model.trainable_weights)
+    facts = {
+        "model": f"{model.name}, {model.count_params():,} parameters, {learning:,} of them learn",
+        "images": f"{data.num_images:,} to train on, {held_out:,} to validate",
+        "classes": f"{data.num_classes:,}, of {counts[0]:,} to {counts[-1]:,} images each",
+        "head": "of the preset, which has these classes" if plan.keeps_head else "new",
+        "pixels": "any size" if size is None else f"{size[0]} x {size[1]}",
+        "steps": f"{settings['steps']:,} of {settings['batch_size']} images; an epoch has "
+        f"{len(data):,} batches",
     }
-    per_epoch = max(1, math.ceil(arguments.steps * arguments.accumulate / _EPOCHS))
-    is_folder = not arguments.data.startswith(("tfds:", "hf:"))
-    data = labelled_images(
-        arguments.data,
-        preprocessor,
-        None if is_folder else arguments.split,
-        steps_per_epoch=per_epoch,
-        **options,
-    )
-    if arguments.validation == "none":
-        return data, None
-    try:
-        return data.hold_out(float(arguments.validation))
-    except ValueError as error:
-        if isinstance(error, ConfigError):
-            raise
-    options |= {"augmentation": None, "one_hot": data.one_hot}
-    if is_folder:
-        options["class_names"] = data.class_names
-        return data, labelled_images(arguments.validation, preprocessor, **options)
-    return data, labelled_images(arguments.data, preprocessor, arguments.validation, **options)
-
-
-def _size(sides: list[int]) -> int | tuple[int, int]:
-    if len(sides) > 2:
-        raise ConfigError(f"--image-size {sides}: expected one number, or height and width.")
-    return sides[0] if len(sides) == 1 else (sides[0], sides[1])
+    if data.unreadable:
+        facts["left out"] = f"{len(data.unreadable):,} images that cannot be read"
+    for name, package in plan.left_out.items():
+        facts[name] = f"not written: {package} is not installed"
+    for name, fact in facts.items():
+        console.print(f"{name:<12} {fact}", soft_wrap=True, highlight=False)
 
 
 def _demo(arguments: argparse.Namespace) -> None:

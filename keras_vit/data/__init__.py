@@ -6,6 +6,7 @@ and their number alone, the same on every backend.
 
 from keras_vit.data.arrays import from_arrays
 from keras_vit.data.augmentation import AUGREG, Augmentation
+from keras_vit.data.by_name import from_name
 from keras_vit.data.folders import from_folder
 from keras_vit.data.huggingface import from_huggingface
 from keras_vit.data.image_data import ImageData
@@ -18,5 +19,6 @@ __all__ = [
     "from_arrays",
     "from_folder",
     "from_huggingface",
+    "from_name",
     "from_tfds",
 ]

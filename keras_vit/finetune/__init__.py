@@ -3,6 +3,7 @@
 from keras_vit.finetune.curves import draw_curves
 from keras_vit.finetune.lora import enable_lora, merge_lora
 from keras_vit.finetune.optimizers import LayerwiseAdamW, LayerwiseSGD
+from keras_vit.finetune.preset import Finetuned, Plan, finetune_preset
 from keras_vit.finetune.recipes import Recipe, augreg_recipe, steps_for, transfer_recipe
 from keras_vit.finetune.resume import Resume
 from keras_vit.finetune.schedules import LinearDecay, PerUpdate
@@ -16,15 +17,18 @@ from keras_vit.finetune.trainable import (
 from keras_vit.finetune.training import train
 
 __all__ = [
+    "Finetuned",
     "LayerwiseAdamW",
     "LayerwiseSGD",
     "LinearDecay",
     "PerUpdate",
+    "Plan",
     "Recipe",
     "Resume",
     "augreg_recipe",
     "draw_curves",
     "enable_lora",
+    "finetune_preset",
     "layer_decay_multipliers",
     "merge_lora",
     "steps_for",

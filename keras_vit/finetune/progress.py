@@ -42,6 +42,12 @@ class ProgressBar(keras.callbacks.Callback):
             line = f"epoch {epoch + 1}/{self.params['epochs']}  {figures}"
             self._bar.console.print(line, soft_wrap=True)
 
+    def __enter__(self) -> "ProgressBar":
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
     def on_train_end(self, logs: Any = None) -> None:
         self.close()
 

@@ -105,10 +105,22 @@ class Preprocessor:
         """
         from keras_vit.checkpoints import describe
 
-        found = describe(source)
+        return cls.described(describe(source), image_size)
+
+    @classmethod
+    def described(cls, found: Any, image_size: int | Size | None = None) -> "Preprocessor":
+        """Returns the preprocessor of what `keras_vit.checkpoints.describe` found.
+
+        Args:
+            found: a `PresetConfig` or a `CheckpointInfo`.
+            image_size: another one than that of the checkpoint.
+
+        Raises:
+            ConfigError: the checkpoint does not tell its image size.
+        """
         size = image_size or found.config.image_size
         if size is None and "image_size" in getattr(found, "undetermined", ()):
-            raise ConfigError(f"{source} does not tell its image_size; give it by name.")
+            raise ConfigError(f"{found.path} does not tell its image_size; give it by name.")
         return cls(size, found.config.channels, found.protocol)
 
     def __call__(self, images: Any) -> np.ndarray:

@@ -14,15 +14,14 @@ published (VT#133).
 import dataclasses
 import difflib
 import logging
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from keras_vit.checkpoints.dialects import dialects_named
-from keras_vit.checkpoints.lexicon import weights
+from keras_vit.checkpoints.lexicon import num_parameters
 from keras_vit.config import ViTConfig
-from keras_vit.errors import ConfigError, PresetError, nearest
+from keras_vit.errors import ConfigError, PresetError, SourceError, nearest
 from keras_vit.preparation.protocols import ProtocolSpec
 from keras_vit.presets import bucket
 from keras_vit.presets.augreg import FOLDER as _AUGREG
@@ -30,6 +29,7 @@ from keras_vit.presets.augreg import AugRegFile, protocol_at
 from keras_vit.presets.bucket import BucketFile
 from keras_vit.presets.hub import SCHEME, HubFolder
 from keras_vit.presets.preset_config import PresetConfig
+from keras_vit.variants import list_variants
 from keras_vit.variants import variant as variant_named
 
 log = logging.getLogger("keras_vit")
@@ -87,12 +87,10 @@ class Preset:
 
     @property
     def mebibytes(self) -> float | None:
-        """Size of the float32 weights in MiB; None where the classes are not known."""
-        if self.folder is not None:
-            return sum(path.stat().st_size for path in self.folder.iterdir()) / 2**20
-        if self.num_classes is None:
+        """Size of the float32 weights in MiB; None where that is known only to the file."""
+        if self.variant is None or self.num_classes is None:
             return None
-        return sum(math.prod(w.shape) for w in weights(self.config())) * 4 / 2**20
+        return num_parameters(self.config()) * 4 / 2**20
 
     def config(self) -> ViTConfig:
         """Returns the configuration, without a download.
@@ -297,7 +295,7 @@ def list_presets(
         hybrid: with a ResNet before the Transformer, or without.
 
     Raises:
-        ConfigError: there is no such variant, or no row of such data.
+        ConfigError: there is no such variant, or no row of such data or resolution.
     """
     if variant is not None:
         variant_named(variant)
@@ -305,6 +303,12 @@ def list_presets(
     if data is not None and data not in known:
         raise ConfigError(
             f"data={data!r}: no preset.{nearest(data, known)} Known: {', '.join(known)}."
+        )
+    sizes = sorted({row.image_size for row in CATALOG.values()})
+    if resolution is not None and resolution not in sizes:
+        raise ConfigError(
+            f"resolution={resolution}: no preset has it. Known: {', '.join(map(str, sizes))}; any "
+            "other by from_preset(..., image_size=...)."
         )
     return [
         row.name
@@ -320,14 +324,20 @@ def preset_named(name: str) -> Preset:
     """Returns the row of a name: of the catalog, or `augreg/<file name>.npz`.
 
     Raises:
-        PresetError: there is none; the message names the nearest.
+        SourceError: there is none; the message names the nearest, or the presets of a variant.
     """
     if name.startswith("augreg/"):
         return _augreg(name.removeprefix("augreg/"))
+    if name in list_variants():
+        of_it = ", ".join(list_presets(name)) or "none"
+        raise SourceError(
+            f"{name!r} is an architecture, not a preset. Its presets: {of_it}. For fresh weights "
+            f"call keras_vit.{name}(), or `keras-vit finetune --from-scratch {name}`."
+        )
     if name not in CATALOG:
         near = difflib.get_close_matches(name, CATALOG, n=3, cutoff=0.5)
         guess = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-        raise PresetError(
+        raise SourceError(
             f"{name!r} is no preset, and no existing file or folder.{guess} list_presets() and "
             "`keras-vit list` show all; search_augreg() finds more."
         )

@@ -1,0 +1,96 @@
+"""What is installed: backends, extras, and the processor; told without importing any of them."""
+
+import dataclasses
+import importlib.metadata
+import json
+import os
+import platform
+from pathlib import Path
+
+BACKENDS = ("tensorflow", "jax", "torch")
+_LIBRARIES = ("keras", "numpy", "huggingface-hub", "safetensors", "pillow")
+_EXTRAS = {
+    "matplotlib": ("figures", "explain, curves.png of a training"),
+    "tensorboardX": ("tensorboard", "TensorBoard logs"),
+    "tensorflow-datasets": ("tfds", "data named tfds:NAME"),
+    "datasets": ("huggingface", "data named hf:OWNER/NAME"),
+    "pyarrow": ("parquet", "embed --out NAME.parquet"),
+    "scikit-learn": ("demo", "keras-vit demo"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Component:
+    """A part of the environment.
+
+    Args:
+        kind: `"machine"`, `"library"`, `"backend"` or `"extra"`.
+        name: of the package, or of the fact.
+        version: the fact; None for a package that is not installed.
+        note: what it is used for, or how to get it.
+    """
+
+    kind: str
+    name: str
+    version: str | None
+    note: str = ""
+
+
+def components() -> list[Component]:
+    """Returns what a report of a problem should say, and what is missing for which purpose."""
+    chosen, why = chosen_backend()
+    found = [
+        Component("machine", "system", platform.platform()),
+        Component("machine", "python", platform.python_version()),
+        Component("machine", "processor", _processor(), f"{os.cpu_count()} cores"),
+        Component("library", "keras-vit", _version("keras-vit") or _own_version()),
+        *(Component("library", name, _version(name)) for name in _LIBRARIES),
+    ]
+    for name in BACKENDS:
+        version = _version(name) or (_version("tensorflow-cpu") if name == "tensorflow" else None)
+        note = f"used: {why}" if name == chosen else ""
+        found.append(Component("backend", name, version, note or _install(name, version)))
+    if chosen not in BACKENDS:
+        found.append(Component("backend", chosen, None, f"used: {why}; not one of keras_vit's"))
+    for name, (extra, use) in _EXTRAS.items():
+        version = _version(name)
+        found.append(Component("extra", name, version, f"{use}{_install(extra, version)}"))
+    return found
+
+
+def chosen_backend() -> tuple[str, str]:
+    """Returns the backend that Keras will take, and why."""
+    if name := os.environ.get("KERAS_BACKEND"):
+        return name, "KERAS_BACKEND"
+    home = Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras")
+    try:
+        return str(json.loads((home / "keras.json").read_text())["backend"]), f"{home}/keras.json"
+    except (OSError, ValueError, LookupError, TypeError):
+        return "tensorflow", "the default of Keras; set KERAS_BACKEND for another"
+
+
+def _install(extra: str, version: str | None) -> str:
+    return "" if version else f'; pip install "keras-vit[{extra}]"'
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _own_version() -> str:
+    from keras_vit import __version__
+
+    return f"{__version__} (not installed)"
+
+
+def _processor() -> str:
+    """The processor's name; `platform.processor` has none on Linux."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return (names or [platform.processor() or platform.machine()])[0]

@@ -1,0 +1,204 @@
+"""From a preset and a name of data to a trained preset: what `keras-vit finetune` calls."""
+
+import dataclasses
+import math
+import os
+from collections.abc import Callable, Iterable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from keras_vit.checkpoints import CheckpointInfo, Source, describe
+from keras_vit.data import ImageData
+from keras_vit.data.by_name import from_name
+from keras_vit.errors import ConfigError
+from keras_vit.finetune.recipes import Recipe, augreg_recipe, transfer_recipe
+from keras_vit.finetune.training import BEST, LAST, check_out, train
+from keras_vit.labels import names_of
+from keras_vit.model import VisionTransformer
+from keras_vit.preparation import Preprocessor
+from keras_vit.presets.preset_config import PresetConfig
+from keras_vit.variants import variant
+
+_EPOCHS = 20
+"""How often a training is validated and keeps its state: an epoch is that part of the steps."""
+_EXTRAS = {"curves.png": "matplotlib", "tensorboard/": "tensorboardX"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What a fine-tuning found, and what it will do.
+
+    Args:
+        model: ready to train.
+        data: the training data.
+        validation: held-out data, or None.
+        recipe: what `compile` and `fit` take.
+        keeps_head: whether the data have the classes of the preset, so that its head stays.
+        left_out: results that are not written, by the package that is not installed.
+    """
+
+    model: VisionTransformer
+    data: ImageData
+    validation: ImageData | None
+    recipe: Recipe
+    keeps_head: bool
+    left_out: dict[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Finetuned:
+    """What a fine-tuning left.
+
+    Args:
+        preset: folder of the best preset, or of the last one where nothing was validated.
+        history: values of each epoch by name, from the first epoch on.
+    """
+
+    preset: Path
+    history: dict[str, list[float]]
+
+
+def finetune_preset(
+    preset: str | os.PathLike[str] | Source,
+    data: str | os.PathLike[str],
+    *,
+    out: str | os.PathLike[str],
+    resume: bool = False,
+    from_scratch: bool = False,
+    split: str = "train",
+    validation: float | str | os.PathLike[str] | None = 0.1,
+    image_size: int | tuple[int, int] | None = None,
+    dtype: Any = None,
+    dropout_rate: float | None = None,
+    steps: int = 500,
+    batch_size: int = 64,
+    accumulate: int = 1,
+    augmentation: str | None = None,
+    label_smoothing: float = 0.0,
+    unreadable: str = "raise",
+    seed: int = 0,
+    announce: Callable[[Plan], object] = lambda plan: None,
+    callbacks: Iterable[keras.callbacks.Callback] = (),
+    verbose: Any = 0,
+    **recipe: Any,
+) -> Finetuned:
+    """Trains a preset on images by the paper's recipe, and leaves everything in one folder.
+
+    The head of the preset stays if the data have its classes, in its order; other data get a
+    head of zeros. See `train` for what is in the folder.
+
+    Args:
+        preset: what `VisionTransformer.from_preset` takes; with `from_scratch` a variant's name.
+        data: a folder with a folder of images per class, `"tfds:NAME"` or `"hf:OWNER/NAME"`.
+        out: folder for the results; new, unless `resume`.
+        resume: continue the training in `out`, which was begun with the same arguments.
+        from_scratch: train fresh weights, by the recipe of AugReg.
+        split: of a `tfds:` or `hf:` data set.
+        validation: a share of the data, such as 0.1; another folder, or split of the data set;
+            or None.
+        image_size: in pixels, int or (height, width); None for the preset's.
+        dtype: such as `"mixed_bfloat16"`.
+        dropout_rate: of the model; None for the preset's.
+        steps, batch_size, accumulate: weight updates, images per update, batches per update.
+        augmentation: a name of AugReg's, such as `"light1"`; None leaves images as they are.
+        label_smoothing: share of the label that all classes get.
+        unreadable: `"raise"`, or `"skip"` to leave out images that cannot be read.
+        seed: of weights, order and augmentation.
+        announce: called once, before the first step.
+        callbacks, verbose: of `fit`.
+        **recipe: other arguments of `transfer_recipe`, or of `augreg_recipe` with `from_scratch`.
+            The learning rate is 0.01 if it is not given, 0.001 from scratch.
+
+    Raises:
+        ConfigError: names the argument that cannot be.
+        PresetError: there is no such preset.
+        CheckpointError: the weights do not fit, or `out` holds another training.
+    """
+    check_out(Path(out), resume)  # before anything is read
+    keras.utils.set_random_seed(seed)
+    source, found = _start(preset, from_scratch, image_size)
+    per_epoch = max(1, math.ceil(steps * accumulate / _EPOCHS))
+    images, held_out = _images(
+        data,
+        Preprocessor.described(found, image_size),
+        split,
+        validation,
+        {
+            "batch_size": batch_size // accumulate or 1,
+            "augmentation": augmentation,
+            "one_hot": label_smoothing > 0,
+            "seed": seed,
+            "unreadable": unreadable,
+        },
+        per_epoch,
+    )
+    fields: dict[str, Any] = {"image_size": image_size, "dropout_rate": dropout_rate}
+    fields = {name: value for name, value in fields.items() if value is not None}
+    fields |= {"num_classes": images.num_classes, "labels": images.class_names, "dtype": dtype}
+    common: dict[str, Any] = {
+        "one_hot": images.one_hot,
+        "steps_per_epoch": len(images),
+        "label_smoothing": label_smoothing,
+        "accumulate": accumulate,
+    }
+    # Classes that the preset has already keep their head.
+    keeps_head = source is not None and names_of(found.labels) == images.class_names
+    if source is None:
+        model = VisionTransformer(found.config, protocol=found.protocol, **fields)
+        chosen = augreg_recipe(model, steps, batch_size, loss="softmax", **common, **recipe)
+    else:
+        model = VisionTransformer.from_preset(source, **fields)
+        recipe = {"learning_rate": 0.01, **recipe, "new_head": not keeps_head}
+        chosen = transfer_recipe(model, steps, batch_size, **common, **recipe)
+    left_out = {name: package for name, package in _EXTRAS.items() if not find_spec(package)}
+    announce(Plan(model, images, held_out, chosen, keeps_head, left_out))
+    history = train(
+        model,
+        images,
+        held_out,
+        recipe=chosen,
+        out=out,
+        resume=resume,
+        callbacks=callbacks,
+        verbose=verbose,
+    )
+    return Finetuned(Path(out) / (LAST if held_out is None else BEST), history)
+
+
+def _start(
+    preset: Any, from_scratch: bool, image_size: Any
+) -> tuple[Source | None, PresetConfig | CheckpointInfo]:
+    """Where the weights lie, None for fresh ones; and configuration, protocol and labels."""
+    if from_scratch:
+        return None, PresetConfig(variant(str(preset)).config(image_size or 224))
+    source = Source.of(preset)
+    telling = {} if image_size is None else {"image_size": image_size}
+    return source, describe(source, **telling)
+
+
+def _images(
+    name: str | os.PathLike[str],
+    preprocessor: Preprocessor,
+    split: str,
+    validation: float | str | os.PathLike[str] | None,
+    options: dict[str, Any],
+    per_epoch: int,
+) -> tuple[ImageData, ImageData | None]:
+    """Training and validation data; None for no validation."""
+    is_folder = not str(name).startswith(("tfds:", "hf:"))
+    part = None if is_folder else split
+    data = from_name(name, preprocessor, split=part, steps_per_epoch=per_epoch, **options)
+    if validation is None:
+        return data, None
+    if isinstance(validation, float | int):
+        return data.hold_out(validation)
+    options = {**options, "augmentation": None, "one_hot": data.one_hot}
+    if is_folder:
+        options["class_names"] = data.class_names
+        return data, from_name(validation, preprocessor, **options)
+    if not isinstance(validation, str):
+        raise ConfigError(f"validation={validation!r}: expected a share, a split's name or None.")
+    return data, from_name(name, preprocessor, split=validation, **options)
