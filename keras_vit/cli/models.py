@@ -161,7 +161,7 @@ def _model_facts(config: "ViTConfig", size_known: bool) -> dict[str, Any]:
     }
 
 
-def _costs(config: ViTConfig) -> dict[str, Any]:
+def _costs(config: "ViTConfig") -> dict[str, Any]:
     from keras_vit.costs import flops, memory, parameters
 
     counted, predicted = flops(config), memory(config)
