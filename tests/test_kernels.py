@@ -113,7 +113,7 @@ def test_gelu_equals_its_reference(shape, approximate, dtype, monkeypatch):
     want = numpy_of(reference.gelu(keras.ops.convert_to_tensor(arrays[0]), approximate))
     np.testing.assert_allclose(alone, want, atol=1e-6, rtol=1e-6)
     spent = keras.ops.convert_to_tensor(arrays[0].copy())
-    np.testing.assert_array_equal(numpy_of(kernels.gelu(spent, approximate, in_place=True)), alone)
+    np.testing.assert_array_equal(numpy_of(kernels.gelu(spent, approximate)), alone)
 
 
 @pytest.mark.parametrize("tokens", [12, 13])
@@ -142,7 +142,7 @@ def test_gelu_has_every_derivative_that_torch_knows():
         return torch.nn.functional.gelu(x, approximate="tanh")
 
     def ours(x):  # which may overwrite what nobody else has, but not what a derivative needs
-        return kernels.gelu(1 * x, True, in_place=True)
+        return kernels.gelu(1 * x, True)
 
     x, tangent = (torch.from_numpy(normal(7, 5, seed=seed)) for seed in (0, 1))
     ways = (

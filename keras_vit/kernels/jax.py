@@ -1,34 +1,35 @@
-"""Imports jax: layer norm and attention with gradients written out, and remat for CPUs.
+"""Imports jax: layer norm and attention with derivatives written out, and remat, for CPUs.
 
-Left to autodiff, XLA's CPU compiler fuses the gradient of every layer norm into those of
-all blocks before it: it computes the gradient of the residual stream again and again from
-its end, and a training step of twelve blocks takes half as long again. A gradient that is
-one expression of saved mean and deviation leaves nothing to repeat. Attention with heads
-before tokens spares the products their copies.
+Left to autodiff, XLA's CPU compiler fuses the gradient of every layer norm into those of all
+blocks before it: it computes the gradient of the residual stream again and again from its end,
+and a training step of twelve blocks takes half as long again (benchmarks/README.md, "Layer norm
+on JAX"). Tangents that are one expression of saved mean and deviation leave nothing to repeat.
+They serve both directions and every order. Accelerators compute the plain forms.
 """
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from keras import ops
 
 from keras_vit.kernels import reference
 
-linear = reference.linear
-uniform = reference.uniform
 call_part = reference.call_part
 direct = reference.direct
+linear = reference.linear
+uniform = reference.uniform
 
 
-def gelu(x: Any, approximate: bool, in_place: bool = False) -> Any:
+def gelu(x: Any, approximate: bool) -> Any:
     """See `reference.gelu`.
 
-    Among many tokens XLA's CPU compiler takes the GELU of the last block into one operation with
-    the products around it, whose constants are arrays as large as `x`, reserved from the start.
-    Limits that no number is beyond keep it out.
+    Among many tokens XLA's CPU compiler fuses the GELU of the last block with the products around
+    it, and reserves an array as large as `x` for each of its constants: 384 MB in place of 192
+    for ViT-B/16 at 1024 pixels (XLA of JAX 0.10.2; benchmarks/README.md, "Many tokens"). Limits
+    that no finite number exceeds keep it out of that fusion.
     """
     y = reference.gelu(x, approximate)
     if x.ndim < 3 or x.shape[1] ** 2 <= reference.MOST_SCORES or jax.default_backend() != "cpu":
@@ -49,6 +50,8 @@ def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
 
 
 def _remat(function: Callable[..., Any], *inputs: Any) -> Any:
+    if any(isinstance(x, jax.interpreters.ad.JVPTracer) for x in jax.tree.leaves(inputs)):
+        return function(*inputs)  # forward mode keeps nothing for later
     pure, weights = jax.closure_convert(function, *inputs)
     run = jax.custom_vjp(pure)
     run.defvjp(lambda *every: (pure(*every), every), functools.partial(_run_again, pure))
@@ -70,40 +73,39 @@ def _is_fixed(x: Any) -> bool:
     return not jnp.issubdtype(x.dtype, jnp.inexact)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
 def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
     """See `reference.layer_norm`."""
-    return _layer_norm_forward(x, gamma, beta, epsilon)[0]
+    if jax.default_backend() != "cpu":
+        return reference.layer_norm(x, gamma, beta, epsilon)
+    y = x.astype(reference.at_least_float32(x))
+    return _layer_norm(y, gamma.astype(y.dtype), beta.astype(y.dtype), epsilon).astype(x.dtype)
 
 
-def _layer_norm_forward(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
-    x32 = x.astype(jnp.promote_types(x.dtype, jnp.float32))
-    mean = x32.mean(-1, keepdims=True)
-    centred = x32 - mean
+@functools.partial(jax.custom_jvp, nondiff_argnums=(3,))
+def _layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
+    return _normal_and_inverse(x, epsilon)[0] * gamma + beta
+
+
+@_layer_norm.defjvp
+def _(epsilon: float, inputs: Any, tangents: Any) -> Any:
+    (x, gamma, beta), (dx, dgamma, dbeta) = inputs, tangents
+    normal, inverse = _normal_and_inverse(x, epsilon)
+    dx = inverse * dx  # first, so that the gradient of `x` is scaled last
+    inner = (normal * dx).mean(-1, keepdims=True)
+    dnormal = dx - dx.mean(-1, keepdims=True) - normal * inner
+    return normal * gamma + beta, dnormal * gamma + normal * dgamma + dbeta
+
+
+def _normal_and_inverse(x: Any, epsilon: float) -> tuple[Any, Any]:
+    centred = x - x.mean(-1, keepdims=True)
     inverse = jax.lax.rsqrt((centred * centred).mean(-1, keepdims=True) + epsilon)
-    y = centred * inverse * gamma + beta
-    return y.astype(x.dtype), (x, mean, inverse, gamma, beta)
-
-
-def _layer_norm_backward(epsilon: float, saved: Any, dy: Any) -> Any:
-    x, mean, inverse, gamma, beta = saved
-    normal = (x.astype(mean.dtype) - mean) * inverse
-    dy = dy.astype(mean.dtype)
-    examples = tuple(range(x.ndim - 1))
-    dgamma, dbeta = (dy * normal).sum(examples), dy.sum(examples)
-    dnormal = dy * gamma
-    inner = (dnormal * normal).mean(-1, keepdims=True)
-    dx = inverse * (dnormal - dnormal.mean(-1, keepdims=True) - normal * inner)
-    return dx.astype(x.dtype), dgamma.astype(gamma.dtype), dbeta.astype(beta.dtype)
-
-
-layer_norm.defvjp(_layer_norm_forward, _layer_norm_backward)
+    return centred * inverse, inverse
 
 
 def attention(query: Any, key: Any, value: Any) -> Any:
     """See `reference.attention`. Accelerators have kernels of their own, which Keras calls."""
     if jax.default_backend() != "cpu":
-        return reference.attention(query, key, value)
+        return ops.dot_product_attention(query, key, value)
     # (batch, heads, tokens, head_dim)
     query, key, value = (jnp.swapaxes(x, 1, 2) for x in (query, key, value))
     many = query.shape[2] * key.shape[2] > reference.MOST_SCORES
@@ -122,31 +124,32 @@ def _in_blocks(query: Any, key: Any, value: Any) -> Any:
     return done.reshape(batch, heads, count * size, head_dim)[:, :, :tokens]
 
 
-@jax.custom_vjp
+@jax.custom_jvp
 def _attention(query: Any, key: Any, value: Any) -> Any:
-    return _attention_forward(query, key, value)[0]
+    weights = _weights(query, key).astype(value.dtype)
+    return jnp.einsum("bhqk,bhkd->bhqd", weights, value)
 
 
-def _attention_forward(query: Any, key: Any, value: Any) -> Any:
-    logits = _product("bhqd,bhkd->bhqk", query / math.sqrt(query.shape[-1]), key)
-    weights = jax.nn.softmax(logits).astype(value.dtype)
-    return jnp.einsum("bhqk,bhkd->bhqd", weights, value), (query, key, value, weights)
+@_attention.defjvp
+def _(inputs: Any, tangents: Any) -> Any:
+    (query, key, value), (dquery, dkey, dvalue) = inputs, tangents
+    weights = _weights(query, key)
+    scale = query.shape[-1] ** -0.5
+    dscores = _product("bhqd,bhkd->bhqk", dquery * scale, key)
+    dscores += _product("bhqd,bhkd->bhqk", query * scale, dkey)
+    dweights = weights * (dscores - (weights * dscores).sum(-1, keepdims=True))
+    weights, dweights = weights.astype(value.dtype), dweights.astype(value.dtype)
+    y, dy = (jnp.einsum("bhqk,bhkd->bhqd", w, value) for w in (weights, dweights))
+    return y, dy + jnp.einsum("bhqk,bhkd->bhqd", weights, dvalue)
 
 
-def _attention_backward(saved: Any, dy: Any) -> Any:
-    query, key, value, weights = saved
-    dvalue = jnp.einsum("bhqk,bhqd->bhkd", weights, dy)
-    dweights = _product("bhqd,bhkd->bhqk", dy, value)
-    inner = (weights * dweights).sum(-1, keepdims=True)
-    dlogits = (weights * (dweights - inner) / math.sqrt(query.shape[-1])).astype(query.dtype)
-    dquery = jnp.einsum("bhqk,bhkd->bhqd", dlogits, key)
-    return dquery, jnp.einsum("bhqk,bhqd->bhkd", dlogits, query), dvalue
+def _weights(query: Any, key: Any) -> Any:
+    scale = query.shape[-1] ** -0.5
+    return jax.nn.softmax(_product("bhqd,bhkd->bhqk", query * scale, key))
 
 
 def _product(equation: str, left: Any, right: Any) -> Any:
     """An einsum whose sums are float32 at least."""
-    sums = jnp.promote_types(left.dtype, jnp.float32)
-    return jnp.einsum(equation, left, right, preferred_element_type=sums)
-
-
-_attention.defvjp(_attention_forward, _attention_backward)
+    return jnp.einsum(
+        equation, left, right, preferred_element_type=reference.at_least_float32(left)
+    )

@@ -1,4 +1,8 @@
-"""What the fast operations compute, in `keras.ops`."""
+"""What every kernel computes, in `keras.ops`: the truth that the fast forms are tested against.
+
+Nothing here has a gradient of its own, so that every derivative that a backend knows is right:
+of any order, in both directions. `KERAS_VIT_KERNELS=reference` computes everything this way.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,22 +23,45 @@ def block_of_queries(others: int) -> int:
     return max(1, MOST_SCORES // others)
 
 
+def normalise(x: Any, axes: tuple[int, ...], epsilon: float) -> Any:
+    """Returns `(x - mean) / sqrt(variance + epsilon)` over `axes`, in float32 at least.
+
+    `ops.moments`, on which Keras's norms stand, holds the mean for a constant under TensorFlow:
+    first derivatives are right, second ones are off by a quarter.
+    """
+    x = ops.cast(x, at_least_float32(x))
+    centred = x - ops.mean(x, axes, keepdims=True)
+    return centred * ops.rsqrt(ops.mean(ops.square(centred), axes, keepdims=True) + epsilon)
+
+
+def at_least_float32(x: Any) -> str:
+    """Returns the type in which a norm of `x` is computed."""
+    return keras.backend.result_type(keras.backend.standardize_dtype(x.dtype), "float32")
+
+
+def scaled(x: Any, gamma: Any, beta: Any, axes: list[int]) -> Any:
+    """Returns `x * gamma + beta`; either may be None, and has the axes `axes` of `x`."""
+    shape = [size if axis in axes else 1 for axis, size in enumerate(x.shape)]
+    if gamma is not None:
+        x = x * ops.cast(ops.reshape(gamma, shape), x.dtype)
+    return x if beta is None else x + ops.cast(ops.reshape(beta, shape), x.dtype)
+
+
 def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
     """Normalises the last axis: `(x - mean) / sqrt(variance + epsilon) * gamma + beta`.
 
     Computes in float32 at least, and returns the type of `x`.
     """
-    return ops.layer_normalization(x, gamma, beta, axis=-1, epsilon=epsilon)
+    y = normalise(x, (-1,), epsilon)
+    return ops.cast(y * ops.cast(gamma, y.dtype) + ops.cast(beta, y.dtype), x.dtype)
 
 
-def gelu(x: Any, approximate: bool, in_place: bool = False) -> Any:
+def gelu(x: Any, approximate: bool) -> Any:
     """x Phi(x), or its approximation 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
 
     Args:
         x: of any shape.
         approximate: whether to approximate.
-        in_place: whether `x` may be overwritten, where its gradient is not wanted: nobody else
-            has it. torch, whose arrays are not counted by a compiler, saves one of that size.
     """
     return ops.gelu(x, approximate=approximate)
 
@@ -65,7 +92,15 @@ def attention(query: Any, key: Any, value: Any) -> Any:
     Returns:
         `(batch, tokens, heads, head_dim)`.
     """
-    return ops.dot_product_attention(query, key, value)
+    weights = attention_weights(query, key)
+    return ops.einsum("bhqk,bkhd->bqhd", ops.cast(weights, value.dtype), value)
+
+
+def attention_weights(query: Any, key: Any) -> Any:
+    """Returns softmax(q k^T / sqrt(head_dim)) (Eq. 6), float32 `(batch, heads, tokens, others)`."""
+    query = query / query.shape[-1] ** 0.5
+    scores = ops.einsum("bqhd,bkhd->bhqk", query, key)
+    return ops.softmax(ops.cast(scores, at_least_float32(scores)), axis=-1)
 
 
 def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:

@@ -1,22 +1,22 @@
-"""Imports tensorflow: products on matrices, with their bias, and attention in blocks."""
+"""Imports tensorflow: products on matrices with their bias, attention in blocks, and remat."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
 from keras_vit.kernels import reference
 
-gelu = reference.gelu
-layer_norm = reference.layer_norm
-remat = reference.remat
-uniform = reference.uniform
 call_part = reference.call_part
 direct = reference.direct
+gelu = reference.gelu
+layer_norm = reference.layer_norm
+uniform = reference.uniform
 
 
 def linear(x: Any, kernel: Any, bias: Any, axes: int = 1) -> Any:
-    """See `reference.linear`."""
+    """See `reference.linear`. Keras's tensordot transposes first, and adds the bias apart."""
     inputs, outputs = kernel.shape[:axes], kernel.shape[axes:]
     leading, static = tf.shape(x)[:-axes], x.shape[:-axes]
     rows = tf.reshape(x, (-1, math.prod(inputs)))
@@ -34,9 +34,41 @@ def attention(query: Any, key: Any, value: Any) -> Any:
     if tokens is None or others is None or tokens * others <= reference.MOST_SCORES:
         return reference.attention(query, key, value)
     size = reference.block_of_queries(others)
-    attend = tf.recompute_grad(reference.attention)  # keeps no scores for the gradient
+    attend = remat(reference.attention, None)  # keeps no scores for the gradient
     done: list[Any] = []
     for start in range(0, tokens, size):
         with tf.control_dependencies(done[-1:]):
             done.append(attend(query[:, start : start + size], key, value))
     return tf.concat(done, axis=1)
+
+
+def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
+    """See `reference.remat`.
+
+    `tf.recompute_grad`, on which `keras.remat` stands, refuses a gradient of its gradient. Here it
+    serves the first run alone, of which it records nothing; the second run is recorded by every
+    tape that watches.
+    """
+    first_run = tf.recompute_grad(function)
+
+    @tf.custom_gradient
+    def run(*inputs: Any) -> Any:
+        def gradient(dy: Any, variables: Any = ()) -> Any:
+            variables = list(variables)
+            with tf.GradientTape() as tape:
+                again = [x + tf.cast(_late_zero(dy), x.dtype) for x in inputs]
+                tape.watch([*again, *variables])
+                y = function(*again)
+            zeros = tf.UnconnectedGradients.ZERO
+            found = tape.gradient(y, [*again, *variables], dy, unconnected_gradients=zeros)
+            return found[: len(inputs)], found[len(inputs) :]
+
+        return first_run(*inputs), gradient
+
+    return run
+
+
+def _late_zero(dy: Any) -> Any:
+    """Zero, which no compiler knows before `dy` is there: else it would join both runs."""
+    some = tf.cast(tf.reduce_max(tf.reshape(dy, [-1])[:1]), tf.bool)
+    return tf.where(some == some, 0.0, float("nan"))  # noqa: PLR0124

@@ -1,4 +1,4 @@
-"""Imports torch: products with their bias, a quicker tanh GELU, and remat without a record."""
+"""Imports torch: its fused attention and norm, a quicker tanh GELU, remat without a record."""
 
 import functools
 import math
@@ -13,12 +13,66 @@ from torch.utils.checkpoint import get_device_states, set_device_states
 from keras_vit.kernels import reference
 
 
+def _plain_where_transformed(fast: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorates a fast form: the reference computes for `torch.func` and in forward mode.
+
+    torch's fused operations, and functions with a gradient of their own, know neither tangents
+    nor derivatives of every order.
+    """
+    plain = getattr(reference, fast.__name__)
+
+    @functools.wraps(fast)
+    def form(x: Any, *others: Any) -> Any:
+        return (plain if _is_transformed(x) else fast)(x, *others)
+
+    return form
+
+
+def _is_transformed(x: Any) -> bool:
+    """Whether `torch.func` or torch's forward mode wants more than a backward pass."""
+    if torch.compiler.is_compiling():
+        return False
+    active = torch._C._are_functorch_transforms_active()
+    return active or forward_ad.unpack_dual(x).tangent is not None
+
+
+@_plain_where_transformed
 def attention(query: Any, key: Any, value: Any) -> Any:
     """See `reference.attention`. torch's own form takes heads first, in any memory order."""
     heads_first = (x.transpose(1, 2) for x in (query, key, value))
-    return torch.nn.functional.scaled_dot_product_attention(*heads_first).transpose(1, 2)
+    y = torch.nn.functional.scaled_dot_product_attention(*heads_first).transpose(1, 2)
+    if not y.requires_grad or torch.compiler.is_compiling():
+        return y
+    return _TwiceDifferentiable.apply(y, query, key, value)
 
 
+class _TwiceDifferentiable(torch.autograd.Function):
+    """Passes attention on. A gradient of a gradient is computed from the formulas.
+
+    torch's fused attention has a gradient that has none. A backward pass without `create_graph`
+    goes through it all the same.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, y: Any, query: Any, key: Any, value: Any) -> Any:
+        ctx.save_for_backward(query, key, value)
+        return y.view_as(y)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Any) -> Any:
+        if not torch.is_grad_enabled():
+            return dy, None, None, None
+        query, key, value = ctx.saved_tensors
+        weights = reference.attention_weights(query, key).to(value.dtype)
+        dvalue = torch.einsum("bhqk,bqhd->bkhd", weights, dy)
+        dweights = torch.einsum("bqhd,bkhd->bhqk", dy, value)
+        dscores = weights * (dweights - (weights * dweights).sum(-1, keepdim=True))
+        dscores = dscores / query.shape[-1] ** 0.5
+        dquery = torch.einsum("bhqk,bkhd->bqhd", dscores, key)
+        return None, dquery, torch.einsum("bhqk,bqhd->bkhd", dscores, query), dvalue
+
+
+@_plain_where_transformed
 def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
     """See `reference.layer_norm`. On CPUs torch's own takes 16 bits and computes in 32."""
     dtype = torch.promote_types(x.dtype, torch.float32)
@@ -28,23 +82,13 @@ def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
     return y.to(x.dtype)
 
 
-def gelu(x: Any, approximate: bool, in_place: bool = False) -> Any:
+@_plain_where_transformed
+def gelu(x: Any, approximate: bool) -> Any:
     """See `reference.gelu`. A compiler writes a loop of its own from torch's form."""
-    form = "tanh" if approximate else "none"
-    if torch.compiler.is_compiling():
-        return torch.nn.functional.gelu(x, approximate=form)
-    in_place = in_place and not _is_differentiated(x)
-    if approximate and x.dtype in _SLOW_TANH and x.device.type == "cpu":
-        return _Gelu.apply(x, in_place)
-    if in_place:
-        return torch.ops.aten.gelu_(x, approximate=form)
-    return torch.nn.functional.gelu(x, approximate=form)
-
-
-def _is_differentiated(x: Any) -> bool:
-    """Whether a derivative of what becomes of `x` will ask for `x`."""
-    backward = torch.is_grad_enabled() and x.requires_grad
-    return backward or forward_ad.unpack_dual(x).tangent is not None
+    is_slow = approximate and x.dtype in _SLOW_TANH and x.device.type == "cpu"
+    if is_slow and not torch.compiler.is_compiling():
+        return _Gelu.apply(x)
+    return torch.nn.functional.gelu(x, approximate="tanh" if approximate else "none")
 
 
 _SLOW_TANH = (torch.float32, torch.bfloat16)
@@ -53,42 +97,27 @@ _PIECE = 2**18
 """Numbers that stay in the cache of a core from one operation to the next."""
 
 
-def _by_sigmoid(x: Any, in_place: bool) -> Any:
-    """0.5 x (1 + tanh(u)) = x sigmoid(2 u): on a CPU, torch's tanh takes three exponentials."""
-    x = x.contiguous()
-    y = x.view_as(x) if in_place else torch.empty_like(x)
-    slope, gates = x.new_full((), _SLOPE), x.new_empty(min(_PIECE, x.numel()))
-    pieces = zip(x.view(-1).split(_PIECE), y.view(-1).split(_PIECE), strict=True)
-    for inputs, outputs in pieces:
-        gate = gates[: inputs.numel()]
-        torch.addcmul(slope, inputs, inputs, value=0.044715 * _SLOPE, out=gate)
-        torch.mul(inputs, gate.mul_(inputs).sigmoid_(), out=outputs)
-    return y
-
-
 class _Gelu(torch.autograd.Function):
-    """`_by_sigmoid` with torch's own derivatives, of any order and in both directions."""
+    """0.5 x (1 + tanh(u)) = x sigmoid(2 u), with torch's own gradient.
+
+    torch's tanh takes three exponentials on a CPU, its sigmoid one.
+    """
 
     @staticmethod
-    def forward(x: Any, in_place: bool) -> Any:
-        return _by_sigmoid(x, in_place)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.save_for_backward(inputs[0])
-        ctx.save_for_forward(inputs[0])
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        flat = x.reshape(-1)
+        y = torch.empty_like(flat)
+        slope, gates = x.new_full((), _SLOPE), x.new_empty(min(_PIECE, x.numel()))
+        for inputs, outputs in zip(flat.split(_PIECE), y.split(_PIECE), strict=True):
+            gate = gates[: inputs.numel()]
+            torch.addcmul(slope, inputs, inputs, value=0.044715 * _SLOPE, out=gate)
+            torch.mul(inputs, gate.mul_(inputs).sigmoid_(), out=outputs)
+        return y.view(x.shape)
 
     @staticmethod
     def backward(ctx: Any, dy: Any) -> Any:
-        return torch.ops.aten.gelu_backward(dy, *ctx.saved_tensors, approximate="tanh"), None
-
-    @staticmethod
-    def jvp(ctx: Any, dx: Any, _: None) -> Any:
-        return torch.ops.aten.gelu_backward(dx, *ctx.saved_tensors, approximate="tanh")
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, x: Any, in_place: bool) -> Any:
-        return _Gelu.apply(x, in_place), in_dims[0]
+        return torch.ops.aten.gelu_backward(dy, *ctx.saved_tensors, approximate="tanh")
 
 
 def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
@@ -100,7 +129,13 @@ def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
     in a compiled step, where ours is left to itself.
     """
     weights = [weight for weight in layer.parameters() if weight.requires_grad]
-    return torch.compiler.disable(lambda x: _Remat.apply(function, x, *weights))
+
+    def run(x: Any) -> Any:
+        if _is_transformed(x):  # which takes functions as they are, and keeps everything
+            return function(x)
+        return _Remat.apply(function, x, *weights)
+
+    return torch.compiler.disable(run)
 
 
 class _Remat(torch.autograd.Function):

@@ -7,17 +7,16 @@ from keras import ops
 from keras_vit import kernels
 
 
-def activate(x: Any, form: str, in_place: bool = False) -> Any:
+def activate(x: Any, form: str) -> Any:
     """Returns the activation of every number in `x`.
 
     Args:
         x: of any shape.
         form: `"exact"`, GELU; `"tanh"`, its approximation in the official code; `"quick"`,
             x sigmoid(1.702 x), the approximation of CLIP; or `"silu"`, x sigmoid(x).
-        in_place: see `kernels.gelu`.
     """
     if form == "silu":
         return ops.silu(x)
     if form == "quick":
         return x * ops.sigmoid(1.702 * x)
-    return kernels.gelu(x, form == "tanh", in_place=in_place)
+    return kernels.gelu(x, form == "tanh")

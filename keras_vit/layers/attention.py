@@ -1,12 +1,11 @@
 """Multi-head scaled dot-product attention, Eqs. 5 to 8 (appendix A)."""
 
-import math
-
 import keras
 from keras import ops
 
 from keras_vit import kernels
 from keras_vit.errors import ConfigError
+from keras_vit.kernels import reference
 from keras_vit.layers.base import ConfiguredLayer
 from keras_vit.layers.dense import EinsumDense
 from keras_vit.layers.initializers import MixedFrequencies, XavierUniform
@@ -122,7 +121,7 @@ class Attention(ConfiguredLayer):
         value = kernels.call_part(self, self.value, context)
         query, key = self._turned(query, key, rotary)
         if training and self.dropout_rate > 0:
-            weights = self.dropout(self._softmax(query, key), training=training)
+            weights = self.dropout(reference.attention_weights(query, key), training=training)
             x = ops.einsum("bhqk,bkhd->bqhd", ops.cast(weights, value.dtype), value)
         else:
             x = kernels.attention(query, key, value)
@@ -135,7 +134,8 @@ class Attention(ConfiguredLayer):
     def attention_weights(self, inputs, context=None, rotary=None):
         """Returns softmax(q k^T / sqrt(d)) (Eq. 6), float32 `(batch, heads, tokens, others)`."""
         context = inputs if context is None else context
-        return self._softmax(*self._turned(self.query(inputs), self.key(context), rotary))
+        query, key = self._turned(self.query(inputs), self.key(context), rotary)
+        return reference.attention_weights(query, key)
 
     def _turned(self, query, key, rotary):
         """Returns both as they are, or turned by their positions."""
@@ -153,11 +153,6 @@ class Attention(ConfiguredLayer):
                 coordinates[:, 0] * frequencies[0] + coordinates[:, 1] * frequencies[1], self.rope
             )
         return rotate(query, rotary, self.rope), rotate(key, rotary, self.rope)
-
-    def _softmax(self, query, key):
-        query = query / math.sqrt(query.shape[-1])
-        logits = ops.einsum("bqhd,bkhd->bhqk", query, key)
-        return ops.softmax(ops.cast(logits, "float32"), axis=-1)
 
     def compute_output_shape(self, inputs_shape, context_shape=None, rotary_shape=None):
         return inputs_shape

@@ -4,13 +4,37 @@ import keras
 from keras import ops
 
 from keras_vit import kernels
+from keras_vit.errors import ConfigError
+from keras_vit.kernels import reference
 
 
 @kernels.direct
 @keras.saving.register_keras_serializable("keras_vit")
 class LayerNorm(keras.layers.LayerNormalization):
-    """Keras's LayerNormalization of the last axis, computed by `keras_vit.kernels`."""
+    """`keras.layers.LayerNormalization` in the backend's fastest form. Arguments are Keras's.
+
+    `keras_vit.kernels` computes norms of the last axis that have scale and shift; all others,
+    plain operations.
+
+    Raises:
+        ConfigError: `rms_scaling=True`, which Keras has deprecated: it divides by the standard
+            deviation, not by the root mean square. `keras.layers.RMSNormalization` does the latter.
+    """
+
+    def __init__(self, *args, **kwargs):
+        if kwargs.get("rms_scaling"):
+            raise ConfigError(
+                "LayerNorm takes no rms_scaling=True: Keras divides by the standard deviation "
+                "there, not by the root mean square. Use keras.layers.RMSNormalization."
+            )
+        super().__init__(*args, **kwargs)
 
     def call(self, inputs):
-        gamma, beta = ops.convert_to_tensor(self.gamma), ops.convert_to_tensor(self.beta)
-        return ops.cast(kernels.layer_norm(inputs, gamma, beta, self.epsilon), self.compute_dtype)
+        axes = sorted(axis % len(inputs.shape) for axis in self.axis)
+        if axes == [len(inputs.shape) - 1] and self.scale and self.center:
+            gamma, beta = ops.convert_to_tensor(self.gamma), ops.convert_to_tensor(self.beta)
+            outputs = kernels.layer_norm(inputs, gamma, beta, self.epsilon)
+        else:
+            normal = reference.normalise(inputs, tuple(axes), self.epsilon)
+            outputs = reference.scaled(normal, self.gamma, self.beta, axes)
+        return ops.cast(outputs, self.compute_dtype)

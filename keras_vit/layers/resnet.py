@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_vit.config import GROUP_NORM_GROUPS
 from keras_vit.layers.base import ConfiguredLayer
+from keras_vit.layers.group_norm import GroupNorm
 from keras_vit.layers.initializers import LecunNormal
 from keras_vit.layers.precision import float32_under_mixed
 
@@ -117,7 +118,7 @@ class _ResNetLayer(ConfiguredLayer):
         )
 
     def _norm(self, name, gamma_initializer="ones"):
-        return keras.layers.GroupNormalization(
+        return GroupNorm(
             groups=GROUP_NORM_GROUPS,
             axis=-1 if self.data_format == "channels_last" else 1,
             epsilon=self.group_norm_epsilon,
