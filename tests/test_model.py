@@ -29,9 +29,9 @@ pytestmark = pytest.mark.usefixtures("quick_compilation")
 IMAGES = normal(2, 16, 16, 3)
 
 
-def figure_1(model, images):
-    """The stages of a plain model, in NumPy and float64."""
-    config, w = model.config, weights_of(model)
+def figure_1(model, images, w=None):
+    """The stages of a plain model, in NumPy and float64, with its own weights or others."""
+    config, w = model.config, w or weights_of(model)
     batch, (rows, columns), (height, width) = len(images), config.grid, config.patch_size
     patches = images.reshape(batch, rows, height, columns, width, -1).swapaxes(2, 3)
     kernel = w["patch_embedding/kernel"]

@@ -1,0 +1,263 @@
+"""Derivatives of every order that a backend knows are those of the formulas, or are refused."""
+
+import os
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vit.layers import LayerNorm
+from keras_vit.layers.group_norm import GroupNorm
+from tests import formulas
+from tests.helpers import HYBRID, normal, numpy_of, random_tiny, weights_of
+from tests.test_model import below, figure_1
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+BACKEND = keras.backend.backend()
+IMAGES = normal(2, 16, 16, 3)
+STEP = 1e-6
+"""Of finite differences in float64: so short that hardly a ReLU changes its mind on the way."""
+
+
+def logits(model, w):
+    """The model's logits for `IMAGES` with the weights `w`, in NumPy and float64."""
+    x = IMAGES.astype("float64")
+    if model.config.resnet is not None:
+        root = below(w, "root/")
+        kernel = formulas.standardise(root["conv/kernel"], "std_plus_epsilon", 1e-5)
+        x = formulas.group_norm(formulas.conv(x, kernel, 2), root, "norm")
+        x = unit(formulas.max_pool(np.maximum(x, 0), 3, 2), below(w, "stage1_unit1/"))
+    return figure_1(model, x, w)
+
+
+def unit(x, w):
+    """A bottleneck unit with a projected shortcut."""
+
+    def conv_norm(x, name):
+        kernel = formulas.standardise(w[f"conv{name}/kernel"], "std_plus_epsilon", 1e-5)
+        return formulas.group_norm(formulas.conv(x, kernel, 1), w, f"norm{name}")
+
+    y = np.maximum(conv_norm(x, "1"), 0)
+    y = np.maximum(conv_norm(y, "2"), 0)
+    return np.maximum(conv_norm(x, "_proj") + conv_norm(y, "3"), 0)
+
+
+def curvature(model, left, right):
+    """The second derivative of the squared logits along two directions of the weights."""
+    w = weights_of(model)
+
+    def scalar(a, b):
+        moved = {path: value + a * left[path] + b * right[path] for path, value in w.items()}
+        return np.square(logits(model, moved)).sum()
+
+    h = STEP
+    return (scalar(h, h) - scalar(h, -h) - scalar(-h, h) + scalar(-h, -h)) / (4 * h * h)
+
+
+def hessian_vector_product(model, direction, training):
+    """The Hessian of the squared logits times a direction, an array per weight."""
+    variables = model.trainable_weights
+    vector = [keras.ops.convert_to_tensor(d, dtype="float32") for d in direction]
+    if BACKEND == "torch":
+        import torch
+
+        weights = [variable.value for variable in variables]
+        loss = model(IMAGES, training=training).square().sum()
+        first = torch.autograd.grad(loss, weights, create_graph=True)
+        along = sum((g * v).sum() for g, v in zip(first, vector, strict=True))
+        return torch.autograd.grad(along, weights)
+    if BACKEND == "tensorflow":
+        import tensorflow as tf
+
+        with tf.GradientTape() as outer:
+            with tf.GradientTape() as inner:
+                loss = tf.reduce_sum(tf.square(model(IMAGES, training=training)))
+            first = inner.gradient(loss, [v.value for v in variables])
+            along = sum(tf.reduce_sum(g * v) for g, v in zip(first, vector, strict=True))
+        return outer.gradient(along, [v.value for v in variables])
+    import jax
+
+    def loss(values):
+        state = [variable.value for variable in model.non_trainable_variables]
+        y = model.stateless_call(values, state, IMAGES, training=training)[0]
+        return (y * y).sum()
+
+    values = [variable.value for variable in variables]
+    return jax.jit(lambda v, d: jax.jvp(jax.grad(loss), (v,), (d,))[1])(values, vector)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"classifier": "token"},
+        {"classifier": "gap"},
+        {"classifier": "map"},
+        HYBRID,
+        {"classifier": "token", "remat": True},
+    ],
+    ids=["token", "gap", "map", "hybrid", "remat"],
+)
+def test_second_derivatives_are_those_of_the_formulas(fields):
+    """Within 1e-4 of float64, along three pairs of directions in the space of all weights."""
+    model = random_tiny(**fields)
+    paths = [weight.path for weight in model.trainable_weights]
+    shapes = [weight.shape for weight in model.trainable_weights]
+
+    def direction(seed):
+        return dict(
+            zip(paths, (normal(*s, seed=seed + i) for i, s in enumerate(shapes)), strict=True)
+        )
+
+    right = direction(1000)
+    product = hessian_vector_product(model, list(right.values()), fields.get("remat", False))
+    product = [numpy_of(part).astype("float64") for part in product]
+    lefts = [direction(seed) for seed in (2000, 3000, 4000)]
+    found = [
+        sum(np.vdot(p, d) for p, d in zip(product, left.values(), strict=True)) for left in lefts
+    ]
+    expected = np.array([curvature(model, left, right) for left in lefts])
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4 * np.abs(expected).max())
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="JAX's forward mode")
+@pytest.mark.parametrize("remat", [False, True])
+def test_jax_differentiates_forward(remat):
+    """`jvp`, `linearize` and `jacfwd` give what the gradient gives."""
+    import jax
+
+    model = random_tiny(remat=remat)
+    values = [[v.value for v in model.trainable_variables], []]
+    direction = normal(*IMAGES.shape, seed=5)
+
+    def scalar(images):
+        return (model.stateless_call(*values, images, training=remat)[0] ** 2).sum()
+
+    @jax.jit
+    def every_way():
+        found = [
+            jax.numpy.vdot(jax.grad(scalar)(IMAGES), direction),
+            jax.jvp(scalar, (IMAGES,), (direction,))[1],
+            jax.jacfwd(lambda t: scalar(IMAGES + t * direction))(0.0),
+        ]
+        if not remat:
+            found.append(jax.linearize(scalar, IMAGES)[1](direction))
+        return found
+
+    backward, *forward = map(float, every_way())
+    np.testing.assert_allclose(forward, backward, rtol=1e-4)
+
+
+@pytest.mark.skipif(BACKEND != "torch", reason="torch's function transforms")
+@pytest.mark.parametrize("remat", [False, True])
+def test_torch_transforms_functions(remat):
+    """`torch.func.grad`, `jvp` and their composition, and dual tensors, agree with autograd."""
+    import torch
+    from torch.autograd import forward_ad
+
+    model = random_tiny(remat=remat)
+    images, direction = torch.from_numpy(IMAGES), torch.from_numpy(normal(2, 16, 16, 3, seed=5))
+
+    def scalar(images):
+        return model(images, training=remat).square().sum()
+
+    at = images.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(scalar(at), at, create_graph=True)
+    (second,) = torch.autograd.grad((gradient * direction).sum(), at)
+    expected = float((gradient.detach() * direction).sum())
+
+    def close(found, wanted):
+        torch.testing.assert_close(found.detach(), wanted.detach(), rtol=1e-3, atol=1e-3)
+
+    close(torch.func.grad(scalar)(images), gradient)
+    close(torch.func.jvp(scalar, (images,), (direction,))[1], torch.tensor(expected))
+    close(torch.func.jvp(torch.func.grad(scalar), (images,), (direction,))[1], second)
+    with forward_ad.dual_level():
+        y = scalar(forward_ad.make_dual(images, direction))
+        close(forward_ad.unpack_dual(y).tangent, torch.tensor(expected))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"axis": 1},
+        {"axis": [1, 2]},
+        {"center": False},
+        {"scale": False},
+        {"center": False, "scale": False},
+        {"axis": [2, 1], "center": False},
+    ],
+    ids=str,
+)
+def test_layer_norm_takes_keras_arguments(arguments):
+    """Any axes, with and without scale and shift; Keras's own fails under torch for some."""
+    x, layer = 2 + normal(2, 3, 4), LayerNorm(**arguments)
+    layer.build(x.shape)
+    layer.set_weights([normal(*w.shape, seed=i) for i, w in enumerate(layer.weights)])
+    axes = np.atleast_1d(arguments.get("axis", -1)) % 3
+    shape = [side if axis in axes else 1 for axis, side in enumerate(x.shape)]
+    mean, variance = x.mean(tuple(axes), keepdims=True), x.var(tuple(axes), keepdims=True)
+    expected = (x - mean) / np.sqrt(variance + layer.epsilon)
+    if layer.scale:
+        expected = expected * numpy_of(layer.gamma).reshape(shape)
+    if layer.center:
+        expected = expected + numpy_of(layer.beta).reshape(shape)
+    np.testing.assert_allclose(numpy_of(layer(x)), expected, atol=2e-6)
+
+
+def test_layer_norm_refuses_rms_scaling():
+    """Keras's form of it is no RMSNorm; the message names the layer that is."""
+    from keras_vit import ConfigError
+
+    with pytest.raises(ConfigError, match=r"keras\.layers\.RMSNormalization"):
+        LayerNorm(rms_scaling=True)
+
+
+@pytest.mark.parametrize("axis", [-1, 1])
+@pytest.mark.parametrize("affine", [True, False])
+def test_group_norm_equals_that_of_keras(axis, affine):
+    """Channels last and first, with and without scale and shift, and a size that varies."""
+    arguments = {"groups": 2, "axis": axis, "center": affine, "scale": affine}
+    x = 2 + normal(2, 4, 3, 4)
+    layers = [cls(**arguments) for cls in (GroupNorm, keras.layers.GroupNormalization)]
+    for layer in layers:
+        layer.build(x.shape)
+        layer.set_weights([normal(*w.shape, seed=i) for i, w in enumerate(layer.weights)])
+    np.testing.assert_allclose(numpy_of(layers[0](x)), numpy_of(layers[1](x)), atol=2e-6)
+
+
+def test_an_unknown_choice_of_kernels_is_refused():
+    """By a sentence, when keras_vit is imported."""
+    environment = {**os.environ, "KERAS_VIT_KERNELS": "slow"}
+    done = subprocess.run(
+        [sys.executable, "-c", "import keras, keras_vit.layers"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode
+    assert "KERAS_VIT_KERNELS is 'slow'; expected fast or reference" in done.stderr
+
+
+@pytest.mark.skipif("KERAS_VIT_KERNELS" in os.environ, reason="runs these tests itself")
+def test_the_reference_passes_the_same_tests():
+    """Layers, model and derivatives, once more with KERAS_VIT_KERNELS=reference."""
+    chosen = [
+        "tests/layers/test_attention.py",
+        "tests/layers/test_mlp.py",
+        "tests/layers/test_transformer_block.py",
+        "tests/layers/test_users_parts.py",
+        "tests/test_model.py::test_logits_equal_the_formulas",
+        "tests/test_derivatives.py",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *chosen],
+        env={**os.environ, "KERAS_VIT_KERNELS": "reference"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:]
