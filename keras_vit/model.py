@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import keras
 import numpy as np
@@ -206,7 +206,16 @@ class VisionTransformer(LeanEpochs, keras.Model):
         source: "str | os.PathLike[str] | Source",
         *,
         num_classes: int | None = None,
+        image_size: int | tuple[int, int] | Literal["stored"] | None = "stored",
+        dtype: Any = None,
         load_weights: bool = True,
+        remat: bool = False,
+        trainable: bool = True,
+        data_format: str | None = None,
+        name: str | None = None,
+        labels: Labels | None = None,
+        protocol: ProtocolSpec | None = None,
+        provenance: Mapping[str, Any] | None = None,
         **fields: Any,
     ) -> "VisionTransformer":
         """Loads a preset by name, from the Hub, or out of a local folder or file of any dialect.
@@ -220,9 +229,17 @@ class VisionTransformer(LeanEpochs, keras.Model):
                 cache of huggingface_hub; repository, commit and sha256 go to `provenance`.
             num_classes: another number of classes than the preset's: a new head with
                 zero weights; 0 for features. None keeps the preset's head.
+            image_size: pixels, an int or a pair (height, width); the stored positions are
+                resized. None for a model that takes any size per call. `"stored"` keeps
+                the preset's.
+            dtype: a Keras dtype or policy, such as `"mixed_bfloat16"`; None for Keras's setting.
             load_weights: False for the architecture with fresh weights. From the Hub, then,
                 no weights are fetched where JSON or the header of a safetensors file suffices.
-            **fields: `image_size`, `dtype`, dropout rates and whatever else
+            remat, trainable, data_format, name: as of `VisionTransformer`; without a name, the
+                model has that of its variant.
+            labels, protocol, provenance: as of `VisionTransformer`. None keeps what the
+                preset says.
+            **fields: fields of `ViTConfig`, such as `dropout_rate`, and what else
                 `keras_vit.checkpoints.load` takes.
 
         Raises:
@@ -233,9 +250,21 @@ class VisionTransformer(LeanEpochs, keras.Model):
         """
         from keras_vit.checkpoints import load
 
-        if num_classes is not None:
-            fields["num_classes"] = num_classes
-        return load(source, load_weights=load_weights, **fields)
+        return load(
+            source,
+            num_classes=num_classes,
+            image_size=image_size,
+            dtype=dtype,
+            load_weights=load_weights,
+            remat=remat,
+            trainable=trainable,
+            data_format=data_format,
+            name=name,
+            labels=labels,
+            protocol=protocol,
+            provenance=provenance,
+            **fields,
+        )
 
     def save_to_preset(
         self, folder: str | os.PathLike[str], *, card: Mapping[str, Any] | None = None

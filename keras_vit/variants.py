@@ -5,10 +5,13 @@ and stems: `vit_jax/configs/models.py`. A variant is callable and builds its mod
 """
 
 import dataclasses
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from keras_vit.config import ResNetStem, ViTConfig
 from keras_vit.errors import ConfigError, nearest
+from keras_vit.labels import Labels
+from keras_vit.preparation.protocols import ProtocolSpec
 
 if TYPE_CHECKING:
     from keras_vit.model import VisionTransformer
@@ -26,30 +29,55 @@ class Variant:
     name: str
     fields: dict[str, Any]
 
-    def config(self, image_size: Any = 224, num_classes: int = 1000, **fields: Any) -> ViTConfig:
+    def config(
+        self, image_size: int | tuple[int, int] | None = 224, num_classes: int = 1000, **fields: Any
+    ) -> ViTConfig:
         """Returns the configuration; arguments as for calling the variant."""
         return ViTConfig.from_dict(
             {**self.fields, "image_size": image_size, "num_classes": num_classes, **fields}
         )
 
     def __call__(
-        self, image_size: Any = 224, num_classes: int = 1000, **fields: Any
+        self,
+        image_size: int | tuple[int, int] | None = 224,
+        num_classes: int = 1000,
+        *,
+        dtype: Any = None,
+        data_format: str | None = None,
+        name: str | None = None,
+        remat: bool = False,
+        trainable: bool = True,
+        labels: Labels | None = None,
+        protocol: ProtocolSpec = "paper",
+        provenance: Mapping[str, Any] | None = None,
+        **fields: Any,
     ) -> "VisionTransformer":
         """Builds the model with fresh weights.
 
         Args:
             image_size: pixels, an int, a pair (height, width), or None for any size.
             num_classes: width of the head; 0 for features.
-            **fields: fields of `ViTConfig`, and `dtype`, `data_format`, `name`.
+            dtype, data_format, remat, trainable, labels, protocol, provenance: as of
+                `VisionTransformer`.
+            name: of the model; None for that of the variant.
+            **fields: fields of `ViTConfig`.
 
         Raises:
             ConfigError: the fields describe no model that can be.
         """
         from keras_vit.model import VisionTransformer
 
-        build = {k: fields.pop(k) for k in ("dtype", "data_format", "name") if k in fields}
-        build.setdefault("name", self.name)
-        return VisionTransformer(self.config(image_size, num_classes, **fields), **build)
+        return VisionTransformer(
+            self.config(image_size, num_classes, **fields),
+            dtype=dtype,
+            data_format=data_format,
+            name=name or self.name,
+            remat=remat,
+            trainable=trainable,
+            labels=labels,
+            protocol=protocol,
+            provenance=provenance,
+        )
 
 
 _VARIANTS: dict[str, Variant] = {}

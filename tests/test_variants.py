@@ -1,5 +1,7 @@
 """The fourteen variants, their parameter counts as the reference code counts them."""
 
+import dataclasses
+import inspect
 import math
 
 import pytest
@@ -7,7 +9,7 @@ import pytest
 import keras_vit
 from keras_vit import variants
 from keras_vit.checkpoints import lexicon
-from keras_vit.config import ResNetStem
+from keras_vit.config import ResNetStem, foreign_words
 from keras_vit.errors import ConfigError
 from keras_vit.variants import list_variants, variant, variant_of
 from tests.words import raises
@@ -129,3 +131,100 @@ def test_an_unknown_field_is_refused_with_the_nearest():
     """As everywhere."""
     with raises(ConfigError, "Unknown field num_clases.", "mean 'num_classes'"):
         keras_vit.vit_ti16(num_clases=3)
+
+
+def test_a_builder_takes_what_the_model_takes():
+    """Labels, protocol, remat, trainable, provenance, dtype and name reach the model."""
+    built = keras_vit.vit_ti16(
+        32,
+        2,
+        num_layers=1,
+        labels=["a cat", "a dog"],
+        protocol="timm",
+        remat=True,
+        trainable=False,
+        provenance={"made": "here"},
+        dtype="mixed_bfloat16",
+        name="mine",
+    )
+    assert built.labels == ("a cat", "a dog")
+    assert built.preprocessor.protocol == "timm"
+    assert (built.remat, built.trainable, built.name) == (True, False, "mine")
+    assert dict(built.provenance) == {"made": "here"}
+    assert built.dtype_policy.name == "mixed_bfloat16"
+
+
+def test_builder_and_model_have_the_same_arguments():
+    """What `VisionTransformer` takes beside a configuration, builders and loaders name too."""
+    of_model = set(inspect.signature(keras_vit.VisionTransformer.__init__).parameters)
+    of_model -= {"self", "config", "fields"}
+    for function in (
+        variants.Variant.__call__,
+        keras_vit.VisionTransformer.from_preset,
+        keras_vit.checkpoints.load,
+    ):
+        assert of_model <= set(inspect.signature(function).parameters)
+    for name in ("num_classes", "image_size", "dtype", "load_weights", "remat"):
+        assert name in inspect.signature(keras_vit.VisionTransformer.from_preset).parameters
+
+
+WORDS = {
+    "img_size": "image_size",
+    "embed_dim": "hidden_size",
+    "hidden_dim": "hidden_size",
+    "depth": "num_layers",
+    "num_hidden_layers": "num_layers",
+    "num_attention_heads": "num_heads",
+    "intermediate_size": "mlp_dim",
+    "drop_path_rate": "stochastic_depth_rate",
+    "drop_rate": "dropout_rate",
+    "attn_drop_rate": "attention_dropout_rate",
+    "global_pool": "classifier",
+    "pooling": "classifier",
+    "classes": "num_classes",
+    "num_labels": "num_classes",
+    "in_chans": "channels",
+    "patch": "patch_size",
+}
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_words_of_other_libraries_are_answered(word):
+    """By the argument that does it here, in builders, configurations and loaders alike."""
+    answer = f"{word} is {WORDS[word]} here."
+    for call in (
+        lambda **fields: keras_vit.vit_ti16(32, **fields),
+        lambda **fields: keras_vit.VisionTransformer.from_preset("vit_digits", **fields),
+        lambda **fields: keras_vit.checkpoints.load("absent.npz", **fields),
+        lambda **fields: keras_vit.ViTConfig.from_dict(fields),
+        lambda **fields: keras_vit.vit_ti16.config().replace(**fields),
+    ):
+        with raises(ConfigError, answer):
+            call(**{word: 1})
+
+
+@pytest.mark.parametrize(
+    ("word", "answer"),
+    [
+        ("pretrained", "from_preset(name) loads trained weights"),
+        ("weights", "from_preset(name) loads trained weights"),
+        ("include_top", "num_classes=0 leaves the head out"),
+        ("input_shape", "image_size=(height, width) and channels"),
+        ("mlp_ratio", "mlp_dim, which is mlp_ratio * hidden_size"),
+    ],
+)
+def test_words_without_one_argument_are_answered(word, answer):
+    """In a sentence."""
+    with raises(ConfigError, word, answer):
+        keras_vit.vit_ti16(32, **{word: True})
+
+
+def test_an_answer_names_an_argument_that_is_there():
+    """The table of foreign words has no word of keras_vit and no answer that is none."""
+    known = {field.name for field in dataclasses.fields(keras_vit.ViTConfig)}
+    arguments = set(inspect.signature(keras_vit.VisionTransformer.__init__).parameters)
+    for word, answer in foreign_words.ANSWERS.items():
+        assert word not in known | arguments
+        named = answer.removesuffix(" here").removeprefix(f"{word} is ")
+        if named.isidentifier():
+            assert named in known | arguments

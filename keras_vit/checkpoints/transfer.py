@@ -3,10 +3,11 @@
 The only room of `checkpoints/` that knows models, and only inside `load` and `save`.
 """
 
+import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import ml_dtypes  # noqa: F401  teaches NumPy the name bfloat16
 import numpy as np
@@ -20,15 +21,28 @@ from keras_vit.checkpoints.inspection import OpenedCheckpoint, describe, open_ch
 from keras_vit.checkpoints.source import Source
 from keras_vit.checkpoints.translate import Move
 from keras_vit.config import ViTConfig
+from keras_vit.config.rules import known_fields
 from keras_vit.errors import CheckpointError
-from keras_vit.labels import checked, names_of
+from keras_vit.labels import Labels, checked, names_of
+from keras_vit.preparation.protocols import ProtocolSpec
 
 if TYPE_CHECKING:
     from keras_vit.model import VisionTransformer
 
+log = logging.getLogger("keras_vit")
+
 Named = tuple[str, np.ndarray]
 
-_BUILD = ("dtype", "data_format", "name", "labels", "protocol", "provenance", "remat")
+_BUILD = (
+    "dtype",
+    "data_format",
+    "name",
+    "labels",
+    "protocol",
+    "provenance",
+    "remat",
+    "trainable",
+)
 """Arguments of the model beside its configuration."""
 _READING = ("dialect", "variant")
 """Arguments that say how to read a file and are no part of the model."""
@@ -39,7 +53,20 @@ _TELLING = (*_READING, "num_heads", "classifier", "position_grid", "image_size")
 def load(
     source: str | os.PathLike[str] | Source,
     *,
+    num_classes: int | None = None,
+    image_size: int | tuple[int, int] | Literal["stored"] | None = "stored",
+    dtype: Any = None,
     load_weights: bool = True,
+    remat: bool = False,
+    trainable: bool = True,
+    data_format: str | None = None,
+    name: str | None = None,
+    labels: Labels | None = None,
+    protocol: ProtocolSpec | None = None,
+    provenance: Mapping[str, Any] | None = None,
+    dialect: str | None = None,
+    variant: str | None = None,
+    position_grid: int | tuple[int, int] | None = None,
     checksum: bool = True,
     **fields: Any,
 ) -> "VisionTransformer":
@@ -52,17 +79,21 @@ def load(
     Args:
         source: a file of weights, a folder as its library writes it, or whatever else
             `VisionTransformer.from_preset` takes.
+        num_classes: another number than the file's makes a head with zero weights, 0 none;
+            None keeps the file's head.
+        image_size: pixels, an int or a pair (height, width); position embeddings are
+            resized. None for a model that takes any size per call; `"stored"` keeps the
+            file's.
         load_weights: False for the architecture with fresh weights.
+        dtype, remat, trainable, data_format, name: as of `VisionTransformer`.
+        labels, protocol, provenance: as of `VisionTransformer`; None keeps what the files say.
+        dialect: name of the dialect to read the file as, where its names do not tell.
+        variant: name of the variant that the file must be.
+        position_grid: (rows, columns) of the stored positions, where it is not square.
         checksum: compare the weights of a preset with the sha256 in its `config.json`.
-        **fields: `dtype`, `remat`, `data_format`, `name`, `labels`, `protocol` and
-            `provenance` of the model; `dialect` and `variant` to read it as; and
-            fields of `ViTConfig`. These may change: `image_size` (position
-            embeddings are resized), `num_classes` (another number gets a zero head,
-            0 none), `representation_size=None` (leaves the layer behind), the
-            dropout rates, `numerics`, and `classifier` between its pooled and
-            unpooled form. `position_grid` (rows, columns) tells the grid of the
-            stored positions where it is not square. Any other field must agree with
-            the file.
+        **fields: of `ViTConfig`. These may change: `representation_size=None` (leaves the
+            layer behind), the dropout rates, `numerics`, and `classifier` between its
+            pooled and unpooled form. Any other field must agree with the file.
 
     Raises:
         CheckpointError: names the file and every array that does not fit.
@@ -71,8 +102,28 @@ def load(
     from keras_vit.layers import blank_weights
     from keras_vit.model import VisionTransformer
 
+    known_fields(ViTConfig, fields)
     source = Source.of(source)
-    build = {name: fields.pop(name) for name in _BUILD if name in fields}
+    given = {
+        "num_classes": num_classes,
+        "dialect": dialect,
+        "variant": variant,
+        "position_grid": position_grid,
+    }
+    fields |= {name: value for name, value in given.items() if value is not None}
+    if image_size != "stored":
+        fields["image_size"] = image_size
+    build = {
+        "dtype": dtype,
+        "data_format": data_format,
+        "name": name,
+        "labels": labels,
+        "protocol": protocol,
+        "provenance": provenance,
+        "remat": remat,
+        "trainable": trainable,
+    }
+    build = {name: value for name, value in build.items() if value is not None}
     if not load_weights:
         return _untrained(source, fields, build)
     with source.open(checksum=checksum) as files:
@@ -89,6 +140,7 @@ def load(
         variables = weights_by_path(model)
         unassigned = set(variables)
         for our_path, array in _our_arrays(opened, wanted):
+            _check_range(array, our_path, variables[our_path].dtype, model.compute_dtype, source)
             value = in_order(array).astype(variables[our_path].dtype, copy=False)
             # Always a copy: JAX may keep the array that it is given, and a view is of the file.
             variables[our_path].assign(value if value.flags.owndata else value.copy())
@@ -262,16 +314,36 @@ def _read_move(opened: OpenedCheckpoint, wanted: ViTConfig, move: Move) -> Itera
 
 def _read_finite(reader: Reader, name: str) -> np.ndarray:
     array = reader.read(name)
-    # One NaN or infinity shows in the sum, which needs no array of booleans; large numbers
-    # may overflow it, and are then looked at one by one.
-    with np.errstate(over="ignore"):
-        total = array.sum(dtype=np.float64 if array.itemsize == 8 else np.float32)
-    if not np.isfinite(total) and not np.isfinite(array).all():
+    if not _is_finite(array):
         raise CheckpointError(
             f"{reader.path}: array {name!r} holds NaN or infinity; expected finite numbers. The "
             "training that wrote it diverged, or the file is damaged."
         )
     return array
+
+
+def _is_finite(array: np.ndarray) -> bool:
+    # One NaN or infinity shows in the sum, which needs no array of booleans; large numbers
+    # may overflow it, and are then looked at one by one.
+    with np.errstate(over="ignore"):
+        total = array.sum(dtype=np.float64 if array.itemsize == 8 else np.float32)
+    return bool(np.isfinite(total)) or bool(np.isfinite(array).all())
+
+
+def _check_range(
+    array: np.ndarray, path: str, stored_as: str, computed_as: str, source: Source
+) -> None:
+    """Refuses a number that float16 turns into infinity, and warns where only a product would."""
+    if "float16" not in (stored_as, computed_as) or array.dtype == np.float16:
+        return
+    largest = float(np.abs(array).max(initial=0.0))
+    if largest <= float(np.finfo(np.float16).max):
+        return
+    found = f"{source}: {path} holds {largest:g}, and float16 ends at 65504."
+    advice = "Load with dtype='mixed_bfloat16' or 'float32'."
+    if stored_as == "float16":
+        raise CheckpointError(f"{found} {advice}")
+    log.warning("%s Where it is computed with in float16, it is infinity. %s", found, advice)
 
 
 class _FileArrays:
@@ -306,7 +378,13 @@ class _ModelArrays:
     def read(self, path: str) -> np.ndarray:
         import keras
 
-        return keras.ops.convert_to_numpy(self._variables[path])
+        array = keras.ops.convert_to_numpy(self._variables[path])
+        if not _is_finite(array):
+            raise CheckpointError(
+                f"The weight {path} holds NaN or infinity, so the model is not saved. Its training "
+                "has diverged; go back to an earlier checkpoint of it."
+            )
+        return array
 
 
 def weights_by_path(model: "VisionTransformer") -> dict[str, Any]:

@@ -276,3 +276,36 @@ def test_reading_holds_one_array_at_a_time(tmp_path):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < file_size / 4
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_diverged_model_is_not_saved(bad, tmp_path):
+    """The weight is named, and nothing is written."""
+    model = random_tiny()
+    kernel = model.get_layer("block_0").mlp.dense_0.kernel
+    values = keras.ops.convert_to_numpy(kernel).copy()
+    values[3, 2] = bad
+    kernel.assign(values)
+    for save in (
+        lambda: checkpoints.save(model, tmp_path / "x.npz"),
+        lambda: checkpoints.save(model, tmp_path / "x", "timm", lossy=True),
+        lambda: model.save_to_preset(tmp_path / "preset"),
+    ):
+        with pytest.raises(ValueError, match="block_0/mlp/dense_0/kernel holds NaN or infinity"):
+            save()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_number_beyond_float16_is_not_made_infinite(tmp_path, caplog):
+    """The weight, its largest number and the way out are named."""
+    model = random_tiny()
+    model.get_layer("block_0").mlp.dense_0.bias.assign(np.full(32, 1e6))
+    checkpoints.save(model, tmp_path / "x.npz")
+    with pytest.raises(CheckpointError, match="block_0/mlp/dense_0/bias holds 1e.06, and"):
+        checkpoints.load(tmp_path / "x.npz", dtype="float16")
+    with caplog.at_level(logging.WARNING, "keras_vit"):
+        checkpoints.load(tmp_path / "x.npz", dtype="mixed_float16")
+    assert "block_0/mlp/dense_0/bias" in caplog.text
+    caplog.clear()
+    checkpoints.load(tmp_path / "x.npz", dtype="mixed_bfloat16")
+    assert not caplog.text

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from keras_vit.config import ViTConfig
-from keras_vit.errors import shown
+from keras_vit.errors import listed, shown
 
 Labels = str | tuple[str, ...] | None
 Json = Mapping[str, Any]
@@ -228,7 +228,7 @@ class naming:  # noqa: N801  reads as a verb: with naming(key, value)
     """Puts key and value in front of the reason for which a value cannot be read."""
 
     def __init__(self, key: str, value: Any) -> None:
-        self._found = f"has {key}={shown(value)}"
+        self._key, self._value = key, value
 
     def __enter__(self) -> None:
         pass
@@ -236,7 +236,10 @@ class naming:  # noqa: N801  reads as a verb: with naming(key, value)
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if isinstance(error, (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)):
             reason = f"and no {error.args[0]}" if isinstance(error, KeyError) else str(error)
-            raise ValueError(f"{self._found}, {shown(reason, 400, quoted=False)}") from error
+            reason = shown(reason, 400, quoted=False)
+            if reason.startswith("of "):  # says itself what was found
+                raise ValueError(f"has {self._key} {reason}") from error
+            raise ValueError(f"has {self._key}={shown(self._value)}, {reason}") from error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -326,6 +329,6 @@ def names_by_number(names: Any) -> tuple[str, ...]:
     if not isinstance(names, Mapping):
         return tuple(str(name) for name in names)
     if names.keys() != {str(k) for k in range(len(names))}:
-        keys = ", ".join(map(str, list(names)[:5]))
-        raise ValueError(f"whose keys are {keys}, expected 0 to {len(names) - 1}")
+        keys = listed(map(str, names))
+        raise ValueError(f"of the keys {keys}, expected 0 to {len(names) - 1}")
     return tuple(str(names[str(k)]) for k in range(len(names)))
