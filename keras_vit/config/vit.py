@@ -15,7 +15,7 @@ DEFAULT_IMAGE_SIZE = 224
 """Pretraining resolution of the paper; the positions of an any-size model start there."""
 
 
-_PARTS = {"resnet": ResNetStem, "rope": Rope, "numerics": Numerics}
+_PARTS: dict[str, Any] = {"resnet": ResNetStem, "rope": Rope, "numerics": Numerics}
 
 
 @dataclasses.dataclass(frozen=True)
