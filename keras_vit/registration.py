@@ -1,63 +1,19 @@
-"""Makes our classes known to Keras as soon as both packages are imported.
+"""Makes the classes of keras_vit known to Keras, which looks them up when it loads a model.
 
-Keras finds the class of a saved model among those registered by import. We import
-our model lazily, so that headers are read without a backend; this module imports it,
-and the optimizers it may have been trained with, at the moment when Keras is there,
-whichever package comes first.
+Keras knows a class of a saved model once the module of the class was imported. `import keras_vit`
+imports those modules where Keras is imported already. Where it is not, `import keras_vit` starts
+no backend, so that the headers of a checkpoint are read at once: the modules are then imported
+with the first public name of keras_vit that needs Keras.
 """
 
 import importlib
-import importlib.abc
-import importlib.util
 import sys
-from importlib.machinery import ModuleSpec
-from types import ModuleType
-from typing import Any, ClassVar
 
-_ROOMS = ("keras_vit.model", "keras_vit.finetune", "keras_vit.tasks")
+_MODULES = ("keras_vit.model", "keras_vit.finetune", "keras_vit.tasks")
 
 
 def register_with_keras() -> None:
-    """Imports our Keras classes now if Keras is imported, else right after Keras."""
+    """Imports the modules with classes that a saved model can hold, if Keras is imported."""
     if "keras" in sys.modules:
-        _import_rooms()
-    else:
-        sys.meta_path[:0] = [_After("keras"), _After("keras_vit.model")]
-
-
-class _After(importlib.abc.MetaPathFinder):
-    """Steps aside at the first import of a module, and registers behind it.
-
-    Our model may be what imports Keras; the other rooms, which need the model, wait for it.
-    """
-
-    running: ClassVar[set[str]] = set()
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
-        if fullname != self._name:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
-        if spec is None or spec.loader is None:
-            return spec
-        execute = spec.loader.exec_module
-
-        def execute_and_register(module: ModuleType) -> None:
-            self.running.add(fullname)
-            try:
-                execute(module)
-            finally:
-                self.running.remove(fullname)
-            if not self.running:
-                _import_rooms()
-
-        spec.loader.exec_module = execute_and_register  # type: ignore[method-assign]
-        return spec
-
-
-def _import_rooms() -> None:
-    for room in _ROOMS:
-        importlib.import_module(room)
+        for module in _MODULES:
+            importlib.import_module(module)

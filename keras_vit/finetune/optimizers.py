@@ -12,6 +12,7 @@ import keras
 from keras import ops
 
 from keras_vit.errors import ConfigError
+from keras_vit.keras_fixes.keras_internals import adam_moments, index_of
 
 
 class _PerVariable:
@@ -39,8 +40,8 @@ class _PerVariable:
     def build(self, variables: list[Any]) -> None:
         """Looks up the multiplier and the decay of each variable."""
         if not self.built:  # type: ignore[attr-defined]
-            self._multiplier_of = tuple(self._multiplier(v.path) for v in variables)
-            self._is_decayed = tuple(bool(re.search(self.decays, v.path)) for v in variables)
+            self.multiplier_of = tuple(self._multiplier(v.path) for v in variables)
+            self.is_decayed = tuple(bool(re.search(self.decays, v.path)) for v in variables)
         super().build(variables)  # type: ignore[misc]
 
     def _multiplier(self, path: str) -> float:
@@ -50,9 +51,9 @@ class _PerVariable:
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
         """Moves one variable by its gradient, which was clipped together with all others."""
-        index = self._get_variable_index(variable)  # type: ignore[attr-defined]
-        rate = ops.cast(learning_rate, variable.dtype) * self._multiplier_of[index]
-        if self.weight_decay and self._is_decayed[index]:  # type: ignore[attr-defined]
+        index = index_of(self, variable)
+        rate = ops.cast(learning_rate, variable.dtype) * self.multiplier_of[index]
+        if self.weight_decay and self.is_decayed[index]:  # type: ignore[attr-defined]
             self.assign_sub(variable, variable * (rate * self.weight_decay))  # type: ignore[attr-defined]
         self._move(ops.cast(gradient, variable.dtype), variable, rate, index)
 
@@ -193,7 +194,7 @@ class LayerwiseAdamW(_PerVariable, keras.optimizers.AdamW):
             raise ConfigError("LayerwiseAdamW has no amsgrad; use keras.optimizers.AdamW for it.")
 
     def _move(self, gradient: Any, variable: Any, rate: Any, index: int) -> None:
-        mean, variance = self._momentums[index], self._velocities[index]
+        mean, variance = adam_moments(self, index)
         self.assign_add(mean, (gradient - mean) * (1 - self.beta_1))
         self.assign_add(variance, (ops.square(gradient) - variance) * (1 - self.beta_2))
         step = ops.cast(self.iterations + 1, variable.dtype)

@@ -13,6 +13,7 @@ import numpy as np
 from keras_vit.errors import CheckpointError, ConfigError
 from keras_vit.finetune.randomness import random_states, set_random_states
 from keras_vit.finetune.state import State
+from keras_vit.keras_fixes.keras_internals import continue_fit_at
 from keras_vit.model import VisionTransformer
 
 STATE_FILE = "state.safetensors"
@@ -90,7 +91,7 @@ class Resume(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Saves here, not at an epoch's end: by now every other callback has ended it."""
-        self.model._initial_epoch = None  # of this fit, not of the next one
+        continue_fit_at(self.model, None)  # the number is for this fit, not for the next one
         if self._data is not None:
             self._data.epoch = epoch
         if self._restored is None:
@@ -100,7 +101,7 @@ class Resume(keras.callbacks.Callback):
             self._restored = None
 
     def on_train_end(self, logs: Any = None) -> None:
-        self.model._initial_epoch = None
+        continue_fit_at(self.model, None)
         if self._restored is None:  # else there was nothing left to train
             self._save(self.params["epochs"], finished=True)
 
@@ -154,8 +155,8 @@ class Resume(keras.callbacks.Callback):
         for variable, array in zip(variables, saved.values(), strict=True):
             variable.assign(array)
         facts = state.facts
-        # Keras reads it after on_train_begin; its own BackupAndRestore continues this way.
-        self.model._initial_epoch = self.params["epochs"] if facts["finished"] else facts["epoch"]
+        first = self.params["epochs"] if facts["finished"] else facts["epoch"]
+        continue_fit_at(self.model, first)
         self.model.history.history = facts["history"]
 
     def _restore_the_rest(self, state: State) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 
 import keras
 
+from keras_vit.keras_fixes.keras_internals import all_layers
+
 Parts = Mapping[str, Mapping[str, Any]]
 
 
@@ -35,7 +37,7 @@ def quantise_parts(layers: list[Any], parts: Parts) -> None:
 def _parts(layers: list[Any]) -> Iterator[tuple[str, Any]]:
     """Layers that Keras can quantise, by their path from the given ones."""
     for layer in layers:
-        for part in layer._flatten_layers():
+        for part in all_layers(layer):
             if isinstance(part, (keras.layers.Dense, keras.layers.EinsumDense)):
                 # Independent of what the layer is nested in.
                 inside = part is not layer and part.path[part.path.index(f"{layer.name}/") :]

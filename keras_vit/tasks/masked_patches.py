@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from keras_vit.config import ViTConfig
-from keras_vit.epochs import LeanEpochs
+from keras_vit.keras_fixes import FixedTrainer
 from keras_vit.errors import ConfigError
 from keras_vit.layers.precision import float32_under_mixed
 from keras_vit.model import VisionTransformer
@@ -16,7 +16,7 @@ from keras_vit.tasks.corruption import PatchCorruption
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class MaskedPatchPrediction(LeanEpochs, keras.Model):
+class MaskedPatchPrediction(FixedTrainer, keras.Model):
     """Trains an encoder to tell the mean colour of patches that it cannot see (appendix B.1.2).
 
     Half of an image's patch embeddings are corrupted, see `PatchCorruption`, before the class

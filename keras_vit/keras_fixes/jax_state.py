@@ -1,0 +1,190 @@
+"""Keeps the weights of a model in its variables while JAX trains, evaluates and predicts.
+
+Found 2026-11 in Keras 3.15.1 and before. Report: docs/upstream/jax_state.md.
+
+Symptom: after a `predict` or an `evaluate` that raised, and after a `fit` that raised in its
+first step, every method of the model raises `'NoneType' object is not callable`. Threads that
+predict at the same time raise the same, or "Array has been deleted", and break the model.
+
+Cause: Keras takes the values out of the variables, donates them to the compiled step, whose
+outputs reuse their memory, and puts the last outputs back when all went well.
+
+Workaround: the variables keep their values. A compiled step of `evaluate` or `predict` donates
+nothing, so that it takes nothing from other threads. (It returns only what it changed, too:
+200 weights that go in and out cost 0.6 ms a call.) A step of `fit` donates as before, and its
+outputs go into the variables at once.
+
+Leans on: `JAXTrainer._purge_model_variables`, `JAXTrainer._make_function`,
+`JAXTrainer._jax_state_synced`, `Variable._value`.
+"""
+
+import functools
+import itertools
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import keras
+
+Step = Callable[[Any, Any], tuple[Any, Any]]
+"""From a state and a batch to outputs and the next state; a state is a tuple of lists of arrays."""
+
+
+class StateInPlace:
+    """A model whose variables hold its weights at any time, whatever fails."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        model = super().__new__(cls, *args, **kwargs)
+        # Keras tracks the variables in every attribute that is set in the usual way.
+        object.__setattr__(model, "_training", _Training())
+        return model
+
+    def _purge_model_variables(self, *args: Any, **kwargs: Any) -> None:
+        """Called by Keras to take the values out of the variables; leaves them there."""
+
+    def jax_state_sync(self) -> None:
+        """Called by Keras to put the values back; they are there."""
+
+    @property
+    def _jax_state_synced(self) -> bool:
+        """Whether this thread has yet to read the state that it hands from step to step."""
+        return getattr(self._training.of_thread, "synced", True)  # type: ignore[attr-defined]
+
+    @_jax_state_synced.setter
+    def _jax_state_synced(self, value: bool) -> None:
+        self._training.of_thread.synced = value  # type: ignore[attr-defined]
+
+    @functools.wraps(keras.Model.fit)
+    def fit(self, *args: Any, **kwargs: Any) -> Any:
+        training: _Training = self._training  # type: ignore[attr-defined]
+        training.variables = None
+        training.is_fit = True
+        try:
+            return super().fit(*args, **kwargs)  # type: ignore[misc]
+        finally:
+            training.variables = None
+            training.is_fit = False
+
+    def make_test_function(self, force: bool = False) -> None:
+        """Makes what `evaluate` and `test_on_batch` call for a batch; called by Keras."""
+        if self.test_function is None or force:  # type: ignore[has-type]
+            step = self._undonated(self.test_step)  # type: ignore[attr-defined]
+            self.test_function = super()._make_function(step)  # type: ignore[misc]
+
+    def make_predict_function(self, force: bool = False) -> None:
+        """Makes what `predict` and `predict_on_batch` call for a batch; called by Keras."""
+
+        def predict_step(state: Any, data: Any) -> Any:
+            outputs, non_trainable = self.predict_step(state, data)  # type: ignore[attr-defined]
+            return outputs, (state[0], non_trainable)
+
+        if self.predict_function is None or force:  # type: ignore[has-type]
+            step = self._undonated(predict_step)
+            self.predict_function = super()._make_function(step, concatenate_outputs=True)  # type: ignore[misc]
+
+    def _make_function(self, step_function: Step, concatenate_outputs: bool = False) -> Any:
+        """Called by Keras for the compiled step of `fit`, which donates its state."""
+        return super()._make_function(self._donated(step_function), concatenate_outputs)  # type: ignore[misc]
+
+    def _donated(self, step: Step) -> Step:
+        """Returns a training step whose outputs go into the variables at once.
+
+        Signals, Ctrl-C among them, are served between operations of Python. Nothing of Python
+        runs from the donation until `done` holds the outputs, and `finally` puts them back.
+        """
+
+        def run(state: Any, data: Any) -> tuple[Any, Any]:
+            variables = self._train_variables()
+            done: list[tuple[Any, Any]] = []
+            with self._training.lock:  # type: ignore[attr-defined]
+                try:
+                    done.extend(map(step, (state,), (data,)))
+                finally:
+                    for _, new in done:
+                        _write(variables, list(itertools.chain(*new)))
+            return done[0]
+
+        return run
+
+    def _undonated(self, step: Step) -> Step:
+        """Returns a step of evaluation, compiled so that it takes nothing from other threads."""
+        compiles = self.jit_compile and not self.run_eagerly  # type: ignore[attr-defined]
+        changes = _changes(step)
+        changes = jax.jit(changes) if compiles else changes
+
+        def run(state: Any, data: Any) -> tuple[Any, Any]:
+            try:
+                outputs, new = changes(state, data)
+            except (RuntimeError, ValueError):  # of JAX's Python and of its C++
+                if not any(value.is_deleted() for value in jax.tree.leaves(state)):
+                    raise
+                # Another thread has trained the model since Keras read its state.
+                with self._training.lock:  # type: ignore[attr-defined]
+                    state = tuple([v.value for v in getattr(self, kind)] for kind in _of(state))
+                    outputs, new = changes(state, data)
+            for kind, old, part in zip(_of(state), state, new, strict=True):
+                if any(value is not None for value in part):
+                    _write(getattr(self, kind), part)
+            return outputs, tuple(
+                [old if value is None else value for old, value in zip(*parts, strict=True)]
+                for parts in zip(state, new, strict=True)
+            )
+
+        return run
+
+    def _train_variables(self) -> list[Any]:
+        """All variables in the order of a training state; collected once in a `fit`."""
+        model: Any = self
+        training: _Training = model._training
+        if training.variables is not None:
+            return training.variables
+        trainable, non_trainable, metrics = (getattr(model, kind) for kind in _KINDS)
+        variables = [*trainable, *non_trainable, *model.optimizer.variables, *metrics]
+        training.variables = variables if training.is_fit else None
+        return variables
+
+
+class _Training:
+    """What the training steps of one model share."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()  # while values are donated and not yet put back
+        self.of_thread = threading.local()
+        self.is_fit = False
+        self.variables: list[Any] | None = None
+
+
+_KINDS = ("trainable_variables", "non_trainable_variables", "metrics_variables")
+"""The parts of the state of `evaluate`; `predict` has the first two."""
+
+
+def _of(state: Any) -> tuple[str, ...]:
+    return _KINDS[: len(state)]
+
+
+def _changes(step: Step) -> Step:
+    """Returns a step whose next state has None for every value that stays."""
+
+    def run(state: Any, data: Any) -> tuple[Any, Any]:
+        outputs, new = step(state, data)
+        return outputs, tuple(
+            [None if value is old else value for old, value in zip(*parts, strict=True)]
+            for parts in zip(state, new, strict=True)
+        )
+
+    return run
+
+
+def _write(variables: Sequence[Any], values: Sequence[Any]) -> None:
+    """Puts the values that are not None into the variables.
+
+    `Variable.assign` converts and checks each value: half a millisecond for 200 of them. This
+    loop is the interpreter's own, which no signal interrupts.
+    """
+    if any(value is None for value in values):
+        pairs = zip(variables, values, strict=True)
+        changed = [(variable, value) for variable, value in pairs if value is not None]
+        variables, values = zip(*changed, strict=True)
+    deque(map(setattr, variables, itertools.repeat("_value"), values), maxlen=0)

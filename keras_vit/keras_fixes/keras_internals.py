@@ -1,0 +1,35 @@
+"""Private names of Keras that have no public counterpart, one function each.
+
+Found 2026-11 in Keras 3.15.1; `docs/upstream/public_names.md` asks Keras for public ones. Each
+function leans on the private name in its body, and on nothing else.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+
+def all_layers(layer: Any) -> Iterator[Any]:
+    """Yields a layer and every layer inside it. `Model.layers` stops one level down."""
+    return layer._flatten_layers()
+
+
+def continue_fit_at(model: Any, epoch: int | None) -> None:
+    """Lets the `fit` that runs begin at this epoch; None for the argument `initial_epoch`.
+
+    To be called in `on_train_begin`, as `keras.callbacks.BackupAndRestore` does it. Keras keeps
+    the number for later calls of `fit`, too: call it again with None when `fit` has begun.
+    """
+    model._initial_epoch = epoch
+
+
+def index_of(optimizer: Any, variable: Any) -> int:
+    """Returns the place of a model's variable among those that the optimizer was built with.
+
+    On TensorFlow the variable may be one replica's part of a distributed variable.
+    """
+    return optimizer._get_variable_index(variable)
+
+
+def adam_moments(optimizer: Any, index: int) -> tuple[Any, Any]:
+    """Returns the running means of a variable's gradient and of its square."""
+    return optimizer._momentums[index], optimizer._velocities[index]

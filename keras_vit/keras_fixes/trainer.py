@@ -1,0 +1,25 @@
+"""The base class that gives a `keras.Model` every workaround of its backend's trainer."""
+
+import keras
+
+from keras_vit.keras_fixes.one_at_a_time import OneAtATime
+
+if keras.backend.backend() == "jax" and not keras.config.is_nnx_enabled():
+    from keras_vit.keras_fixes.jax_state import StateInPlace as _OfTheBackend
+elif keras.backend.backend() == "tensorflow":
+    from keras_vit.keras_fixes.tensorflow_tuning import UntunedData as _OfTheBackend
+elif keras.backend.backend() == "torch":
+    from keras_vit.keras_fixes.torch_gradients import GradientsFreedFirst as _OfTheBackend
+else:
+
+    class _OfTheBackend:  # type: ignore[no-redef]
+        """Other backends need nothing."""
+
+
+class FixedTrainer(OneAtATime, _OfTheBackend):
+    """Stands in front of `keras.Model` among the bases of a model.
+
+    A model with this base can be used by several threads, survives a failed `fit`, `evaluate`
+    and `predict`, ends its epochs on TensorFlow without a wait, and begins its steps on torch
+    without the gradients of the last one.
+    """
