@@ -1,8 +1,9 @@
 """Vision Transformers for Keras 3: every public ViT checkpoint, on every backend.
 
 Names are bound on first use, so that `import keras_vit` is quick and reading a
-checkpoint's headers (`keras_vit.checkpoints.inspect`) starts no backend. Once Keras is
-imported too, before or after, it knows our classes.
+checkpoint's headers (`keras_vit.checkpoints.inspect`) starts no backend. Keras can load saved
+models of keras_vit after `import keras, keras_vit`, in this order, or after the first use of a
+name such as `keras_vit.VisionTransformer`.
 """
 
 import importlib
@@ -159,6 +160,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'keras_vit' has no attribute {name!r}")
     value = getattr(importlib.import_module(f"keras_vit.{_HOME_OF[name]}"), name)
     globals()[name] = value
+    register_with_keras()
     return value
 
 

@@ -8,8 +8,8 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "keras_vit"
 
 FLOORS = (
-    {"environment", "epochs", "errors", "interpolate", "limits", "registration", "terminal"},
-    {"files"},
+    {"environment", "errors", "interpolate", "limits", "registration", "terminal"},
+    {"files", "keras_fixes"},
     {"config"},
     {"labels", "preparation.protocols"},
     {"preparation"},

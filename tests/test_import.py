@@ -43,14 +43,35 @@ def test_headers_are_read_without_a_backend():
     "imports",
     [
         "import keras, keras_vit",
-        "import keras_vit, keras",
         "import keras_vit.model, keras",
-        "import keras_vit.finetune.optimizers, keras",
+        "import keras_vit, keras; keras_vit.VisionTransformer",
     ],
 )
 def test_saved_models_load_without_custom_objects(imports, tmp_path):
-    """Keras knows our classes whichever package is imported first, and nothing else is used."""
+    """Keras knows the classes after `import keras, keras_vit`, or once one of them was used."""
     tiny().save(tmp_path / "model.keras")
     path = str(tmp_path / "model.keras")
     loaded = modules_after(f"{imports}; keras.saving.load_model({path!r})")
     assert "keras_vit.model" in loaded
+
+
+def test_nothing_is_hooked_into_the_import_of_other_packages():
+    """`import keras_vit` adds no finder to `sys.meta_path`."""
+    code = "import sys; before = [*sys.meta_path]; import keras_vit; print(sys.meta_path == before)"
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "True"
+
+
+@pytest.mark.parametrize(
+    "imports", ["import keras, keras_vit", "import keras_vit, keras; keras_vit.VisionTransformer"]
+)
+def test_a_model_trained_by_an_optimizer_of_keras_vit_loads(imports, tmp_path):
+    """The optimizer's class is registered together with the model's."""
+    from keras_vit.finetune import LayerwiseSGD
+
+    model = tiny()
+    model.compile(LayerwiseSGD(0.1), "mse")
+    model.save(tmp_path / "model.keras")
+    path = str(tmp_path / "model.keras")
+    assert "keras_vit.finetune" in modules_after(f"{imports}; keras.saving.load_model({path!r})")

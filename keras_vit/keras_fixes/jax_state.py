@@ -38,7 +38,7 @@ class StateInPlace:
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         model = super().__new__(cls, *args, **kwargs)
         # Keras tracks the variables in every attribute that is set in the usual way.
-        object.__setattr__(model, "_training", _Training())
+        vars(model)["_training"] = _Training()
         return model
 
     def _purge_model_variables(self, *args: Any, **kwargs: Any) -> None:
@@ -124,7 +124,7 @@ class StateInPlace:
                 with self._training.lock:  # type: ignore[attr-defined]
                     state = tuple([v.value for v in getattr(self, kind)] for kind in _of(state))
                     outputs, new = changes(state, data)
-            for kind, old, part in zip(_of(state), state, new, strict=True):
+            for kind, part in zip(_of(state), new, strict=True):
                 if any(value is not None for value in part):
                     _write(getattr(self, kind), part)
             return outputs, tuple(

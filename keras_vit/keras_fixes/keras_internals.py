@@ -1,7 +1,7 @@
 """Private names of Keras that have no public counterpart, one function each.
 
-Found 2026-11 in Keras 3.15.1; `docs/upstream/public_names.md` asks Keras for public ones. Each
-function leans on the private name in its body, and on nothing else.
+Found 2026-11 in Keras 3.15.1. Each function leans on the private name in its body, and on nothing
+else.
 """
 
 from collections.abc import Iterator

@@ -40,7 +40,7 @@ class OneAtATime:
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         model = super().__new__(cls, *args, **kwargs)
         # Keras and torch refuse or track attributes that are set before their constructors run.
-        object.__setattr__(model, "_turns", _Turns())
+        vars(model)["_turns"] = _Turns()
         return model
 
     fit = _in_turn("fit")

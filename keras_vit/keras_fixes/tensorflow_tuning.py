@@ -77,9 +77,7 @@ class UntunedData:
     @functools.wraps(keras.Model.predict)
     def predict(self, *args: Any, **kwargs: Any) -> Any:
         given = _SIGNATURES["predict"].bind(self, *args, **kwargs).arguments
-        given["x"] = _untuned(
-            given["x"], None, None, given.get("batch_size"), given.get("steps")
-        )
+        given["x"] = _untuned(given["x"], None, None, given.get("batch_size"), given.get("steps"))
         return super().predict(**_without_self(given))  # type: ignore[misc]
 
 

@@ -16,7 +16,7 @@ else:
         """Other backends need nothing."""
 
 
-class FixedTrainer(OneAtATime, _OfTheBackend):
+class FixedTrainer(OneAtATime, _OfTheBackend):  # type: ignore[misc]
     """Stands in front of `keras.Model` among the bases of a model.
 
     A model with this base can be used by several threads, survives a failed `fit`, `evaluate`

@@ -7,8 +7,8 @@ import keras
 from keras import ops
 
 from keras_vit.config import ViTConfig
-from keras_vit.keras_fixes import FixedTrainer
 from keras_vit.errors import ConfigError
+from keras_vit.keras_fixes import FixedTrainer
 from keras_vit.layers.precision import float32_under_mixed
 from keras_vit.model import VisionTransformer
 from keras_vit.preparation.protocols import complete

@@ -180,7 +180,7 @@ def test_layer_decay_reaches_the_stem_and_every_weight_once():
     optimizer = recipe.compile_args["optimizer"]
     optimizer.build(model.trainable_weights)
     found = dict(
-        zip((w.path for w in model.trainable_weights), optimizer._multiplier_of, strict=True)
+        zip((w.path for w in model.trainable_weights), optimizer.multiplier_of, strict=True)
     )
     for path, multiplier in found.items():
         layer = path.split("/")[0]

@@ -1,0 +1,79 @@
+"""Canaries of private names of Keras; see keras_vit/keras_fixes/keras_internals.py."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vit.finetune import LayerwiseAdamW, LayerwiseSGD
+from keras_vit.keras_fixes import keras_internals
+from tests.keras_fixes.models import IMAGES, LABELS, compiled, vit
+
+
+def test_all_layers_reaches_every_depth():
+    """`Model.layers` does not: a public way would make `_flatten_layers` needless."""
+    model = vit()
+    paths = {layer.path for layer in keras_internals.all_layers(model)}
+    assert "block_0/mlp/dense_0" in paths
+    assert "block_0/mlp/dense_0" not in {layer.path for layer in model.layers}
+
+
+def test_fit_begins_where_it_is_told():
+    """`_initial_epoch` is read after `on_train_begin`, and kept for the next `fit`."""
+    model, epochs = vit(), []
+    callback = keras.callbacks.LambdaCallback(
+        on_train_begin=lambda logs: keras_internals.continue_fit_at(model, 2),
+        on_epoch_begin=lambda epoch, logs: epochs.append(epoch),
+    )
+    model.fit(IMAGES, LABELS, epochs=3, verbose=0, callbacks=[callback])
+    assert epochs == [2], "Keras no longer reads _initial_epoch after on_train_begin."
+
+
+def test_index_and_moments_are_those_of_the_variable():
+    """`_get_variable_index`, `_momentums` and `_velocities`."""
+    variables = [keras.Variable(np.ones((k + 1,), "float32")) for k in range(3)]
+    optimizer = LayerwiseAdamW(0.1)
+    optimizer.build(variables)
+    for k, variable in enumerate(variables):
+        index = keras_internals.index_of(optimizer, variable)
+        assert index == k
+        for moment in keras_internals.adam_moments(optimizer, index):
+            assert moment.shape == variable.shape
+            assert any(moment is known for known in optimizer.variables)
+
+
+def test_keras_calls_the_methods_that_the_optimizers_replace(monkeypatch):
+    """`_apply_weight_decay`, `_clip_gradients` and `_backend_update_step`."""
+    called = []
+    names = ("_apply_weight_decay", "_clip_gradients", "_backend_update_step")
+    for name in names:
+        method = getattr(LayerwiseSGD, name)
+
+        def record(self, *args, _name=name, _method=method):
+            called.append(_name)
+            return _method(self, *args)
+
+        monkeypatch.setattr(LayerwiseSGD, name, record)
+    optimizer = LayerwiseSGD(0.1, weight_decay=0.1, global_clipnorm=1.0)
+    compiled(vit(), optimizer=optimizer, run_eagerly=True).train_on_batch(IMAGES, LABELS)
+    assert set(called) == set(names), f"Keras calls {called} only: see finetune/optimizers.py."
+
+
+def test_canary_keras_decays_all_variables_at_one_rate():
+    """Fails when Keras's own decay follows a rate per variable: optimizers.py needs less then."""
+    variable = keras.Variable(np.ones((2,), "float32"))
+    optimizer = keras.optimizers.SGD(0.5, weight_decay=0.1)
+    optimizer.build([variable])
+    optimizer.apply([keras.ops.zeros((2,))])
+    np.testing.assert_allclose(keras.ops.convert_to_numpy(variable), [0.95, 0.95], rtol=1e-6)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="kernels/torch.py reads them.")
+def test_a_layer_says_that_it_is_rematerialised_or_compiled():
+    """`_remat_mode` of Keras and `_compiled_call_impl` of torch."""
+    layer = keras.layers.Dense(2)
+    assert layer._remat_mode is None
+    assert layer._compiled_call_impl is None
+    with keras.RematScope("full"):
+        assert keras.layers.Dense(2)._remat_mode is not None
+    layer.compile(backend="eager")
+    assert layer._compiled_call_impl is not None

@@ -1,0 +1,104 @@
+"""Private names of other libraries stand in one table, docs/upstream/README.md."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "keras_vit"
+TABLE = ROOT / "docs" / "upstream" / "README.md"
+LIBRARIES = ("keras", "tensorflow", "torch", "jax")
+STANDARD = {"_replace", "_asdict", "_fields", "_unit", "_ft_", "_global"}
+"""Methods of named tuples, which are public, and parts of words that are no names."""
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def private_names(tree: ast.AST) -> tuple[set[str], set[str], set[str]]:
+    """Private names that a file defines, reads of objects, and imports of other libraries."""
+    defined, read, imported = set(), set(), set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            defined.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            defined.add(node.id)
+        elif isinstance(node, ast.Attribute) and is_private(node.attr):
+            of_self = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+            stores = isinstance(node.ctx, ast.Store) and of_self
+            (defined if stores else read).add(node.attr)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            modules = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            imported.update(modules)
+        elif isinstance(node, ast.Import):
+            imported.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.Constant) and re.fullmatch(r"_[a-z][a-z_]+", str(node.value)):
+            read.add(node.value)  # an argument of getattr or setattr
+        elif isinstance(node, ast.Subscript) and ast.unparse(node.value).startswith("vars("):
+            defined.add(ast.literal_eval(node.slice))  # set past the setter of a library
+    return defined, read - STANDARD, {name for name in imported if _is_private_import(name)}
+
+
+def _is_private_import(name: str) -> bool:
+    first, *rest = name.split(".")
+    inside = ("src", "python") if first in ("keras", "tensorflow") else ()
+    return first in LIBRARIES and any(part in inside or is_private(part) for part in rest)
+
+
+FILES = sorted(PACKAGE.rglob("*.py"))
+PER_FILE = {path: private_names(ast.parse(path.read_text())) for path in FILES}
+DEFINED = set().union(*(defined for defined, _, _ in PER_FILE.values()))
+ROWS = {
+    cells[1].strip().strip("`"): cells
+    for line in TABLE.read_text().splitlines()
+    if len(cells := line.split("|")) == 6 and cells[1].strip().startswith("`")
+}
+LISTED = {name.split(".")[-1] for name in ROWS}
+
+
+def overridden(path: Path) -> set[str]:
+    """Private methods of a file that take the place of a method of a base class."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(node, ast.FunctionDef) or not is_private(node.name):
+            continue
+        calls_super = any(
+            isinstance(part, ast.Attribute)
+            and part.attr == node.name
+            and isinstance(part.value, ast.Call)
+            and getattr(part.value.func, "id", None) == "super"
+            for part in ast.walk(node)
+        )
+        if calls_super:
+            found.add(node.name)
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_private_name_of_another_library_has_a_row_in_the_table(path):
+    """Names that keras_vit defines itself are its own affair."""
+    _, read, imported = PER_FILE[path]
+    foreign = (read - DEFINED) | overridden(path)
+    assert foreign <= LISTED, f"{path}: {foreign - LISTED} have no row in {TABLE}."
+    for name in imported:
+        known = any(row.startswith(name) or name.startswith(row) for row in ROWS)
+        assert known, f"{path} imports {name}, which has no row in {TABLE}."
+
+
+@pytest.mark.parametrize("name", sorted(ROWS))
+def test_a_row_of_the_table_is_true(name):
+    """The name stands in the file, and the canary in the tests."""
+    _, _, where, _, canary, _ = ROWS[name]
+    assert name.split(".")[-1] in (ROOT / where.strip().strip("`")).read_text()
+    file, test = canary.strip().strip("`").split("::")
+    assert f"def {test}(" in (ROOT / file).read_text()
+
+
+def test_the_type_of_pillow_is_there():
+    """The annotation is read when the module is imported."""
+    from PIL import ImageEnhance
+
+    assert issubclass(ImageEnhance.Color, ImageEnhance._Enhance)

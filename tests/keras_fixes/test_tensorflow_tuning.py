@@ -1,0 +1,112 @@
+"""No data set of TensorFlow is tuned; see keras_vit/keras_fixes/tensorflow_tuning.py."""
+
+import inspect
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vit import VisionTransformer
+from keras_vit.tasks import MaskedPatchPrediction
+from tests.keras_fixes.models import CONFIG, IMAGES, LABELS, Batches, plain, vit
+
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="Only TensorFlow has tf.data."
+)
+
+
+@pytest.fixture
+def tuned(monkeypatch):
+    """The `autotune.enabled` of each data set that Keras iterates over."""
+    import tensorflow as tf
+
+    seen = []
+    strategy = type(tf.distribute.get_strategy())
+    distribute = strategy.experimental_distribute_dataset
+
+    def record(self, dataset, options=None):
+        seen.append(dataset.options().autotune.enabled)
+        return distribute(self, dataset, options)
+
+    monkeypatch.setattr(strategy, "experimental_distribute_dataset", record)
+    return seen
+
+
+@pytest.mark.parametrize("data", ["arrays", "PyDataset"])
+def test_no_data_set_of_keras_is_tuned(tuned, data):
+    """Whose thread would hold up the end of `fit`, `evaluate` and `predict`."""
+    model = vit()
+    given = (IMAGES, LABELS) if data == "arrays" else (Batches(None),)
+    validation = given if data == "arrays" else given[0]
+    history = model.fit(*given, validation_data=validation, verbose=0)
+    assert "val_loss" in history.history
+    model.evaluate(*given, verbose=0)
+    model.predict(given[0], verbose=0)
+    assert tuned == [False] * 4
+
+
+def test_masked_patch_prediction_is_the_same(tuned):
+    """It trains longest of all."""
+    task = MaskedPatchPrediction(CONFIG)
+    task.compile("sgd")
+    task.fit(IMAGES, verbose=0)
+    assert tuned == [False]
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_the_option_of_a_data_set_is_kept(tuned, wanted):
+    """A pipeline that decodes for hours may gain from tuning."""
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.autotune.enabled = wanted
+    images = tf.data.Dataset.from_tensors(IMAGES).with_options(options)
+    VisionTransformer(CONFIG).predict(images, verbose=0)
+    assert tuned == [wanted]
+
+
+def test_weights_of_examples_and_classes_arrive():
+    """Every argument of `fit` and `evaluate` means what it means to Keras."""
+    model = vit()
+    whole = model.evaluate(IMAGES[:4], LABELS[:4], verbose=0, return_dict=True)
+    halves = np.array([1.0] * 4 + [0.0] * 12, "float32")
+    weighted = model.evaluate(IMAGES, LABELS, sample_weight=halves, verbose=0, return_dict=True)
+    np.testing.assert_allclose(weighted["loss"] * 4, whole["loss"], rtol=1e-5)
+    before = model.get_weights()
+    model.fit(IMAGES, LABELS, class_weight={0: 0.0, 1: 0.0, 2: 0.0}, verbose=0)
+    for expected, found in zip(before, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    history = model.fit(IMAGES, LABELS, validation_split=0.5, verbose=0)
+    assert "val_loss" in history.history
+
+
+def test_the_strategy_is_the_one_in_whose_scope_the_model_was_made():
+    """The same object, in whose replicas the model trains."""
+    import tensorflow as tf
+
+    strategy = tf.distribute.MirroredStrategy(["cpu:0"])
+    with strategy.scope():
+        model = vit()
+    assert model.distribute_strategy is strategy
+    assert vit().distribute_strategy is tf.distribute.get_strategy()
+    model.fit(IMAGES, LABELS, verbose=0)
+    assert model.predict(IMAGES, verbose=0).shape == (16, 3)
+
+
+def test_methods_have_the_signatures_of_keras():
+    """What `help` and editors show."""
+    for name in ("fit", "evaluate", "predict"):
+        expected = inspect.signature(getattr(keras.Model, name))
+        assert inspect.signature(getattr(VisionTransformer, name)) == expected
+
+
+def test_canary_keras_tunes_its_data_sets_and_takes_adapters(tuned):
+    """Fails when Keras switches tuning off itself: remove tensorflow_tuning.py then."""
+    model = plain()
+    model.predict(IMAGES, verbose=0)
+    assert tuned == [None], "Keras sets the option itself: see keras_fixes/tensorflow_tuning.py."
+    from keras.src.trainers import data_adapters
+
+    adapter = data_adapters.get_data_adapter(IMAGES)
+    assert data_adapters.get_data_adapter(adapter) is adapter
+    assert callable(adapter.get_tf_dataset)
