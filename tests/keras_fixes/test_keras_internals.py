@@ -77,3 +77,12 @@ def test_a_layer_says_that_it_is_rematerialised_or_compiled():
         assert keras.layers.Dense(2)._remat_mode is not None
     layer.compile(backend="eager")
     assert layer._compiled_call_impl is not None
+
+
+def test_an_optimizer_keeps_the_averages_of_its_variables():
+    """`_model_variables_moving_average`, one for each variable."""
+    variable = keras.Variable(np.ones((2,), "float32"))
+    optimizer = keras.optimizers.SGD(0.5, use_ema=True)
+    optimizer.build([variable])
+    (average,) = optimizer._model_variables_moving_average
+    assert average.shape == variable.shape
