@@ -1,8 +1,8 @@
 """Keras's Dense and EinsumDense with the matrix product of `keras_vit.kernels`.
 
 Keras writes every product as an einsum or a tensordot with an addition behind it. torch and
-TensorFlow are faster with one product of matrices that adds the bias (benchmarks, task `kernels`,
-rows `linear`). Everything else is Keras's: weights, names, activation, regularisers, constraints,
+TensorFlow are faster with one product of matrices that adds the bias (`benchmarks/kernels.py`, rows
+`linear`). Everything else is Keras's: weights, names, activation, regularisers, constraints,
 quantisation and LoRA.
 """
 
