@@ -302,7 +302,7 @@ def test_large_config_is_not_fetched(hub):
     """The listing tells the size."""
     files = golden("hf_classifier") | {"config.json": b" " * (16 * 2**20 + 1)}
     hub.add("them/vit", files)
-    assert "config.json has 16777217 bytes, expected at most" in refusal("hf://them/vit")
+    assert "config.json: 16,777,217 bytes of JSON, expected at most" in refusal("hf://them/vit")
     assert not hub.fetched()
 
 
