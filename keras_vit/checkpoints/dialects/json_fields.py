@@ -252,6 +252,7 @@ class JsonTable:
         at: the keys that lead to the object, from the file's own down.
         assumed: what the library takes for granted where the object lacks a key or has null;
             given the whole file, since the name of an architecture may tell it.
+        beside: keys of another object that the rows read too; given all files.
         when: the models for which the object is written.
         is_read, is_written: False for an object that repeats another one, which is written
             alone or read alone.
@@ -261,6 +262,7 @@ class JsonTable:
     rows: tuple[Row, ...]
     at: tuple[str, ...] = ()
     assumed: Callable[[Json], Json] = lambda content: {}
+    beside: Callable[[Json], Json] = lambda files: {}
     when: Callable[[ViTConfig], bool] = always
     is_read: bool = True
     is_written: bool = True
@@ -277,6 +279,7 @@ class JsonTable:
                 **assumed,
                 **{k: v for k, v in told.items() if v is not None or k not in assumed},
             }
+            found |= self.beside(files)
             for row in self.rows:
                 stated |= row.stated(found)
         except (AttributeError, LookupError, TypeError, ValueError) as error:

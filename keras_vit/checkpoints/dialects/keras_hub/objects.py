@@ -34,7 +34,7 @@ def keras_object(
         class_name: checked on reading.
         rows: of the object's `config`.
         at: the keys that lead to the object.
-        **table: `when` and `is_read` of the tables.
+        **table: `when`, `beside` and `is_read` of the tables.
     """
     name = module.rpartition(".")[2]
     outer: tuple[Row, ...] = (

@@ -22,6 +22,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
     JsonFields,
     JsonNote,
     Row,
+    object_at,
 )
 from keras_vit.checkpoints.dialects.keras_hub.converter import converter, fitting_image_size
 from keras_vit.checkpoints.dialects.keras_hub.objects import keras_object
@@ -86,9 +87,15 @@ def _class_token(found: Json) -> dict[str, Any]:
     return {"classifier": "token" if with_class else "gap", "class_token": with_class}
 
 
+def _of_backbone(files: Json) -> dict[str, Any]:
+    """The class token of the backbone in `config.json`, which is read; the task repeats it."""
+    backbone = object_at(files["config.json"], ("config",))
+    return {"use_class_token": backbone.get("use_class_token", True)}
+
+
 def _pooling(found: Json) -> dict[str, Any]:
     pooling = found["pooling"]
-    with_class = _class_token(found["backbone"]["config"])["class_token"]
+    with_class = _class_token(found)["class_token"]
     expected = ("token", "gap") if with_class else ("gap",)
     if pooling not in expected:
         raise ValueError(
@@ -160,7 +167,12 @@ vit = Dialect(
     json=(
         *_backbone("config.json"),
         *keras_object(
-            "task.json", "vit.vit_image_classifier", "ViTImageClassifier", _TASK, when=_has_head
+            "task.json",
+            "vit.vit_image_classifier",
+            "ViTImageClassifier",
+            _TASK,
+            when=_has_head,
+            beside=_of_backbone,
         ),
         *_backbone("task.json", ("config", "backbone"), when=_has_head, is_read=False),
     ),
