@@ -74,11 +74,12 @@ def recognise(shapes: Mapping[str, Shape], dialects: Sequence[Dialect]) -> Recog
     the number of dialects.
     """
     claims = list(_claims(shapes, tuple(dialects)))
-    counts: collections.Counter[tuple[int, str]] = collections.Counter()
+    claimed: dict[tuple[int, str], set[str]] = collections.defaultdict(set)
     for claim in claims:
         for prefix in dialects[claim.template.dialect].prefixes:
             if claim.prefix == prefix or claim.template.stored.outside:
-                counts[claim.template.dialect, prefix] += 1
+                claimed[claim.template.dialect, prefix].add(claim.name)
+    counts = {key: len(names) for key, names in claimed.items()}
     most = max(counts.values(), default=0)
     tied = sorted(key for key, count in counts.items() if count == most)
     if not tied:

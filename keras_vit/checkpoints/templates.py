@@ -29,7 +29,6 @@ PLACEHOLDERS = {
     "s": Placeholder(_NUMBER),
     "u": Placeholder(_NUMBER),
     "qkv": Placeholder("query|key|value", lambda config: ["query", "key", "value"]),
-    "kv": Placeholder("key|value", lambda config: ["key", "value"]),
     "gate": Placeholder("gate|value", lambda config: ["gate", "value"]),
     "head": Placeholder("class|distillation", lambda config: ["class", "distillation"]),
 }
@@ -65,6 +64,8 @@ SPELLINGS = {
     ),
     "q": _of_words("qkv", {"query": "q", "key": "k", "value": "v"}),
     "g": _of_words("gate", {"gate": "g", "value": "x"}),
+    "cls": _of_words("head", {"class": "cls", "distillation": "distillation"}),
+    "_dist": _of_words("head", {"class": "", "distillation": "_dist"}),
     "up": _of_words("gate", {"gate": "gate", "value": "up"}),
 }
 """Stages and units counted from zero; Keras's suffix, which the first of a kind goes without;

@@ -129,7 +129,7 @@ def plan(
     groups: dict[tuple[str, str], list[lexicon.Weight]] = {}
     chosen: dict[tuple[str, str], StoredAs] = {}
     for weight in lexicon.weights(config):
-        answers = dialect.names_for(weight.word.path, config)
+        answers = dialect.names_for(weight.word.path, config, weight.binding)
         if isinstance(answers, Unsupported):
             raise CheckpointError(
                 f"The {dialect.name} dialect has no place for {weight.path}: {answers.reason}."

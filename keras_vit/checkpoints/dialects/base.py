@@ -4,6 +4,7 @@ import dataclasses
 import logging
 import re
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from keras_vit.checkpoints.dialects.json_fields import (
@@ -37,6 +38,8 @@ class StoredAs:
         implies: fields of `ViTConfig` that a file with this name has; those of
             `Numerics` under `"numerics"`.
         outside: whether the dialect's prefix does not stand in front of this name.
+        only: by placeholder of the path, the values that this name holds; a placeholder that
+            is absent may have every value.
     """
 
     name: str
@@ -45,6 +48,11 @@ class StoredAs:
     when: Callable[[ViTConfig], bool] = always
     implies: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     outside: bool = False
+    only: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+
+    def holds(self, binding: Mapping[str, str]) -> bool:
+        """Whether this is a name of the weight with these values of the placeholders."""
+        return all(binding.get(p, values[0]) in values for p, values in self.only.items())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,9 +91,11 @@ def unsupported(reasons: Mapping[str, str], words: Mapping[str, Names]) -> dict[
     A part that the paper's model has not needs no reason of its own.
 
     Raises:
-        LookupError: another weight has neither.
+        LookupError: another weight has neither, or a name is of no weight of the lexicon.
     """
     complete_words = dict(words)
+    if strange := words.keys() - {word.path for word in LEXICON}:
+        raise LookupError(f"{min(strange)} is no weight of the lexicon")
     for word in LEXICON:
         if word.path not in words:
             starts = [start for start in reasons if word.path.startswith(start)]
@@ -240,12 +250,15 @@ class Dialect:
     def _lacking(self) -> list[str]:
         return [name for name in SWITCHES if name not in self.switches]
 
-    def names_for(self, path: str, config: ViTConfig) -> tuple[StoredAs, ...] | Unsupported:
+    def names_for(
+        self, path: str, config: ViTConfig, binding: Mapping[str, str] = MappingProxyType({})
+    ) -> tuple[StoredAs, ...] | Unsupported:
         """Returns the names of a weight in files of a model; the first is the one to write."""
         answer = self.words[path]
         if isinstance(answer, Unsupported):
             return answer
-        return tuple(stored for stored in self.all_names(path) if stored.when(config))
+        names = self.all_names(path)
+        return tuple(stored for stored in names if stored.when(config) and stored.holds(binding))
 
     def all_names(self, path: str) -> tuple[StoredAs, ...]:
         """Returns every name that a weight may have in files of this dialect."""

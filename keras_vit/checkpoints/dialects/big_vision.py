@@ -24,8 +24,7 @@ from keras_vit.config import Numerics, ViTConfig
 
 _SUBMODULES = ("LayerNorm_0", "MultiHeadDotProductAttention_0", "LayerNorm_1", "MlpBlock_0")
 _MAP_HEAD = {
-    "pool/attention/query": "MAPHead_0/MultiHeadDotProductAttention_0/query",
-    "pool/attention/{kv}": "MAPHead_0/MultiHeadDotProductAttention_0/{kv}",
+    "pool/attention/{qkv}": "MAPHead_0/MultiHeadDotProductAttention_0/{qkv}",
     "pool/attention/out": "MAPHead_0/MultiHeadDotProductAttention_0/out",
     "pool/norm": "MAPHead_0/LayerNorm_0",
     "pool/mlp/dense_0": "MAPHead_0/MlpBlock_0/Dense_0",

@@ -99,7 +99,6 @@ _WORDS: dict[str, Names] = {
             "block_{l}/mlp_norm": "blocks.{l}.norm2",
             "block_{l}/mlp/dense_0": "blocks.{l}.mlp.fc1",
             "block_{l}/mlp/dense_1": "blocks.{l}.mlp.fc2",
-            "pool/attention/query": "attn_pool.q",
             "pool/attention/out": "attn_pool.proj",
             "pool/norm": "attn_pool.norm",
             "pool/mlp/dense_0": "attn_pool.mlp.fc1",
@@ -110,8 +109,14 @@ _WORDS: dict[str, Names] = {
     # One array for query, key and value: a placeholder here that is an axis there.
     "block_{l}/attention/{qkv}/kernel": StoredAs("blocks.{l}.attn.qkv.weight", "(qkv h d) m"),
     "block_{l}/attention/{qkv}/bias": StoredAs("blocks.{l}.attn.qkv.bias", "(qkv h d)"),
-    "pool/attention/{kv}/kernel": StoredAs("attn_pool.kv.weight", "(kv h d) m"),
-    "pool/attention/{kv}/bias": StoredAs("attn_pool.kv.bias", "(kv h d)"),
+    "pool/attention/{qkv}/kernel": (
+        StoredAs("attn_pool.q.weight", "(qkv h d) m", only={"qkv": ("query",)}),
+        StoredAs("attn_pool.kv.weight", "(qkv h d) m", only={"qkv": ("key", "value")}),
+    ),
+    "pool/attention/{qkv}/bias": (
+        StoredAs("attn_pool.q.bias", "(qkv h d)", only={"qkv": ("query",)}),
+        StoredAs("attn_pool.kv.bias", "(qkv h d)", only={"qkv": ("key", "value")}),
+    ),
     "encoder_norm/gamma": _last_norm("weight"),
     "encoder_norm/beta": _last_norm("bias"),
 }

@@ -1,10 +1,43 @@
-"""Checkpoints of Hugging Face transformers: one file for each `model_type`.
+"""Checkpoints of Hugging Face transformers: one dialect for each class or `model_type`.
 
 The names are those of the files, which are not those of the modules in memory
 (transformers 5 renames on loading and back on saving, `conversion_mapping.py`).
 """
 
+from keras_vit.checkpoints.dialects.transformers.dinov2 import dinov2, dinov2_with_registers
+from keras_vit.checkpoints.dialects.transformers.dinov3 import dinov3
+from keras_vit.checkpoints.dialects.transformers.towers import (
+    clip,
+    clip_classifier,
+    clip_projection,
+    clip_vision,
+    siglip,
+    siglip_classifier,
+    siglip_vision,
+)
 from keras_vit.checkpoints.dialects.transformers.vit import vit
+from keras_vit.checkpoints.dialects.transformers.vit_kin import (
+    deit,
+    ijepa,
+    vit_mae,
+    vit_msn,
+)
 
-FAMILIES = (vit,)
+FAMILIES = (
+    vit,
+    dinov2,
+    dinov2_with_registers,
+    dinov3,
+    deit,
+    vit_mae,
+    vit_msn,
+    ijepa,
+    clip_vision,
+    clip_projection,
+    clip_classifier,
+    clip,
+    siglip_vision,
+    siglip_classifier,
+    siglip,
+)
 """Of several families that can hold a model, the first is written."""

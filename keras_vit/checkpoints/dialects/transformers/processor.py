@@ -1,5 +1,6 @@
 """`preprocessor_config.json`: how transformers prepares images, of feature extractors too."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,15 +25,23 @@ def _read(files: Json) -> ProtocolSpec | None:
     if processor is None:
         return None
     size, crop = (_sides(processor.get(key)) for key in ("size", "crop_size"))
+    edge = _shortest_edge(processor)
+    if edge is not None and crop is not None:
+        return _protocol(processor, name="timm", crop_pct=min(crop) / edge)
     if (processor.get("size") and size is None) or processor.get("do_pad"):
         not_a_protocol(f"{FILE} with size={processor.get('size')!r} or do_pad")
         return None
-    resample = processor.get("resample", 2)
-    if resample not in range(len(_RESAMPLE)):
-        raise ValueError(f"{FILE} has resample={resample!r}, expected 0 to 5")
     crop_pct = 1.0
     if processor.get("do_center_crop") and size and crop:
         crop_pct = min(crop[0] / size[0], crop[1] / size[1], 1.0)
+    return _protocol(processor, name="transformers", crop_pct=crop_pct)
+
+
+def _protocol(processor: Mapping[str, Any], name: str, crop_pct: float) -> ProtocolSpec:
+    """The protocol of that name with the filter and the numbers of a processor."""
+    resample = processor.get("resample", 2)
+    if resample not in range(len(_RESAMPLE)):
+        raise ValueError(f"{FILE} has resample={resample!r}, expected 0 to 5")
     # (x * factor - mean) / std of pixels in [0, 255], in terms of x / 255
     factor = processor.get("rescale_factor", 1 / 255) if processor.get("do_rescale", True) else 1
     normalizes = processor.get("do_normalize", True)
@@ -41,14 +50,16 @@ def _read(files: Json) -> ProtocolSpec | None:
         value = processor.get(key, 0.5) if normalizes else no_change
         with naming(key, value):
             scaled[ours] = _scaled(value, 255 * factor)
-    return complete(
-        {
-            "name": "transformers",
-            "interpolation": _RESAMPLE[resample],
-            "crop_pct": crop_pct,
-            **scaled,
-        }
-    )
+    interpolation = _RESAMPLE[resample]
+    return complete({"name": name, "interpolation": interpolation, "crop_pct": crop_pct, **scaled})
+
+
+def _shortest_edge(processor: Mapping[str, Any]) -> int | None:
+    """The smaller side before a central crop, as CLIP and DINOv2 state it, or None."""
+    size = processor.get("size")
+    edge = size.get("shortest_edge") if isinstance(size, Mapping) else None
+    is_cropped = processor.get("do_center_crop", True) and not processor.get("do_pad")
+    return edge if isinstance(edge, int) and edge > 0 and is_cropped else None
 
 
 def _sides(size: Any) -> tuple[int, int] | None:
@@ -66,9 +77,13 @@ def _scaled(value: Any, factor: float) -> Any:
     return [round(number / factor, 9) for number in several]
 
 
+def _crops_the_smaller_side(protocol: Mapping[str, Any]) -> bool:
+    return protocol["name"] == "timm" and protocol["crop_mode"] == "center"
+
+
 def _expresses(protocol: Mapping[str, Any]) -> bool:
     squash = protocol.get("crop_mode") == "squash" and protocol["crop_pct"] == 1
-    return squash or protocol["name"] == "transformers"
+    return squash or protocol["name"] == "transformers" or _crops_the_smaller_side(protocol)
 
 
 def _write(protocol: dict[str, Any], config: ViTConfig) -> dict[str, Any]:
@@ -84,7 +99,15 @@ def _write(protocol: dict[str, Any], config: ViTConfig) -> dict[str, Any]:
         "image_mean": same_everywhere(protocol["mean"], config),
         "image_std": same_everywhere(protocol["std"], config),
     }
-    if protocol["crop_pct"] < 1:
+    if _crops_the_smaller_side(protocol):
+        edge = math.floor(min(height, width) / protocol["crop_pct"])
+        preprocessor |= {
+            "image_processor_type": "BitImageProcessor",
+            "do_center_crop": True,
+            "crop_size": preprocessor["size"],
+            "size": {"shortest_edge": edge},
+        }
+    elif protocol["crop_pct"] < 1:
         scaled = {"height": height, "width": width}
         scaled = {s: round(pixels / protocol["crop_pct"]) for s, pixels in scaled.items()}
         preprocessor |= {"do_center_crop": True, "crop_size": preprocessor["size"], "size": scaled}

@@ -1,0 +1,228 @@
+"""What the families of transformers have in common: names of blocks, keys of config.json.
+
+Two naming schemes serve eleven families. DeiT, MAE, MSN and I-JEPA name their blocks as ViT
+does; CLIP and SigLIP name theirs alike.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from keras_vit.checkpoints.dialects.base import StoredAs
+from keras_vit.checkpoints.dialects.json_fields import (
+    SIDES,
+    Codec,
+    Facts,
+    JsonField,
+    JsonNote,
+    Row,
+    names_by_number,
+    one_of,
+)
+from keras_vit.checkpoints.dialects.torch_layout import stored_image_size, torch_modules
+from keras_vit.config import ViTConfig
+
+VIT_BLOCK = "encoder.layer.{l}."
+
+
+def vit_names() -> dict[str, StoredAs]:
+    """Returns the names of the tokens, patches, blocks and last norm of ViT and its kin."""
+    return {
+        "class_token/token": StoredAs("embeddings.cls_token"),
+        "position_embedding/embedding": StoredAs("embeddings.position_embeddings"),
+        **torch_modules(
+            {
+                "patch_embedding": "embeddings.patch_embeddings.projection",
+                "block_{l}/attention_norm": VIT_BLOCK + "layernorm_before",
+                "block_{l}/attention/{qkv}": VIT_BLOCK + "attention.attention.{qkv}",
+                "block_{l}/attention/out": VIT_BLOCK + "attention.output.dense",
+                "block_{l}/mlp_norm": VIT_BLOCK + "layernorm_after",
+                "block_{l}/mlp/dense_0": VIT_BLOCK + "intermediate.dense",
+                "block_{l}/mlp/dense_1": VIT_BLOCK + "output.dense",
+                "encoder_norm": "layernorm",
+            }
+        ),
+    }
+
+
+def tower_names() -> dict[str, StoredAs]:
+    """Returns the names of the patches, positions, blocks and last norm of CLIP and SigLIP."""
+    block = "encoder.layers.{l}."
+    return {
+        "position_embedding/embedding": StoredAs("embeddings.position_embedding.weight", "n m"),
+        **torch_modules(
+            {
+                "patch_embedding": "embeddings.patch_embedding",
+                "block_{l}/attention_norm": block + "layer_norm1",
+                "block_{l}/attention/{qkv}": block + "self_attn.{q}_proj",
+                "block_{l}/attention/out": block + "self_attn.out_proj",
+                "block_{l}/mlp_norm": block + "layer_norm2",
+                "block_{l}/mlp/dense_0": block + "mlp.fc1",
+                "block_{l}/mlp/dense_1": block + "mlp.fc2",
+                "encoder_norm": "post_layernorm",
+            }
+        ),
+    }
+
+
+def classifier_names(implies: Mapping[str, Any], name: str = "classifier") -> dict[str, StoredAs]:
+    """Returns the names of the head of a class for image classification.
+
+    Args:
+        implies: fields of `ViTConfig` that a file with this head has.
+        name: of the layer.
+    """
+    return {
+        "head/kernel": StoredAs(f"{name}.weight", "k e", implies=implies, outside=True),
+        "head/bias": StoredAs(f"{name}.bias", implies=implies, outside=True),
+    }
+
+
+def has_head(config: ViTConfig) -> bool:
+    """Whether the model has a classifier."""
+    return config.num_classes > 0
+
+
+def has_no_head(config: ViTConfig) -> bool:
+    """Whether the model returns features."""
+    return config.num_classes == 0
+
+
+def _number(k: int) -> str:
+    return f"LABEL_{k}"
+
+
+def _names(facts: Facts) -> dict[str, str]:
+    names = facts.labels or tuple(map(_number, range(facts.config.num_classes)))
+    return {str(k): name for k, name in enumerate(names)}
+
+
+def _labels(id2label: Any) -> tuple[str, ...] | None:
+    """The names of the classes; transformers writes LABEL_0, LABEL_1, ... where there are none."""
+    labels = names_by_number(id2label or {})
+    return labels if any(label != _number(k) for k, label in enumerate(labels)) else None
+
+
+def _image_size(facts: Facts) -> Any:
+    return SIDES.write(stored_image_size(facts.config))
+
+
+GELUS = {
+    "gelu": "exact",
+    "gelu_pytorch_tanh": "tanh",
+    "gelu_new": "tanh",
+    "gelu_fast": "tanh",
+    "quick_gelu": "quick",
+}
+
+IMAGE_SIZE = JsonField("image_size", "image_size", write=_image_size)
+
+LABEL_ROWS: tuple[Row, ...] = (
+    JsonField("id2label", "labels", Codec(list, _labels), write=_names, when=has_head),
+    JsonNote(
+        "label2id", lambda facts: {v: int(k) for k, v in _names(facts).items()}, when=has_head
+    ),
+)
+
+
+def architectures(classifier: str | None, model: str) -> JsonNote:
+    """Returns the row of the class that transformers opens the files with.
+
+    Args:
+        classifier: of a model with a head.
+        model: of a model of features.
+    """
+    return JsonNote(
+        "architectures",
+        lambda facts: [classifier if classifier and facts.config.num_classes else model],
+    )
+
+
+def size_rows(mlp_dim: bool = True, image_size: JsonField = IMAGE_SIZE) -> tuple[Row, ...]:
+    """Returns the rows of the sizes that every family states alike.
+
+    Args:
+        mlp_dim: whether the family states the width of the MLP as `intermediate_size`.
+        image_size: the row of the image size.
+    """
+    width: tuple[Row, ...] = (JsonField("intermediate_size", "mlp_dim"),) if mlp_dim else ()
+    return (
+        JsonField("hidden_size", "hidden_size"),
+        *width,
+        JsonField("num_attention_heads", "num_heads"),
+        JsonField("num_hidden_layers", "num_layers"),
+        JsonField("num_channels", "channels", default=3),
+        image_size,
+        JsonField("patch_size", "patch_size", SIDES),
+    )
+
+
+def arithmetic_rows(gelu: str, epsilon: float) -> tuple[Row, ...]:
+    """Returns the rows of the GELU and of LayerNorm's epsilon.
+
+    Args:
+        gelu, epsilon: the values of the family's configuration where a key is absent.
+    """
+    return (
+        JsonField("hidden_act", "numerics.gelu", one_of(GELUS), default=gelu),
+        JsonField("layer_norm_eps", "numerics.layer_norm_epsilon", default=epsilon),
+    )
+
+
+DROPOUT_ROWS: tuple[Row, ...] = (
+    JsonField("hidden_dropout_prob", "dropout_rate"),
+    JsonField("attention_probs_dropout_prob", "attention_dropout_rate"),
+)
+
+VIT_REASONS = {
+    "root/": "transformers has no ResNet stem with these epsilons",
+    "stage": "transformers has no ResNet stem with these epsilons",
+    "pool/": "the family has no attention pooling",
+    "": "the family has no such part",
+}
+
+Limit = tuple[Callable[[ViTConfig], bool], str]
+
+
+def impossible(*classifiers: str, position: str = "learned") -> tuple[Limit, ...]:
+    """Returns what no file of a family can hold.
+
+    Args:
+        *classifiers: those that it can.
+        position: the kind of positions of its models.
+    """
+    words = " or ".join(map(repr, classifiers))
+    return (
+        (lambda c: c.position != position, f"a position other than {position!r}"),
+        (lambda c: c.position_before_class, "position_before_class=True"),
+        (lambda c: c.classifier not in classifiers, f"a classifier other than {words}"),
+        (lambda c: c.representation_size is not None and has_head(c), "a head behind pre_logits"),
+    )
+
+
+def needs(**fields: Any) -> tuple[Limit, ...]:
+    """Returns the refusals of models in which a field has another value than all of a family's."""
+
+    def other(name: str, value: Any) -> Callable[[ViTConfig], bool]:
+        return lambda config: getattr(config, name) != value
+
+    return tuple((other(n, v), f"another {n} than {v!r}") for n, v in fields.items())
+
+
+__all__ = [
+    "DROPOUT_ROWS",
+    "GELUS",
+    "IMAGE_SIZE",
+    "LABEL_ROWS",
+    "VIT_BLOCK",
+    "VIT_REASONS",
+    "architectures",
+    "arithmetic_rows",
+    "classifier_names",
+    "has_head",
+    "has_no_head",
+    "impossible",
+    "needs",
+    "size_rows",
+    "tower_names",
+    "vit_names",
+]

@@ -1,0 +1,167 @@
+"""Dinov2Model, Dinov2ForImageClassification, and both with registers.
+
+The classifier reads the class token and, behind it, the mean of the patches. Positions belong to
+the class token and the patches; registers join after them.
+"""
+
+from typing import Any
+
+from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs, unsupported
+from keras_vit.checkpoints.dialects.json_fields import (
+    JsonConstant,
+    JsonField,
+    JsonFields,
+    JsonTable,
+    Row,
+)
+from keras_vit.checkpoints.dialects.torch_layout import POSITIONS_OF_ANOTHER_GRID, torch_modules
+from keras_vit.checkpoints.dialects.transformers.common import (
+    DROPOUT_ROWS,
+    LABEL_ROWS,
+    VIT_BLOCK,
+    VIT_REASONS,
+    architectures,
+    arithmetic_rows,
+    classifier_names,
+    impossible,
+    needs,
+    size_rows,
+    vit_names,
+)
+from keras_vit.checkpoints.dialects.transformers.processor import processor
+from keras_vit.config import Numerics, ViTConfig
+
+_WORDS: dict[str, Names] = {
+    **vit_names(),
+    **torch_modules(
+        {
+            "block_{l}/attention_norm": VIT_BLOCK + "norm1",
+            "block_{l}/mlp_norm": VIT_BLOCK + "norm2",
+            "block_{l}/mlp/dense_0": VIT_BLOCK + "mlp.fc1",
+        }
+    ),
+    "block_{l}/attention_scale/gamma": StoredAs(VIT_BLOCK + "layer_scale1.lambda1"),
+    "block_{l}/mlp_scale/gamma": StoredAs(VIT_BLOCK + "layer_scale2.lambda1"),
+    "mask_token/token": StoredAs("embeddings.mask_token", "1 m"),
+    "register_tokens/tokens": StoredAs("embeddings.register_tokens"),
+    **{
+        f"block_{{l}}/mlp/{{gate}}/{part}": StoredAs(
+            VIT_BLOCK + f"mlp.weights_in.{name}", axes, implies={"mlp": "gated_packed"}
+        )
+        for part, name, axes in (("kernel", "weight", "(gate f) m"), ("bias", "bias", "(gate f)"))
+    },
+    **{
+        f"block_{{l}}/mlp/dense_1/{part}": (
+            StoredAs(VIT_BLOCK + f"mlp.fc2.{name}", axes, when=lambda c: c.mlp == "plain"),
+            StoredAs(VIT_BLOCK + f"mlp.weights_out.{name}", axes),
+        )
+        for part, name, axes in (("kernel", "weight", "m f"), ("bias", "bias", "m"))
+    },
+    **classifier_names({"classifier": "token_and_mean"}),
+}
+
+
+def _swiglu_width(hidden: int) -> int:
+    """Width of the gated MLP: two thirds of the plain one's, rounded up to a multiple of 8."""
+    return (int(hidden * 2 / 3) + 7) // 8 * 8
+
+
+def _mlp_of(found: Any) -> dict[str, Any]:
+    hidden = int(found["hidden_size"] * found.get("mlp_ratio", 4))
+    if found.get("use_swiglu_ffn"):
+        return {"mlp": "gated_packed", "mlp_dim": _swiglu_width(hidden)}
+    return {"mlp": "plain", "mlp_dim": hidden}
+
+
+def _ratio_of(config: ViTConfig) -> int | None:
+    """The whole `mlp_ratio` that gives the model's `mlp_dim`, or None."""
+    gated = config.mlp != "plain"
+    for ratio in range(1, 33):
+        hidden = config.hidden_size * ratio
+        if (_swiglu_width(hidden) if gated else hidden) == config.mlp_dim:
+            return ratio
+    return None
+
+
+_ROWS: tuple[Row, ...] = (
+    *size_rows(mlp_dim=False),
+    JsonFields(
+        ("mlp_ratio", "use_swiglu_ffn"),
+        ("mlp", "mlp_dim"),
+        _mlp_of,
+        lambda c: {"mlp_ratio": _ratio_of(c), "use_swiglu_ffn": c.mlp != "plain"},
+    ),
+    JsonField("qkv_bias", "qkv_bias", default=True),
+    *arithmetic_rows("gelu", 1e-6),
+    *DROPOUT_ROWS,
+    JsonField("drop_path_rate", "stochastic_depth_rate"),
+    JsonField("layerscale_value", "layer_scale_init"),
+    *LABEL_ROWS,
+)
+
+
+def _dinov2(model_type: str, class_name: str, rows: tuple[Row, ...], **more: Any) -> Dialect:
+    return Dialect(
+        name=f"transformers/{model_type}",
+        library="transformers",
+        container="safetensors",
+        prefixes=(f"{model_type}.", ""),
+        prefix_for=lambda config: f"{model_type}." if config.num_classes else "",
+        identity=Identity("config.json", "model_type", model_type, repr(model_type)),
+        json=(
+            JsonTable(
+                "config.json",
+                (
+                    architectures(f"{class_name}ForImageClassification", f"{class_name}Model"),
+                    JsonConstant("model_type", model_type),
+                    *_ROWS,
+                    *rows,
+                ),
+            ),
+        ),
+        images=processor,
+        expresses=("gelu", "layer_norm_epsilon"),
+        crops=False,
+        metadata={"format": "pt"},
+        impossible=(
+            *impossible("token", "token_and_mean"),
+            *needs(layer_scale=True),
+            POSITIONS_OF_ANOTHER_GRID,
+            (
+                lambda c: (c.classifier == "token_and_mean") != (c.num_classes > 0),
+                "a head that reads another thing than the class token and the mean of the patches",
+            ),
+            (lambda c: _ratio_of(c) is None, "an mlp_dim that no whole mlp_ratio gives"),
+        ),
+        **more,
+    )
+
+
+_FIXED = {
+    "position": "learned",
+    "position_before_class": False,
+    "layer_scale": True,
+}
+_SWITCHES = ("mlp", "mask_token", "layer_scale", "token_and_mean")
+
+dinov2 = _dinov2(
+    "dinov2",
+    "Dinov2",
+    (),
+    words=unsupported({**VIT_REASONS, "register": "of dinov2_with_registers"}, {
+        path: names for path, names in _WORDS.items() if not path.startswith("register")
+    }),
+    numerics=Numerics(gelu="exact", position_resize="bicubic"),
+    fields=_FIXED,
+    switches=_SWITCHES,
+)  # fmt: skip
+
+dinov2_with_registers = _dinov2(
+    "dinov2_with_registers",
+    "Dinov2WithRegisters",
+    (JsonField("num_register_tokens", "num_registers", default=4),),
+    words=unsupported(VIT_REASONS, _WORDS),
+    numerics=Numerics(gelu="exact", position_resize="bicubic_antialias"),
+    fields={**_FIXED, "position_before_registers": True},
+    switches=(*_SWITCHES, "num_registers"),
+)

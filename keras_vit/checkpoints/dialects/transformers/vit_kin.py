@@ -1,0 +1,158 @@
+"""DeiT, MAE, MSN and I-JEPA of transformers: the blocks of its ViT, with other tokens in front."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs, unsupported
+from keras_vit.checkpoints.dialects.json_fields import (
+    Facts,
+    JsonConstant,
+    JsonField,
+    JsonNote,
+    JsonTable,
+    Row,
+)
+from keras_vit.checkpoints.dialects.torch_layout import POSITIONS_OF_ANOTHER_GRID, torch_modules
+from keras_vit.checkpoints.dialects.transformers.common import (
+    DROPOUT_ROWS,
+    LABEL_ROWS,
+    VIT_REASONS,
+    architectures,
+    arithmetic_rows,
+    classifier_names,
+    has_head,
+    impossible,
+    needs,
+    size_rows,
+    vit_names,
+)
+from keras_vit.checkpoints.dialects.transformers.processor import processor
+from keras_vit.config import Numerics
+
+_NO_POOLER = {"representation_size": None}
+"""A classifier reads the class token itself, also where a pooler stands beside it."""
+
+
+def _family(
+    model_type: str,
+    prefix: str,
+    names: tuple[str | None, str],
+    words: Mapping[str, Names],
+    classifiers: tuple[str, ...],
+    epsilon: float = 1e-12,
+    rows: tuple[Row, ...] = (),
+    **more: Any,
+) -> Dialect:
+    """Returns the dialect of a family whose blocks are ViT's."""
+    fixed: dict[str, Any] = {"position": "learned", "position_before_class": False}
+    if len(classifiers) == 1:
+        fixed["classifier"] = classifiers[0]
+    return Dialect(
+        name=f"transformers/{model_type}",
+        library="transformers",
+        container="safetensors",
+        words=unsupported(VIT_REASONS, {**vit_names(), **words}),
+        prefixes=(prefix, ""),
+        identity=Identity("config.json", "model_type", model_type, repr(model_type)),
+        json=(
+            JsonTable(
+                "config.json",
+                (
+                    more.pop("class_name", None) or architectures(*names),
+                    JsonConstant("model_type", model_type),
+                    *size_rows(),
+                    JsonField("qkv_bias", "qkv_bias", default=True),
+                    *arithmetic_rows("gelu", epsilon),
+                    *DROPOUT_ROWS,
+                    *rows,
+                    *(LABEL_ROWS if names[0] else ()),
+                ),
+            ),
+        ),
+        images=processor,
+        numerics=Numerics(gelu="exact", layer_norm_epsilon=epsilon, position_resize="bicubic"),
+        expresses=("gelu", "layer_norm_epsilon", "position_resize"),
+        impossible=(
+            *impossible(*classifiers),
+            POSITIONS_OF_ANOTHER_GRID,
+            *more.pop("impossible", ()),
+        ),
+        crops=False,
+        metadata={"format": "pt"},
+        **{
+            "prefix_for": lambda config: prefix if config.num_classes else "",
+            **more,
+            "fields": fixed | more.get("fields", {}),
+        },
+    )
+
+
+def _deit_class(facts: Facts) -> list[str]:
+    if facts.config.num_classes == 0:
+        return ["DeiTModel"]
+    teacher = "WithTeacher" if facts.config.has_two_heads else ""
+    return [f"DeiTForImageClassification{teacher}"]
+
+
+_TEACHER = {"classifier": "token_and_distillation", **_NO_POOLER}
+
+deit = _family(
+    "deit",
+    "deit.",
+    ("DeiTForImageClassification", "DeiTModel"),
+    {
+        "distillation_token/token": StoredAs("embeddings.distillation_token"),
+        **torch_modules({"pre_logits": "pooler.dense"}),
+        **classifier_names(_NO_POOLER),
+        "head/{head}/kernel": StoredAs(
+            "{cls}_classifier.weight", "k e", implies=_TEACHER, outside=True
+        ),
+        "head/{head}/bias": StoredAs("{cls}_classifier.bias", implies=_TEACHER, outside=True),
+    },
+    ("token", "token_and_distillation"),
+    fields={"distillation_token": True},
+    switches=("distillation_token", "token_and_distillation"),
+    class_name=JsonNote("architectures", _deit_class),
+    impossible=needs(distillation_token=True),
+    ignored={r"(deit\.)?embeddings\.mask_token": "mask of masked image modelling"},
+)
+
+vit_mae = _family(
+    "vit_mae",
+    "vit.",
+    (None, "ViTMAEModel"),
+    {},
+    ("token",),
+    ignored={r"decoder\..*": "the decoder of pretraining"},
+    impossible=((has_head, "a head: transformers has no classifier of this family"),),
+    prefix_for=lambda config: "",
+    rows=(JsonConstant("mask_ratio", 0.0, also=()),),
+)
+
+_MSN_WORDS: dict[str, Names] = {
+    # Release 5 writes a classifier's tokens and last norm with `vit.`, and its blocks without.
+    path: (name, dataclasses.replace(name, outside=True)) if path.startswith("block_") else name
+    for path, name in vit_names().items()
+}
+
+vit_msn = _family(
+    "vit_msn",
+    "vit.",
+    ("ViTMSNForImageClassification", "ViTMSNModel"),
+    {**_MSN_WORDS, **classifier_names({})},
+    ("token",),
+    epsilon=1e-6,
+    ignored={r"(vit\.)?embeddings\.mask_token": "mask of masked image modelling"},
+)
+
+ijepa = _family(
+    "ijepa",
+    "ijepa.",
+    ("IJepaForImageClassification", "IJepaModel"),
+    {**classifier_names({})},
+    ("gap",),
+    fields={"class_token": None},
+    ignored={r"(ijepa\.)?embeddings\.mask_token": "mask of masked image modelling"},
+    impossible=((lambda c: c.has_class_token, "a class token"),),
+)

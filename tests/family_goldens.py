@@ -1,0 +1,59 @@
+"""The reference outputs of `tests/data/families`, and a model of keras_vit on a case."""
+
+import json
+from pathlib import Path
+
+import keras
+import numpy as np
+
+from keras_vit import checkpoints
+
+FOLDER = Path(__file__).parent / "data" / "families"
+CASES = {c["name"]: c for c in json.loads((FOLDER / "cases.json").read_text())["cases"]}
+
+OF_THE_HEAD = ("pre_logits", "logits", "image_embeds", "pooler_output")
+"""Outputs that are compared within `tolerance`; the others within `tolerance_tokens`."""
+
+
+def load_case(name: str, **fields):
+    """Loads the checkpoint of a case."""
+    return checkpoints.load(FOLDER / CASES[name]["checkpoint"], **fields)
+
+
+def expected(name: str) -> dict[str, np.ndarray]:
+    """The images and outputs of the library, by name; `image_24x24` is a second size."""
+    with np.load(FOLDER / CASES[name]["expected"]) as file:
+        return dict(file)
+
+
+def outputs(model, image: np.ndarray, names) -> dict[str, np.ndarray]:
+    """Runs a model and returns those of its stages that the library names too."""
+    stages = {name: _stage(model, name) for name in names}
+    stages = {name: tensor for name, tensor in stages.items() if tensor is not None}
+    got = keras.Model(model.input, stages).predict(image, verbose=0)
+    return {name: np.asarray(value) for name, value in got.items()}
+
+
+def _stage(model, name: str):  # noqa: PLR0911  a row per stage
+    config = model.config
+    last = f"block_{config.num_layers - 1}"
+    if name.startswith("block_"):
+        return model.get_layer(f"block_{int(name[6:])}").output
+    if name == "embedded":
+        inputs = model.get_layer("block_0").input
+        return inputs[0] if config.rope else inputs
+    if name == "last_hidden_state":
+        return model.get_layer(last).output
+    if name == "encoded":
+        return model.get_layer("encoder_norm").output if config.final_norm else None
+    if name in ("logits", "image_embeds"):
+        return model.output
+    if name == "pre_logits" and config.projection_dim is None and not config.has_two_heads:
+        return model.get_layer("pre_logits").output
+    return None
+
+
+def relative_error(got: np.ndarray, want: np.ndarray) -> float:
+    """max |got - want| / max |want|."""
+    assert got.shape == want.shape, (got.shape, want.shape)
+    return float(np.abs(got.astype("float64") - want).max() / np.abs(want).max())
