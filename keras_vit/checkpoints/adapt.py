@@ -18,27 +18,27 @@ def resize_positions(
     embedding: np.ndarray,
     source: tuple[int, int],
     target: tuple[int, int],
-    class_position: bool,
+    prefix: int,
     method: str = "bilinear_align_corners",
 ) -> np.ndarray:
     """Resizes position embeddings to another patch grid.
 
-    The row of a class token stays as it is. Source: `interpolate_posembed` of
+    Rows of the tokens in front of the patches stay as they are. Source: `interpolate_posembed` of
     `vit_jax/checkpoint.py`, with which the default agrees to 1e-7; unlike it, an
     equal count of positions on another grid is resized too.
 
     Args:
-        embedding: `(1, [1 +] rows * columns, hidden_size)`.
+        embedding: `(1, prefix + rows * columns, hidden_size)`.
         source, target: grids (rows, columns).
-        class_position: whether the first row belongs to a class token.
+        prefix: how many rows belong to tokens in front of the patches.
         method: see `keras_vit.Numerics.position_resize`.
 
     Returns:
-        float32 `(1, [1 +] target rows * columns, hidden_size)`.
+        float32 `(1, prefix + target rows * columns, hidden_size)`.
     """
     if source == target:
         return embedding
-    head, grid = embedding[:, : int(class_position)], embedding[0, int(class_position) :]
+    head, grid = embedding[:, :prefix], embedding[0, prefix:]
     grid = grid.reshape(*source, -1).astype(np.float64)
     by_row = resampling_matrix(source[0], target[0], method)
     by_column = resampling_matrix(source[1], target[1], method)
@@ -64,7 +64,7 @@ def adapt(path: str, array: np.ndarray, stored: ViTConfig, wanted: ViTConfig) ->
             array,
             stored.source_grid,
             wanted.source_grid,
-            stored.has_class_position,
+            stored.num_prefix_positions,
             wanted.numerics.position_resize,
         )
     return array
