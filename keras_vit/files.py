@@ -32,7 +32,7 @@ def written_beside(path: str | os.PathLike[str]) -> Iterator[Path]:
         WriteError: the system refused to write; `path` is as it was.
     """
     path = Path(path)
-    with _failure_named(path), _workshop(path) as work:
+    with failure_named(path), _workshop(path) as work:
         yield work / "new"
         (work / "new").replace(path)
 
@@ -62,7 +62,7 @@ def folder_written_beside(
         foreign = [folder.name]
     if foreign:
         raise error(f"{folder}: holds {', '.join(sorted(foreign)[:5])}, so it is not overwritten.")
-    with _failure_named(folder), _workshop(folder) as work:
+    with failure_named(folder), _workshop(folder) as work:
         new = work / "new"
         new.mkdir()
         yield new
@@ -189,8 +189,8 @@ def exists(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _failure_named(place: Path) -> Iterator[None]:
-    """Names the place where the system does not let it be written."""
+def failure_named(place: Path) -> Iterator[None]:
+    """Turns what the system says where `place` cannot be written into a `WriteError`."""
     try:
         yield
     except KerasViTError:

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit import VisionTransformer
+from keras_vit import ConfigError, VisionTransformer
 from tests.helpers import HYBRID, assert_close, copy_weights, normal, numpy_of, random_tiny, tiny
 from tests.words import through_json
 
@@ -151,3 +151,13 @@ def test_two_models_live_side_by_side():
     assert not np.array_equal(numpy_of(first(IMAGES)), numpy_of(second(IMAGES)))
     copy_weights(first, second)
     np.testing.assert_array_equal(numpy_of(first(IMAGES)), numpy_of(second(IMAGES)))
+
+
+@pytest.mark.parametrize("name", ["model.h5", "model.hdf5"])
+def test_h5_of_a_whole_model_is_refused(tmp_path, name):
+    """Keras would write it and could not load it; nothing is written, the way out is named."""
+    with pytest.raises(ConfigError, match="cannot be loaded again. Save a .keras file"):
+        tiny().save(tmp_path / name)
+    assert not (tmp_path / name).exists()
+    tiny().save_weights(tmp_path / "model.weights.h5")
+    assert (tmp_path / "model.weights.h5").is_file()

@@ -22,7 +22,7 @@ from keras_vit.checkpoints.source import Source
 from keras_vit.checkpoints.translate import Move
 from keras_vit.config import ViTConfig
 from keras_vit.config.rules import known_fields
-from keras_vit.errors import CheckpointError
+from keras_vit.errors import CheckpointError, shown
 from keras_vit.labels import Labels, checked, names_of
 from keras_vit.preparation.protocols import ProtocolSpec
 
@@ -189,11 +189,18 @@ def save(
 
     Raises:
         CheckpointError: the dialect is unknown, or its library cannot hold the
-            model's weights or express its arithmetic; or the model is quantised, or has
-            LoRA weights that were not merged. Nothing is written.
+            model's weights or express its arithmetic; or the model is quantised, has LoRA
+            weights that were not merged, or is no `VisionTransformer`. Nothing is written.
+        WriteError: the place cannot be written; what stood there is as it was.
     """
     from keras_vit.layers.quantisation import quantised_parts
+    from keras_vit.model import VisionTransformer
 
+    if not isinstance(model, VisionTransformer):
+        named = f" named {shown(model.name)}" if hasattr(model, "name") else ""
+        raise CheckpointError(
+            f"model: expected a keras_vit.VisionTransformer, found a {type(model).__name__}{named}."
+        )
     if parts := quantised_parts(model.layers):
         name, part = next(iter(parts.items()))
         raise CheckpointError(

@@ -67,6 +67,8 @@ def embed(
     names = list(dict.fromkeys(map(os.fsdecode, paths)))
     if not names:
         raise ConfigError("No image was given.")
+    if out.suffix == ".parquet":
+        _check_names(names)
     part = up_to(model, layer)
     if out.suffix == ".parquet" and len(part.output_shape) != 2:
         raise ConfigError(f"layer={layer!r} has several tokens per image; write them to .npy.")
@@ -133,6 +135,16 @@ def _fill(
         advance(inputs)
     rows.pass_over(len(left_out), left_out)
     advance(len(left_out))
+
+
+def _check_names(names: list[str]) -> None:
+    """Refuses file names that Parquet cannot hold, before any image is looked at."""
+    for name in names:
+        if not name.isascii() and name != name.encode(errors="replace").decode():
+            raise ConfigError(
+                f"{name}: the name of this file is no UTF-8, which is all that Parquet holds. "
+                "Rename the file, or write to .npy."
+            )
 
 
 def _beside(out: Path) -> Path:

@@ -5,6 +5,7 @@ far it has come. A process killed at any moment leaves these two, and the next o
 task goes on from there.
 """
 
+import contextlib
 import io
 import json
 import os
@@ -17,8 +18,8 @@ from typing import Any
 import numpy as np
 from filelock import FileLock, Timeout
 
-from keras_vit.errors import ConfigError
-from keras_vit.files import write_json
+from keras_vit.errors import ConfigError, WriteError
+from keras_vit.files import failure_named, write_json
 
 _SECONDS = 0.2
 """Between two records of the progress, each of which waits for the disk."""
@@ -55,11 +56,12 @@ class Rows:
         self._recorded = 0.0
 
     def __enter__(self) -> "Rows":
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            self._lock.acquire()
-        except Timeout as error:
-            raise ConfigError(f"{self._path}: another process is writing it.") from error
+        with failure_named(self._path):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                self._lock.acquire()
+            except Timeout as error:
+                raise ConfigError(f"{self._path}: another process is writing it.") from error
         try:
             self._resume()
         except BaseException:
@@ -74,18 +76,25 @@ class Rows:
         trace: TracebackType | None,
     ) -> None:
         try:
-            if self._file is not None:
+            if self._file is not None and not isinstance(error, WriteError):
                 self._save()
-                self._file.close()
         finally:
+            self._close()
             self._lock.release()
+
+    def _close(self) -> None:
+        """Closes the file, which flushes once more and may fail once more on a full disk."""
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                self._file.close()
 
     def append(self, rows: np.ndarray, inputs: int, notes: Sequence[Any] = ()) -> None:
         """Writes rows, all of one dtype and shape, that came of so many inputs."""
-        if self._dtype is None:
-            self._dtype = np.dtype((rows.dtype, rows.shape[1:]))
-            self._file.write(_header(self._dtype, 0))
-        self._file.write(np.ascontiguousarray(rows).view(np.uint8))
+        with failure_named(self.part):
+            if self._dtype is None:
+                self._dtype = np.dtype((rows.dtype, rows.shape[1:]))
+                self._file.write(_header(self._dtype, 0))
+            self._file.write(np.ascontiguousarray(rows).view(np.uint8))
         self.count += len(rows)
         self.pass_over(inputs, notes)
 
@@ -105,10 +114,11 @@ class Rows:
         if self._dtype is None:
             raise ConfigError(f"{self._path}: there is nothing to write.")
         self._save()
-        self._file.seek(0)
-        self._file.write(_header(self._dtype, self.count))
-        self._sync()
-        self._file.close()
+        with failure_named(self.part):
+            self._file.seek(0)
+            self._file.write(_header(self._dtype, self.count))
+            self._sync()
+            self._file.close()
         self._file = None
         return self.part
 
@@ -162,8 +172,9 @@ class Rows:
         self._recorded = time.monotonic()
 
     def _sync(self) -> None:
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        with failure_named(self.part):
+            self._file.flush()
+            os.fsync(self._file.fileno())
 
 
 def _header(dtype: np.dtype[Any], count: int) -> bytes:

@@ -1,5 +1,6 @@
 """The state of a training as one safetensors file: whole, or not there."""
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -32,14 +33,22 @@ class State:
         return {name.removeprefix(start): self.arrays[name] for name in names}
 
     def write(self, path: Path) -> None:
-        """Writes beside `path` and renames."""
+        """Writes beside `path` and renames.
+
+        Raises:
+            WriteError: the place cannot be written; the state that stood there is as it was.
+        """
+        from safetensors import SafetensorError
         from safetensors.numpy import save_file
 
         # safetensors stores no order of the axes, and takes the bytes as they lie.
         arrays = {name: np.asarray(array, order="C") for name, array in self.arrays.items()}
         text = json.dumps({"format": _FORMAT, **self.facts}, default=float)
         with written_beside(path) as temporary:
-            save_file(arrays, temporary, {"keras_vit": text})
+            try:
+                save_file(arrays, temporary, {"keras_vit": text})
+            except SafetensorError as error:  # an error of the disk has no type of its own there
+                raise OSError(errno.EIO, str(error)) from error
             with temporary.open("rb") as file:
                 os.fsync(file.fileno())  # else a power cut could leave the name without the bytes
 

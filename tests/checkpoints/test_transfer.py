@@ -309,3 +309,12 @@ def test_a_number_beyond_float16_is_not_made_infinite(tmp_path, caplog):
     caplog.clear()
     checkpoints.load(tmp_path / "x.npz", dtype="mixed_bfloat16")
     assert not caplog.text
+
+
+def test_a_model_of_others_is_named(tmp_path):
+    """`save` writes Vision Transformers; whatever else it is given, it says what that is."""
+    other = keras.Sequential([keras.layers.Dense(2)], name="other")
+    with pytest.raises(CheckpointError, match="found a Sequential named 'other'"):
+        checkpoints.save(other, tmp_path / "x.npz")
+    with pytest.raises(CheckpointError, match="found a str"):
+        checkpoints.save("model", tmp_path / "x.npz")

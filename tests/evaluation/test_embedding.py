@@ -1,12 +1,15 @@
 """embed: features of files in one file, whole or absent."""
 
 import json
+import os
+import resource
 import shutil
 
 import numpy as np
 import pytest
 
 from keras_vit import ConfigError, embed, features
+from keras_vit.errors import WriteError
 from keras_vit.evaluation import rows
 from tests.helpers import random_tiny
 
@@ -119,3 +122,35 @@ def test_what_cannot_be_written_is_refused_before_the_first_image(grey, paths, o
     with pytest.raises(ConfigError, match="batch_size=0"):
         embed(grey, paths, out / "x.npy", batch_size=0)
     assert not (out / "x.npy").exists()
+
+
+def test_a_name_that_is_no_utf8(grey, paths, out):
+    """Parquet refuses it before an image is read; .npy keeps it."""
+    pytest.importorskip("pyarrow.parquet")
+    name = os.fsencode(paths[0].parent) + b"/b\xe4r.png"
+    shutil.copy(paths[0], name)
+    with pytest.raises(ConfigError, match=r"b\\xe4r.png: the name of this file is no UTF-8"):
+        run(grey, [paths[2], name], out / "x.parquet")
+    assert not list(out.iterdir())
+    run(grey, [paths[2], name], out / "x.npy")
+    (_, kept) = json.loads((out / "x.npy.json").read_text())["paths"]
+    assert os.fsencode(kept) == name
+
+
+def test_a_full_disk(grey, paths, out):
+    """The error names the file; when there is space again, the rest is computed."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    done = []
+    try:
+        with pytest.raises(WriteError, match="x.npy.part: cannot be written"):
+
+            def fill(images):
+                done.append(images)
+                resource.setrlimit(resource.RLIMIT_FSIZE, (300, limits[1]))
+
+            run(grey, paths, out / "x.npy", progress=fill)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert done
+    assert run(grey, paths, out / "x.npy").num_images == 14
+    assert sorted(p.name for p in out.iterdir()) == ["x.npy", "x.npy.json"]

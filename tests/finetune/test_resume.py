@@ -2,6 +2,7 @@
 
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -12,8 +13,10 @@ import numpy as np
 import pytest
 
 from keras_vit import CheckpointError, ConfigError
+from keras_vit.errors import WriteError
 from keras_vit.finetune import Resume
 from keras_vit.finetune.randomness import random_states, set_random_states
+from keras_vit.finetune.state import State
 from tests.finetune import long_training
 
 ROOT = Path(__file__).parents[2]
@@ -124,3 +127,18 @@ def test_global_random_states_are_restored(draw):
     drawn = [draw() for _ in range(3)]
     set_random_states(states)
     assert [draw() for _ in range(3)] == drawn
+
+
+def test_a_state_on_a_full_disk(tmp_path):
+    """The error names the file; the state before is whole."""
+    path = tmp_path / "state.safetensors"
+    State({"a": np.zeros(4, "float32")}, {"epoch": 1}).write(path)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
+    try:
+        with pytest.raises(WriteError, match="state.safetensors: cannot be written"):
+            State({"a": np.zeros(40_000, "float32")}, {"epoch": 2}).write(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert State.read(path).facts["epoch"] == 1
+    assert [p.name for p in tmp_path.iterdir()] == ["state.safetensors"]

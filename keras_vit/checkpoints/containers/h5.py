@@ -7,7 +7,8 @@ files, links to other files, arrays of which not one byte was ever written. All 
 import contextlib
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,8 +16,8 @@ import ml_dtypes
 import numpy as np
 
 from keras_vit.checkpoints.containers.reading import FileReader
-from keras_vit.checkpoints.containers.writing import opened_beside
 from keras_vit.errors import CheckpointError, shown
+from keras_vit.files import written_beside
 from keras_vit.limits import ARRAYS
 
 _DEEPEST = 32
@@ -135,7 +136,7 @@ def h5_written_beside(path: str | os.PathLike[str]) -> Iterator[Any]:
     """Yields a new `h5py.File`; on success it becomes `path`, else it goes."""
     import h5py
 
-    with opened_beside(path) as stream:
+    with written_beside(path) as temporary, temporary.open("x+b", buffering=0) as stream:
         disk = _Disk(stream)
         try:
             with h5py.File(disk, "w") as file:
@@ -153,27 +154,24 @@ class _Disk:
     the bytes are written, and whoever opened the file raises the error when it is closed.
     """
 
-    def __init__(self, stream: IO[bytes]) -> None:
+    def __init__(self, stream: FileIO) -> None:
         self.error: OSError | None = None
         self._stream = stream
-        self.seek, self.tell = stream.seek, stream.tell
-        self.readinto = stream.readinto  # type: ignore[attr-defined]
-        self.read = stream.read
+        self.read, self.readinto = stream.read, stream.readinto
+        self.seek, self.tell, self.flush = stream.seek, stream.tell, stream.flush
 
     def write(self, data: memoryview) -> int:
-        self._attempt(self._stream.write, data)
+        rest = data
+        while rest and self.error is None:  # the system may take a part of what it is given
+            try:
+                rest = rest[self._stream.write(rest) :]
+            except OSError as error:
+                self.error = error
         return len(data)
 
     def truncate(self, size: int) -> int:
-        self._attempt(self._stream.truncate, size)
-        return size
-
-    def flush(self) -> None:
-        self._attempt(self._stream.flush)
-
-    def _attempt(self, action: Callable[..., object], *arguments: object) -> None:
-        if self.error is None:
-            try:
-                action(*arguments)
-            except OSError as error:
-                self.error = error
+        try:
+            return self._stream.truncate(size)
+        except OSError as error:
+            self.error = self.error or error
+            return size

@@ -52,6 +52,6 @@ def whole(parts: Iterable[Part]) -> Iterator[tuple[str, np.ndarray]]:
 
 @contextlib.contextmanager
 def opened_beside(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Yields a new file, for writing and reading, that becomes `path` on success."""
-    with written_beside(path) as temporary, temporary.open("x+b") as file:
+    """Yields a new file that becomes `path` on success."""
+    with written_beside(path) as temporary, temporary.open("xb") as file:
         yield file

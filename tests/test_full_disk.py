@@ -1,0 +1,128 @@
+"""A disk that is full and a place that is forbidden: an error that names them, and nothing left."""
+
+import errno
+import os
+import resource
+
+import h5py
+import numpy as np
+import pytest
+
+from keras_vit import KerasViTError, checkpoints
+from keras_vit.checkpoints.containers import h5_written_beside, parts_of, write_npz
+from keras_vit.errors import WriteError
+from keras_vit.figures import draw_explanations
+from keras_vit.files import write_json
+from tests.helpers import tiny
+
+ARRAY = np.random.default_rng(0).standard_normal((300, 300)).astype("float32")
+
+
+@pytest.fixture
+def full_disk():
+    """No file may grow beyond 100,000 bytes."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def fill():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+
+    yield fill
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.fixture(scope="module")
+def model():
+    """Its weights have a megabyte."""
+    return tiny(hidden_size=128, mlp_dim=512)
+
+
+def npz(path):
+    write_npz(path, parts_of([("a", ARRAY)]))
+
+
+def h5(path):
+    with h5_written_beside(path) as file:
+        for name in "abcdefgh":
+            file[f"g/{name}"] = ARRAY
+
+
+def many_small_h5(path):
+    with h5_written_beside(path) as file:
+        for k in range(2000):
+            file[f"g{k}/a/vars/0"] = np.zeros(4)
+
+
+def json(path):
+    write_json(path, list(range(100_000)))
+
+
+@pytest.mark.parametrize("write", [npz, h5, many_small_h5, json])
+def test_a_full_disk(full_disk, tmp_path, write):
+    """The error names the place and the reason; the old file stays, nothing else does."""
+    path = tmp_path / "x"
+    path.write_text("old")
+    full_disk()
+    with pytest.raises(WriteError) as caught:
+        write(path)
+    assert str(caught.value).startswith(f"{path}: cannot be written (File too large)")
+    assert caught.value.errno == errno.EFBIG
+    assert path.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["x"]
+
+
+def test_an_h5_file_after_a_full_disk(full_disk, tmp_path):
+    """libhdf5 has let go of the file that failed: the next one is whole."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    full_disk()
+    with pytest.raises(WriteError):
+        many_small_h5(tmp_path / "x.h5")
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    h5(tmp_path / "x.h5")
+    with h5py.File(tmp_path / "x.h5") as file:
+        np.testing.assert_array_equal(file["g/h"], ARRAY)
+    assert h5py.h5f.get_obj_count(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_FILE) == 0
+
+
+@pytest.mark.parametrize("dialect", ["google", "timm", "transformers", "keras_hub", "keras_vit"])
+def test_a_checkpoint_on_a_full_disk(full_disk, tmp_path, model, dialect):
+    """In each format, as a file and as a folder."""
+    full_disk()
+    with pytest.raises(WriteError, match="cannot be written"):
+        checkpoints.save(model, tmp_path / "x", dialect, lossy=True)
+    assert [p.name for p in tmp_path.iterdir()] == []
+
+
+def test_a_preset_on_a_full_disk(full_disk, tmp_path, model):
+    """The preset that was there is as it was."""
+    tiny().save_to_preset(tmp_path / "preset")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "preset").iterdir()}
+    full_disk()
+    with pytest.raises(WriteError, match="preset"):
+        model.save_to_preset(tmp_path / "preset")
+    assert before == {path.name: path.read_bytes() for path in (tmp_path / "preset").iterdir()}
+    assert [p.name for p in tmp_path.iterdir()] == ["preset"]
+
+
+def test_a_picture_where_nothing_can_be_written(tmp_path):
+    """The place lies below a file."""
+    (tmp_path / "file").touch()
+    model, images = tiny(), np.zeros((16, 16, 3), "uint8")
+    for place in (tmp_path / "file" / "x.png", tmp_path / "file" / "folder" / "x.png"):
+        with pytest.raises(WriteError, match=r"x\.png: cannot be written \("):
+            draw_explanations(model, images, place, titles=["a"])
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="everything is allowed to root")
+def test_a_forbidden_place(tmp_path):
+    """A folder in which this user may not write is named."""
+    (tmp_path / "mine").mkdir(mode=0o500)
+    with pytest.raises(WriteError, match="Permission denied"):
+        npz(tmp_path / "mine" / "x.npz")
+
+
+def test_what_a_caller_does_wrong_keeps_its_name(tmp_path):
+    """Errors of keras_vit inside the block are not renamed."""
+    with pytest.raises(KerasViTError, match="mine") as caught, h5_written_beside(tmp_path / "x"):
+        raise KerasViTError("mine")
+    assert not isinstance(caught.value, WriteError)
+    assert [p.name for p in tmp_path.iterdir()] == []
