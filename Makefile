@@ -1,6 +1,8 @@
 # make demo    predict, fine-tune, save, reload and explain, on JAX (BACKEND=torch, BACKEND=tensorflow)
 # make test    the whole suite, once per backend (BACKENDS="jax" for one)
 # make lint    ruff and mypy
+# make fuzz    damaged and hostile inputs for every reader (FUZZ_ARGS="--count 1000 --seed 1"); a
+#              minimal input for each fault goes to fuzz-faults/
 # make bench   keras_vit beside its peers: an hour and a half, on an otherwise idle machine;
 #              BACKENDS=jax for one
 
@@ -14,7 +16,7 @@ BENCH := $(BIN)/python -m benchmarks --json benchmarks/results/cpu.json
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint fuzz bench clean
 
 demo: .venv/.demo-$(BACKEND)
 	KERAS_BACKEND=$(BACKEND) $(BIN)/keras-vit demo --out demo
@@ -37,6 +39,9 @@ lint: .venv/.lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+fuzz: .venv/.test
+	KERAS_BACKEND=torch $(BIN)/python -m tests.fuzz $(FUZZ_ARGS)
 
 bench: .venv/.test
 	@for backend in $(BACKENDS); do for model in S/16 B/16; do \

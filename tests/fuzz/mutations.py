@@ -21,8 +21,9 @@ Mutation = Callable[[Path, random.Random], str | None]
 
 HOSTILE: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, 2, 3, 7, 10**6, 10**8, 2**31, 2**63, -(2**63), 0.5, 1e300, -0.0,
-    float("inf"), float("nan"), "", "x", "224", "\x1b[2J\u202e", "[/red]", "$\\frac{$", "../x", "/etc/passwd",
-    "x" * 5000, [], {}, [[]], [0], [-1, -1], [10**9, 10**9], [1] * 100, {"": {}}, {"name": "timm"},
+    float("inf"), float("nan"), "", "x", "224", "\x1b[2J\u202e", "[/red]", "$\\frac{$", "../x",
+    "/etc/passwd", "x" * 5000,
+    [], {}, [[]], [0], [-1, -1], [10**9, 10**9], [1] * 100, {"": {}}, {"name": "timm"},
 )  # fmt: skip
 
 

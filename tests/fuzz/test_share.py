@@ -1,0 +1,35 @@
+"""The first inputs of each campaign; `make fuzz` tries ten thousand."""
+
+import os
+
+import pytest
+
+from tests.fuzz.campaign import run
+from tests.fuzz.mutations import STRUCTURE
+from tests.fuzz.seeds import READERS
+
+pytestmark = pytest.mark.skipif(
+    os.environ.get("KERAS_BACKEND") != "torch", reason="readers have no backend: one run is enough"
+)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_the_first_inputs_of_a_campaign(reader, tmp_path):
+    """Each is refused by an error that names the file, or read as far as its bytes allow."""
+    counts, faults = run(reader, 40, keep=tmp_path)
+    assert not faults, faults
+    assert counts["tried"] == 40
+    assert counts["clean"] >= 10
+
+
+def test_a_campaign_finds_faults(tmp_path, monkeypatch):
+    """A change that cannot be right, and is read all the same, is counted, and its input kept."""
+
+    def harmless(path, rng):
+        return "the file was damaged"
+
+    monkeypatch.setitem(STRUCTURE, ".npz", harmless)
+    counts, faults = run("google", 12, keep=tmp_path)
+    assert counts["wrong"] == len(faults) > 0
+    assert (tmp_path / f"google-0-{faults[0].number}" / "fault.json").is_file()
+    assert (tmp_path / f"google-0-{faults[0].number}" / "input" / "x.npz").is_file()
