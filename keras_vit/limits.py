@@ -1,7 +1,7 @@
 """How much a file from a stranger may ask for. A file that asks for more is refused unread.
 
 Each limit is far above what a Vision Transformer needs. An environment variable raises it, for a
-process that reads larger files on purpose. docs/limits.md lists them.
+process that reads larger files on purpose. SECURITY.md lists them.
 """
 
 import dataclasses

@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from keras_vit.checkpoints.containers import PICKLE_ADVICE, Reader, joined, open_arrays
 from keras_vit.errors import KerasViTError, SourceError
@@ -39,6 +39,9 @@ COMPANIONS = (
 _PICKLES = (".bin", ".pth", ".pt", ".ckpt")
 _ATTEMPTS = 20
 """How often a folder may be replaced by other processes while it is being opened."""
+
+
+_T = TypeVar("_T")
 
 
 class Place(Protocol):
@@ -169,8 +172,8 @@ class Source:
         """
         if self.row is not None:
             return self.row.preset_config()
-        with contextlib.closing(self._locate()) as place:
-            return _preset(place, _read_json(place))
+        with contextlib.ExitStack() as stack:
+            return self._of_one_state(stack, lambda place: _preset(place, _read_json(place)))
 
     @contextlib.contextmanager
     def open(self, *, headers: bool = False, checksum: bool = True) -> Iterator[OpenSource]:
@@ -188,20 +191,37 @@ class Source:
             CheckpointError: a file of weights is damaged.
             PresetError: as `preset`, or a file cannot be fetched.
         """
+        with contextlib.ExitStack() as stack:
+            yield self._of_one_state(stack, lambda place: _open(place, stack, headers, checksum))
+
+    def _of_one_state(self, stack: contextlib.ExitStack, read: Callable[[Place], _T]) -> _T:
+        """Reads a folder that was still in its place afterwards, if need be in another attempt.
+
+        A writer renames a folder before it removes its files one by one, so that the files that
+        were found are all of them.
+
+        Args:
+            stack: what `read` opens goes there; it is closed before another attempt.
+            read: what to do with the place.
+        """
         for attempt in range(_ATTEMPTS):
-            with contextlib.ExitStack() as stack:
-                place = stack.enter_context(contextlib.closing(self._locate()))
-                try:
-                    opened = _open(place, stack, headers, checksum)
-                except FileNotFoundError as error:
-                    if attempt + 1 == _ATTEMPTS or place.is_current():
-                        raise SourceError(
-                            f"{error.filename}: stands in the folder, but cannot be found. If it "
-                            "is a link, it leads nowhere."
-                        ) from error
-                    continue
-                yield opened
-                return
+            place = stack.enter_context(contextlib.closing(self._locate()))
+            last = attempt + 1 == _ATTEMPTS
+            try:
+                found = read(place)
+                if place.is_current():
+                    return found
+            except KerasViTError:
+                if last or place.is_current():
+                    raise
+            except FileNotFoundError as error:
+                if last or place.is_current():
+                    raise SourceError(
+                        f"{error.filename}: stands in the folder, but cannot be found. If it "
+                        "is a link, it leads nowhere."
+                    ) from error
+            stack.close()
+        raise SourceError(f"{self.name}: is replaced as quickly as it can be read.")
 
     def provenance(self, preset: PresetConfig | None = None) -> dict[str, Any]:
         """Returns where the weights come from, as plain JSON types; complete once they are open."""

@@ -12,7 +12,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from keras_vit.checkpoints.source import Source
+from keras_vit.files import OpenFolder
 from keras_vit.presets import describe
+from tests.helpers import tiny
 from tests.presets.test_hub import MOMENTS
 
 SAVE = """
@@ -95,3 +98,24 @@ def test_killed_saves(saver, tmp_path):
         assert found == new
     print(f"{in_time} of {MOMENTS} were killed before the new one was in place")
     assert in_time
+
+
+@pytest.mark.parametrize("lost", ["config.json", "model.safetensors"])
+def test_a_folder_that_is_taken_away_while_it_is_read(tmp_path, monkeypatch, lost):
+    """What a writer has half removed is no preset without a config; the new one is read."""
+    place = tmp_path / "preset"
+    for word in ("old", "new"):
+        tiny(provenance={"word": word}).save_to_preset(tmp_path / word)
+    (tmp_path / "old").rename(place)
+    sizes = OpenFolder.sizes
+
+    def replaced_meanwhile(folder):
+        if (tmp_path / "new").exists():
+            place.rename(tmp_path / "old")
+            (tmp_path / "new").rename(place)
+            (tmp_path / "old" / lost).unlink()
+        return sizes(folder)
+
+    monkeypatch.setattr(OpenFolder, "sizes", replaced_meanwhile)
+    with Source.of(place).open() as opened:
+        assert opened.preset.provenance["word"] == "new"

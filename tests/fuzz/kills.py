@@ -1,0 +1,190 @@
+"""Kills in the middle of writing, and readers beside writers: python -m tests.fuzz.kills.
+
+Processes are forked, so that a kill costs no start of Python.
+"""
+
+import argparse
+import datetime
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from keras_vit import KerasViTError, VisionTransformer, embed
+from keras_vit.checkpoints import convert
+from keras_vit.checkpoints.source import Source
+from tests.fuzz.seeds import CHECKPOINTS
+
+SIZES = {"image_size": 16, "patch_size": 8, "hidden_size": 64, "mlp_dim": 128, "num_heads": 2}
+
+
+def model_of(word: str) -> VisionTransformer:
+    """A model whose labels, provenance and head all say which one it is."""
+    model = VisionTransformer(
+        **SIZES, num_layers=2, num_classes=2, labels=(word, "x"), provenance={"word": word}
+    )
+    for weight in model.weights:
+        weight.assign(np.full(weight.shape, float(ord(word)), "float32"))
+    return model
+
+
+def word_of(folder: Path) -> str:
+    """Which model a preset folder holds; `"mixed"` if its files are of several."""
+    with Source.of(folder).open() as opened:
+        assert opened.preset is not None
+        labels, provenance = opened.preset.labels, opened.preset.provenance
+        words = {labels[0], provenance["word"]}
+        words |= {chr(int(opened.reader.read(name).flat[0])) for name in opened.reader.shapes}
+    return words.pop() if len(words) == 1 else "mixed"
+
+
+def killed(action: Callable[[], object], rng: random.Random, longest: float) -> None:
+    """Runs an action over and over in a process of its own, which is killed at some moment."""
+    process = os.fork()
+    if process == 0:
+        try:
+            while True:
+                action()
+        finally:
+            os._exit(1)
+    time.sleep(rng.uniform(0.001, longest))
+    os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+
+
+def kill_saves(work: Path, count: int, rng: random.Random) -> Counter[str]:
+    """Kills `save_to_preset` over a preset; what stands there is the old one or a new one."""
+    place, models = work / "preset", [model_of("a"), model_of("b")]
+    models[0].save_to_preset(place)
+    outcomes: Counter[str] = Counter()
+
+    def save_both() -> None:
+        for model in models:
+            model.save_to_preset(place)
+
+    for _ in range(count):
+        killed(save_both, rng, 0.1)
+        if not place.exists():
+            outcomes["absent until the next save"] += 1
+            models[0].save_to_preset(place)
+        outcomes["whole" if word_of(place) in "ab" else "mixed"] += 1
+    models[0].save_to_preset(place)
+    outcomes["left behind"] += len(list(work.iterdir())) - 1
+    return outcomes
+
+
+def kill_conversions(work: Path, count: int, rng: random.Random) -> Counter[str]:
+    """Kills `convert` over a file; its bytes are those of one conversion or of the other."""
+    sources = [CHECKPOINTS / "vit_token_published.npz", CHECKPOINTS / "vit_rep.npz"]
+    place, whole = work / "x.npz", set()
+    for source in sources:
+        convert(source, place, "big_vision", lossy=True)
+        whole.add(place.read_bytes())
+    outcomes: Counter[str] = Counter()
+
+    def convert_both() -> None:
+        for source in sources:
+            convert(source, place, "big_vision", lossy=True)
+
+    for _ in range(count):
+        killed(convert_both, rng, 0.1)
+        outcomes["whole" if place.read_bytes() in whole else "damaged"] += 1
+    convert_both()
+    outcomes["left behind"] += len(list(work.iterdir())) - 1
+    return outcomes
+
+
+def kill_embeddings(work: Path, count: int, rng: random.Random) -> Counter[str]:
+    """Kills `embed`, which goes on each time; its end is that of an unbroken run."""
+    pixels = np.random.default_rng(0).integers(0, 256, (60, 16, 16, 3), dtype="uint8")
+    paths = []
+    for k, image in enumerate(pixels):
+        paths.append(work / f"{k:02}.png")
+        Image.fromarray(image).save(paths[-1])
+    model, outcomes = model_of("a"), Counter[str]()
+    embed(model, paths, work / "unbroken.npy", batch_size=2)
+    for _ in range(count):
+        killed(lambda: embed(model, paths, work / "x.npy", batch_size=2), rng, 0.3)
+        if (work / "x.npy").exists():
+            same = np.array_equal(np.load(work / "x.npy"), np.load(work / "unbroken.npy"))
+            outcomes["whole" if same else "wrong"] += 1
+            (work / "x.npy").unlink()
+        else:
+            outcomes["to be continued"] += 1
+    embed(model, paths, work / "x.npy", batch_size=2)
+    same = np.array_equal(np.load(work / "x.npy"), np.load(work / "unbroken.npy"))
+    outcomes["whole" if same else "wrong"] += 1
+    return outcomes
+
+
+def read_beside_writers(work: Path, seconds: float) -> Counter[str]:
+    """Two processes save over one preset, eight read it."""
+    place, models = work / "preset", [model_of("a"), model_of("b")]
+    models[0].save_to_preset(place)
+    end = time.monotonic() + seconds
+    outcomes: Counter[str] = Counter()
+    pipes = []
+    for k in range(10):
+        read, write = os.pipe()
+        if os.fork() == 0:
+            found: Counter[str] = Counter()
+            try:
+                while time.monotonic() < end:
+                    try:
+                        if k < 2:
+                            models[k].save_to_preset(place)
+                            found["saved"] += 1
+                        else:
+                            found["read" if word_of(place) in "ab" else "mixed"] += 1
+                    except (KerasViTError, OSError) as error:
+                        found[f"failed: {str(error)[:100]}"] += 1
+                os.write(write, repr(dict(found)).encode())
+            finally:
+                os._exit(0)
+        os.close(write)
+        pipes.append(read)
+    for pipe in pipes:
+        with os.fdopen(pipe) as stream:
+            outcomes.update(eval(stream.read() or "{'died': 1}"))
+        os.wait()
+    outcomes["left behind"] += len(list(work.iterdir())) - 1
+    return outcomes
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.kills", description=__doc__)
+    parser.add_argument("--count", type=int, default=50, help="kills of each writer")
+    parser.add_argument("--seconds", type=float, default=60, help="of readers beside writers")
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    rng = random.Random(arguments.seed)
+    print(f"{datetime.datetime.now(datetime.UTC).date()}, seed {arguments.seed}\n")
+    print("| what | outcomes |\n|---|---|")
+    bad = 0
+    for name, run in (
+        (f"{arguments.count} kills of save over a preset", kill_saves),
+        (f"{arguments.count} kills of convert over a file", kill_conversions),
+        (f"{arguments.count} kills of embed, and its end", kill_embeddings),
+        (f"2 writers, 8 readers, {arguments.seconds:.0f} s", None),
+    ):
+        with tempfile.TemporaryDirectory() as work:
+            if run is None:
+                found = read_beside_writers(Path(work), arguments.seconds)
+            else:
+                found = run(Path(work), arguments.count, rng)
+        bad += sum(found[word] for word in ("mixed", "damaged", "wrong", "died"))
+        bad += sum(number for word, number in found.items() if word.startswith("failed"))
+        print(f"| {name} | {', '.join(f'{n:,} {word}' for word, n in found.items())} |", flush=True)
+    return int(bool(bad))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
