@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         presets,
         tasks,
     )
-    from keras_vit.config import Numerics, ResNetStem, ViTConfig
+    from keras_vit.config import Numerics, ResNetStem, Rope, ViTConfig
     from keras_vit.costs import flops
     from keras_vit.errors import CheckpointError, ConfigError, KerasViTError, PresetError
     from keras_vit.evaluation import (
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         few_shot,
         linear_probe,
     )
-    from keras_vit.figures import attention_maps, attention_rollout
+    from keras_vit.figures import attention_maps, attention_rollout, read_tokens
     from keras_vit.model import VisionTransformer
     from keras_vit.preparation import Preprocessor
     from keras_vit.presets import list_presets, upload_preset
@@ -68,6 +68,7 @@ __all__ = [
     "Preprocessor",
     "PresetError",
     "ResNetStem",
+    "Rope",
     "ViTConfig",
     "VisionTransformer",
     "attention_maps",
@@ -92,6 +93,7 @@ __all__ = [
     "r50_vit_b16",
     "r50_vit_l32",
     "r_vit_ti16",
+    "read_tokens",
     "tasks",
     "upload_preset",
     "vit_b8",
@@ -117,7 +119,7 @@ _ROOMS = (
 )
 _HOMES = {
     "costs": ("flops",),
-    "config": ("Numerics", "ResNetStem", "ViTConfig"),
+    "config": ("Numerics", "ResNetStem", "Rope", "ViTConfig"),
     "errors": ("CheckpointError", "ConfigError", "KerasViTError", "PresetError"),
     "evaluation": (
         "Evaluation",
@@ -128,7 +130,7 @@ _HOMES = {
         "few_shot",
         "linear_probe",
     ),
-    "figures": ("attention_maps", "attention_rollout"),
+    "figures": ("attention_maps", "attention_rollout", "read_tokens"),
     "model": ("VisionTransformer",),
     "preparation": ("Preprocessor",),
     "presets": ("list_presets", "upload_preset"),

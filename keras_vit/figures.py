@@ -11,6 +11,7 @@ from keras_vit.errors import ConfigError
 from keras_vit.files import written_beside
 from keras_vit.model import VisionTransformer
 from keras_vit.terminal import in_figure
+from keras_vit.tokens import block_index
 
 
 def attention_maps(
@@ -37,12 +38,8 @@ def attention_maps(
     Raises:
         ConfigError: there is no such block.
     """
-    num_layers = model.config.num_layers
-    chosen = []
-    for block in range(num_layers) if blocks is None else blocks:
-        if not -num_layers <= block < num_layers:
-            raise ConfigError(f"blocks: there is no block {block}; the model has {num_layers}.")
-        chosen.append(block % num_layers)
+    asked = range(model.config.num_layers) if blocks is None else blocks
+    chosen = [block_index(model, block) for block in asked]
     outputs = {}
     for block in sorted(set(chosen)):
         layer = model.get_layer(f"block_{block}")
@@ -69,18 +66,24 @@ class _AttentionWeights(keras.layers.Layer):
 
 
 def attention_rollout(
-    maps: Mapping[int, np.ndarray], grid: tuple[int, int], class_token: bool = True
+    maps: Mapping[int, np.ndarray],
+    grid: tuple[int, int],
+    class_token: bool = True,
+    reads: np.ndarray | None = None,
 ) -> np.ndarray:
     """Returns how much each patch contributes to the prediction (Abnar and Zuidema 2020; Figure 6).
 
     Weights are averaged over heads, mixed half and half with the identity for the
-    residual connection, and multiplied through the blocks.
+    residual connection, and multiplied through the blocks. Tokens before the patches, a class
+    token or registers, take part in the product and are left out of what is returned.
 
     Args:
         maps: of `attention_maps`, for all blocks or the last ones.
         grid: the patch grid, `model.config.grid`.
-        class_token: whether the first token is a class token; without one, the mean
-            over all tokens is shown.
+        class_token: whether the prediction reads the first token; otherwise it reads the mean
+            of the patches.
+        reads: of `read_tokens`, where it reads others: the share of each token, `(tokens,)` or
+            `(batch, tokens)`.
 
     Returns:
         float32 `(batch, rows, columns)`; each image sums to 1.
@@ -90,9 +93,64 @@ def attention_rollout(
         weights = maps[block].mean(axis=1)  # (batch, tokens, tokens)
         weights = (weights + np.eye(weights.shape[-1], dtype=weights.dtype)) / 2
         rollout = weights if rollout is None else weights @ rollout
-    patches = rollout[:, 0, 1:] if class_token else rollout.mean(axis=1)
+    before = rollout.shape[-1] - grid[0] * grid[1]
+    if reads is not None:
+        shares = np.broadcast_to(np.asarray(reads, "float32"), rollout.shape[:2])
+        read = np.einsum("bt,btp->bp", shares, rollout)
+    else:
+        read = rollout[:, 0] if class_token else rollout[:, before:].mean(axis=1)
+    patches = read[:, before:]
     patches = patches / patches.sum(axis=1, keepdims=True)
     return patches.reshape(-1, *grid)
+
+
+def read_tokens(model: VisionTransformer, images: Any, batch_size: int = 32) -> np.ndarray:
+    """Returns the share of every token in what the head reads, float32 `(batch, tokens)`.
+
+    1 for the class token; equal shares for a mean; for attention pooling, the weights of its
+    probe (the mean over heads). Each image sums to 1.
+
+    Raises:
+        ConfigError: the model takes any size, or does not pool.
+    """
+    config = model.config
+    if config.num_tokens is None or not config.is_pooled:
+        raise ConfigError("What the head reads is known for pooled models of a fixed image_size.")
+    if config.classifier == "map":
+        pool = model.get_layer("pool")
+        weights = _ProbeWeights(pool)(pool.input)
+        part = keras.Model(model.input, weights)
+        shares = np.asarray(part.predict(images, batch_size=batch_size, verbose=0), "float32")
+        return np.pad(shares, [(0, 0), (config.num_tokens - shares.shape[1], 0)])
+    first = np.arange(config.num_tokens) < 1
+    front = np.arange(config.num_tokens) < 2
+    averaged = np.arange(config.num_tokens) >= (
+        0 if config.class_token_in_mean else config.num_prefix_tokens
+    )
+    mean = averaged / averaged.sum()
+    shares = {
+        "token": first * 1.0,
+        "gap": mean,
+        "token_and_mean": (first + mean) / 2,
+        "token_and_distillation": front / 2,
+    }[config.classifier]
+    return np.tile(shares.astype("float32"), (len(images), 1))
+
+
+class _ProbeWeights(keras.layers.Layer):
+    """Reads the weights with which attention pooling reads tokens, averaged over heads."""
+
+    def __init__(self, pool: keras.layers.Layer) -> None:
+        super().__init__(dtype=pool.dtype_policy)
+        self.pool = pool
+        self.built = True
+
+    def call(self, tokens: Any) -> Any:
+        return keras.ops.mean(self.pool.attention_weights(tokens), axis=(1, 2))
+
+    def compute_output_spec(self, tokens: Any) -> keras.KerasTensor:
+        batch, count, _ = tokens.shape
+        return keras.KerasTensor((batch, count - self.pool.skip), dtype="float32")
 
 
 def draw_explanations(
@@ -124,9 +182,8 @@ def draw_explanations(
         answers = model.classify(images, top=1)
         titles = [f"{in_figure(answer[0][0])}  {answer[0][1]:.0%}" for answer in answers]
         style["usetex"] = False  # a label is no program
-    rollout = attention_rollout(
-        attention_maps(model, batch), model.config.grid, model.config.has_class_token
-    )
+    maps = attention_maps(model, batch)
+    rollout = attention_rollout(maps, model.config.grid, reads=read_tokens(model, batch))
     pictures = model.preprocessor.pixels(batch)
     columns = min(len(pictures), 12)
     rows = -(-len(pictures) // columns)

@@ -1,7 +1,7 @@
 """The Vision Transformer as a Keras model: what users build, call, classify with and save."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,6 +19,7 @@ from keras_vit.preparation.protocols import ProtocolSpec
 
 if TYPE_CHECKING:
     from keras_vit.checkpoints import Source
+    from keras_vit.tokens import Tokens
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -35,7 +36,9 @@ class VisionTransformer(FixedTrainer, keras.Model):
     model.get_layer(name).output)` slices the model: `root` and `stage{s}_unit{u}`
     (hybrids), `patch_embedding` (the grid), `patch_tokens`, `class_token`,
     `position_embedding`, `embedding_dropout`, `block_0`..., `encoder_norm`,
-    `pool`, `pre_logits`, `head`.
+    `pool`, `pre_logits`, `head`. Models of other families have `patch_norm`, `mask_token`,
+    `distillation_token`, `register_tokens`, `pre_norm`, `rotary_positions` and `projection`
+    besides, where their configuration says so.
 
     Args:
         config: a `ViTConfig`; its fields may stand as keywords instead.
@@ -199,6 +202,36 @@ class VisionTransformer(FixedTrainer, keras.Model):
             probabilities = np.exp(logits - logits.max(axis=1, keepdims=True))
             probabilities /= probabilities.sum(axis=1, keepdims=True)
             yield from zip(items, top_labels(probabilities, self.labels, top), strict=True)
+
+    def tokens(
+        self,
+        images: Any,
+        blocks: int | Sequence[int] = -1,
+        *,
+        norm: bool = True,
+        batch_size: int = 32,
+    ) -> "Tokens | dict[int, Tokens]":
+        """Returns the tokens of blocks, taken apart: dense features, a vector for every patch.
+
+        Args:
+            images: float batch as the model takes it, see `preprocessor`.
+            blocks: index of a block, negative from the end, or several.
+            norm: whether the norm behind the last block is applied, to every chosen block
+                alike (timm's `forward_intermediates`). A model without one, or with one
+                behind the mean, gives the tokens as they are.
+            batch_size: images per step.
+
+        Returns:
+            `Tokens`: `class_token` and `distillation_token` `(batch, hidden_size)`, `registers`
+            `(batch, num_registers, hidden_size)`, each None where the model has none, and
+            `patches` `(batch, rows, columns, hidden_size)`. `{block: Tokens}` for several.
+
+        Raises:
+            ConfigError: there is no such block.
+        """
+        from keras_vit.tokens import tokens_of
+
+        return tokens_of(self, images, blocks, norm, batch_size)
 
     @classmethod
     def from_preset(

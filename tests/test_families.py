@@ -4,12 +4,15 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit import VisionTransformer, attention_maps
+from keras_vit import VisionTransformer, attention_maps, features, linear_probe, read_tokens
 from keras_vit.checkpoints import lexicon
 from keras_vit.checkpoints.transfer import weights_by_path
+from keras_vit.errors import ConfigError
 from keras_vit.finetune import enable_lora, merge_lora
+from keras_vit.finetune.trainable import layer_decay_multipliers, train_last_blocks
 from tests.families import FAMILIES
 from tests.helpers import ROUNDING, assert_close, copy_weights, normal, numpy_of, random_tiny, tiny
+from tests.words import raises
 
 families = pytest.mark.parametrize("fields", FAMILIES.values(), ids=FAMILIES)
 IMAGES = normal(2, 16, 16, 3)
@@ -140,3 +143,73 @@ def test_int8_stays_near(fields, tmp_path):
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
     assert_close(loaded(IMAGES), found)
+
+
+@families
+def test_tokens_are_taken_apart(fields):
+    """Class token, registers and the grid of patches are all that a block returns, in order."""
+    model = random_family(fields, image_size=(8, 16))
+    images = normal(2, 8, 16, 3)
+    raw = keras.Model(model.input, model.get_layer("block_0").output).predict(images, verbose=0)
+    found = model.tokens(images, norm=False)
+    parts = [found.class_token, found.distillation_token]
+    parts = [part[:, None] for part in parts if part is not None]
+    parts += [] if found.registers is None else [found.registers]
+    assert found.patches.shape == (2, 2, 4, 16)
+    np.testing.assert_array_equal(
+        np.concatenate([*parts, found.patches.reshape(2, 8, 16)], axis=1), raw
+    )
+    for block, tokens in model.tokens(images, blocks=[0, -1]).items():
+        assert block == 0
+        wanted = numpy_of(model.get_layer("encoder_norm")(raw)) if model.config.final_norm else raw
+        assert_close(tokens.patches.reshape(2, 8, 16), wanted[:, -8:])
+    with raises(ConfigError, "there is no block 1"):
+        model.tokens(images, blocks=1)
+
+
+@families
+def test_what_the_head_reads(fields):
+    """The shares of the tokens are those with which the pooling reads them."""
+    model = random_family(fields)
+    shares = read_tokens(model, IMAGES)
+    assert shares.shape == (2, model.config.num_tokens)
+    np.testing.assert_allclose(shares.sum(1), 1, atol=1e-5)
+    pool = model.get_layer("pool")
+    tokens, pooled = (
+        keras.Model(model.input, tensor).predict(IMAGES, verbose=0)
+        for tensor in (pool.input, pool.output)
+    )
+    mixed = np.einsum("bt,btm->bm", shares, tokens)
+    if model.config.classifier in ("token", "gap"):
+        assert_close(pooled, mixed)
+    elif model.config.classifier == "token_and_mean":
+        assert_close(pooled.reshape(2, 2, -1).mean(1), mixed)
+    elif model.config.classifier == "map":
+        assert (shares[:, : model.config.num_prefix_tokens] == 0).all()
+    else:
+        assert_close(pooled.mean(1), mixed)
+
+
+@families
+def test_a_linear_probe_becomes_the_head(fields):
+    """Features of any family are probed, and the probe answers inside the model as outside."""
+    model = random_family(fields)
+    values = features(model, IMAGES).values
+    probe = linear_probe(np.repeat(values, 8, axis=0), np.repeat([0, 1], 8), l2=0.1)
+    logits = values @ probe.kernel + probe.bias
+    assert_close(probe.into(model)(IMAGES), logits, 1e-4)
+
+
+@families
+def test_every_weight_has_its_place_in_fine_tuning(fields):
+    """Layer decay names every weight up to the last block; what follows learns with it."""
+    import re
+
+    model = random_family(fields)
+    patterns = layer_decay_multipliers(model, 0.5)
+    after = ("encoder_norm", "pool", "projection", "pre_logits", "head")
+    for weight in model.weights:
+        named = sum(re.search(pattern, weight.path) is not None for pattern in patterns)
+        assert named == (not weight.path.startswith(after)), weight.path
+    train_last_blocks(model, 0)
+    assert {w.path.split("/")[0] for w in model.trainable_weights} <= set(after)

@@ -82,6 +82,16 @@ def test_rollout_without_class_token_is_the_mean():
     np.testing.assert_allclose(got, np.full((1, 2, 3), 1 / 6), rtol=1e-5)
 
 
+@pytest.mark.parametrize("before", [0, 1, 5])
+def test_rollout_is_never_a_patch_off(before):
+    """Whatever tokens stand before the patches, the patch that is looked at is the one shown."""
+    weights = np.zeros((1, 2, before + 6, before + 6), "float32")
+    weights[..., before + 4] = 1
+    for reads in ({"class_token": before > 0}, {"reads": np.full(before + 6, 1 / (before + 6))}):
+        got = attention_rollout({0: weights}, (2, 3), **reads)
+        assert np.unravel_index(got[0].argmax(), (2, 3)) == (1, 1)
+
+
 def drawn(monkeypatch, model, images, path) -> list[np.ndarray]:
     """What `draw_explanations` shows in colour, one picture per image."""
     from matplotlib.axes import Axes

@@ -18,7 +18,7 @@ FLOORS = (
     {"layers"},
     {"graph"},
     {"model"},
-    {"variants", "tasks", "data"},
+    {"variants", "tasks", "data", "tokens"},
     {"checkpoints.axes", "checkpoints.templates"},
     {"checkpoints.lexicon"},
     {"checkpoints.inference"},
@@ -47,6 +47,7 @@ FLOORS = (
 FRONT_DOORS = {
     ("model", "checkpoints"),
     ("model", "presets"),
+    ("model", "tokens"),
     ("preparation.preprocessor", "checkpoints"),
 }
 """Methods that a user expects on a model or a preprocessor and that live higher up."""

@@ -104,7 +104,10 @@ def up_to(model: VisionTransformer, layer: str) -> keras.Model:
     kept = _SLICES.setdefault(model, {})
     # LoRA and quantisation change the variables below a compiled function.
     if layer not in kept or kept[layer][1] != variables:
-        kept[layer] = keras.Model(model.input, model.get_layer(layer).output), variables
+        output = model.get_layer(layer).output
+        if layer == "pre_logits" and model.config.has_two_heads and model.config.num_classes:
+            output = keras.ops.mean(output, axis=1)  # what the model without its heads returns
+        kept[layer] = keras.Model(model.input, output), variables
     return kept[layer][0]
 
 

@@ -77,7 +77,9 @@ class LinearProbe:
         for layer in classifier.layers:
             if layer.name != "head" and layer.weights:
                 layer.set_weights(model.get_layer(layer.name).get_weights())
-        classifier.get_layer("head").set_weights([self.kernel, self.bias])
+        # Two heads alike, whose mean is the probe of the mean of both tokens.
+        heads = 2 if model.config.has_two_heads else 1
+        classifier.get_layer("head").set_weights([self.kernel, self.bias] * heads)
         return classifier
 
 

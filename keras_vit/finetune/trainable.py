@@ -11,7 +11,12 @@ from keras_vit.errors import ConfigError
 if TYPE_CHECKING:
     from keras_vit.model import VisionTransformer
 
-_AFTER_BLOCKS = ("encoder_norm", "pool", "pre_logits", "head")
+_EMBEDDINGS = (
+    r"root|stage\d+_unit\d+|patch_embedding|patch_norm|mask_token|class_token|distillation_token|"
+    r"register_tokens|position_embedding|pre_norm"
+)
+"""Layers before the blocks."""
+_AFTER_BLOCKS = ("encoder_norm", "pool", "projection", "pre_logits", "head")
 
 
 def train_only(model: keras.Model, prefixes: Sequence[str]) -> int:
@@ -67,7 +72,7 @@ def train_last_blocks(model: "VisionTransformer", blocks: int) -> int:
     if not 0 <= blocks <= num_layers:
         raise ConfigError(f"trainable_blocks={blocks}: the model has {num_layers} blocks.")
     last = [f"block_{i}" for i in range(num_layers - blocks, num_layers)]
-    after = [name for name in _AFTER_BLOCKS if model.get_layer(name).weights]
+    after = [each.name for each in model.layers if each.name in _AFTER_BLOCKS and each.weights]
     return train_only(model, [*last, *after])
 
 
@@ -91,7 +96,7 @@ def layer_decay_multipliers(model: "VisionTransformer", decay: float) -> dict[st
     if not 0 < decay <= 1:
         raise ConfigError(f"layer_decay={decay!r}: expected a number in (0, 1].")
     num_layers = model.config.num_layers
-    embeddings = r"\b(root|stage\d+_unit\d+|patch_embedding|class_token|position_embedding)/"
+    embeddings = rf"\b({_EMBEDDINGS})/"
     blocks = {rf"\bblock_{i}/": decay ** (num_layers - i) for i in range(num_layers)}
     return {embeddings: decay ** (num_layers + 1), **blocks}
 

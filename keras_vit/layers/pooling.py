@@ -113,10 +113,17 @@ class MAPHead(ConfiguredLayer):
         self.mlp.build(pooled_shape)
 
     def call(self, inputs):
+        x = self.attention(*self._probe_and_context(inputs))
+        return (x + self.mlp(self.norm(x)))[:, 0]
+
+    def attention_weights(self, inputs):
+        """Returns the weights of the probe, float32 `(batch, heads, 1, tokens - skip)`."""
+        return self.attention.attention_weights(*self._probe_and_context(inputs))
+
+    def _probe_and_context(self, inputs):
         shape = ops.shape(inputs)
         probe = ops.broadcast_to(ops.cast(self.probe, inputs.dtype), (shape[0], 1, shape[2]))
-        x = self.attention(probe, inputs[:, self.skip :] if self.skip else inputs)
-        return (x + self.mlp(self.norm(x)))[:, 0]
+        return probe, inputs[:, self.skip :] if self.skip else inputs
 
     def compute_output_shape(self, input_shape):
         return input_shape[0], input_shape[2]

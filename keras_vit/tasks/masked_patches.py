@@ -71,7 +71,8 @@ class MaskedPatchPrediction(FixedTrainer, keras.Model):
             )
         config = encoder if isinstance(encoder, ViTConfig) else encoder.config
         _check(config, bits)
-        features: dict[str, Any] = {"num_classes": 0, "representation_size": None}
+        features: dict[str, Any] = dict.fromkeys(("representation_size", "projection_dim"))
+        features["num_classes"] = 0
         if isinstance(encoder, ViTConfig):
             encoder = VisionTransformer(config, **features)
         else:
@@ -104,9 +105,9 @@ class MaskedPatchPrediction(FixedTrainer, keras.Model):
         patches = ops.reshape(grid, (batch, rows * columns, hidden_size))
         patches, corrupted = self.corruption(patches)
         z = encode(ops.reshape(patches, (batch, rows, columns, hidden_size)), training=training)
-        tokens = self.encoder.get_layer("encoder_norm")(z)
+        tokens = self.encoder.get_layer("encoder_norm")(z) if self.encoder.config.final_norm else z
         return {
-            "logits": self.head(tokens[:, int(self.encoder.config.has_class_token) :]),
+            "logits": self.head(tokens[:, self.encoder.config.num_prefix_tokens :]),
             "colours": self._colours_of(images),
             "corrupted": corrupted,
         }
@@ -234,7 +235,7 @@ def _rebuilt(model: VisionTransformer, **fields: Any) -> VisionTransformer:
     """Another model with other `fields` and the weights of all layers that both have."""
     other = VisionTransformer.from_config({**model.get_config(), **fields})
     for layer in other.layers:
-        if layer.name in ("pre_logits", "head"):
+        if layer.name in ("projection", "pre_logits", "head"):
             continue
         source = model.get_layer(layer.name)
         if [w.shape for w in source.weights] != [w.shape for w in layer.weights]:

@@ -122,6 +122,26 @@ def test_query_key_and_value_may_go_without_biases():
     assert_close(run(layer, x), formulas.attention(x, x, {**w, **zeros}))
 
 
+def test_biases_may_be_there_one_by_one():
+    """Query and value alone, as in DINOv3 and EVA-02, and none behind the heads."""
+    x = normal(2, 6, 8)
+    layer = built(x, qkv_bias=(True, False, True), projection_bias=False)
+    w = weights_of(layer)
+    assert {name for name in w if "bias" in name} == {"query/bias", "value/bias"}
+    zeros = {"key/bias": np.zeros((2, 4)), "out/bias": np.zeros(8)}
+    assert_close(run(layer, x), formulas.attention(x, x, {**w, **zeros}))
+
+
+def test_a_sub_norm_precedes_the_output():
+    """LN of the concatenated heads."""
+    x = normal(2, 6, 8)
+    layer = built(x, sub_norm="layer", norm_epsilon=0.1)
+    w = weights_of(layer)
+    out = {"out/kernel": np.eye(8).reshape(2, 4, 8), "out/bias": np.zeros(8)}
+    heads = formulas.layer_norm(formulas.attention(x, x, {**w, **out}), w, "sub_norm", 0.1)
+    assert_close(run(layer, x), heads @ w["out/kernel"].reshape(8, 8) + w["out/bias"])
+
+
 def test_a_width_that_heads_do_not_divide_is_refused():
     """The message names both numbers."""
     with raises(ConfigError, "hidden_size=9", "num_heads=2"):

@@ -15,7 +15,7 @@ def built(x, **arguments):
     return randomise(layer)
 
 
-@pytest.mark.parametrize("form", ["tanh", "exact"])
+@pytest.mark.parametrize("form", ["tanh", "exact", "quick"])
 def test_equals_the_formula(form):
     """Dense, GELU of the form asked for, Dense."""
     x = 2 * normal(2, 6, 8)
@@ -28,6 +28,28 @@ def test_the_two_forms_of_gelu_differ():
     x = 2 * normal(2, 6, 8)
     tanh, exact = (run(built(x, gelu=form), x) for form in ("tanh", "exact"))
     assert np.abs(tanh - exact).max() > 1e-5 * np.abs(exact).max()
+
+
+@pytest.mark.parametrize("form", ["silu", "exact", "quick"])
+def test_a_gate_lets_the_value_through(form):
+    """W_1 (act(W_gate x) * W_value x)."""
+    x = 2 * normal(2, 6, 8)
+    layer = built(x, gate_activation=form)
+    w = weights_of(layer)
+    gate, value = (x @ w[f"{n}/kernel"] + w[f"{n}/bias"] for n in ("gate", "value"))
+    wanted = formulas.gelu(gate, form) * value @ w["dense_1/kernel"] + w["dense_1/bias"]
+    assert_close(run(layer, x), wanted, 2e-6)
+
+
+@pytest.mark.parametrize("kind", ["layer", "rms"])
+def test_a_sub_norm_precedes_the_last_product(kind):
+    """W_1 norm(gelu(W_0 x)), without biases."""
+    x = 2 * normal(2, 6, 8)
+    layer = built(x, sub_norm=kind, norm_epsilon=0.1, use_bias=False)
+    w = weights_of(layer)
+    hidden = formulas.gelu(x @ w["dense_0/kernel"], "tanh")
+    norm = {"layer": formulas.layer_norm, "rms": formulas.rms_norm}[kind]
+    assert_close(run(layer, x), norm(hidden, w, "sub_norm", 0.1) @ w["dense_1/kernel"], 2e-6)
 
 
 def test_kernels_have_the_axes_of_flax():

@@ -38,6 +38,31 @@ def test_gap_without_first_leaves_the_class_token_out():
     assert_close(Pool("gap_without_first")(x), x[:, 1:].mean(1), 1e-6)
 
 
+def test_means_skip_the_tokens_before_the_patches():
+    """Alone, and behind the class token."""
+    x = normal(2, 5, 8)
+    assert_close(Pool("gap", skip=3)(x), x[:, 3:].mean(1), 1e-6)
+    both = np.concatenate([x[:, 0], x[:, 3:].mean(1)], axis=1)
+    assert_close(Pool("token_and_mean", skip=3)(x), both, 1e-6)
+
+
+def test_two_tokens_and_their_mean():
+    """The class token and the distillation token."""
+    x = normal(2, 5, 8)
+    np.testing.assert_array_equal(numpy_of(Pool("two_tokens")(x)), x[:, :2])
+    assert_close(Pool("mean_of_two_tokens")(x), x[:, :2].mean(1), 1e-6)
+
+
+def test_map_head_may_leave_the_first_tokens_out():
+    """Its probe attends to the others as if they were alone."""
+    x = normal(2, 5, 8)
+    layer = map_head(x, skip=2)
+    assert_close(run(layer, x), formulas.map_head(x[:, 2:], weights_of(layer)))
+    weights = numpy_of(layer.attention_weights(x))
+    assert weights.shape == (2, 2, 1, 3)
+    np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
+
+
 def test_an_unknown_kind_is_refused():
     """The message names what was found and what is known."""
     with raises(ConfigError, "kind='max'", "token, gap, gap_without_first"):

@@ -1,0 +1,94 @@
+"""Small layers of other families: scales, norms, tokens and the heads of a distilled model."""
+
+import keras
+import numpy as np
+
+from keras_vit.layers import (
+    DistilledHead,
+    LayerScale,
+    MaskToken,
+    RegisterTokens,
+    RMSNorm,
+    TransformerBlock,
+)
+from tests import formulas
+from tests.helpers import assert_close, normal, numpy_of, randomise, run, weights_of
+
+
+def built(layer, *shapes):
+    """The layer with random weights."""
+    layer.build(*shapes)
+    return randomise(layer)
+
+
+def test_layer_scale_multiplies_every_channel():
+    """By its weight, which starts at the value that was asked for."""
+    layer = LayerScale(0.25, name="scale")
+    layer.build((None, None, 8))
+    assert (weights_of(layer)["gamma"] == 0.25).all()
+    x = normal(2, 6, 8)
+    assert_close(run(randomise(layer), x), x * weights_of(layer)["gamma"])
+
+
+def test_a_block_scales_each_branch_before_it_joins():
+    """z' = g_1 MSA(LN(z)) + z, then g_2 MLP(LN(z')) + z'."""
+    x = normal(2, 6, 8)
+    block = built(TransformerBlock(2, 16, layer_scale=1e-5, name="block"), x.shape)
+    w = weights_of(block)
+    y = formulas.layer_norm(x, w, "attention_norm")
+    z = w["attention_scale/gamma"] * formulas.attention(y, y, w, "attention/") + x
+    y = formulas.mlp(formulas.layer_norm(z, w, "mlp_norm"), w, at="mlp/")
+    assert_close(run(block, x), w["mlp_scale/gamma"] * y + z)
+
+
+def test_rms_norm_keeps_the_mean():
+    """x / sqrt(mean(x^2) + epsilon) * gamma."""
+    x = 1 + normal(2, 6, 8)
+    layer = built(RMSNorm(epsilon=0.1, name="norm"), x.shape)
+    gamma = {"norm/gamma": weights_of(layer)["gamma"]}
+    assert_close(run(layer, x), formulas.rms_norm(x, gamma, "norm", 0.1))
+
+
+def test_rms_norm_of_large_numbers_is_exact_in_16_bits():
+    """Squares of 300 are beyond float16; they are taken in float32."""
+    x = (300 + normal(2, 6, 8)).astype("float16")
+    layer = built(RMSNorm(name="norm", dtype="float32"), x.shape)
+    gamma = {"norm/gamma": weights_of(layer)["gamma"]}
+    assert_close(layer(x), formulas.rms_norm(x.astype("float64"), gamma, "norm"), 1e-5)
+
+
+def test_registers_join_behind_the_first_tokens():
+    """[x_class; r_1; r_2; x_1; ...] for every example."""
+    x = normal(2, 4, 8)
+    layer = built(RegisterTokens(2, after=1, name="registers"), x.shape)
+    found, tokens = run(layer, x), weights_of(layer)["tokens"]
+    np.testing.assert_array_equal(found[:, [0, 3, 4, 5]], x)
+    np.testing.assert_allclose(found[:, 1:3], np.repeat(tokens, 2, axis=0), rtol=1e-6)
+
+
+def test_a_mask_token_stands_for_hidden_patches():
+    """Where the mask says so; without a mask nothing changes, and nothing learns."""
+    x = normal(2, 3, 8)
+    layer = built(MaskToken(name="mask"), x.shape)
+    np.testing.assert_array_equal(run(layer, x), x)
+    masked = np.array([[True, False, False], [False, True, True]])
+    found = numpy_of(layer(x, masked))
+    np.testing.assert_array_equal(found[~masked], x[~masked])
+    assert_close(found[masked], np.repeat(weights_of(layer)["token"][0], 3, axis=0))
+    assert layer.trainable_weights == []
+
+
+def test_a_distilled_head_is_the_mean_of_two():
+    """`both` gives the logits of each, which training with a teacher needs."""
+    x = normal(3, 2, 8)
+    layer = built(DistilledHead(5, name="head"), x.shape)
+    w = weights_of(layer)
+    of_class = x[:, 0] @ w["class/kernel"] + w["class/bias"]
+    of_distillation = x[:, 1] @ w["distillation/kernel"] + w["distillation/bias"]
+    assert_close(run(layer, x), (of_class + of_distillation) / 2)
+    inputs = keras.Input((2, 8))
+    student = keras.Model(inputs, layer.both(inputs))
+    for found, wanted in zip(
+        student.predict(x, verbose=0), (of_class, of_distillation), strict=True
+    ):
+        assert_close(found, wanted)
