@@ -142,6 +142,7 @@ def rotate(x, table, form):
     if len(table.shape) == 3:
         table = ops.expand_dims(table, 2)
     exact = ops.cast(x, keras.backend.result_type(x.dtype, "float32"))
+    table = ops.cast(table, exact.dtype)
     if form == "dinov3":
         first, second = ops.split(exact, 2, axis=-1)
         turned = ops.concatenate([-second, first], axis=-1)
