@@ -86,3 +86,15 @@ def test_an_optimizer_keeps_the_averages_of_its_variables():
     optimizer.build([variable])
     (average,) = optimizer._model_variables_moving_average
     assert average.shape == variable.shape
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="kernels/torch.py asks it.")
+def test_torch_says_whether_a_transform_is_active():
+    """`torch._C._are_functorch_transforms_active` is true inside `torch.func` alone."""
+    import torch
+
+    answers = []
+    active = torch._C._are_functorch_transforms_active
+    torch.func.vmap(lambda x: answers.append(active()) or x)(torch.ones(2))
+    assert answers == [True]
+    assert not active()

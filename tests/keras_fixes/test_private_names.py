@@ -56,7 +56,7 @@ ROWS = {
     for line in TABLE.read_text().splitlines()
     if len(cells := line.split("|")) == 6 and cells[1].strip().startswith("`")
 }
-LISTED = {name.split(".")[-1] for name in ROWS}
+LISTED = {part for name in ROWS for part in name.split(".") if is_private(part)}
 
 
 def overridden(path: Path) -> set[str]:
