@@ -113,7 +113,11 @@ def test_a_model_can_be_copied():
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="A fault of Keras 3.15.1.")
+LOST = (AssertionError, TypeError)
+"""Wrong metrics; on JAX, weights that are gone."""
+
+
+@pytest.mark.xfail(strict=True, raises=LOST, reason="A fault of Keras 3.15.1.")
 def test_canary_two_evaluations_of_keras_count_in_the_same_metrics():
     """Passes when the fault is gone: remove keras_fixes/one_at_a_time.py then."""
     model = plain()
