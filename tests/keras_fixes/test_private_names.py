@@ -20,7 +20,7 @@ def is_private(name: str) -> bool:
 
 def private_names(tree: ast.AST) -> tuple[set[str], set[str], set[str]]:
     """Private names that a file defines, reads of objects, and imports of other libraries."""
-    defined, read, imported = set(), set(), set()
+    defined, read, imported, words = set(), set(), set(), set()
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             defined.add(node.name)
@@ -36,9 +36,11 @@ def private_names(tree: ast.AST) -> tuple[set[str], set[str], set[str]]:
         elif isinstance(node, ast.Import):
             imported.update(alias.name for alias in node.names)
         elif isinstance(node, ast.Constant) and re.fullmatch(r"_[a-z][a-z_]+", str(node.value)):
-            read.add(node.value)  # an argument of getattr or setattr
+            words.add(node.value)  # perhaps an argument of getattr or setattr
         elif isinstance(node, ast.Subscript) and ast.unparse(node.value).startswith("vars("):
             defined.add(ast.literal_eval(node.slice))  # set past the setter of a library
+    if any(name.split(".")[0] in LIBRARIES for name in imported):  # else a word is only a word
+        read |= words
     return defined, read - STANDARD, {name for name in imported if _is_private_import(name)}
 
 
