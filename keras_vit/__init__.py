@@ -3,12 +3,14 @@
 Names are bound on first use, so that `import keras_vit` is quick and reading a
 checkpoint's headers (`keras_vit.checkpoints.inspect`) starts no backend. Keras can load saved
 models of keras_vit after `import keras, keras_vit`, in this order, or after the first use of a
-name such as `keras_vit.VisionTransformer`.
+name such as `keras_vit.VisionTransformer`. Where one backend is installed and nothing names
+another, Keras is told to take it.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from keras_vit.backend import choose, refusal
 from keras_vit.registration import register_with_keras
 
 if TYPE_CHECKING:
@@ -157,17 +159,27 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 def __getattr__(name: str) -> Any:
     if name in _ROOMS:
-        return importlib.import_module(f"keras_vit.{name}")
+        return _imported(name)
     if name not in _HOME_OF:
         raise AttributeError(f"module 'keras_vit' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"keras_vit.{_HOME_OF[name]}"), name)
+    value = getattr(_imported(_HOME_OF[name]), name)
     globals()[name] = value
     register_with_keras()
     return value
+
+
+def _imported(module: str) -> Any:
+    try:
+        return importlib.import_module(f"keras_vit.{module}")
+    except ImportError as error:
+        if reason := refusal():
+            raise reason from error
+        raise
 
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
+choose()
 register_with_keras()

@@ -2,12 +2,12 @@
 
 import dataclasses
 import importlib.metadata
-import json
 import os
 import platform
 from pathlib import Path
 
-BACKENDS = ("tensorflow", "jax", "torch")
+from keras_vit.backend import BACKENDS, chosen_backend
+
 _LIBRARIES = ("keras", "numpy", "huggingface-hub", "safetensors", "pillow")
 _EXTRAS = {
     "matplotlib": ("figures", "explain, curves.png of a training"),
@@ -56,17 +56,6 @@ def components() -> list[Component]:
         version = _version(name)
         found.append(Component("extra", name, version, f"{use}{_install(extra, version)}"))
     return found
-
-
-def chosen_backend() -> tuple[str, str]:
-    """Returns the backend that Keras will take, and why."""
-    if name := os.environ.get("KERAS_BACKEND"):
-        return name, "KERAS_BACKEND"
-    home = Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras")
-    try:
-        return str(json.loads((home / "keras.json").read_text())["backend"]), f"{home}/keras.json"
-    except (OSError, ValueError, LookupError, TypeError):
-        return "tensorflow", "the default of Keras; set KERAS_BACKEND for another"
 
 
 def _install(extra: str, version: str | None) -> str:

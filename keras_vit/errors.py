@@ -1,4 +1,4 @@
-"""The three ways in which keras_vit refuses its input.
+"""The ways in which keras_vit refuses its input.
 
 Each is a `ValueError`, so that code which knows nothing of keras_vit still
 catches it; each message names the argument, key or file, what was found, what
@@ -44,6 +44,10 @@ class WriteError(KerasViTError, OSError):
     def __init__(self, message: str, cause: OSError) -> None:
         super().__init__(message)
         self.errno, self.strerror = cause.errno, cause.strerror
+
+
+class BackendError(KerasViTError, ImportError):
+    """Keras cannot start: no backend is installed, or not the one that was named."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

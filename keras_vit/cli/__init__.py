@@ -4,13 +4,15 @@ import argparse
 import os
 import sys
 
-from keras_vit import __version__
+from keras_vit import __version__, backend
 from keras_vit.cli import images, models, training
 from keras_vit.errors import KerasViTError
 from keras_vit.terminal import visible
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as of a shell."""
+
+_WITHOUT_BACKEND = ("list", "doctor", "info", "convert", "upload")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -22,7 +24,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow greets in ten lines else
     try:
-        return arguments.run(arguments) or 0
+        return _run(arguments)
     except KerasViTError as error:
         _tell(str(error))
         return 2
@@ -38,6 +40,18 @@ def main(argv: list[str] | None = None) -> int:
     except MemoryError:
         _tell(f"{arguments.command}: not enough memory. A smaller --batch-size may do.")
         return 2
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    """Runs a command; a backend that cannot be imported becomes one sentence."""
+    if arguments.command not in _WITHOUT_BACKEND and (note := backend.note()):
+        _tell(note)
+    try:
+        return arguments.run(arguments) or 0
+    except ImportError as error:
+        if reason := backend.refusal():
+            raise reason from error
+        raise
 
 
 def _tell(message: str) -> None:

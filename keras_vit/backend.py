@@ -1,0 +1,81 @@
+"""Which backend Keras takes, and which one it should take where nobody has said.
+
+Keras takes TensorFlow unless `KERAS_BACKEND` or `~/.keras/keras.json` names another one, and ends
+in a long traceback where TensorFlow is not installed. A machine with one backend needs no word of
+the user: `import keras_vit` sees to it that Keras takes the one that is there.
+"""
+
+import importlib.util
+import json
+import os
+import sys
+from pathlib import Path
+
+from keras_vit.errors import BackendError
+
+BACKENDS = {"tensorflow": ("tensorflow",), "jax": ("jax", "jaxlib"), "torch": ("torch",)}
+"""Keras's name of each backend, and the packages that it needs."""
+
+_ONLY_ONE = "the only one that is installed; KERAS_BACKEND names another"
+_set_here: set[str] = set()
+
+
+def choose() -> None:
+    """Sets `KERAS_BACKEND` to the only backend that is installed, if nothing names another.
+
+    A process that has imported Keras already is left alone.
+    """
+    name, why = chosen_backend()
+    there = installed()
+    # Keras writes tensorflow, its default, into its file by itself: that is no user's word.
+    said = why == "KERAS_BACKEND" or name != "tensorflow"
+    if "keras" not in sys.modules and not said and len(there) == 1 and name not in there:
+        os.environ["KERAS_BACKEND"] = there[0]
+        _set_here.add(there[0])
+
+
+def chosen_backend() -> tuple[str, str]:
+    """Returns the backend that Keras will take, and why."""
+    if name := os.environ.get("KERAS_BACKEND"):
+        return name, _ONLY_ONE if name in _set_here else "KERAS_BACKEND"
+    home = Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras")
+    try:
+        return str(json.loads((home / "keras.json").read_text())["backend"]), f"{home}/keras.json"
+    except (OSError, ValueError, LookupError, TypeError):
+        return "tensorflow", "the default of Keras; set KERAS_BACKEND for another"
+
+
+def note() -> str | None:
+    """Returns a sentence on the backend if `choose` has set it, else None."""
+    name, why = chosen_backend()
+    return f"computes with {name}, {why}." if why == _ONLY_ONE else None
+
+
+def installed() -> list[str]:
+    """Returns the backends whose packages can be imported, without importing them."""
+    return [name for name, packages in BACKENDS.items() if all(map(_is_there, packages))]
+
+
+def refusal() -> BackendError | None:
+    """Returns why Keras cannot start its backend, or None if the backend is installed."""
+    name, why = chosen_backend()
+    there = installed()
+    if not there:
+        return BackendError(
+            "Keras has no backend to compute with; install one: pip install 'keras-vit[jax]' (or "
+            "[tensorflow] or [torch])."
+        )
+    if name in BACKENDS and name not in there:
+        others = " or ".join(there)
+        return BackendError(
+            f"Keras takes {name} ({why}), which is not installed; set KERAS_BACKEND to {others}."
+        )
+    return None
+
+
+def _is_there(package: str) -> bool:
+    try:
+        found = importlib.util.find_spec(package)
+    except (ImportError, ValueError):
+        return False
+    return found is not None and found.origin is not None  # else an empty folder of that name
