@@ -26,14 +26,27 @@ class Graph:
         data_format: `"channels_last"` or `"channels_first"`.
         policy: dtype policy of the model.
         remat: whether the blocks are computed again for the gradient.
+        normalisation: mean and std of pixels in [0, 1], for a model that rescales.
     """
 
-    def __init__(self, config: ViTConfig, data_format: str, policy: Any, remat: bool) -> None:
+    def __init__(
+        self,
+        config: ViTConfig,
+        data_format: str,
+        policy: Any,
+        remat: bool,
+        normalisation: tuple[Any, Any] = (0.5, 0.5),
+    ) -> None:
         numerics = config.numerics
         float32 = float32_under_mixed(policy)
         self.images = keras.Input(_image_shape(config, data_format), name="images")
         # A functional model without layers: what it returns is what Keras makes of its input.
         self.standardise = keras.Model(self.images, self.images, name="standardise").call
+        self.rescale = (
+            layers.Rescale(*normalisation, data_format, dtype=policy, name="rescale")
+            if config.rescale
+            else None
+        )
         self.stem = _stem(config, data_format, policy)
         self.patch_embedding = layers.PatchEmbedding(
             config.hidden_size,
@@ -65,9 +78,10 @@ class Graph:
         self.projection = _projection(config, float32)
         self.pre_logits = _pre_logits(config, float32)
         self.head = _head(config, float32)
+        self.probabilities = _probabilities(config, float32)
 
     def __call__(self, images: Any, training: bool | None = None) -> Any:
-        """Returns the logits of `images`, symbolic or real, standardised before."""
+        """Returns what the model answers to `images`, symbolic or real, standardised before."""
         # `stateless_call` opens no context of a call: layers know `training` by argument alone.
         mode = {} if training is None else {"training": training}
         z, turns = self._embed(images, mode)  # Eq. 1
@@ -77,10 +91,15 @@ class Graph:
         if self.projection is not None:
             y = self.projection(y)
         y = self.pre_logits(y)
-        return y if self.head is None else self.head(y)
+        if self.head is None:
+            return y
+        logits = self.head(y)
+        return logits if self.probabilities is None else self.probabilities(logits)
 
     def _embed(self, images: Any, mode: dict[str, bool]) -> tuple[Any, dict[str, Any]]:
         """z_0 = [x_class; x_p^1 E; ...; x_p^N E] + E_pos  (Eq. 1), and what blocks turn it by."""
+        if self.rescale is not None:
+            images = self.rescale(images)
         for stage in self.stem:
             images = stage(images)
         grid = self.patch_embedding(images)  # (batch, rows, columns, hidden_size)
@@ -270,4 +289,13 @@ def _head(config: ViTConfig, float32: Any) -> Any:
         bias_initializer=keras.initializers.Constant(config.head_bias_init),
         dtype=float32,
         name="head",
+    )
+
+
+def _probabilities(config: ViTConfig, float32: Any) -> Any:
+    """What turns logits into probabilities, or None for a model of logits."""
+    if config.num_classes == 0 or config.classifier_activation is None:
+        return None
+    return keras.layers.Activation(
+        config.classifier_activation, dtype=float32, name="probabilities"
     )

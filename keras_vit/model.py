@@ -27,8 +27,9 @@ class VisionTransformer(FixedTrainer, keras.Model):
     """An image classifier that returns logits; a plain functional `keras.Model`.
 
     Input: float images `(batch, height, width, channels)` in [-1, 1], or
-    `(batch, channels, height, width)` under `"channels_first"`. Output: logits
-    `(batch, num_classes)`; `(batch, tokens, num_classes)` for the unpooled
+    `(batch, channels, height, width)` under `"channels_first"`; pixels in [0, 255] of any type
+    with `rescale=True`. Output: logits `(batch, num_classes)`, or probabilities with
+    `classifier_activation="softmax"`; `(batch, tokens, num_classes)` for the unpooled
     classifiers; the pre_logits themselves, `(batch, hidden_size or
     representation_size)`, with `num_classes=0`.
 
@@ -93,10 +94,14 @@ class VisionTransformer(FixedTrainer, keras.Model):
             )
         kept_labels = checked(labels, config.num_classes)
         preprocessor = Preprocessor(
-            config.image_size, config.channels, protocol=protocol, data_format=data_format
+            config.image_size,
+            config.channels,
+            protocol=protocol,
+            data_format=data_format,
+            scaled=not config.rescale,
         )
         policy = keras.dtype_policies.get(dtype)
-        graph = Graph(config, data_format, policy, remat)
+        graph = Graph(config, data_format, policy, remat, preprocessor.normalisation)
         super().__init__(
             inputs=graph.images,
             outputs=graph(graph.images),
@@ -198,9 +203,10 @@ class VisionTransformer(FixedTrainer, keras.Model):
             largest = max(largest, len(items))
             # A smaller batch is filled up: another shape would be compiled for.
             full = np.pad(batch, [(0, largest - len(items)), (0, 0), (0, 0), (0, 0)])
-            logits = np.asarray(self.predict_on_batch(full)[: len(items)], "float32")
-            probabilities = np.exp(logits - logits.max(axis=1, keepdims=True))
-            probabilities /= probabilities.sum(axis=1, keepdims=True)
+            probabilities = np.asarray(self.predict_on_batch(full)[: len(items)], "float32")
+            if self.config.classifier_activation is None:
+                probabilities = np.exp(probabilities - probabilities.max(axis=1, keepdims=True))
+                probabilities /= probabilities.sum(axis=1, keepdims=True)
             yield from zip(items, top_labels(probabilities, self.labels, top), strict=True)
 
     def tokens(

@@ -99,6 +99,10 @@ class ViTConfig:
         crop_remainder: drop the pixels right and below that fill no patch, as
             the reference's VALID convolution does, instead of refusing them.
         head_bias_init: initial bias of the head (-10 in big_vision's pretraining).
+        classifier_activation: `"softmax"` or `"sigmoid"` for a model that returns probabilities;
+            None for logits.
+        rescale: whether the model takes pixels in [0, 255] and brings them to the range of
+            its protocol by a first layer, instead of taking images in that range.
         numerics: the arithmetic that belongs to the weights.
 
     Raises:
@@ -148,6 +152,8 @@ class ViTConfig:
     resnet: ResNetStem | None = None
     crop_remainder: bool = False
     head_bias_init: float = 0.0
+    classifier_activation: str | None = None
+    rescale: bool = False
     numerics: Numerics = dataclasses.field(default_factory=Numerics)
 
     def __post_init__(self) -> None:

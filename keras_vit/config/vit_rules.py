@@ -17,6 +17,8 @@ CLASSIFIERS = ("token", "gap", "map", "unpooled", "token_unpooled")
 FAMILY_CLASSIFIERS = ("token_and_mean", "token_and_distillation")
 """Classifiers of DINOv2 and of DeiT, which the official code does not have."""
 POSITIONS = ("learned", "sincos2d", "none")
+ACTIVATIONS = ("softmax", "sigmoid")
+"""Of the classifier: what turns logits into probabilities."""
 MLPS = ("plain", "gated", "gated_packed")
 NORMS = ("layer", "rms")
 TOKEN_CLASSIFIERS = ("token", "token_unpooled", "token_and_mean", "token_and_distillation")
@@ -35,7 +37,7 @@ RATES = "dropout_rate attention_dropout_rate stochastic_depth_rate"
 _SWITCHES = (
     "distillation_token mask_token class_token_in_mean position_before_class "
     "position_before_registers patch_bias patch_norm pre_norm final_norm projection_bias mlp_bias "
-    "sub_norm_attention sub_norm_mlp layer_scale prefix_in_map crop_remainder"
+    "sub_norm_attention sub_norm_mlp layer_scale prefix_in_map crop_remainder rescale"
 )
 _WIDTHS = "representation_size projection_dim map_num_heads map_mlp_dim"
 
@@ -70,6 +72,12 @@ RULES: tuple[Rule, ...] = (
     ),
     *each(RATES, is_share, "a number in [0, 1)"),
     *each("head_bias_init layer_scale_init", is_number, "a number"),
+    Rule(
+        "classifier_activation",
+        lambda word: word is None or (isinstance(word, str) and word in ACTIVATIONS),
+        "classifier_activation={classifier_activation} is not one of softmax, sigmoid, None.",
+        ACTIVATIONS,
+    ),
     choice("mlp", MLPS),
     choice("norm", NORMS),
     *each("qkv_bias", _is_bias, "a bool, or one each for query, key and value"),

@@ -31,6 +31,11 @@ def incompatibilities(
                 f"the model takes {field}={asked}, the data are prepared for {field}={found}; "
                 "give the model itself as preprocessor"
             )
+    if preprocessor.scaled != model.preprocessor.scaled:
+        problems.append(
+            f"the model has rescale={config.rescale}, these data are prepared for the opposite; "
+            "give the model itself as preprocessor"
+        )
     if preprocessor.data_format != model.data_format:
         problems.append(
             f"the model takes {model.data_format}, the data are {preprocessor.data_format}"

@@ -54,7 +54,8 @@ def as_images(images: Any, model: keras.Model) -> np.ndarray:
             f"The model takes images {shown}, found {array.shape}. model.preprocessor makes "
             "such a batch of files, PIL images or pixels."
         )
-    if array.dtype.kind not in "fV":  # NumPy calls bfloat16 a void
+    rescales = any(layer.name == "rescale" for layer in model.layers)
+    if not rescales and array.dtype.kind not in "fV":  # NumPy calls bfloat16 a void
         raise ConfigError(
             f"The model takes float images {shown}, found {array.dtype}. model.preprocessor "
             "turns pixels in [0, 255] into what it was trained on."

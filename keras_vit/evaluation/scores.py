@@ -102,9 +102,7 @@ def evaluate(
     scores, real = _Scores(num_classes, calibration_bins), _Scores(num_classes, calibration_bins)
     opinions: Iterator[Sequence[int]] = iter(real_labels or ())
     seen = 0
-    # A compiled model may take several batches per call; its layers take one.
-    by_batch = keras.Model(model.input, model.output) if model.steps_per_execution > 1 else model
-    for logits, labels in predicted(by_batch, batches_of(data, batch_size)):
+    for logits, labels in predicted(_logits_of(model), batches_of(data, batch_size)):
         if labels is None:
             raise ConfigError("The data have no labels: expected batches (images, labels).")
         right = acceptable(labels, num_classes if classes is None else len(classes), seen)
@@ -130,6 +128,14 @@ def evaluate(
     if real.count:
         result = dataclasses.replace(result, real=real.result().top1, real_count=real.count)
     return result
+
+
+def _logits_of(model: VisionTransformer) -> keras.Model:
+    """The model, or its layers up to the logits where it returns others or takes many batches."""
+    if model.config.classifier_activation is not None:
+        return keras.Model(model.input, model.get_layer("probabilities").input)
+    # A compiled model may take several batches per call; its layers take one.
+    return keras.Model(model.input, model.output) if model.steps_per_execution > 1 else model
 
 
 class _Scores:

@@ -44,6 +44,8 @@ class Preprocessor:
         data_format: `"channels_last"`, or `"channels_first"` for a model of that kind.
         max_pixels: what an encoded image may have at most; None for the number in
             `KERAS_VIT_MAX_PIXELS`, or 89,478,485, from which on Pillow warns.
+        scaled: whether pixels leave in the protocol's range, or in [0, 255] for a model with
+            `rescale=True`.
 
     Raises:
         ConfigError: unknown protocol or parameter; when called, an image that cannot be
@@ -61,6 +63,7 @@ class Preprocessor:
     protocol: ProtocolSpec = dataclasses.field(default="paper", hash=False)
     data_format: str = "channels_last"
     max_pixels: int | None = None
+    scaled: bool = True
     _parameters: dict[str, Any] = dataclasses.field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -121,7 +124,8 @@ class Preprocessor:
         size = image_size or found.config.image_size
         if size is None and "image_size" in getattr(found, "undetermined", ()):
             raise ConfigError(f"{found.path} does not tell its image_size; give it by name.")
-        return cls(size, found.config.channels, found.protocol)
+        scaled = not found.config.rescale
+        return cls(size, found.config.channels, found.protocol, scaled=scaled)
 
     def __call__(self, images: Any) -> np.ndarray:
         results = self._prepare(list(images_in(images, self.channels)))
@@ -201,6 +205,8 @@ class Preprocessor:
 
     def scale(self, image: np.ndarray) -> np.ndarray:
         """Returns pixels of [0, 255] in the model's range, float32: the third step."""
+        if not self.scaled:
+            return np.asarray(image, np.float32)
         mean, std = (np.float32(255) * np.float32(self._parameters[k]) for k in ("mean", "std"))
         scaled = np.subtract(image, mean, dtype=np.float32)
         return np.divide(scaled, std, out=scaled)
@@ -214,6 +220,11 @@ class Preprocessor:
             batch = np.moveaxis(batch, 1, -1)
         mean, std = (np.float32(self._parameters[k]) for k in ("mean", "std"))
         return np.clip(batch * std + mean, 0, 1)
+
+    @property
+    def normalisation(self) -> tuple[Any, Any]:
+        """Mean and standard deviation of pixels in [0, 1], numbers or lists of one per channel."""
+        return self._parameters["mean"], self._parameters["std"]
 
     def stack(self, images: Iterable[Any]) -> np.ndarray:
         """Returns scaled images as one batch, in the model's data format.

@@ -188,6 +188,9 @@ class MaskedPatchPrediction(FixedTrainer, keras.Model):
     def _colours_of(self, images: Any) -> Any:
         if self.encoder.data_format == "channels_first":
             images = ops.transpose(images, (0, 2, 3, 1))
+        if self.encoder.config.rescale:
+            pixels = ops.cast(images, "float32")
+            return mean_colours(pixels, self.encoder.config.patch_size, self.bits)
         protocol = complete(self.encoder.preprocessor.protocol)
         pixels = ops.cast(images, "float32") * ops.convert_to_tensor(protocol["std"], "float32")
         pixels = 255.0 * (pixels + ops.convert_to_tensor(protocol["mean"], "float32"))

@@ -1,0 +1,43 @@
+"""Pixels of [0, 255] to the range that the weights were trained with."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from keras import ops
+
+from keras_vit.layers.base import ConfiguredLayer
+
+
+class Rescale(ConfiguredLayer):
+    """`(x / 255 - mean) / std`, computed in float32 as `keras_vit.Preprocessor.scale` does.
+
+    Input: images of any numeric type, `(batch, height, width, channels)` or
+    `(batch, channels, height, width)`, in [0, 255]. Output: the same shape in the compute dtype.
+
+    Args:
+        mean: of pixels in [0, 1], a number or one per channel.
+        std: positive, a number or one per channel.
+        data_format: `"channels_last"` or `"channels_first"`.
+    """
+
+    def __init__(
+        self,
+        mean: float | Sequence[float] = 0.5,
+        std: float | Sequence[float] = 0.5,
+        data_format: str = "channels_last",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(autocast=False, **kwargs)  # 16 bits would round the pixels
+        self.mean, self.std, self.data_format = mean, std, data_format
+
+    def call(self, images: Any) -> Any:
+        """Returns images in the range of the weights."""
+        pixels = ops.cast(images, "float32")
+        scaled = (pixels - self._per_channel(self.mean)) / self._per_channel(self.std)
+        return ops.cast(scaled, self.compute_dtype)
+
+    def _per_channel(self, numbers: float | Sequence[float]) -> Any:
+        values = ops.convert_to_tensor(numbers, "float32") * 255.0
+        if values.ndim and self.data_format == "channels_first":
+            return ops.reshape(values, (-1, 1, 1))
+        return values
