@@ -9,11 +9,13 @@ import keras
 import numpy as np
 
 from keras_vit.config import ViTConfig
+from keras_vit.door import CheckedInputs
 from keras_vit.errors import ConfigError
 from keras_vit.graph import Graph
 from keras_vit.keras_fixes import FixedTrainer
 from keras_vit.labels import Labels, checked, compact, names_of, top_labels
 from keras_vit.layers.quantisation import quantise_parts, quantised_parts
+from keras_vit.losses import CompiledByHead
 from keras_vit.preparation.preprocessor import Preprocessor
 from keras_vit.preparation.protocols import ProtocolSpec
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class VisionTransformer(FixedTrainer, keras.Model):
+class VisionTransformer(CheckedInputs, CompiledByHead, FixedTrainer, keras.Model):
     """An image classifier that returns logits; a plain functional `keras.Model`.
 
     Input: float images `(batch, height, width, channels)` in [-1, 1], or

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
+import keras
 from keras import ops
 
 from keras_vit.layers.base import ConfiguredLayer
 
 
+@keras.saving.register_keras_serializable("keras_vit")
 class Rescale(ConfiguredLayer):
     """`(x / 255 - mean) / std`, computed in float32 as `keras_vit.Preprocessor.scale` does.
 
@@ -17,24 +19,29 @@ class Rescale(ConfiguredLayer):
     Args:
         mean: of pixels in [0, 1], a number or one per channel.
         std: positive, a number or one per channel.
-        data_format: `"channels_last"` or `"channels_first"`.
+        data_format: `"channels_last"`, `"channels_first"` or None for Keras's setting.
     """
 
     def __init__(
         self,
         mean: float | Sequence[float] = 0.5,
         std: float | Sequence[float] = 0.5,
-        data_format: str = "channels_last",
+        data_format: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(autocast=False, **kwargs)  # 16 bits would round the pixels
-        self.mean, self.std, self.data_format = mean, std, data_format
+        self.mean, self.std = mean, std
+        self.data_format = data_format or keras.config.image_data_format()
 
-    def call(self, images: Any) -> Any:
+    def call(self, inputs: Any) -> Any:
         """Returns images in the range of the weights."""
-        pixels = ops.cast(images, "float32")
+        pixels = ops.cast(inputs, "float32")
         scaled = (pixels - self._per_channel(self.mean)) / self._per_channel(self.std)
         return ops.cast(scaled, self.compute_dtype)
+
+    def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
+        """Returns the same shape."""
+        return input_shape
 
     def _per_channel(self, numbers: float | Sequence[float]) -> Any:
         values = ops.convert_to_tensor(numbers, "float32") * 255.0

@@ -128,6 +128,13 @@ CASES = (
         (BATCH, TOKENS + 1, WIDTH),
         weights=1,
     ),
+    _images(
+        "Rescale",
+        layers.Rescale,
+        {"mean": [0.1, 0.2, 0.3], "std": 0.25},
+        (BATCH, 9, 6, 3),
+        other_output=(3, 8, 12, 3),
+    ),
     _tokens("ClassToken", layers.ClassToken, {}, (BATCH, TOKENS + 1, WIDTH), weights=1),
     _tokens("Pool-token", layers.Pool, {"kind": "token"}, (BATCH, WIDTH)),
     _tokens("Pool-gap", layers.Pool, {"kind": "gap"}, (BATCH, WIDTH)),

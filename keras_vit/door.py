@@ -1,0 +1,241 @@
+"""What a model says of images that it cannot take, before its first layer fails on them.
+
+A shape is compared when a model is called: on TensorFlow and JAX while a function is traced, on
+torch by reading a shape. Values are read once per model, where they lie on the host for the
+asking: the first array that `fit`, `evaluate` or `predict` is given, or the first batch of torch.
+"""
+
+import warnings
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_vit.config import ViTConfig
+from keras_vit.errors import ConfigError
+from keras_vit.losses import FirstLoss, FirstStepLoss
+
+_LOOKED_AT = 8  # images
+
+
+class CheckedInputs:
+    """A `keras.Model` with a `config` and a `data_format` that refuses images of other shapes."""
+
+    config: ViTConfig
+    data_format: str
+    _pixels_were_seen = False
+
+    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Calls the model.
+
+        Raises:
+            ConfigError: images of another shape than the model's; the message names the fix.
+        """
+        self._check(inputs)
+        return super().__call__(inputs, *args, **kwargs)  # type: ignore[misc]
+
+    def stateless_call(
+        self, trainable_variables: Any, non_trainable_variables: Any, inputs: Any, **kwargs: Any
+    ) -> Any:
+        """Calls the model as JAX trains it; raises as `__call__`."""
+        self._check(inputs)
+        return super().stateless_call(  # type: ignore[misc]
+            trainable_variables, non_trainable_variables, inputs, **kwargs
+        )
+
+    def fit(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        epochs: int = 1,
+        verbose: Any = "auto",
+        callbacks: Any = None,
+        **options: Any,
+    ) -> Any:
+        """Trains as `keras.Model.fit`, and warns of pixels and of a first loss that are odd."""
+        self._look_at_data(x)
+        if self.config.num_classes > 1 and not isinstance(callbacks, keras.callbacks.CallbackList):
+            kind = FirstStepLoss if verbose else FirstLoss
+            callbacks = [*keras.tree.flatten(callbacks or []), kind(self.config.num_classes)]
+        return super().fit(  # type: ignore[misc]
+            x, y, batch_size, epochs, verbose, callbacks, **options
+        )
+
+    def evaluate(self, x: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Evaluates as `keras.Model.evaluate`, and warns of pixels that are odd."""
+        self._look_at_data(x)
+        return super().evaluate(x, *args, **kwargs)  # type: ignore[misc]
+
+    def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        """Predicts as `keras.Model.predict`, and warns of pixels that are odd."""
+        self._look_at_data(x)
+        return super().predict(x, *args, **kwargs)  # type: ignore[misc]
+
+    def load_weights(self, filepath: Any, *args: Any, **kwargs: Any) -> None:
+        """Loads weights as `keras.Model.load_weights`.
+
+        Raises:
+            ConfigError: the weights are of another image size.
+        """
+        try:
+            super().load_weights(filepath, *args, **kwargs)  # type: ignore[misc]
+        except ValueError as error:
+            if "position_embedding" not in str(error):
+                raise
+            size = self.config.image_size
+            raise ConfigError(
+                f"{filepath}: the weights of position_embedding do not fit image_size={size}; they "
+                "seem to be of another size. Load them into a model of that size, save it by "
+                "save_to_preset(folder), and resize them by "
+                f"VisionTransformer.from_preset(folder, image_size={size})."
+            ) from error
+
+    @property
+    def input_spec(self) -> Any:
+        """None: the check of Keras would speak first, and say less."""
+        return None
+
+    @input_spec.setter
+    def input_spec(self, value: Any) -> None:
+        """Keras sets it while it builds a model."""
+
+    def _check(self, inputs: Any) -> None:
+        images = _only(inputs)
+        shape = getattr(images, "shape", None)
+        if shape is None:
+            return
+        reason = refusal(tuple(shape), self.config, self.data_format)
+        if reason is not None:
+            raise ConfigError(reason)
+        if not self._pixels_were_seen:
+            self.look_at(images)
+
+    def _look_at_data(self, data: Any) -> None:
+        if hasattr(data, "shape") and hasattr(data, "dtype"):
+            self.look_at(data)
+        elif hasattr(data, "file_paths") and hasattr(data, "class_names"):
+            # What keras.utils.image_dataset_from_directory returns, as it is: pixels in floats.
+            self.look_at(np.full((1, 1), 255, "float32"))
+
+    def look_at(self, images: Any) -> None:
+        """Warns once if pixels of [0, 255] meet a model of prepared images, or the reverse.
+
+        Args:
+            images: an array, or a tensor; a tensor without values tells its type alone.
+        """
+        if self._pixels_were_seen:
+            return
+        found = _values_of(images)
+        if found is None:
+            return
+        self._pixels_were_seen = True
+        if warning := _doubt(found, self.config.rescale):
+            warnings.warn(warning, stacklevel=4)
+
+
+def refusal(shape: tuple[int | None, ...], config: ViTConfig, data_format: str) -> str | None:
+    """Returns why a model takes no images of this shape, and what helps; None where it does.
+
+    Args:
+        shape: of the images; None for a size that is not known yet.
+        config: of the model.
+        data_format: of the model.
+    """
+    height, width = config.image_size or (None, None)
+    last = data_format == "channels_last"
+    expected = (height, width, config.channels) if last else (config.channels, height, width)
+    if len(shape) == 3 and config.channels == 1 and last:
+        shape = (*shape, 1)  # Keras adds that axis
+    if len(shape) == 5 and shape[-1] == 1:
+        shape = shape[:-1]
+    found = shape[1:]
+    if len(shape) == 4 and all(
+        None in (a, b) or a == b for a, b in zip(found, expected, strict=True)
+    ):
+        return None
+    told = f"The model takes images {_shown((None, *expected))}, found {_shown(shape)}."
+    if len(shape) == 3:
+        return f"{told} One image is a batch of one: images[None]."
+    if len(shape) != 4:
+        return told
+    channels = found[-1 if last else 0]
+    if config.channels not in (channels, None) and found[0 if last else -1] == config.channels:
+        other, move = ("channels_first", "1, -1") if last else ("channels_last", "-1, 1")
+        return (
+            f"{told} Their axes are {other}: move them by np.moveaxis(images, {move}), or build or "
+            f"load the model with data_format={other!r}."
+        )
+    if channels not in (None, config.channels):
+        return (
+            f"{told} They have {channels} channels: model.preprocessor(images) makes "
+            f"{config.channels} of grey or transparent images, and a model of another number is "
+            "built with channels=."
+        )
+    size = found[:2] if last else found[1:]
+    return (
+        f"{told} model.preprocessor(images) resizes images; from_preset(..., image_size={size}) "
+        "loads the weights for that size."
+    )
+
+
+def _doubt(images: np.ndarray | str, rescales: bool) -> str | None:
+    """What is odd about the first images, given as their values or their type."""
+    is_int = "int" in (images if isinstance(images, str) else images.dtype.name)
+    if not rescales:
+        if is_int:
+            found = "integers"
+        elif (
+            not isinstance(images, str)
+            and images.size
+            and 3 < images.max() <= 255.5
+            and images.min() >= 0
+        ):
+            found = f"pixels up to {images.max():g}"
+        else:
+            return None
+        return (
+            f"The images are {found}; this model takes prepared ones, most of them in [-1, 1]. Let "
+            "model.preprocessor prepare them, or build or load the model with rescale=True, which "
+            "takes pixels in [0, 255]."
+        )
+    if not isinstance(images, str) and images.size and images.min() < 0:
+        return (
+            f"The images have values down to {images.min():g}; this model has rescale=True and "
+            "takes pixels in [0, 255]: prepare them by model.preprocessor, or not at all."
+        )
+    return None
+
+
+def _values_of(images: Any) -> np.ndarray | str | None:
+    """A few images on the host, or the name of an integer type, or None for what has no values."""
+    dtype = keras.backend.standardize_dtype(images.dtype)
+    if "int" in dtype:
+        return dtype
+    symbolic = isinstance(images, keras.KerasTensor)
+    if symbolic or not (isinstance(images, np.ndarray) or _is_eager(images)):
+        return None
+    return np.asarray(keras.ops.convert_to_numpy(images[:_LOOKED_AT]), "float32")
+
+
+def _is_eager(images: Any) -> bool:
+    """Whether a tensor has values; one that is being traced or exported has none."""
+    if keras.backend.backend() == "torch":
+        return hasattr(images, "detach") and type(images).__name__ in ("Tensor", "Parameter")
+    if keras.backend.backend() == "jax":
+        return hasattr(images, "addressable_data")
+    return hasattr(images, "numpy")
+
+
+def _only(inputs: Any) -> Any:
+    """The images in what a functional model takes: a tensor, or one in a list or dict."""
+    if isinstance(inputs, dict):
+        inputs = list(inputs.values())
+    if isinstance(inputs, (list, tuple)) and len(inputs) == 1:
+        return inputs[0]
+    return inputs
+
+
+def _shown(shape: tuple[int | None, ...]) -> str:
+    sides = ("any" if side is None else str(side) for side in shape[1:])
+    return f"(batch, {', '.join(sides)})"

@@ -1,0 +1,180 @@
+"""`compile` for a model that returns logits: the loss that everybody types means what it says.
+
+`model.compile("adam", "sparse_categorical_crossentropy")` stands in every tutorial of Keras. The
+string stands for a loss of probabilities; of logits it becomes NaN without a word. A model knows
+which of both it returns, so its `compile` takes such a loss for what the head gives, and says so.
+"""
+
+import math
+import warnings
+from typing import Any
+
+import keras
+
+from keras_vit.config import ViTConfig
+
+_CLASSES: dict[Any, Any] = {
+    keras.losses.sparse_categorical_crossentropy: keras.losses.SparseCategoricalCrossentropy,
+    keras.losses.categorical_crossentropy: keras.losses.CategoricalCrossentropy,
+    keras.losses.categorical_focal_crossentropy: keras.losses.CategoricalFocalCrossentropy,
+    keras.losses.binary_crossentropy: keras.losses.BinaryCrossentropy,
+    keras.losses.binary_focal_crossentropy: keras.losses.BinaryFocalCrossentropy,
+}
+"""Functions of Keras that can take logits or probabilities, and their classes."""
+
+_METRICS: dict[Any, Any] = {
+    keras.losses.SparseCategoricalCrossentropy: keras.metrics.SparseCategoricalCrossentropy,
+    keras.losses.CategoricalCrossentropy: keras.metrics.CategoricalCrossentropy,
+    keras.losses.BinaryCrossentropy: keras.metrics.BinaryCrossentropy,
+}
+
+_CAUSES = (
+    "Usual causes: images in another range than the model's (model.preprocessor, rescale=True), a "
+    "learning rate that is too high or without warm-up, labels that are not class numbers from 0 "
+    "to num_classes - 1, or float16 without a LossScaleOptimizer."
+)
+
+
+class CompiledByHead:
+    """A `keras.Model` with a `config` whose `compile` knows what the head returns."""
+
+    config: ViTConfig
+
+    def compile(
+        self,
+        optimizer: Any = "rmsprop",
+        loss: Any = None,
+        loss_weights: Any = None,
+        metrics: Any = None,
+        weighted_metrics: Any = None,
+        **options: Any,
+    ) -> None:
+        """Configures training, as `keras.Model.compile`.
+
+        Args:
+            optimizer: as of Keras.
+            loss: as of Keras. A cross-entropy of Keras that would take the logits of this
+                model for probabilities is used from logits, with one warning. None takes the
+                loss of the head: sparse categorical cross-entropy, or binary for one class or
+                sigmoids.
+            loss_weights: as of Keras.
+            metrics, weighted_metrics: as of Keras; those that need to know are told whether
+                they see logits.
+            **options: as of Keras.
+        """
+        loss = loss_for(loss, self.config)
+        super().compile(  # type: ignore[misc]
+            optimizer,
+            loss,
+            loss_weights,
+            _each(metrics, lambda metric: _metric_for(metric, loss, self.config)),
+            _each(weighted_metrics, lambda metric: _metric_for(metric, loss, self.config)),
+            **options,
+        )
+
+    def compile_from_config(self, config: dict[str, Any]) -> None:
+        """Compiles a loaded model as it was, which Keras leaves to classes with a `compile`."""
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        if getattr(self, "optimizer", None) is not None and self.built:  # type: ignore[attr-defined]
+            self.optimizer.build(self.trainable_variables)  # type: ignore[attr-defined]
+
+
+def loss_for(loss: Any, config: ViTConfig) -> Any:
+    """Returns the loss to compile with; of features, which have no loss of their own, as given."""
+    if config.num_classes == 0:
+        return loss
+    from_logits = config.classifier_activation is None
+    if loss is None:
+        by_class = config.num_classes == 1 or config.classifier_activation == "sigmoid"
+        name = "BinaryCrossentropy" if by_class else "SparseCategoricalCrossentropy"
+        return getattr(keras.losses, name)(from_logits=from_logits)
+    return _each(loss, lambda one: _one_loss(one, from_logits))
+
+
+def _one_loss(loss: Any, from_logits: bool) -> Any:
+    found = loss
+    if isinstance(loss, str):
+        found = keras.losses.get(loss)
+    if found in _CLASSES:
+        found = _CLASSES[found]()
+    elif isinstance(found, type) and found in _CLASSES.values():
+        found = found()
+    if type(found) not in _CLASSES.values() or found.from_logits == from_logits:
+        return loss if found is loss else found
+    given, wanted = (
+        ("logits", "probabilities") if found.from_logits else ("probabilities", "logits")
+    )
+    warnings.warn(
+        f"loss={_name(loss)} is for {given}; the model returns {wanted}, so it is used with "
+        f"from_logits={from_logits}.",
+        stacklevel=5,
+    )
+    return type(found).from_config({**found.get_config(), "from_logits": from_logits})
+
+
+def _metric_for(metric: Any, loss: Any, config: ViTConfig) -> Any:
+    from_logits = config.classifier_activation is None
+    if metric in ("crossentropy", "ce") and type(loss) in _METRICS:
+        return _METRICS[type(loss)](from_logits=from_logits, name=metric)
+    if metric in ("accuracy", "acc") and config.num_classes == 1:
+        return keras.metrics.BinaryAccuracy(metric, threshold=0.0 if from_logits else 0.5)
+    function = (
+        keras.losses.get(metric) if isinstance(metric, str) and "entropy" in metric else metric
+    )
+    by_class = _METRICS.get(_CLASSES.get(function)) if callable(function) else None
+    if by_class is not None:
+        name = metric if isinstance(metric, str) else function.__name__
+        return by_class(from_logits=from_logits, name=name)
+    return metric
+
+
+class FirstLoss(keras.callbacks.Callback):
+    """Warns if a training begins with a loss that no untrained classifier has.
+
+    A classifier that knows nothing has a cross-entropy of ln(classes).
+
+    Args:
+        num_classes: of the model.
+    """
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__()
+        self.most = 3 * math.log(num_classes)
+        self.told = False
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Looks at the mean of the first epoch."""
+        self.look(logs, "in the first epoch")
+
+    def look(self, logs: dict[str, Any] | None, when: str) -> None:
+        """Looks at a loss, once."""
+        if self.told or not logs or "loss" not in logs:
+            return
+        self.told = True
+        loss = float(logs["loss"])
+        if not loss <= self.most:
+            warnings.warn(
+                f"The loss is {loss:g} {when}; chance would be {self.most / 3:.3g}. {_CAUSES}",
+                stacklevel=2,
+            )
+
+
+class FirstStepLoss(FirstLoss):
+    """Looks after the first step, where a progress bar reads every loss from the device anyway."""
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        """Looks at the loss of the first batch."""
+        self.look(logs, "after the first step")
+
+
+def _each(value: Any, change: Any) -> Any:
+    """The same list or dict, or single thing, of changed things."""
+    if isinstance(value, dict) and "class_name" not in value:
+        return {key: _each(one, change) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_each(one, change) for one in value]
+    return None if value is None else change(value)
+
+
+def _name(loss: Any) -> str:
+    return repr(loss) if isinstance(loss, str) else getattr(loss, "__name__", type(loss).__name__)

@@ -1,0 +1,119 @@
+"""Images that a model cannot take are refused with the fix, in every call and on every backend."""
+
+import warnings
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vit import ConfigError
+from keras_vit.door import refusal
+from tests.helpers import normal, tiny
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+CALLS = {
+    "call": lambda model, images: model(images),
+    "predict": lambda model, images: model.predict(images, verbose=0),
+    "fit": lambda model, images: model.fit(images, np.zeros(len(images)), verbose=0),
+    "evaluate": lambda model, images: model.evaluate(images, np.zeros(len(images)), verbose=0),
+}
+
+
+def compiled(**fields):
+    model = tiny(**fields)
+    model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_another_size_is_refused_in_every_call(call):
+    """The sentence names what the model takes, what came, and both fixes; nothing breaks."""
+    model = compiled()
+    with pytest.raises(ConfigError) as caught:
+        CALLS[call](model, normal(2, 20, 24, 3))
+    assert "The model takes images (batch, 16, 16, 3), found (batch, 20, 24, 3)." in str(
+        caught.value
+    )
+    assert "image_size=(20, 24)" in str(caught.value)
+    assert "model.preprocessor" in str(caught.value)
+    assert np.isfinite(model.predict(normal(2, 16, 16, 3), verbose=0)).all()
+
+
+FIRST = {"data_format": "channels_first"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "shape", "words"),
+    [
+        ({}, (2, 3, 16, 16), ["channels_first", "np.moveaxis(images, 1, -1)", "data_format="]),
+        (FIRST, (2, 16, 16, 3), ["channels_last", "np.moveaxis(images, -1, 1)", "data_format="]),
+        ({}, (2, 16, 16, 1), ["1 channels", "model.preprocessor", "channels="]),
+        ({"channels": 1}, (2, 16, 16, 3), ["3 channels", "makes 1"]),
+        ({}, (16, 16, 3), ["images[None]"]),
+        ({}, (2, 16), ["found (batch, 16)"]),
+        ({"image_size": None}, (2, 16, 16, 4), ["(batch, any, any, 3)", "4 channels"]),
+        (FIRST, (2, 3, 8, 16), ["image_size=(8, 16)"]),
+    ],
+)
+def test_other_axes_are_told_apart(fields, shape, words):
+    """Order, number of channels, no batch axis."""
+    with pytest.raises(ConfigError) as caught:
+        tiny(**fields)(np.zeros(shape, "float32"))
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_shapes_that_keras_completes_pass():
+    """A grey image without its channel axis; an axis of one too many; sizes that are not known."""
+    grey = tiny(channels=1)
+    images = normal(2, 16, 16)
+    np.testing.assert_array_equal(
+        *(grey.predict(x, verbose=0) for x in (images, images[..., None]))
+    )
+    assert refusal((None, None, None, 3), tiny().config, "channels_last") is None
+    assert tiny()({"images": normal(2, 16, 16, 3)}).shape == (2, 5)
+
+
+def test_weights_of_another_resolution(tmp_path):
+    """`load_weights` names the way that resizes positions."""
+    tiny(image_size=32).save_weights(tmp_path / "x.weights.h5")
+    with pytest.raises(
+        ConfigError, match=r"x\.weights\.h5.*position_embedding.*image_size=\(16, 16\)"
+    ):
+        tiny().load_weights(tmp_path / "x.weights.h5")
+
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (4, 16, 16, 3), dtype="uint8")
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_pixels_in_a_model_of_prepared_images_are_told_once(call, dtype):
+    """By their type or their values, of arrays."""
+    model = compiled()
+    with pytest.warns(UserWarning, match="rescale=True") as caught:
+        CALLS[call](model, PIXELS.astype(dtype))
+        CALLS[call](model, PIXELS.astype(dtype))
+    assert len([w for w in caught if "rescale=True" in str(w.message)]) == 1
+
+
+def test_prepared_images_are_taken_without_a_word():
+    """And by a model that rescales with a word."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        compiled().fit(normal(4, 16, 16, 3), np.zeros(4), verbose=0)
+        compiled(rescale=True).fit(PIXELS, np.zeros(4), verbose=0)
+    with pytest.warns(UserWarning, match="values down to -"):
+        compiled(rescale=True).predict(normal(4, 16, 16, 3), verbose=0)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="of TensorFlow")
+def test_folders_read_by_keras_are_pixels(tmp_path):
+    """`image_dataset_from_directory` yields floats of [0, 255], which no array shows."""
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        keras.utils.save_img(tmp_path / name / "x.png", PIXELS[0], scale=False)
+    data = keras.utils.image_dataset_from_directory(tmp_path, image_size=(16, 16), verbose=False)
+    with pytest.warns(UserWarning, match="rescale=True"):
+        compiled().fit(data, verbose=0)

@@ -1,0 +1,140 @@
+"""The loss that everybody types, and what a first loss tells."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vit import ConfigError
+from keras_vit.losses import FirstLoss, loss_for
+from tests.helpers import normal, numpy_of, random_tiny, tiny
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+IMAGES, LABELS = normal(8, 16, 16, 3), np.arange(8) % 5
+TYPED = (
+    "sparse_categorical_crossentropy",
+    keras.losses.sparse_categorical_crossentropy,
+    keras.losses.SparseCategoricalCrossentropy,
+    keras.losses.SparseCategoricalCrossentropy(),
+    ["sparse_categorical_crossentropy"],
+)
+
+
+def true_loss(logits, labels=LABELS):
+    """Mean cross-entropy of logits."""
+    logits = np.asarray(logits, "float64")
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    return (np.log(np.exp(shifted).sum(1)) - shifted[np.arange(len(labels)), labels]).mean()
+
+
+@pytest.mark.parametrize("loss", TYPED, ids=["string", "function", "class", "object", "list"])
+def test_a_loss_of_probabilities_is_used_from_logits(loss):
+    """Said once, when it is compiled."""
+    with pytest.warns(UserWarning, match="is for probabilities; the model returns logits") as told:
+        found = loss_for(loss, tiny().config)
+    assert len(told) == 1
+    found = found[0] if isinstance(found, list) else found
+    assert found.from_logits
+
+
+def test_training_with_it(tmp_path):
+    """Loss and metrics are those of the logits; the accuracy too; a saved model keeps them."""
+    model = random_tiny()
+    with pytest.warns(UserWarning, match="from_logits=True"):
+        model.compile(
+            "sgd", "sparse_categorical_crossentropy", metrics=["accuracy", "crossentropy"]
+        )
+    logits = numpy_of(model(IMAGES))
+    found = model.evaluate(IMAGES, LABELS, verbose=0, return_dict=True)
+    np.testing.assert_allclose(found["loss"], true_loss(logits), rtol=1e-5)
+    np.testing.assert_allclose(found["crossentropy"], true_loss(logits), rtol=1e-5)
+    np.testing.assert_allclose(found["accuracy"], (logits.argmax(1) == LABELS).mean(), rtol=1e-6)
+    model.save(tmp_path / "x.keras")
+    again = keras.saving.load_model(tmp_path / "x.keras").evaluate(IMAGES, LABELS, verbose=0)
+    np.testing.assert_allclose(again[0], found["loss"], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("fields", "loss"),
+    [
+        ({}, keras.losses.SparseCategoricalCrossentropy(from_logits=True)),
+        ({"classifier_activation": "softmax"}, keras.losses.SparseCategoricalCrossentropy()),
+        ({"classifier_activation": "sigmoid"}, keras.losses.BinaryCrossentropy()),
+        ({"num_classes": 1}, keras.losses.BinaryCrossentropy(from_logits=True)),
+        ({"num_classes": 0}, None),
+    ],
+)
+def test_the_loss_of_a_head(fields, loss):
+    """Without a word of the user."""
+    found = loss_for(None, tiny(**fields).config)
+    assert type(found) is type(loss)
+    assert loss is None or found.get_config() == loss.get_config()
+
+
+def test_other_losses_stay():
+    """Losses that are told already, and losses of the user's own."""
+
+    class Own(keras.losses.SparseCategoricalCrossentropy):
+        pass
+
+    own = Own()
+    told = keras.losses.CategoricalCrossentropy(from_logits=True)
+    config = tiny().config
+    assert loss_for(own, config) is own
+    assert loss_for(told, config) is told
+    assert loss_for("mse", config) in ("mse", keras.losses.mean_squared_error)
+    with pytest.warns(UserWarning, match="for logits; the model returns probabilities"):
+        found = loss_for(told, tiny(classifier_activation="softmax").config)
+    assert not found.from_logits
+
+
+def test_one_class_has_a_binary_accuracy():
+    """Its threshold is that of logits."""
+    model = random_tiny(num_classes=1)
+    model.compile("sgd", metrics=["accuracy"])
+    logits, labels = numpy_of(model(IMAGES))[:, 0], np.arange(8) % 2
+    found = model.evaluate(IMAGES, labels[:, None], verbose=0, return_dict=True)
+    np.testing.assert_allclose(found["accuracy"], ((logits > 0) == labels).mean())
+
+
+def test_probabilities_out(tmp_path):
+    """Softmax of the logits; kept by files and presets, undone by scores; classify is the same."""
+    from keras_vit import VisionTransformer, evaluate
+
+    plain = random_tiny()
+    model = VisionTransformer(plain.config, classifier_activation="softmax")
+    model.set_weights(plain.get_weights())
+    logits = numpy_of(plain(IMAGES))
+    want = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    np.testing.assert_allclose(numpy_of(model(IMAGES)), want, rtol=1e-5)
+    model.save(tmp_path / "x.keras")
+    model.save_to_preset(tmp_path / "preset")
+    for again in (
+        keras.saving.load_model(tmp_path / "x.keras"),
+        VisionTransformer.from_preset(tmp_path / "preset"),
+    ):
+        np.testing.assert_allclose(numpy_of(again(IMAGES)), want, rtol=1e-5)
+    np.testing.assert_allclose(
+        evaluate(model, (IMAGES, LABELS)).loss, evaluate(plain, (IMAGES, LABELS)).loss, rtol=1e-5
+    )
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 16, 16, 3), "uint8")
+    for found, expected in zip(model.classify(pixels), plain.classify(pixels), strict=True):
+        assert [name for name, _ in found] == [name for name, _ in expected]
+        np.testing.assert_allclose([p for _, p in found], [p for _, p in expected], rtol=1e-5)
+    with pytest.raises(ConfigError, match="classifier_activation='softmx'.*softmax"):
+        tiny(classifier_activation="softmx")
+
+
+@pytest.mark.parametrize("verbose", [0, 2])
+def test_a_first_loss_that_no_classifier_has(verbose):
+    """NaN, or far above chance, is told with the usual causes; a usual one is not."""
+    model = random_tiny()
+    model.get_layer("head").set_weights([w * 100 for w in model.get_layer("head").get_weights()])
+    model.compile(keras.optimizers.SGD(0.0))
+    when = "after the first step" if verbose else "in the first epoch"
+    with pytest.warns(UserWarning, match=f"{when}; chance would be 1.61. Usual causes") as told:
+        model.fit(IMAGES, LABELS, verbose=verbose, epochs=2)
+    assert len([w for w in told if "Usual causes" in str(w.message)]) == 1
+    with pytest.warns(UserWarning, match="The loss is nan"):
+        FirstLoss(5).on_epoch_end(0, {"loss": np.nan})
+    FirstLoss(5).on_epoch_end(0, {"loss": 4.8})
