@@ -76,6 +76,8 @@ def test_what_needs_no_saying():
         "resnet": None,
         "crop_remainder": False,
         "head_bias_init": 0.0,
+        "classifier_activation": None,
+        "rescale": False,
         "numerics": {
             "gelu": "tanh",
             "gate": "silu",
@@ -137,6 +139,8 @@ WRONG = [
     ({"dropout_rate": float("nan")}, ["dropout_rate", "[0, 1)", "nan"]),
     ({"head_bias_init": None}, ["head_bias_init", "number", "None"]),
     ({"crop_remainder": 1}, ["crop_remainder", "bool", "1"]),
+    ({"rescale": 1}, ["rescale", "bool", "1"]),
+    ({"classifier_activation": "softmx"}, ["classifier_activation", "'softmx'", "softmax"]),
     ({"position_before_class": "yes"}, ["position_before_class", "bool", "'yes'"]),
     ({"qkv_bias": 0}, ["qkv_bias", "bool", "0"]),
     ({"qkv_bias": (True, 0, True)}, ["qkv_bias", "one each for query, key and value"]),
