@@ -113,7 +113,7 @@ class CheckedInputs:
 
     def _look_at_data(self, data: Any) -> None:
         if hasattr(data, "shape") and hasattr(data, "dtype"):
-            self.look_at(data)
+            self._check(data)  # before Keras takes the state of the model away under JAX
         elif hasattr(data, "file_paths") and hasattr(data, "class_names"):
             # What keras.utils.image_dataset_from_directory returns, as it is: pixels in floats.
             self.look_at(np.full((1, 1), 255, "float32"))
