@@ -1,4 +1,4 @@
-"""What a model says of images that it cannot take, before its first layer fails on them.
+"""What a model says of images that it cannot take. JAX and torch tell which tensors have values.
 
 A shape is compared when a model is called: on TensorFlow and JAX while a function is traced, on
 torch by reading a shape. Values are read once per model, where they lie on the host for the
@@ -14,6 +14,11 @@ import numpy as np
 from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError
 from keras_vit.losses import FirstLoss, FirstStepLoss
+
+if keras.backend.backend() == "torch":
+    import torch
+elif keras.backend.backend() == "jax":
+    import jax
 
 _LOOKED_AT = 8  # images
 
@@ -103,7 +108,7 @@ class CheckedInputs:
     def _check(self, inputs: Any) -> None:
         images = _only(inputs)
         shape = getattr(images, "shape", None)
-        if shape is None:
+        if shape is None or getattr(shape, "rank", 0) is None:  # TensorFlow may not know the rank
             return
         reason = refusal(tuple(shape), self.config, self.data_format)
         if reason is not None:
@@ -212,18 +217,24 @@ def _values_of(images: Any) -> np.ndarray | str | None:
     dtype = keras.backend.standardize_dtype(images.dtype)
     if "int" in dtype:
         return dtype
-    symbolic = isinstance(images, keras.KerasTensor)
-    if symbolic or not (isinstance(images, np.ndarray) or _is_eager(images)):
+    if not (isinstance(images, np.ndarray) or _has_values(images)):
         return None
-    return np.asarray(keras.ops.convert_to_numpy(images[:_LOOKED_AT]), "float32")
+    try:
+        return np.asarray(keras.ops.convert_to_numpy(images[:_LOOKED_AT]), "float32")
+    except (RuntimeError, TypeError, ValueError):  # torch.func and vmap wrap tensors without saying
+        return None
 
 
-def _is_eager(images: Any) -> bool:
-    """Whether a tensor has values; one that is being traced or exported has none."""
-    if keras.backend.backend() == "torch":
-        return hasattr(images, "detach") and type(images).__name__ in ("Tensor", "Parameter")
-    if keras.backend.backend() == "jax":
-        return hasattr(images, "addressable_data")
+def _has_values(images: Any) -> bool:
+    """Whether a tensor has values here; one that is being traced or exported has none."""
+    backend = keras.backend.backend()
+    if isinstance(images, keras.KerasTensor):
+        return False
+    if backend == "torch":
+        return type(images) is torch.Tensor and not torch.compiler.is_compiling()
+    if backend == "jax":
+        is_traced = isinstance(images, jax.core.Tracer)
+        return isinstance(images, jax.Array) and not is_traced and images.is_fully_addressable
     return hasattr(images, "numpy")
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class VisionTransformer(CheckedInputs, CompiledByHead, FixedTrainer, keras.Model):
+class VisionTransformer(CheckedInputs, CompiledByHead, FixedTrainer, keras.Model):  # type: ignore[misc]
     """An image classifier that returns logits; a plain functional `keras.Model`.
 
     Input: float images `(batch, height, width, channels)` in [-1, 1], or

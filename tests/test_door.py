@@ -8,7 +8,7 @@ import pytest
 
 from keras_vit import ConfigError
 from keras_vit.door import refusal
-from tests.helpers import normal, tiny
+from tests.helpers import normal, numpy_of, tiny
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -68,9 +68,7 @@ def test_shapes_that_keras_completes_pass():
     """A grey image without its channel axis; an axis of one too many; sizes that are not known."""
     grey = tiny(channels=1)
     images = normal(2, 16, 16)
-    np.testing.assert_array_equal(
-        *(grey.predict(x, verbose=0) for x in (images, images[..., None]))
-    )
+    np.testing.assert_array_equal(*(numpy_of(grey(x)) for x in (images, images[..., None])))
     assert refusal((None, None, None, 3), tiny().config, "channels_last") is None
     assert tiny()({"images": normal(2, 16, 16, 3)}).shape == (2, 5)
 
@@ -117,3 +115,29 @@ def test_folders_read_by_keras_are_pixels(tmp_path):
     data = keras.utils.image_dataset_from_directory(tmp_path, image_size=(16, 16), verbose=False)
     with pytest.warns(UserWarning, match="rescale=True"):
         compiled().fit(data, verbose=0)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="of torch")
+def test_the_first_batch_of_torch_is_looked_at(monkeypatch):
+    """But not while torch compiles, where a look would break the graph in two."""
+    import torch
+
+    batches = [(torch.from_numpy(PIXELS).float(), torch.zeros(4))]
+    model = compiled()
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.compiler, "is_compiling", lambda: True)
+        assert model(batches[0][0]).shape == (4, 5)
+    with pytest.warns(UserWarning, match="pixels up to 255.*rescale=True"):
+        model.fit(torch.utils.data.DataLoader(batches, batch_size=None), verbose=0)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="of JAX")
+def test_a_traced_model_looks_at_shapes_alone():
+    """A tracer has no values, and its shape is told as that of an array."""
+    import jax
+
+    model = tiny()
+    assert jax.jit(model)(normal(2, 16, 16, 3)).shape == (2, 5)
+    with pytest.raises(ConfigError, match="image_size="):
+        jax.jit(model)(normal(2, 8, 16, 3))
+    assert model.predict_on_batch(normal(2, 16, 16, 3)).shape == (2, 5)
