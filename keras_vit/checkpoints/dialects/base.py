@@ -209,6 +209,7 @@ class Dialect:
         impossible: models whose files the library would not load: a condition on the
             configuration, and the words for it.
         limits: models that the library loads and computes otherwise, likewise.
+        only_read: why no file of the dialect is written, or "".
         crops: whether the library drops pixels that fill no patch.
         metadata: of a safetensors file.
     """
@@ -231,6 +232,7 @@ class Dialect:
     switches: tuple[str, ...] = ()
     impossible: tuple[Limit, ...] = ()
     limits: tuple[Limit, ...] = ()
+    only_read: str = ""
     crops: bool = True
     metadata: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
@@ -244,7 +246,9 @@ class Dialect:
     def refusals(self) -> tuple[Limit, ...]:
         """Models that no file can hold: the `impossible` ones, and those of a lacking switch."""
         lacking = (SWITCHES[name] for name in self._lacking)
-        return (*self.impossible, *((switch.is_used, switch.words) for switch in lacking))
+        unwritten = ((always, self.only_read),) if self.only_read else ()
+        switches = ((switch.is_used, switch.words) for switch in lacking)
+        return (*unwritten, *self.impossible, *switches)
 
     @property
     def _lacking(self) -> list[str]:

@@ -149,6 +149,7 @@ def _tower(name: str, words: Mapping[str, Names], **more: Any) -> Dialect:
 
 _CLIP_NUMERICS = Numerics(gelu="quick", layer_norm_epsilon=1e-5, position_resize="bicubic")
 _SIGLIP_NUMERICS = Numerics(gelu="tanh", layer_norm_epsilon=1e-6, position_resize="bicubic")
+_WITH_TEXT = "a vision tower alone, where this class has a text tower too"
 _NO_HEAD = (has_head, "a head: this class has none")
 _NO_TOKEN = (lambda c: c.has_class_token, "a class token")
 
@@ -204,7 +205,7 @@ clip = _tower(
     numerics=_CLIP_NUMERICS,
     fields={**_CLIP, "classifier": "token", "num_classes": 0},
     switches=(*_CLIP_SWITCHES, "projection_dim"),
-    impossible=((lambda c: True, "a vision tower alone: this class has a text tower too"),),
+    only_read=_WITH_TEXT,
 )
 
 clip_classifier = _tower(
@@ -251,7 +252,7 @@ siglip = _tower(
     json=_nested("SiglipModel", "siglip", _SIGLIP_ROWS, _SIGLIP_SIZES),
     numerics=_SIGLIP_NUMERICS,
     fields={**_SIGLIP, "num_classes": 0},
-    impossible=((lambda c: True, "a vision tower alone: this class has a text tower too"),),
+    only_read=_WITH_TEXT,
 )
 
 siglip_classifier = _tower(
