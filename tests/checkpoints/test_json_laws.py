@@ -61,6 +61,7 @@ OTHERS = (
     {"dropout_rate": 0.25},
     {"attention_dropout_rate": 0.5},
     {"gelu": "tanh"},
+    {"gelu": "exact"},
     {"layer_norm_epsilon": 1e-3},
     {"pool_before_norm": True, "classifier": "gap"},
 )
@@ -135,6 +136,8 @@ def test_what_a_row_writes_it_reads(dialect, table, row):
                 want = facts.config.has_class_token
             if field in ("patch_size", "image_size"):
                 got = (got, got) if isinstance(got, int) else tuple(got)
+            if field == "mlp":  # one library's only form of the gated MLP is another's packed one
+                want, got = want.removesuffix("_packed"), got.removesuffix("_packed")
             assert got == want, field
     assert written, "no model in this file has the key"
 
@@ -145,7 +148,7 @@ def test_a_row_is_sensitive(dialect, table, row):
     fields = (row.field,) if isinstance(row, JsonField) else row.fields
     seen = {}
     for facts in models_of(dialect):
-        key = json.dumps([facts.of(field) for field in fields])
+        key = json.dumps([facts.of(field) for field in fields], default=str)
         seen.setdefault(key, set()).add(json.dumps(row.written(facts), sort_keys=True))
     varies = {content for contents in seen.values() for content in contents}
     assert len(seen) > 1, "OTHERS has no two models that differ in this field"

@@ -1,5 +1,8 @@
 """DINOv3ViTModel: rotary positions, registers, layer scale, no bias of the key."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs, unsupported
 from keras_vit.checkpoints.dialects.json_fields import (
     JsonConstant,
@@ -60,6 +63,18 @@ def _activation(config: ViTConfig) -> str:
     return one_of(GELUS).write(config.numerics.gelu)
 
 
+def _mlp_of(found: Mapping[str, Any]) -> dict[str, Any]:
+    gate, gelu = _ACTIVATIONS[found.get("hidden_act", "gelu")]
+    if found.get("use_gated_mlp"):
+        return {"mlp": "gated", "numerics.gate": gate, "numerics.gelu": gelu}
+    return {"mlp": "plain", "numerics.gate": "silu", "numerics.gelu": gelu}
+
+
+def _one_or_three(found: Mapping[str, Any]) -> bool | tuple[bool, ...]:
+    biases = tuple(found.get(key, key != "key_bias") for key in _BIASES)
+    return biases[0] if len(set(map(repr, biases))) == 1 else biases
+
+
 _BIASES = ("query_bias", "key_bias", "value_bias")
 
 _ROWS: tuple[Row, ...] = (
@@ -69,7 +84,7 @@ _ROWS: tuple[Row, ...] = (
     JsonFields(
         _BIASES,
         ("qkv_bias",),
-        lambda found: {"qkv_bias": tuple(found.get(k, k != "key_bias") for k in _BIASES)},
+        lambda found: {"qkv_bias": _one_or_three(found)},
         lambda c: dict(zip(_BIASES, _biases(c), strict=True)),
     ),
     JsonField("proj_bias", "projection_bias", default=True),
@@ -77,18 +92,14 @@ _ROWS: tuple[Row, ...] = (
     JsonFields(
         ("hidden_act", "use_gated_mlp"),
         ("mlp", "numerics.gelu", "numerics.gate"),
-        lambda found: {
-            "mlp": "gated" if found.get("use_gated_mlp") else "plain",
-            "numerics.gate": _ACTIVATIONS[found.get("hidden_act", "gelu")][0],
-            "numerics.gelu": _ACTIVATIONS[found.get("hidden_act", "gelu")][1],
-        },
+        _mlp_of,
         lambda c: {"hidden_act": _activation(c), "use_gated_mlp": c.mlp != "plain"},
     ),
     JsonField("layer_norm_eps", "numerics.layer_norm_epsilon", default=1e-5),
     JsonFields(
         ("rope_theta",),
         ("rope",),
-        lambda found: {"rope": {"form": "dinov3", "theta": float(found.get("rope_theta", 100.0))}},
+        lambda found: {"rope": Rope(form="dinov3", theta=float(found.get("rope_theta", 100.0)))},
         lambda c: {"rope_theta": c.rope.theta if c.rope else 100.0},
     ),
     JsonField("num_register_tokens", "num_registers", default=0),
