@@ -91,7 +91,7 @@ _CLIP = {
     "qkv_bias": True,
 }
 _CLIP_SWITCHES = ("pre_norm", "patch_bias")
-_NEEDS = needs(pre_norm=True, patch_bias=False)
+_NEEDS = needs(pre_norm=True, patch_bias=False, qkv_bias=True)
 _SIGLIP = {"position": "learned", "class_token": None, "qkv_bias": True}
 
 
@@ -151,6 +151,7 @@ _CLIP_NUMERICS = Numerics(gelu="quick", layer_norm_epsilon=1e-5, position_resize
 _SIGLIP_NUMERICS = Numerics(gelu="tanh", layer_norm_epsilon=1e-6, position_resize="bicubic")
 _WITH_TEXT = "a vision tower alone, where this class has a text tower too"
 _NO_HEAD = (has_head, "a head: this class has none")
+_BIASES = needs(qkv_bias=True)
 _NO_TOKEN = (lambda c: c.has_class_token, "a class token")
 
 clip_vision = _tower(
@@ -221,7 +222,8 @@ clip_classifier = _tower(
     switches=(*_CLIP_SWITCHES, "final_norm"),
     impossible=(
         *impossible("gap"),
-        *needs(pre_norm=True, patch_bias=False, final_norm=False),
+        *_NEEDS,
+        *needs(final_norm=False),
         POSITIONS_OF_ANOTHER_GRID,
         (has_no_head, "num_classes=0"),
         (lambda c: not c.has_class_token, "no class token"),
@@ -239,7 +241,7 @@ siglip_vision = _tower(
     ),
     numerics=_SIGLIP_NUMERICS,
     fields={**_SIGLIP, "num_classes": 0},
-    impossible=(*impossible("map"), POSITIONS_OF_ANOTHER_GRID, _NO_HEAD, _NO_TOKEN),
+    impossible=(*impossible("map"), *_BIASES, POSITIONS_OF_ANOTHER_GRID, _NO_HEAD, _NO_TOKEN),
 )
 
 siglip = _tower(
@@ -270,6 +272,7 @@ siglip_classifier = _tower(
     fields={**_SIGLIP, "classifier": "gap"},
     impossible=(
         *impossible("gap"),
+        *_BIASES,
         POSITIONS_OF_ANOTHER_GRID,
         (has_no_head, "num_classes=0"),
         _NO_TOKEN,
