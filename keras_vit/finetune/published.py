@@ -1,0 +1,270 @@
+"""The published recipes by name: pre-training of three papers, and the fine-tuning of table 4."""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from keras_vit.errors import ConfigError, nearest
+from keras_vit.finetune.recipes import Recipe, augreg_recipe, transfer_recipe
+
+if TYPE_CHECKING:
+    from keras_vit.data import ImageData
+    from keras_vit.model import VisionTransformer
+
+_PAPER = "arXiv 2010.11929, table 3"
+_AUGREG = "arXiv 2106.10270, section 3; big_vision/configs/vit_i21k.py"
+_PLAIN = "arXiv 2205.01580; big_vision/configs/vit_s16_i1k.py"
+
+
+@dataclasses.dataclass(frozen=True)
+class Pretraining:
+    """How a paper trains a model from scratch, at 224 pixels with Adam (0.9, 0.999).
+
+    Attributes:
+        source: paper and file that state the numbers.
+        variants: builders that the paper trains so.
+        epochs: passes over the data set; several where the paper reports several.
+        learning_rate: the peak, after a linear warm-up of `warmup_steps` updates.
+        decay: `"linear"` or `"cosine"`.
+        weight_decay: decoupled, on kernels, times the learning rate.
+        clip_norm: largest norm of all gradients; None for none.
+        batch_size: images per update.
+        warmup_steps: updates before the peak.
+        augmentation: a name of `keras_vit.data.AUGREG`.
+        loss: `"softmax"`, or `"sigmoid"` summed over the classes.
+        fields: arguments of the builder, such as `dropout_rate`.
+        reported: top-1 accuracy that the paper reports after each number of epochs.
+    """
+
+    source: str
+    variants: tuple[str, ...]
+    epochs: tuple[int, ...]
+    learning_rate: float
+    decay: str
+    weight_decay: float
+    clip_norm: float | None = None
+    batch_size: int = 4096
+    warmup_steps: int = 10_000
+    augmentation: str = "none"
+    loss: str = "softmax"
+    fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    reported: Mapping[int, float] = dataclasses.field(default_factory=dict)
+
+    def steps(self, num_images: int, epochs: int | None = None) -> int:
+        """Returns the number of updates for a data set; None takes the longest training."""
+        return max(1, round(num_images * (epochs or max(self.epochs)) / self.batch_size))
+
+
+def _jft(
+    variants: tuple[str, ...], learning_rate: float, epochs: tuple[int, ...] = (7,)
+) -> Pretraining:
+    return Pretraining(_PAPER, variants, epochs, learning_rate, "linear", 0.1)
+
+
+_DROPOUT = {"dropout_rate": 0.1}
+_SIGMOID = {"head_bias_init": -10.0}
+_PLAIN_FIELDS = {"classifier": "gap", "position": "sincos2d"}
+
+PRETRAINING: dict[str, Pretraining] = {
+    "vit_b_jft": _jft(("vit_b16", "vit_b32"), 8e-4),
+    "vit_l32_jft": _jft(("vit_l32",), 6e-4),
+    "vit_l16_jft": _jft(("vit_l16",), 4e-4, (7, 14)),
+    "vit_h14_jft": _jft(("vit_h14",), 3e-4, (14,)),
+    "r50_vit_b16_jft": _jft(("r50_vit_b16",), 8e-4),
+    "r50_vit_l32_jft": _jft(("r50_vit_l32",), 2e-4),
+    "vit_b_i21k": Pretraining(
+        _PAPER, ("vit_b16", "vit_b32"), (90,), 1e-3, "linear", 0.03, fields=_DROPOUT
+    ),
+    "vit_l_i21k": Pretraining(
+        _PAPER, ("vit_l16", "vit_l32"), (30, 90), 1e-3, "linear", 0.03, fields=_DROPOUT
+    ),
+    "vit_i1k": Pretraining(
+        _PAPER,
+        ("vit_b16", "vit_b32", "vit_l16", "vit_l32"),
+        (300,),
+        3e-3,
+        "cosine",
+        0.3,
+        clip_norm=1.0,
+        fields=_DROPOUT,
+    ),
+    "plain_s16_i1k": Pretraining(
+        _PLAIN,
+        ("vit_s16",),
+        (90, 150, 300),
+        1e-3,
+        "cosine",
+        0.1,
+        clip_norm=1.0,
+        batch_size=1024,
+        augmentation="light2",
+        fields=_PLAIN_FIELDS,
+        reported={90: 0.765, 150: 0.785, 300: 0.800},
+    ),
+}
+"""Recipes by name. In the paper, dropout is the only augmentation beside crop and flip."""
+
+
+def augreg_search(num_classes: int = 21_843) -> dict[str, Pretraining]:
+    """Returns AugReg's search space: 28 recipes for every variant.
+
+    Seven augmentations, with dropout and stochastic depth of 0 or of 0.1 each, with a weight decay
+    of 0.1 or 0.03; 300 epochs, on ImageNet-21k also 30.
+
+    Args:
+        num_classes: 21,843 stands for ImageNet-21k, which is trained with a sigmoid loss and an
+            initial bias of the head of -10.
+
+    >>> recipe = augreg_search()["medium1_sd0.1_wd0.03"]
+    >>> recipe.augmentation, recipe.fields["stochastic_depth_rate"], recipe.loss
+    ('medium1', 0.1, 'sigmoid')
+    """
+    from keras_vit.data import AUGREG
+
+    sigmoid = num_classes == 21_843
+    variants = "vit_ti16 vit_s32 vit_s16 vit_b32 vit_b16 vit_l16 r_vit_ti16 r26_vit_s32 r50_vit_l32"
+    found = {}
+    for augmentation, rate, weight_decay in itertools.product(AUGREG, (0.0, 0.1), (0.1, 0.03)):
+        rates = {"dropout_rate": rate, "stochastic_depth_rate": rate}
+        found[f"{augmentation}_sd{rate:g}_wd{weight_decay:g}"] = Pretraining(
+            _AUGREG,
+            tuple(variants.split()),
+            (30, 300) if sigmoid else (300,),
+            1e-3,
+            "cosine",
+            weight_decay,
+            clip_norm=1.0,
+            augmentation=augmentation,
+            loss="sigmoid" if sigmoid else "softmax",
+            fields={**rates, **(_SIGMOID if sigmoid else {})},
+        )
+    return found
+
+
+def pretraining_recipe(
+    model: "VisionTransformer",
+    name: str,
+    num_images: int,
+    epochs: int | None = None,
+    **changes: Any,
+) -> Recipe:
+    """Returns a published recipe as what `compile` and `fit` take.
+
+    The model should be built with the recipe's `fields`, and the data with its `augmentation`:
+
+        published = PRETRAINING["plain_s16_i1k"]
+        model = keras_vit.vit_s16(num_classes=1000, **published.fields)
+        data = keras_vit.data.from_tfds("imagenet2012", model, published.batch_size,
+                                        augmentation=published.augmentation, one_hot=True)
+        recipe = pretraining_recipe(model, "plain_s16_i1k", data.num_images, epochs=90)
+
+    Args:
+        model: the model to train, with a head.
+        name: of `PRETRAINING`, or of `augreg_search()`.
+        num_images: images in the data set.
+        epochs: passes; None for the longest training that the paper reports.
+        **changes: other arguments of `augreg_recipe`, such as a smaller `batch_size`,
+            `steps_per_epoch`, `label_smoothing` or `accumulate`.
+
+    Raises:
+        ConfigError: there is no such recipe, or the model has not the recipe's fields.
+
+    >>> import keras_vit
+    >>> from keras_vit.finetune import PRETRAINING, pretraining_recipe
+    >>> fields = PRETRAINING["plain_s16_i1k"].fields
+    >>> model = keras_vit.vit_s16(image_size=32, num_classes=10, **fields)
+    >>> pretraining_recipe(model, "plain_s16_i1k", 1_281_167, 90).settings["steps"]
+    112603
+    """
+    known = PRETRAINING | augreg_search() if name not in PRETRAINING else PRETRAINING
+    if name not in known:
+        raise ConfigError(
+            f"{name!r} is not a published recipe.{nearest(name, known)} There are "
+            f"{', '.join(PRETRAINING)}, and those of augreg_search()."
+        )
+    published = known[name]
+    for field, wanted in published.fields.items():
+        found = getattr(model.config, field)
+        if found != wanted:
+            raise ConfigError(
+                f"The recipe {name} has {field}={wanted}, the model {field}={found}; build it "
+                f"with **PRETRAINING[{name!r}].fields."
+            )
+    steps = changes.pop("steps", None) or published.steps(num_images, epochs)
+    arguments = {
+        "batch_size": published.batch_size,
+        "learning_rate": published.learning_rate,
+        "warmup_steps": published.warmup_steps if published.warmup_steps < steps else None,
+        "decay": published.decay,
+        "clip_norm": published.clip_norm,
+        "weight_decay": published.weight_decay,
+        "loss": published.loss,
+    }
+    return augreg_recipe(model, steps, **{**arguments, **changes})
+
+
+@dataclasses.dataclass(frozen=True)
+class FineTuning:
+    """A row of table 4: batches of 512, momentum SGD, cosine decay, no weight decay.
+
+    Attributes:
+        steps: weight updates.
+        learning_rates: the peaks that the paper tries; it takes the best on held-out images.
+    """
+
+    steps: int
+    learning_rates: tuple[float, ...]
+
+
+_RATES = (0.001, 0.003, 0.01, 0.03)
+
+FINE_TUNING = {
+    "imagenet": FineTuning(20_000, (0.003, 0.01, 0.03, 0.06)),
+    "cifar100": FineTuning(10_000, _RATES),
+    "cifar10": FineTuning(10_000, _RATES),
+    "oxford_iiit_pet": FineTuning(500, _RATES),
+    "oxford_flowers102": FineTuning(500, _RATES),
+    "vtab": FineTuning(2_500, (0.01,)),
+}
+"""Table 4 of arXiv 2010.11929, by data set."""
+
+
+def sweep(
+    build: Callable[[], "VisionTransformer"],
+    data: "ImageData",
+    steps: int,
+    learning_rates: Sequence[float] = _RATES,
+    *,
+    validation_split: float = 0.1,
+    **options: Any,
+) -> dict[float, float]:
+    """Trains once per learning rate on a share of the data, and scores on the rest.
+
+    The rate to train on all of the data with is `max(found, key=found.get)`, as the paper
+    chooses it (appendix B.1.1).
+
+    Args:
+        build: makes the model of a training anew, such as
+            `lambda: VisionTransformer.from_preset(name, num_classes=n)`.
+        data: training data.
+        steps: weight updates of each training.
+        learning_rates: the peaks.
+        validation_split: share of the data that is held out.
+        **options: other arguments of `transfer_recipe`.
+
+    Returns:
+        `{learning rate: accuracy on the held-out images}`.
+    """
+    found = {}
+    train, validation = data.hold_out(validation_split)
+    options = {"batch_size": train.batch_size, "one_hot": train.one_hot, **options}
+    for learning_rate in learning_rates:
+        model, train.epoch = build(), 0
+        recipe = transfer_recipe(
+            model, steps, learning_rate=learning_rate, steps_per_epoch=len(train), **options
+        )
+        model.compile(**recipe.compile_args)
+        model.fit(train, **recipe.fit_args, shuffle=False, verbose=0)
+        found[learning_rate] = model.evaluate(validation, verbose=0, return_dict=True)["accuracy"]
+    return found
