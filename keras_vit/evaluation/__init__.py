@@ -1,7 +1,8 @@
-"""How good a model is: its accuracy, its frozen features, and linear classifiers on them."""
+"""Quality of a model: its accuracy, its frozen features, and classifiers on these features."""
 
 from keras_vit.evaluation.embedding import Embedding, embed
 from keras_vit.evaluation.extraction import Features, features
+from keras_vit.evaluation.neighbours import nearest_neighbours
 from keras_vit.evaluation.probes import LinearProbe, few_shot, linear_probe
 from keras_vit.evaluation.scores import Evaluation, evaluate
 
@@ -15,4 +16,5 @@ __all__ = [
     "features",
     "few_shot",
     "linear_probe",
+    "nearest_neighbours",
 ]

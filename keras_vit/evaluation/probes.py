@@ -35,7 +35,7 @@ class LinearProbe:
 
     def predict(self, features: Any) -> np.ndarray:
         """Returns the class of each image, `(images,)`."""
-        features = _as_features(features)
+        features = as_features(features)
         if features.shape[1] != len(self.kernel):
             raise ConfigError(
                 f"The probe takes features of width {len(self.kernel)}, found {features.shape[1]}."
@@ -46,7 +46,7 @@ class LinearProbe:
     def accuracy(self, features: Any, labels: Any) -> float:
         """Returns the share of images whose predicted class is their label."""
         predicted = self.predict(features)
-        labels = _as_labels(labels, len(predicted))
+        labels = as_labels(labels, len(predicted))
         return float((predicted == labels).mean())
 
     def into(
@@ -88,7 +88,7 @@ def linear_probe(
     labels: Any,
     *,
     l2: float | Sequence[float] = STRENGTHS,
-    validation: float = 0.2,
+    validation_split: float = 0.2,
     num_classes: int | None = None,
     seed: int = 0,
 ) -> LinearProbe:
@@ -102,7 +102,7 @@ def linear_probe(
         features: `(images, width)`, as of `keras_vit.features`.
         labels: integers `(images,)` or one-hot.
         l2: a strength, or those to choose from.
-        validation: the share that is held out while choosing.
+        validation_split: share of each class that is held out while choosing.
         num_classes: None for the largest label and one.
         seed: of the held-out share.
 
@@ -123,9 +123,9 @@ def linear_probe(
     if len(strengths) == 1:
         kernel, bias = LeastSquares(features, labels, classes).solve(strengths[0])
         return LinearProbe(kernel, bias, strengths[0])
-    if not 0 < validation < 1:
-        raise ConfigError(f"validation={validation}, expected a share between 0 and 1.")
-    fitted, held_out = _held_out(labels, validation, seed)
+    if not 0 < validation_split < 1:
+        raise ConfigError(f"validation_split={validation_split}, expected a share between 0 and 1.")
+    fitted, held_out = _held_out(labels, validation_split, seed)
     solver = LeastSquares(features, labels, classes, fitted)
     ranking = []
     for strength in strengths:
@@ -206,11 +206,12 @@ def _held_out(labels: np.ndarray, share: float, seed: int) -> tuple[np.ndarray, 
 
 
 def _checked(features: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
-    features = _as_features(features)
-    return features, _as_labels(labels, len(features))
+    features = as_features(features)
+    return features, as_labels(labels, len(features))
 
 
-def _as_features(features: Any) -> np.ndarray:
+def as_features(features: Any) -> np.ndarray:
+    """Returns features `(images, width)`; raises `ConfigError` unless they are finite."""
     features = np.asarray(features) if isinstance(features, (list, tuple)) else features
     if getattr(features, "ndim", 0) != 2 or 0 in features.shape:
         raise ConfigError(
@@ -224,7 +225,8 @@ def _as_features(features: Any) -> np.ndarray:
     return features
 
 
-def _as_labels(labels: Any, count: int) -> np.ndarray:
+def as_labels(labels: Any, count: int) -> np.ndarray:
+    """Returns one class per image; raises `ConfigError` unless there are `count`."""
     if labels is None:
         raise ConfigError("The features have no labels.")
     labels = class_indices(labels)

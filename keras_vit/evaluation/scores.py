@@ -1,4 +1,4 @@
-"""How often a model is right, and how well it knows."""
+"""Accuracy, loss and calibration of a classifier."""
 
 import dataclasses
 import itertools
@@ -10,13 +10,13 @@ import numpy as np
 
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation.batches import batches_of, predicted
-from keras_vit.evaluation.targets import acceptable, matched
+from keras_vit.evaluation.targets import acceptable, chosen_classes, matched
 from keras_vit.model import VisionTransformer
 
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """What `evaluate` found; every share is in [0, 1].
+    """The scores that `evaluate` found; every share is in [0, 1].
 
     Args:
         count: images that were scored.
@@ -57,6 +57,7 @@ def evaluate(
     data: Any,
     *,
     real_labels: Sequence[Sequence[int]] | None = None,
+    classes: Sequence[int | str] | None = None,
     batch_size: int = 32,
     calibration_bins: int = 15,
     progress: Callable[[int], None] | None = None,
@@ -75,6 +76,9 @@ def evaluate(
             labels by name.
         real_labels: a second opinion, one list of acceptable classes per image in the
             order of the data, such as the published ReaL labels; scored as `real`.
+        classes: the model's classes that compete, by number or label, for data sets of a part
+            of ImageNet's classes (ImageNet-A and -R have 200); all others are left out of the
+            logits. Labels that are numbers then count within `classes`. None lets all compete.
         batch_size: images per step where `data` is a pair of arrays.
         calibration_bins: bins of the calibration error.
         progress: called with the number of images after each batch.
@@ -89,26 +93,26 @@ def evaluate(
     >>> keras_vit.evaluate(model, (blank, [[0, 1], [], range(10)])).count
     2
     """
-    num_classes = model.config.num_classes
-    if not model.config.has_one_prediction:
-        raise ConfigError(
-            f"evaluate needs one prediction per image; this model has num_classes={num_classes} "
-            f"and classifier={model.config.classifier!r}."
-        )
-    if calibration_bins < 1:
-        raise ConfigError(f"calibration_bins={calibration_bins}, expected at least 1.")
+    _check(model, calibration_bins)
+    num_classes, labels_of_model = model.config.num_classes, model.labels
+    competing: Any = slice(None)
+    if classes is not None:
+        competing = chosen_classes(classes, labels_of_model, num_classes)
+        num_classes = len(competing)
+        labels_of_model = labels_of_model and [labels_of_model[k] for k in competing]
     names = getattr(data, "class_names", None)
-    classes = None if names is None else matched(names, model.labels, num_classes)
+    places = None if names is None else matched(names, labels_of_model, num_classes)
     scores, real = _Scores(num_classes, calibration_bins), _Scores(num_classes, calibration_bins)
     opinions: Iterator[Sequence[int]] = iter(real_labels or ())
     seen = 0
-    for logits, labels in predicted(_logits_of(model), batches_of(data, batch_size)):
+    for all_logits, labels in predicted(_logits_of(model), batches_of(data, batch_size)):
         if labels is None:
             raise ConfigError("The data have no labels: expected batches (images, labels).")
-        right = acceptable(labels, num_classes if classes is None else len(classes), seen)
-        if classes is not None:
+        logits = all_logits[:, competing]
+        right = acceptable(labels, num_classes if places is None else len(places), seen)
+        if places is not None:
             own, right = right, np.zeros((len(right), num_classes), bool)
-            right[:, classes] = own
+            right[:, places] = own
         scores.add(logits, right, seen)
         if real_labels is not None:
             lists = list(itertools.islice(opinions, len(logits)))
@@ -136,6 +140,16 @@ def _logits_of(model: VisionTransformer) -> keras.Model:
         return keras.Model(model.input, model.get_layer("probabilities").input)
     # A compiled model may take several batches per call; its layers take one.
     return keras.Model(model.input, model.output) if model.steps_per_execution > 1 else model
+
+
+def _check(model: VisionTransformer, calibration_bins: int) -> None:
+    if not model.config.has_one_prediction:
+        raise ConfigError(
+            f"evaluate needs one prediction per image; this model has num_classes="
+            f"{model.config.num_classes} and classifier={model.config.classifier!r}."
+        )
+    if calibration_bins < 1:
+        raise ConfigError(f"calibration_bins={calibration_bins}, expected at least 1.")
 
 
 class _Scores:

@@ -1,4 +1,4 @@
-"""What a batch says is right: labels of every form, and data whose classes have names."""
+"""The right classes of a batch: labels of every form, and data whose classes have names."""
 
 import re
 from collections.abc import Sequence
@@ -79,7 +79,7 @@ def matched(names: Sequence[str], labels: Sequence[str] | None, num_classes: int
 
     A name fits a label if it is the label, or one of the words between its commas
     (`"tench"` for `"tench, Tinca tinca"`); capitals and underscores make no difference.
-    The WordNet ids of all of ImageNet's classes, sorted, are in the order of its heads.
+    The sorted WordNet ids of all of the model's classes are in the order of its heads.
     A model without labels takes as many classes as it has, in their order.
 
     Args:
@@ -94,7 +94,8 @@ def matched(names: Sequence[str], labels: Sequence[str] | None, num_classes: int
     >>> matched(["dog", "Great_Cat"], ["great cat, big cat", "bird", "dog"], 3)
     array([2, 0])
     """
-    ids = len(names) in NAMED.values() and all(map(_WORDNET_ID.fullmatch, names))
+    whole = len(names) == num_classes or len(names) in NAMED.values()
+    ids = whole and all(map(_WORDNET_ID.fullmatch, names))
     if labels is None or (ids and list(names) == sorted(names)):
         if len(names) != num_classes:
             raise ConfigError(
@@ -125,6 +126,31 @@ def matched(names: Sequence[str], labels: Sequence[str] | None, num_classes: int
             "(images, labels) batches with the model's own class numbers."
         )
     return np.array(found)
+
+
+def chosen_classes(
+    classes: Sequence[int | str], labels: Sequence[str] | None, num_classes: int
+) -> np.ndarray:
+    """Returns the numbers of classes that are given by number or by label.
+
+    Raises:
+        ConfigError: no class, a class twice, a number out of range, or a label that the model
+            does not have.
+    """
+    by_name = [each for each in classes if isinstance(each, str)]
+    if not by_name:
+        found = np.asarray(classes, "int64")
+    elif len(by_name) == len(classes):
+        if labels is None:
+            raise ConfigError("The model has no labels: give classes by their numbers.")
+        found = matched(by_name, labels, num_classes)
+    else:
+        raise ConfigError("classes: expected numbers or labels, found both.")
+    if not len(found) or len(set(found.tolist())) != len(found):
+        raise ConfigError(f"classes: expected different classes, found {len(found)} of them.")
+    if found.min() < 0 or found.max() >= num_classes:
+        raise ConfigError(f"classes: expected numbers from 0 to {num_classes - 1}.")
+    return found
 
 
 def _by_word(pairs: Any) -> dict[str, list[int]]:

@@ -1,6 +1,7 @@
-"""What an encoder can be trained for besides naming what it sees."""
+"""Tasks that an encoder can be trained for without labels."""
 
 from keras_vit.tasks.corruption import PatchCorruption
-from keras_vit.tasks.masked_patches import MaskedPatchPrediction, mean_colours
+from keras_vit.tasks.masked_patches import MaskedPatchPrediction, masked_patch_optimizer
+from keras_vit.tasks.targets import mean_colours
 
-__all__ = ["MaskedPatchPrediction", "PatchCorruption", "mean_colours"]
+__all__ = ["MaskedPatchPrediction", "PatchCorruption", "masked_patch_optimizer", "mean_colours"]

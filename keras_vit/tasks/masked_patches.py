@@ -1,6 +1,7 @@
 """Masked patch prediction, the self-supervision of appendix B.1.2: images without labels."""
 
 import functools
+import math
 from typing import Any
 
 import keras
@@ -12,22 +13,29 @@ from keras_vit.keras_fixes import FixedTrainer
 from keras_vit.layers.precision import float32_under_mixed
 from keras_vit.model import VisionTransformer
 from keras_vit.preparation.protocols import complete
+from keras_vit.tasks import targets
 from keras_vit.tasks.corruption import PatchCorruption
 
 
 @keras.saving.register_keras_serializable("keras_vit")
 class MaskedPatchPrediction(FixedTrainer, keras.Model):
-    """Trains an encoder to tell the mean colour of patches that it cannot see (appendix B.1.2).
+    """Trains an encoder to predict patches that it cannot see (appendix B.1.2).
 
     Half of an image's patch embeddings are corrupted, see `PatchCorruption`, before the class
-    token joins and positions are added: neither is ever corrupted. From the encoded tokens of
-    the corrupted patches a linear head predicts their `mean_colours`; the loss is the softmax
-    cross-entropy over those patches, averaged per image. `fit` and `evaluate` take images alone;
-    labels beside them are not looked at. `evaluate` corrupts as well, anew in every call.
+    token joins and positions are added; neither is ever corrupted. A linear layer predicts the
+    target of each corrupted patch from its encoded token. The loss is averaged over the corrupted
+    patches of each image, and then over images. `fit` and `evaluate` take images alone; labels
+    beside them are passed over. `evaluate` corrupts as well, anew in every call.
 
-    Input: float images as the encoder takes them. Output, a dictionary: `"logits"`, float32
-    `(batch, patches, colours)`; `"colours"`, the targets, int32 `(batch, patches)`; and
-    `"corrupted"`, bool `(batch, patches)`. The task does not use pooling, pre_logits and head.
+    Input: float images as the encoder takes them. Output, a dictionary: `"predictions"`, float32
+    `(batch, patches, ...)`; `"targets"`, what they are compared with; and `"corrupted"`, bool
+    `(batch, patches)`. The task does not use pooling, pre_logits and head of the encoder.
+
+    | target | predictions for a patch | targets | loss |
+    |---|---|---|---|
+    | `"mean_colour"` | `(2 ** (bits * channels),)` | int32, see `mean_colours` | cross-entropy |
+    | `"downsized"` | `(16, 2 ** (bits * channels))` | int32 `(16,)` | its mean over 16 cells |
+    | `"pixels"` | `(rows * columns * channels,)` | float32 in [-1, 1] | mean squared error |
 
     Args:
         encoder: a `ViTConfig`, or a `VisionTransformer` whose weights are taken over. The task
@@ -35,13 +43,15 @@ class MaskedPatchPrediction(FixedTrainer, keras.Model):
         mask_rate: share of the patches of every image that are corrupted, in (0, 1].
         mask_share: share of those that become the learned [mask] embedding.
         other_share: share of those that become another patch's embedding. The rest is kept.
-        bits: per channel of a colour; there are `2 ** (bits * channels)` colours, 512 for RGB.
+        bits: bits per channel of a colour; there are `2 ** (bits * channels)` colours, 512 for RGB.
         seed: an int, or None to draw one from Keras's global seed.
+        target: `"mean_colour"`, `"downsized"` or `"pixels"`; the first trained best in the paper.
         name: name of the model.
 
     Raises:
-        ConfigError: a share is none, there are more than 65,536 colours, or the encoder is a
-            hybrid, whose stem shows each patch to its neighbours.
+        ConfigError: a share is outside its range, there are more than 65,536 colours, a patch
+            cannot be downsized to 4 by 4, or the encoder is a hybrid, whose stem shows each patch
+            to its neighbours.
 
     >>> import keras, numpy as np
     >>> from keras_vit import ViTConfig, tasks
@@ -62,6 +72,7 @@ class MaskedPatchPrediction(FixedTrainer, keras.Model):
         other_share: float = 0.1,
         bits: int = 3,
         seed: int | None = None,
+        target: str = "mean_colour",
         *,
         name: str | None = None,
     ) -> None:
@@ -70,7 +81,8 @@ class MaskedPatchPrediction(FixedTrainer, keras.Model):
                 f"encoder must be a ViTConfig or a VisionTransformer, found {encoder!r}."
             )
         config = encoder if isinstance(encoder, ViTConfig) else encoder.config
-        _check(config, bits)
+        _check(config)
+        targets.check(target, config, bits)
         features: dict[str, Any] = dict.fromkeys(("representation_size", "projection_dim"))
         features["num_classes"] = 0
         if isinstance(encoder, ViTConfig):
@@ -83,16 +95,19 @@ class MaskedPatchPrediction(FixedTrainer, keras.Model):
         super().__init__(dtype=policy, autocast=False, name=name or "masked_patch_prediction")
         self.encoder = encoder
         self.bits = bits
+        self.target = target
+        self._target = targets.TARGETS[target]
         self.corruption = PatchCorruption(
             mask_rate, mask_share, other_share, seed, dtype=policy, name="corruption"
         )
         self.head = keras.layers.Dense(
-            2 ** (bits * config.channels),
+            math.prod(self._target.shape(config, bits)),
             kernel_initializer="zeros",
             dtype=float32_under_mixed(policy),
             name="head",
         )
-        self.accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")
+        if self._target.has_classes:
+            self.accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")
         encoder.get_layer("pool").trainable = False  # gets no gradient
         self.corruption.build((None, None, config.hidden_size))
         self.head.build((None, None, config.hidden_size))
@@ -106,9 +121,11 @@ class MaskedPatchPrediction(FixedTrainer, keras.Model):
         patches, corrupted = self.corruption(patches)
         z = encode(ops.reshape(patches, (batch, rows, columns, hidden_size)), training=training)
         tokens = self.encoder.get_layer("encoder_norm")(z) if self.encoder.config.final_norm else z
+        predictions = self.head(tokens[:, self.encoder.config.num_prefix_tokens :])
+        shape = self._target.shape(self.encoder.config, self.bits)
         return {
-            "logits": self.head(tokens[:, self.encoder.config.num_prefix_tokens :]),
-            "colours": self._colours_of(images),
+            "predictions": ops.reshape(predictions, (batch, rows * columns, *shape)),
+            "targets": self._targets_of(images),
             "corrupted": corrupted,
         }
 
@@ -130,7 +147,7 @@ class MaskedPatchPrediction(FixedTrainer, keras.Model):
         self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None,
         training: bool = True,
     ) -> Any:  # fmt: skip
-        """Returns the mean over images of the cross-entropy over each one's corrupted patches.
+        """Returns the mean over images of the mean loss over each one's corrupted patches.
 
         Args:
             x, y, training: unused.
@@ -146,9 +163,7 @@ class MaskedPatchPrediction(FixedTrainer, keras.Model):
                 "`loss` out of compile()."
             )
         corrupted = ops.cast(y_pred["corrupted"], "float32")
-        loss = ops.sparse_categorical_crossentropy(
-            y_pred["colours"], ops.cast(y_pred["logits"], "float32"), from_logits=True
-        )
+        loss = self._target.loss(y_pred["targets"], ops.cast(y_pred["predictions"], "float32"))
         loss = ops.sum(loss * corrupted, axis=1) / ops.sum(corrupted, axis=1)
         if sample_weight is not None:
             loss = loss * ops.reshape(ops.cast(sample_weight, loss.dtype), (-1,))
@@ -159,9 +174,13 @@ class MaskedPatchPrediction(FixedTrainer, keras.Model):
 
         Compiled `metrics` take no weights, as everywhere in Keras: they count every patch.
         """
-        y, corrupted = y_pred["colours"], ops.cast(y_pred["corrupted"], "float32")
-        self.accuracy.update_state(y, y_pred["logits"], corrupted)
-        return super().compute_metrics(x, y, y_pred["logits"], corrupted)
+        targets_, predictions = y_pred["targets"], y_pred["predictions"]
+        corrupted = ops.cast(y_pred["corrupted"], "float32")
+        if self.target == "downsized":
+            corrupted = ops.broadcast_to(corrupted[..., None], ops.shape(targets_))
+        if self._target.has_classes:
+            self.accuracy.update_state(targets_, predictions, corrupted)
+        return super().compute_metrics(x, targets_, predictions, corrupted)
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments as plain JSON types."""
@@ -170,6 +189,7 @@ class MaskedPatchPrediction(FixedTrainer, keras.Model):
             "encoder": self.encoder.get_config(),
             **{argument: getattr(self.corruption, argument) for argument in shares},
             "bits": self.bits,
+            "target": self.target,
             "name": self.name,
         }
 
@@ -185,7 +205,7 @@ class MaskedPatchPrediction(FixedTrainer, keras.Model):
         last = self.encoder.get_layer(f"block_{self.encoder.config.num_layers - 1}").output
         return keras.Model(self.encoder.input, grid), keras.Model(grid, last)
 
-    def _colours_of(self, images: Any) -> Any:
+    def _targets_of(self, images: Any) -> Any:
         if self.encoder.data_format == "channels_first":
             images = ops.transpose(images, (0, 2, 3, 1))
         if self.encoder.config.rescale:
@@ -194,43 +214,39 @@ class MaskedPatchPrediction(FixedTrainer, keras.Model):
         protocol = complete(self.encoder.preprocessor.protocol)
         pixels = ops.cast(images, "float32") * ops.convert_to_tensor(protocol["std"], "float32")
         pixels = 255.0 * (pixels + ops.convert_to_tensor(protocol["mean"], "float32"))
-        return mean_colours(pixels, self.encoder.config.patch_size, self.bits)
+        return self._target.of(pixels, self.encoder.config.patch_size, self.bits)
 
 
-def mean_colours(pixels: Any, patch_size: tuple[int, int], bits: int = 3) -> Any:
-    """Returns each patch's mean colour in `bits` bits per channel (appendix B.1.2).
-
-    A channel's mean, in [0, 255], counts in steps of `256 / 2**bits`, from 0 to `2**bits - 1`;
-    the first channel stands in the highest bits. For RGB and 3 bits: `64 r + 8 g + b`.
+def masked_patch_optimizer(
+    steps: int = 1_000_000, learning_rate: float = 2e-4, warmup_steps: int = 10_000
+) -> keras.optimizers.Adam:
+    """Returns the optimizer of appendix B.1.2: Adam, linear warm-up, cosine decay to 0.
 
     Args:
-        pixels: float32 `(batch, height, width, channels)` in [0, 255].
-        patch_size: (rows, columns). Pixels that fill no patch are left out.
-        bits: per channel.
+        steps: weight updates; the paper's million, in batches of 4,096.
+        learning_rate: the peak.
+        warmup_steps: updates before the peak; a tenth of `steps` if that is fewer.
 
-    Returns:
-        int32 `(batch, patches)` in [0, 2 ** (bits * channels)), by rows of patches.
+    >>> from keras_vit.tasks import masked_patch_optimizer
+    >>> optimizer = masked_patch_optimizer(steps=1000)
+    >>> optimizer.beta_1, optimizer.beta_2
+    (0.9, 0.999)
     """
-    means = ops.average_pool(pixels, patch_size, strides=patch_size, data_format="channels_last")
-    # A mean that is a whole number may have come out a hair below it.
-    levels = ops.floor((means + 1e-3) * (2**bits / 256))
-    levels = ops.cast(ops.clip(levels, 0, 2**bits - 1), "int32")
-    channels = levels.shape[-1]
-    places = [2 ** (bits * (channels - 1 - c)) for c in range(channels)]
-    colours = ops.sum(levels * ops.convert_to_tensor(places, "int32"), axis=-1)
-    return ops.reshape(ops.cast(colours, "int32"), (ops.shape(colours)[0], -1))
+    warmup_steps = min(warmup_steps, steps // 10)
+    if warmup_steps:
+        schedule = keras.optimizers.schedules.CosineDecay(
+            0.0, steps - warmup_steps, warmup_target=learning_rate, warmup_steps=warmup_steps
+        )
+    else:
+        schedule = keras.optimizers.schedules.CosineDecay(learning_rate, steps)
+    return keras.optimizers.Adam(schedule)
 
 
-def _check(config: ViTConfig, bits: int) -> None:
+def _check(config: ViTConfig) -> None:
     if config.resnet is not None:
         raise ConfigError(
             "MaskedPatchPrediction needs patches of pixels, found a hybrid: its ResNet has shown "
             "each patch to its neighbours. Use a configuration with resnet=None."
-        )
-    if not isinstance(bits, int) or bits < 1 or bits * config.channels > 16:
-        raise ConfigError(
-            f"bits={bits!r} for {config.channels} channels: expected at least 1 bit, and at most "
-            "16 of all channels together."
         )
 
 

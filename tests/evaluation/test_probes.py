@@ -83,7 +83,7 @@ def test_what_cannot_be_fitted_is_refused():
         ((features, labels[1:]), {}, "30 features and 29 labels"),
         ((broken, labels), {}, "finite"),
         ((features, labels), {"l2": 0}, "positive"),
-        ((features, labels), {"validation": 1.0}, "validation=1.0"),
+        ((features, labels), {"validation_split": 1.0}, "validation_split=1.0"),
         ((features, labels), {"num_classes": 2}, "there is label 2"),
         ((features[:3], [0, 1, 2]), {}, "none can be held out"),
     ):

@@ -209,3 +209,34 @@ def test_other_arguments_that_cannot_be(model, images, classes):
             evaluate(model, (images, classes), real_labels=[[0]] * count)
     with pytest.raises(ConfigError, match="calibration_bins=0"):
         evaluate(model, (images, classes), calibration_bins=0)
+
+
+def test_a_subset_of_the_classes_competes():
+    """As for ImageNet-A and -R: other logits are left out, and labels count within the subset."""
+    model = random_tiny(num_classes=6, labels=list("abcdef"))
+    images, labels = normal(20, 16, 16, 3), np.arange(20) % 3
+    chosen = [4, 1, 3]
+    logits = model.predict(images, verbose=0)[:, chosen]
+    by_number = evaluate(model, (images, labels), classes=chosen)
+    assert by_number.top1 == accuracy_score(labels, logits.argmax(axis=1))
+    assert abs(by_number.loss - log_loss(labels, softmax(logits))) < 1e-5
+    assert len(by_number.class_accuracy) == 3
+    assert evaluate(model, (images, labels), classes=["e", "b", "d"]) == by_number
+    named = Data(images, labels, 8, class_names=("e", "b", "d"))
+    assert abs(evaluate(model, named, classes=[1, 3, 4]).loss - by_number.loss) < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("classes", "message"),
+    [
+        ([1, 1], "expected different classes"),
+        ([7], "numbers from 0 to 5"),
+        (["a", 1], "found both"),
+        (["x"], "'x' fits none"),
+    ],
+)
+def test_bad_subsets_are_refused(classes, message):
+    """A class twice, or one that the model does not have."""
+    model = random_tiny(num_classes=6, labels=list("abcdef"))
+    with pytest.raises(ConfigError, match=message):
+        evaluate(model, (normal(2, 16, 16, 3), [0, 0]), classes=classes)

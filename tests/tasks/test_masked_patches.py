@@ -5,7 +5,12 @@ import numpy as np
 import pytest
 
 from keras_vit import ConfigError, VisionTransformer, ViTConfig
-from keras_vit.tasks import MaskedPatchPrediction, PatchCorruption, mean_colours
+from keras_vit.tasks import (
+    MaskedPatchPrediction,
+    PatchCorruption,
+    masked_patch_optimizer,
+    mean_colours,
+)
 from tests.helpers import HYBRID, assert_close, normal, numpy_of, randomise, run, tiny
 from tests.words import through_json
 
@@ -132,8 +137,8 @@ def test_colours_are_those_of_whole_numbers(bits, channels):
 
 def test_targets_are_the_colours_of_the_images_own_patches(outputs):
     """By rows of patches, whatever is corrupted."""
-    assert outputs["logits"].shape == (12, 24, 512)
-    np.testing.assert_array_equal(outputs["colours"], integer_colours(PIXELS, 4))
+    assert outputs["predictions"].shape == (12, 24, 512)
+    np.testing.assert_array_equal(outputs["targets"], integer_colours(PIXELS, 4))
 
 
 def test_colours_follow_the_range_and_layout_of_the_encoders_images():
@@ -143,15 +148,15 @@ def test_colours_follow_the_range_and_layout_of_the_encoders_images():
     fields = {**FIELDS, "protocol": protocol, "data_format": "channels_first"}
     task = MaskedPatchPrediction(tiny(**fields, dtype="mixed_bfloat16"))
     images = ((PIXELS / 255 - mean) / std).astype("float32")
-    found = task.predict(np.moveaxis(images, -1, 1), verbose=0)["colours"]
+    found = task.predict(np.moveaxis(images, -1, 1), verbose=0)["targets"]
     np.testing.assert_array_equal(found, integer_colours(PIXELS, 4))
 
 
 def test_the_loss_is_the_cross_entropy_over_corrupted_patches(task, outputs):
     """Computed again in float64, as a mean over each image, with and without weights."""
-    logits = outputs["logits"].astype("float64")
+    logits = outputs["predictions"].astype("float64")
     log_probability = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
-    chosen = np.take_along_axis(log_probability, outputs["colours"][..., None], axis=-1)[..., 0]
+    chosen = np.take_along_axis(log_probability, outputs["targets"][..., None], axis=-1)[..., 0]
     per_image = [-chosen[k][outputs["corrupted"][k]].mean() for k in range(12)]
     loss = float(task.compute_loss(y_pred=outputs))
     assert abs(loss - np.mean(per_image)) < 1e-5 * loss
@@ -165,8 +170,8 @@ def test_metrics_count_corrupted_patches(task, outputs):
     task.reset_metrics()
     found = task.compute_metrics(IMAGES, None, outputs)
     drawn = outputs["corrupted"]
-    order = np.argsort(-outputs["logits"], axis=-1)[drawn]
-    target = outputs["colours"][drawn][:, None]
+    order = np.argsort(-outputs["predictions"], axis=-1)[drawn]
+    target = outputs["targets"][drawn][:, None]
     assert abs(float(found["accuracy"]) - (order[:, :1] == target).mean()) < 1e-6
     top_5 = float(found["sparse_top_k_categorical_accuracy"])
     assert abs(top_5 - (order[:, :5] == target).any(axis=1).mean()) < 1e-6
@@ -178,7 +183,7 @@ def test_without_corruption_the_tokens_are_the_encoders():
     fields = {"classifier": "gap", "class_token": True, "numerics": {"pool_before_norm": True}}
     model = tiny(**FIELDS, **fields)
     task = randomise(MaskedPatchPrediction(model, mask_share=0.0, other_share=0.0))
-    found = task.predict(IMAGES, verbose=0)["logits"]
+    found = task.predict(IMAGES, verbose=0)["predictions"]
     norm = task.encoder.get_layer("encoder_norm")
     last = keras.Model(task.encoder.input, task.encoder.get_layer("block_0").output)
     tokens = numpy_of(norm(last.predict(IMAGES, verbose=0)))[:, 1:]
@@ -255,6 +260,7 @@ def test_a_keras_file_gives_the_task_back(task, tmp_path):
         ({"mask_share": 0.8, "other_share": 0.3}, "mask_share=0.8 and other_share=0.3"),
         ({"other_share": -0.1}, "other_share=-0.1"),
         ({"bits": 0}, "bits=0 for 3 channels"),
+        ({"target": "colour"}, "target='colour' is not one of mean_colour, downsized, pixels"),
         ({"bits": 6}, "bits=6 for 3 channels"),
         ({"encoder": "B/16"}, "encoder must be a ViTConfig or a VisionTransformer, found 'B/16'"),
     ],
@@ -283,3 +289,56 @@ def test_a_classifier_of_another_size_is_refused(task):
     """Position embeddings are resized on loading alone."""
     with pytest.raises(ConfigError, match="weights of position_embedding do not fit"):
         task.classifier(num_classes=2, image_size=32)
+
+
+def test_downsized_patches_are_sixteen_colours():
+    """Means of the cells out of whole numbers; the loss is their mean cross-entropy."""
+    config = tiny(image_size=(16, 24), patch_size=8).config
+    task = randomise(MaskedPatchPrediction(config, target="downsized", seed=1))
+    found = task.predict(IMAGES, verbose=0)
+    assert found["predictions"].shape == (12, 6, 16, 512)
+    cells = integer_colours(PIXELS, 2).reshape(12, 8, 12)
+    for patch in range(6):
+        row, column = 4 * (patch // 3), 4 * (patch % 3)
+        expected = cells[:, row : row + 4, column : column + 4].reshape(12, 16)
+        np.testing.assert_array_equal(found["targets"][:, patch], expected)
+    logits = found["predictions"].astype("float64")
+    log_probability = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+    chosen = np.take_along_axis(log_probability, found["targets"][..., None], axis=-1)[..., 0]
+    expected = np.mean([-chosen[k][found["corrupted"][k]].mean() for k in range(12)])
+    assert abs(float(task.compute_loss(y_pred=found)) - expected) < 1e-5 * expected
+    with pytest.raises(ConfigError, match=r"multiples of 4, found patch_size=\(6, 6\)"):
+        MaskedPatchPrediction(tiny(image_size=12, patch_size=6).config, target="downsized")
+
+
+def test_all_pixels_are_regressed():
+    """The images themselves, patch by patch, and the mean squared error over corrupted ones."""
+    task = randomise(MaskedPatchPrediction(tiny(**FIELDS).config, target="pixels", seed=1))
+    found = task.predict(IMAGES, verbose=0)
+    patches = IMAGES.reshape(12, 4, 4, 6, 4, 3).swapaxes(2, 3).reshape(12, 24, 48)
+    assert_close(found["targets"], patches, 1e-6)
+    errors = ((found["predictions"] - patches) ** 2).mean(axis=-1)
+    expected = np.mean([errors[k][found["corrupted"][k]].mean() for k in range(12)])
+    assert abs(float(task.compute_loss(y_pred=found)) - expected) < 1e-5 * expected
+
+
+@pytest.mark.parametrize("target", ["downsized", "pixels"])
+def test_every_target_trains(target):
+    """The loss on grey images falls, and the task comes back from its config."""
+    task = MaskedPatchPrediction(tiny(**FIELDS).config, target=target, seed=1)
+    again = MaskedPatchPrediction.from_config(through_json(task.get_config()))
+    assert again.get_config() == task.get_config()
+    history = (
+        compiled(task).fit(np.full_like(IMAGES, 0.5), batch_size=12, epochs=8, verbose=0).history
+    )
+    assert history["loss"][-1] < 0.8 * history["loss"][0]
+    assert ("accuracy" in history) == (target == "downsized")
+
+
+def test_the_schedule_is_the_papers():
+    """Warm-up of 10,000 updates to 2e-4, a cosine over the rest of a million."""
+    rate = masked_patch_optimizer()._learning_rate
+    for step in (0, 5_000, 10_000, 505_000, 1_000_000):
+        decayed = 1e-4 * (1 + np.cos(np.pi * max(0, step - 10_000) / 990_000))
+        expected = 2e-4 * step / 10_000 if step < 10_000 else decayed
+        assert abs(float(rate(step)) - expected) < 1e-9

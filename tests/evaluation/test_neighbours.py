@@ -1,0 +1,60 @@
+"""k nearest neighbours beside DINO's own lines and scikit-learn."""
+
+import numpy as np
+import pytest
+from sklearn.neighbors import KNeighborsClassifier
+
+from keras_vit import ConfigError
+from keras_vit.evaluation import nearest_neighbours
+from tests.helpers import normal
+
+
+def clusters(count, seed):
+    """Features of four classes that overlap, and their labels."""
+    labels = np.arange(count) % 4
+    return np.eye(4, 8)[labels] + 0.8 * normal(count, 8, seed=seed), labels
+
+
+def dino(features, labels, queries, wanted, k, temperature):
+    """The votes of `eval_knn.py`, query by query."""
+    features = features / np.linalg.norm(features, axis=1, keepdims=True)
+    right = 0
+    for query, label in zip(queries, wanted, strict=True):
+        similarity = features @ (query / np.linalg.norm(query))
+        nearest = np.argsort(similarity)[::-1][:k]
+        votes = [
+            np.exp(similarity[nearest][labels[nearest] == c] / temperature).sum() for c in range(4)
+        ]
+        right += np.argmax(votes) == label
+    return right / len(queries)
+
+
+def test_votes_are_dinos():
+    """For several k at once, with more queries than are compared at a time."""
+    train, test = clusters(200, 0), clusters(1100, 1)
+    found = nearest_neighbours(train, test, k=(1, 5, 50))
+    for k, accuracy in found.items():
+        assert accuracy == dino(*train, *test, k, 0.07)
+
+
+def test_one_neighbour_is_scikit_learns():
+    """Cosine distance, one vote."""
+    train, test = clusters(200, 0), clusters(100, 1)
+    expected = KNeighborsClassifier(1, metric="cosine").fit(*train).score(*test)
+    assert nearest_neighbours(train, test, k=(1,)) == {1: expected}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"k": (201,)}, "numbers from 1 to 200"),
+        ({"k": ()}, "numbers from 1 to 200"),
+        ({"temperature": 0}, "temperature=0"),
+    ],
+)
+def test_bad_arguments(options, message):
+    """What was found, and what is expected."""
+    with pytest.raises(ConfigError, match=message):
+        nearest_neighbours(clusters(200, 0), clusters(10, 1), **options)
+    with pytest.raises(ConfigError, match="width 8, those to measure on 7"):
+        nearest_neighbours(clusters(200, 0), (normal(4, 7), [0, 1, 2, 3]))
