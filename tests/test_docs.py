@@ -20,7 +20,7 @@ from tests.presets.hub_server import TOKEN, connect, served
 
 ROOT = Path(__file__).parents[1]
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+EXAMPLES = sorted((ROOT / "examples").rglob("[0-9d]*_*.py"))
 MODULES = [
     info.name
     for info in pkgutil.walk_packages(keras_vit.__path__, "keras_vit.")
@@ -73,6 +73,6 @@ def test_example_runs(path, desk):
     assert len(text.splitlines()) <= 60
     command = re.match(r'"""[^\n]*\n\n *(?:KERAS_BACKEND=\w+ )?python examples/(\S+)(.*)\n', text)
     assert command, "no command at the top"
-    assert command[1] == path.name
+    assert ROOT / "examples" / command[1] == path
     arguments = [sys.executable, str(path), *command[2].split()]
     subprocess.run(arguments, cwd=desk, check=True, capture_output=True)
