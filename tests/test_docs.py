@@ -70,7 +70,7 @@ def test_docstring_examples_run(name):
 def test_example_runs(path, desk):
     """Each example opens with its command, is short, and that command works."""
     text = path.read_text()
-    assert len(text.splitlines()) <= 60
+    assert len(text.splitlines()) <= 75
     command = re.match(r'"""[^\n]*\n\n *(?:KERAS_BACKEND=\w+ )?python examples/(\S+)(.*)\n', text)
     assert command, "no command at the top"
     assert ROOT / "examples" / command[1] == path

@@ -22,27 +22,37 @@ class TwoDimensional(layers.AddPositionEmbs):
         self.rows = self.add_weight(shape=(SIDE, 1, input_shape[-1] // 2), name="rows")
         self.columns = self.add_weight(shape=(1, SIDE, input_shape[-1] // 2), name="columns")
 
-    def call(self, tokens):
+    def call(self, inputs, patches=None):
         shape = (SIDE, SIDE, self.rows.shape[-1])
         parts = [ops.broadcast_to(part, shape) for part in (self.rows, self.columns)]
-        return tokens + ops.reshape(ops.concatenate(parts, axis=-1), (1, SIDE**2, -1))
+        return inputs + ops.reshape(ops.concatenate(parts, axis=-1), (1, SIDE**2, -1))
 
 
 class RelativeAttention(layers.Attention):
     """A learned number for each head and offset (row, column) is added to the scores."""
 
-    def build(self, inputs_shape, *others):
-        super().build(inputs_shape, *others)
+    def build(self, inputs_shape):
+        super().build(inputs_shape)
         self.table = self.add_weight(shape=(self.num_heads, (2 * SIDE - 1) ** 2), name="table")
         cells = np.stack(np.divmod(np.arange(SIDE**2), SIDE), axis=-1)
         offsets = cells[:, None] - cells[None] + SIDE - 1
         self.offsets = offsets[..., 0] * (2 * SIDE - 1) + offsets[..., 1]
 
-    def call(self, tokens, training=None):
-        query, key, value = self.query(tokens), self.key(tokens), self.value(tokens)
+    def call(self, inputs, context=None, rotary=None, training=None):
+        query, key, value = self.query(inputs), self.key(inputs), self.value(inputs)
         scores = ops.einsum("bthd,bshd->bhts", query, key) / query.shape[-1] ** 0.5
         scores = scores + ops.take(self.table, self.offsets, axis=1)
         return self.out(ops.einsum("bhts,bshd->bthd", ops.softmax(scores), value))
+
+
+class RelativeBlock(layers.TransformerBlock):
+    """A block with that attention in place of its own."""
+
+    def build(self, inputs_shape):
+        super().build(inputs_shape)
+        del self.attention
+        self.attention = RelativeAttention(self.num_heads, name="attention")
+        self.attention.build(inputs_shape)
 
 
 def encoder(position, every_layer=False, shared=False):
@@ -53,12 +63,8 @@ def encoder(position, every_layer=False, shared=False):
     for k in range(3):
         if made and (every_layer or k == 0):
             tokens = (one if shared or k == 0 else made((SIDE, SIDE)))(tokens)
-        block = layers.TransformerBlock(num_heads=4, mlp_dim=64)
-        block.build(tokens.shape)
-        if position == "relative":
-            block.attention = RelativeAttention(4, name="attention")
-            block.attention.build(tokens.shape)
-        tokens = block(tokens)
+        kind = RelativeBlock if position == "relative" else layers.TransformerBlock
+        tokens = kind(num_heads=4, mlp_dim=64)(tokens)
     return keras.Model(patches, ops.mean(tokens, axis=1))
 
 
