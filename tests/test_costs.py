@@ -59,6 +59,15 @@ MODELS = {
     "map": {"classifier": "map", "representation_size": 6},
     "gap": {"classifier": "gap", "num_classes": 3},
     "unpooled": {"classifier": "unpooled"},
+    "gated, registers": {"mlp": "gated", "num_registers": 3},
+    "two tokens": {"classifier": "token_and_distillation"},
+    "projection": {
+        "classifier": "map",
+        "class_token": True,
+        "prefix_in_map": False,
+        "map_mlp_dim": 8,
+        "projection_dim": 6,
+    },
     "hybrid": {"resnet": {"num_layers": (1, 2), "width_factor": 0.5}, "patch_size": 1},
 }
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 from PIL import Image
@@ -69,6 +70,8 @@ def test_docstring_examples_run(name):
 @pytest.mark.parametrize("path", EXAMPLES, ids=[p.stem for p in EXAMPLES])
 def test_example_runs(path, desk):
     """Each example opens with its command, is short, and that command works."""
+    if path.parent.name == "paper" and keras.backend.backend() != "torch":
+        pytest.skip("several small trainings; their layers are tested on every backend")
     text = path.read_text()
     assert len(text.splitlines()) <= 75
     command = re.match(r'"""[^\n]*\n\n *(?:KERAS_BACKEND=\w+ )?python examples/(\S+)(.*)\n', text)

@@ -32,7 +32,7 @@ def cosine(peak):
 
 
 # The paper pre-trains with Adam, also ResNets, and fine-tunes with SGD.
-for rate in (0.003, 0.01, 0.03, 0.1):
+for rate in (0.01, 0.1):
     sgd = LayerwiseSGD(cosine(rate), momentum=0.9, global_clipnorm=1.0)
     adam = LayerwiseAdamW(cosine(rate / 10), weight_decay=0.1, global_clipnorm=1.0)
     found = [score(encoder(), steps, optimizer) for optimizer in (sgd, adam)]
