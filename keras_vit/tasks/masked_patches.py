@@ -208,12 +208,11 @@ class MaskedPatchPrediction(FixedTrainer, keras.Model):
     def _targets_of(self, images: Any) -> Any:
         if self.encoder.data_format == "channels_first":
             images = ops.transpose(images, (0, 2, 3, 1))
-        if self.encoder.config.rescale:
-            pixels = ops.cast(images, "float32")
-            return mean_colours(pixels, self.encoder.config.patch_size, self.bits)
-        protocol = complete(self.encoder.preprocessor.protocol)
-        pixels = ops.cast(images, "float32") * ops.convert_to_tensor(protocol["std"], "float32")
-        pixels = 255.0 * (pixels + ops.convert_to_tensor(protocol["mean"], "float32"))
+        pixels = ops.cast(images, "float32")
+        if not self.encoder.config.rescale:
+            protocol = complete(self.encoder.preprocessor.protocol)
+            pixels = pixels * ops.convert_to_tensor(protocol["std"], "float32")
+            pixels = 255.0 * (pixels + ops.convert_to_tensor(protocol["mean"], "float32"))
         return self._target.of(pixels, self.encoder.config.patch_size, self.bits)
 
 
