@@ -59,5 +59,8 @@ JSON_BYTES = Limit("KERAS_VIT_MAX_JSON_BYTES", 2**24, "bytes of JSON")
 EXPANSION = Limit("KERAS_VIT_MAX_EXPANSION", 20, "times the size of the file when decompressed")
 """By how much all arrays of a compressed file may exceed it. Trained weights hardly shrink."""
 
+IMAGE_PIXELS = Limit("KERAS_VIT_MAX_PIXELS", 89_478_485, "pixels")
+"""In one encoded image. Pillow warns from the same number on: 256 MiB of 3 bytes each."""
+
 SMALL = 2**26
 """Bytes that any file may expand to, whatever its own size: a new head is nothing but zeros."""

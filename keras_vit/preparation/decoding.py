@@ -19,12 +19,7 @@ import numpy as np
 from PIL import ExifTags, Image, ImageOps
 
 from keras_vit.errors import ConfigError
-
-MAX_PIXELS = 89_478_485
-"""Of an encoded image, unless an argument or `KERAS_VIT_MAX_PIXELS` says otherwise.
-
-Pillow warns from the same number of pixels on: a quarter of a gibibyte of 3 bytes each.
-"""
+from keras_vit.limits import IMAGE_PIXELS
 
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 """Pillow's modes by number of channels."""
@@ -75,8 +70,7 @@ def decoded(source: Any, channels: int, max_pixels: int | None = None) -> Image.
         source: a file name, encoded bytes, a binary file object, which is read from its start,
             or a Pillow image.
         channels: 1, 3 or 4.
-        max_pixels: what an encoded image may have; None for `KERAS_VIT_MAX_PIXELS` or
-            `MAX_PIXELS`.
+        max_pixels: what an encoded image may have; None for `keras_vit.limits.IMAGE_PIXELS`.
 
     Raises:
         ConfigError: no file, no regular file, no image, a damaged or too large one, more memory
@@ -136,17 +130,11 @@ def pixel_limit(max_pixels: int | None) -> int:
     Raises:
         ConfigError: the argument or the variable of the environment is no positive number.
     """
-    stated = os.environ.get("KERAS_VIT_MAX_PIXELS") if max_pixels is None else max_pixels
-    if stated in (None, ""):
-        return MAX_PIXELS
-    try:
-        limit = int(str(stated))
-    except ValueError:
-        limit = 0
-    if limit < 1:
-        where = "KERAS_VIT_MAX_PIXELS" if max_pixels is None else "max_pixels"
-        raise ConfigError(f"{where}={stated!r}, expected a positive number of pixels.")
-    return limit
+    if max_pixels is None:
+        return IMAGE_PIXELS.value
+    if not isinstance(max_pixels, int) or max_pixels < 1:
+        raise ConfigError(f"max_pixels={max_pixels!r}, expected a positive number of pixels.")
+    return max_pixels
 
 
 @functools.cache

@@ -71,7 +71,7 @@ def test_the_limit_is_an_argument_or_in_the_environment(monkeypatch):
     assert "KERAS_VIT_MAX_PIXELS" in refusal(photo())
     assert Preprocessor(16, max_pixels=600)(photo()).shape == (1, 16, 16, 3)
     monkeypatch.setenv("KERAS_VIT_MAX_PIXELS", "many")
-    assert "KERAS_VIT_MAX_PIXELS='many', expected a positive number" in refusal(photo())
+    assert "KERAS_VIT_MAX_PIXELS='many': expected a positive integer" in refusal(photo())
     with pytest.raises(ConfigError, match="max_pixels=0, expected a positive number"):
         Preprocessor(16, max_pixels=0)
 

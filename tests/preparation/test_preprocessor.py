@@ -226,7 +226,9 @@ def test_from_preset_starts_no_backend():
     assert not loaded & {"keras", "jax", "torch", "tensorflow"}
 
 
-@pytest.mark.parametrize("recipe", RECIPES, ids=["preset", "tf.data", "DataLoader", "PyDataset"])
+@pytest.mark.parametrize(
+    "recipe", RECIPES, ids=["preset", "rescale", "tf.data", "DataLoader", "PyDataset"]
+)
 def test_recipes_of_the_docs_run(recipe, photo, tmp_path, monkeypatch):
     """Each gives a batch of two photographs."""
     monkeypatch.chdir(tmp_path)
@@ -236,7 +238,7 @@ def test_recipes_of_the_docs_run(recipe, photo, tmp_path, monkeypatch):
     names: dict = {}
     exec(recipe, names)
     shape = tuple(names["shape"]) if "shape" in names else names["batch"].shape
-    assert shape in ((2, 224, 224, 3), (2, 3, 224, 224), (2, 16, 16, 1))
+    assert shape in ((2, 224, 224, 3), (2, 3, 224, 224), (2, 16, 16, 1), (2, 10))
 
 
 def test_unknown_protocol():
