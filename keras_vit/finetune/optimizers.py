@@ -93,7 +93,8 @@ class _PerVariable:
         if not self.use_ema:  # type: ignore[attr-defined]
             return
         batches = self.gradient_accumulation_steps or 1  # type: ignore[attr-defined]
-        seen = self.iterations + 1  # type: ignore[attr-defined]
+        # The public `iterations` counts updates, in which batches cannot be told apart.
+        seen = self._iterations + 1  # type: ignore[attr-defined]
         kept = ops.where(seen % batches == 0, self.ema_momentum, 1.0)  # type: ignore[attr-defined]
         kept = ops.where(seen <= batches, 0.0, kept)
         averages = self._model_variables_moving_average  # type: ignore[attr-defined]
