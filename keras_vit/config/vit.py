@@ -372,7 +372,7 @@ class ViTConfig:
         """Returns the fields as plain JSON types; `from_dict` is its inverse."""
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         for name, value in values.items():
-            if isinstance(value, tuple(_PARTS.values())):
+            if isinstance(value, (ResNetStem, Rope, Numerics)):
                 values[name] = value.to_dict()
             elif isinstance(value, tuple):
                 values[name] = list(value)
