@@ -5,7 +5,6 @@ The only room of `checkpoints/` that knows models, and only inside `load` and `s
 
 import logging
 import os
-import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -304,12 +303,14 @@ def wanted_config(opened: OpenedCheckpoint, fields: dict[str, Any]) -> ViTConfig
         if cropped.image_size and any(cropped.remainder_of(cropped.image_size)):
             asked.setdefault("crop_remainder", True)
             rows, columns = cropped.remainder_of(cropped.image_size)
-            warnings.warn(
-                f"image_size={cropped.image_size} is not a multiple of "
-                f"patch_size={cropped.patch_size}: the last {rows} rows and {columns} columns of "
-                f"{'the feature map' if cropped.resnet else 'pixels'} fill no patch and are not "
-                "seen.",
-                stacklevel=2,
+            log.warning(
+                "image_size=%s is not a multiple of patch_size=%s: the last %d rows and %d columns "
+                "of %s fill no patch and are not seen.",
+                cropped.image_size,
+                cropped.patch_size,
+                rows,
+                columns,
+                "the feature map" if cropped.resnet else "pixels",
             )
     return stored.replace(**asked)
 

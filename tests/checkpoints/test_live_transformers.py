@@ -274,7 +274,10 @@ def test_a_pooler_beside_a_classifier_is_not_read_as_a_layer_of_it(tmp_path):
     [
         (HYBRID, ["no place for root/conv/kernel", "ViT has no ResNet stem"]),
         ({"classifier": "map"}, ["no place for pool/probe", "ViT has no attention pooling"]),
-        ({"classifier": "gap"}, ["cannot express this model", "a classifier other than 'token'"]),
+        (
+            {"classifier": "gap", "class_token": True},
+            ["cannot express this model", "a classifier other than 'token'"],
+        ),
         ({"representation_size": 9}, ["a head behind a representation layer"]),
         ({"position": "sincos2d"}, ["position='sincos2d'"]),
         ({"position_before_class": True}, ["position_before_class=True"]),
@@ -310,7 +313,7 @@ def test_every_plain_variant_fills_their_model():
     [
         ({"hidden_act": "relu"}, ["hidden_act='relu', expected one of gelu"]),
         ({"pooler_act": "gelu"}, ["pooler_act='gelu', expected 'tanh'"]),
-        ({"model_type": "vit_msn"}, ["model_type='vit_msn', expected 'vit'"]),
+        ({"model_type": "beit"}, ["model_type='beit', expected 'vit'"]),
         ({"num_attention_heads": 5}, ["hidden_size=16 is not divisible by num_heads=5"]),
         ({"hidden_size": 32}, ["misshapen: vit.embeddings.cls_token is (1, 1, 16)"]),
         ({"num_hidden_layers": 2}, ["missing: vit.encoder.layer.1.layernorm_before.weight"]),

@@ -68,4 +68,5 @@ def test_command_line(capsys, tmp_path):
     other = str(FOLDER / "vit_headless.npz")
     assert cli.main(["verify", str(FOLDER / "vit_rep.npz"), other]) == 1
     assert cli.main(["verify", other]) == 0
-    assert "no library to install" in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert "no library to install" in printed.out + printed.err

@@ -19,7 +19,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
     one_of,
 )
 from keras_vit.checkpoints.dialects.torch_layout import stored_image_size, torch_modules
-from keras_vit.config import ViTConfig
+from keras_vit.config import POSITIONS, ViTConfig
 
 VIT_BLOCK = "encoder.layer.{l}."
 
@@ -174,9 +174,9 @@ DROPOUT_ROWS: tuple[Row, ...] = (
 )
 
 VIT_REASONS = {
-    "root/": "transformers has no ResNet stem with these epsilons",
-    "stage": "transformers has no ResNet stem with these epsilons",
-    "pool/": "the family has no attention pooling",
+    "root/": "transformers' ViT has no ResNet stem, and its hybrids have other epsilons",
+    "stage": "transformers' ViT has no ResNet stem, and its hybrids have other epsilons",
+    "pool/": "transformers' ViT has no attention pooling",
     "": "the family has no such part",
 }
 
@@ -191,11 +191,12 @@ def impossible(*classifiers: str, position: str = "learned") -> tuple[Limit, ...
         position: the kind of positions of its models.
     """
     words = " or ".join(map(repr, classifiers))
+    others = " or ".join(repr(kind) for kind in POSITIONS if kind != position)
     return (
-        (lambda c: c.position != position, f"a position other than {position!r}"),
+        (lambda c: c.position != position, f"position={others}"),
         (lambda c: c.position_before_class, "position_before_class=True"),
         (lambda c: c.classifier not in classifiers, f"a classifier other than {words}"),
-        (lambda c: c.representation_size is not None and has_head(c), "a head behind pre_logits"),
+        (lambda c: c.representation_size is not None and has_head(c), "a head behind a representation layer"),
     )
 
 
