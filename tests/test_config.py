@@ -440,7 +440,9 @@ def configs(draw):
         norm=draw(st.sampled_from(NORMS)),
         layer_scale=draw(st.booleans()),
         qkv_bias=draw(st.booleans() | st.tuples(st.booleans(), st.booleans(), st.booleans())),
-        representation_size=draw(st.none() | sides),
+        representation_size=draw(
+            st.none() if classifier in FAMILY_CLASSIFIERS else st.none() | sides
+        ),
         dropout_rate=draw(rates),
         attention_dropout_rate=draw(rates),
         stochastic_depth_rate=draw(rates),
