@@ -36,7 +36,6 @@ _SENTENCES = {
     "hidden_act": "give numerics={'gelu': 'tanh'} or {'gelu': 'exact'}",
     "act_layer": "give numerics={'gelu': 'tanh'} or {'gelu': 'exact'}",
     "activation": "give numerics={'gelu': 'tanh'} or {'gelu': 'exact'}; a model returns logits",
-    "classifier_activation": "a model returns logits; keras.ops.softmax(logits) are probabilities",
     "layer_norm_eps": "give numerics={'layer_norm_epsilon': ...}",
     "layer_norm_epsilon": "give numerics={'layer_norm_epsilon': ...}",
     "norm_eps": "give numerics={'layer_norm_epsilon': ...}",

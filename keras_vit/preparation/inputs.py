@@ -139,8 +139,11 @@ def _array(given: Any, channels: int) -> Iterator[Found]:
     except ConfigError as error:
         yield Found(given, error)
         return
+    is_one_image = (
+        len(images) == 1 and images[0].values.size == np.prod(given.shape) and len(given.shape) < 4
+    )
     for pixels in images:
-        yield Found(pixels.values, pixels)
+        yield Found(given if is_one_image else pixels.values, pixels)
 
 
 def _elements_of_array(given: Any, channels: int) -> Iterator[Found]:

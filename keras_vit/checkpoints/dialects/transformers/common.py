@@ -196,7 +196,10 @@ def impossible(*classifiers: str, position: str = "learned") -> tuple[Limit, ...
         (lambda c: c.position != position, f"position={others}"),
         (lambda c: c.position_before_class, "position_before_class=True"),
         (lambda c: c.classifier not in classifiers, f"a classifier other than {words}"),
-        (lambda c: c.representation_size is not None and has_head(c), "a head behind a representation layer"),
+        (
+            lambda c: c.representation_size is not None and has_head(c),
+            "a head behind a representation layer",
+        ),
     )
 
 
