@@ -351,10 +351,10 @@ def test_what_timm_cannot_express_is_not_written(fields, words, tmp_path):
 @pytest.mark.parametrize(
     ("stated", "words"),
     [
-        ({"act_layer": "quick_gelu"}, ["act_layer='quick_gelu', expected one of gelu"]),
+        ({"act_layer": "relu"}, ["act_layer='relu', expected one of gelu"]),
         ({"norm_layer": "rmsnorm"}, ["norm_layer='rmsnorm'"]),
         ({"global_pool": "max"}, ["global_pool='max', expected one of token, avg, map"]),
-        ({"global_pool": "map"}, ["global_pool='map' beside a class token that is not pooled"]),
+        ({"global_pool": "map"}, ["global_pool='map', beside a class token that is not pooled"]),
         ({"num_heads": 5}, ["hidden_size=16 is not divisible by num_heads=5"]),
         ({"embed_dim": 32}, ["misshapen: cls_token is (1, 1, 16)"]),
         ({"depth": 2}, ["missing: blocks.1.norm1.weight"]),
