@@ -235,7 +235,11 @@ def _sweep(place: Path) -> None:
 def _clear(work: Path, place: Path) -> None:
     """Removes a workshop; an old folder whose place is still free goes back there."""
     if (work / "old").exists() and not place.exists():
-        (work / "old").rename(place)
+        try:
+            (work / "old").rename(place)
+        except OSError as error:  # another writer has taken the place since
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
     shutil.rmtree(work, ignore_errors=True)
 
 
