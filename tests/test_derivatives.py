@@ -171,6 +171,12 @@ def test_torch_transforms_functions(remat):
     def close(found, wanted):
         torch.testing.assert_close(found.detach(), wanted.detach(), rtol=1e-3, atol=1e-3)
 
+    if (
+        remat and os.environ.get("KERAS_VIT_KERNELS") == "reference"
+    ):  # torch's checkpoint, which keras.remat calls, says so
+        with pytest.raises(RuntimeError, match="don't yet support saved tensor hooks"):
+            torch.func.grad(scalar)(images)
+        return
     close(torch.func.grad(scalar)(images), gradient)
     close(torch.func.jvp(scalar, (images,), (direction,))[1], torch.tensor(expected))
     close(torch.func.jvp(torch.func.grad(scalar), (images,), (direction,))[1], second)
