@@ -38,6 +38,7 @@ FLOORS = (
     {"checkpoints.recognition"},
     {"checkpoints.check", "checkpoints.adapt", "checkpoints.export"},
     {"checkpoints.inspection", "checkpoints.libraries"},
+    {"checkpoints.wanted"},
     {"checkpoints"},
     {"presets"},
     {"finetune", "figures", "evaluation"},

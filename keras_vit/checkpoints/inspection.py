@@ -279,7 +279,7 @@ def infer_config(
         )
     try:
         _compare_promises(recognition, known)
-        return _with_grid(known, num_positions, asked)
+        return inference.with_grid(known, num_positions, asked)
     except ConfigError as error:
         name = recognition.dialect.name
         raise CheckpointError(f"{reader.path}: read as {name}: {error}") from error
@@ -352,56 +352,6 @@ def _with_conventions(recognition: Recognition, stated: Statement) -> dict[str, 
     numerics: dict[str, Any] = (dialect.numerics or Numerics()).to_dict()
     numerics |= {**told.get("numerics", {}), **stated.fields.get("numerics", {})}
     return {**told, **dialect.conventions, **stated.fields, "numerics": numerics}
-
-
-def _with_grid(
-    fields: dict[str, Any], num_positions: int | None, asked: Mapping[str, Any]
-) -> tuple[ViTConfig, tuple[str, ...]]:
-    """Completes a configuration by the grid of the stored positions.
-
-    A count of positions that is a square stands for a square grid, as in the
-    reference; any other needs `position_grid`, or an `image_size` of that count.
-    """
-    stated_size = fields.get("image_size")
-    base = ViTConfig.from_dict({**fields, "image_size": None, "position_grid": (1, 1)})
-    if stated_size is not None:
-        sized = base.replace(image_size=stated_size, position_grid=None, crop_remainder=True)
-        divides = sized.image_size is None or not any(sized.remainder_of(sized.image_size))
-        return sized.replace(crop_remainder=not divides), ()
-    if num_positions is None:
-        return base, ()
-    # Names alone may not tell whether the class token has a position; the count can.
-    alternatives = [base]
-    if base.has_class_position and "position_before_class" not in fields:
-        alternatives.append(base.replace(position_before_class=True))
-    if base.num_registers and "position_before_registers" not in fields:
-        alternatives.append(base.replace(position_before_registers=True))
-    grids = [_grid_of(b, num_positions - b.num_prefix_positions, asked) for b in alternatives]
-    base, grid = next(((b, g) for b, g in zip(alternatives, grids, strict=True) if g), (base, None))
-    if grid is None:
-        count = num_positions - base.num_prefix_positions
-        return base.replace(position_grid=(1, max(count, 1))), ("image_size",)
-    base = base.replace(position_grid=grid)
-    size = (grid[0] * base.stride[0], grid[1] * base.stride[1])
-    return base.replace(image_size=size, position_grid=None), ()
-
-
-def _grid_of(base: ViTConfig, count: int, asked: Mapping[str, Any]) -> tuple[int, int] | None:
-    if asked.get("position_grid") is not None:
-        grid = base.replace(position_grid=asked["position_grid"]).source_grid
-        if grid[0] * grid[1] != count:
-            raise ConfigError(
-                f"position_grid={grid} has {grid[0] * grid[1]} cells, the file {count} positions."
-            )
-        return grid
-    side = round(max(count, 0) ** 0.5)
-    if side > 0 and side * side == count:
-        return side, side
-    if asked.get("image_size") is not None:
-        cropped = base.replace(image_size=asked["image_size"], crop_remainder=True)
-        if cropped.grid and cropped.grid[0] * cropped.grid[1] == count:
-            return cropped.grid
-    return None
 
 
 def _any(pattern: str, names: Iterable[str]) -> bool:

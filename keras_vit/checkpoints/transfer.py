@@ -20,6 +20,7 @@ from keras_vit.checkpoints.export import Track, export
 from keras_vit.checkpoints.inspection import OpenedCheckpoint, describe, open_checkpoint
 from keras_vit.checkpoints.source import Source
 from keras_vit.checkpoints.translate import Move
+from keras_vit.checkpoints.wanted import OF_THE_MODEL, wanted_config
 from keras_vit.config import ViTConfig
 from keras_vit.config.rules import known_fields
 from keras_vit.errors import CheckpointError, shown
@@ -33,17 +34,6 @@ log = logging.getLogger("keras_vit")
 
 Named = tuple[str, np.ndarray]
 
-_BUILD = (
-    "dtype",
-    "data_format",
-    "name",
-    "labels",
-    "protocol",
-    "provenance",
-    "remat",
-    "trainable",
-)
-"""Arguments of the model beside its configuration."""
 _READING = ("dialect", "variant")
 """Arguments that say how to read a file and are no part of the model."""
 _TELLING = (*_READING, "num_heads", "classifier", "position_grid", "image_size")
@@ -134,7 +124,7 @@ def load(
         told = {"name": opened.info.variant, "protocol": opened.info.protocol, **source.told}
         told |= {"labels": _labels(told.get("labels") or opened.info.labels, wanted)}
         told |= {"provenance": source.provenance(files.preset)}
-        build = {**{name: told[name] for name in _BUILD if name in told}, **build}
+        build = {**{name: told[name] for name in OF_THE_MODEL if name in told}, **build}
         with blank_weights():
             model = VisionTransformer(wanted, **build)
         variables = weights_by_path(model)
@@ -273,46 +263,6 @@ def _labels(
     """The labels that the source states, if the wanted model still has their head."""
     fits = labels is not None and len(names_of(labels) or ()) == wanted.num_classes
     return labels if fits else None
-
-
-def wanted_config(opened: OpenedCheckpoint, fields: dict[str, Any]) -> ViTConfig:
-    """Returns the configuration of the model, from that of the file and what was asked for."""
-    stored, path = opened.info.config, opened.info.path
-    not_config = ("dialect", "variant", "position_grid", *_BUILD)
-    asked = {name: value for name, value in fields.items() if name not in not_config}
-    if opened.info.undetermined:
-        raise CheckpointError(
-            f"{path}: {stored.num_positions} positions are no square grid, so the file does not "
-            "tell its image_size. Give image_size=(height, width) of that many patches, or "
-            "position_grid=(rows, columns) of the stored positions."
-        )
-    if "image_size" in asked and asked["image_size"] is None:
-        asked["position_grid"] = stored.source_grid
-    elif "image_size" in asked:
-        asked["position_grid"] = None
-    asked_width = asked.get("representation_size")
-    if asked_width is not None and asked_width != stored.representation_size:
-        raise CheckpointError(
-            f"{path}: representation_size={asked_width} was asked for, the file has "
-            f"{stored.representation_size}. None leaves the layer behind."
-        )
-    if opened.dialect.crops and asked.get("image_size") is not None:
-        cropped = stored.replace(
-            image_size=asked["image_size"], position_grid=None, crop_remainder=True
-        )
-        if cropped.image_size and any(cropped.remainder_of(cropped.image_size)):
-            asked.setdefault("crop_remainder", True)
-            rows, columns = cropped.remainder_of(cropped.image_size)
-            log.warning(
-                "image_size=%s is not a multiple of patch_size=%s: the last %d rows and %d columns "
-                "of %s fill no patch and are not seen.",
-                cropped.image_size,
-                cropped.patch_size,
-                rows,
-                columns,
-                "the feature map" if cropped.resnet else "pixels",
-            )
-    return stored.replace(**asked)
 
 
 def _our_arrays(opened: OpenedCheckpoint, wanted: ViTConfig) -> Iterator[Named]:

@@ -16,8 +16,9 @@ from keras_vit.checkpoints.containers import whole
 from keras_vit.checkpoints.dialects import DIALECTS, Unsupported
 from keras_vit.checkpoints.inspection import open_checkpoint
 from keras_vit.checkpoints.source import OpenSource
-from keras_vit.checkpoints.transfer import wanted_config, weights_by_path
+from keras_vit.checkpoints.transfer import weights_by_path
 from keras_vit.checkpoints.translate import plan, to_ours, to_parts
+from keras_vit.checkpoints.wanted import wanted_config
 from keras_vit.config import CLASSIFIERS, Numerics, ViTConfig
 from keras_vit.errors import CheckpointError
 from keras_vit.variants import list_variants, variant

@@ -1,0 +1,62 @@
+"""The configuration of the model to make, from that of a file and what the caller asked for."""
+
+import logging
+from typing import Any
+
+from keras_vit.checkpoints.inspection import OpenedCheckpoint
+from keras_vit.config import ViTConfig
+from keras_vit.errors import CheckpointError
+
+log = logging.getLogger("keras_vit")
+
+OF_THE_MODEL = (
+    "dtype",
+    "data_format",
+    "name",
+    "labels",
+    "protocol",
+    "provenance",
+    "remat",
+    "trainable",
+)
+"""Arguments of the model beside its configuration."""
+
+
+def wanted_config(opened: OpenedCheckpoint, fields: dict[str, Any]) -> ViTConfig:
+    """Returns the configuration of the model, from that of the file and what was asked for."""
+    stored, path = opened.info.config, opened.info.path
+    not_config = ("dialect", "variant", "position_grid", *OF_THE_MODEL)
+    asked = {name: value for name, value in fields.items() if name not in not_config}
+    if opened.info.undetermined:
+        raise CheckpointError(
+            f"{path}: {stored.num_positions} positions are no square grid, so the file does not "
+            "tell its image_size. Give image_size=(height, width) of that many patches, or "
+            "position_grid=(rows, columns) of the stored positions."
+        )
+    if "image_size" in asked and asked["image_size"] is None:
+        asked["position_grid"] = stored.source_grid
+    elif "image_size" in asked:
+        asked["position_grid"] = None
+    asked_width = asked.get("representation_size")
+    if asked_width is not None and asked_width != stored.representation_size:
+        raise CheckpointError(
+            f"{path}: representation_size={asked_width} was asked for, the file has "
+            f"{stored.representation_size}. None leaves the layer behind."
+        )
+    if opened.dialect.crops and asked.get("image_size") is not None:
+        cropped = stored.replace(
+            image_size=asked["image_size"], position_grid=None, crop_remainder=True
+        )
+        if cropped.image_size and any(cropped.remainder_of(cropped.image_size)):
+            asked.setdefault("crop_remainder", True)
+            rows, columns = cropped.remainder_of(cropped.image_size)
+            log.warning(
+                "image_size=%s is not a multiple of patch_size=%s: the last %d rows and %d columns "
+                "of %s fill no patch and are not seen.",
+                cropped.image_size,
+                cropped.patch_size,
+                rows,
+                columns,
+                "the feature map" if cropped.resnet else "pixels",
+            )
+    return stored.replace(**asked)
