@@ -94,7 +94,8 @@ def evaluate(
     2
     """
     _check(model, calibration_bins)
-    num_classes, labels_of_model = model.config.num_classes, model.labels
+    num_classes: int = model.config.num_classes
+    labels_of_model: Sequence[str] | None = model.labels
     competing: Any = slice(None)
     if classes is not None:
         competing = chosen_classes(classes, labels_of_model, num_classes)

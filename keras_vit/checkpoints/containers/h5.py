@@ -24,6 +24,8 @@ _DEEPEST = 32
 """Groups inside groups; Keras needs about ten."""
 _ITEMS_PER_ARRAY = 10
 """Groups and datasets together, for each array that a file may have."""
+_SUPERBLOCK = 96
+"""Bytes of the shortest superblock that Keras and h5py write."""
 _FILTERS = {1, 2, 3, 32000}
 """deflate, shuffle, fletcher32, lzf: what h5py brings along. Others could load a plugin."""
 
@@ -38,6 +40,11 @@ class H5Reader(FileReader):
 
         super().__init__(path, file)
         self._items = 0
+        if self.size < _SUPERBLOCK:  # libhdf5 would go on with bytes that it never read
+            raise CheckpointError(
+                f"{path}: has {self.size} bytes, fewer than the header of an h5 file. Fetch or "
+                "write the file again."
+            )
         with self.damage():
             self._h5 = h5py.File(file, "r")
         try:
