@@ -263,7 +263,7 @@ class VisionTransformer(CheckedInputs, CompiledByHead, FixedTrainer, keras.Model
 
         Args:
             source: a name of `keras_vit.list_presets()`; `"hf://owner/repo[@revision][/subfolder]"`,
-                which holds a preset of ours, a timm, transformers or keras-hub ViT, or an
+                which holds a keras_vit preset, a timm, transformers or keras-hub ViT, or an
                 official npz (name the file where there are several:
                 `"hf://owner/repo/ViT-B_16.npz"`); a preset folder; or a checkpoint file or
                 folder. Of a repository only the files that are needed are fetched, into the

@@ -52,7 +52,7 @@ def test_info_names_the_variant_of_a_full_size_file(capsys, tmp_path):
     from keras_vit.variants import variant
 
     moves = plan(variant("vit_ti16").config(image_size=384), DIALECTS["google"])
-    arrays = ((n, np.zeros(m.their_shape, "float16")) for m in moves for n in m.theirs)
+    arrays = ((n, np.zeros(m.file_shape, "float16")) for m in moves for n in m.names)
     write_npz(tmp_path / "x.npz", parts_of(arrays))
     facts = json.loads(run(capsys, "info", tmp_path / "x.npz", "--json"))
     assert (facts["variant"], facts["resolution"]) == ("vit_ti16", "384x384")

@@ -1,7 +1,7 @@
-"""What may change between a file and the model that receives it, on the host.
+"""Changes arrays of a file for a model of another image size or another head, in NumPy.
 
-Three changes, each asked for: another grid of positions, another head, and a
-representation layer that is left behind. All else must match.
+Three changes are possible, and the user asks for each of them: position embeddings move to another
+grid, the head is replaced, and the representation layer is left out. Every other array must match.
 """
 
 import logging
@@ -83,7 +83,7 @@ def replaces_head(stored: ViTConfig, wanted: ViTConfig) -> bool:
 
 
 def announce(path: str, stored: ViTConfig, wanted: ViTConfig) -> None:
-    """Says in the log, one line each, what will differ from the file."""
+    """Logs one line for each way in which the model will differ from the file."""
     if replaces_head(stored, wanted):
         if wanted.num_classes:
             log.info(

@@ -43,12 +43,12 @@ def check(
         CheckpointError: one line for every array that is missing, misshapen, of a
             wrong type, or unexpected, up to 24 of each kind, and the number of all.
     """
-    expected = {name: move for move in moves for name in move.theirs}
+    expected = {name: move for move in moves for name in move.names}
     missing = [name for name in expected if name not in shapes]
     misshapen, not_floats = [], []
     for name, move in expected.items():
         if name in shapes:
-            if move.their_axes_for(shapes[name]) is None:
+            if move.file_axes_for(shapes[name]) is None:
                 misshapen.append(name)
             elif dtypes[name].kind != "f" and dtypes[name].name != "bfloat16":
                 not_floats.append(name)
@@ -81,7 +81,6 @@ def _described(move: Move) -> str:
     """`(24, 3, 8) [hidden_size, num_heads, head_dim] for block_0/attention/query/kernel`."""
     words = [
         " * ".join(AXIS_NAMES.get(symbol, symbol) for symbol in group)
-        for group in axes.parse(move.their_axes)
+        for group in axes.parse(move.file_axes)
     ]
-    ours = ", ".join(move.ours)
-    return f"{move.their_shape} [{', '.join(words)}] for {ours}"
+    return f"{move.file_shape} [{', '.join(words)}] for {', '.join(move.paths)}"

@@ -35,7 +35,7 @@ _WEIGHTS = {"npz": "model.npz", "safetensors": "model.safetensors", "h5": "model
 _TASK_WEIGHTS = "task.weights.h5"
 
 
-class OurArrays(Protocol):
+class WeightArrays(Protocol):
     """The weights of a model by their path in the lexicon."""
 
     def dtype(self, path: str) -> np.dtype:
@@ -49,7 +49,7 @@ class OurArrays(Protocol):
 
 def export(
     config: ViTConfig,
-    arrays: OurArrays,
+    arrays: WeightArrays,
     dialects: Sequence[Dialect],
     path: str | os.PathLike[str],
     labels: tuple[str, ...] | None,
@@ -120,13 +120,13 @@ def _stated_protocol(protocol: ProtocolSpec, dialect: Dialect, config: ViTConfig
 
 
 def _write_arrays(
-    dialect: Dialect, path: Path, moves: list[Move], arrays: OurArrays, track: Track
+    dialect: Dialect, path: Path, moves: list[Move], arrays: WeightArrays, track: Track
 ) -> None:
-    # What becomes one array gets one type.
+    # Weights that become one array get one type.
     dtypes = {
-        path: functools.reduce(np.promote_types, map(arrays.dtype, move.ours))
+        path: functools.reduce(np.promote_types, map(arrays.dtype, move.paths))
         for move in moves
-        for path in move.ours
+        for path in move.paths
     }
 
     def parts(moves: Iterable[Move]) -> Iterator[Part]:
@@ -139,8 +139,8 @@ def _write_arrays(
     elif dialect.container == "h5":
         _write_h5(path, whole(parts(moves)))
     else:
-        by_name = {move.theirs[0]: move for move in moves}
-        specs = [(n, move.their_shape, dtypes[move.ours[0]]) for n, move in by_name.items()]
+        by_name = {move.names[0]: move for move in moves}
+        specs = [(n, move.file_shape, dtypes[move.paths[0]]) for n, move in by_name.items()]
         read = lambda names: parts([by_name[name] for name in names])  # noqa: E731
         write_safetensors(path, specs, read, dict(dialect.metadata))
 
@@ -148,7 +148,7 @@ def _write_arrays(
 def _ahead(parts: Iterator[Part]) -> Iterator[Part]:
     """Reads, checks and rearranges the next part in a thread while the last one is written.
 
-    A part is good until the one after the next is asked for.
+    The array of a part is overwritten once the part after the next is asked for.
     """
     scratches = itertools.cycle((Scratch(), Scratch()))
     ready = (part._replace(array=in_order(part.array, next(scratches))) for part in parts)
@@ -160,7 +160,7 @@ def _ahead(parts: Iterator[Part]) -> Iterator[Part]:
 
 
 def _write_h5(path: Path, named: Iterable[tuple[str, np.ndarray]]) -> None:
-    """keras-hub keeps the head in a file of its own."""
+    """Writes h5 files as keras-hub does: the head stands in a file of its own."""
     with contextlib.ExitStack() as stack:
         files = {"": stack.enter_context(h5_written_beside(path))}
         for name, array in named:
@@ -177,11 +177,11 @@ def _check_expressible(config: ViTConfig, dialect: Dialect, lossy: bool) -> None
     impossible = [reason for beyond, reason in dialect.refusals if beyond(config)]
     reasons = [reason for beyond, reason in dialect.limits if beyond(config)]
     if dialect.numerics is not None:
-        theirs = dialect.numerics.to_dict()
+        computed = dialect.numerics.to_dict()
         reasons += [
-            f"numerics.{name}={value!r}, where it computes {theirs[name]!r}"
+            f"numerics.{name}={value!r}, where it computes {computed[name]!r}"
             for name, value in config.numerics.to_dict().items()
-            if value != theirs[name] and name not in dialect.expresses and _matters(name, config)
+            if value != computed[name] and name not in dialect.expresses and _matters(name, config)
         ]
     if impossible or (reasons and not lossy):
         advice = (

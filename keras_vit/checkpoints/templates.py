@@ -41,7 +41,7 @@ class Spelling:
     Args:
         of: the placeholder.
         pattern: regular expression of what is written.
-        write, read: from our value to theirs, and back.
+        write, read: from the lexicon's value to the value in the file's name, and back.
     """
 
     of: str

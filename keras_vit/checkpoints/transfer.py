@@ -129,12 +129,12 @@ def load(
             model = VisionTransformer(wanted, **build)
         variables = weights_by_path(model)
         unassigned = set(variables)
-        for our_path, array in _our_arrays(opened, wanted):
-            _check_range(array, our_path, variables[our_path].dtype, model.compute_dtype, source)
-            value = in_order(array).astype(variables[our_path].dtype, copy=False)
+        for path, array in _weight_arrays(opened, wanted):
+            _check_range(array, path, variables[path].dtype, model.compute_dtype, source)
+            value = in_order(array).astype(variables[path].dtype, copy=False)
             # Always a copy: JAX may keep the array that it is given, and a view is of the file.
-            variables[our_path].assign(value if value.flags.owndata else value.copy())
-            unassigned.discard(our_path)
+            variables[path].assign(value if value.flags.owndata else value.copy())
+            unassigned.discard(path)
     if forgotten := [p for p in unassigned if not p.startswith("head/")]:
         raise CheckpointError(f"{source}: nothing was read for {', '.join(sorted(forgotten))}.")
     if source.row is not None:
@@ -265,7 +265,7 @@ def _labels(
     return labels if fits else None
 
 
-def _our_arrays(opened: OpenedCheckpoint, wanted: ViTConfig) -> Iterator[Named]:
+def _weight_arrays(opened: OpenedCheckpoint, wanted: ViTConfig) -> Iterator[Named]:
     """Yields path and array of every stored weight that the wanted model takes."""
     for move in opened.moves:
         yield from _read_move(opened, wanted, move)
@@ -273,10 +273,10 @@ def _our_arrays(opened: OpenedCheckpoint, wanted: ViTConfig) -> Iterator[Named]:
 
 def _read_move(opened: OpenedCheckpoint, wanted: ViTConfig, move: Move) -> Iterator[Named]:
     stored = opened.info.config
-    for our_path, array in move.to_ours([_read_finite(opened.reader, n) for n in move.theirs]):
-        adapted = adapt(our_path, array, stored, wanted)
+    for path, array in move.to_weights([_read_finite(opened.reader, n) for n in move.names]):
+        adapted = adapt(path, array, stored, wanted)
         if adapted is not None:
-            yield our_path, adapted
+            yield path, adapted
 
 
 def _read_finite(reader: Reader, name: str) -> np.ndarray:
@@ -319,11 +319,11 @@ class _FileArrays:
     def __init__(self, opened: OpenedCheckpoint, wanted: ViTConfig) -> None:
         self._opened = opened
         self._wanted = wanted
-        self._move_of = {path: move for move in opened.moves for path in move.ours}
+        self._move_of = {path: move for move in opened.moves for path in move.paths}
         self._waiting: dict[str, np.ndarray] = {}
 
     def dtype(self, path: str) -> np.dtype:
-        stored = self._opened.reader.dtypes[self._move_of[path].theirs[0]]
+        stored = self._opened.reader.dtypes[self._move_of[path].names[0]]
         return adapted_dtype(path, stored, self._opened.info.config, self._wanted)
 
     def read(self, path: str) -> np.ndarray:

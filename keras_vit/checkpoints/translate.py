@@ -2,8 +2,9 @@
 
 The rule: a placeholder that stands on only one side is an axis on the other. So
 `block_{l}/attention/{qkv}/kernel, m h d` and `blocks.{l}.attn.qkv.weight, (qkv h d) m`
-say that three of our arrays are one of theirs, and `.../encoderblock/..., l m h d`
-that theirs is one for all blocks. Reading and writing take the same plan.
+say that three weights of the model are one array of a timm file, and
+`.../encoderblock/..., l m h d` says that one array of a big_vision file holds the weights of all
+blocks. Reading and writing follow the same plan.
 """
 
 import dataclasses
@@ -23,65 +24,72 @@ Shape = tuple[int, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Move:
-    """One group of our weights and the group of their arrays that holds the same numbers.
+    """A group of the model's weights and the group of a file's arrays that holds the same numbers.
 
     Args:
-        ours, theirs: paths and names; mostly one of each.
-        our_axes, their_axes: axes of one of ours and one of theirs.
-        our_stack, their_stack: axes along which several are stacked.
-        their_other_axes: further axes that one of theirs may be found with.
+        paths: of the weights in the lexicon; mostly one.
+        names: of the arrays in the file; mostly one.
+        weight_axes, file_axes: the axes of each weight, and of each array.
+        weight_stack, file_stack: the axes along which several weights, or arrays, are stacked.
+        other_file_axes: further axes under which an array is accepted.
         sizes: of every axis.
     """
 
-    ours: tuple[str, ...]
-    theirs: tuple[str, ...]
-    our_axes: str
-    their_axes: str
-    our_stack: tuple[str, ...]
-    their_stack: tuple[str, ...]
-    their_other_axes: tuple[str, ...]
+    paths: tuple[str, ...]
+    names: tuple[str, ...]
+    weight_axes: str
+    file_axes: str
+    weight_stack: tuple[str, ...]
+    file_stack: tuple[str, ...]
+    other_file_axes: tuple[str, ...]
     sizes: Mapping[str, int]
 
     @property
-    def their_shape(self) -> Shape:
-        return axes.shape_of(self.their_axes, self.sizes)
+    def file_shape(self) -> Shape:
+        return axes.shape_of(self.file_axes, self.sizes)
 
-    def their_axes_for(self, shape: Shape) -> str | None:
+    def file_axes_for(self, shape: Shape) -> str | None:
         """Returns the axes under which an array of that shape is accepted, or None."""
-        for candidate in (self.their_axes, *self.their_other_axes):
+        for candidate in (self.file_axes, *self.other_file_axes):
             if axes.shape_of(candidate, self.sizes) == shape:
                 return candidate
         return None
 
-    def to_ours(self, arrays: list[np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
-        """Yields our `(path, array)` from their arrays, given in the order of `theirs`."""
-        found = self.their_axes_for(arrays[0].shape) or self.their_axes
+    def to_weights(self, arrays: list[np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
+        """Yields `(path, array)` of each weight from the file's arrays, in the order of `names`."""
+        found = self.file_axes_for(arrays[0].shape) or self.file_axes
         yield from zip(
-            self.ours,
-            _restack(arrays, self.their_stack, found, self.our_stack, self.our_axes, self.sizes),
+            self.paths,
+            _restack(
+                arrays, self.file_stack, found, self.weight_stack, self.weight_axes, self.sizes
+            ),
             strict=True,
         )
 
     def to_parts(self, read: Callable[[str], np.ndarray]) -> Iterator[Part]:
-        """Yields their arrays from ours: a stack whose axes come first one by one, unstacked."""
-        symbols = [symbol for group in axes.parse(self.their_axes) for symbol in group]
-        stack = len(self.our_stack)
-        if not self.their_stack and tuple(symbols[:stack]) == self.our_stack:
+        """Yields the file's arrays from the weights that `read` returns.
+
+        Where the weights lie one behind the other in the array, each is written by itself, so that
+        no copy of the whole array is made.
+        """
+        symbols = [symbol for group in axes.parse(self.file_axes) for symbol in group]
+        stack = len(self.weight_stack)
+        if not self.file_stack and tuple(symbols[:stack]) == self.weight_stack:
             rest = " ".join(symbols[stack:])
-            for path in self.ours:
-                part = axes.spread(read(path), self.our_axes, rest, self.sizes)
-                yield Part(self.theirs[0], self.their_shape, part)
+            for path in self.paths:
+                part = axes.spread(read(path), self.weight_axes, rest, self.sizes)
+                yield Part(self.names[0], self.file_shape, part)
             return
-        arrays = [read(path) for path in self.ours]
+        arrays = [read(path) for path in self.paths]
         yield from parts_of(
             zip(
-                self.theirs,
+                self.names,
                 _restack(
                     arrays,
-                    self.our_stack,
-                    self.our_axes,
-                    self.their_stack,
-                    self.their_axes,
+                    self.weight_stack,
+                    self.weight_axes,
+                    self.file_stack,
+                    self.file_axes,
                     self.sizes,
                 ),
                 strict=True,
@@ -113,14 +121,14 @@ def _restack(
 
 
 def plan(
-    config: ViTConfig, dialect: Dialect, prefix: str = "", names: Container[str] = ()
+    config: ViTConfig, dialect: Dialect, prefix: str = "", found: Container[str] = ()
 ) -> list[Move]:
     """Returns the moves between a model and a checkpoint of the dialect, in the model's order.
 
     Args:
         config: of the model.
         dialect, prefix: of the checkpoint.
-        names: those of a file to be read. Where the dialect has several names for a weight,
+        found: the names of a file to be read. Where the dialect has several names for a weight,
             the one that the file has is taken; otherwise the one that is written.
 
     Raises:
@@ -136,7 +144,7 @@ def plan(
             )
         candidates = [(_name(stored, weight, prefix), stored) for stored in answers]
         name, stored = next(
-            ((n, s) for n, s in candidates if len(candidates) > 1 and _first(n, config) in names),
+            ((n, s) for n, s in candidates if len(candidates) > 1 and _first(n, config) in found),
             candidates[0],
         )
         chosen[weight.word.path, name] = stored
@@ -160,37 +168,37 @@ def _move(config: ViTConfig, weights: list[lexicon.Weight], stored: StoredAs, na
     word, sizes = weights[0].word, dict(weights[0].sizes)
     here = templates.placeholders(word.path)
     there = templates.placeholders(stored.name)
-    our_stack = tuple(p for p in here if p not in there)
-    their_stack = tuple(p for p in there if p not in here)
-    for p in our_stack:
+    weight_stack = tuple(p for p in here if p not in there)
+    file_stack = tuple(p for p in there if p not in here)
+    for p in weight_stack:
         sizes[p] = len({weight.binding[p] for weight in weights})
-    for p in their_stack:
+    for p in file_stack:
         sizes[p] = len(templates.values_of(p, config))
-    values = (templates.values_of(p, config) for p in their_stack)
+    values = (templates.values_of(p, config) for p in file_stack)
     return Move(
-        ours=tuple(weight.path for weight in weights),
-        theirs=tuple(
-            templates.filled(name, dict(zip(their_stack, combination, strict=True)))
+        paths=tuple(weight.path for weight in weights),
+        names=tuple(
+            templates.filled(name, dict(zip(file_stack, combination, strict=True)))
             for combination in itertools.product(*values)
         ),
-        our_axes=word.axes,
-        their_axes=stored.axes or word.axes,
-        our_stack=our_stack,
-        their_stack=their_stack,
-        their_other_axes=stored.also,
+        weight_axes=word.axes,
+        file_axes=stored.axes or word.axes,
+        weight_stack=weight_stack,
+        file_stack=file_stack,
+        other_file_axes=stored.also,
         sizes=sizes,
     )
 
 
-def to_ours(
+def to_weights(
     moves: Iterable[Move], read: Callable[[str], np.ndarray]
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields our `(path, array)`, reading their arrays one move at a time."""
+    """Yields `(path, array)` of each weight, reading the file's arrays one move at a time."""
     for move in moves:
-        yield from move.to_ours([read(name) for name in move.theirs])
+        yield from move.to_weights([read(name) for name in move.names])
 
 
 def to_parts(moves: Iterable[Move], read: Callable[[str], np.ndarray]) -> Iterator[Part]:
-    """Yields the parts of their arrays, reading ours one at a time where that is possible."""
+    """Yields the parts of the file's arrays, reading one weight at a time where possible."""
     for move in moves:
         yield from move.to_parts(read)

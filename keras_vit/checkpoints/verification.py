@@ -1,4 +1,4 @@
-"""Do two checkpoints compute the same, and does the library they belong to agree?"""
+"""Compares a checkpoint's outputs with those of another checkpoint and of its own library."""
 
 import dataclasses
 import os
@@ -22,8 +22,8 @@ class Difference:
     """How far two arrays are apart.
 
     Args:
-        output: what is compared: `"tokens"`, `"pre_logits"` or `"logits"`.
-        against: the other checkpoint, or the library.
+        output: the name of both arrays: `"tokens"`, `"pre_logits"` or `"logits"`.
+        against: the other checkpoint, or the library, that computed the second array.
         absolute: max |difference|.
         relative: the same, divided by max |value|.
     """
@@ -36,11 +36,11 @@ class Difference:
 
 @dataclasses.dataclass(frozen=True)
 class Verification:
-    """What was compared, and what could not be.
+    """The result of `verify`.
 
     Args:
         differences: one for each comparison.
-        not_run: why a library's own forward pass was left out, one reason each.
+        not_run: a sentence for each library whose own forward pass could not run.
     """
 
     differences: tuple[Difference, ...]
@@ -55,9 +55,9 @@ def verify(
     seed: int = 0,
     **fields: Any,
 ) -> Verification:
-    """Runs a checkpoint on random images and compares what comes out.
+    """Runs a checkpoint on random images and compares its outputs.
 
-    With `other`, that checkpoint runs on the same images. Each one's own library
+    With `other`, that checkpoint runs on the same images. The library of each checkpoint
     (timm, transformers, keras-hub) runs too, where it is installed.
 
     Args:
@@ -80,16 +80,16 @@ def verify(
         try:
             with found.local() as path:
                 logits = library_logits(dialect, path, images)
-            ours = runs[-1].get("logits", runs[-1]["pre_logits"])
-            differences.append(_difference("logits", dialect, ours, logits))
+            computed = runs[-1].get("logits", runs[-1]["pre_logits"])
+            differences.append(_difference("logits", dialect, computed, logits))
         except LibraryUnavailableError as reason:
             not_run.append(str(reason))
     if other is not None:
-        mine, theirs = runs
+        first, second = runs
         differences += [
-            _difference(name, str(other), mine[name], theirs[name])
+            _difference(name, str(other), first[name], second[name])
             for name in _OUTPUTS
-            if name in mine and name in theirs
+            if name in first and name in second
         ]
     return Verification(tuple(differences), tuple(not_run))
 
@@ -112,6 +112,7 @@ def _run(model: "VisionTransformer", images: np.ndarray) -> dict[str, np.ndarray
     return keras.Model(model.input, stages).predict(images, verbose=0)
 
 
-def _difference(output: str, against: str, ours: np.ndarray, theirs: np.ndarray) -> Difference:
-    absolute = float(np.abs(ours.astype(np.float64) - theirs).max())
-    return Difference(output, against, absolute, absolute / max(float(np.abs(theirs).max()), 1e-30))
+def _difference(output: str, against: str, found: np.ndarray, expected: np.ndarray) -> Difference:
+    absolute = float(np.abs(found.astype(np.float64) - expected).max())
+    largest = max(float(np.abs(expected).max()), 1e-30)
+    return Difference(output, against, absolute, absolute / largest)

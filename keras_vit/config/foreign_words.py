@@ -56,7 +56,11 @@ _SENTENCES = {
 """Words that no single argument stands for, and what to do."""
 
 ANSWERS = {
-    **{word: f"{word} is {ours} here" for ours, words in _FIELDS.items() for word in words.split()},
+    **{
+        word: f"{word} is {field} here"
+        for field, words in _FIELDS.items()
+        for word in words.split()
+    },
     **{word: f"{word} is no argument here: {advice}" for word, advice in _SENTENCES.items()},
 }
 """A sentence without its full stop for every foreign word."""

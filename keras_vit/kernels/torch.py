@@ -125,13 +125,13 @@ def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
 
     torch's `checkpoint`, as Keras calls it, records the first run and throws the record away. Its
     small objects lie between the arrays, so that the C library finds no room for the next ones:
-    twelve blocks of ViT-B/16 at 384 pixels held 444 MB, and 147 without a record. Nor does it work
-    in a compiled step, where ours is left to itself.
+    twelve blocks of ViT-B/16 at 384 pixels held 444 MB, and 147 without a record. torch's compiler
+    fails on torch's function as well; it runs this one uncompiled.
     """
     weights = [weight for weight in layer.parameters() if weight.requires_grad]
 
     def run(x: Any) -> Any:
-        if _is_transformed(x):  # which takes functions as they are, and keeps everything
+        if _is_transformed(x):  # torch.func differentiates plain functions only
             return function(x)
         return _Remat.apply(function, x, *weights)
 

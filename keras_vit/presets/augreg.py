@@ -61,7 +61,7 @@ class AugRegFile:
 
     Args:
         name: without folder and `.npz`.
-        variant: of ours; None for a size that we have no name for.
+        variant: a name of `list_variants()`; None for a size that has no name there.
         data: that it was pre-trained on: `i1k`, `i21k`.
         adapt_data: that it was fine-tuned on, as TensorFlow Datasets calls it, or None.
         resolution: of its images in pixels.

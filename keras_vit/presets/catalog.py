@@ -41,7 +41,7 @@ class Preset:
 
     Args:
         name: what `from_preset` takes.
-        variant: of ours, or None.
+        variant: a name of `list_variants()`, or None.
         data: what it was trained on, then fine-tuned on: `i21k`, `i1k`, `i21k_ft_i1k`,
             `i1k_ft_i1k`.
         source: URL, or `hf://owner/repo`; None for what ships inside this package.

@@ -89,7 +89,7 @@ def test_wrong_variant_names_the_one_that_fits(tmp_path):
     from keras_vit.variants import variant
 
     moves = plan(variant("vit_ti16").config(num_classes=2), DIALECTS["google"])
-    arrays = {n: np.zeros(m.their_shape, "float16") for m in moves for n in m.theirs}
+    arrays = {n: np.zeros(m.file_shape, "float16") for m in moves for n in m.names}
     message = refused(tmp_path, arrays, variant="vit_s16")
     assert "do not fit vit_s16 in the google dialect" in message
     assert "The shapes fit vit_ti16." in message

@@ -17,7 +17,7 @@ from keras_vit.checkpoints.dialects import DIALECTS, Unsupported
 from keras_vit.checkpoints.inspection import open_checkpoint
 from keras_vit.checkpoints.source import OpenSource
 from keras_vit.checkpoints.transfer import weights_by_path
-from keras_vit.checkpoints.translate import plan, to_ours, to_parts
+from keras_vit.checkpoints.translate import plan, to_parts, to_weights
 from keras_vit.checkpoints.wanted import wanted_config
 from keras_vit.config import CLASSIFIERS, Numerics, ViTConfig
 from keras_vit.errors import CheckpointError
@@ -130,10 +130,10 @@ def test_theirs_to_ours_to_theirs_is_bitwise_equal(dialect, config):
     """Law 2: names, shapes and bits survive, and no name is written twice."""
     config = expressible(config, dialect)
     moves = plan(config, dialect, dialect.prefix_for(config))
-    shapes = {name: move.their_shape for move in moves for name in move.theirs}
-    assert len(shapes) == sum(len(move.theirs) for move in moves)
+    shapes = {name: move.file_shape for move in moves for name in move.names}
+    assert len(shapes) == sum(len(move.names) for move in moves)
     theirs = random_arrays(shapes)
-    ours = dict(to_ours(moves, theirs.__getitem__))
+    ours = dict(to_weights(moves, theirs.__getitem__))
     assert {p: a.shape for p, a in ours.items()} == {
         w.path: w.shape for w in lexicon.weights(config)
     }
@@ -149,7 +149,7 @@ def test_ours_to_theirs_to_ours_is_bitwise_equal(dialect, config):
     moves = plan(config, dialect)
     ours = random_arrays({weight.path: weight.shape for weight in lexicon.weights(config)})
     theirs = dict(whole(to_parts(moves, ours.__getitem__)))
-    assert_bitwise_equal(dict(to_ours(moves, theirs.__getitem__)), ours)
+    assert_bitwise_equal(dict(to_weights(moves, theirs.__getitem__)), ours)
 
 
 @dataclasses.dataclass
@@ -179,7 +179,7 @@ def test_what_is_written_is_read_as_the_same_model(dialect, config, prefix):
     if files or dialect.name == "transformers":
         prefix = dialect.prefix_for(config)
     moves = plan(config, dialect, prefix)
-    shapes = {name: move.their_shape for move in moves for name in move.theirs}
+    shapes = {name: move.file_shape for move in moves for name in move.names}
     asked = {}
     if "unpooled" in config.classifier:  # the arrays are those of the pooled form
         asked["classifier"] = config.classifier
@@ -207,7 +207,7 @@ def test_every_variant_translates_totally_or_not_at_all(dialect, name):
             plan(config, dialect)
         return
     moves = plan(config, dialect)
-    names = [n for move in moves for n in move.theirs]
-    paths = [p for move in moves for p in move.ours]
+    names = [n for move in moves for n in move.names]
+    paths = [p for move in moves for p in move.paths]
     assert len(set(names)) == len(names)
     assert sorted(paths) == sorted(weight.path for weight in lexicon.weights(config))

@@ -324,7 +324,7 @@ def test_every_variant_builds_their_model(name, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(written))
     theirs = timm.create_model(f"local-dir:{tmp_path}", device="meta")
     moves = plan(config, DIALECTS["timm"])
-    assert shapes_of(theirs) == {name: move.their_shape for move in moves for name in move.theirs}
+    assert shapes_of(theirs) == {name: move.file_shape for move in moves for name in move.names}
     assert theirs.blocks[0].attn.num_heads == config.num_heads
     assert theirs.patch_embed.img_size == config.image_size
 

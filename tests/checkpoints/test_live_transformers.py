@@ -303,7 +303,7 @@ def test_every_plain_variant_fills_their_model():
             theirs = ViTForImageClassification(transformers.ViTConfig.from_dict(written))
         arrays = revert_weight_conversion(theirs, theirs.state_dict())
         moves = plan(config, DIALECTS["transformers"], "vit.")
-        ours = {name: move.their_shape for move in moves for name in move.theirs}
+        ours = {name: move.file_shape for move in moves for name in move.names}
         assert {name: tuple(array.shape) for name, array in arrays.items()} == ours
         assert theirs.config.num_attention_heads == config.num_heads
 

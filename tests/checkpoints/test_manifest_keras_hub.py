@@ -44,7 +44,7 @@ def test_every_plain_size_of_the_paper_is_there():
 def test_plan_has_exactly_the_names_and_shapes(preset):
     """Every array of the preset is planned for once, and no other."""
     moves = plan(config_of(preset), KERAS_HUB)
-    planned = [(name, move.their_shape) for move in moves for name in move.theirs]
+    planned = [(name, move.file_shape) for move in moves for name in move.names]
     assert len(dict(planned)) == len(planned)
     assert dict(planned) == shapes_of(preset)
 
@@ -53,7 +53,7 @@ def test_plan_has_exactly_the_names_and_shapes(preset):
 def test_plan_has_every_weight_of_the_variant(preset):
     """Every weight of our variant has its place in the preset, once."""
     config = config_of(preset)
-    paths = [path for move in plan(config, KERAS_HUB) for path in move.ours]
+    paths = [path for move in plan(config, KERAS_HUB) for path in move.paths]
     assert sorted(paths) == sorted(weight.path for weight in lexicon.weights(config))
 
 

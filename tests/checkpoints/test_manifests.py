@@ -66,7 +66,7 @@ def test_every_variant_is_there():
 @presets
 def test_plan_has_exactly_the_names_and_shapes(preset):
     """Every array of the preset is planned for once, and no other."""
-    planned = [(name, move.their_shape) for move in moves_of(preset) for name in move.theirs]
+    planned = [(name, move.file_shape) for move in moves_of(preset) for name in move.names]
     assert len(dict(planned)) == len(planned)
     assert dict(planned) == shapes_of(preset)
 
@@ -74,7 +74,7 @@ def test_plan_has_exactly_the_names_and_shapes(preset):
 @presets
 def test_plan_has_every_weight_of_the_variant(preset):
     """Every weight of our variant has its place in the preset, once."""
-    paths = [path for move in moves_of(preset) for path in move.ours]
+    paths = [path for move in moves_of(preset) for path in move.paths]
     assert sorted(paths) == sorted(weight.path for weight in lexicon.weights(config_of(preset)))
 
 

@@ -92,8 +92,8 @@ class JsonField:
     """One key and the field that it states.
 
     Args:
-        key: the library's.
-        field: ours.
+        key: the library's word.
+        field: the name in `ViTConfig`.
         codec: how the value is written and read.
         default: the library's value where the key is absent, `NOT_TOLD` or `REQUIRED`.
         write: the library's value where the field alone does not tell it; instead of
@@ -137,9 +137,9 @@ class JsonFields:
     """Several keys that state fields together.
 
     Args:
-        keys: the library's; the first is named where the values cannot be read.
-        fields: ours.
-        read: from the library's object to our fields.
+        keys: the library's words; the first is named where the values cannot be read.
+        fields: the names in `ViTConfig`.
+        read: from the library's object to those fields.
         write: from the configuration to the library's keys; those that it leaves out have
             the library's default.
     """
