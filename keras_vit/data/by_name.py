@@ -33,3 +33,39 @@ def from_name(
     if split is not None:
         raise ConfigError(f"{name}: a folder has no split {split!r}; name the folder of the part.")
     return from_folder(name, preprocessor, **options)
+
+
+def training_and_validation(
+    name: str | os.PathLike[str],
+    preprocessor: Any,
+    *,
+    split: str = "train",
+    validation: float | str | os.PathLike[str] | None = 0.1,
+    **options: Any,
+) -> tuple[ImageData, ImageData | None]:
+    """Returns the images to train on, and others to validate on.
+
+    Args:
+        name, preprocessor: as of `from_name`.
+        split: of a `tfds:` or `hf:` data set.
+        validation: a share of the images, such as 0.1; another folder, or another split of the
+            data set; or None for no validation.
+        **options: of `ImageData`, for the training data. The validation data have the same labels
+            and batches, in order and without augmentation.
+
+    Raises:
+        ConfigError: as `from_name`; or `validation` is none of these.
+    """
+    is_folder = not os.fspath(name).startswith(("tfds:", "hf:"))
+    train = from_name(name, preprocessor, split=None if is_folder else split, **options)
+    if validation is None:
+        return train, None
+    if isinstance(validation, float | int):
+        return train.hold_out(validation)
+    kept = {k: v for k, v in options.items() if k not in ("augmentation", "steps_per_epoch")}
+    kept["one_hot"] = train.one_hot
+    if is_folder:
+        return train, from_name(validation, preprocessor, class_names=train.class_names, **kept)
+    if not isinstance(validation, str):
+        raise ConfigError(f"validation={validation!r}: expected a share, a split's name or None.")
+    return train, from_name(name, preprocessor, split=validation, **kept)

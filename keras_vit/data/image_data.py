@@ -300,6 +300,21 @@ class ImageData(keras.utils.PyDataset):
         )
         return train, validation
 
+    def in_epochs_of(self, steps_per_epoch: int) -> "ImageData":
+        """Returns the same data in epochs of that many full batches.
+
+        Args:
+            steps_per_epoch: batches per epoch, out of an endless stream of shuffled passes.
+
+        Raises:
+            ConfigError: the number is below 1.
+        """
+        if steps_per_epoch < 1:
+            raise ConfigError(f"steps_per_epoch={steps_per_epoch}, expected at least 1.")
+        data = copy.copy(self)
+        data._serve(self._pipeline, self.batch_size, steps_per_epoch)
+        return data
+
     def check(self, model: Any) -> None:
         """Raises unless a `VisionTransformer` can be trained or evaluated on these data.
 

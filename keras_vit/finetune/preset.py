@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,10 @@ import keras
 
 from keras_vit.checkpoints import CheckpointInfo, Source, describe
 from keras_vit.data import ImageData
-from keras_vit.data.by_name import from_name
+from keras_vit.data.by_name import training_and_validation
 from keras_vit.errors import ConfigError
 from keras_vit.finetune.recipes import Recipe, augreg_recipe, transfer_recipe
+from keras_vit.finetune.sweep import sweep
 from keras_vit.finetune.training import BEST, LAST, check_out, train
 from keras_vit.labels import names_of
 from keras_vit.model import VisionTransformer
@@ -24,6 +25,8 @@ from keras_vit.variants import variant
 
 _EPOCHS = 20
 """How often a training is validated and keeps its state: an epoch is that part of the steps."""
+SWEEP = "sweep.json"
+"""Scores of the learning rates that were tried, in the folder of a training."""
 _EXTRAS = {"curves.png": "matplotlib", "tensorboard/": "tensorboardX"}
 
 
@@ -38,6 +41,7 @@ class Plan:
         recipe: what `compile` and `fit` take.
         keeps_head: whether the data have the classes of the preset, so that its head stays.
         left_out: results that are not written, by the package that is not installed.
+        sweep: accuracy of each learning rate that was tried; empty without a sweep.
     """
 
     model: VisionTransformer
@@ -46,6 +50,7 @@ class Plan:
     recipe: Recipe
     keeps_head: bool
     left_out: dict[str, str]
+    sweep: dict[float, float] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,6 +85,7 @@ def finetune_preset(
     label_smoothing: float = 0.0,
     unreadable: str = "raise",
     seed: int = 0,
+    sweep_over: Sequence[float] | None = None,
     announce: Callable[[Plan], object] = lambda plan: None,
     callbacks: Iterable[keras.callbacks.Callback] = (),
     verbose: Any = 0,
@@ -107,6 +113,9 @@ def finetune_preset(
         label_smoothing: share of the label that all classes get.
         unreadable: `"raise"`, or `"skip"` to leave out images that cannot be read.
         seed: of weights, order and augmentation.
+        sweep_over: learning rates to choose from, such as `RATES` of table 4. Each is trained on
+            nine tenths of the training data and scored on the rest; the best one then trains on
+            all of them. `sweep.json` in `out` keeps the scores.
         announce: called once, before the first step.
         callbacks, verbose: of `fit`.
         **recipe: other arguments of `transfer_recipe`, or of `augreg_recipe` with `from_scratch`.
@@ -118,22 +127,19 @@ def finetune_preset(
         CheckpointError: the weights do not fit, or `out` holds another training.
     """
     check_out(Path(out), resume)  # before anything is read
-    keras.utils.set_random_seed(seed)
+    rates = None if sweep_over is None else _rates(sweep_over, from_scratch, recipe)
     source, found = _start(preset, from_scratch, image_size)
-    per_epoch = max(1, math.ceil(steps * accumulate / _EPOCHS))
-    images, held_out = _images(
+    images, held_out = training_and_validation(
         data,
         Preprocessor.described(found, image_size),
-        split,
-        validation,
-        {
-            "batch_size": batch_size // accumulate or 1,
-            "augmentation": augmentation,
-            "one_hot": label_smoothing > 0,
-            "seed": seed,
-            "unreadable": unreadable,
-        },
-        per_epoch,
+        split=split,
+        validation=validation,
+        batch_size=batch_size // accumulate or 1,
+        steps_per_epoch=max(1, math.ceil(steps * accumulate / _EPOCHS)),
+        augmentation=augmentation,
+        one_hot=label_smoothing > 0,
+        seed=seed,
+        unreadable=unreadable,
     )
     fields: dict[str, Any] = {"image_size": image_size, "dropout_rate": dropout_rate}
     fields = {name: value for name, value in fields.items() if value is not None}
@@ -146,26 +152,57 @@ def finetune_preset(
     }
     # Classes that the preset has already keep their head.
     keeps_head = source is not None and names_of(found.labels) == images.class_names
+
+    def build() -> VisionTransformer:
+        keras.utils.set_random_seed(seed)
+        if source is None:
+            return VisionTransformer(found.config, protocol=found.protocol, **fields)
+        return VisionTransformer.from_preset(source, **fields)
+
+    scores: dict[float, float] = {}
+    if source is not None:
+        recipe = {"learning_rate": 0.01, **recipe, "new_head": not keeps_head}
+    if rates is not None:
+        options = {**common, **recipe, "batch_size": batch_size}
+        del options["learning_rate"]
+        keep = Path(out) / SWEEP
+        scores = sweep(build, images, steps, rates, callbacks=callbacks, keep=keep, **options)
+        recipe["learning_rate"] = max(scores, key=lambda rate: scores[rate])
+    model = build()
     if source is None:
-        model = VisionTransformer(found.config, protocol=found.protocol, **fields)
         chosen = augreg_recipe(model, steps, batch_size, loss="softmax", **common, **recipe)
     else:
-        model = VisionTransformer.from_preset(source, **fields)
-        recipe = {"learning_rate": 0.01, **recipe, "new_head": not keeps_head}
         chosen = transfer_recipe(model, steps, batch_size, **common, **recipe)
     left_out = {name: package for name, package in _EXTRAS.items() if not find_spec(package)}
-    announce(Plan(model, images, held_out, chosen, keeps_head, left_out))
+    announce(Plan(model, images, held_out, chosen, keeps_head, left_out, scores))
     history = train(
         model,
         images,
         held_out,
         recipe=chosen,
         out=out,
-        resume=resume,
+        resume=resume or rates is not None,  # the sweep has begun the folder
         callbacks=callbacks,
         verbose=verbose,
     )
     return Finetuned(Path(out) / (LAST if held_out is None else BEST), history)
+
+
+def _rates(rates: Sequence[float], from_scratch: bool, recipe: dict[str, Any]) -> tuple[float, ...]:
+    """The learning rates of a sweep, each once.
+
+    Raises:
+        ConfigError: they are none, or other arguments speak against a sweep.
+    """
+    if from_scratch or "learning_rate" in recipe:
+        other = "from_scratch" if from_scratch else "learning_rate"
+        raise ConfigError(
+            f"{other} and sweep_over exclude each other: a sweep chooses the learning rate of a "
+            "fine-tuning."
+        )
+    if not rates or not all(rate > 0 for rate in rates):
+        raise ConfigError(f"sweep_over={tuple(rates)}: expected positive learning rates.")
+    return tuple(dict.fromkeys(map(float, rates)))
 
 
 def _start(
@@ -177,28 +214,3 @@ def _start(
     source = Source.of(preset)
     telling = {} if image_size is None else {"image_size": image_size}
     return source, describe(source, **telling)
-
-
-def _images(
-    name: str | os.PathLike[str],
-    preprocessor: Preprocessor,
-    split: str,
-    validation: float | str | os.PathLike[str] | None,
-    options: dict[str, Any],
-    per_epoch: int,
-) -> tuple[ImageData, ImageData | None]:
-    """Training and validation data; None for no validation."""
-    is_folder = not str(name).startswith(("tfds:", "hf:"))
-    part = None if is_folder else split
-    data = from_name(name, preprocessor, split=part, steps_per_epoch=per_epoch, **options)
-    if validation is None:
-        return data, None
-    if isinstance(validation, float | int):
-        return data.hold_out(validation)
-    options = {**options, "augmentation": None, "one_hot": data.one_hot}
-    if is_folder:
-        options["class_names"] = data.class_names
-        return data, from_name(validation, preprocessor, **options)
-    if not isinstance(validation, str):
-        raise ConfigError(f"validation={validation!r}: expected a share, a split's name or None.")
-    return data, from_name(name, preprocessor, split=validation, **options)

@@ -2,14 +2,13 @@
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from keras_vit.errors import ConfigError, nearest
-from keras_vit.finetune.recipes import Recipe, augreg_recipe, transfer_recipe
+from keras_vit.finetune.recipes import Recipe, augreg_recipe
 
 if TYPE_CHECKING:
-    from keras_vit.data import ImageData
     from keras_vit.model import VisionTransformer
 
 _PAPER = "arXiv 2010.11929, table 3"
@@ -34,6 +33,7 @@ class Pretraining:
         augmentation: a name of `keras_vit.data.AUGREG`.
         loss: `"softmax"`, or `"sigmoid"` summed over the classes.
         fields: arguments of the builder, such as `dropout_rate`.
+        protocol: how images are prepared to evaluate, see `keras_vit.Preprocessor`.
         reported: top-1 accuracy that the paper reports after each number of epochs.
     """
 
@@ -50,6 +50,7 @@ class Pretraining:
     loss: str = "softmax"
     fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     reported: Mapping[int, float] = dataclasses.field(default_factory=dict)
+    protocol: str = "paper"
 
     def steps(self, num_images: int, epochs: int | None = None) -> int:
         """Returns the number of updates for a data set; None takes the longest training."""
@@ -59,7 +60,9 @@ class Pretraining:
 def _jft(
     variants: tuple[str, ...], learning_rate: float, epochs: tuple[int, ...] = (7,)
 ) -> Pretraining:
-    return Pretraining(_PAPER, variants, epochs, learning_rate, "linear", 0.1)
+    # Some builders have the dropout of ImageNet-21k; on JFT-300M there was none.
+    fields = {"dropout_rate": 0.0}
+    return Pretraining(_PAPER, variants, epochs, learning_rate, "linear", 0.1, fields=fields)
 
 
 _DROPOUT = {"dropout_rate": 0.1}
@@ -101,6 +104,7 @@ PRETRAINING: dict[str, Pretraining] = {
         augmentation="light2",
         fields=_PLAIN_FIELDS,
         reported={90: 0.765, 150: 0.785, 300: 0.800},
+        protocol="big_vision",
     ),
 }
 """Recipes by name. In the paper, dropout is the only augmentation beside crop and flip."""
@@ -138,8 +142,24 @@ def augreg_search(num_classes: int = 21_843) -> dict[str, Pretraining]:
             augmentation=augmentation,
             loss="sigmoid" if sigmoid else "softmax",
             fields={**rates, **(_SIGMOID if sigmoid else {})},
+            protocol="big_vision",
         )
     return found
+
+
+def published_recipe(name: str) -> Pretraining:
+    """Returns a recipe by its name, of `PRETRAINING` or of `augreg_search()`.
+
+    Raises:
+        ConfigError: there is none; the message names the nearest.
+    """
+    known = PRETRAINING if name in PRETRAINING else PRETRAINING | augreg_search()
+    if name not in known:
+        raise ConfigError(
+            f"{name!r} is not a published recipe.{nearest(name, known)} There are "
+            f"{', '.join(PRETRAINING)}, and those of augreg_search()."
+        )
+    return known[name]
 
 
 def pretraining_recipe(
@@ -177,13 +197,7 @@ def pretraining_recipe(
     >>> pretraining_recipe(model, "plain_s16_i1k", 1_281_167, 90).settings["steps"]
     112603
     """
-    known = PRETRAINING | augreg_search() if name not in PRETRAINING else PRETRAINING
-    if name not in known:
-        raise ConfigError(
-            f"{name!r} is not a published recipe.{nearest(name, known)} There are "
-            f"{', '.join(PRETRAINING)}, and those of augreg_search()."
-        )
-    published = known[name]
+    published = published_recipe(name)
     for field, wanted in published.fields.items():
         found = getattr(model.config, field)
         if found != wanted:
@@ -217,54 +231,29 @@ class FineTuning:
     learning_rates: tuple[float, ...]
 
 
-_RATES = (0.001, 0.003, 0.01, 0.03)
+RATES = (0.001, 0.003, 0.01, 0.03)
+"""The peaks that table 4 tries for every data set but ImageNet and VTAB."""
 
 FINE_TUNING = {
     "imagenet": FineTuning(20_000, (0.003, 0.01, 0.03, 0.06)),
-    "cifar100": FineTuning(10_000, _RATES),
-    "cifar10": FineTuning(10_000, _RATES),
-    "oxford_iiit_pet": FineTuning(500, _RATES),
-    "oxford_flowers102": FineTuning(500, _RATES),
+    "cifar100": FineTuning(10_000, RATES),
+    "cifar10": FineTuning(10_000, RATES),
+    "oxford_iiit_pet": FineTuning(500, RATES),
+    "oxford_flowers102": FineTuning(500, RATES),
     "vtab": FineTuning(2_500, (0.01,)),
 }
 """Table 4 of arXiv 2010.11929, by data set."""
 
 
-def sweep(
-    build: Callable[[], "VisionTransformer"],
-    data: "ImageData",
-    steps: int,
-    learning_rates: Sequence[float] = _RATES,
-    *,
-    validation_split: float = 0.1,
-    **options: Any,
-) -> dict[float, float]:
-    """Trains once per learning rate on a share of the data, and scores on the rest.
-
-    The rate to train on all of the data with is `max(found, key=found.get)`, as the paper
-    chooses it (appendix B.1.1).
+def rates_for(data: str) -> tuple[float, ...]:
+    """Returns the learning rates that table 4 tries for a data set, those of most for others.
 
     Args:
-        build: makes the model of a training anew, such as
-            `lambda: VisionTransformer.from_preset(name, num_classes=n)`.
-        data: training data.
-        steps: weight updates of each training.
-        learning_rates: the peaks.
-        validation_split: share of the data that is held out.
-        **options: other arguments of `transfer_recipe`.
+        data: as `finetune_preset` takes it.
 
-    Returns:
-        `{learning rate: accuracy on the held-out images}`.
+    >>> rates_for("tfds:imagenet2012")
+    (0.003, 0.01, 0.03, 0.06)
     """
-    found = {}
-    train, validation = data.hold_out(validation_split)
-    options = {"batch_size": train.batch_size, "one_hot": train.one_hot, **options}
-    for learning_rate in learning_rates:
-        model, train.epoch = build(), 0
-        recipe = transfer_recipe(
-            model, steps, learning_rate=learning_rate, steps_per_epoch=len(train), **options
-        )
-        model.compile(**recipe.compile_args)
-        model.fit(train, **recipe.fit_args, shuffle=False, verbose=0)
-        found[learning_rate] = model.evaluate(validation, verbose=0, return_dict=True)["accuracy"]
-    return found
+    name = str(data).removeprefix("tfds:").partition(":")[0].partition("/")[0]
+    row = FINE_TUNING.get({"imagenet2012": "imagenet"}.get(name, name))
+    return RATES if row is None or len(row.learning_rates) == 1 else row.learning_rates

@@ -50,6 +50,8 @@ class Preset:
         protocol: how images are prepared.
         top1: accuracy on ImageNet's validation images in percent, as reported.
         reported: where, and by what protocol if by another.
+        upstream_top1: accuracy in percent on held-out images of the data that it was pre-trained
+            on, at the end of the pre-training, as VT#62 reports it.
         unverified: what of `source` could not be verified.
         alternatives: other spellings of `source`, tried in turn.
         zero_head: whether the head was published as zeros.
@@ -70,6 +72,7 @@ class Preset:
     protocol: ProtocolSpec
     top1: float | None = None
     reported: str = ""
+    upstream_top1: float | None = None
     unverified: str = ""
     alternatives: tuple[str, ...] = ()
     zero_head: bool = False
@@ -148,6 +151,8 @@ class Preset:
         facts |= {"license": self.license, "data": self.data}
         if self.top1 is not None:
             facts |= {"reported_top1": self.top1, "reported_by": self.reported}
+        if self.upstream_top1 is not None:
+            facts |= {"upstream_top1": self.upstream_top1, "upstream_reported_by": _UPSTREAM}
         return facts | ({"note": self.note} if self.note else {})
 
     def announce(self, config: ViTConfig) -> None:
@@ -170,6 +175,7 @@ _README = "README, where the score's protocol is not stated"
 _REPLICATION = "README, a replication with dropout 0.0, not this file"
 _TIMM = "timm, bicubic crop 0.9 at 224 pixels, 1.0 at 384"
 _TIMM_224 = {"name": "timm", "crop_pct": 0.9, "interpolation": "bicubic"}
+_UPSTREAM = "VT#62, on held-out images of ImageNet-21k, with the head that was not published"
 _448 = protocol_at(384)
 _LR = "the fine-tuning's learning rate: that of the 384 pixel file is assumed"
 _SAM = "the file name: third parties link it, the README names the folder alone"
@@ -187,11 +193,11 @@ _ROWS = (
            note="handwritten digits, 16 pixels, grey; ships with keras_vit, under 1 MB"),
 
     # Dosovitskiy et al. (2021). Squashed to size, as `vit_jax/input_pipeline.py` does.
-    Preset("vit_b16.orig_i21k_224",     "vit_b16",     "i21k", _ORIG_21K + "ViT-B_16.npz",       224, 21843, "paper", zero_head=True, note=_HEADLESS, fields=_pre_logits(768)),
-    Preset("vit_b32.orig_i21k_224",     "vit_b32",     "i21k", _ORIG_21K + "ViT-B_32.npz",       224, 21843, "paper", zero_head=True, note=_HEADLESS, fields=_pre_logits(768)),
-    Preset("vit_l16.orig_i21k_224",     "vit_l16",     "i21k", _ORIG_21K + "ViT-L_16.npz",       224, 21843, "paper", zero_head=True, note=_HEADLESS, fields=_pre_logits(1024)),
-    Preset("vit_l32.orig_i21k_224",     "vit_l32",     "i21k", _ORIG_21K + "ViT-L_32.npz",       224, 21843, "paper", zero_head=True, note=_HEADLESS, fields=_pre_logits(1024)),
-    Preset("vit_h14.orig_i21k_224",     "vit_h14",     "i21k", _ORIG_21K + "ViT-H_14.npz",       224, 21843, "paper", zero_head=True, note=_HEADLESS, fields=_pre_logits(1280)),
+    Preset("vit_b16.orig_i21k_224",     "vit_b16",     "i21k", _ORIG_21K + "ViT-B_16.npz",       224, 21843, "paper", upstream_top1=47.88, zero_head=True, note=_HEADLESS, fields=_pre_logits(768)),
+    Preset("vit_b32.orig_i21k_224",     "vit_b32",     "i21k", _ORIG_21K + "ViT-B_32.npz",       224, 21843, "paper", upstream_top1=44.04, zero_head=True, note=_HEADLESS, fields=_pre_logits(768)),
+    Preset("vit_l16.orig_i21k_224",     "vit_l16",     "i21k", _ORIG_21K + "ViT-L_16.npz",       224, 21843, "paper", upstream_top1=49.90, zero_head=True, note=_HEADLESS, fields=_pre_logits(1024)),
+    Preset("vit_l32.orig_i21k_224",     "vit_l32",     "i21k", _ORIG_21K + "ViT-L_32.npz",       224, 21843, "paper", upstream_top1=45.42, zero_head=True, note=_HEADLESS, fields=_pre_logits(1024)),
+    Preset("vit_h14.orig_i21k_224",     "vit_h14",     "i21k", _ORIG_21K + "ViT-H_14.npz",       224, 21843, "paper", upstream_top1=49.06, zero_head=True, note=_HEADLESS, fields=_pre_logits(1280)),
     Preset("r50_vit_b16.orig_i21k_224", "r50_vit_b16", "i21k", _ORIG_21K + "R50%2BViT-B_16.npz", 224, 21843, "paper", zero_head=True, note=_HEADLESS, fields=_pre_logits(768),
            unverified="whether its name has a plus or a dash", alternatives=(_ORIG_21K + "R50-ViT-B_16.npz",)),
     Preset("vit_b16.orig_i21k_ft_i1k_384",     "vit_b16",     "i21k_ft_i1k", _ORIG_FT + "ViT-B_16.npz",       384, 1000, "paper", 84.53, _REPLICATION),

@@ -13,6 +13,7 @@ from keras_vit.finetune import (
     steps_for,
     sweep,
 )
+from keras_vit.variants import variant
 from tests.helpers import tiny
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -39,7 +40,8 @@ def test_table_3(row):
     assert found.epochs == tuple(map(int, epochs.split(",")))
     assert (found.learning_rate, found.decay) == (float(rate), decay)
     assert found.weight_decay == float(weight_decay)
-    assert found.fields.get("dropout_rate", 0.0) == float(dropout)
+    for builder in map(variant, found.variants):
+        assert builder.config(**found.fields).dropout_rate == float(dropout)
     assert (found.batch_size, found.warmup_steps) == (4096, 10_000)
     assert found.clip_norm == (1.0 if name == "vit_i1k" else None)
 

@@ -89,6 +89,17 @@ def test_what_a_row_states_can_be(name):
         assert row.data.startswith(file.data)
 
 
+def test_accuracies_at_the_end_of_pre_training():
+    """Those that an author reports in VT#62; they go into the provenance of what is loaded."""
+    told = {row.variant: row.upstream_top1 for row in CATALOG.values() if row.upstream_top1}
+    sizes = ("vit_b16", "vit_b32", "vit_l16", "vit_l32", "vit_h14")
+    assert told == dict(zip(sizes, (47.88, 44.04, 49.90, 45.42, 49.06), strict=True))
+    facts = CATALOG["vit_b16.orig_i21k_224"].provenance()
+    assert facts["upstream_top1"] == 47.88
+    assert facts["upstream_reported_by"].startswith("VT#62")
+    assert "reported_top1" not in facts
+
+
 @every_row
 def test_urls_are_well_formed(name):
     """Percent-encoded, in a public bucket, with a place in the cache; no two rows share one."""

@@ -1,0 +1,85 @@
+"""The choice of a learning rate on held-out images, as table 4 of the paper makes it."""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import keras
+
+from keras_vit.errors import CheckpointError, ConfigError, shown
+from keras_vit.files import write_json
+from keras_vit.finetune.published import RATES
+from keras_vit.finetune.recipes import transfer_recipe
+
+if TYPE_CHECKING:
+    from keras_vit.data import ImageData
+    from keras_vit.model import VisionTransformer
+
+
+def sweep(
+    build: Callable[[], "VisionTransformer"],
+    data: "ImageData",
+    steps: int,
+    learning_rates: Sequence[float] = RATES,
+    *,
+    validation_split: float = 0.1,
+    callbacks: Iterable[keras.callbacks.Callback] = (),
+    keep: Path | None = None,
+    **options: Any,
+) -> dict[float, float]:
+    """Trains once per learning rate on a share of the data, and scores on the rest.
+
+    The rate to train on all of the data with is `max(found, key=found.get)`, as the paper
+    chooses it (appendix B.1.1).
+
+    Args:
+        build: makes the model of a training anew, such as
+            `lambda: VisionTransformer.from_preset(name, num_classes=n)`.
+        data: training data.
+        steps: weight updates of each training.
+        learning_rates: the peaks.
+        validation_split: share of the data that is held out.
+        callbacks: for each `fit`.
+        keep: a JSON file that gets the score of each rate once it is known. A sweep that was
+            interrupted goes on after the rates that stand there.
+        **options: other arguments of `transfer_recipe`.
+
+    Returns:
+        `{learning rate: accuracy on the held-out images}`.
+
+    Raises:
+        ConfigError: no rates, or as `transfer_recipe`.
+        CheckpointError: `keep` is damaged.
+    """
+    if not learning_rates:
+        raise ConfigError("learning_rates=(): expected at least one.")
+    known = _read(keep) if keep is not None and keep.exists() else {}
+    train, validation = data.hold_out(validation_split)
+    options = {"batch_size": train.batch_size, "one_hot": train.one_hot, **options}
+    options["steps_per_epoch"] = len(train)
+    for learning_rate in learning_rates:
+        if learning_rate in known:
+            continue
+        model, train.epoch = build(), 0
+        recipe = transfer_recipe(model, steps, learning_rate=learning_rate, **options)
+        fit = {**recipe.fit_args, "callbacks": [*recipe.fit_args["callbacks"], *callbacks]}
+        model.compile(**recipe.compile_args)
+        model.fit(train, **fit, shuffle=False, verbose=0)
+        scores = model.evaluate(validation, verbose=0, return_dict=True)
+        known[learning_rate] = scores["accuracy"]
+        if keep is not None:
+            keep.parent.mkdir(parents=True, exist_ok=True)
+            write_json(keep, [{"learning_rate": r, "accuracy": a} for r, a in known.items()])
+    return {rate: known[rate] for rate in learning_rates}
+
+
+def _read(path: Path) -> dict[float, float]:
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))
+        return {float(row["learning_rate"]): float(row["accuracy"]) for row in rows}
+    except (ValueError, TypeError, LookupError, RecursionError) as error:
+        raise CheckpointError(
+            f"{path}: expected the scores of a sweep ({shown(str(error), quoted=False)}). Remove "
+            "the file to begin the sweep anew."
+        ) from error
