@@ -1,7 +1,8 @@
 """Data sets of TensorFlow Datasets; TensorFlow itself runs only for files of its own format."""
 
-from collections.abc import Sequence
-from typing import Any, Unpack, overload
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias, Unpack, overload
 
 import numpy as np
 
@@ -15,6 +16,9 @@ MOST_BYTES = 2**32
 
 _AT_ONCE = 256
 
+Label: TypeAlias = str | Callable[[Mapping[str, Any]], int]
+"""The name of a feature, or a function of a record."""
+
 
 @overload
 def from_tfds(
@@ -24,7 +28,8 @@ def from_tfds(
     *,
     split: str = ...,
     image: str = ...,
-    label: str = ...,
+    label: Label = ...,
+    class_names: Sequence[str] | None = ...,
     data_dir: Any = ...,
     download: bool = ...,
     validation_split: None = ...,
@@ -38,7 +43,8 @@ def from_tfds(
     *,
     split: str = ...,
     image: str = ...,
-    label: str = ...,
+    label: Label = ...,
+    class_names: Sequence[str] | None = ...,
     data_dir: Any = ...,
     download: bool = ...,
     validation_split: float,
@@ -51,7 +57,8 @@ def from_tfds(
     *,
     split: str = "train",
     image: str = "image",
-    label: str = "label",
+    label: Label = "label",
+    class_names: Sequence[str] | None = None,
     data_dir: Any = None,
     download: bool = True,
     validation_split: float | None = None,
@@ -70,7 +77,9 @@ def from_tfds(
         split: name of a split of the data set, in the words of the library: `"train"` or
             `"train[:98%]"`.
         image: name of the feature that holds the image.
-        label: name of the feature that holds its class.
+        label: name of the feature that holds its class; or a function that computes the class,
+            an int, from a record, a mapping of its features.
+        class_names: one per class, where a function computes them.
         data_dir: folder of the data sets; None for the default of TensorFlow Datasets.
         download: fetch and prepare a data set that is not there.
         validation_split: share of the images, of each class alike, to hold out for validation;
@@ -100,19 +109,26 @@ def from_tfds(
         if not download:
             raise ConfigError(f"{title}: not prepared in {builder.data_dir}; allow the download.")
         builder.download_and_prepare(file_format="array_record")
+    if callable(label) != bool(class_names):
+        raise ConfigError(
+            f"{title}: class_names are for a label that is a function, which has to have them."
+        )
     images, labels = _read(tfds, builder, title, split, image, label)
-    names = tuple(builder.info.features[label].names)
+    names = tuple(class_names or builder.info.features[label].names)
     records = Records(title, _Images(images, image, title), np.array(labels), names)
     data = ImageData(records, preprocessor, batch_size, **options)
     return data if validation_split is None else data.hold_out(validation_split)
 
 
 def _read(
-    tfds: Any, builder: Any, title: str, split: str, image: str, label: str
+    tfds: Any, builder: Any, title: str, split: str, image: str, label: Label
 ) -> tuple[Sequence[Any], list[int]]:
     """Returns the records by number, their images still encoded, and all labels."""
     features = builder.info.features
-    kinds = {image: tfds.features.Image, label: tfds.features.ClassLabel}
+    kinds = {image: tfds.features.Image}
+    if isinstance(label, str):
+        kinds[label] = tfds.features.ClassLabel
+    class_of = operator.itemgetter(label) if isinstance(label, str) else label
     for key, kind in kinds.items():
         if not isinstance(dict(features).get(key), kind):
             raise ConfigError(
@@ -132,7 +148,7 @@ def _read(
                 ) from error
             dataset = builder.as_dataset(split=split, decoders=skip, shuffle_files=False)
             records = list(tfds.as_numpy(dataset))
-            return records, [int(record[label]) for record in records]
+            return records, [int(class_of(record)) for record in records]
     except ValueError as error:  # no such split
         if isinstance(error, ConfigError):
             raise
@@ -140,7 +156,7 @@ def _read(
     labels: list[int] = []
     for start in range(0, len(source), _AT_ONCE):
         numbers = list(range(start, min(start + _AT_ONCE, len(source))))
-        labels += [int(record[label]) for record in source.__getitems__(numbers)]
+        labels += [int(class_of(record)) for record in source.__getitems__(numbers)]
     return source, labels
 
 

@@ -64,7 +64,7 @@ def test_the_recipe_and_its_fields_are_those_of_the_paper(unbroken):
 
 
 def test_the_last_model_is_scored_on_held_out_images(desk, unbroken):
-    """The preset that is left has the scores, prepares images by the protocol, knows its classes."""
+    """The preset that is left has the scores, the recipe's protocol and the classes."""
     _, done, _ = unbroken
     model = VisionTransformer.from_preset(done.preset)
     assert model.labels == ("loop", "open")

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from keras_vit import ConfigError, Preprocessor
@@ -12,18 +13,19 @@ from tests.digits import digits
 PLAIN = Preprocessor(8, channels=1)
 
 
-def prepare(folder, file_format):
-    """Writes 60 training and 20 test images as TFDS does."""
+def prepare(folder, file_format, name="digits", count=60):
+    """Writes 60 training images, or as many as asked for, and 20 test images as TFDS does."""
     import tensorflow_datasets
 
     features = tensorflow_datasets.features
     train, test, train_digits, test_digits = digits()
+    of = np.arange(count) % len(train)
     rows = {
-        "train": zip(train[:60], train_digits[:60].tolist(), strict=True),
+        "train": zip(train[of], train_digits[of].tolist(), strict=True),
         "test": zip(test[:20], test_digits[:20].tolist(), strict=True),
     }
     tensorflow_datasets.dataset_builders.AdhocBuilder(
-        name="digits",
+        name=name,
         version="1.0.0",
         features=features.FeaturesDict(
             {"image": features.Image(shape=(8, 8, 1)), "label": features.ClassLabel(num_classes=10)}
@@ -59,6 +61,22 @@ def test_all_images_come_with_their_labels(data_dir):
     assert data.class_names == tuple(map(str, range(10)))
     part = from_tfds("digits", PLAIN, split="test[:50%]", data_dir=data_dir)
     assert part.num_images == 10
+
+
+def test_labels_may_be_computed(data_dir):
+    """A function of the record takes the place of a feature, and needs names of its classes."""
+
+    def parity(record):
+        return record["label"] % 2
+
+    names = ("even", "odd")
+    data = from_tfds("digits", PLAIN, data_dir=data_dir, label=parity, class_names=names)
+    plain = from_tfds("digits", PLAIN, data_dir=data_dir)
+    assert data.class_names == names
+    assert data.labels.tolist() == (plain.labels % 2).tolist()
+    for named in ({"label": parity}, {"class_names": names}):
+        with pytest.raises(ConfigError, match="class_names are for a label that is a function"):
+            from_tfds("digits", PLAIN, data_dir=data_dir, **named)
 
 
 def test_bad_requests(data_dir):

@@ -1,0 +1,81 @@
+"""The VTAB example finds what is prepared, splits it as the benchmark does, and writes a table."""
+
+import runpy
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+from tests.helpers import tiny
+from tests.image_data.test_tfds import prepare
+
+pytestmark = pytest.mark.skipif(keras.backend.backend() != "torch", reason="one small training")
+FOLDER = Path(__file__).parents[1] / "examples" / "paper"
+
+
+@pytest.fixture
+def vtab(monkeypatch):
+    monkeypatch.syspath_prepend(FOLDER)
+    yield runpy.run_path(str(FOLDER / "d10_vtab.py"))
+    sys.modules.pop("vtab_tasks", None)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Digits under the name of one of the data sets."""
+    folder = tmp_path_factory.mktemp("tfds")
+    prepare(folder, "array_record", name="cifar100", count=2000)
+    return folder
+
+
+@pytest.mark.parametrize("tune", [False, True])
+def test_what_is_prepared_is_scored(vtab, folder, tmp_path, tune):
+    """800 and 200 images train and score, or 1,000 and the test images; 18 tasks are missing."""
+    tiny(channels=1).save_to_preset(tmp_path / "preset")
+    seen, from_tfds = [], vtab["from_tfds"]
+
+    def reading(builder, model, *args, **named):
+        data = from_tfds(builder, model, *args, **named)
+        seen.append((named["split"], data.num_images))
+        return data
+
+    vtab["score"].__globals__["from_tfds"] = reading
+    setting = {"steps": 2, "batch_size": 8, "image_size": 16, "tune": tune}
+    lines = vtab["table"](folder, tmp_path / "preset", **setting).splitlines()
+    assert lines[2].startswith("| CIFAR-100 |") and lines[2].endswith("% |")
+    assert sum("not prepared" in line for line in lines) == 18
+    others = "train[1800:2000]"
+    expected = [("train[:800]", 800), (others, 200)]
+    if not tune:
+        expected = [(f"train[:800]+{others}", 1000), ("test", 20)]
+    assert seen == expected
+
+
+def test_labels_that_are_computed(vtab):
+    """Those of google-research/task_adaptation, at both sides of each of their limits."""
+    tasks = vtab["TASKS"]
+
+    def car(*distances, kind=0):
+        places = np.array([[0, 0, distance] for distance in distances], "float32")
+        return {"objects": {"type": np.full(len(places), kind), "location": places.reshape(-1, 3)}}
+
+    nearest_car = tasks["KITTI-Dist"][2]
+    labels = [nearest_car(car(distance)) for distance in (7.9, 8.1, 19.9, 20.1, 500)]
+    assert labels == [0, 1, 1, 2, 2]
+    assert [nearest_car(car()), nearest_car(car(5, kind=3)), nearest_car(car(30, 5))] == [3, 3, 0]
+
+    def objects(*distances):
+        return {"objects": {"pixel_coords": [[0, 0, d] for d in distances], "size": distances}}
+
+    nearest = tasks["Clevr-Dist"][2]
+    labels = [nearest(objects(11, d)) for d in (7.9, 8.1, 8.6, 9.1, 9.6)]
+    assert labels == [0, 1, 2, 3, 4]
+    assert nearest(objects(10.5)) == 5
+    assert [tasks["Clevr-Count"][2](objects(*range(n))) for n in (3, 10)] == [0, 7]
+    places = [tasks["dSpr-Loc"][2]({"label_x_position": k}) for k in range(32)]
+    turns = [tasks["dSpr-Ori"][2]({"label_orientation": k}) for k in range(40)]
+    assert places == [k // 2 for k in range(32)]
+    assert turns == [int(k // 2.5) for k in range(40)]
+    assert len(tasks) == 19
