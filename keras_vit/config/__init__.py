@@ -1,7 +1,7 @@
-"""What a Vision Transformer is, as data: frozen, validated, to and from dict.
+"""The configuration of a Vision Transformer: frozen, validated, to and from dict.
 
-Field names are those of the paper's own code (`vit_jax/configs/models.py`). Nothing here
-imports Keras, so a configuration can be read, checked and shown without starting a backend.
+Field names come from the paper's own code (`vit_jax/configs/models.py`). This package does not
+import Keras, so a configuration can be read, checked and shown without starting a backend.
 """
 
 from keras_vit.config.numerics import (

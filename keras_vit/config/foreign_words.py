@@ -1,4 +1,4 @@
-"""The words of other libraries for what keras_vit calls otherwise, and the answer to each."""
+"""Other libraries' names of arguments, and the argument of keras_vit that each stands for."""
 
 from typing import Any
 
@@ -53,7 +53,7 @@ _SENTENCES = {
     "interpolate_pos_encoding": "image_size=None makes a model that takes any size per call",
     "trainable_backbone": "keras_vit.finetune says what learns",
 }
-"""Words that no single argument stands for, and what to do."""
+"""Names without a single counterpart in keras_vit, and the advice for each."""
 
 ANSWERS = {
     **{
@@ -63,9 +63,9 @@ ANSWERS = {
     },
     **{word: f"{word} is no argument here: {advice}" for word, advice in _SENTENCES.items()},
 }
-"""A sentence without its full stop for every foreign word."""
+"""The answer to every foreign name: a sentence without its full stop."""
 
 
 def answer_to(word: Any) -> str:
-    """Returns `" drop_path_rate is stochastic_depth_rate here."` for a foreign word, else `""`."""
+    """Returns `" drop_path_rate is stochastic_depth_rate here."` for a foreign name, else `""`."""
     return f" {ANSWERS[word]}." if isinstance(word, str) and word in ANSWERS else ""

@@ -31,26 +31,25 @@ _RULES = (
 class Numerics:
     """The arithmetic that a set of weights was trained with.
 
-    Defaults are the official code's. Weights of other origin carry their own.
+    Defaults are the official code's. Converted weights come with the values of their library.
 
     Args:
-        gelu: `"tanh"`, the approximation that `flax.linen.gelu` computes,
-            `"exact"`, the one of torch and Keras, or `"quick"`, CLIP's
-            `x * sigmoid(1.702 x)`.
+        gelu: form of GELU. `"tanh"`: the approximation that `flax.linen.gelu` computes;
+            `"exact"`: the form of torch and Keras; `"quick"`: CLIP's `x * sigmoid(1.702 x)`.
         layer_norm_epsilon: added to the variance in every LayerNorm.
         group_norm_epsilon: added to the variance in every GroupNorm of the stem.
-        std_conv: how a kernel is standardised, `"std_plus_epsilon"`:
-            `(w - mean) / (std + epsilon)`, or `"sqrt_var_plus_epsilon"`:
+        std_conv: standardisation of a kernel. `"std_plus_epsilon"`:
+            `(w - mean) / (std + epsilon)`; `"sqrt_var_plus_epsilon"`:
             `(w - mean) / sqrt(var + epsilon)`.
         std_conv_epsilon: the epsilon of `std_conv`.
-        position_resize: how position embeddings go to another grid,
+        position_resize: resampling of position embeddings to another grid:
             `"bilinear_align_corners"` (the official `scipy.ndimage.zoom` of
             order 1), `"bilinear_half_pixel"`, `"bicubic"` (transformers) or
             `"bicubic_antialias"` (timm).
-        pool_before_norm: whether the last norm follows the mean of `"gap"` (timm)
-            or precedes it (the official code).
-        gate: activation of a gated MLP's gate, `"silu"` or `"gelu"`, which is in the
-            form that `gelu` names.
+        pool_before_norm: True if the last norm follows the mean of `"gap"` (timm), False if
+            it precedes the mean (the official code).
+        gate: activation of a gated MLP's gate: `"silu"`, or `"gelu"` in the form of the
+            argument `gelu`.
 
     Raises:
         ConfigError: a form is unknown or an epsilon is negative.

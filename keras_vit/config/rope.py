@@ -1,4 +1,4 @@
-"""Rotary positions, as data."""
+"""The settings of rotary positions."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -19,18 +19,20 @@ _RULES = (
 
 @dataclasses.dataclass(frozen=True)
 class Rope:
-    """How queries and keys of patches are turned by row and column; see `RotaryPositions`.
+    """The rotation of queries and keys by the row and column of their patch.
+
+    `keras_vit.layers.RotaryPositions` states the formulas.
 
     Args:
-        form: `"dinov3"`: coordinates from -1 to 1 along each side of the image, whatever its
+        form: `"dinov3"`: coordinates run from -1 to 1 along each side of an image of any
             size; channels are paired half a head apart. `"axial"`: coordinates count patches,
             neighbouring channels are paired (EVA-02, the Perception Encoder, SBB). `"mixed"`:
             as axial, with frequencies that every block and head learns for row and column.
-        theta: base of the frequencies; of the initial ones for `"mixed"`.
+        theta: base of the frequencies; for `"mixed"`, of the initial frequencies.
         offset: added to row and column (1 in the Perception Encoder); not for `"dinov3"`.
-        reference_grid: grid (rows, columns) that every image's is scaled to, of `"axial"`; None
-            counts the patches as they are.
-        indexing: `"ij"`: the first half of the angles is the row's; `"xy"`: the column's.
+        reference_grid: grid (rows, columns) to which `"axial"` scales the grid of every image;
+            None counts the patches without scaling.
+        indexing: `"ij"`: the first half of the angles belongs to the row; `"xy"`: to the column.
 
     Raises:
         ConfigError: names the field, what was found and what was expected.

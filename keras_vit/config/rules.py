@@ -1,8 +1,8 @@
-"""Rules as rows: which fields a rule reads, when it holds, and the words of its refusal.
+"""Validation rules as rows: the fields that a rule reads, its condition, and its message.
 
 A dataclass lists its rules in one table and `enforce` runs them in that order. A rule may
-rely on the rules above it: the row that compares two fields stands below the rows that say
-what each of them is.
+rely on the rules above it: a row that compares two fields stands below the rows that check
+the type of each.
 """
 
 import dataclasses
@@ -20,9 +20,9 @@ class Rule:
 
     Args:
         fields: the names of the fields that the rule reads, separated by spaces.
-        holds: takes the values of these fields, in that order; truthy where they may stand.
-        message: of the refusal. `{hidden_size}` stands for the value of that field.
-        known: the words that the field may be; the message then names the nearest.
+        holds: called with the values of these fields, in that order; true for valid values.
+        message: message of the error. `{hidden_size}` stands for the value of that field.
+        known: the valid words for the field; the message then names the nearest.
     """
 
     fields: str
@@ -32,7 +32,7 @@ class Rule:
 
 
 def each(fields: str, holds: Callable[[Any], Any], expected: str) -> tuple[Rule, ...]:
-    """Returns one rule for each of several fields that must be of one kind."""
+    """Returns one rule for each of several fields with the same condition."""
     return tuple(
         Rule(field, holds, f"{field} must be {expected}, found {{{field}}}.")
         for field in fields.split()
@@ -55,10 +55,10 @@ def enforce(values: Any, rules: tuple[Rule, ...], prefix: str = "") -> None:
     Args:
         values: the object; a field may also be the name of a property.
         rules: applied in order.
-        prefix: what stands in front of the name of a field in messages, such as `"numerics."`.
+        prefix: prefix of field names in messages, such as `"numerics."`.
 
     Raises:
-        ConfigError: with the message of the first rule that does not hold.
+        ConfigError: a rule does not hold; the message is that of the first such rule.
     """
     for rule in rules:
         found = {name: getattr(values, name) for name in rule.fields.split()}
@@ -116,8 +116,8 @@ def known_fields(cls: Any, fields: Mapping[str, Any], prefix: str = "") -> dict[
     """Returns the fields as a dict.
 
     Raises:
-        ConfigError: the dataclass has no field of such a name. The message names the argument
-            that does the same here, where the name is another library's word, else the field
+        ConfigError: the dataclass has no field of such a name. If the name is another library's
+            word, the message names the argument that does the same in keras_vit, else the field
             with the nearest name.
     """
     names = [field.name for field in dataclasses.fields(cls)]

@@ -10,9 +10,9 @@ GROUP_NORM_GROUPS = 32
 """Groups of every GroupNorm of the stem (the default of `flax.linen.GroupNorm`)."""
 
 MOST_STAGES = 8
-"""The deepest published stem has four stages; nine would leave a pixel of an image of 1024."""
+"""The deepest published stem has four stages; nine would reduce an image of 1024 to one pixel."""
 MOST_UNITS = 1024
-"""Units of a stage; ResNet-200 has 36."""
+"""Most units of a stage; ResNet-200 has 36."""
 
 _RULES = (
     Rule(
@@ -78,7 +78,7 @@ class ResNetStem:
 
     @property
     def halvings(self) -> int:
-        """How often the stem halves the resolution, rounding up each time."""
+        """Number of times that the stem halves the resolution, rounding up each time."""
         return 2 + max(0, len(self.num_layers) - 1)
 
     def to_dict(self) -> dict[str, Any]:

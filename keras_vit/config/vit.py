@@ -22,91 +22,92 @@ _PARTS: dict[str, Any] = {"resnet": ResNetStem, "rope": Rope, "numerics": Numeri
 class ViTConfig:
     """A Vision Transformer of Dosovitskiy et al. (2021), table 1 and section 3.
 
-    The defaults are the paper's model. Each of the other switches stands for a part that
-    another family has; `docs/families.md` tells which.
+    The defaults are the paper's model. The other values serve other families of Vision
+    Transformers; `docs/families.md` lists the values of each family.
 
     Args:
         patch_size: side of a patch in pixels (in cells of the feature map for a
             hybrid), an int or a pair (rows, columns). P in the paper.
         hidden_size: width of every token. D in the paper.
-        mlp_dim: width of the MLP's hidden layer; of each of its halves if `mlp` is gated.
+        mlp_dim: width of the MLP's hidden layer; of the gate and of the value if `mlp` is gated.
         num_heads: attention heads; must divide `hidden_size`. k in the paper.
         num_layers: Transformer blocks. L in the paper.
         image_size: pixels, an int, a pair (height, width), or None for a model
             that takes any size per call.
         channels: input channels of the images.
         num_classes: width of the head; 0 for a model that returns features.
-        classifier: what the head reads. `"token"`: the class token; `"gap"`: the
+        classifier: the input of the head. `"token"`: the class token; `"gap"`: the
             mean of the patches; `"map"`: multi-head attention pooling;
-            `"unpooled"`: every token; `"token_unpooled"`: every token, with a
-            class token among them; `"token_and_mean"`: the class token and, behind
-            it, the mean of the patches, `2 * hidden_size` numbers (DINOv2);
-            `"token_and_distillation"`: a head reads the class token, another the
-            distillation token, and the logits are their mean (DeiT).
-        class_token: whether a class token stands in front of the patches; None:
-            where `classifier` has one by its name. A mean or an attention pooling
-            may have one too (timm, keras-hub).
+            `"unpooled"`: every token; `"token_unpooled"`: every token, including a
+            class token; `"token_and_mean"`: the class token and, behind it, the mean of
+            the patches, `2 * hidden_size` numbers (DINOv2); `"token_and_distillation"`: a
+            head each for the class token and the distillation token, whose logits are
+            averaged (DeiT).
+        class_token: whether a class token stands in front of the patches. None: True for
+            the classifiers with `token` in their names. `"gap"` and `"map"` may have a
+            class token too (timm, keras-hub).
         distillation_token: whether a second learned token stands behind the class
-            token (DeiT); `"token_and_distillation"` has one by its name.
-        num_registers: learned tokens between these and the patches (DINOv2, DINOv3).
-        mask_token: whether the weights hold the token that stood for hidden patches in
+            token (DeiT); `"token_and_distillation"` implies it.
+        num_registers: number of learned tokens in front of the patches, behind the class
+            and distillation tokens (DINOv2, DINOv3).
+        mask_token: whether the weights include the token that stood for hidden patches in
             pretraining. Inference does not read it (DINOv2, DINOv3).
         class_token_in_mean: whether `"gap"` averages the tokens before the patches as
             well (keras-hub) or the patches alone (timm).
         prefix_in_map: whether `"map"` attends to the tokens before the patches as well
             (the Perception Encoder) or to the patches alone (SBB).
         map_num_heads: heads of `"map"`; None: `num_heads`.
-        map_mlp_dim: hidden layer of the MLP of `"map"`; None: `mlp_dim`.
+        map_mlp_dim: width of the hidden layer in the MLP of `"map"`; None: `mlp_dim`.
         representation_size: width of a Dense layer with tanh before the head
-            (section 3.1, pretraining), or None.
+            (section 3.1, pretraining); None: no such layer.
         projection_dim: width of a linear layer without bias behind the pooling, whose
-            output is the image embedding (CLIP), or None.
+            output is the image embedding (CLIP); None: no such layer.
         position: `"learned"`; the fixed `"sincos2d"`, which stores no weight; or `"none"`.
-        position_before_class: whether positions are added before any other token
-            joins the patches (big_vision), so that only patches have one, or after,
-            so that the others have one too (the paper).
-        position_before_registers: whether positions are added before the registers
-            join, so that class and distillation token have one and registers do not
-            (DINOv2), or after (timm).
-        position_grid: grid (rows, columns) that the stored positions belong to.
-            None: that of `image_size` (of 224 pixels for an any-size model).
-            Another grid is resized in the graph.
-        rope: a `Rope`: every block turns queries and keys of patches by row and column
-            (DINOv3, EVA-02), beside `position` or instead of it. None: no block does.
-        patch_bias: whether the projection of patches has a bias (not in CLIP).
-        patch_norm: whether a norm follows it (AIMv2).
+        position_before_class: True: positions are added before the other tokens join the
+            patches, so that only patches have a position (big_vision). False: afterwards,
+            so that every token has a position (the paper).
+        position_before_registers: True: positions are added before the registers join, so
+            that class and distillation token have a position and registers do not (DINOv2).
+            False: afterwards (timm).
+        position_grid: grid (rows, columns) of the stored positions. None: the grid of
+            `image_size` (of 224 pixels for an any-size model). The graph resizes positions
+            for images with another grid.
+        rope: a `Rope`: every block rotates queries and keys of patches by row and column
+            (DINOv3, EVA-02), beside `position` or instead of it. None: no rotation.
+        patch_bias: whether the projection of patches has a bias (CLIP: False).
+        patch_norm: whether a norm follows the projection of patches (AIMv2).
         pre_norm: whether a norm precedes the first block (CLIP).
-        norm: `"layer"`, LayerNorm, or `"rms"`, which neither centres nor has a bias
-            (AIMv2), in every place.
+        norm: every norm of the model: `"layer"`, LayerNorm, or `"rms"`, RMSNorm, which
+            neither centres nor has a bias (AIMv2).
         final_norm: whether a norm follows the last block.
         qkv_bias: whether the projections to query, key and value have biases; a triple
-            of bools where they differ (EVA-02 and DINOv3 have none for the key).
+            of bools if they differ (EVA-02 and DINOv3 lack the bias of the key).
         projection_bias: whether the projection of the concatenated heads has a bias.
         mlp_bias: whether the products of the MLP have biases.
         mlp: `"plain"`: `W_1 gelu(W_0 x)`; `"gated"`: `W_1 (gate(W_g x) * W_0 x)` (DINOv3);
-            `"gated_packed"`: the same, and files of libraries that know both forms hold
+            `"gated_packed"`: the same computation, but libraries with both forms store
             `W_g` and `W_0` as one array (DINOv2-g).
         sub_norm_attention: whether a norm precedes the projection of the heads (BEiT-3).
         sub_norm_mlp: whether a norm precedes the MLP's last product (BEiT-3, EVA-02).
-        layer_scale: whether a learned number for each channel multiplies what a branch
-            adds to the tokens (DeiT-III, DINOv2, DINOv3).
-        layer_scale_init: that number at first.
-        dropout_rate: after the positions, the attention and both MLP layers.
-        attention_dropout_rate: on the attention weights.
+        layer_scale: whether a learned number per channel multiplies the output of each
+            residual branch (DeiT-III, DINOv2, DINOv3).
+        layer_scale_init: initial value of these numbers.
+        dropout_rate: dropout after the positions, the attention and both MLP layers.
+        attention_dropout_rate: dropout of the attention weights.
         stochastic_depth_rate: chance to skip a residual branch in the last
             block, growing linearly from 0 in the first (AugReg, section 3).
         resnet: a `ResNetStem` for a hybrid (section 3.1, last paragraph).
-        crop_remainder: drop the pixels right and below that fill no patch, as
-            the reference's VALID convolution does, instead of refusing them.
+        crop_remainder: True drops pixels at the right and bottom that fill no patch, as
+            the reference's VALID convolution does; False refuses such an image size.
         head_bias_init: initial bias of the head (-10 in big_vision's pretraining).
         classifier_activation: `"softmax"` or `"sigmoid"` for a model that returns probabilities;
             None for logits.
-        rescale: whether the model takes pixels in [0, 255] and brings them to the range of
-            its protocol by a first layer, instead of taking images in that range.
+        rescale: True: the model takes pixels in [0, 255], and its first layer brings them to
+            the range of its protocol. False: the model takes images in that range.
         numerics: the arithmetic that belongs to the weights.
 
     Raises:
-        ConfigError: names the field, what was found and what was expected.
+        ConfigError: a field is invalid; the message names it, its value and the valid values.
     """
 
     patch_size: tuple[int, int]
@@ -180,18 +181,18 @@ class ViTConfig:
             biases = tuple(self.qkv_bias)
             self._set("qkv_bias", biases[0] if len(set(map(repr, biases))) == 1 else biases)
         if self.class_token == (self.classifier in TOKEN_CLASSIFIERS):
-            self._set("class_token", None)  # the classifier's name says as much
+            self._set("class_token", None)  # the classifier implies it
         self._leave_out_what_makes_no_difference()
 
     def _leave_out_what_makes_no_difference(self) -> None:
-        """Gives fields one value wherever another field leaves them no meaning of their own.
+        """Resets fields that have no effect beside the other fields.
 
         Two configurations of one network are then equal.
         """
         if self.classifier == "token_and_distillation":
             self._set("distillation_token", True)
         if not self.has_class_token and self.num_registers and self.position_before_class is True:
-            self._set("position_before_registers", True)  # which come first
+            self._set("position_before_registers", True)  # registers are the first tokens to join
         if not self.has_class_token or self.position != "learned":
             self._set("position_before_class", False)
         if not self.num_registers or self.position != "learned" or self.position_before_class:
@@ -229,14 +230,14 @@ class ViTConfig:
             )
 
     def feature_map_of(self, image_size: tuple[int, int]) -> tuple[int, int]:
-        """Rows and columns that the patch embedding sees for an image."""
+        """Returns the rows and columns of the patch embedding's input for an image."""
         height, width = image_size
         for _ in range(self.resnet.halvings if self.resnet else 0):
             height, width = -(-height // 2), -(-width // 2)
         return height, width
 
     def grid_of(self, image_size: tuple[int, int]) -> tuple[int, int]:
-        """Patches per column and row of an image of `(height, width)` pixels.
+        """Returns the grid of patches (rows, columns) of an image of `(height, width)` pixels.
 
         Raises:
             ConfigError: the image is smaller than one patch.
@@ -253,7 +254,7 @@ class ViTConfig:
         return rows, columns
 
     def remainder_of(self, image_size: tuple[int, int]) -> tuple[int, int]:
-        """Rows and columns of the image, or feature map, that fill no patch."""
+        """Returns the numbers of rows and columns of the image, or feature map, outside patches."""
         rows, columns = (
             side % patch
             for side, patch in zip(self.feature_map_of(image_size), self.patch_size, strict=True)
@@ -280,7 +281,7 @@ class ViTConfig:
 
     @property
     def has_class_token(self) -> bool:
-        """Whether a learned class token stands in front of the patches."""
+        """Whether the model has a class token, by `class_token` or by `classifier`."""
         if self.class_token is not None:
             return self.class_token
         return self.classifier in TOKEN_CLASSIFIERS
@@ -313,7 +314,7 @@ class ViTConfig:
 
     @property
     def num_prefix_positions(self) -> int:
-        """Position embeddings before those of the patches."""
+        """Number of position embeddings that belong to tokens before the patches."""
         if self.position_before_class:
             return 0
         without_registers = self.has_class_token + self.distillation_token
@@ -326,7 +327,7 @@ class ViTConfig:
 
     @property
     def biased_projections(self) -> tuple[str, ...]:
-        """Which of query, key and value have a bias."""
+        """The names among query, key and value whose projections have a bias."""
         names = ("query", "key", "value")
         if isinstance(self.qkv_bias, bool):
             return names if self.qkv_bias else ()
@@ -354,7 +355,7 @@ class ViTConfig:
 
     @property
     def pooled_size(self) -> int:
-        """Width of what the pooling returns."""
+        """Width of the pooled vector."""
         return self.hidden_size * (1 + (self.classifier == "token_and_mean"))
 
     @property
@@ -383,7 +384,7 @@ class ViTConfig:
         """Builds from `to_dict()`'s output.
 
         Raises:
-            ConfigError: a field is unknown, missing or cannot be.
+            ConfigError: a field is unknown, missing or invalid.
         """
         known = known_fields(cls, fields)
         required = [

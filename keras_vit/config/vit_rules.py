@@ -1,4 +1,4 @@
-"""What every Vision Transformer must fulfil, one row for each rule."""
+"""The rules that every `ViTConfig` satisfies, one row for each rule."""
 
 from typing import Any
 
@@ -18,18 +18,18 @@ FAMILY_CLASSIFIERS = ("token_and_mean", "token_and_distillation")
 """Classifiers of DINOv2 and of DeiT, which the official code does not have."""
 POSITIONS = ("learned", "sincos2d", "none")
 ACTIVATIONS = ("softmax", "sigmoid")
-"""Of the classifier: what turns logits into probabilities."""
+"""Functions that turn logits into probabilities, for `classifier_activation`."""
 MLPS = ("plain", "gated", "gated_packed")
 NORMS = ("layer", "rms")
 TOKEN_CLASSIFIERS = ("token", "token_unpooled", "token_and_mean", "token_and_distillation")
-"""Classifiers that have a class token by their name."""
+"""Classifiers that imply a class token."""
 UNPOOLED_CLASSIFIERS = ("unpooled", "token_unpooled")
 
 MOST_REGISTERS = 1024
-"""Register tokens of a model. DINOv2 and DINOv3 have 4."""
+"""Most register tokens of a model. DINOv2 and DINOv3 have 4."""
 
 MOST_LAYERS = 1024
-"""Transformer blocks of a model. The deepest published Transformers have 1,000 (DeepNet)."""
+"""Most Transformer blocks of a model. The deepest published ones have 1,000 (DeepNet)."""
 
 _SIZES = "hidden_size mlp_dim num_heads num_layers channels"
 _REGISTERS = f"an int from 0 to {MOST_REGISTERS}"
@@ -125,4 +125,4 @@ RULES: tuple[Rule, ...] = (
         "rope needs heads of a multiple of 4 channels; hidden_size / num_heads is {head_dim}.",
     ),
 )
-"""What every model must fulfil. A new field has its row here, and its default in `ViTConfig`."""
+"""The rules of `ViTConfig`. A new field has its row here and its default in `ViTConfig`."""

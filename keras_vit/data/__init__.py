@@ -1,7 +1,7 @@
 """Labelled images for `fit` and `evaluate`: folders, arrays, TFDS and Hugging Face data sets.
 
-Whatever the source, out comes an `ImageData`: batches that depend on the seed, the epoch
-and their number alone, the same on every backend.
+Every source gives an `ImageData`. A batch depends on the seed, the epoch and the batch's number
+alone, and is the same on every backend.
 """
 
 from keras_vit.data.arrays import from_arrays

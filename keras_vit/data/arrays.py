@@ -49,18 +49,18 @@ def from_arrays(
     Args:
         images: pixels in [0, 255] or [0, 1], `(images, height, width, channels)`,
             `(images, channels, height, width)` or `(images, height, width)`; or a sequence of
-            arrays, PIL images or paths. `docs/preprocessing.md` states what is taken for what.
+            arrays, PIL images or paths. `docs/preprocessing.md` states how a shape is understood.
         labels: integers `(images,)`.
         preprocessor: a `keras_vit.Preprocessor`, or a `VisionTransformer`.
         batch_size: images per batch.
-        class_names: one per class; None takes the labels of the model, or else numbers up to
-            the largest label.
+        class_names: one name per class; None takes the labels of the model, or, if it has no
+            labels, the numbers up to the largest label.
         validation_split: share of the images, of each class alike, to hold out for validation;
             the function then returns (training, validation). See `ImageData.hold_out`.
         **options: optional arguments of `ImageData`.
 
     Raises:
-        ConfigError: as `ImageData`; or axes that are not those of images.
+        ConfigError: as `ImageData`; or the array has another number of axes than images have.
 
     >>> import numpy as np
     >>> from keras_vit import Preprocessor

@@ -1,4 +1,4 @@
-"""What is done to training images, as data; the settings of AugReg by name."""
+"""The settings of the random changes of training images; the settings of AugReg by name."""
 
 import dataclasses
 
@@ -15,18 +15,18 @@ class Augmentation:
             by bilinear interpolation; None for the whole image by the preprocessor's
             protocol.
         aspect: smallest and largest width / height of that crop.
-        flip: left and right change places in half of the images.
+        flip: whether each image is mirrored left to right with a chance of one half.
         randaugment: number of layers and magnitude (Cubuk et al. 2020), with the operations
-            and levels of big_vision; None for none. Magnitude 0 is not nothing.
+            and levels of big_vision; None turns it off. Magnitude 0 still changes images.
         mixup: alpha of the Beta distribution that mixing weights are drawn from (Zhang et
-            al. 2018), 0 for none. One weight per batch, at least 1/2, as in big_vision.
-        cutmix: alpha of the same for pasting a box of another image (Yun et al. 2019), 0
-            for none. With both, each batch gets one or the other, at even odds.
+            al. 2018); 0 turns it off. One weight per batch, at least 1/2, as in big_vision.
+        cutmix: alpha of the Beta distribution for pasting a box of another image (Yun et al.
+            2019); 0 turns it off. With mixup and cutmix, a batch gets either at even odds.
 
     Mixed images have mixed labels: mixup and cutmix make labels one-hot.
 
     Raises:
-        ConfigError: a value that makes no sense.
+        ConfigError: a value is out of its range; the message names the argument.
 
     >>> from keras_vit.data import Augmentation
     >>> Augmentation(crop=(0.3, 1.0), flip=False, randaugment=(2, 10), mixup=0.2).mixes
@@ -74,16 +74,16 @@ AUGREG = {
 }
 """How to train your ViT?, section 3.2 and Figure 4; `big_vision/configs/vit_i21k.py`.
 
-Each has the random crop and the flip, `"none"` too, which is the transfer recipe of the
-paper.
+Every entry has the random crop and the flip. `"none"` has these two alone; it is the paper's
+recipe for transfer.
 """
 
 
 def named(augmentation: "Augmentation | str | None") -> Augmentation | None:
-    """Returns an augmentation that may be given by its name.
+    """Returns the augmentation, which may be given by its name in `AUGREG`.
 
     Raises:
-        ConfigError: there is none of that name, or it is something else.
+        ConfigError: `AUGREG` has no such name, or the value is not an `Augmentation`.
     """
     if augmentation is None or isinstance(augmentation, Augmentation):
         return augmentation

@@ -1,4 +1,4 @@
-"""Labelled images by a word of the command line: a folder, tfds:NAME or hf:NAME."""
+"""Labelled images by a name, as on the command line: a folder, tfds:NAME or hf:NAME."""
 
 import os
 from typing import Any
@@ -13,16 +13,16 @@ from keras_vit.errors import ConfigError
 def from_name(
     name: str | os.PathLike[str], preprocessor: Any, *, split: str | None = None, **options: Any
 ) -> ImageData:
-    """Returns the labelled images that a word stands for.
+    """Returns the labelled images that a name stands for.
 
     Args:
         name: a folder with a folder of images per class, `"tfds:NAME"` or `"hf:OWNER/NAME"`.
         preprocessor: a `Preprocessor` or a `VisionTransformer`.
-        split: of the latter two; None for `"test"`.
-        **options: of `ImageData`.
+        split: the split of a tfds or hf data set; None for `"test"`. A folder has no splits.
+        **options: optional arguments of `ImageData`.
 
     Raises:
-        ConfigError: a split of a folder, or data that cannot be had.
+        ConfigError: a split is given for a folder, or the data cannot be read or downloaded.
     """
     name = os.fspath(name)
     kind, _, inside = name.partition(":")

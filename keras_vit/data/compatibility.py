@@ -11,16 +11,16 @@ _NAMED = 5
 def incompatibilities(
     model: Any, preprocessor: Preprocessor, images: Inspected, min_size: int | None
 ) -> list[str]:
-    """Returns everything in which model and data differ, each with its remedy.
+    """Returns the differences between model and data that prevent training or evaluation.
 
     Args:
         model: a `VisionTransformer`.
-        preprocessor: prepares the images.
+        preprocessor: the preprocessor of the data.
         images: the data set.
         min_size: smallest height and width in pixels; None for one patch of the model.
 
     Returns:
-        One message per difference; an empty list if the data fit the model.
+        One message per difference, with its remedy; an empty list if the data fit the model.
     """
     config, names = model.config, images.records.class_names
     problems = []

@@ -18,15 +18,15 @@ def random_box(
     """Returns (top, left, height, width) of a random part of an image.
 
     The ratio width / height is uniform in `aspect`, and the height is uniform among the heights
-    that fit and give an area in range, as in TensorFlow's `GenerateRandomCrop`. An area that
-    rounding carries out of the range is mended by one row. After 100 attempts that fit nothing,
-    the box is the whole image.
+    that fit and give an area in range, as in TensorFlow's `GenerateRandomCrop`. If rounding
+    carries the area out of the range, the box grows or shrinks by one row. After 100 attempts
+    without a fitting box, the box is the whole image.
 
     Args:
         size: (height, width) of the image.
         area: smallest and largest share of the image's area.
         aspect: smallest and largest width / height.
-        rng: generator that ratio, height and place are drawn from.
+        rng: draws ratio, height and place.
     """
     height, width = size
     least, most = (share * height * width for share in area)

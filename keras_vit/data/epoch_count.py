@@ -1,4 +1,4 @@
-"""When an epoch of `fit` has ended, as far as a data set can know.
+"""Detection of the end of an epoch of `fit` from the calls that a data set receives.
 
 Keras calls `on_epoch_end` of a data set more often than epochs end (Keras 3.15). `fit` and
 `evaluate` call it once before their first epoch: they may have read batches there to learn
@@ -14,8 +14,8 @@ class EpochCount:
     """Tells the ends of epochs from the other calls of `on_epoch_end`.
 
     Keras reads the public property `workers` of a data set once, when `fit`, `evaluate` or
-    `predict` begins. The first `on_epoch_end` after that belongs to the reading of shapes. Of the
-    later ones, each that follows the last batch of a pass ends an epoch.
+    `predict` begins. The first `on_epoch_end` after that belongs to the reading of shapes. A
+    later call ends an epoch if it follows the last batch of a pass.
     """
 
     def __init__(self) -> None:
@@ -25,15 +25,15 @@ class EpochCount:
         self._last_batch_read = False
 
     def run_begins(self) -> None:
-        """Keras has been given the data set."""
+        """Notes that `fit`, `evaluate` or `predict` begins on the data set."""
         self._in_run = self._reads_shapes = True
         self._in_epoch = self._last_batch_read = False
 
     def epoch_begins(self) -> None:
-        """Keras has called `on_epoch_begin`.
+        """Notes that Keras has called `on_epoch_begin`.
 
         Raises:
-            ConfigError: Keras's call of `on_epoch_end` since the last one has been lost.
+            ConfigError: the call of `on_epoch_end` for the epoch before did not arrive.
         """
         if self._in_epoch:
             raise ConfigError(
@@ -43,7 +43,7 @@ class EpochCount:
         self._in_epoch = True
 
     def batch_read(self, is_last: bool) -> None:
-        """A batch has been read; `is_last` says whether a pass ends with it."""
+        """Notes that a batch has been read; `is_last` says whether a pass ends with it."""
         self._last_batch_read |= is_last
 
     def on_epoch_end(self) -> bool:

@@ -48,8 +48,8 @@ def from_folder(
 ) -> ImageData | tuple[ImageData, ImageData]:
     """Returns the data set of a folder that holds a folder of images per class.
 
-    Images may lie deeper. `keras_vit.preparation.list_images` says what is an image file: hidden
-    files and folders are not looked at, and a warning tells of files that are no images.
+    Images may lie in subfolders. `keras_vit.preparation.list_images` finds the image files: it
+    skips hidden files and folders. A warning names files that are not images.
 
     Args:
         path: the folder.

@@ -49,7 +49,7 @@ def from_huggingface(
     validation_split: float | None = None,
     **options: Unpack[Options],
 ) -> ImageData | tuple[ImageData, ImageData]:
-    """Returns a data set of the Hub, or one that `datasets` has loaded already.
+    """Returns a data set of the Hub, or a loaded `datasets.Dataset`, as `ImageData`.
 
     Images stay on disk, encoded, until their batch is prepared.
 
@@ -60,16 +60,16 @@ def from_huggingface(
         batch_size: images per batch.
         split: name of a split of the data set, in the words of the library: `"train"` or
             `"train[:90%]"`.
-        image: name of the column of images; None for the only column of that kind.
-        label: name of the column of labels; None for the only column of that kind.
+        image: name of the column of images; None takes the only image column, or `"image"`.
+        label: name of the column of labels; None takes the only label column, or `"label"`.
         load: further arguments of `datasets.load_dataset`, such as `revision`.
         validation_split: share of the images, of each class alike, to hold out for validation;
             the function then returns (training, validation). See `ImageData.hold_out`.
         **options: optional arguments of `ImageData`.
 
     Raises:
-        ConfigError: as `ImageData`; or the library is not installed or finds no such data
-            set, or the data set has no such columns.
+        ConfigError: as `ImageData`; or the library is not installed, finds no data set of
+            this name, or the data set lacks the columns.
     """
     try:
         import datasets
@@ -117,7 +117,7 @@ class _Images(Sequence[Any]):
 
 
 def _column(table: Any, title: str, asked: str | None, meaning: str, kind: type) -> str:
-    """Returns the column that was asked for, the only one of its kind, or the one of that name."""
+    """Returns the column `asked`; if that is None, the only column of `kind`, or `meaning`."""
     names = list(table.features)
     found = [name for name in names if isinstance(table.features[name], kind)]
     if asked is None and len(found) != 1:

@@ -25,7 +25,7 @@ from keras_vit.preparation.preprocessor import Preprocessor
 
 
 class ImageData(keras.utils.PyDataset):
-    """Batches of a data set, prepared in threads while the model works on the one before.
+    """Batches of a data set, prepared in threads while the model computes the previous batch.
 
     `data[i]` is a pair of float32 images `(batch, height, width, channels)` in [-1, 1],
     `(batch, channels, height, width)` for a channels-first model, and int32 labels `(batch,)`
@@ -40,28 +40,28 @@ class ImageData(keras.utils.PyDataset):
 
     Args:
         records: images, labels and class names; `from_folder` and its siblings make them.
-        preprocessor: a `keras_vit.Preprocessor`; or a `VisionTransformer`, whose preprocessor is
-            used, and which the data are checked against.
+        preprocessor: a `keras_vit.Preprocessor`; or a `VisionTransformer`: the data then use its
+            preprocessor and are checked against the model.
         batch_size: images per batch.
         augmentation: an `Augmentation`, or a name of `AUGREG`; None prepares images as
             for evaluation, by the preprocessor's protocol.
-        shuffle: another order of the images in every pass; None shuffles if there is an
-            augmentation or `steps_per_epoch`.
-        steps_per_epoch: batches per epoch, all full, out of an endless stream of passes;
+        shuffle: whether every pass has another order of the images; None shuffles if
+            `augmentation` or `steps_per_epoch` is given.
+        steps_per_epoch: batches per epoch, all full, from an endless stream of passes;
             None makes an epoch one pass, whose last batch may be smaller.
         one_hot: float32 labels `(batch, num_classes)`; mixup and cutmix imply it.
         seed: seed of order, validation split and augmentation, an int of at least 0.
         unreadable: `"raise"`; or `"skip"` to decode all images at the start and to leave out
-            those that cannot be decoded, with one warning. `data.unreadable` keeps the reasons.
-        verify: decode all images at the start, even those that are not kept in memory.
-            Otherwise the headers of files are read.
-        cache: keep the decoded images in memory; `"auto"` keeps up to half a gibibyte.
+            unreadable images, with one warning. `data.unreadable` keeps the reasons.
+        verify: whether all images are decoded at the start, even without a cache. Otherwise
+            only the headers of files are read.
+        cache: whether decoded images stay in memory; `"auto"` keeps up to half a gibibyte.
         min_size: smallest height and width of an image in pixels; None for one patch of the model.
-        threads: threads that decode; None for one per processor.
+        threads: number of threads that decode; None for one per processor.
 
     Raises:
-        ConfigError: no images, images that cannot be read or are too small, a class without
-            images, or labels or channels that the model does not have.
+        ConfigError: the data set is empty, an image cannot be read or is too small, a class
+            has no images, or labels or channels do not fit the model.
 
     >>> import numpy as np
     >>> from keras_vit import Preprocessor
@@ -132,7 +132,7 @@ class ImageData(keras.utils.PyDataset):
 
     @property
     def augmentation(self) -> Augmentation | None:
-        """The augmentation of the images; None for data to evaluate on."""
+        """The augmentation of the images; None for evaluation data."""
         return self._pipeline.augmentation
 
     @property
@@ -157,22 +157,22 @@ class ImageData(keras.utils.PyDataset):
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """One name per class."""
+        """The names of the classes, in the order of the labels."""
         return self._images.records.class_names
 
     @property
     def num_classes(self) -> int:
-        """How many classes there are."""
+        """Number of classes."""
         return len(self.class_names)
 
     @property
     def num_images(self) -> int:
-        """Images in the data set."""
+        """Number of images in the data set."""
         return len(self._images.records)
 
     @property
     def labels(self) -> np.ndarray:
-        """int32 `(num_images,)`, in the order of the data set."""
+        """The labels, int32 `(num_images,)`, in the order of the data set."""
         return self._images.records.labels
 
     @property
@@ -183,17 +183,17 @@ class ImageData(keras.utils.PyDataset):
 
     @property
     def unreadable(self) -> dict[str, str]:
-        """Image that was left out -> reason."""
+        """The images that were left out, by name, and the reason for each."""
         return self._images.unreadable
 
     @property
     def class_counts(self) -> dict[str, int]:
-        """Class name -> images."""
+        """The number of images of each class, by class name."""
         return dict(zip(self.class_names, self._images.records.counts.tolist(), strict=True))
 
     @property
     def class_weight(self) -> dict[int, float]:
-        """Weights for `fit(class_weight=...)` that let every class weigh the same."""
+        """Weights for `fit(class_weight=...)` that give every class the same total weight."""
         counts = self._images.records.counts
         present = np.flatnonzero(counts)
         return {int(k): self.num_images / (len(present) * int(counts[k])) for k in present}
@@ -207,8 +207,8 @@ class ImageData(keras.utils.PyDataset):
         in_order = index in (0, self._expected)
         if self._warns_of_order and not in_order:
             warnings.warn(
-                "fit takes the batches in another order; give it shuffle=False. They are shuffled "
-                "already, and only in their own order prepared ahead and the same in every run.",
+                "fit takes the batches in another order; give it shuffle=False. The images are "
+                "shuffled already, and only batches in order are prepared ahead and repeatable.",
                 stacklevel=2,
             )
             self._warns_of_order = False
@@ -218,10 +218,10 @@ class ImageData(keras.utils.PyDataset):
         return batch
 
     def on_epoch_begin(self) -> None:
-        """Called by Keras.
+        """Called by Keras before each epoch.
 
         Raises:
-            ConfigError: a subclass does not pass `on_epoch_end` on.
+            ConfigError: a subclass overrides `on_epoch_end` and does not call it here.
         """
         self._warns_of_order = True
         self._count.epoch_begins()
@@ -230,7 +230,7 @@ class ImageData(keras.utils.PyDataset):
         """Advances `epoch` if a pass has ended; called by Keras.
 
         Raises:
-            ConfigError: the caller is a wrapper or a loop, which set `data.epoch` instead.
+            ConfigError: the caller is a wrapper or a training loop, which must set `data.epoch`.
         """
         self._warns_of_order = False
         self.epoch += self._count.on_epoch_end()
@@ -264,7 +264,7 @@ class ImageData(keras.utils.PyDataset):
         )
 
     def hold_out(self, validation_split: float) -> tuple["ImageData", "ImageData"]:
-        """Returns training and validation data, each class in both by its share.
+        """Returns training and validation data, with the same share of every class.
 
         The parts depend on the labels, the seed and `validation_split` alone. The training data
         are shuffled and augmented as these data are. The validation data are one pass in order,
@@ -329,7 +329,7 @@ class ImageData(keras.utils.PyDataset):
     def _serve(
         self, pipeline: Pipeline, batch_size: int, steps_per_epoch: int | None = None
     ) -> None:
-        """Starts at epoch 0 with these batches."""
+        """Makes the object serve these batches, from epoch 0 on."""
         shuffle = self._shuffle
         if shuffle is None:
             shuffle = pipeline.augmentation is not None or steps_per_epoch is not None
@@ -348,7 +348,7 @@ class ImageData(keras.utils.PyDataset):
         return self._pipeline.batch(self._stream.draws(*key), *key)
 
     def _following(self, key: tuple[int, int]) -> list[tuple[int, int]]:
-        """The next two batches, while the batches are read in order."""
+        """The next two batches if the batches are read in order, else an empty list."""
         epoch, index = key
         if index not in (0, self._expected):
             return []

@@ -1,4 +1,4 @@
-"""A look at every image before the first step: which cannot be read, how large they are."""
+"""Inspection of every image before the first step: readability and size."""
 
 import dataclasses
 import warnings
@@ -15,23 +15,23 @@ from keras_vit.preparation.preprocessor import Preprocessor
 from keras_vit.preparation.resampling import size_of
 
 MOST_CACHED_BYTES = 2**29
-"""What `cache="auto"` keeps at most: half a gibibyte of decoded pixels."""
+"""Largest size of a cache by `cache="auto"`: half a gibibyte of decoded pixels."""
 
 _SAMPLE = 32
 _NAMED = 5
 
 Found = dict[int, Any]
-"""By index: a decoded image, (height, width), or the error."""
+"""Index of an image -> the decoded image, (height, width), or the error."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Inspected:
-    """Records that can be read, and what is known of them.
+    """The readable records of a data set, with sizes and cached pixels.
 
     Args:
-        records: the readable ones.
-        decoded: by index, what `Preprocessor.decode` gave; None where nothing is kept.
-        sizes: index -> (height, width), of the images that were looked at.
+        records: the readable records.
+        decoded: by index, the output of `Preprocessor.decode`; None without a cache.
+        sizes: index -> (height, width), of the images that were inspected.
         unreadable: name of each image that was left out -> reason.
     """
 
@@ -41,7 +41,7 @@ class Inspected:
     unreadable: dict[str, str]
 
     def of(self, indices: np.ndarray) -> "Inspected":
-        """Returns the same of the images at these indices, in this order."""
+        """Returns the inspection of the images at these indices, in this order."""
         numbers = indices.tolist()
         return Inspected(
             self.records.of(indices),
@@ -60,21 +60,22 @@ def inspect(
     verify: bool = False,
     cache: bool | str = "auto",
 ) -> Inspected:
-    """Decodes all images that are kept in memory, verified or skipped; else reads headers.
+    """Returns the readable records, after decoding all images or reading their headers.
 
-    32 are decoded in any case; where images are no files of their own, that may be all.
+    All images are decoded with a cache, with `verify` and with `unreadable="skip"`. Otherwise
+    32 images are decoded; of the others, headers are read if they are files of their own.
 
     Args:
         records: the data set.
-        preprocessor: decodes.
-        pool: works in parallel.
-        unreadable: `"raise"`, or `"skip"` to leave out what cannot be read, with a warning.
-        verify: decode all, whether they are kept or not.
-        cache: keep the decoded images; `"auto"` where a sample says that all together
-            take at most `MOST_CACHED_BYTES`.
+        preprocessor: decodes the images.
+        pool: threads for the images.
+        unreadable: `"raise"`, or `"skip"` to leave out unreadable images, with a warning.
+        verify: whether all images are decoded even without a cache.
+        cache: whether decoded images are kept; `"auto"` keeps them if a sample of 32 says
+            that all images take at most `MOST_CACHED_BYTES`.
 
     Raises:
-        ConfigError: an image cannot be read, or none of a class.
+        ConfigError: an image cannot be read, or all images of a class cannot.
     """
     found, keep = _look(records, preprocessor, pool, verify or unreadable == "skip", cache)
     reasons = {k: _reason(records, k, e) for k, e in found.items() if isinstance(e, ConfigError)}
@@ -103,7 +104,7 @@ def inspect(
 def _look(
     records: Records, preprocessor: Preprocessor, pool: Executor, everything: bool, cache: Any
 ) -> tuple[Found, bool]:
-    """What is seen of each image, and whether that is all their pixels, to be kept."""
+    """Returns the inspection of each image, and whether it holds all pixels for the cache."""
 
     def decode(index: int) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""Mixup and cutmix: each image of a batch meets the one before it, and so do their labels."""
+"""Mixup and cutmix: each image of a batch is mixed with its predecessor, and so are the labels."""
 
 import numpy as np
 
@@ -11,7 +11,8 @@ def mixup(images: np.ndarray, labels: np.ndarray, alpha: float, rng: np.random.G
     Args:
         images: `(batch, height, width, channels)`, or channels first.
         labels: `(batch, num_classes)`.
-        alpha: of Beta(alpha, alpha); the larger share is the image's own, as in big_vision.
+        alpha: parameter of Beta(alpha, alpha), which the weight is drawn from. The image itself
+            gets the larger share, as in big_vision.
         rng: draws one weight for the batch.
     """
     own = np.float32(rng.beta(alpha, alpha))
@@ -22,11 +23,13 @@ def mixup(images: np.ndarray, labels: np.ndarray, alpha: float, rng: np.random.G
 def cutmix(
     images: np.ndarray, labels: np.ndarray, alpha: float, rng: np.random.Generator, axis: int = 1
 ) -> Pair:
-    """Returns images with a box of another, and labels by area (Yun et al. 2019, Algorithm 1).
+    """Returns images with a box of another image, and labels mixed by area.
+
+    Source: Yun et al. 2019, Algorithm 1.
 
     Args:
-        images, labels, alpha, rng: as of `mixup`; one box for the batch.
-        axis: of the height; that of the width follows.
+        images, labels, alpha, rng: as in `mixup`; one box is drawn for the batch.
+        axis: axis of the height; the next axis is the width.
     """
     sides = images.shape[axis : axis + 2]
     part = np.sqrt(1 - rng.beta(alpha, alpha))

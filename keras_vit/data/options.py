@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from keras_vit.preparation import Preprocessor
 
 Prepares: TypeAlias = "Preprocessor | VisionTransformer"
-"""What prepares the images of a data set: a preprocessor, or a model with its own."""
+"""Type of the argument `preprocessor`: a preprocessor, or a model that has one."""
 
 
 class Options(TypedDict, total=False):

@@ -1,7 +1,7 @@
-"""Which images stand in which batch: a pure function of seed, epoch and number.
+"""The images of each batch, as a pure function of seed, epoch and the batch's number.
 
-Orders are sorted 64-bit words of PCG64, whose stream NumPy guarantees: the same with every
-release and on every machine.
+An order comes from sorting 64-bit words of PCG64. NumPy guarantees their stream, so an order is
+the same with every release and on every machine.
 """
 
 import dataclasses
@@ -11,13 +11,13 @@ import numpy as np
 
 
 def words(count: int, *key: int) -> np.ndarray:
-    """Returns `count` random 64-bit words, those of the key."""
+    """Returns `count` random 64-bit words that depend on the key alone."""
     return np.random.PCG64(np.random.SeedSequence(key)).random_raw(count)
 
 
 @functools.lru_cache(maxsize=8)
 def permutation(count: int, *key: int) -> np.ndarray:
-    """Returns the numbers below `count` in the order of the key; read-only.
+    """Returns the numbers below `count` in an order that the key determines; read-only.
 
     >>> from keras_vit.data.order import permutation
     >>> sorted(permutation(5, 0)) == [0, 1, 2, 3, 4]
@@ -29,12 +29,12 @@ def permutation(count: int, *key: int) -> np.ndarray:
 
 
 def stratified(labels: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Splits so that every class gives its share; each part keeps the order of the whole.
+    """Splits a data set with the same share of every class; both parts keep the images' order.
 
     Args:
-        labels: `(images,)`.
+        labels: classes of the images, `(images,)`.
         fraction: share of the second part, above 0 and below 1.
-        seed: another seed draws other images.
+        seed: seed of the choice of images.
 
     Returns:
         Indices of the first and of the second part. A class of at least two images is in
@@ -58,10 +58,10 @@ class Stream:
     Args:
         count: images in the data set.
         batch_size: images per batch.
-        steps_per_epoch: full batches per epoch, out of an endless stream of passes; None
+        steps_per_epoch: full batches per epoch, from an endless stream of passes; None
             for epochs of one pass, whose last batch may be smaller.
-        shuffle: another order in every pass.
-        seed: of the orders.
+        shuffle: whether every pass has another order.
+        seed: seed of the orders.
     """
 
     count: int
@@ -92,4 +92,4 @@ class Stream:
 
 
 _ORDER, _SPLIT, IMAGE, BATCH = range(4)
-"""What a key is for, so that no two purposes share random numbers."""
+"""The purpose of a key, part of it, so that two purposes never share random numbers."""

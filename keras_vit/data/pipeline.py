@@ -20,19 +20,19 @@ Batch = tuple[np.ndarray, np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class Pipeline:
-    """Prepares batches; what it draws depends on the seed and on the number of a draw alone.
+    """Prepares batches; its random numbers depend on the seed and the number of a draw alone.
 
     Args:
         images: the data set.
-        preprocessor: of the model.
-        augmentation: for training; None for the preprocessor's protocol.
-        one_hot: form of the labels.
-        seed: of the augmentation.
+        preprocessor: decodes, resizes and scales the images.
+        augmentation: random changes for training; None for the preprocessor's protocol.
+        one_hot: whether labels are one-hot rows.
+        seed: seed of the augmentation.
         pool: threads for the images.
-        threads: how many.
+        threads: number of these threads.
 
     Raises:
-        ConfigError: the augmentation is none for these images.
+        ConfigError: the augmentation cannot be applied to these images.
     """
 
     images: Inspected
@@ -48,23 +48,23 @@ class Pipeline:
         if asked is not None and asked.crop is not None and prepared.image_size is None:
             raise ConfigError(
                 "A random crop is resized to the preprocessor's image_size, found None; give a "
-                "preprocessor with one, or an Augmentation with crop=None."
+                "preprocessor with an image_size, or an Augmentation with crop=None."
             )
         if asked is not None and asked.randaugment and prepared.channels not in (1, 3):
             raise ConfigError(
                 f"RandAugment is for 1 or 3 channels, found {prepared.channels}; give an "
-                "Augmentation without."
+                "Augmentation with randaugment=None."
             )
-        self.image(0, 0)  # what fails for one image by its kind fails before the first step
+        self.image(0, 0)  # an augmentation that fails on such images fails here, not in `fit`
 
     def batch(self, draws: list[tuple[int, int]], epoch: int, index: int) -> Batch:
         """Returns images and labels.
 
         Args:
             draws: number of the draw and index of the image, one pair per image.
-            epoch, index: of the batch, for what is drawn once per batch.
+            epoch, index: epoch and number of the batch, for random numbers per batch.
         """
-        # A few images per task: handing over small ones takes longer than preparing them.
+        # A task prepares several images: handing over a small image takes longer than preparing it.
         step = max(1, len(draws) // (4 * self.threads))
         parts = [draws[k : k + step] for k in range(0, len(draws), step)]
         prepared = self.pool.map(lambda part: [self.image(*draw) for draw in part], parts)
@@ -78,7 +78,7 @@ class Pipeline:
         return self._mixed(images, one_hot, epoch, index)
 
     def image(self, draw: int, index: int) -> np.ndarray:
-        """Returns one image as the model reads it, `(height, width, channels)`."""
+        """Returns one image in the model's size and range, `(height, width, channels)`."""
         pixels = self._pixels(index)
         if self.augmentation is None:
             pixels = self.preprocessor.resize(pixels)
@@ -98,7 +98,7 @@ class Pipeline:
             raise ConfigError(f"{where}{error} unreadable='skip' leaves it out.") from error
 
     def _augmented(self, asked: Augmentation, pixels: Any, draw: int) -> np.ndarray:
-        """The model's size, in [0, 255]."""
+        """Returns the image after random changes, in the model's size and in [0, 255]."""
         rng = np.random.default_rng((self.seed, order.IMAGE, draw))
         size = self.preprocessor.image_size
         if asked.crop is not None and isinstance(size, tuple):
@@ -126,7 +126,7 @@ class Pipeline:
 
 
 def _picture(pixels: Any) -> Image.Image:
-    """What RandAugment takes; the pixels of float arrays are rounded."""
+    """Returns the Pillow image that RandAugment takes; pixels of float arrays are rounded."""
     if isinstance(pixels, Image.Image):
         return pixels
     if pixels.dtype != np.uint8:

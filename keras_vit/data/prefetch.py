@@ -1,7 +1,7 @@
-"""Batches prepared before they are asked for, so that the model does not wait.
+"""Batches that are prepared ahead of the request, so that the model does not wait.
 
-Keras's own worker threads cannot do this here. Before its first epoch `fit` reads one batch and
-starts again; the batches that Keras's workers had ready by then come out first, out of order.
+Keras's own worker threads would mix up the order. Before its first epoch `fit` reads one batch and
+starts again; batches that Keras's workers prepared before the restart then come out first.
 """
 
 import threading
@@ -16,12 +16,12 @@ Value = TypeVar("Value")
 
 
 class Prefetch(Generic[Key, Value]):
-    """Calls a function of a key, and computes the values of the next keys in threads meanwhile.
+    """Calls a function of a key, and meanwhile computes the values of the next keys in threads.
 
     Args:
-        make: the function. It must be pure, because a value may be computed long before it is
-            asked for.
-        following: key -> the keys that are expected after it, the nearest first; an empty list
+        make: the function. It must be pure, because a value may be computed long before its
+            request.
+        following: key -> the keys that are expected after it, the next one first; an empty list
             if they cannot be predicted.
     """
 

@@ -1,9 +1,9 @@
 """RandAugment (Cubuk et al. 2020) with the operations and levels of big_vision, on Pillow.
 
 The reference is `distort_image_with_randaugment` in `big_vision/pp/autoaugment.py`: 16 operations
-at even odds, each always carried out. Two things differ here. Translation and cutout take their
-lengths as shares of the side, equal to the reference's pixels at 224 pixels. Contrast turns about
-the image's mean grey, where the reference turns about a constant that depends on the image's size.
+at even odds; a drawn operation is always carried out. keras_vit differs in two points. Lengths of
+translation and cutout are shares of the side, equal to the reference's pixels at 224 pixels.
+Contrast pivots on the image's mean grey; the reference's pivot depends on the image's size.
 """
 
 from collections.abc import Callable
@@ -23,11 +23,11 @@ def randaugment(
     """Returns an image after `layers` operations drawn from sixteen.
 
     Args:
-        image: of mode L or RGB.
+        image: an image of mode L or RGB.
         layers: number of operations in a row; N in the paper.
         magnitude: strength of each operation; M in the paper. 10 is the strongest level of
             AutoAugment.
-        rng: generator that the operations, their signs and their places are drawn from.
+        rng: draws the operations, their signs and their places.
     """
     names = list(OPERATIONS)
     for _ in range(layers):
@@ -76,8 +76,8 @@ def _cutout(image: Image.Image, level: float, rng: np.random.Generator) -> Image
 
 
 def _posterize(image: Image.Image, level: float, rng: np.random.Generator) -> Image.Image:
-    # The top bit stays at magnitudes 0 to 2, which ask for no bit: TensorFlow's shift by 8 is one
-    # by 7. Above magnitude 20 all bits stay. Pillow's own posterize refuses both.
+    # Magnitudes 0 to 2 would keep 0 bits; the top bit stays, because TensorFlow shifts by 7 where
+    # it is told 8. Above magnitude 20 all bits stay. Pillow's own posterize refuses both cases.
     lost = min(max(8 - int(4 * level), 0), 7)
     return image.point([v >> lost << lost for v in range(256)] * len(image.getbands()))
 

@@ -1,4 +1,4 @@
-"""What a data set is before anything is done to it: images, labels, names of the classes."""
+"""The raw contents of a data set: images, labels and names of the classes."""
 
 import dataclasses
 import io
@@ -11,7 +11,7 @@ from keras_vit.errors import ConfigError
 
 
 class Encoded(io.BytesIO):
-    """The bytes of an image file, and the name that messages call it by."""
+    """The bytes of an image file, and its name in messages."""
 
     def __init__(self, data: bytes, name: str) -> None:
         super().__init__(data)
@@ -23,13 +23,14 @@ class Records:
     """Images with one label each.
 
     Args:
-        name: of the data set, for messages.
-        images: by index, what `Preprocessor.decode` takes.
-        labels: integers `(images,)`, places in `class_names`.
-        class_names: one per class.
+        name: name of the data set in messages.
+        images: images in any form that `Preprocessor.decode` takes.
+        labels: integers `(images,)`, indices into `class_names`.
+        class_names: one name per class.
 
     Raises:
-        ConfigError: no images, as many labels as not, or a label that is no class.
+        ConfigError: the data set is empty, the numbers of labels and images differ, or a label
+            is not an index into `class_names`.
     """
 
     name: str
@@ -66,7 +67,7 @@ class Records:
         return np.bincount(self.labels, minlength=len(self.class_names))
 
     def where(self, index: int) -> str:
-        """What to call an image in a message: its path, or its number."""
+        """Returns the name of an image in messages: its path, or its number."""
         image = self.images[index]
         return image if isinstance(image, str) else f"image {index}"
 

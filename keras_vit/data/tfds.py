@@ -12,7 +12,7 @@ from keras_vit.data.records import Encoded, Records
 from keras_vit.errors import ConfigError, nearest
 
 MOST_BYTES = 2**32
-"""Largest split in TFRecord files: they give no image by its number and are read as a whole."""
+"""Largest split in TFRecord files, which are read as a whole: they have no access by number."""
 
 _AT_ONCE = 256
 
@@ -67,11 +67,11 @@ def from_tfds(
     """Returns a split of a data set of TensorFlow Datasets.
 
     A data set that is not prepared yet is written as array_record, which is read without
-    TensorFlow, image by image. A data set that lies there as TFRecord is read by TensorFlow,
-    its encoded images into memory. Every record is read once at the start, for its label.
+    TensorFlow, image by image. TensorFlow reads a data set that was prepared as TFRecord: its
+    encoded images stay in memory. Every record is read once at the start, for its label.
 
     Args:
-        name: such as `"cifar10"` or `"oxford_iiit_pet:3.2.0"`, or a builder.
+        name: name of the data set, such as `"cifar10"` or `"oxford_iiit_pet:3.2.0"`, or a builder.
         preprocessor: a `keras_vit.Preprocessor`, or a `VisionTransformer`.
         batch_size: images per batch.
         split: name of a split of the data set, in the words of the library: `"train"` or
@@ -81,13 +81,13 @@ def from_tfds(
             an int, from a record, a mapping of its features.
         class_names: one per class, where a function computes them.
         data_dir: folder of the data sets; None for the default of TensorFlow Datasets.
-        download: fetch and prepare a data set that is not there.
+        download: whether an absent data set is downloaded and prepared.
         validation_split: share of the images, of each class alike, to hold out for validation;
             the function then returns (training, validation). See `ImageData.hold_out`.
         **options: optional arguments of `ImageData`.
 
     Raises:
-        ConfigError: as `ImageData`; or the library is not installed, knows no such data
+        ConfigError: as `ImageData`; or the library is not installed, does not know the data
             set, split or feature, or the split is too large for memory.
     """
     try:
@@ -123,7 +123,7 @@ def from_tfds(
 def _read(
     tfds: Any, builder: Any, title: str, split: str, image: str, label: Label
 ) -> tuple[Sequence[Any], list[int]]:
-    """Returns the records by number, their images still encoded, and all labels."""
+    """Returns the records by number, with encoded images, and all labels."""
     features = builder.info.features
     kinds = {image: tfds.features.Image}
     if isinstance(label, str):

@@ -1,4 +1,4 @@
-"""Labelled or bare images, from whatever holds them, as batches that a model takes."""
+"""Images, with or without labels, from any container, as batches that a model takes."""
 
 import itertools
 from collections.abc import Iterable, Iterator
@@ -12,24 +12,24 @@ from keras_vit.errors import ConfigError
 
 
 class Batch(NamedTuple):
-    """Images as they were given, and their labels or None."""
+    """Images in the form that the data gave, and their labels or None."""
 
     images: Any
     labels: Any
 
 
 def batches_of(data: Any, batch_size: int = 32, start: int = 0) -> Iterator[Batch]:
-    """Yields the batches of `data` in order, the next one being read meanwhile.
+    """Yields the batches of `data` in order; a thread reads the next batch meanwhile.
 
     Args:
-        data: a `keras.utils.PyDataset`, such as those of `keras_vit.data`; a tuple of arrays
-            `(images, labels)`, or images alone; or any iterable of batches, each such a pair
+        data: a `keras.utils.PyDataset`, such as `keras_vit.data.ImageData`; a tuple of arrays
+            `(images, labels)`, or images alone; or any iterable whose batches are such a pair
             or an array: a `tf.data.Dataset`, a torch DataLoader, a generator.
-        batch_size: images per batch of a pair of arrays; other data come in their own.
-        start: batches to pass over. A `PyDataset` and arrays need not read them.
+        batch_size: images per batch of arrays; other data have their own batches.
+        start: number of batches to skip. A `PyDataset` and arrays need not read them.
 
     Raises:
-        ConfigError: data that are none of these, or images and labels of different number.
+        ConfigError: data of another kind, or different numbers of images and labels.
     """
     if batch_size < 1:
         raise ConfigError(f"batch_size={batch_size}, expected at least 1.")
@@ -37,11 +37,11 @@ def batches_of(data: Any, batch_size: int = 32, start: int = 0) -> Iterator[Batc
 
 
 def as_images(images: Any, model: keras.Model) -> np.ndarray:
-    """Returns a batch as float32, if the model takes its shape.
+    """Returns a batch as float32, after a check of its shape and type against the model.
 
     Raises:
-        ConfigError: another shape than the model's, or integers, which are pixels that
-            `model.preprocessor` has not seen.
+        ConfigError: the shape is not the model's, or the images are integers: pixels that
+            `model.preprocessor` has not scaled.
     """
     array = as_numpy(images)
     expected = model.input_shape[1:]
@@ -58,7 +58,7 @@ def as_images(images: Any, model: keras.Model) -> np.ndarray:
     if not rescales and array.dtype.kind not in "fV":  # NumPy calls bfloat16 a void
         raise ConfigError(
             f"The model takes float images {shown}, found {array.dtype}. model.preprocessor "
-            "turns pixels in [0, 255] into what it was trained on."
+            "brings pixels in [0, 255] to the range that it was trained on."
         )
     return array.astype("float32", copy=False)
 
@@ -69,11 +69,11 @@ def predicted(
     """Yields the model's output for each batch, float32, and the batch's labels.
 
     A smaller batch is filled up with zeros to the size of the largest so far, or to
-    `smallest`: another shape would be compiled for.
+    `smallest`, because the backend would compile the model for another batch size.
 
     Raises:
-        ConfigError: as `as_images`; or the outputs of two batches differ in shape, as tokens
-            of images of different sizes do.
+        ConfigError: as `as_images`; or the outputs of two batches differ in shape, such as
+            the tokens of images of different sizes.
     """
     shape = None
     for images, labels in batches:
@@ -81,7 +81,7 @@ def predicted(
         count = len(array)
         smallest = max(smallest, count)
         full = np.pad(array, [(0, smallest - count)] + [(0, 0)] * (array.ndim - 1))
-        # Keras's predict builds an iterator for each call: 150 ms of TensorFlow's time.
+        # Keras's predict builds an iterator in each call, which takes TensorFlow 150 ms.
         output = as_numpy(model.predict_on_batch(full))[:count].astype("float32")
         shape = shape or output.shape[1:]
         if output.shape[1:] != shape:

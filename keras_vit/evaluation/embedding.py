@@ -1,4 +1,4 @@
-"""Features of image files, written to one npy or Parquet file, however many there are."""
+"""Features of any number of image files, written batch by batch to one npy or Parquet file."""
 
 import json
 import os
@@ -19,7 +19,7 @@ _ROW_GROUP = 4096
 
 
 class Embedding(NamedTuple):
-    """What `embed` wrote: the number of rows, and the images that could not be read."""
+    """The result of `embed`: the number of rows, and the images that could not be read."""
 
     num_images: int
     unreadable: list[str]
@@ -37,23 +37,23 @@ def embed(
 ) -> Embedding:
     """Writes the features of image files; the next batch is decoded while the model works.
 
-    What an interrupted call has done is kept in `OUT.part`; the same call goes on from
-    there, and the result is the same to the byte. `out` is there only when it is whole.
+    An interrupted call leaves its rows in `OUT.part`; the same call continues from there, and
+    the result is the same to the byte. `out` exists only once it is complete.
 
     Args:
         model: a `VisionTransformer`.
-        paths: of the images, prepared by `model.preprocessor`.
-        out: `NAME.npy` for float32 `(images, width)`, with `NAME.npy.json` beside it, which
-            lists their paths; or `NAME.parquet` with the columns `path` and `features`.
-        layer: as of `keras_vit.features`.
+        paths: paths of the images; `model.preprocessor` prepares them.
+        out: `NAME.npy` for float32 `(images, width)`, with the list of paths beside it in
+            `NAME.npy.json`; or `NAME.parquet` with the columns `path` and `features`.
+        layer: name of the layer, as in `keras_vit.features`.
         batch_size: images per step.
-        unreadable: called with an image that cannot be read and the reason, also of an
-            earlier call that is taken up; it has no row. None raises the reason.
+        unreadable: called with the path of an image that cannot be read and the reason, also
+            for images of the interrupted call; such an image has no row. None raises the reason.
         progress: called with the number of images after each batch.
 
     Raises:
-        ConfigError: `out` exists, has another suffix, or another run has begun there; no
-            such layer; no image can be read.
+        ConfigError: `out` exists, has another suffix, or belongs to another unfinished run; the
+            model has no such layer; no image can be read.
     """
     out = Path(out)
     if out.suffix not in (".npy", ".parquet"):
@@ -107,7 +107,7 @@ def _fill(
     unreadable: Callable[[str, ConfigError], None] | None,
     progress: Callable[[int], None] | None,
 ) -> None:
-    """Appends what is not there yet; the notes are numbers of unreadable images, and reasons."""
+    """Appends the missing rows; a note is the number of an unreadable image and the reason."""
     for k, reason in rows.notes:
         if unreadable is not None:
             unreadable(names[k], ConfigError(reason))
@@ -128,7 +128,7 @@ def _fill(
     prepared = model.preprocessor.batches(names[rows.done :], size, leave_out)
     batches = (Batch(images, items) for items, images in prepared)
     for values, items in predicted(part, batches, size):
-        # The unreadable of this batch are known by now, those of the next are not.
+        # `left_out` holds the unreadable images of this batch; the next batch's are not known yet.
         inputs = len(items) + len(left_out)
         rows.append(values, inputs, left_out)
         left_out.clear()
@@ -138,11 +138,11 @@ def _fill(
 
 
 def _check_names(names: list[str]) -> None:
-    """Refuses file names that Parquet cannot hold, before any image is looked at."""
+    """Refuses file names that Parquet cannot hold, before any image is read."""
     for name in names:
         if not name.isascii() and name != name.encode(errors="replace").decode():
             raise ConfigError(
-                f"{name}: the name of this file is no UTF-8, which is all that Parquet holds. "
+                f"{name}: the name of this file is no UTF-8, the only text that Parquet holds. "
                 "Rename the file, or write to .npy."
             )
 
@@ -167,7 +167,7 @@ def _write_parquet(out: Path, values: np.ndarray, paths: list[str], about: dict[
         [("path", pa.string()), ("features", pa.list_(pa.float32(), width))],
         metadata={"keras_vit": json.dumps(about)},
     )
-    # Hardly a number comes twice: a dictionary of them would be as long as they are.
+    # Features rarely repeat, so a dictionary of values would be as long as the values.
     options = {"use_dictionary": False}
     with (
         written_beside(out) as temporary,

@@ -5,8 +5,8 @@ With features x of mean m and standard deviation s (plus 1e-5), z = (x - m) / s,
 
     |(Y - mean(Y)) - Z W|^2 + l2 |W|^2,    W = (Z'Z + l2 I)^-1 Z'Y = Z'(ZZ' + l2 I)^-1 Y.
 
-The bias is free of l2. Section 4.1 of the paper; `evaluators/fewshot_lsr.py` of big_vision, whose
-bias is all but free.
+The bias is not regularised. Source: section 4.1 of the paper; `evaluators/fewshot_lsr.py` of
+big_vision, which regularises the bias a little.
 """
 
 from collections.abc import Iterator
@@ -15,17 +15,17 @@ from typing import Any
 import numpy as np
 
 _CHUNK = 8192
-"""Rows in float64 at a time: features may lie on the disk and be larger than memory."""
+"""Rows per step in float64: features may lie on the disk and be larger than memory."""
 
 
 class LeastSquares:
-    """The solutions for all strengths of l2, of one eigendecomposition.
+    """The solutions for all strengths of l2, from one eigendecomposition.
 
     Args:
-        features: `(images, width)`.
+        features: features of the images, `(images, width)`.
         labels: integers `(images,)` from 0.
-        num_classes: columns of the targets.
-        rows: which images to take, `(images,)`; None for all.
+        num_classes: number of columns of the targets.
+        rows: indices of the images to fit, `(images,)`; None for all.
     """
 
     def __init__(
@@ -56,8 +56,8 @@ class LeastSquares:
             self._left, self._right = z.T @ vectors, vectors.T @ targets
 
     def solve(self, l2: float) -> tuple[np.ndarray, np.ndarray]:
-        """Returns kernel `(width, classes)` and bias `(classes,)` for features as they come."""
-        # Rounding leaves eigenvalues of 0 a little below.
+        """Returns kernel `(width, classes)` and bias `(classes,)` for unwhitened features."""
+        # Rounding makes eigenvalues of 0 slightly negative.
         scaled = self._right / (np.maximum(self._values, 0) + l2)[:, None]
         kernel = (self._left @ scaled) / self._std[:, None]
         return kernel, self._target_mean - self._mean @ kernel

@@ -9,7 +9,7 @@ from keras_vit.errors import ConfigError
 from keras_vit.evaluation.probes import as_features, as_labels
 
 _ROWS = 1024
-"""Features that are compared at a time: memory is `_ROWS * train features` similarities."""
+"""Test features per step: memory is `_ROWS` times the number of training features."""
 
 
 def nearest_neighbours(
@@ -22,21 +22,21 @@ def nearest_neighbours(
     """Returns the accuracy of weighted k nearest neighbours (DINO, arXiv 2104.14294, appendix F).
 
     Features are scaled to length 1. Each of the k training images that are most similar to a test
-    image votes for its class with the weight `exp(similarity / temperature)`; of equal votes the
-    lower class wins. `eval_knn.py` of DINO does the same, and reports k = 20 for ImageNet.
+    image votes for its class with the weight `exp(similarity / temperature)`; between equal
+    votes the lower class wins. DINO's `eval_knn.py` does the same, with k = 20 for ImageNet.
 
     Args:
-        train: features `(images, width)` and labels that vote, as of `keras_vit.features`.
+        train: features `(images, width)` and labels that vote, as `keras_vit.features` returns.
         test: features and labels to measure on.
         k: numbers of neighbours.
-        temperature: the smaller it is, the more the nearest neighbours count.
+        temperature: scale of the similarity; a small one gives near neighbours more weight.
 
     Returns:
-        `{k: accuracy}`.
+        The accuracy for each number of neighbours, `{k: accuracy}`.
 
     Raises:
-        ConfigError: features of different width, a k above the number of training images, or a
-            temperature that is not positive.
+        ConfigError: the features differ in width, a k exceeds the number of training images, or
+            the temperature is not positive.
 
     >>> import numpy as np
     >>> from keras_vit.evaluation import nearest_neighbours
@@ -48,7 +48,7 @@ def nearest_neighbours(
     queries, wanted = _normalised(*test)
     if features.shape[1] != queries.shape[1]:
         raise ConfigError(
-            f"The training features have width {features.shape[1]}, those to measure on "
+            f"The training features have width {features.shape[1]}, the test features "
             f"{queries.shape[1]}."
         )
     if not k or min(k) < 1 or max(k) > len(features):

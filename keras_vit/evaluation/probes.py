@@ -23,9 +23,9 @@ class LinearProbe:
     Args:
         kernel: float64 `(width, classes)`.
         bias: float64 `(classes,)`.
-        l2: the strength of regularisation that it was found with.
-        validation_accuracy: of the probe that chose `l2`, on the held-out share; None if
-            `l2` was given.
+        l2: strength of the regularisation.
+        validation_accuracy: accuracy on the held-out share of a probe fitted to the other images
+            with this `l2`; None if `l2` was given.
     """
 
     kernel: np.ndarray
@@ -54,15 +54,15 @@ class LinearProbe:
     ) -> VisionTransformer:
         """Returns a classifier: the model that made the features, with the probe as its head.
 
-        Its logits are least-squares estimates of -1 and 1, good for choosing a class; their
+        Its logits are least-squares estimates of -1 and 1. Their maximum chooses a class; their
         softmax is no probability.
 
         Args:
-            model: the one whose `pre_logits` the features are; it stays as it is.
-            labels: a name per class.
+            model: the model whose `pre_logits` are the features; it is not changed.
+            labels: one name per class.
 
         Raises:
-            ConfigError: the features have another width than the model's pre_logits.
+            ConfigError: the width of the features differs from the model's pre_logits.
         """
         width = model.get_layer("pre_logits").output.shape[-1]
         if width != len(self.kernel) or not model.config.is_pooled:
@@ -77,7 +77,7 @@ class LinearProbe:
         for layer in classifier.layers:
             if layer.name != "head" and layer.weights:
                 layer.set_weights(model.get_layer(layer.name).get_weights())
-        # Two heads alike, whose mean is the probe of the mean of both tokens.
+        # With two heads, both get the probe: their mean is the probe of the mean of both tokens.
         heads = 2 if model.config.has_two_heads else 1
         classifier.get_layer("head").set_weights([self.kernel, self.bias] * heads)
         return classifier
@@ -94,21 +94,21 @@ def linear_probe(
 ) -> LinearProbe:
     """Fits a linear classifier by regularised least squares onto targets of -1 and 1 (section 4.1).
 
-    Features are whitened, the bias is not regularised. Of several strengths the one with the
-    best accuracy on a held-out share of every class is taken, of equals the one with the least
-    squared error there, and all images are fitted with it.
+    Features are whitened; the bias is not regularised. With several strengths, the probe takes
+    the strength with the best accuracy on a held-out share of every class; between equals, the
+    least squared error there decides. The final fit uses all images.
 
     Args:
-        features: `(images, width)`, as of `keras_vit.features`.
+        features: `(images, width)`, as `keras_vit.features` returns them.
         labels: integers `(images,)` or one-hot.
-        l2: a strength, or those to choose from.
-        validation_split: share of each class that is held out while choosing.
-        num_classes: None for the largest label and one.
-        seed: of the held-out share.
+        l2: a strength of regularisation, or a sequence of strengths to choose from.
+        validation_split: share of each class that is held out for the choice.
+        num_classes: number of classes; None for the largest label plus one.
+        seed: seed of the held-out share.
 
     Raises:
-        ConfigError: features that are not finite or have no label each, or arguments out
-            of range.
+        ConfigError: features are not finite, the numbers of features and labels differ, or an
+            argument is out of range.
 
     >>> import numpy as np, keras_vit
     >>> probe = keras_vit.linear_probe(np.array([[0.0], [0.1], [0.9], [1.0]]), [0, 0, 1, 1], l2=1)
@@ -151,17 +151,17 @@ def few_shot(
     """Returns few-shot accuracies: a linear probe on k images of each class (Figure 4).
 
     The images of seed s are the first k of `numpy.random.default_rng(s).permutation` of each
-    class in turn, and `l2` is as there: those of big_vision's `evaluators/fewshot_lsr.py`.
+    class in turn. Images and `l2` are the same as in big_vision's `evaluators/fewshot_lsr.py`.
 
     Args:
-        train: features and labels to choose the images from, as of `keras_vit.features`.
+        train: features and labels to draw the images from, as `keras_vit.features` returns them.
         test: features and labels to measure on.
-        shots: images per class.
-        num_seeds: how often the images are drawn, with seeds from 0.
+        shots: numbers of images per class.
+        num_seeds: number of draws; the seeds count from 0.
         l2: strength of regularisation, for whitened features.
 
     Returns:
-        `{shots: [accuracy of each seed]}`.
+        The accuracies, `{shots: [accuracy of each seed]}`.
 
     Raises:
         ConfigError: a class has fewer images than shots; or as `linear_probe`.
@@ -192,7 +192,7 @@ def few_shot(
 
 
 def _held_out(labels: np.ndarray, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Indices to fit and to hold out; each class keeps at least one image to fit."""
+    """Returns the indices to fit and to hold out; each class keeps at least one image to fit."""
     rng = np.random.default_rng(seed)
     fitted, held_out = [], []
     for k in np.unique(labels):
@@ -201,7 +201,7 @@ def _held_out(labels: np.ndarray, share: float, seed: int) -> tuple[np.ndarray, 
         held_out.append(order[:count])
         fitted.append(order[count:])
     if not sum(map(len, held_out)):
-        raise ConfigError("Every class has one image: none can be held out. Give one l2.")
+        raise ConfigError("Every class has only one image, too few to hold out. Give one l2.")
     return np.concatenate(fitted), np.sort(np.concatenate(held_out))
 
 
@@ -226,7 +226,7 @@ def as_features(features: Any) -> np.ndarray:
 
 
 def as_labels(labels: Any, count: int) -> np.ndarray:
-    """Returns one class per image; raises `ConfigError` unless there are `count`."""
+    """Returns one class per image; raises `ConfigError` unless there are `count` labels."""
     if labels is None:
         raise ConfigError("The features have no labels.")
     labels = class_indices(labels)

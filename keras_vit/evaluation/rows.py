@@ -1,8 +1,8 @@
-"""An npy file that grows row by row, survives its writer, and gets its name when it is whole.
+"""An npy file that grows row by row, survives its writer, and gets its name when it is complete.
 
-Until then it is `NAME.part`, with `NAME.part.json` beside it: what is being written, and how
-far it has come. A process killed at any moment leaves these two, and the next one with the same
-task goes on from there.
+Until then the file is `NAME.part`, and `NAME.part.json` beside it holds the task and the progress.
+A process killed at any moment leaves these two files, and the next process with the same task
+continues from them.
 """
 
 import contextlib
@@ -22,25 +22,25 @@ from keras_vit.errors import ConfigError, WriteError
 from keras_vit.files import failure_named, write_json
 
 _SECONDS = 0.2
-"""Between two records of the progress, each of which waits for the disk."""
+"""Least time between two records of the progress: each record waits for the disk."""
 
 
 class Rows:
-    """Appends rows to a file, from where an interrupted run of the same task stopped.
+    """Appends rows to a file, from the point where an interrupted run of the same task stopped.
 
-    Use it in a `with` block, which also records the progress where an exception ends it.
+    Use it in a `with` block, which also records the progress if an exception ends the block.
 
     Args:
-        path: of the whole file; absent until `finish`.
-        task: what decides the contents, as plain JSON types.
+        path: path of the complete file; `finish` leaves the part to be renamed to it.
+        task: everything that determines the contents, as plain JSON types.
 
     Attributes:
-        done: how many inputs have been taken in, as the caller counts them.
-        count: how many rows there are.
-        notes: what the caller said of the inputs, plain JSON types.
+        done: number of inputs that have been processed, as the caller counts them.
+        count: number of rows.
+        notes: the caller's notes on the inputs, as plain JSON types.
 
     Raises:
-        ConfigError: another task has begun at this path, or another process is at work.
+        ConfigError: the part at this path belongs to another task, or another process writes it.
     """
 
     def __init__(self, path: Path, task: Mapping[str, Any]) -> None:
@@ -83,13 +83,13 @@ class Rows:
             self._lock.release()
 
     def _close(self) -> None:
-        """Closes the file, which flushes once more and may fail once more on a full disk."""
+        """Closes the file; a second failure on a full disk is ignored, since closing flushes."""
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.close()
 
     def append(self, rows: np.ndarray, inputs: int, notes: Sequence[Any] = ()) -> None:
-        """Writes rows, all of one dtype and shape, that came of so many inputs."""
+        """Writes the rows of the next `inputs` inputs; all rows have one dtype and shape."""
         with failure_named(self.part):
             if self._dtype is None:
                 self._dtype = np.dtype((rows.dtype, rows.shape[1:]))
@@ -99,17 +99,17 @@ class Rows:
         self.pass_over(inputs, notes)
 
     def pass_over(self, inputs: int, notes: Sequence[Any] = ()) -> None:
-        """Takes in inputs that have no row."""
+        """Counts inputs as processed without writing a row."""
         self.done += inputs
         self.notes += notes
         if time.monotonic() - self._recorded > _SECONDS:
             self._save()
 
     def finish(self) -> Path:
-        """Returns the part as a whole npy file; `os.replace` gives it its name.
+        """Completes the header and returns the path of the part; the caller renames it.
 
         Raises:
-            ConfigError: there is no row.
+            ConfigError: no row was written.
         """
         if self._dtype is None:
             raise ConfigError(f"{self._path}: there is nothing to write.")
@@ -123,7 +123,7 @@ class Rows:
         return self.part
 
     def clear(self) -> None:
-        """Removes what stands beside the whole file."""
+        """Removes the part, the record of the progress and the lock file."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -148,11 +148,11 @@ class Rows:
             np.lib.format.read_magic(self._file)
             shape, _, dtype = np.lib.format.read_array_header_1_0(self._file)
             self._dtype = np.dtype((dtype, shape[1:]))
-        self._file.truncate(record["bytes"])  # what came after the record is written again
+        self._file.truncate(record["bytes"])  # rows behind the record are written again
         self._file.seek(record["bytes"])
 
     def _read_record(self) -> dict[str, Any] | None:
-        """The record of the progress, where the rows that it speaks of are there."""
+        """Returns the record of the progress; None if it or a row that it counts is missing."""
         try:
             record = json.loads(self._record.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -178,7 +178,10 @@ class Rows:
 
 
 def _header(dtype: np.dtype[Any], count: int) -> bytes:
-    """The same length for any count: NumPy leaves room for the first axis to grow."""
+    """Returns an npy header whose length is the same for any count.
+
+    NumPy leaves room for the first axis to grow.
+    """
     buffer = io.BytesIO()
     fields = {
         "descr": np.lib.format.dtype_to_descr(dtype.base),

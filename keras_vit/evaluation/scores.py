@@ -16,23 +16,23 @@ from keras_vit.model import VisionTransformer
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """The scores that `evaluate` found; every share is in [0, 1].
+    """The scores of a classifier, from `evaluate`; every share is in [0, 1].
 
     Args:
-        count: images that were scored.
-        left_out: images without any acceptable class, which count for nothing.
+        count: number of images that were scored.
+        left_out: number of images without an acceptable class; no score counts them.
         top1: share of images whose most probable class is right.
-        top5: share with a right class among the five most probable, or among all of a
-            model with fewer.
-        loss: mean cross-entropy in nats, from the probability of the right class (of
-            all right ones together).
+        top5: share of images with a right class among the five most probable classes, or
+            among all classes of a model with fewer.
+        loss: mean cross-entropy in nats, from the probability of the right class (the sum
+            over all right classes).
         calibration_error: expected calibration error, the mean distance between
             confidence and accuracy over bins of equal width (Guo et al. 2017, Eq. 3).
         calibration_bins: number of these bins.
-        class_counts: images per class; one with several right classes counts to each.
-        class_accuracy: share of them that were right, None for a class without images.
+        class_counts: images per class; an image with several right classes counts for each.
+        class_accuracy: share of each class's images that were right; None without images.
         real: accuracy on `real_labels`, or None.
-        real_count: images that have any of these.
+        real_count: number of images with at least one class in `real_labels`.
     """
 
     count: int
@@ -62,30 +62,29 @@ def evaluate(
     calibration_bins: int = 15,
     progress: Callable[[int], None] | None = None,
 ) -> Evaluation:
-    """Scores a classifier; one batch is in memory, and the next is read meanwhile.
+    """Scores a classifier batch by batch; a thread reads the next batch meanwhile.
 
-    Labels are class numbers, one-hot rows, or lists of acceptable classes. With lists,
-    a prediction is right if it is any of them, and an image that has none is left out:
+    Labels are class numbers, one-hot rows, or lists of acceptable classes. With lists, a
+    prediction is right if the list holds it, and an image with an empty list is left out:
     the ReaL accuracy of "Are we done with ImageNet?" (arXiv 2006.07159, section 3).
 
     Args:
         model: a `VisionTransformer` with one prediction per image.
-        data: batches of float images as the model takes them, and labels: a pair of
-            arrays, data of `keras_vit.data`, any `PyDataset`, `tf.data.Dataset` or
-            iterable. If the data know their `class_names`, these are matched to the model's
-            labels by name.
-        real_labels: a second opinion, one list of acceptable classes per image in the
+        data: batches of float images in the model's size and range, and labels: a pair of
+            arrays, data of `keras_vit.data`, any `PyDataset`, `tf.data.Dataset` or iterable.
+            If the data have an attribute `class_names`, they are matched to the model's labels.
+        real_labels: a second set of labels, one list of acceptable classes per image in the
             order of the data, such as the published ReaL labels; scored as `real`.
         classes: the model's classes that compete, by number or label, for data sets of a part
-            of ImageNet's classes (ImageNet-A and -R have 200); all others are left out of the
-            logits. Labels that are numbers then count within `classes`. None lets all compete.
-        batch_size: images per step where `data` is a pair of arrays.
+            of ImageNet's classes (ImageNet-A and -R have 200); the logits of all other classes
+            are ignored. Numeric labels are then indices into `classes`. None: all compete.
+        batch_size: images per step if `data` is a pair of arrays.
         calibration_bins: bins of the calibration error.
         progress: called with the number of images after each batch.
 
     Raises:
-        ConfigError: no data, images or labels that do not fit the model, class names
-            that fit no label, or logits that are not finite.
+        ConfigError: the data are empty, images, labels or class names do not fit the model,
+            or logits are not finite.
 
     >>> import numpy as np, keras_vit
     >>> model = keras_vit.VisionTransformer.from_preset("vit_digits")
@@ -136,10 +135,10 @@ def evaluate(
 
 
 def _logits_of(model: VisionTransformer) -> keras.Model:
-    """The model, or its layers up to the logits where it returns others or takes many batches."""
+    """Returns a model that computes logits of one batch per call: `model`, or its layers."""
     if model.config.classifier_activation is not None:
         return keras.Model(model.input, model.get_layer("probabilities").input)
-    # A compiled model may take several batches per call; its layers take one.
+    # A compiled model may take several batches per call; a new model of its layers takes one.
     return keras.Model(model.input, model.output) if model.steps_per_execution > 1 else model
 
 
@@ -154,7 +153,7 @@ def _check(model: VisionTransformer, calibration_bins: int) -> None:
 
 
 class _Scores:
-    """Sums over batches; no logits are kept."""
+    """Sums of the scores over batches; the logits themselves are not kept."""
 
     def __init__(self, num_classes: int, bins: int) -> None:
         self.count = self.left_out = self.top1 = self.top5 = 0
@@ -175,7 +174,7 @@ class _Scores:
         shifted = logits - logits.max(axis=1, keepdims=True)
         probabilities = np.exp(shifted)
         total = probabilities.sum(axis=1)
-        # log of the sum over the right classes, from their own largest: nothing underflows
+        # log of the sum over the right classes, relative to their largest: avoids underflow
         best = np.where(right, shifted, -np.inf).max(axis=1)
         mass = np.where(right, np.exp(shifted - best[:, None]), 0).sum(axis=1)
         self.loss += float((np.log(total) - best - np.log(mass)).sum())
@@ -194,7 +193,7 @@ class _Scores:
         self.bin_right += np.bincount(place, hit, bins)
 
     def result(self) -> Evaluation:
-        """The means over all images so far."""
+        """Returns the means over all images so far."""
         return Evaluation(
             count=self.count,
             left_out=self.left_out,
@@ -214,7 +213,7 @@ class _Scores:
 
 
 def _rank_of_the_best(logits: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """How many classes stand before the first right one; of equal logits the first stands first."""
+    """Returns the rank of the best right class, from 0; equal logits rank in order of class."""
     best = np.where(right, logits, -np.inf).argmax(axis=1)
     value = np.take_along_axis(logits, best[:, None], axis=1)
     equal_before = (logits == value) & (np.arange(logits.shape[1]) < best[:, None])

@@ -1,4 +1,4 @@
-"""The right classes of a batch: labels of every form, and data whose classes have names."""
+"""The right classes of a batch, from labels of every form and from the data's class names."""
 
 import re
 from collections.abc import Sequence
@@ -15,17 +15,17 @@ _SHOWN = 5
 
 
 def acceptable(labels: Any, num_classes: int, first: int = 0) -> np.ndarray:
-    """Returns which classes are right for each image: bool `(batch, num_classes)`.
+    """Returns True for each right class of each image, bool `(batch, num_classes)`.
 
     Args:
         labels: integers `(batch,)` or `(batch, 1)`; an array of zeros and ones
             `(batch, num_classes)`, one-hot or not; or a list with a list of acceptable
             classes for each image, which may be empty.
-        num_classes: of the model.
+        num_classes: number of classes of the model.
         first: number of the first image, for messages.
 
     Raises:
-        ConfigError: a label that no class has, or labels of none of these forms.
+        ConfigError: a label is out of range, or the labels have another form.
 
     >>> from keras_vit.evaluation.targets import acceptable
     >>> acceptable([[0, 2], []], 3).astype(int)
@@ -52,13 +52,13 @@ def acceptable(labels: Any, num_classes: int, first: int = 0) -> np.ndarray:
 
 
 def class_indices(labels: Any) -> np.ndarray:
-    """Returns one class per image, int32 `(batch,)`, of labels with one class each.
+    """Returns one class per image, int32 `(batch,)`, from numbers or one-hot rows.
 
     Raises:
-        ConfigError: lists of labels, or rows that are not one-hot.
+        ConfigError: the labels are lists of classes, or rows that are not one-hot.
     """
     if _are_lists(labels):
-        raise ConfigError("One class per image is needed, found lists of acceptable ones.")
+        raise ConfigError("One class per image is needed, found lists of acceptable classes.")
     array = as_numpy(labels)
     if array.ndim == 2 and array.shape[1] > 1:
         right = _of_ones(array, 0)
@@ -77,18 +77,18 @@ def class_indices(labels: Any) -> np.ndarray:
 def matched(names: Sequence[str], labels: Sequence[str] | None, num_classes: int) -> np.ndarray:
     """Returns the model's class for each class of the data, by their names.
 
-    A name fits a label if it is the label, or one of the words between its commas
+    A name fits a label if it is the label, or one of the names between its commas
     (`"tench"` for `"tench, Tinca tinca"`); capitals and underscores make no difference.
-    The sorted WordNet ids of all of the model's classes are in the order of its heads.
-    A model without labels takes as many classes as it has, in their order.
+    Sorted WordNet ids of all classes of the model are matched in the order of the logits,
+    and so are the names of data for a model without labels.
 
     Args:
-        names: class names of the data; fewer than the model's are no fault.
-        labels: of the model, or None.
-        num_classes: of the model.
+        names: class names of the data; they may be fewer than the model's classes.
+        labels: labels of the model, or None.
+        num_classes: number of classes of the model.
 
     Raises:
-        ConfigError: names that fit no label, or more than one; all in one message.
+        ConfigError: names fit no label, or several; the message lists them all.
 
     >>> from keras_vit.evaluation.targets import matched
     >>> matched(["dog", "Great_Cat"], ["great cat, big cat", "bird", "dog"], 3)
@@ -134,8 +134,8 @@ def chosen_classes(
     """Returns the numbers of classes that are given by number or by label.
 
     Raises:
-        ConfigError: no class, a class twice, a number out of range, or a label that the model
-            does not have.
+        ConfigError: `classes` is empty or names a class twice, a number is out of range, or the
+            model does not have a label.
     """
     by_name = [each for each in classes if isinstance(each, str)]
     if not by_name:

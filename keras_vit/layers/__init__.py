@@ -1,4 +1,4 @@
-"""The parts of a Vision Transformer, each a Keras layer that stands by itself."""
+"""The parts of a Vision Transformer, each an independent Keras layer."""
 
 from keras_vit.layers.attention import Attention
 from keras_vit.layers.class_token import ClassToken

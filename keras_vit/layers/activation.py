@@ -1,4 +1,4 @@
-"""The activations of the MLPs, by the names that `keras_vit.Numerics` gives them."""
+"""The activations of the MLPs, by their names in `keras_vit.Numerics`."""
 
 from typing import Any
 
@@ -11,9 +11,9 @@ def activate(x: Any, form: str) -> Any:
     """Returns the activation of every number in `x`.
 
     Args:
-        x: of any shape.
-        form: `"exact"`, GELU; `"tanh"`, its approximation in the official code; `"quick"`,
-            x sigmoid(1.702 x), the approximation of CLIP; or `"silu"`, x sigmoid(x).
+        x: a tensor of any shape.
+        form: `"exact"`: GELU; `"tanh"`: its approximation in the official code; `"quick"`:
+            x sigmoid(1.702 x), the approximation of CLIP; `"silu"`: x sigmoid(x).
     """
     if form == "silu":
         return ops.silu(x)

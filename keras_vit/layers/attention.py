@@ -21,27 +21,27 @@ class Attention(ConfiguredLayer):
     Input `(batch, tokens, hidden_size)`, context `(batch, others, hidden_size)`,
     output `(batch, tokens, hidden_size)`. The softmax is float32 under every
     dtype policy. Without attention dropout the backend's fastest attention runs
-    (`keras_vit.kernels`); `attention_weights` computes the `(tokens, others)`
-    matrix when it is asked for.
+    (`keras_vit.kernels`), which does not form the `(tokens, others)` matrix of
+    weights; the method `attention_weights` returns that matrix.
 
     Kernels have the axes of flax's MultiHeadDotProductAttention: query, key and
     value `(hidden_size, heads, head_dim)`, out `(heads, head_dim, hidden_size)`.
 
     Args:
-        num_heads: k of the paper; divides `hidden_size`.
-        dropout_rate: on the attention weights, in training.
-        qkv_bias: whether query, key and value have biases; a triple where they differ.
-        projection_bias: whether the projection of the concatenated heads has one.
-        sub_norm: the norm before that projection, `"layer"` or `"rms"`, or None.
-        norm_epsilon: added to the variance in it.
+        num_heads: number of heads, k in the paper; must divide `hidden_size`.
+        dropout_rate: dropout of the attention weights, in training.
+        qkv_bias: whether query, key and value have biases; a triple of bools if they differ.
+        projection_bias: whether the projection of the concatenated heads has a bias.
+        sub_norm: the norm before that projection, `"layer"` or `"rms"`; None for no norm.
+        norm_epsilon: added to the variance in that norm.
         rope: None, or the form of the `RotaryPositions` whose output is the argument `rotary`
-            of a call: queries and keys are turned by it. With `"mixed"` the layer learns the
+            of a call and rotates queries and keys. With `"mixed"` the layer learns the
             frequencies of each head, `(2, heads, head_dim / 2)`.
-        rope_theta: base of these frequencies at first.
+        rope_theta: base of the initial frequencies.
 
     Raises:
-        ConfigError: the heads do not divide `hidden_size`, or only one of `rope` and `rotary`
-            is given.
+        ConfigError: `num_heads` does not divide `hidden_size`, or only one of `rope` and
+            `rotary` is given.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class Attention(ConfiguredLayer):
         return reference.attention_weights(query, key)
 
     def _turned(self, query, key, rotary):
-        """Returns both as they are, or turned by their positions."""
+        """Returns query and key, rotated by their positions if the layer has `rope`."""
         if (self.rope is None) != (rotary is None):
             raise ConfigError(
                 f"Attention with rope={self.rope!r} was called "
@@ -146,7 +146,7 @@ class Attention(ConfiguredLayer):
             )
         if rotary is None:
             return query, key
-        if self.rope == "mixed":  # of coordinates (tokens, 2)
+        if self.rope == "mixed":  # `rotary` holds coordinates (tokens, 2)
             frequencies = ops.cast(self.rotary_frequencies, "float32")
             coordinates = ops.cast(rotary, "float32")[:, :, None, None]
             rotary = turns(

@@ -1,4 +1,4 @@
-"""What all layers share: a config that is derived from the constructor, not typed twice."""
+"""The base class of all layers: it derives the config from the constructor's signature."""
 
 import inspect
 from typing import Any
@@ -11,8 +11,8 @@ from keras_vit.layers.quantisation import quantise_parts, quantised_parts
 class ConfiguredLayer(keras.layers.Layer):
     """A layer that keeps every constructor argument as an attribute of the same name.
 
-    Keras derives a config by itself only while all arguments are plain JSON types,
-    which a dtype policy given as an object is not.
+    Keras itself derives a config only if all arguments are plain JSON types; a dtype
+    policy given as an object is not.
     """
 
     def get_config(self) -> dict[str, Any]:
@@ -30,7 +30,7 @@ class ConfiguredLayer(keras.layers.Layer):
         return {**super().get_config(), **arguments}
 
     def get_build_config(self) -> dict[str, Any] | None:
-        """Returns the shapes that the layer was built with, and which of its parts are quantised.
+        """Returns the shapes that the layer was built with, and its quantised parts.
 
         `build_from_config` is its inverse.
         """

@@ -1,9 +1,8 @@
 """Keras's Dense and EinsumDense with the matrix product of `keras_vit.kernels`.
 
-Keras writes every product as an einsum or a tensordot with an addition behind it. torch and
-TensorFlow are faster with one product of matrices that adds the bias (`benchmarks/kernels.py`, rows
-`linear`). Everything else is Keras's: weights, names, activation, regularisers, constraints,
-quantisation and LoRA.
+torch and TensorFlow are faster with one matrix product that adds the bias than with Keras's einsum
+or tensordot and an addition behind it (`benchmarks/kernels.py`, rows `linear`). Weights, names,
+activation, regularisers, constraints, quantisation and LoRA are Keras's.
 """
 
 import keras
@@ -16,12 +15,12 @@ class _Product:
     """The call and the quantisation of both classes."""
 
     def quantize(self, mode=None, type_check=True, config=None):
-        """As Keras's; subclasses are refused unless `type_check=False`, as there."""
+        """Quantises as Keras does; a subclass needs `type_check=False`, as in Keras."""
         type_check = type_check and type(self) not in (Dense, EinsumDense)
         super().quantize(mode, type_check=type_check, config=config)
 
     def _product(self, inputs, axes):
-        kernel, bias = self.kernel, self.bias  # the kernel with LoRA's share
+        kernel, bias = self.kernel, self.bias  # Keras's property adds LoRA's product to the kernel
         kernel = ops.cast(ops.convert_to_tensor(kernel), self.compute_dtype)
         if bias is not None:
             bias = ops.cast(ops.convert_to_tensor(bias), self.compute_dtype)
@@ -43,9 +42,9 @@ class Dense(_Product, keras.layers.Dense):
 class EinsumDense(_Product, keras.layers.EinsumDense):
     """`keras.layers.EinsumDense` in the backend's fastest form. Arguments and weights are Keras's.
 
-    The fast form serves equations that sum over the last axes of the input and the first ones of
-    the kernel, such as `"btm,mhd->bthd"`, with a bias for every output or none. Keras computes all
-    others.
+    The fast form serves equations that sum over the last axes of the input and the first axes of
+    the kernel, such as `"btm,mhd->bthd"`, with a bias for every output or without bias. Keras
+    computes all other equations.
     """
 
     def call(self, inputs, training=None):
@@ -56,7 +55,10 @@ class EinsumDense(_Product, keras.layers.EinsumDense):
 
 
 def _summed_axes(equation):
-    """How many last axes of the input meet as many first ones of the kernel; None if others do."""
+    """Returns n if the equation sums the last n axes of the input and the first n of the kernel.
+
+    Returns None for every other equation.
+    """
     operands, outputs = equation.split("->")
     inputs, kernel = operands.split(",")
     for axes in range(1, min(len(inputs), len(kernel))):

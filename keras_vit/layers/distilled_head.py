@@ -1,4 +1,4 @@
-"""The two heads of a distilled model: one learns from labels, the other from a teacher."""
+"""The two heads of a distilled model: the first learns from labels, the second from a teacher."""
 
 import keras
 
@@ -11,7 +11,7 @@ class DistilledHead(ConfiguredLayer):
     """Reads the class token and the distillation token with a head each (DeiT).
 
     Input `(batch, 2, features)`, output the mean of both heads' logits, `(batch, num_classes)`.
-    `both` returns them one by one, as training with a teacher needs them (Touvron et al. 2021,
+    `both` returns the logits of each head, for training with a teacher (Touvron et al. 2021,
     arXiv 2012.12877, section 4):
 
         head = model.get_layer("head")
@@ -19,7 +19,7 @@ class DistilledHead(ConfiguredLayer):
 
     Args:
         num_classes: width of each head.
-        bias_init: initial bias of both; kernels start at zero.
+        bias_init: initial bias of both heads; kernels start at zero.
     """
 
     def __init__(self, num_classes, bias_init=0.0, **kwargs):
@@ -41,7 +41,7 @@ class DistilledHead(ConfiguredLayer):
             self.heads.append(head)
 
     def both(self, inputs):
-        """Returns the logits of the class token and those of the distillation token."""
+        """Returns the logits of the class token and the logits of the distillation token."""
         return tuple(head(inputs[:, i]) for i, head in enumerate(self.heads))
 
     def call(self, inputs):

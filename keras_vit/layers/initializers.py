@@ -1,8 +1,8 @@
-"""The reference's random initialisers, and the word that skips them.
+"""The reference's random initialisers, and the context that skips them.
 
-A model that is about to receive weights draws no random numbers: inside
-`blank_weights()` they all give zeros, which cost neither time nor memory until
-they are written to.
+A model that is about to receive weights needs no random numbers: inside
+`blank_weights()` all initialisers give zeros, which take neither time nor memory
+until they are written to.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ _blank = contextvars.ContextVar("blank_weights", default=False)
 
 @contextlib.contextmanager
 def blank_weights() -> Iterator[None]:
-    """Layers built inside start with zeros where they would draw random numbers."""
+    """Makes layers that are built inside the context start with zeros, not random numbers."""
     token = _blank.set(True)
     try:
         yield
@@ -31,10 +31,10 @@ def blank_weights() -> Iterator[None]:
 
 
 def _blank_weight(shape, dtype):
-    """Zeros that the system gives when they are written to, if ever.
+    """Returns zeros whose memory the system allocates at the first write to them.
 
-    JAX takes memory over as it is where that begins at a multiple of 64 bytes, and where the
-    type is told beside it; else it would write a copy.
+    The memory begins at a multiple of 64 bytes and the type is given as an argument, because JAX
+    copies the array otherwise.
     """
     size = math.prod(shape) * np.dtype(dtype).itemsize
     room = np.zeros(size + 64, "uint8")
@@ -95,10 +95,11 @@ class XavierUniform(keras.initializers.Initializer):
 
 @keras.saving.register_keras_serializable("keras_vit")
 class MixedFrequencies(keras.initializers.Initializer):
-    """Frequencies of rotary positions, turned by a random angle in every head.
+    """Frequencies of rotary positions, rotated by a random angle in every head.
 
-    Shape `(2, heads, head_dim / 2)`, for each coordinate one. Source: `init_random_2d_freqs` of
-    timm's `layers/pos_embed_sincos.py` (Heo et al. 2024, arXiv 2403.13298).
+    Shape `(2, heads, head_dim / 2)`; the first axis is the coordinate. Source:
+    `init_random_2d_freqs` of timm's `layers/pos_embed_sincos.py` (Heo et al. 2024,
+    arXiv 2403.13298).
 
     Args:
         theta: base of the frequencies.
@@ -111,7 +112,7 @@ class MixedFrequencies(keras.initializers.Initializer):
         self._generator = keras.random.SeedGenerator(seed) if seed is None else None
 
     def __call__(self, shape, dtype=None):
-        """Returns a tensor of `shape`."""
+        """Returns the frequencies, a tensor of `shape`."""
         if _blank.get():
             return _blank_weight(shape, dtype or "float32")
         _, heads, pairs = shape

@@ -13,19 +13,19 @@ from keras_vit.kernels import reference
 class LayerNorm(keras.layers.LayerNormalization):
     """`keras.layers.LayerNormalization` in the backend's fastest form. Arguments are Keras's.
 
-    `keras_vit.kernels` computes norms of the last axis that have scale and shift; all others,
-    plain operations.
+    `keras_vit.kernels` computes norms of the last axis that have scale and shift; plain
+    operations of `keras.ops` compute all other norms.
 
     Raises:
         ConfigError: `rms_scaling=True`, which Keras has deprecated: it divides by the standard
-            deviation, not by the root mean square. `keras.layers.RMSNormalization` does the latter.
+            deviation. `keras.layers.RMSNormalization` divides by the root mean square.
     """
 
     def __init__(self, *args, **kwargs):
         if kwargs.get("rms_scaling"):
             raise ConfigError(
-                "LayerNorm takes no rms_scaling=True: Keras divides by the standard deviation "
-                "there, not by the root mean square. Use keras.layers.RMSNormalization."
+                "LayerNorm takes no rms_scaling=True: Keras then divides by the standard "
+                "deviation, not by the root mean square. Use keras.layers.RMSNormalization."
             )
         super().__init__(*args, **kwargs)
 

@@ -1,4 +1,4 @@
-"""LayerScale: a learned weight per channel on what a branch adds to the tokens."""
+"""LayerScale: a learned weight per channel on the output of a residual branch."""
 
 import keras
 from keras import ops
@@ -12,12 +12,13 @@ from keras_vit.layers.base import ConfiguredLayer
 class LayerScale(ConfiguredLayer):
     """Multiplies every channel by a learned number (CaiT: Touvron et al. 2021, arXiv 2103.17239).
 
-    Stands behind a branch of a block, before it joins the tokens: `z + gamma * MSA(LN(z))`.
-    DeiT-III, DINOv2 and DINOv3 have one on both branches. Input and output
+    The layer scales a branch of a block before the residual sum: `z + gamma * MSA(LN(z))`.
+    DeiT-III, DINOv2 and DINOv3 have a LayerScale on both branches. Input and output
     `(..., hidden_size)`.
 
     Args:
-        initial_value: of every channel; small, so that a deep encoder starts as the identity.
+        initial_value: initial number of every channel; a small number makes a deep encoder
+            start as the identity.
     """
 
     def __init__(self, initial_value=1e-5, **kwargs):

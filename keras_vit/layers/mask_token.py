@@ -1,4 +1,4 @@
-"""The learned token that stands for a patch that is hidden from the encoder."""
+"""The learned token that replaces a patch that is hidden from the encoder."""
 
 import keras
 from keras import ops
@@ -10,10 +10,10 @@ from keras_vit.layers.base import ConfiguredLayer
 class MaskToken(ConfiguredLayer):
     """Replaces hidden patches by one learned token (BEiT, iBOT, DINOv2).
 
-    Input `(batch, patches, hidden_size)`, and `masked`, bool `(batch, patches)`, or None for
-    nothing hidden. Without it the input passes as it is: checkpoints of DINOv2 and DINOv3 hold
-    the token, and inference does not read it. The token starts at zero, and does not learn
-    until `trainable` is set on the weight: a model that hides nothing has no gradient for it.
+    Input `(batch, patches, hidden_size)`, and `masked`, bool `(batch, patches)`, True for hidden
+    patches. With `masked=None` the layer returns its input: checkpoints of DINOv2 and DINOv3 hold
+    the token, and inference does not read it. The token starts at zero, and is not trainable
+    until `trainable` is set on the weight: a model without hidden patches has no gradient for it.
     """
 
     def build(self, inputs_shape, masked_shape=None):

@@ -21,12 +21,12 @@ class MLP(ConfiguredLayer):
     Input and output `(batch, tokens, hidden_size)`.
 
     Args:
-        mlp_dim: width of the hidden layer; with a gate, of the gate and of the value.
-        dropout_rate: on the hidden layer and on the output, in training.
-        gelu: `"tanh"` (the official code), `"exact"`, or `"quick"` (CLIP).
-        gate_activation: None for no gate, or its activation: `"silu"`, or a GELU as above.
-        sub_norm: the norm before W_1, `"layer"` or `"rms"`, or None.
-        norm_epsilon: added to the variance in it.
+        mlp_dim: width of the hidden layer; with a gate, width of the gate and of the value.
+        dropout_rate: dropout of the hidden layer and of the output, in training.
+        gelu: form of GELU: `"tanh"` (the official code), `"exact"`, or `"quick"` (CLIP).
+        gate_activation: activation of the gate: `"silu"`, or a form of GELU; None for no gate.
+        sub_norm: the norm before W_1, `"layer"` or `"rms"`; None for no norm.
+        norm_epsilon: added to the variance in that norm.
         use_bias: whether the Dense layers have biases.
     """
 

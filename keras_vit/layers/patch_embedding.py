@@ -22,7 +22,7 @@ class PatchEmbedding(ConfiguredLayer):
         patch_size: pixels, an int or a pair (rows, columns).
         flatten: whether the patch grid becomes one axis of tokens.
         data_format: `"channels_last"`, `"channels_first"` or None for Keras's setting.
-        use_bias: whether a bias is added (not in CLIP).
+        use_bias: whether a bias is added (CLIP: False).
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class PatchEmbedding(ConfiguredLayer):
             self.bias = self.add_weight(name="bias", shape=(self.hidden_size,), initializer="zeros")
 
     def call(self, inputs):
-        if self.data_format == "channels_first":  # once, so that all else is channels last
+        if self.data_format == "channels_first":  # the convolution and all later layers: last
             inputs = ops.transpose(inputs, (0, 2, 3, 1))
         grid = ops.conv(
             inputs,

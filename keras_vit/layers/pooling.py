@@ -1,4 +1,4 @@
-"""From the encoded tokens to what the head reads."""
+"""Pooling: from the encoded tokens to the input of the head."""
 
 import keras
 from keras import ops
@@ -13,19 +13,19 @@ from keras_vit.layers.rms_norm import norm_layer
 
 @keras.saving.register_keras_serializable("keras_vit")
 class Pool(ConfiguredLayer):
-    """Reduces `(batch, tokens, hidden_size)` to what the head reads.
+    """Reduces `(batch, tokens, hidden_size)` to the input of the head, `(batch, hidden_size)`.
 
     Args:
-        kind: `"token"` takes the first token (Eq. 4), `"gap"` the mean of all tokens but the
-            skipped ones, `"gap_without_first"` of all but one;
-            `"token_and_mean"` both, one behind the other, `(batch, 2 * hidden_size)`
-            (DINOv2); `"two_tokens"` the first two, `(batch, 2, hidden_size)`, and
-            `"mean_of_two_tokens"` their mean (DeiT). All others return
-            `(batch, hidden_size)`.
-        skip: how many of the first tokens no mean takes in: those before the patches.
+        kind: `"token"` returns the first token (Eq. 4); `"gap"` the mean of the tokens
+            behind the first `skip`; `"gap_without_first"` the mean without the first token;
+            `"token_and_mean"` the first token and, behind it, the mean of `"gap"`,
+            `(batch, 2 * hidden_size)` (DINOv2); `"two_tokens"` the first two tokens,
+            `(batch, 2, hidden_size)`; `"mean_of_two_tokens"` their mean (DeiT).
+        skip: number of tokens before the patches, which `"gap"` and `"token_and_mean"` leave
+            out of the mean.
 
     Raises:
-        ConfigError: another kind.
+        ConfigError: `kind` is unknown.
     """
 
     def __init__(self, kind, skip=0, **kwargs):
@@ -80,7 +80,7 @@ class MAPHead(ConfiguredLayer):
         mlp_dim: width of the MLP's hidden layer.
         gelu: `"tanh"`, `"exact"` or `"quick"`.
         layer_norm_epsilon: added to the variance in the norm.
-        skip: how many of the first tokens the probe does not attend to.
+        skip: number of first tokens that the probe does not attend to.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Position embeddings, E_pos of Eq. 1, that remember the grid they were made for."""
+"""Position embeddings, E_pos of Eq. 1, with the grid of patches that they belong to."""
 
 import keras
 import numpy as np
@@ -17,25 +17,25 @@ class AddPositionEmbs(ConfiguredLayer):
     Input and output `(batch, tokens, hidden_size)`, tokens in rows of the patch
     grid from top to bottom. Learned embeddings are one weight of shape
     `(1, tokens, hidden_size)`, N(0.02) at first; `"sincos2d"` is a fixed function
-    of row and column (big_vision, `posemb_sincos_2d`) and stores none.
+    of row and column (big_vision, `posemb_sincos_2d`) and stores no weight.
 
-    An image of another grid gets the embeddings resized, in the graph: call with
-    `patches`, any tensor `(batch, rows, columns, ...)` of that grid, of which only
+    For an image with another grid, the graph resizes the embeddings of the patches: call
+    the layer with `patches`, any tensor `(batch, rows, columns, ...)` of that grid; only
     rows and columns are read. Embeddings of other tokens are never resized.
 
     Args:
-        grid: (rows, columns) of the patches that the embeddings are made for, or
-            None to take a square one from the first input.
+        grid: (rows, columns) of the patches that the embeddings belong to, or
+            None to infer a square grid from the first input.
         class_token: whether the first token is a class token. A learned embedding
-            then has a row for it; `"sincos2d"` leaves it as it is.
-        other_tokens: how many more tokens, a distillation token or registers, stand between it
-            and the patches, likewise.
+            then has a row for it; `"sincos2d"` adds zero to it.
+        other_tokens: number of tokens between the class token and the patches, such as a
+            distillation token or registers; they have embeddings as the class token has.
         position: `"learned"` or `"sincos2d"`.
         resize: see `keras_vit.Numerics.position_resize`.
 
     Raises:
-        ConfigError: the first input has a number of tokens that no square grid, or
-            not the given grid, accounts for.
+        ConfigError: the number of tokens of the first input does not fit the given grid,
+            or, without a grid, any square grid.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class AddPositionEmbs(ConfiguredLayer):
         return inputs + ops.cast(self._embedding_of(rows, columns, inputs.shape[-1]), inputs.dtype)
 
     def _embedding_of(self, rows, columns, hidden_size):
-        """E_pos for a grid whose sides may be tensors, `(1, tokens, hidden_size)`."""
+        """Returns E_pos of a grid whose sides may be tensors, `(1, tokens, hidden_size)`."""
         if self.position == "sincos2d":
             embedding = sincos2d(rows, columns, hidden_size)
             return (
@@ -100,7 +100,7 @@ class AddPositionEmbs(ConfiguredLayer):
                 if self._prefix
                 else embedding
             )
-        # Sides that are tensors, in a TensorFlow graph of any size, cannot be compared.
+        # In a TensorFlow graph for any size the sides are tensors, which cannot be compared.
         if isinstance(rows, int) and isinstance(columns, int) and (rows, columns) == self.grid:
             return self.embedding
         embedding = ops.cast(self.embedding, "float32")
@@ -121,7 +121,7 @@ class AddPositionEmbs(ConfiguredLayer):
 def sincos2d(rows, columns, hidden_size):
     """Returns fixed 2D sine-cosine embeddings, float32 `(1, rows * columns, hidden_size)`.
 
-    A quarter each of sin(x w), cos(x w), sin(y w), cos(y w) with frequencies
+    Each quarter of the channels holds sin(x w), cos(x w), sin(y w), cos(y w) with frequencies
     w = 10000^(-k / (hidden_size / 4 - 1)). Source: big_vision, `models/vit.py`.
     Rows and columns may be scalar tensors.
     """

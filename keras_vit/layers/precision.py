@@ -1,4 +1,4 @@
-"""Which steps keep float32 while the rest of a model computes in 16 bits."""
+"""The policy of the layers that keep float32 while the rest of a model computes in 16 bits."""
 
 import keras
 
@@ -6,9 +6,8 @@ import keras
 def float32_under_mixed(policy) -> keras.dtype_policies.DTypePolicy:
     """Returns the policy of a cast-sensitive sublayer: float32 if `policy` is mixed.
 
-    A mixed policy stores float32 and computes in 16 bits; norms and the head then
-    keep computing in float32. A policy that is 16 bits throughout was asked for
-    as such and stays.
+    A mixed policy stores float32 and computes in 16 bits; norms and the head still
+    compute in float32. A policy that also stores 16 bits is returned unchanged.
     """
     policy = keras.dtype_policies.get(policy)
     mixed = policy.variable_dtype == "float32" and policy.compute_dtype in ("float16", "bfloat16")

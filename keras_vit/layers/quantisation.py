@@ -1,7 +1,7 @@
-"""Which parts of a model are quantised, as plain JSON, so that a saved one can be built again.
+"""The quantised parts of a model as plain JSON, so that a saved model can be built again.
 
-Keras quantises in place: `model.quantize("int8")` replaces kernels inside blocks, of which the
-arguments of the model and of its blocks say nothing.
+Keras quantises in place: `model.quantize("int8")` replaces kernels inside blocks, and the
+constructor arguments of the model and of its blocks do not record it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ def quantised_parts(layers: list[Any]) -> dict[str, dict[str, Any]]:
 
 
 def quantise_parts(layers: list[Any], parts: Parts) -> None:
-    """Quantises the parts of built `layers` that `quantised_parts` told."""
+    """Quantises the parts of built `layers` that `quantised_parts` has listed."""
     found = dict(_parts(layers))
     for path, quantised in parts.items():
         config = keras.saving.deserialize_keras_object(quantised["config"])
@@ -35,10 +35,10 @@ def quantise_parts(layers: list[Any], parts: Parts) -> None:
 
 
 def _parts(layers: list[Any]) -> Iterator[tuple[str, Any]]:
-    """Layers that Keras can quantise, by their path from the given ones."""
+    """Yields the layers that Keras can quantise, with their paths from the given layers."""
     for layer in layers:
         for part in all_layers(layer):
             if isinstance(part, (keras.layers.Dense, keras.layers.EinsumDense)):
-                # Independent of what the layer is nested in.
+                # The path starts at the layer, not at the model that the layer is nested in.
                 inside = part is not layer and part.path[part.path.index(f"{layer.name}/") :]
                 yield inside or layer.name, part

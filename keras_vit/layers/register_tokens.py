@@ -1,4 +1,4 @@
-"""Register tokens: learned tokens without a patch, which the encoder may use as it likes."""
+"""Register tokens: learned tokens without a patch, as scratch space for the encoder."""
 
 import keras
 from keras import ops
@@ -11,13 +11,13 @@ from keras_vit.layers.initializers import RandomNormal
 class RegisterTokens(ConfiguredLayer):
     """Puts learned tokens between the first tokens of a sequence and its patches.
 
-    `[x_class; r_1; ...; r_R; x_1; ...; x_N]`: registers take up what the encoder would else
-    keep in patches of no content (Darcet et al. 2023, arXiv 2309.16588). Input
+    `[x_class; r_1; ...; r_R; x_1; ...; x_N]`: registers hold information that the encoder would
+    otherwise store in background patches (Darcet et al. 2023, arXiv 2309.16588). Input
     `(batch, tokens, hidden_size)`, output `(batch, num_tokens + tokens, hidden_size)`.
 
     Args:
-        num_tokens: how many registers there are.
-        after: how many tokens stand before them: 1 for a class token, 0 for none.
+        num_tokens: number of registers.
+        after: number of tokens before the registers: 1 with a class token, 0 without.
     """
 
     def __init__(self, num_tokens, after=0, **kwargs):

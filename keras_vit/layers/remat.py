@@ -1,4 +1,4 @@
-"""Activations that are computed again for the gradient, instead of being kept until then."""
+"""Rematerialisation: the gradient computes activations again instead of keeping them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,23 +10,23 @@ from keras_vit import kernels
 
 
 def rematerialised(layer: Any, function: Callable[[Any], Any], inputs: Any) -> Any:
-    """Returns `function(inputs)`, of which only `inputs` are kept for the gradient.
+    """Returns `function(inputs)` and keeps only `inputs` for the gradient.
 
     The gradient runs `function` once more, with the random numbers of its first run: dropout
     drops the same values again. Source: Chen et al. 2016, arXiv 1604.06174; `keras.remat`.
 
     Args:
-        layer: whose weights and seed generators `function` uses.
-        function: from one tensor to one tensor.
+        layer: the layer whose weights and seed generators `function` uses.
+        function: a function from one tensor to one tensor.
         inputs: a float tensor.
     """
     weights = {id(weight) for weight in layer.weights}
-    # The states of seed generators are variables, but no weights.
+    # The states of seed generators are variables that are not weights.
     seeds = [variable for variable in layer.variables if id(variable) not in weights]
     at_first = [ops.copy(seed.value) for seed in seeds]
     if keras.backend.backend() == "jax":
-        # JAX runs the function once and repeats what it recorded; what the record assigned is
-        # only known inside of it, and has to be handed in and out.
+        # JAX runs the function once and replays the trace. Values that the trace assigns to
+        # variables exist only inside it, so the states are arguments and results of the trace.
         def record(x: Any, states: Any) -> Any:
             _assign(seeds, states)
             return function(x), [seed.value for seed in seeds]

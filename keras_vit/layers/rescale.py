@@ -1,4 +1,4 @@
-"""Pixels of [0, 255] to the range that the weights were trained with."""
+"""Scaling of pixels in [0, 255] to the range that the weights were trained with."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,8 +17,8 @@ class Rescale(ConfiguredLayer):
     `(batch, channels, height, width)`, in [0, 255]. Output: the same shape in the compute dtype.
 
     Args:
-        mean: of pixels in [0, 1], a number or one per channel.
-        std: positive, a number or one per channel.
+        mean: mean of pixels in [0, 1], a number or one number per channel.
+        std: standard deviation of pixels in [0, 1], a positive number or one per channel.
         data_format: `"channels_last"`, `"channels_first"` or None for Keras's setting.
     """
 

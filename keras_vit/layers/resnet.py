@@ -22,7 +22,7 @@ class StdConv2D(ConfiguredLayer):
     `(batch, channels, height, width)`; output likewise.
 
     Args:
-        filters: output channels.
+        filters: number of output channels.
         kernel_size: rows and columns of the (square) kernel.
         strides: step in rows and columns.
         form: `"std_plus_epsilon"` (official code) or `"sqrt_var_plus_epsilon"` (timm).
@@ -81,7 +81,7 @@ class StdConv2D(ConfiguredLayer):
 
 
 def _same_padded_shape(input_shape, filters, strides, data_format):
-    """Shape behind a SAME convolution or pool: sides are divided by `strides`, rounding up."""
+    """Returns the shape behind a SAME convolution or pool: sides over `strides`, rounded up."""
     last = data_format == "channels_last"
     sides = input_shape[1:3] if last else input_shape[2:4]
     sides = tuple(None if side is None else -(-side // strides) for side in sides)
@@ -89,7 +89,7 @@ def _same_padded_shape(input_shape, filters, strides, data_format):
 
 
 class _ResNetLayer(ConfiguredLayer):
-    """What the root and the units share: numerics, and how they make convolutions and norms."""
+    """The common part of the root and the units: numerics, and makers of convolutions and norms."""
 
     def __init__(
         self,

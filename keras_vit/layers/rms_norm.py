@@ -14,8 +14,8 @@ from keras_vit.layers.precision import float32_under_mixed
 class RMSNorm(ConfiguredLayer):
     """`x / sqrt(mean(x^2) + epsilon) * gamma` over the last axis (Zhang and Sennrich 2019).
 
-    Neither is the mean removed, as by LayerNorm, nor a bias added. Input and output
-    `(..., hidden_size)`. Computes in float32 at least.
+    Unlike LayerNorm, RMSNorm neither removes the mean nor adds a bias. Input and output
+    `(..., hidden_size)`. The layer computes in float32 at least.
 
     Args:
         epsilon: added to the mean of the squares.
@@ -24,7 +24,7 @@ class RMSNorm(ConfiguredLayer):
     def __init__(self, epsilon=1e-6, **kwargs):
         super().__init__(**kwargs)
         self.epsilon = epsilon
-        self.autocast = False  # takes inputs of any float type as they are, as LayerNorm does
+        self.autocast = False  # inputs keep their float type until `call`, as in LayerNorm
 
     def build(self, input_shape):
         self.gamma = self.add_weight(name="gamma", shape=(input_shape[-1],), initializer="ones")
@@ -48,7 +48,7 @@ def norm_layer(kind, epsilon, policy, name):
     Args:
         kind: `"layer"` or `"rms"`.
         epsilon: added to the variance.
-        policy: of the surrounding layer.
-        name: of the layer.
+        policy: dtype policy of the surrounding layer.
+        name: name of the layer.
     """
     return NORMS[kind](epsilon=epsilon, dtype=float32_under_mixed(policy), name=name)

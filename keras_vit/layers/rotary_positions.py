@@ -1,6 +1,6 @@
 """Rotary position embeddings of a grid of patches (RoPE; Su et al. 2021, arXiv 2104.09864).
 
-Queries and keys are turned by angles that depend on row and column of their patch, so that
+Queries and keys are rotated by angles that depend on the row and column of their patch, so that
 their product depends on the distance between two patches.
 """
 
@@ -14,15 +14,15 @@ from keras_vit.errors import ConfigError
 from keras_vit.layers.base import ConfiguredLayer
 
 FORMS = ("dinov3", "axial", "mixed")
-"""What `RotaryPositions` and `Attention` know, see there."""
+"""The forms that `RotaryPositions` and `Attention` know; `RotaryPositions` explains them."""
 
 
 @keras.saving.register_keras_serializable("keras_vit")
 class RotaryPositions(ConfiguredLayer):
     """Returns the angles that belong to a grid of patches, once for all blocks.
 
-    Input: `patches`, any tensor `(batch, rows, columns, ...)`, of which only rows and columns
-    are read, so that any size of image will do. With theta the base of the frequencies
+    Input: `patches`, any tensor `(batch, rows, columns, ...)`; only rows and columns are read,
+    so images of any size serve. With theta the base of the frequencies
     f_k = theta^(-4k / head_dim), k = 0 ... head_dim / 4 - 1, patch (i, j) has
 
         "dinov3":  y = 2 (i + 0.5) / rows - 1,  x alike;  2 pi [y f, x f]         (DINOv3)
@@ -30,19 +30,19 @@ class RotaryPositions(ConfiguredLayer):
         "mixed":   y = i + offset,  x alike;  each block and head has learned frequencies for
                    both (Heo et al. 2024, arXiv 2403.13298)
 
-    Without a reference grid y is i + offset. `indexing="xy"` has x before y.
+    Without a reference grid y is i + offset. `indexing="xy"` puts x before y.
 
-    Output, float32 whatever the policy's arithmetic: cosines and sines
-    `(2, tokens, head_dim)` of every pair of channels, in the order in which `rotate` takes
-    them; `(tokens, 2)` coordinates for "mixed". Prefix tokens come first; their angle is 0,
-    which leaves them as they are.
+    Output, computed in float32 under every policy: cosines and sines
+    `(2, tokens, head_dim)` of every pair of channels, in the order that `rotate` expects;
+    `(tokens, 2)` coordinates for "mixed". Prefix tokens come first; their angle is 0,
+    so they are not rotated.
 
     Args:
         head_dim: channels of a head, a multiple of 4.
         form: `"dinov3"`, `"axial"` or `"mixed"`.
         theta: base of the frequencies.
         offset: added to row and column.
-        reference_grid: (rows, columns) that every grid is scaled to, or None.
+        reference_grid: (rows, columns) to which every grid is scaled, or None for no scaling.
         indexing: `"ij"` for rows first, or `"xy"`.
         num_prefix_tokens: tokens before the patches, which have no position.
 
@@ -100,7 +100,7 @@ class RotaryPositions(ConfiguredLayer):
         return ops.cast(angles, self.compute_dtype)
 
     def _coordinate(self, length, axis):
-        """Position of each row or column, float32 `(length,)`; `length` may be a tensor."""
+        """Returns the coordinate of each row or column, float32; `length` may be a tensor."""
         steps = ops.cast(ops.arange(length), "float32")
         if self.form == "dinov3":
             return 2 * math.pi * (2 * (steps + 0.5) / ops.cast(length, "float32") - 1)
@@ -120,8 +120,8 @@ class RotaryPositions(ConfiguredLayer):
 def turns(angles, form):
     """Returns cosines and sines `(2, ..., head_dim)` of the angles `(..., head_dim / 2)` of pairs.
 
-    A pair is two channels: "dinov3" pairs each with the one half a head away, the others with
-    its neighbour.
+    A pair is two channels: "dinov3" pairs a channel with the channel half a head away, the other
+    forms with its neighbour.
     """
     both = ops.stack([ops.cos(angles), ops.sin(angles)])
     if form == "dinov3":
@@ -130,14 +130,14 @@ def turns(angles, form):
 
 
 def rotate(x, table, form):
-    """Turns every pair of channels of `x` by its angle: `x cos + turned(x) sin`.
+    """Rotates every pair of channels of `x` by its angle: `x cos + turned(x) sin`.
 
-    Computes in float32 at least, and returns the type of `x`.
+    The arithmetic is float32 at least; the result has the type of `x`.
 
     Args:
-        x: `(batch, tokens, heads, head_dim)`, queries or keys.
-        table: of `turns`, `(2, tokens, head_dim)` or `(2, tokens, heads, head_dim)`.
-        form: of the pairs, see `turns`.
+        x: queries or keys, `(batch, tokens, heads, head_dim)`.
+        table: output of `turns`, `(2, tokens, head_dim)` or `(2, tokens, heads, head_dim)`.
+        form: form of the pairs, as in `turns`.
     """
     if len(table.shape) == 3:
         table = ops.expand_dims(table, 2)

@@ -12,7 +12,7 @@ class StochasticDepth(ConfiguredLayer):
     """Drops a residual branch for whole examples (Huang et al. 2016; AugReg, section 3).
 
     Input and output `(batch, ...)`. In training each example is zeroed with
-    chance `rate`, and the others divided by `1 - rate`, so that the mean stays.
+    chance `rate`, and the other examples are divided by `1 - rate` to keep the mean.
 
     Args:
         rate: chance to drop, in [0, 1).

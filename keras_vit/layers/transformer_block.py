@@ -20,28 +20,28 @@ class TransformerBlock(ConfiguredLayer):
         z  = MLP(LN(z')) + z'       (Eq. 3)
 
     Input and output `(batch, tokens, hidden_size)`. The norms compute in float32 under mixed
-    precision. With `rope`, a call takes the output of `RotaryPositions` as `rotary`.
+    precision. A block with `rope` is called with the output of `RotaryPositions` as `rotary`.
 
     Args:
         num_heads: attention heads; divides `hidden_size`.
         mlp_dim: width of the MLP's hidden layer.
-        dropout_rate: after the attention and after both Dense layers of the MLP.
-        attention_dropout_rate: on the attention weights.
+        dropout_rate: dropout after the attention and after both Dense layers of the MLP.
+        attention_dropout_rate: dropout of the attention weights.
         stochastic_depth_rate: chance to skip each residual branch, per example.
-        gelu: `"tanh"`, `"exact"` or `"quick"`.
+        gelu: form of GELU: `"tanh"`, `"exact"` or `"quick"`.
         layer_norm_epsilon: added to the variance in every norm.
-        qkv_bias: whether query, key and value have biases; a triple where they differ.
+        qkv_bias: whether query, key and value have biases; a triple of bools if they differ.
         projection_bias: whether the projection of the heads has a bias.
         mlp_bias: whether the products of the MLP have biases.
-        gate_activation: None, or the activation of a gated MLP's gate, see `MLP`.
+        gate_activation: activation of a gated MLP's gate, see `MLP`; None for no gate.
         norm: `"layer"` or `"rms"`.
         sub_norm_attention: whether a norm precedes the projection of the heads.
         sub_norm_mlp: whether a norm precedes the last product of the MLP.
-        layer_scale: the initial value of a `LayerScale` behind each branch, or None for none.
-        rope: None, or the form of the rotary positions, see `Attention`.
-        rope_theta: base of the frequencies that `"mixed"` learns, at first.
-        remat: whether training keeps the input alone, and computes the block again for the
-            gradient: less memory, a forward pass more.
+        layer_scale: initial value of a `LayerScale` behind each branch; None for no such layer.
+        rope: form of the rotary positions, see `Attention`; None for no rotation.
+        rope_theta: base of the initial frequencies that `"mixed"` learns.
+        remat: whether training keeps only the input, and computes the block again for the
+            gradient: this saves memory and costs a forward pass.
     """
 
     def __init__(

@@ -56,5 +56,5 @@ def test_bad_arguments(options, message):
     """What was found, and what is expected."""
     with pytest.raises(ConfigError, match=message):
         nearest_neighbours(clusters(200, 0), clusters(10, 1), **options)
-    with pytest.raises(ConfigError, match="width 8, those to measure on 7"):
+    with pytest.raises(ConfigError, match="width 8, the test features 7"):
         nearest_neighbours(clusters(200, 0), (normal(4, 7), [0, 1, 2, 3]))

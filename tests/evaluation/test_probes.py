@@ -85,7 +85,7 @@ def test_what_cannot_be_fitted_is_refused():
         ((features, labels), {"l2": 0}, "positive"),
         ((features, labels), {"validation_split": 1.0}, "validation_split=1.0"),
         ((features, labels), {"num_classes": 2}, "there is label 2"),
-        ((features[:3], [0, 1, 2]), {}, "none can be held out"),
+        ((features[:3], [0, 1, 2]), {}, "too few to hold out"),
     ):
         with pytest.raises(ConfigError, match=message):
             linear_probe(*arguments, **options)
