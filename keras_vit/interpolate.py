@@ -23,7 +23,8 @@ def resampling_matrix(
             of the points' cells: `"bilinear_half_pixel"` (`jax.image.resize` without
             antialias), `"bicubic"` and `"bicubic_antialias"`
             (`torch.nn.functional.interpolate`, whose cubic has a = -0.75, and with
-            antialias a = -0.5).
+            antialias a = -0.5), and `"bicubic_catmull_rom"` (`jax.image.resize` and
+            `tf.image.resize` without antialias: a = -0.5).
         xp: `numpy` or `keras.ops`.
         dtype: of the result.
     """
@@ -46,7 +47,8 @@ def resampling_matrix(
             weight = _cubic(position - first - tap, -0.75, xp)[:, None]
             matrix = matrix + weight * xp.maximum(1.0 - xp.abs(read - source_points), 0.0)
         return matrix
-    scale = xp.maximum(ratio, 1.0)  # a shrinking resize widens the kernel
+    # Antialias: a shrinking resize widens the kernel.
+    scale = xp.maximum(ratio, 1.0) if method == "bicubic_antialias" else 1.0
     matrix = _cubic((position[:, None] - source_points) / scale, -0.5, xp)
     return matrix / xp.sum(matrix, axis=1, keepdims=True)
 

@@ -147,7 +147,8 @@ def with_grid(
     stated_size = fields.get("image_size")
     base = ViTConfig.from_dict({**fields, "image_size": None, "position_grid": (1, 1)})
     if stated_size is not None:
-        sized = base.replace(image_size=stated_size, position_grid=None, crop_remainder=True)
+        grid = fields.get("position_grid")
+        sized = base.replace(image_size=stated_size, position_grid=grid, crop_remainder=True)
         divides = sized.image_size is None or not any(sized.remainder_of(sized.image_size))
         return sized.replace(crop_remainder=not divides), ()
     if num_positions is None:

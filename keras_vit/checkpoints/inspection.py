@@ -164,6 +164,8 @@ def open_checkpoint(files: OpenSource, fields: Mapping[str, Any]) -> OpenedCheck
         config = preset.config.replace(**{k: asked[k] for k in _ARCHITECTURE if k in asked})
     else:
         config, undetermined = infer_config(reader, recognition, told, asked)
+    ignored = {**recognition.ignored, **recognition.dialect.derived(config)}
+    recognition = dataclasses.replace(recognition, ignored=ignored)
     moves = plan_translation(reader, recognition, config, told, asked)
     info = CheckpointInfo(
         path=reader.path,

@@ -193,6 +193,8 @@ class Dialect:
         prefixes: what may stand in front of every name.
         prefix_for: the prefix to write a model with.
         ignored: regular expressions of names that are no weights, with the reason.
+        derived: names of arrays that the library computes from others, with the reason; which
+            they are depends on the model. They are neither read nor written.
         identity: where JSON says that weights are of this family.
         json: tables of the JSON files beside the weights; if there are any, a checkpoint
             of the dialect is a folder.
@@ -221,6 +223,7 @@ class Dialect:
     prefixes: tuple[str, ...] = ("",)
     prefix_for: Callable[[ViTConfig], str] = lambda config: ""
     ignored: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    derived: Callable[[ViTConfig], Mapping[str, str]] = lambda config: {}
     identity: Identity | None = None
     json: tuple[JsonTable, ...] = ()
     labels: Callable[[Json, int], Labels] = lambda files, num_classes: None

@@ -4,7 +4,10 @@ A folder with `config.json`, `model.weights.h5` and, for a classifier, `task.jso
 `task.weights.h5`. Layers are named by class and order of creation.
 """
 
+from keras_vit.checkpoints.dialects.keras_hub.deit import deit
+from keras_vit.checkpoints.dialects.keras_hub.dino import dinov2, dinov3
+from keras_vit.checkpoints.dialects.keras_hub.towers import clip, siglip
 from keras_vit.checkpoints.dialects.keras_hub.vit import vit
 
-FAMILIES = (vit,)
+FAMILIES = (vit, deit, dinov2, dinov3, clip, siglip)
 """Of several families that can hold a model, the first is written."""

@@ -1,6 +1,6 @@
 """`image_converter.json` and `preprocessor.json`: how keras-hub prepares images."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -54,35 +54,40 @@ def _expresses(protocol: Mapping[str, Any]) -> bool:
     return protocol["name"] in ("keras_hub", "paper")
 
 
-def _write(protocol: dict[str, Any], config: ViTConfig) -> dict[str, Any]:
-    if not config.num_classes:
-        return {}
-    height, width = fitting_image_size(config)
-    std = same_everywhere(protocol["std"], config)
-    mean = same_everywhere(protocol["mean"], config)
-    converter = serialised(
-        "vit.vit_image_converter",
-        "ViTImageConverter",
-        {
-            "image_size": [height, width],
-            "scale": [1 / (255 * number) for number in std],
-            "offset": [-m / s for m, s in zip(mean, std, strict=True)],
-            "interpolation": "bilinear",
-            "antialias": protocol.get("antialias", False),
-            "crop_to_aspect_ratio": protocol.get("crop_to_aspect_ratio", False),
-            "pad_to_aspect_ratio": False,
-        },
-    )
-    preprocessor = serialised(
-        "vit.vit_image_classifier_preprocessor",
-        "ViTImageClassifierPreprocessor",
-        {"image_converter": converter, "config_file": "preprocessor.json"},
-    )
-    return {
-        "image_converter.json": converter,
-        "preprocessor.json": preprocessor,
-        "task.json": {"config": {"preprocessor": preprocessor}},
-    }
+def _writer(module: str, class_name: str) -> Callable[[dict[str, Any], ViTConfig], dict[str, Any]]:
+    """Returns what writes the converter and the preprocessor of a family's classifier."""
+
+    def write(protocol: dict[str, Any], config: ViTConfig) -> dict[str, Any]:
+        if not config.num_classes:
+            return {}
+        height, width = fitting_image_size(config)
+        std = same_everywhere(protocol["std"], config)
+        mean = same_everywhere(protocol["mean"], config)
+        converter = serialised(
+            f"{module}.{module}_image_converter",
+            f"{class_name}ImageConverter",
+            {
+                "image_size": [height, width],
+                "scale": [1 / (255 * number) for number in std],
+                "offset": [-m / s for m, s in zip(mean, std, strict=True)],
+                "interpolation": "bilinear",
+                "antialias": protocol.get("antialias", False),
+                "crop_to_aspect_ratio": protocol.get("crop_to_aspect_ratio", False),
+                "pad_to_aspect_ratio": False,
+            },
+        )
+        preprocessor = serialised(
+            f"{module}.{module}_image_classifier_preprocessor",
+            f"{class_name}ImageClassifierPreprocessor",
+            {"image_converter": converter, "config_file": "preprocessor.json"},
+        )
+        return {
+            "image_converter.json": converter,
+            "preprocessor.json": preprocessor,
+            "task.json": {"config": {"preprocessor": preprocessor}},
+        }
+
+    return write
 
 
 def fitting_image_size(config: ViTConfig) -> tuple[int, int]:
@@ -91,6 +96,19 @@ def fitting_image_size(config: ViTConfig) -> tuple[int, int]:
     return rows * config.patch_size[0], columns * config.patch_size[1]
 
 
-converter = PreparationWords(
-    default=lambda config: "keras_hub", read=_read, write=_write, expresses=_expresses
-)
+def converter_of(module: str, class_name: str) -> PreparationWords:
+    """Returns the words of a family.
+
+    Args:
+        module: of keras-hub's models, such as `"vit"`.
+        class_name: what the names of its classes begin with, such as `"ViT"`.
+    """
+    return PreparationWords(
+        default=lambda config: "keras_hub",
+        read=_read,
+        write=_writer(module, class_name),
+        expresses=_expresses,
+    )
+
+
+converter = converter_of("vit", "ViT")

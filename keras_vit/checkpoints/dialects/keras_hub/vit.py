@@ -6,25 +6,27 @@ the head; without, the first is the head.
 
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import (
-    Dialect,
-    Identity,
-    Names,
-    StoredAs,
-    modules,
-    unsupported,
-)
+from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs, unsupported
 from keras_vit.checkpoints.dialects.json_fields import (
     REQUIRED,
+    Codec,
     Json,
-    JsonConstant,
     JsonField,
     JsonFields,
-    JsonNote,
     Row,
     object_at,
 )
-from keras_vit.checkpoints.dialects.keras_hub.converter import converter, fitting_image_size
+from keras_vit.checkpoints.dialects.keras_hub.common import (
+    ATTENTION_BIASES,
+    DROPS_PIXELS,
+    SOME_ATTENTION_BIASES,
+    TASK_NOTES,
+    has_head,
+    keras_modules,
+    metadata,
+    size_rows,
+)
+from keras_vit.checkpoints.dialects.keras_hub.converter import converter
 from keras_vit.checkpoints.dialects.keras_hub.objects import keras_object
 from keras_vit.config import Numerics, ViTConfig
 
@@ -34,10 +36,6 @@ _BLOCK = "layers/vi_t_encoder/encoder_layers/vi_t_encoder_block{_l}/"
 
 def _has_representation(config: ViTConfig) -> bool:
     return config.representation_size is not None
-
-
-def _has_head(config: ViTConfig) -> bool:
-    return config.num_classes > 0
 
 
 def _head(k: int) -> Names:
@@ -51,7 +49,7 @@ def _head(k: int) -> Names:
 _WORDS: dict[str, Names] = {
     "class_token/token": StoredAs(_EMBEDDING + "vars/0"),
     "position_embedding/embedding": StoredAs(_EMBEDDING + "position_embedding/vars/0", "n m"),
-    **modules(
+    **keras_modules(
         {
             "patch_embedding": _EMBEDDING + "patch_embedding",
             "block_{l}/attention_norm": _BLOCK + "layer_norm_1",
@@ -62,24 +60,17 @@ _WORDS: dict[str, Names] = {
             "block_{l}/mlp/dense_1": _BLOCK + "mlp/dense_2",
             "encoder_norm": "layers/vi_t_encoder/layer_norm",
             "pre_logits": "task/layers/dense",
-        },
-        {"kernel": "/vars/0", "gamma": "/vars/0", "beta": "/vars/1", "bias": "/vars/1"},
+        }
     ),
     "head/kernel": _head(0),
     "head/bias": _head(1),
 }
+_PAIR = Codec(list, lambda sides: sides)
 _REASONS = {
     "root/": "keras-hub has no hybrids",
     "stage": "keras-hub has no hybrids",
     "pool/": "keras-hub's ViT has no attention pooling",
 }
-
-
-def _image(found: Json) -> dict[str, Any]:
-    *image_size, channels = found["image_shape"]
-    # A task.json tells otherwise. Without one there is no head, whatever the arrays are called.
-    without_head = {"num_classes": 0, "representation_size": None}
-    return {"image_size": image_size, "channels": channels, **without_head}
 
 
 def _class_token(found: Json) -> dict[str, Any]:
@@ -105,29 +96,19 @@ def _pooling(found: Json) -> dict[str, Any]:
 
 
 _BACKBONE: tuple[Row, ...] = (
-    JsonFields(
-        ("image_shape",),
-        ("image_size", "channels"),
-        _image,
-        lambda config: {"image_shape": [*fitting_image_size(config), config.channels]},
-    ),
-    JsonField("patch_size", "patch_size", default=REQUIRED),
-    JsonField("num_layers", "num_layers", default=REQUIRED),
-    JsonField("num_heads", "num_heads", default=REQUIRED),
-    JsonField("hidden_dim", "hidden_size", default=REQUIRED),
-    JsonField("mlp_dim", "mlp_dim", default=REQUIRED),
+    *size_rows("mlp_dim", _PAIR),
     JsonField("dropout_rate", "dropout_rate", default=REQUIRED),
     JsonField("attention_dropout", "attention_dropout_rate", default=REQUIRED),
     JsonField("layer_norm_epsilon", "numerics.layer_norm_epsilon", default=REQUIRED),
-    JsonConstant("use_mha_bias", True),
-    JsonConstant("use_mlp_bias", True),
+    ATTENTION_BIASES,
+    JsonField("use_mlp_bias", "mlp_bias", default=True),
     JsonFields(
         ("use_class_token",),
         ("classifier", "class_token"),
         _class_token,
         lambda config: {"use_class_token": config.has_class_token},
     ),
-    JsonConstant("use_patch_bias", True),
+    JsonField("use_patch_bias", "patch_bias", default=True),
 )
 _TASK: tuple[Row, ...] = (
     JsonField("num_classes", "num_classes", default=REQUIRED),
@@ -137,14 +118,9 @@ _TASK: tuple[Row, ...] = (
         _pooling,
         lambda config: {"pooling": "token" if config.classifier == "token" else "gap"},
     ),
-    JsonNote("activation", lambda facts: None),
-    JsonNote("dropout", lambda facts: 0.0),
+    *TASK_NOTES,
     JsonField("intermediate_dim", "representation_size", default=REQUIRED),
 )
-
-
-def _drops_pixels(config: ViTConfig) -> bool:
-    return config.image_size is not None and any(config.remainder_of(config.image_size))
 
 
 def _has_foreign_pooling(config: ViTConfig) -> bool:
@@ -171,27 +147,22 @@ vit = Dialect(
             "vit.vit_image_classifier",
             "ViTImageClassifier",
             _TASK,
-            when=_has_head,
+            when=has_head,
             beside=_of_backbone,
         ),
-        *_backbone("task.json", ("config", "backbone"), when=_has_head, is_read=False),
+        *_backbone("task.json", ("config", "backbone"), when=has_head, is_read=False),
     ),
-    notes={
-        "metadata.json": {
-            "keras_version": "3.15.1",
-            "keras_hub_version": "0.32.0",
-            "tasks": ["ImageClassifier"],  # that a ViTBackbone serves
-        }
-    },
+    notes=metadata("ImageClassifier"),
     images=converter,
     numerics=Numerics(gelu="exact"),
     expresses=("layer_norm_epsilon", "position_resize"),
-    fields={"position": "learned", "position_before_class": False, "qkv_bias": True},
+    fields={"position": "learned", "position_before_class": False},
+    switches=("projection_bias", "mlp_bias", "patch_bias"),
     impossible=(
         (lambda c: c.position != "learned", "position='sincos2d'"),
         (lambda c: c.has_class_token and c.position_before_class, "position_before_class=True"),
-        (lambda c: not c.qkv_bias, "qkv_bias=False"),
-        (_drops_pixels, "an image_size that patch_size does not divide"),
+        SOME_ATTENTION_BIASES,
+        DROPS_PIXELS,
     ),
     limits=(
         (_has_foreign_pooling, "a classifier other than 'token' or a mean over all tokens"),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from keras_vit.checkpoints.dialects.base import StoredAs
+from keras_vit.checkpoints.dialects.dinov3_rows import GELUS
 from keras_vit.checkpoints.dialects.json_fields import (
     SIDES,
     Codec,
@@ -105,14 +106,6 @@ def _labels(id2label: Any) -> tuple[str, ...] | None:
 def _image_size(facts: Facts) -> Any:
     return SIDES.write(stored_image_size(facts.config))
 
-
-GELUS = {
-    "gelu": "exact",
-    "gelu_pytorch_tanh": "tanh",
-    "gelu_new": "tanh",
-    "gelu_fast": "tanh",
-    "quick_gelu": "quick",
-}
 
 IMAGE_SIZE = JsonField("image_size", "image_size", write=_image_size)
 

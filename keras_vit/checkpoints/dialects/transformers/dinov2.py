@@ -61,15 +61,15 @@ _WORDS: dict[str, Names] = {
 }
 
 
-def _swiglu_width(hidden: int) -> int:
-    """Width of the gated MLP: two thirds of the plain one's, rounded up to a multiple of 8."""
+def swiglu_width(hidden: int) -> int:
+    """Returns the width of the gated MLP: two thirds of the plain one's, rounded up to a multiple of 8."""
     return (int(hidden * 2 / 3) + 7) // 8 * 8
 
 
 def _mlp_of(found: Any) -> dict[str, Any]:
     hidden = int(found["hidden_size"] * found.get("mlp_ratio", 4))
     if found.get("use_swiglu_ffn"):
-        return {"mlp": "gated_packed", "mlp_dim": _swiglu_width(hidden)}
+        return {"mlp": "gated_packed", "mlp_dim": swiglu_width(hidden)}
     return {"mlp": "plain", "mlp_dim": hidden}
 
 
@@ -78,7 +78,7 @@ def _ratio_of(config: ViTConfig) -> int | None:
     gated = config.mlp != "plain"
     for ratio in range(1, 33):
         hidden = config.hidden_size * ratio
-        if (_swiglu_width(hidden) if gated else hidden) == config.mlp_dim:
+        if (swiglu_width(hidden) if gated else hidden) == config.mlp_dim:
             return ratio
     return None
 

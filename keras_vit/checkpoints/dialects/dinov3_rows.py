@@ -1,0 +1,96 @@
+"""The arithmetic of DINOv3 as its two libraries state it: one set of rows, two sets of words."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from keras_vit.checkpoints.dialects.base import Limit
+from keras_vit.checkpoints.dialects.json_fields import JsonField, JsonFields, Row, one_of
+from keras_vit.config import Rope, ViTConfig
+
+GELUS = {
+    "gelu": "exact",
+    "gelu_pytorch_tanh": "tanh",
+    "gelu_new": "tanh",
+    "gelu_fast": "tanh",
+    "quick_gelu": "quick",
+}
+"""transformers' names of activations, and the forms that they are in `Numerics.gelu`."""
+
+_ACTIVATIONS = {**{word: ("gelu", form) for word, form in GELUS.items()}, "silu": ("silu", "exact")}
+
+
+def _activation(config: ViTConfig) -> str:
+    if config.mlp_is_gated and config.numerics.gate == "silu":
+        return "silu"
+    return str(one_of(GELUS).write(config.numerics.gelu))
+
+
+def _biases(config: ViTConfig) -> tuple[bool, bool, bool]:
+    one = config.qkv_bias
+    return (one, one, one) if isinstance(one, bool) else one
+
+
+def dinov3_rows(
+    biases: tuple[str, str, str],
+    projection_bias: str,
+    mlp_bias: str,
+    activation: str,
+    layer_scale: str,
+) -> tuple[Row, ...]:
+    """Returns the rows of what a block of DINOv3 may or may not have.
+
+    Args:
+        biases: the library's keys for the biases of query, key and value.
+        projection_bias, mlp_bias, activation, layer_scale: likewise.
+    """
+
+    def read_biases(found: Mapping[str, Any]) -> dict[str, Any]:
+        stated = tuple(found.get(key, key != biases[1]) for key in biases)
+        return {"qkv_bias": stated[0] if len(set(map(repr, stated))) == 1 else stated}
+
+    def read_mlp(found: Mapping[str, Any]) -> dict[str, Any]:
+        gate, gelu = _ACTIVATIONS[found.get(activation, "gelu")]
+        if found.get("use_gated_mlp"):
+            return {"mlp": "gated", "numerics.gate": gate, "numerics.gelu": gelu}
+        return {"mlp": "plain", "numerics.gate": "silu", "numerics.gelu": gelu}
+
+    return (
+        JsonFields(
+            biases,
+            ("qkv_bias",),
+            read_biases,
+            lambda c: dict(zip(biases, _biases(c), strict=True)),
+        ),
+        JsonField(projection_bias, "projection_bias", default=True),
+        JsonField(mlp_bias, "mlp_bias", default=True),
+        JsonFields(
+            (activation, "use_gated_mlp"),
+            ("mlp", "numerics.gelu", "numerics.gate"),
+            read_mlp,
+            lambda c: {activation: _activation(c), "use_gated_mlp": c.mlp_is_gated},
+        ),
+        JsonField("layer_norm_eps", "numerics.layer_norm_epsilon", default=1e-5),
+        JsonFields(
+            ("rope_theta",),
+            ("rope",),
+            lambda found: {
+                "rope": Rope(form="dinov3", theta=float(found.get("rope_theta", 100.0)))
+            },
+            lambda c: {"rope_theta": c.rope.theta if c.rope else 100.0},
+        ),
+        JsonField("num_register_tokens", "num_registers", default=0),
+        JsonField("attention_dropout", "attention_dropout_rate"),
+        JsonField("drop_path_rate", "stochastic_depth_rate"),
+        JsonField(layer_scale, "layer_scale_init"),
+    )
+
+
+def _own_rope(config: ViTConfig) -> Rope | None:
+    return config.rope and Rope(form="dinov3", theta=config.rope.theta)
+
+
+OWN_ROPE: tuple[Limit, ...] = (
+    (lambda c: c.rope is None, "rope=None"),
+    (lambda c: c.rope not in (None, _own_rope(c)), "a rope of another form than 'dinov3'"),
+)
+"""What no file of DINOv3 can hold."""

@@ -1,0 +1,134 @@
+"""What the families of keras-hub have in common: names of arrays, keys of the backbone and task."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from keras_vit.checkpoints.dialects.base import StoredAs, modules
+from keras_vit.checkpoints.dialects.json_fields import (
+    REQUIRED,
+    SIDES,
+    Codec,
+    JsonField,
+    JsonFields,
+    JsonNote,
+    Row,
+)
+from keras_vit.checkpoints.dialects.keras_hub.converter import fitting_image_size
+from keras_vit.config import ViTConfig
+
+_PARAMETERS = {"kernel": "/vars/0", "gamma": "/vars/0", "beta": "/vars/1", "bias": "/vars/1"}
+"""A layer's arrays are numbered: first those that it trains, in the order of their creation."""
+
+GELUS = {
+    "gelu": "exact",
+    "gelu_approximate": "tanh",
+    "quick_gelu": "quick",
+}
+
+
+def keras_modules(names: Mapping[str, str]) -> dict[str, StoredAs]:
+    """Returns the names of layers, as `modules` does, with Keras's numbers of arrays."""
+    return modules(names, _PARAMETERS)
+
+
+def has_head(config: ViTConfig) -> bool:
+    """Whether the model has a classifier, which keras-hub calls a task."""
+    return config.num_classes > 0
+
+
+def has_no_head(config: ViTConfig) -> bool:
+    """Whether the model returns features."""
+    return config.num_classes == 0
+
+
+NO_HEAD = (has_head, "a head: keras-hub has no classifier of this family")
+
+
+def image_shape(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields that `image_shape`, (height, width, channels), states."""
+    *image_size, channels = found["image_shape"]
+    # A task.json tells otherwise. Without one there is no head, whatever the arrays are called.
+    without_head = {"num_classes": 0, "representation_size": None}
+    return {"image_size": image_size, "channels": channels, **without_head}
+
+
+IMAGE_SHAPE = JsonFields(
+    ("image_shape",),
+    ("image_size", "channels"),
+    image_shape,
+    lambda config: {"image_shape": [*fitting_image_size(config), config.channels]},
+)
+
+
+def size_rows(
+    mlp_dim: str = "intermediate_dim", patch_size: Codec = SIDES, image: Row = IMAGE_SHAPE
+) -> tuple[Row, ...]:
+    """Returns the rows of the sizes that every backbone states.
+
+    Args:
+        mlp_dim: the family's key of the width of the MLP; `""` where another row states it.
+        patch_size: how the sides of a patch are written.
+        image: the row of the image size.
+    """
+    width: tuple[Row, ...] = (JsonField(mlp_dim, "mlp_dim", default=REQUIRED),) if mlp_dim else ()
+    return (
+        image,
+        JsonField("patch_size", "patch_size", patch_size, default=REQUIRED),
+        JsonField("num_layers", "num_layers", default=REQUIRED),
+        JsonField("num_heads", "num_heads", default=REQUIRED),
+        JsonField("hidden_dim", "hidden_size", default=REQUIRED),
+        *width,
+    )
+
+
+ATTENTION_BIASES = JsonFields(
+    ("use_mha_bias",),
+    ("qkv_bias", "projection_bias"),
+    lambda found: dict.fromkeys(("qkv_bias", "projection_bias"), found.get("use_mha_bias", True)),
+    lambda config: {"use_mha_bias": config.projection_bias},
+)
+"""One word for the biases of query, key, value and of the projection behind them."""
+
+TASK_NOTES: tuple[Row, ...] = (
+    JsonNote("activation", lambda facts: None),
+    JsonNote("dropout", lambda facts: 0.0),
+)
+
+
+def has_some_attention_biases(config: ViTConfig) -> bool:
+    """Whether query, key, value and the projection behind them differ in having a bias."""
+    return config.qkv_bias is not config.projection_bias
+
+
+SOME_ATTENTION_BIASES = (
+    has_some_attention_biases,
+    "biases of some of query, key, value and the projection behind them alone",
+)
+
+NOT_SQUARE = (
+    lambda config: len({*fitting_image_size(config)}) > 1,
+    "images of another shape than a square",
+)
+NO_SQUARE_PATCH = (
+    lambda config: len({*config.patch_size}) > 1,
+    "patches of another shape than a square",
+)
+
+
+def drops_pixels(config: ViTConfig) -> bool:
+    """Whether pixels of the model's images fill no patch."""
+    return config.image_size is not None and any(config.remainder_of(config.image_size))
+
+
+DROPS_PIXELS = (drops_pixels, "an image_size that patch_size does not divide")
+
+
+def metadata(*tasks: str) -> dict[str, Any]:
+    """Returns the notes that keras-hub wants: its versions, and the tasks of the backbone."""
+    return {
+        "metadata.json": {
+            "keras_version": "3.15.1",
+            "keras_hub_version": "0.32.0",
+            "tasks": list(tasks),
+        }
+    }

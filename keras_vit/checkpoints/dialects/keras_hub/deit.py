@@ -1,0 +1,125 @@
+"""DeiTBackbone and DeiTImageClassifier of keras-hub.
+
+The distillation token takes part in the attention and has no head. A classifier with
+`pooling="gap"` averages it and the class token too.
+"""
+
+from typing import Any
+
+from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs, unsupported
+from keras_vit.checkpoints.dialects.json_fields import (
+    REQUIRED,
+    Json,
+    JsonField,
+    JsonFields,
+    Row,
+)
+from keras_vit.checkpoints.dialects.keras_hub.common import (
+    ATTENTION_BIASES,
+    DROPS_PIXELS,
+    SOME_ATTENTION_BIASES,
+    TASK_NOTES,
+    has_head,
+    keras_modules,
+    metadata,
+    size_rows,
+)
+from keras_vit.checkpoints.dialects.keras_hub.converter import converter_of
+from keras_vit.checkpoints.dialects.keras_hub.objects import keras_object
+from keras_vit.checkpoints.dialects.transformers.common import impossible, needs
+from keras_vit.config import Numerics, ViTConfig
+
+_EMBEDDING = "layers/dei_t_embeddings/"
+_BLOCK = "layers/dei_t_encoder/encoder_layers/dei_t_encoder_block{_l}/"
+
+_WORDS: dict[str, Names] = {
+    "class_token/token": StoredAs(_EMBEDDING + "vars/0"),
+    "distillation_token/token": StoredAs(_EMBEDDING + "vars/1"),
+    "position_embedding/embedding": StoredAs(_EMBEDDING + "vars/2"),
+    **keras_modules(
+        {
+            "patch_embedding": _EMBEDDING + "patch_embedding",
+            "block_{l}/attention_norm": _BLOCK + "layer_norm_1",
+            "block_{l}/attention/{qkv}": _BLOCK + "mha/{qkv}_dense",
+            "block_{l}/attention/out": _BLOCK + "mha/output_dense",
+            "block_{l}/mlp_norm": _BLOCK + "layer_norm_2",
+            "block_{l}/mlp/dense_0": _BLOCK + "mlp/dense",
+            "block_{l}/mlp/dense_1": _BLOCK + "output_layer/dense",
+            "encoder_norm": "layers/dei_t_encoder/layer_norm",
+            "head": "task/layers/dense",
+        }
+    ),
+}
+_POOLINGS = {"token": ("token", False), "gap": ("gap", True)}
+
+
+def _pooling(found: Json) -> dict[str, Any]:
+    if found["pooling"] not in _POOLINGS:
+        raise ValueError("expected 'token' or 'gap'")
+    kind, class_token_in_mean = _POOLINGS[found["pooling"]]
+    return {"classifier": kind, "class_token_in_mean": class_token_in_mean}
+
+
+_BACKBONE: tuple[Row, ...] = (
+    *size_rows(),
+    JsonField("dropout_rate", "dropout_rate", default=REQUIRED),
+    JsonField("attention_dropout", "attention_dropout_rate", default=REQUIRED),
+    JsonField("layer_norm_epsilon", "numerics.layer_norm_epsilon", default=REQUIRED),
+    ATTENTION_BIASES,
+)
+_TASK: tuple[Row, ...] = (
+    JsonField("num_classes", "num_classes", default=REQUIRED),
+    JsonFields(
+        ("pooling",),
+        ("classifier", "class_token_in_mean"),
+        _pooling,
+        lambda config: {"pooling": config.classifier},
+    ),
+    *TASK_NOTES,
+)
+
+
+def _backbone(file: str, at: tuple[str, ...] = (), **table: Any) -> Any:
+    return keras_object(file, "deit.deit_backbone", "DeiTBackbone", _BACKBONE, at, **table)
+
+
+def _has_foreign_mean(config: ViTConfig) -> bool:
+    return config.classifier == "gap" and not (
+        config.class_token_in_mean and config.has_class_token
+    )
+
+
+deit = Dialect(
+    name="keras_hub/deit",
+    library="keras-hub",
+    container="h5",
+    words=unsupported({"": "keras-hub's DeiT has no such part"}, _WORDS),
+    ignored={r"(task/)?(optimizer|preprocessor)/.*": "no weights of the model"},
+    identity=Identity("config.json", "class_name", "DeiTBackbone", "'DeiTBackbone'"),
+    json=(
+        *_backbone("config.json"),
+        *keras_object(
+            "task.json", "deit.deit_image_classifier", "DeiTImageClassifier", _TASK, when=has_head
+        ),
+        *_backbone("task.json", ("config", "backbone"), when=has_head, is_read=False),
+    ),
+    notes=metadata("ImageClassifier"),
+    images=converter_of("deit", "DeiT"),
+    numerics=Numerics(gelu="exact"),
+    expresses=("layer_norm_epsilon", "position_resize"),
+    fields={
+        "position": "learned",
+        "position_before_class": False,
+        "class_token": True,
+        "distillation_token": True,
+    },
+    switches=("distillation_token", "projection_bias"),
+    impossible=(
+        *impossible("token", "gap"),
+        *needs(distillation_token=True),
+        SOME_ATTENTION_BIASES,
+        DROPS_PIXELS,
+    ),
+    limits=((_has_foreign_mean, "a mean that leaves tokens out"),),
+    crops=False,
+)

@@ -1,0 +1,299 @@
+"""DINOV2Backbone and DINOV3Backbone of keras-hub.
+
+The tokens of the embedding are numbered, and a token that a model lacks shifts the numbers
+behind it. DINOv2 stores its positions twice: as they are, and resized to the images of the
+backbone. keras-hub computes the latter anew whenever it loads the file; keras_vit does so too.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs, unsupported
+from keras_vit.checkpoints.dialects.dinov3_rows import OWN_ROPE, dinov3_rows
+from keras_vit.checkpoints.dialects.json_fields import (
+    JsonField,
+    JsonFields,
+    JsonNote,
+    Row,
+)
+from keras_vit.checkpoints.dialects.keras_hub.common import (
+    DROPS_PIXELS,
+    NO_HEAD,
+    NO_SQUARE_PATCH,
+    image_shape,
+    keras_modules,
+    metadata,
+    size_rows,
+)
+from keras_vit.checkpoints.dialects.keras_hub.converter import converter, fitting_image_size
+from keras_vit.checkpoints.dialects.keras_hub.objects import keras_object
+from keras_vit.checkpoints.dialects.transformers.common import impossible, needs
+from keras_vit.checkpoints.dialects.transformers.dinov2 import swiglu_width
+from keras_vit.config import Numerics, ViTConfig
+from keras_vit.preparation.protocols import ProtocolSpec
+
+_REASONS = {"": "keras-hub's family has no such part"}
+_BACKBONE_ALONE = {"classifier": "token", "num_classes": 0}
+
+
+def _tokens(embedding: str, mask_axes: str) -> dict[str, Names]:
+    """The names of class token, mask token and registers."""
+    return {
+        "class_token/token": StoredAs(f"{embedding}vars/0"),
+        "mask_token/token": StoredAs(f"{embedding}vars/1", mask_axes),
+        "register_tokens/tokens": (
+            StoredAs(f"{embedding}vars/2", when=lambda c: c.mask_token),
+            StoredAs(f"{embedding}vars/1", when=lambda c: not c.mask_token),
+        ),
+    }
+
+
+def _block(encoder: str, attention: str) -> dict[str, StoredAs]:
+    block = f"layers/{encoder}_encoder/layers/{encoder}_layer{{_l}}/"
+    names = keras_modules(
+        {
+            "patch_embedding": f"layers/{encoder}_embedding/patch_embeddings/projection",
+            "block_{l}/attention_norm": block + "norm1",
+            "block_{l}/attention/{qkv}": block + attention + "{qkv}_dense",
+            "block_{l}/attention/out": block + attention + "output_dense",
+            "block_{l}/attention_scale": block + "layer_scale1",
+            "block_{l}/mlp_norm": block + "norm2",
+            "block_{l}/mlp/dense_0": block + "mlp/fc1",
+            "block_{l}/mlp_scale": block + "layer_scale2",
+            "encoder_norm": "layers/layer_normalization",
+        }
+    )
+    return names
+
+
+_V2 = "layers/dinov2_embedding/"
+_MLP2 = "layers/dinov2_encoder/layers/dinov2_layer{_l}/mlp/"
+
+
+def _number_of_tokens(count: int) -> Callable[[ViTConfig], bool]:
+    """The models with that many of mask token and registers."""
+    return lambda config: config.mask_token + (config.num_registers > 0) == count
+
+
+_WORDS2: dict[str, Names] = {
+    **_tokens(_V2, "1 m"),
+    **_block("dinov2", "attention/attention/"),
+    "position_embedding/embedding": tuple(
+        StoredAs(f"{_V2}vars/{2 + k}", when=_number_of_tokens(k)) for k in (2, 1, 0)
+    ),
+    "block_{l}/mlp/{gate}/kernel": StoredAs(
+        _MLP2 + "weights_in/vars/0", "m (gate f)", implies={"mlp": "gated_packed"}
+    ),
+    "block_{l}/mlp/{gate}/bias": StoredAs(
+        _MLP2 + "weights_in/vars/1", "(gate f)", implies={"mlp": "gated_packed"}
+    ),
+    **{
+        f"block_{{l}}/mlp/dense_1/{part}": (
+            StoredAs(f"{_MLP2}fc2/vars/{k}", when=lambda c: c.mlp_is_plain),
+            StoredAs(f"{_MLP2}weights_out/vars/{k}"),
+        )
+        for k, part in enumerate(("kernel", "bias"))
+    },
+}
+
+
+def _resized_positions(config: ViTConfig) -> dict[str, str]:
+    number = 1 + config.mask_token + (config.num_registers > 0)
+    return {f"{_V2}vars/{number}": "positions that the library computes from the others"}
+
+
+def _image_of(found: Mapping[str, Any]) -> dict[str, Any]:
+    stated = image_shape(found)
+    height, width = found["position_embedding_shape"][:2]
+    patch = found["patch_size"]
+    grid = (height // patch, width // patch)
+    same = grid == tuple(side // patch for side in stated["image_size"])
+    return {**stated, "position_grid": None if same else grid}
+
+
+def _image_to(config: ViTConfig) -> dict[str, Any]:
+    stored = fitting_image_size(config)
+    return {
+        "image_shape": [*(config.image_size or stored), config.channels],
+        "position_embedding_shape": [*stored, config.channels],
+    }
+
+
+def _hidden_of(config: ViTConfig) -> int:
+    """keras-hub states two thirds more than the width of a gated MLP, which it rounds again."""
+    return config.mlp_dim if config.mlp_is_plain else config.mlp_dim * 3 // 2
+
+
+def _mlp_of(found: Mapping[str, Any]) -> dict[str, Any]:
+    hidden = found["intermediate_dim"]
+    if found.get("use_swiglu_ffn"):
+        return {"mlp": "gated_packed", "mlp_dim": swiglu_width(hidden)}
+    return {"mlp": "plain", "mlp_dim": hidden}
+
+
+_ROWS2: tuple[Row, ...] = (
+    *size_rows(
+        "",
+        image=JsonFields(
+            ("image_shape", "position_embedding_shape"),
+            ("image_size", "channels", "position_grid"),
+            _image_of,
+            _image_to,
+        ),
+    ),
+    JsonFields(
+        ("intermediate_dim", "use_swiglu_ffn"),
+        ("mlp", "mlp_dim"),
+        _mlp_of,
+        lambda c: {"intermediate_dim": _hidden_of(c), "use_swiglu_ffn": c.mlp_is_gated},
+    ),
+    JsonField("layer_scale_init_value", "layer_scale_init"),
+    JsonField("num_register_tokens", "num_registers", default=0),
+    JsonField("use_mask_token", "mask_token", default=True),
+    JsonField("dropout_rate", "dropout_rate"),
+    JsonField("drop_path_rate", "stochastic_depth_rate"),
+    JsonFields(
+        ("antialias_in_interpolation",),
+        ("numerics.position_resize",),
+        lambda found: {
+            "numerics.position_resize": (
+                "bicubic_antialias"
+                if found.get("antialias_in_interpolation")
+                else "bicubic_catmull_rom"
+            )
+        },
+        lambda c: {
+            "antialias_in_interpolation": c.numerics.position_resize == "bicubic_antialias"
+        },
+    ),
+    JsonNote("apply_layernorm", lambda facts: False),
+)
+
+
+def _is_resized_otherwise(config: ViTConfig) -> bool:
+    resized = config.grid not in (None, config.source_grid)
+    return resized and config.numerics.position_resize not in (
+        "bicubic_catmull_rom",
+        "bicubic_antialias",
+    )
+
+
+_FIXED = {**_BACKBONE_ALONE, "layer_scale": True}
+
+
+def _imagenet(config: ViTConfig) -> ProtocolSpec:
+    """Mean and std of ImageNet, as the converters of both families have."""
+    return {"name": "keras_hub", "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
+
+
+dinov2 = Dialect(
+    name="keras_hub/dinov2",
+    library="keras-hub",
+    container="h5",
+    words=unsupported(_REASONS, _WORDS2),
+    derived=_resized_positions,
+    identity=Identity("config.json", "class_name", "DINOV2Backbone", "'DINOV2Backbone'"),
+    json=keras_object("config.json", "dinov2.dinov2_backbone", "DINOV2Backbone", _ROWS2),
+    notes=metadata(),
+    images=dataclasses.replace(converter, default=_imagenet),
+    numerics=Numerics(gelu="exact", position_resize="bicubic_catmull_rom"),
+    expresses=("position_resize",),
+    fields={
+        **_FIXED,
+        "position": "learned",
+        "position_before_class": False,
+        "position_before_registers": True,
+        "qkv_bias": True,
+    },
+    switches=("num_registers", "mask_token", "mlp", "layer_scale"),
+    impossible=(
+        *impossible("token"),
+        *needs(layer_scale=True, qkv_bias=True),
+        NO_HEAD,
+        NO_SQUARE_PATCH,
+        DROPS_PIXELS,
+        (
+            lambda c: len({*c.source_grid}) > 1 or len({*(c.grid or (1,))}) > 1,
+            "a grid of another shape than a square",
+        ),
+        (
+            lambda c: c.num_registers and not c.position_before_registers,
+            "positions of registers",
+        ),
+        (
+            lambda c: c.mlp_is_gated and swiglu_width(_hidden_of(c)) != c.mlp_dim,
+            "a gated MLP whose width is no multiple of 8",
+        ),
+    ),
+    limits=((_is_resized_otherwise, "positions that are resized by another method"),),
+    crops=False,
+)
+
+_MLP3 = "layers/dinov3_encoder/layers/dinov3_layer{_l}/mlp/"
+_ATTENTION3 = "layers/dinov3_encoder/layers/dinov3_layer{_l}/attention/"
+
+_WORDS3: dict[str, Names] = {
+    **_tokens("layers/dinov3_embedding/", "1 1 m"),
+    **_block("dinov3", "attention/"),
+    "block_{l}/attention/{qkv}/kernel": StoredAs(_ATTENTION3 + "{qkv}_dense/vars/0", "m (h d)"),
+    "block_{l}/attention/{qkv}/bias": StoredAs(_ATTENTION3 + "{qkv}_dense/vars/1", "(h d)"),
+    "block_{l}/attention/out/kernel": StoredAs(_ATTENTION3 + "output_dense/vars/0", "(h d) m"),
+    **keras_modules(
+        {
+            "block_{l}/mlp/dense_0": _MLP3 + "up_proj",
+            "block_{l}/mlp/{gate}": _MLP3 + "{up}_proj",
+            "block_{l}/mlp/dense_1": _MLP3 + "down_proj",
+        }
+    ),
+}
+
+dinov3 = Dialect(
+    name="keras_hub/dinov3",
+    library="keras-hub",
+    container="h5",
+    words=unsupported(_REASONS, _WORDS3),
+    identity=Identity("config.json", "class_name", "DINOV3Backbone", "'DINOV3Backbone'"),
+    json=keras_object(
+        "config.json",
+        "dinov3.dinov3_backbone",
+        "DINOV3Backbone",
+        (
+            *size_rows(),
+            *dinov3_rows(
+                biases=("use_query_bias", "use_key_bias", "use_value_bias"),
+                projection_bias="use_proj_bias",
+                mlp_bias="use_mlp_bias",
+                activation="hidden_activation",
+                layer_scale="layer_scale_init_value",
+            ),
+            JsonField("use_mask_token", "mask_token", default=True),
+            JsonNote("apply_layernorm", lambda facts: False),
+        ),
+    ),
+    notes=metadata(),
+    images=dataclasses.replace(converter, default=_imagenet),
+    numerics=Numerics(gelu="exact", layer_norm_epsilon=1e-5),
+    expresses=("gelu", "gate", "layer_norm_epsilon", "position_resize"),
+    fields={**_FIXED, "position": "none"},
+    switches=(
+        "single_biases",
+        "projection_bias",
+        "mlp_bias",
+        "mlp",
+        "num_registers",
+        "rope",
+        "layer_scale",
+        "mask_token",
+        "no_position",
+    ),
+    impossible=(
+        *impossible("token", position="none"),
+        *needs(layer_scale=True),
+        *OWN_ROPE,
+        NO_HEAD,
+        NO_SQUARE_PATCH,
+        DROPS_PIXELS,
+    ),
+    crops=False,
+)

@@ -1,0 +1,129 @@
+"""CLIPVisionEncoder and SigLIPVisionEncoder of keras-hub, alone."""
+
+from typing import Any
+
+from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs, unsupported
+from keras_vit.checkpoints.dialects.json_fields import JsonConstant, JsonField, Row, one_of
+from keras_vit.checkpoints.dialects.keras_hub.common import (
+    DROPS_PIXELS,
+    GELUS,
+    NO_HEAD,
+    NO_SQUARE_PATCH,
+    NOT_SQUARE,
+    keras_modules,
+    metadata,
+    size_rows,
+)
+from keras_vit.checkpoints.dialects.keras_hub.converter import converter
+from keras_vit.checkpoints.dialects.keras_hub.objects import keras_object
+from keras_vit.checkpoints.dialects.transformers.common import impossible, needs
+from keras_vit.config import Numerics
+
+_CLIP = "layers/clip_encoder_layer{_l}/"
+_SIGLIP = "layers/sig_lip_encoder_layer{_l}/"
+_POOL = "layers/sig_lip_multi_head_attention_pooling/"
+_NUMBERS = "the numbers of the positions"
+
+
+def _tower(name: str, module: str, class_name: str, rows: tuple[Row, ...], **more: Any) -> Dialect:
+    refusals = (*more.pop("impossible"), *needs(qkv_bias=True), NO_HEAD)
+    return Dialect(
+        name=f"keras_hub/{name}",
+        library="keras-hub",
+        container="h5",
+        identity=Identity("config.json", "class_name", class_name, repr(class_name)),
+        json=keras_object("config.json", module, class_name, (*size_rows(), *rows)),
+        notes=metadata(),
+        images=converter,
+        expresses=("gelu", "position_resize"),
+        impossible=(*refusals, NO_SQUARE_PATCH, NOT_SQUARE, DROPS_PIXELS),
+        crops=False,
+        **more,
+    )
+
+
+clip = _tower(
+    "clip_vision",
+    "clip.clip_vision_encoder",
+    "CLIPVisionEncoder",
+    (
+        JsonField("intermediate_activation", "numerics.gelu", one_of(GELUS), default="quick_gelu"),
+        JsonConstant("intermediate_output_index", None),
+    ),
+    words=unsupported(
+        {"": "keras-hub's CLIP has no such part"},
+        {
+            "class_token/token": StoredAs("layers/clip_vision_embedding/vars/0", "m"),
+            "position_embedding/embedding": StoredAs(
+                "layers/clip_vision_embedding/position_embedding/vars/0", "n m"
+            ),
+            **keras_modules(
+                {
+                    "patch_embedding": "layers/clip_vision_embedding/patch_embedding",
+                    "pre_norm": "layers/layer_normalization",
+                    "block_{l}/attention_norm": _CLIP + "layer_norm_1",
+                    "block_{l}/attention/{qkv}": _CLIP + "attention/{qkv}_dense",
+                    "block_{l}/attention/out": _CLIP + "attention/output_dense",
+                    "block_{l}/mlp_norm": _CLIP + "layer_norm_2",
+                    "block_{l}/mlp/dense_0": _CLIP + "dense_1",
+                    "block_{l}/mlp/dense_1": _CLIP + "dense_2",
+                    "encoder_norm": "layers/layer_normalization_1",
+                }
+            ),
+        },
+    ),
+    ignored={"layers/clip_vision_embedding/vars/1": _NUMBERS},
+    numerics=Numerics(gelu="quick", layer_norm_epsilon=1e-5),
+    fields={
+        "classifier": "token",
+        "num_classes": 0,
+        "position": "learned",
+        "position_before_class": False,
+        "pre_norm": True,
+        "patch_bias": False,
+    },
+    switches=("pre_norm", "patch_bias"),
+    impossible=(*impossible("token"), *needs(pre_norm=True, patch_bias=False)),
+)
+
+_SIGLIP_WORDS: dict[str, Names] = {
+    "position_embedding/embedding": StoredAs(
+        "layers/sig_lip_vision_embedding/position_embedding/vars/0", "n m"
+    ),
+    "pool/probe": StoredAs(_POOL + "vars/0"),
+    **keras_modules(
+        {
+            "patch_embedding": "layers/sig_lip_vision_embedding/patch_embedding",
+            "block_{l}/attention_norm": _SIGLIP + "layer_norm1",
+            "block_{l}/attention/{qkv}": _SIGLIP + "self_attn/{qkv}_dense",
+            "block_{l}/attention/out": _SIGLIP + "self_attn/output_dense",
+            "block_{l}/mlp_norm": _SIGLIP + "layer_norm2",
+            "block_{l}/mlp/dense_0": _SIGLIP + "mlp/fc1",
+            "block_{l}/mlp/dense_1": _SIGLIP + "mlp/fc2",
+            "encoder_norm": "layers/layer_normalization",
+            "pool/attention/{qkv}": _POOL + "attention/{qkv}_dense",
+            "pool/attention/out": _POOL + "attention/output_dense",
+            "pool/norm": _POOL + "layer_norm",
+            "pool/mlp/dense_0": _POOL + "mlp/fc1",
+            "pool/mlp/dense_1": _POOL + "mlp/fc2",
+        }
+    ),
+}
+
+siglip = _tower(
+    "siglip_vision",
+    "siglip.siglip_vision_encoder",
+    "SigLIPVisionEncoder",
+    (
+        JsonField(
+            "intermediate_activation", "numerics.gelu", one_of(GELUS), default="gelu_approximate"
+        ),
+        # The last norm takes 1e-6 whatever is said here, so another value makes two epsilons.
+        JsonConstant("layer_norm_epsilon", 1e-6),
+    ),
+    words=unsupported({"": "keras-hub's SigLIP has no such part"}, _SIGLIP_WORDS),
+    ignored={"layers/sig_lip_vision_embedding/vars/0": _NUMBERS},
+    numerics=Numerics(gelu="tanh"),
+    fields={"classifier": "map", "num_classes": 0, "position": "learned", "class_token": None},
+    impossible=(*impossible("map"), (lambda c: c.has_class_token, "a class token")),
+)
