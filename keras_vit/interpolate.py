@@ -23,8 +23,8 @@ def resampling_matrix(
             of the points' cells: `"bilinear_half_pixel"` (`jax.image.resize` without
             antialias), `"bicubic"` and `"bicubic_antialias"`
             (`torch.nn.functional.interpolate`, whose cubic has a = -0.75, and with
-            antialias a = -0.5), and `"bicubic_catmull_rom"` (`jax.image.resize` and
-            `tf.image.resize` without antialias: a = -0.5).
+            antialias a = -0.5), and `"bicubic_catmull_rom"` (`jax.image.resize`
+            without antialias: a = -0.5).
         xp: `numpy` or `keras.ops`.
         dtype: of the result.
     """

@@ -9,15 +9,26 @@ import numpy as np
 from keras_vit import checkpoints
 
 FOLDER = Path(__file__).parent / "data" / "families"
-CASES = {c["name"]: c for c in json.loads((FOLDER / "cases.json").read_text())["cases"]}
+CASES = {
+    case["name"]: case
+    for file in sorted(FOLDER.glob("*.json"))
+    for case in json.loads(file.read_text())["cases"]
+}
+"""By name; a JSON file for each library."""
 
 OF_THE_HEAD = ("pre_logits", "logits", "image_embeds", "pooler_output")
 """Outputs that are compared within `tolerance`; the others within `tolerance_tokens`."""
 
 
+def cases_of(layout: str) -> list[str]:
+    """Names of the cases of one library."""
+    return [name for name, case in CASES.items() if case["layout"] == layout]
+
+
 def load_case(name: str, **fields):
-    """Loads the checkpoint of a case."""
-    return checkpoints.load(FOLDER / CASES[name]["checkpoint"], **fields)
+    """Loads the checkpoint of a case, given the facts that a bare file does not tell."""
+    facts = CASES[name].get("load_with") or {}
+    return checkpoints.load(FOLDER / CASES[name]["checkpoint"], **{**facts, **fields})
 
 
 def expected(name: str) -> dict[str, np.ndarray]:

@@ -163,6 +163,17 @@ def zoom(embedding: np.ndarray, source: tuple, target: tuple) -> np.ndarray:
     return ndimage.zoom(grid, factors, order=1).reshape(target[0] * target[1], -1)
 
 
+def jax_resize(embedding: np.ndarray, source: tuple, target: tuple) -> np.ndarray:
+    """The bicubic resize of positions that JAX computes without antialiasing."""
+    import jax
+
+    grid = embedding.reshape(*source, -1)
+    size = (*target, grid.shape[-1])
+    return np.asarray(jax.image.resize(grid, size, "bicubic", antialias=False)).reshape(
+        target[0] * target[1], -1
+    )
+
+
 def torch_resize(mode: str, antialias: bool = False):
     """The resize of positions that torch computes, with the arguments of `zoom`."""
 

@@ -65,10 +65,13 @@ def test_bicubic_equals_torch(antialias, source, target):
 
 
 def test_the_methods_differ():
-    """By hundredths, so that none passes for another."""
+    """By hundredths, up or down, so that none passes for another."""
     for first, second in itertools.combinations(POSITION_RESIZES, 2):
-        matrices = [resampling_matrix(4, 7, method) for method in (first, second)]
-        assert np.abs(matrices[0] - matrices[1]).max() > 0.01, (first, second)
+        differences = [
+            np.abs(resampling_matrix(*sides, first) - resampling_matrix(*sides, second)).max()
+            for sides in ((4, 7), (7, 4))
+        ]
+        assert max(differences) > 0.01, (first, second)
 
 
 @every_method

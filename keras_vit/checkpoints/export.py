@@ -137,12 +137,20 @@ def _write_arrays(
     if dialect.container == "npz":
         write_npz(path, parts(moves))
     elif dialect.container == "h5":
-        _write_h5(path, whole(parts(moves)))
+        _write_h5(path, itertools.chain(whole(parts(moves)), _row_numbers(dialect, moves)))
     else:
         by_name = {move.names[0]: move for move in moves}
         specs = [(n, move.file_shape, dtypes[move.paths[0]]) for n, move in by_name.items()]
         read = lambda names: parts([by_name[name] for name in names])  # noqa: E731
         write_safetensors(path, specs, read, dict(dialect.metadata))
+
+
+def _row_numbers(dialect: Dialect, moves: list[Move]) -> Iterator[tuple[str, np.ndarray]]:
+    """The arrays that number the rows of others, which are written in their order."""
+    for move in moves:
+        for name in move.names:
+            if numbering := dialect.row_numbers.get(name):
+                yield numbering, np.arange(move.file_shape[0], dtype="int32")[None]
 
 
 def _ahead(parts: Iterator[Part]) -> Iterator[Part]:

@@ -273,10 +273,26 @@ def _weight_arrays(opened: OpenedCheckpoint, wanted: ViTConfig) -> Iterator[Name
 
 def _read_move(opened: OpenedCheckpoint, wanted: ViTConfig, move: Move) -> Iterator[Named]:
     stored = opened.info.config
-    for path, array in move.to_weights([_read_finite(opened.reader, n) for n in move.names]):
+    for path, array in move.to_weights([_read_stored(opened, n) for n in move.names]):
         adapted = adapt(path, array, stored, wanted)
         if adapted is not None:
             yield path, adapted
+
+
+def _read_stored(opened: OpenedCheckpoint, name: str) -> np.ndarray:
+    """An array of the file; where another one numbers its rows, the rows by these numbers."""
+    array, reader = _read_finite(opened.reader, name), opened.reader
+    numbering = opened.dialect.row_numbers.get(name)
+    if numbering is None or numbering not in reader.shapes:
+        return array
+    numbers = reader.read(numbering).reshape(-1)
+    if numbers.shape != array.shape[:1] or set(numbers.tolist()) - set(range(len(array))):
+        raise CheckpointError(
+            f"{reader.path}: array {numbering!r} numbers the rows of {name!r}; expected "
+            f"{len(array)} numbers from 0 to {len(array) - 1}, found "
+            f"{shown(numbers.tolist(), quoted=False)}."
+        )
+    return array[numbers.astype(np.intp)]
 
 
 def _read_finite(reader: Reader, name: str) -> np.ndarray:

@@ -46,7 +46,7 @@ class Numerics:
         position_resize: resampling of position embeddings to another grid:
             `"bilinear_align_corners"` (the official `scipy.ndimage.zoom` of
             order 1), `"bilinear_half_pixel"`, `"bicubic"` (transformers),
-            `"bicubic_catmull_rom"` (keras-hub on JAX and TensorFlow) or
+            `"bicubic_catmull_rom"` (keras-hub on JAX) or
             `"bicubic_antialias"` (timm).
         pool_before_norm: True if the last norm follows the mean of `"gap"` (timm), False if
             it precedes the mean (the official code).

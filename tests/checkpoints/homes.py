@@ -12,6 +12,18 @@ _DINOV2 = {
     "mlp_dim": 64,
 }
 
+_DINOV3 = {
+    **_TOWER,
+    "classifier": "token",
+    "position": "none",
+    "rope": {"form": "dinov3", "theta": 100.0},
+    "num_registers": 2,
+    "layer_scale": True,
+    "mask_token": True,
+    "qkv_bias": (True, False, True),
+}
+_SQUARE = {"patch_size": (2, 2), "image_size": (48, 48)}
+
 HOMES = {
     "transformers/dinov2": _DINOV2,
     "transformers/dinov2_with_registers": {
@@ -19,16 +31,7 @@ HOMES = {
         "num_registers": 2,
         "position_before_registers": True,
     },
-    "transformers/dinov3_vit": {
-        **_TOWER,
-        "classifier": "token",
-        "position": "none",
-        "rope": {"form": "dinov3", "theta": 100.0},
-        "num_registers": 2,
-        "layer_scale": True,
-        "mask_token": True,
-        "qkv_bias": (True, False, True),
-    },
+    "transformers/dinov3_vit": _DINOV3,
     "transformers/deit": {"classifier": "token", "distillation_token": True},
     "transformers/vit_mae": {**_TOWER, "classifier": "token"},
     "transformers/ijepa": {"classifier": "gap", "class_token": False},
@@ -46,6 +49,23 @@ HOMES = {
         "classifier": "gap",
         "class_token": False,
         "num_classes": 3,
+    },
+    "keras_hub/deit": {"classifier": "token", "class_token": True, "distillation_token": True},
+    "keras_hub/dinov2": {
+        **_DINOV2,
+        **_SQUARE,
+        **_TOWER,
+        "classifier": "token",
+        "num_registers": 2,
+        "position_before_registers": True,
+    },
+    "keras_hub/dinov3": {**_DINOV3, **_SQUARE},
+    "keras_hub/clip_vision": {**_CLIP, **_SQUARE},
+    "keras_hub/siglip_vision": {
+        **_TOWER,
+        **_SQUARE,
+        "classifier": "map",
+        "class_token": False,
     },
 }
 """Fields that the laws give a model before a dialect is asked to hold it."""

@@ -8,20 +8,18 @@ from safetensors.numpy import load_file
 
 from keras_vit import checkpoints
 from keras_vit.errors import CheckpointError
-
-torch = pytest.importorskip("torch")
-from tests import torchvision_shim  # noqa: E402, F401
-
-transformers = pytest.importorskip("transformers")
-from tests.family_goldens import (  # noqa: E402
+from tests.family_goldens import (
     CASES,
     FOLDER,
     OF_THE_HEAD,
+    cases_of,
     expected,
     load_case,
     outputs,
     relative_error,
 )
+
+TRANSFORMERS = cases_of("transformers")
 
 
 def _sizes(want):
@@ -49,7 +47,7 @@ def test_every_stage_equals_the_library(name):
     assert {s: e for s, e in errors.items() if not e <= limits[s]} == {}
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", TRANSFORMERS)
 def test_files_come_back_as_they_were(name, tmp_path):
     """From the library's file to the library's file: the same names and bits.
 
@@ -85,12 +83,18 @@ def test_the_features_of_two_heads_are_the_mean_of_their_tokens():
     assert relative_error(got, want["pre_logits"]) <= CASES["hf_deit_teacher"]["tolerance"]
 
 
-_ONE_TOWER = [n for n, c in CASES.items() if c["model_class"] not in ("CLIPModel", "SiglipModel")]
+_ONE_TOWER = [
+    n for n in TRANSFORMERS if CASES[n]["model_class"] not in ("CLIPModel", "SiglipModel")
+]
 
 
 @pytest.mark.parametrize("name", _ONE_TOWER)
 def test_transformers_computes_the_same_from_our_file(name, tmp_path):
     """A model that is loaded, saved and opened by transformers gives the library's outputs."""
+    torch = pytest.importorskip("torch")
+    from tests import torchvision_shim  # noqa: F401
+
+    transformers = pytest.importorskip("transformers")
     case, want = CASES[name], expected(name)
     model = load_case(name)
     checkpoints.save(

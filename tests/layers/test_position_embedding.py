@@ -33,6 +33,7 @@ RESIZES = {
     "bilinear_align_corners": formulas.zoom,
     "bilinear_half_pixel": formulas.torch_resize("bilinear"),
     "bicubic": formulas.torch_resize("bicubic"),
+    "bicubic_catmull_rom": formulas.jax_resize,
     "bicubic_antialias": formulas.torch_resize("bicubic", antialias=True),
 }
 

@@ -195,6 +195,8 @@ class Dialect:
         ignored: regular expressions of names that are no weights, with the reason.
         derived: names of arrays that the library computes from others, with the reason; which
             they are depends on the model. They are neither read nor written.
+        row_numbers: from the name of an array to that of integers `(1, rows)`: the model reads
+            the rows by these numbers.
         identity: where JSON says that weights are of this family.
         json: tables of the JSON files beside the weights; if there are any, a checkpoint
             of the dialect is a folder.
@@ -224,6 +226,7 @@ class Dialect:
     prefix_for: Callable[[ViTConfig], str] = lambda config: ""
     ignored: Mapping[str, str] = dataclasses.field(default_factory=dict)
     derived: Callable[[ViTConfig], Mapping[str, str]] = lambda config: {}
+    row_numbers: Mapping[str, str] = dataclasses.field(default_factory=dict)
     identity: Identity | None = None
     json: tuple[JsonTable, ...] = ()
     labels: Callable[[Json, int], Labels] = lambda files, num_classes: None

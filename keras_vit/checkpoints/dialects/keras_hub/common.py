@@ -72,8 +72,8 @@ def size_rows(
     """
     width: tuple[Row, ...] = (JsonField(mlp_dim, "mlp_dim", default=REQUIRED),) if mlp_dim else ()
     return (
-        image,
         JsonField("patch_size", "patch_size", patch_size, default=REQUIRED),
+        image,
         JsonField("num_layers", "num_layers", default=REQUIRED),
         JsonField("num_heads", "num_heads", default=REQUIRED),
         JsonField("hidden_dim", "hidden_size", default=REQUIRED),

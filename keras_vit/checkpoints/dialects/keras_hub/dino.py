@@ -163,9 +163,7 @@ _ROWS2: tuple[Row, ...] = (
                 else "bicubic_catmull_rom"
             )
         },
-        lambda c: {
-            "antialias_in_interpolation": c.numerics.position_resize == "bicubic_antialias"
-        },
+        lambda c: {"antialias_in_interpolation": c.numerics.position_resize == "bicubic_antialias"},
     ),
     JsonNote("apply_layernorm", lambda facts: False),
 )

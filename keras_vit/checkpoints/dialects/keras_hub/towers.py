@@ -72,7 +72,13 @@ clip = _tower(
             ),
         },
     ),
+    # keras-hub makes a new encoder with zeros here, and then every token reads the first row.
     ignored={"layers/clip_vision_embedding/vars/1": _NUMBERS},
+    row_numbers={
+        "layers/clip_vision_embedding/position_embedding/vars/0": (
+            "layers/clip_vision_embedding/vars/1"
+        )
+    },
     numerics=Numerics(gelu="quick", layer_norm_epsilon=1e-5),
     fields={
         "classifier": "token",
@@ -123,6 +129,11 @@ siglip = _tower(
     ),
     words=unsupported({"": "keras-hub's SigLIP has no such part"}, _SIGLIP_WORDS),
     ignored={"layers/sig_lip_vision_embedding/vars/0": _NUMBERS},
+    row_numbers={
+        "layers/sig_lip_vision_embedding/position_embedding/vars/0": (
+            "layers/sig_lip_vision_embedding/vars/0"
+        )
+    },
     numerics=Numerics(gelu="tanh"),
     fields={"classifier": "map", "num_classes": 0, "position": "learned", "class_token": None},
     impossible=(*impossible("map"), (lambda c: c.has_class_token, "a class token")),
