@@ -62,7 +62,7 @@ _WORDS: dict[str, Names] = {
 
 
 def swiglu_width(hidden: int) -> int:
-    """Returns the width of the gated MLP: two thirds of the plain one's, rounded up to a multiple of 8."""
+    """Returns the width of the gated MLP: two thirds of the other, up to a multiple of 8."""
     return (int(hidden * 2 / 3) + 7) // 8 * 8
 
 
