@@ -216,7 +216,7 @@ dinov2 = Dialect(
             "a grid of another shape than a square",
         ),
         (
-            lambda c: c.num_registers and not c.position_before_registers,
+            lambda c: c.num_registers > 0 and not c.position_before_registers,
             "positions of registers",
         ),
         (
