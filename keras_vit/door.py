@@ -231,7 +231,8 @@ def _has_values(images: Any) -> bool:
     if isinstance(images, keras.KerasTensor):
         return False
     if backend == "torch":
-        return type(images) is torch.Tensor and not torch.compiler.is_compiling()
+        is_traced = torch.compiler.is_compiling() or torch.jit.is_tracing()
+        return type(images) is torch.Tensor and not is_traced
     if backend == "jax":
         is_traced = isinstance(images, jax.core.Tracer)
         return isinstance(images, jax.Array) and not is_traced and images.is_fully_addressable

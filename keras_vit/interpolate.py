@@ -9,15 +9,26 @@ from typing import Any
 import numpy as np
 
 
-def resampling_matrix(
-    source: int, target: Any, method: str, xp: Any = np, dtype: str = "float64"
+def resampling_matrix(source: int, target: int, method: str) -> np.ndarray:
+    """Returns the `(target, source)` matrix that resamples `source` points to `target`, float64.
+
+    Args:
+        source, target: numbers of points, at least 1.
+        method: see `resampling_weights`.
+    """
+    points = np.arange(source, dtype="float64"), np.arange(target, dtype="float64")
+    return np.asarray(resampling_weights(source, target, *points, method, np))
+
+
+def resampling_weights(
+    source: int, target: Any, source_points: Any, target_points: Any, method: str, xp: Any
 ) -> Any:
     """Returns the `(target, source)` matrix that resamples `source` points to `target`.
 
     Args:
         source: number of points, at least 1.
-        target: number of points wanted, at least 1; a scalar tensor in a graph
-            with dynamic shapes.
+        target: number of points wanted, at least 1; a float scalar in a graph of any size.
+        source_points, target_points: the numbers from 0 to `source - 1` and to `target - 1`.
         method: `"bilinear_align_corners"` maps the first and last points onto each
             other (`scipy.ndimage.zoom` of order 1). The others align the outer edges
             of the points' cells: `"bilinear_half_pixel"` (`jax.image.resize` without
@@ -26,15 +37,12 @@ def resampling_matrix(
             antialias a = -0.5), and `"bicubic_catmull_rom"` (`jax.image.resize`
             without antialias: a = -0.5).
         xp: `numpy` or `keras.ops`.
-        dtype: of the result.
     """
-    number = (lambda value: value) if xp is np else (lambda value: xp.cast(value, dtype))
-    target_points = xp.arange(target, dtype=dtype)
-    source_points = xp.arange(source, dtype=dtype)[None, :]
+    source_points = source_points[None, :]
     if method == "bilinear_align_corners":
-        position = target_points * (source - 1) / number(xp.maximum(target - 1, 1))
+        position = target_points * (source - 1) / xp.maximum(target - 1, 1)
         return xp.maximum(1.0 - xp.abs(position[:, None] - source_points), 0.0)
-    ratio = source / number(target)
+    ratio = source / target
     position = (target_points + 0.5) * ratio - 0.5
     if method == "bilinear_half_pixel":
         position = xp.clip(position, 0.0, source - 1.0)

@@ -8,7 +8,8 @@ import pytest
 from scipy import ndimage
 
 from keras_vit.config import POSITION_RESIZES
-from keras_vit.interpolate import resampling_matrix
+from keras_vit.interpolate import resampling_matrix, resampling_weights
+from keras_vit.kernels.sizes import number, steps
 from tests.formulas import torch_resize, zoom
 from tests.helpers import assert_close, normal
 
@@ -106,5 +107,6 @@ def test_the_form_in_the_graph_equals_the_form_on_the_host(method, source, targe
     for sides in (target, keras.ops.convert_to_tensor(target, dtype="int32")):
         if sides is not target and keras.backend.backend() == "jax":
             continue  # shapes are never tensors there
-        found = resampling_matrix(source, sides, method, keras.ops, "float32")
+        points = steps(source), steps(sides)
+        found = resampling_weights(source, number(sides), *points, method, keras.ops)
         assert_close(found, expected, 1e-5)

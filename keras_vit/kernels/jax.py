@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from keras import ops
 
 from keras_vit.kernels import reference
+from keras_vit.kernels.sizes import is_known
 
 call_part = reference.call_part
 direct = reference.direct
@@ -32,7 +33,9 @@ def gelu(x: Any, approximate: bool) -> Any:
     that no finite number exceeds keep it out of that fusion.
     """
     y = reference.gelu(x, approximate)
-    if x.ndim < 3 or x.shape[1] ** 2 <= reference.MOST_SCORES or jax.default_backend() != "cpu":
+    tokens = x.shape[1] if x.ndim > 2 else 1
+    few = not is_known(tokens) or tokens**2 <= reference.MOST_SCORES
+    if few or jax.default_backend() != "cpu":
         return y
     most = jnp.finfo(x.dtype).max
     return jax.lax.clamp(-most, y, most)
@@ -108,7 +111,8 @@ def attention(query: Any, key: Any, value: Any) -> Any:
         return ops.dot_product_attention(query, key, value)
     # (batch, heads, tokens, head_dim)
     query, key, value = (jnp.swapaxes(x, 1, 2) for x in (query, key, value))
-    many = query.shape[2] * key.shape[2] > reference.MOST_SCORES
+    tokens, others = query.shape[2], key.shape[2]
+    many = is_known(tokens, others) and tokens * others > reference.MOST_SCORES
     return jnp.swapaxes((_in_blocks if many else _attention)(query, key, value), 1, 2)
 
 

@@ -11,6 +11,7 @@ from torch.autograd import forward_ad
 from torch.utils.checkpoint import get_device_states, set_device_states
 
 from keras_vit.kernels import reference
+from keras_vit.kernels.sizes import is_known
 
 
 def _plain_where_transformed(fast: Callable[..., Any]) -> Callable[..., Any]:
@@ -36,14 +37,27 @@ def _is_transformed(x: Any) -> bool:
     return active or forward_ad.unpack_dual(x).tangent is not None
 
 
+def _is_recorded() -> bool:
+    """Whether a compiler or an exporter records operations, of which it knows torch's own alone."""
+    return torch.compiler.is_compiling() or torch.jit.is_tracing()
+
+
 @_plain_where_transformed
 def attention(query: Any, key: Any, value: Any) -> Any:
     """See `reference.attention`. torch's own form takes heads first, in any memory order."""
-    heads_first = (x.transpose(1, 2) for x in (query, key, value))
+    heads_first = [x.transpose(1, 2) for x in (query, key, value)]
+    if torch.onnx.is_in_onnx_export():
+        return _attention_in_six_nodes(*heads_first).transpose(1, 2)
     y = torch.nn.functional.scaled_dot_product_attention(*heads_first).transpose(1, 2)
-    if not y.requires_grad or torch.compiler.is_compiling():
+    if not y.requires_grad or _is_recorded():
         return y
     return _TwiceDifferentiable.apply(y, query, key, value)
+
+
+def _attention_in_six_nodes(query: Any, key: Any, value: Any) -> Any:
+    """Attention for ONNX, heads first. torch writes its own form as fifteen nodes there."""
+    scores = query * query.shape[-1] ** -0.5 @ key.transpose(-1, -2)
+    return scores.softmax(-1) @ value
 
 
 class _TwiceDifferentiable(torch.autograd.Function):
@@ -75,6 +89,8 @@ class _TwiceDifferentiable(torch.autograd.Function):
 @_plain_where_transformed
 def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
     """See `reference.layer_norm`. On CPUs torch's own takes 16 bits and computes in 32."""
+    if torch.jit.is_tracing():  # where a shape is made of tensors, which torch's own refuses
+        return reference.layer_norm(x, gamma, beta, epsilon)
     dtype = torch.promote_types(x.dtype, torch.float32)
     gamma, beta = gamma.to(dtype), beta.to(dtype)
     inner = x if x.device.type == "cpu" else x.to(dtype)
@@ -86,7 +102,7 @@ def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
 def gelu(x: Any, approximate: bool) -> Any:
     """See `reference.gelu`. A compiler writes a loop of its own from torch's form."""
     is_slow = approximate and x.dtype in _SLOW_TANH and x.device.type == "cpu"
-    if is_slow and not torch.compiler.is_compiling():
+    if is_slow and not _is_recorded():
         return _Gelu.apply(x)
     return torch.nn.functional.gelu(x, approximate="tanh" if approximate else "none")
 
@@ -167,12 +183,25 @@ class _Remat(torch.autograd.Function):
 
 
 def linear(x: Any, kernel: Any, bias: Any, axes: int = 1) -> Any:
-    """See `reference.linear`."""
+    """See `reference.linear`. In an exported graph, leading axes are reshaped for no product."""
     inputs, outputs = kernel.shape[:axes], kernel.shape[axes:]
-    rows = x.reshape(-1, math.prod(inputs))
     matrix = kernel.reshape(math.prod(inputs), -1)
+    if torch.compiler.is_exporting():
+        bias = None if bias is None else bias.reshape(-1)
+        rows = x if axes == 1 else _with_last(x, axes, math.prod(inputs))
+        y = torch.nn.functional.linear(rows, matrix.T, bias)
+        return y if len(outputs) == 1 else _with_last(y, 1, *outputs)
+    rows = x.reshape(-1, math.prod(inputs))
     y = rows @ matrix if bias is None else torch.addmm(bias.reshape(-1), rows, matrix)
     return y.reshape(*x.shape[: x.ndim - axes], *outputs)
+
+
+def _with_last(x: Any, axes: int, *sizes: int) -> Any:
+    """The last `axes` in other sizes. Where only the batch is open, the new shape is a constant."""
+    leading = list(x.shape[: x.ndim - axes])
+    if is_known(*leading[1:]):
+        leading[0] = -1
+    return x.reshape(*leading, *sizes)
 
 
 def uniform(shape: tuple[int, ...], limit: float, seed: Any) -> Any:

@@ -5,7 +5,8 @@ import numpy as np
 from keras import ops
 
 from keras_vit.errors import ConfigError
-from keras_vit.interpolate import resampling_matrix
+from keras_vit.interpolate import resampling_weights
+from keras_vit.kernels.sizes import is_known, number, steps
 from keras_vit.layers.base import ConfiguredLayer
 from keras_vit.layers.initializers import RandomNormal
 
@@ -100,13 +101,15 @@ class AddPositionEmbs(ConfiguredLayer):
                 if self._prefix
                 else embedding
             )
-        # In a TensorFlow graph for any size the sides are tensors, which cannot be compared.
-        if isinstance(rows, int) and isinstance(columns, int) and (rows, columns) == self.grid:
+        # Sides that a graph of any size does not know yet cannot be compared.
+        if is_known(rows, columns) and (rows, columns) == self.grid:
             return self.embedding
         embedding = ops.cast(self.embedding, "float32")
         grid = ops.reshape(embedding[:, self._prefix :], (1, *self.grid, hidden_size))
-        by_row = resampling_matrix(self.grid[0], rows, self.resize, ops, "float32")
-        by_column = resampling_matrix(self.grid[1], columns, self.resize, ops, "float32")
+        by_row, by_column = (
+            resampling_weights(have, number(want), steps(have), steps(want), self.resize, ops)
+            for have, want in zip(self.grid, (rows, columns), strict=True)
+        )
         grid = ops.einsum("ri,bijm->brjm", by_row, grid)
         grid = ops.einsum("cj,brjm->brcm", by_column, grid)
         grid = ops.reshape(grid, (1, rows * columns, hidden_size))
@@ -128,8 +131,8 @@ def sincos2d(rows, columns, hidden_size):
     quarter = hidden_size // 4
     exponents = np.arange(quarter) / (quarter - 1)
     frequency = ops.convert_to_tensor(1.0 / 10_000**exponents, dtype="float32")
-    y = ops.cast(ops.arange(rows), "float32")[:, None] * frequency  # (rows, quarter)
-    x = ops.cast(ops.arange(columns), "float32")[:, None] * frequency
+    y = steps(rows)[:, None] * frequency  # (rows, quarter)
+    x = steps(columns)[:, None] * frequency
     shape = (rows, columns, quarter)
     y, x = ops.broadcast_to(y[:, None], shape), ops.broadcast_to(x[None], shape)
     grid = ops.concatenate([ops.sin(x), ops.cos(x), ops.sin(y), ops.cos(y)], axis=-1)

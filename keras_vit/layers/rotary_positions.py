@@ -11,6 +11,7 @@ import numpy as np
 from keras import ops
 
 from keras_vit.errors import ConfigError
+from keras_vit.kernels import sizes
 from keras_vit.layers.base import ConfiguredLayer
 
 FORMS = ("dinov3", "axial", "mixed")
@@ -101,13 +102,13 @@ class RotaryPositions(ConfiguredLayer):
 
     def _coordinate(self, length, axis):
         """Returns the coordinate of each row or column, float32; `length` may be a tensor."""
-        steps = ops.cast(ops.arange(length), "float32")
+        steps = sizes.steps(length)
         if self.form == "dinov3":
-            return 2 * math.pi * (2 * (steps + 0.5) / ops.cast(length, "float32") - 1)
+            return 2 * math.pi * (2 * (steps + 0.5) / sizes.number(length) - 1)
         steps = steps + self.offset
         if self.reference_grid is None:
             return steps
-        return steps / ops.cast(length, "float32") * self.reference_grid[axis]
+        return steps / sizes.number(length) * self.reference_grid[axis]
 
     def compute_output_shape(self, patches_shape):
         rows, columns = patches_shape[1:3]

@@ -1,0 +1,41 @@
+"""Sizes that only the running graph knows: tensors in TensorFlow, symbols in torch and in JAX.
+
+A model of any size is compiled and exported with such sizes. Keras's `arange` refuses a symbol of
+torch, and its `cast` makes a constant of one: an exported file then resizes every image's positions
+to the grid of the image that it was traced with.
+"""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+if keras.backend.backend() == "torch":
+    import torch
+elif keras.backend.backend() == "jax":
+    import jax.numpy as jnp
+
+
+def is_known(*sizes: Any) -> bool:
+    """Returns whether all sizes are numbers, which can be compared while a graph is built."""
+    return all(isinstance(size, int) for size in sizes)
+
+
+def number(size: Any) -> Any:
+    """Returns a size as a float32 scalar."""
+    if is_known(size):
+        return ops.convert_to_tensor(float(size), "float32")
+    if keras.backend.backend() == "torch":
+        return steps(size).new_ones(()) * size
+    if keras.backend.backend() == "jax":
+        return jnp.asarray(size).astype("float32")
+    return ops.cast(size, "float32")
+
+
+def steps(size: Any) -> Any:
+    """Returns the numbers 0 to `size - 1`, float32 `(size,)`."""
+    if keras.backend.backend() == "torch":
+        return torch.arange(size, dtype=torch.float32, device=ops.zeros(()).device)
+    if keras.backend.backend() == "jax":
+        return jnp.arange(size, dtype="float32")
+    return ops.cast(ops.arange(size), "float32")

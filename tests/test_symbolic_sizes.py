@@ -1,0 +1,87 @@
+"""A model is traced by the tools of its backend, and the recorded graph is right at every size."""
+
+import keras
+import numpy as np
+import pytest
+
+from tests.helpers import HYBRID, assert_close, normal, numpy_of, random_tiny
+
+ANY = {"image_size": None, "position_grid": (3, 3)}
+KINDS = {
+    "learned": {},
+    "map": {"classifier": "map", "position": "sincos2d"},
+    "rotary": {"rope": {"form": "dinov3"}, "position": "none"},
+    "hybrid": HYBRID,
+}
+SHAPES = ((1, 16, 16, 3), (2, 24, 40, 3), (3, 48, 32, 3))
+
+only = {
+    name: pytest.mark.skipif(keras.backend.backend() != name, reason=f"a tool of {name}")
+    for name in ("torch", "jax")
+}
+
+
+@only["torch"]
+@pytest.mark.parametrize("kind", ["learned", "rotary"])
+def test_torch_export_of_a_model_of_any_size(kind):
+    """`torch.export` records one program for every batch and size, without a guard on one."""
+    import torch
+
+    model = random_tiny(**ANY, **KINDS[kind]).eval()
+    open_axes = dict.fromkeys((0, 1, 2), torch.export.Dim.DYNAMIC)
+    with torch.no_grad():
+        program = torch.export.export(
+            _Module(model), (torch.zeros(2, 24, 40, 3),), dynamic_shapes=(open_axes,)
+        ).module()
+        for shape in SHAPES:
+            images = torch.from_numpy(normal(*shape))
+            assert_close(program(images), numpy_of(model(images)), 2e-6)
+
+
+@only["torch"]
+@pytest.mark.filterwarnings("ignore")  # torch warns of each size that becomes a constant
+def test_torch_script_records_torch_s_own_operations():
+    """`torch.jit.trace`, on which Keras's OpenVINO and ONNX exports stand, repeats itself exactly.
+
+    The graph has no Python function in it: a converter would take it for uninitialised memory.
+    """
+    import torch
+
+    model = random_tiny().eval()
+    images = torch.from_numpy(normal(2, 16, 16, 3))
+    traced = torch.jit.trace(model, (torch.zeros(2, 16, 16, 3),))  # traces twice, and compares
+    assert "PythonOp" not in str(traced.inlined_graph)
+    assert "^" not in str(traced.inlined_graph)
+    assert_close(traced(images), numpy_of(model(images)), 2e-6)
+
+
+@only["jax"]
+@pytest.mark.parametrize("kind", KINDS)
+def test_jax_export_of_a_model_of_any_size(kind):
+    """`jax.export` takes batch, height and width as symbols."""
+    import jax
+    from jax import export
+
+    model = random_tiny(**ANY, **KINDS[kind])
+    parts = model.trainable_variables, model.non_trainable_variables
+    states = [[variable.value for variable in part] for part in parts]
+    run = jax.jit(lambda images: model.stateless_call(*states, images, training=False)[0])
+    shape = export.symbolic_shape("b, 8*h, 8*w, 3", constraints=["h >= 1", "w >= 1"])
+    exported = export.export(run)(jax.ShapeDtypeStruct(shape, "float32"))
+    for shape in SHAPES:
+        images = normal(*shape)
+        assert_close(np.asarray(exported.call(images)), numpy_of(model(images)), 2e-6)
+
+
+if keras.backend.backend() == "torch":
+    import torch
+
+    class _Module(torch.nn.Module):
+        """A model whose argument has a name, which `dynamic_shapes` asks for."""
+
+        def __init__(self, model):
+            super().__init__()
+            self.model = model
+
+        def forward(self, images):
+            return self.model(images)
