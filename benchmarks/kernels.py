@@ -5,8 +5,8 @@
 
 Each form runs in turns with its reference in one process: forward alone, and forward with the
 gradient. A figure is the share of the reference's processor time that the form saves, from the
-least of each one's turns; and the share of temporary memory, where XLA tells it. Row `call_part`
-is a whole forward pass of ViT-S/16 at batch 1 and 8, with parts called directly and as layers.
+least of each one's turns; and the share of temporary memory, where XLA tells it. Rows `call_part`
+and `tensor` are whole forward passes of ViT-S/16 at batch 1 and 8, with and without that form.
 """
 
 import argparse
@@ -111,30 +111,32 @@ def measure(turns: int) -> list[dict[str, Any]]:
         fast, plain = steps(make(kernels), inputs), steps(make(reference), inputs)
         for step in fast:
             rows.append(_row(f"{name}, {step}", *least(fast[step], plain[step], turns)))
-    if kernels.call_part is not reference.call_part:
-        rows += [
-            _row(f"call_part, S/16, batch {batch}", *_whole_model(batch, turns)) for batch in (1, 8)
-        ]
+    for form in ("call_part", "tensor"):
+        if getattr(kernels, form) is not getattr(reference, form):
+            rows += [
+                _row(f"{form}, S/16, batch {batch}", *_whole_model(form, batch, turns))
+                for batch in (1, 8)
+            ]
     return rows
 
 
-def _whole_model(batch: int, turns: int) -> tuple[float, float]:
-    """Processor time of a forward pass of ViT-S/16, with parts called directly, and as layers."""
+def _whole_model(form: str, batch: int, turns: int) -> tuple[float, float]:
+    """Processor time of a forward pass of ViT-S/16, with the fast form, and with its reference."""
     model = keras_vit.vit_s16()
     images = keras.ops.zeros((batch, 224, 224, 3))
-    direct = kernels.call_part
+    fast = getattr(kernels, form)
 
-    def forward_with(call_part: Any) -> Callable[[], None]:
+    def forward_with(chosen: Any) -> Callable[[], None]:
         def function(images: Any) -> Any:
-            kernels.call_part = call_part
+            setattr(kernels, form, chosen)
             try:
                 return model(images, training=False)
             finally:
-                kernels.call_part = direct
+                setattr(kernels, form, fast)
 
         return steps(function, [images])["forward"]
 
-    return least(forward_with(direct), forward_with(reference.call_part), turns)
+    return least(forward_with(fast), forward_with(getattr(reference, form)), turns)
 
 
 def _row(name: str, fast: float, plain: float) -> dict[str, Any]:

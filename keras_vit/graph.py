@@ -4,7 +4,7 @@ from typing import Any
 
 import keras
 
-from keras_vit import layers
+from keras_vit import kernels, layers
 from keras_vit.config import ViTConfig
 from keras_vit.layers.dense import Dense
 from keras_vit.layers.precision import float32_under_mixed
@@ -39,6 +39,7 @@ class Graph:
     ) -> None:
         numerics = config.numerics
         float32 = float32_under_mixed(policy)
+        self.dtype_policy = policy
         self.images = keras.Input(_image_shape(config, data_format), name="images")
         # A functional model without layers: what it returns is what Keras makes of its input.
         self.standardise = keras.Model(self.images, self.images, name="standardise").call
@@ -86,7 +87,7 @@ class Graph:
         mode = {} if training is None else {"training": training}
         z, turns = self._embed(images, mode)  # Eq. 1
         for block in self.blocks:  # Eqs. 2 and 3
-            z = block(z, **turns, **mode)
+            z = kernels.call_part(self, block, z, **turns, **mode)
         y = self._encode(z)  # Eq. 4
         if self.projection is not None:
             y = self.projection(y)

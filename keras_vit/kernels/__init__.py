@@ -39,7 +39,7 @@ def _forms_of(choice: str) -> ModuleType:
 _forms = _forms_of(os.environ.get("KERAS_VIT_KERNELS") or "fast")
 attention, gelu, layer_norm = _forms.attention, _forms.gelu, _forms.layer_norm
 linear, remat, uniform = _forms.linear, _forms.remat, _forms.uniform
-call_part, direct = _forms.call_part, _forms.direct
+call_part, direct, tensor = _forms.call_part, _forms.direct, _forms.tensor
 
 __all__ = [
     "attention",
@@ -49,5 +49,6 @@ __all__ = [
     "layer_norm",
     "linear",
     "remat",
+    "tensor",
     "uniform",
 ]

@@ -20,6 +20,7 @@ from keras_vit.kernels.sizes import is_known
 
 call_part = reference.call_part
 direct = reference.direct
+tensor = reference.tensor
 linear = reference.linear
 uniform = reference.uniform
 

@@ -118,12 +118,18 @@ def uniform(shape: tuple[int, ...], limit: float, seed: Any) -> Any:
     return keras.random.uniform(shape, -limit, limit, dtype="float32", seed=seed)
 
 
+def tensor(x: Any, dtype: str | None = None) -> Any:
+    """Returns a weight or a tensor as a tensor, of the type `dtype` unless that is None."""
+    x = ops.convert_to_tensor(x)
+    return x if dtype is None else ops.cast(x, dtype)
+
+
 def call_part(layer: Any, part: Any, *inputs: Any, **arguments: Any) -> Any:
     """Returns `part(*inputs, **arguments)`.
 
     Args:
-        layer: the layer whose `call` this is.
-        part: one of its sublayers.
+        layer: whoever calls, with the `dtype_policy` under which it computes.
+        part: a layer, mostly one of its sublayers.
         inputs: tensors.
         arguments: as `part` takes them.
     """

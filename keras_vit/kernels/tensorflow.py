@@ -10,6 +10,7 @@ from keras_vit.kernels import reference
 
 call_part = reference.call_part
 direct = reference.direct
+tensor = reference.tensor
 gelu = reference.gelu
 layer_norm = reference.layer_norm
 uniform = reference.uniform

@@ -218,6 +218,21 @@ def uniform(shape: tuple[int, ...], limit: float, seed: Any) -> Any:
     return torch.rand(shape, generator=generator, device=device).mul_(2 * limit).sub_(limit)
 
 
+def tensor(x: Any, dtype: str | None = None) -> Any:
+    """See `reference.tensor`. Returns the same without Keras's conversions, which cost a call each.
+
+    ViT-S/16 converts two arrays in each of its 72 products, which takes a measurable share of a
+    forward pass at batch 1 (`python -m benchmarks.kernels`, rows `tensor`).
+    """
+    if isinstance(x, keras.Variable):
+        x = x.value
+    elif not isinstance(x, torch.Tensor):
+        return reference.tensor(x, dtype)
+    if dtype is None or x.dtype is (wanted := _torch_dtype(dtype)):
+        return x
+    return x.to(wanted)
+
+
 _direct: dict[type, tuple[Any, Any]] = {}
 """Classes that `direct` decorates, with their `call` and `__call__` of that moment."""
 
@@ -232,10 +247,10 @@ def call_part(layer: Any, part: Any, *inputs: Any, **arguments: Any) -> Any:
     """See `reference.call_part`. Returns the same from `part.call` where nothing stands between.
 
     Keras and torch spend a tenth of a millisecond on a call before anything is computed, and a
-    model has ten parts in every block: a quarter of ViT-S/16 at batch 1 (`python -m
+    block has ten parts: a quarter of the time of ViT-S/16 at batch 1 goes there (`python -m
     benchmarks.kernels`, rows `call_part`).
     """
-    if not _is_untouched(part, layer):
+    if not (isinstance(inputs[0], torch.Tensor) and _is_untouched(part, layer)):
         return part(*inputs, **arguments)
     if part.autocast:
         dtype = _torch_dtype(part.compute_dtype)
@@ -247,8 +262,9 @@ def _is_untouched(part: Any, layer: Any) -> bool:
     """Whether `part` is a layer as keras_vit built it, to which nobody has attached anything."""
     kind, state = type(part), vars(part)
     return (
-        _direct.get(kind) == (kind.call, kind.__call__)
-        and not state.keys() & {"call", "__call__", "forward"}
+        kind in _direct
+        and _direct[kind] == (kind.call, kind.__call__)
+        and _REPLACED.isdisjoint(state)
         and part.built
         # Weights are cast to the type that the surrounding layer computes in.
         and (not part.autocast or part.dtype_policy is layer.dtype_policy)
@@ -257,11 +273,14 @@ def _is_untouched(part: Any, layer: Any) -> bool:
         and not state.get("lora_enabled")
         and state["_remat_mode"] is None
         and part._compiled_call_impl is None
-        and not any(state[hooks] for hooks in _HOOKS)
-        and not any(getattr(torch.nn.modules.module, f"_global{hooks}") for hooks in _HOOKS)
-        and keras.distribution.distribution() is None
+        and not any(map(state.__getitem__, _HOOKS))
+        and not any(_GLOBAL_HOOKS)
+        and _distribution() is None
     )
 
 
+_REPLACED = frozenset({"call", "__call__", "forward"})
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_GLOBAL_HOOKS = [getattr(torch.nn.modules.module, f"_global{hooks}") for hooks in _HOOKS]
+_distribution = keras.distribution.distribution
 _torch_dtype = functools.cache(functools.partial(getattr, torch))

@@ -5,8 +5,9 @@ or tensordot and an addition behind it (`benchmarks/kernels.py`, rows `linear`).
 activation, regularisers, constraints, quantisation and LoRA are Keras's.
 """
 
+import functools
+
 import keras
-from keras import ops
 
 from keras_vit import kernels
 
@@ -19,12 +20,10 @@ class _Product:
         type_check = type_check and type(self) not in (Dense, EinsumDense)
         super().quantize(mode, type_check=type_check, config=config)
 
-    def _product(self, inputs, axes):
-        kernel, bias = self.kernel, self.bias  # Keras's property adds LoRA's product to the kernel
-        kernel = ops.cast(ops.convert_to_tensor(kernel), self.compute_dtype)
-        if bias is not None:
-            bias = ops.cast(ops.convert_to_tensor(bias), self.compute_dtype)
-        outputs = kernels.linear(inputs, kernel, bias, axes)
+    def _product(self, inputs, kernel, axes):
+        dtype = self.compute_dtype
+        bias = None if self.bias is None else kernels.tensor(self.bias, dtype)
+        outputs = kernels.linear(inputs, kernels.tensor(kernel, dtype), bias, axes)
         return outputs if self.activation is None else self.activation(outputs)
 
 
@@ -34,7 +33,7 @@ class Dense(_Product, keras.layers.Dense):
     """`keras.layers.Dense` in the backend's fastest form. Arguments and weights are Keras's."""
 
     def call(self, inputs, training=None):
-        return self._product(inputs, 1)
+        return self._product(inputs, self.kernel, 1)
 
 
 @kernels.direct
@@ -48,12 +47,13 @@ class EinsumDense(_Product, keras.layers.EinsumDense):
     """
 
     def call(self, inputs, training=None):
-        axes = _summed_axes(self.equation)
-        if axes is None or (self.bias is not None and self.bias.shape != self.kernel.shape[axes:]):
+        axes, kernel, bias = _summed_axes(self.equation), self.kernel, self.bias
+        if axes is None or (bias is not None and bias.shape != kernel.shape[axes:]):
             return super().call(inputs)
-        return self._product(inputs, axes)
+        return self._product(inputs, kernel, axes)
 
 
+@functools.cache
 def _summed_axes(equation):
     """Returns n if the equation sums the last n axes of the input and the first n of the kernel.
 

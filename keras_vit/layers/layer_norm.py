@@ -30,11 +30,10 @@ class LayerNorm(keras.layers.LayerNormalization):
         super().__init__(*args, **kwargs)
 
     def call(self, inputs):
+        dtype, last = self.compute_dtype, len(inputs.shape) - 1
         axes = sorted(axis % len(inputs.shape) for axis in self.axis)
-        if axes == [len(inputs.shape) - 1] and self.scale and self.center:
-            gamma, beta = ops.convert_to_tensor(self.gamma), ops.convert_to_tensor(self.beta)
-            outputs = kernels.layer_norm(inputs, gamma, beta, self.epsilon)
-        else:
-            normal = reference.normalise(inputs, tuple(axes), self.epsilon)
-            outputs = reference.scaled(normal, self.gamma, self.beta, axes)
-        return ops.cast(outputs, self.compute_dtype)
+        if axes == [last] and self.scale and self.center:
+            gamma, beta = kernels.tensor(self.gamma), kernels.tensor(self.beta)
+            return kernels.tensor(kernels.layer_norm(inputs, gamma, beta, self.epsilon), dtype)
+        normal = reference.normalise(inputs, tuple(axes), self.epsilon)
+        return ops.cast(reference.scaled(normal, self.gamma, self.beta, axes), dtype)

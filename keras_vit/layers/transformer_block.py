@@ -12,6 +12,7 @@ from keras_vit.layers.rms_norm import norm_layer
 from keras_vit.layers.stochastic_depth import StochasticDepth
 
 
+@kernels.direct
 @keras.saving.register_keras_serializable("keras_vit")
 class TransformerBlock(ConfiguredLayer):
     """Pre-norm Transformer encoder block (Figure 1, right; `Encoder1DBlock` of the reference).
