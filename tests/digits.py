@@ -36,7 +36,7 @@ def write_folders(
     test: int | None = None,
     size: int = 32,
 ) -> tuple[Path, Path]:
-    """Writes PNG files `train/<answer>/0000.png` and `test/<answer>/0000.png`.
+    """Writes PNG files `train/<class>/0000.png` and `test/<class>/0000.png`.
 
     Args:
         folder: where to write.

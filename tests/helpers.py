@@ -1,4 +1,4 @@
-"""What several test files share: arrays, weights that hide nothing, small models."""
+"""Helpers of several test files: arrays, randomised weights, small models, comparisons."""
 
 import keras
 import numpy as np
@@ -8,7 +8,7 @@ POLICIES = ("float32", "mixed_bfloat16", "mixed_float16")
 MIXED_POLICIES = POLICIES[1:]
 
 ROUNDING = {"float32": 1e-5, "mixed_bfloat16": 2e-2, "mixed_float16": 3e-3}
-"""Largest error per policy, relative to the largest value, that storing 16 bits explains."""
+"""Largest error of a policy, relative to the largest value, that rounding to it explains."""
 
 HYBRID = {"resnet": {"num_layers": (1,), "width_factor": 0.5}, "patch_size": 2}
 """Fields of a small hybrid: a root and one bottleneck unit, 8 pixels per patch."""
@@ -27,7 +27,7 @@ def numpy_of(tensor) -> np.ndarray:
 def run(layer, *inputs, training: bool = False, **named) -> np.ndarray:
     """The output of a layer as a float32 array.
 
-    JAX compiles it in one piece: quicker than operation by operation, where shapes are new.
+    JAX compiles the layer as a whole, which is faster than operation by operation for new shapes.
     """
     if keras.backend.backend() != "jax":
         return numpy_of(layer(*inputs, training=training, **named))
@@ -50,9 +50,9 @@ def dtype_of(tensor) -> str:
 
 
 def randomise(layer, seed: int = 0):
-    """Gives every weight of a built layer or model a value that no initialiser gives.
+    """Gives every weight of a built layer or model random values.
 
-    Zero heads, zero scales and zero biases would otherwise hide what stands behind them.
+    Heads, scales and biases start at zero, which would hide faults of the layers before them.
     """
     rng = np.random.default_rng(seed)
     for weight in layer.weights:
@@ -62,7 +62,7 @@ def randomise(layer, seed: int = 0):
 
 
 def weights_of(layer) -> dict[str, np.ndarray]:
-    """The weights of a layer as float64 arrays, by their path below it."""
+    """The weights of a layer as float64 arrays, by their path below the layer."""
     prefix = f"{layer.name}/"
     return {
         weight.path.removeprefix(prefix): keras.ops.convert_to_numpy(weight).astype("float64")
@@ -71,7 +71,7 @@ def weights_of(layer) -> dict[str, np.ndarray]:
 
 
 def copy_weights(source, target):
-    """Gives a model the weights of another that has the same paths; returns it."""
+    """Copies the weights of one model to another with the same paths; returns the target."""
     values = {weight.path: weight for weight in source.weights}
     for weight in target.weights:
         weight.assign(keras.ops.convert_to_numpy(values[weight.path]))
@@ -79,7 +79,7 @@ def copy_weights(source, target):
 
 
 def tiny(**fields):
-    """A Vision Transformer of 16-pixel images, 4 patches and 1 block, or what `fields` say."""
+    """A Vision Transformer with 16-pixel images, 4 patches and 1 block; `fields` override."""
     from keras_vit import VisionTransformer
 
     sizes = {
@@ -100,7 +100,7 @@ def random_tiny(**fields):
 
 
 def assert_close(found, expected, tolerance: float = 1e-5) -> None:
-    """Fails unless all differ by at most `tolerance` times the largest expected value."""
+    """Fails if a value differs by more than `tolerance` times the largest expected value."""
     found = found if isinstance(found, np.ndarray) else numpy_of(found)
     assert found.shape == expected.shape
     scale = np.abs(expected).max()

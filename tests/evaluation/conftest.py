@@ -9,24 +9,24 @@ from tests.helpers import normal, random_tiny
 
 @pytest.fixture(autouse=True, scope="module")
 def _quickly(quick_compilation):
-    """Models are compiled more often than they are used."""
+    """Quick compilation saves time: these tests compile more models than they run batches."""
 
 
 @pytest.fixture(scope="session")
 def model():
-    """Seven classes of 16-pixel images."""
+    """A model with seven classes for RGB images of 16 pixels."""
     return random_tiny(num_classes=7, labels=list("abcdefg"))
 
 
 @pytest.fixture(scope="session")
 def grey():
-    """Five classes of 16-pixel images of one channel."""
+    """A model with five classes for images of 16 pixels and one channel."""
     return random_tiny(channels=1)
 
 
 @pytest.fixture(scope="session")
 def images():
-    """Float32 images `(23, 16, 16, 3)` in [-1, 1]: no multiple of a batch."""
+    """Float32 images `(23, 16, 16, 3)` in [-1, 1]; 23 is no multiple of the batch size."""
     return np.clip(normal(23, 16, 16, 3) / 2, -1, 1)
 
 
@@ -38,11 +38,11 @@ def classes():
 
 @pytest.fixture(scope="session")
 def logits(model, images):
-    """What the model says, in one piece."""
+    """The model's logits of all images, computed in one batch."""
     return model.predict(images, batch_size=len(images), verbose=0)
 
 
 @pytest.fixture
 def digits_folder(tmp_path):
-    """Twenty-three PNG files of 16 pixels in folders by their digit."""
+    """Twenty-three PNG files of 16 pixels, one folder per digit."""
     return write_folders(tmp_path / "digits", train=23, test=1, size=16)[0]

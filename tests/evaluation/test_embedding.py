@@ -1,4 +1,4 @@
-"""embed: features of files in one file, whole or absent."""
+"""`embed` writes the features of many image files to one file, which is complete or absent."""
 
 import json
 import os
@@ -18,7 +18,7 @@ DAMAGED = (1, *range(8, 16))
 
 @pytest.fixture
 def paths(digits_folder):
-    """Twenty-three files, of which one is damaged, and then a whole batch of eight."""
+    """Twenty-three image files; file 1 and all eight files of the second batch are damaged."""
     found = sorted(digits_folder.rglob("*.png"))
     for k in DAMAGED:
         found[k].write_bytes(found[k].read_bytes()[:50])
@@ -42,8 +42,8 @@ def run(model, paths, out, **options):
     return result
 
 
-def test_npy_and_parquet_hold_the_features_of_what_can_be_read(grey, paths, out):
-    """Row by row those of `features`, with their paths; damaged images are named."""
+def test_npy_and_parquet_hold_the_features_of_the_readable_images(grey, paths, out):
+    """Row k is the output of `features` for readable image k; damaged images are listed."""
     parquet = pytest.importorskip("pyarrow.parquet")
     readable = [path for k, path in enumerate(paths) if k not in DAMAGED]
     expected = features(grey, grey.preprocessor(readable), batch_size=8).values
@@ -64,8 +64,8 @@ def test_npy_and_parquet_hold_the_features_of_what_can_be_read(grey, paths, out)
 
 
 @pytest.mark.parametrize("name", ["x.npy", "x.parquet"])
-def test_interrupted_at_any_batch_it_ends_the_same(name, grey, paths, out, monkeypatch):
-    """Killed after each batch, the next call goes on there; the bytes are the same."""
+def test_a_run_resumed_after_any_batch_writes_the_same_bytes(name, grey, paths, out, monkeypatch):
+    """The second call resumes after the last batch that was written."""
     if name.endswith("parquet"):
         pytest.importorskip("pyarrow")
     monkeypatch.setattr(rows, "_SECONDS", 0.0)
@@ -90,7 +90,7 @@ def test_interrupted_at_any_batch_it_ends_the_same(name, grey, paths, out, monke
 
 
 def test_another_run_in_the_same_place_is_refused(grey, paths, out):
-    """Other weights, files or settings do not go on where these stopped, nor over the result."""
+    """A call with other weights or files neither resumes a run nor overwrites its result."""
 
     def stop(images):
         raise KeyboardInterrupt
@@ -106,8 +106,8 @@ def test_another_run_in_the_same_place_is_refused(grey, paths, out):
         run(grey, paths, out / "x.npy")
 
 
-def test_what_cannot_be_written_is_refused_before_the_first_image(grey, paths, out):
-    """Suffix, layer, batch size, no image, none that can be read; and nothing is left."""
+def test_bad_arguments_are_refused_and_no_file_is_left(grey, paths, out):
+    """An unknown suffix or layer, a batch size of 0, no image, or no readable image."""
     for arguments, options, message in (
         ((paths, "x.csv"), {}, "in .npy or .parquet"),
         ((paths, "x.npy"), {"layer": "block_9"}, "Did you mean 'block_0'"),
@@ -124,8 +124,8 @@ def test_what_cannot_be_written_is_refused_before_the_first_image(grey, paths, o
     assert not (out / "x.npy").exists()
 
 
-def test_a_name_that_is_no_utf8(grey, paths, out):
-    """Parquet refuses it before an image is read; .npy keeps it."""
+def test_a_file_name_that_is_not_utf8_is_kept_by_npy_and_refused_by_parquet(grey, paths, out):
+    """The refusal comes before an image is read."""
     pytest.importorskip("pyarrow.parquet")
     name = os.fsencode(paths[0].parent) + b"/b\xe4r.png"
     shutil.copy(paths[0], name)
@@ -137,8 +137,8 @@ def test_a_name_that_is_no_utf8(grey, paths, out):
     assert os.fsencode(kept) == name
 
 
-def test_a_full_disk(grey, paths, out):
-    """The error names the file; when there is space again, the rest is computed."""
+def test_a_full_disk_raises_write_error_and_the_next_run_resumes(grey, paths, out):
+    """The error names the file; once there is space again, the next run completes the file."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     done = []
     try:

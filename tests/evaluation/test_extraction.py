@@ -1,4 +1,4 @@
-"""Features of any layer, computed once and found again."""
+"""`features` returns the output of any layer and reads it from a cache the second time."""
 
 import keras
 import numpy as np
@@ -10,18 +10,18 @@ from tests.helpers import assert_close, random_tiny
 
 
 def test_features_are_the_output_of_the_layer(model, images, classes, logits):
-    """pre_logits are what the head turns into logits; tokens have their own axis."""
+    """The head maps pre_logits to the logits; the encoder norm gives one vector per token."""
     found = features(model, (images, classes), batch_size=8)
     head = [keras.ops.convert_to_numpy(weight) for weight in model.get_layer("head").weights]
     assert_close(found.values @ head[0] + head[1], logits)
     assert np.array_equal(found.labels, classes)
     tokens = features(model, images, "encoder_norm", batch_size=8)
     assert (tokens.values.shape, tokens.labels) == ((23, 5, 16), None)
-    assert_close(tokens.values[:, 0], found.values)  # the class token is what pre_logits reads
+    assert_close(tokens.values[:, 0], found.values)  # pre_logits is the class token
 
 
 def test_the_cache_is_read_and_not_computed(model, images, classes, tmp_path, monkeypatch):
-    """A second call runs no model; other weights, layers, labels and images are computed."""
+    """A second call runs no model; other weights, layers, labels or images run it again."""
     seen = []
     arguments = {"batch_size": 8, "cache": tmp_path, "progress": seen.append}
     first = features(model, (images, classes), **arguments)
@@ -45,10 +45,10 @@ def test_the_cache_is_read_and_not_computed(model, images, classes, tmp_path, mo
 
 
 @pytest.mark.parametrize("kind", ["arrays", "generator", "folder"])
-def test_an_interrupted_run_is_taken_up(
+def test_an_interrupted_run_resumes_after_its_last_batch(
     kind, model, grey, images, classes, tmp_path, digits_folder
 ):
-    """What was computed before is not computed again, and the result is the same to the bit."""
+    """The first batch is not computed again, and the result is equal bit by bit."""
     if kind == "folder":
         model = grey
         data = from_folder(digits_folder, model.preprocessor, batch_size=8)
@@ -69,14 +69,14 @@ def test_an_interrupted_run_is_taken_up(
         features(model, make(), batch_size=8, cache=tmp_path / "kept", progress=interrupt)
     seen.clear()
     found = features(model, make(), batch_size=8, cache=tmp_path / "kept", progress=seen.append)
-    assert seen[0] == 8  # of the first run
+    assert seen[0] == 8  # the batch that the first run computed
     assert sum(seen) == len(expected.values)
     assert np.array_equal(found.values, expected.values)
     assert np.array_equal(found.labels, expected.labels)
 
 
 class Files(keras.utils.PyDataset):
-    """Batches of image files, which it can name."""
+    """Batches of image files; the attribute `paths` names the files."""
 
     def __init__(self, model, paths):
         super().__init__()
@@ -90,8 +90,8 @@ class Files(keras.utils.PyDataset):
         return self.model.preprocessor(part), np.zeros(len(part), int)
 
 
-def test_a_changed_file_is_other_data(grey, digits_folder, tmp_path):
-    """Files are known by name, size and time, not only by the first and the last batch."""
+def test_a_changed_file_invalidates_the_cache(grey, digits_folder, tmp_path):
+    """The cache compares name, size and time of every file, not only the outer batches."""
     data = Files(grey, sorted(digits_folder.rglob("*.png")))
     found, seen = [], []
     for _ in range(2):
@@ -104,8 +104,8 @@ def test_a_changed_file_is_other_data(grey, digits_folder, tmp_path):
     assert not np.array_equal(found[0].values[9], found[0].values[10])
 
 
-def test_a_model_that_was_changed_gives_its_new_features(images):
-    """The function that was compiled before LoRA is not used behind it."""
+def test_a_model_changed_by_lora_gives_its_new_features(images):
+    """The function that was compiled before LoRA is not used afterwards."""
     model = random_tiny()
     before = features(model, images, batch_size=8).values
     dense = model.get_layer("head")
@@ -118,8 +118,8 @@ def test_a_model_that_was_changed_gives_its_new_features(images):
     assert np.abs(changed - plain).max() > 0.1
 
 
-def test_what_has_no_features_is_refused(model, images):
-    """An unknown layer, lists as labels, no data, tokens of images of several sizes."""
+def test_bad_layers_labels_and_data_are_refused(model, images):
+    """An unknown layer, lists as labels, no data, token features of images of two sizes."""
     with pytest.raises(ConfigError, match="Did you mean 'pre_logits'"):
         features(model, images, "prelogits")
     with pytest.raises(ConfigError, match="One class per image"):

@@ -1,4 +1,4 @@
-"""Regularised least squares against scikit-learn's and against big_vision's form of it."""
+"""`LeastSquares` against ridge regression of scikit-learn and the solver of big_vision."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ WIDTH, CLASSES = 12, 4
 
 
 def problem(count):
-    """Features of unequal scale and a class each, all classes present."""
+    """Features of unequal scales and their labels; every class occurs."""
     rng = np.random.default_rng(count)
     scales = 10 ** rng.uniform(-2, 2, WIDTH)
     labels = np.arange(count) % CLASSES
@@ -20,8 +20,8 @@ def problem(count):
     return ((normal(count, WIDTH, seed=count) + centres[labels]) * scales + 3 * scales), labels
 
 
-def of_big_vision(features, labels, test, l2):
-    """`evaluators/fewshot_lsr.py`: the bias is the weight of a constant feature of 100."""
+def logits_of_big_vision(features, labels, test, l2):
+    """`evaluators/fewshot_lsr.py`, where the bias is the weight of a constant feature of 100."""
 
     def with_bias(x):
         return np.pad((x - mean) / std, ((0, 0), (0, 1)), constant_values=100.0)
@@ -34,8 +34,8 @@ def of_big_vision(features, labels, test, l2):
 
 @pytest.mark.parametrize("l2", [1e-3, 1.0, 2.0**10])
 @pytest.mark.parametrize("count", [8, 12, 200])
-def test_it_is_the_ridge_of_scikit_learn(count, l2):
-    """Fewer images than features, as many, and more, in chunks: the same kernel and bias."""
+def test_the_solution_is_the_ridge_regression_of_scikit_learn(count, l2):
+    """With fewer images than features (8 of 12), equally many, and more."""
     features, labels = problem(count)
     kernel, bias = LeastSquares(features, labels, CLASSES).solve(l2)
     mean, std = features.mean(axis=0), features.std(axis=0) + 1e-5
@@ -47,8 +47,8 @@ def test_it_is_the_ridge_of_scikit_learn(count, l2):
     assert np.array_equal(found.argmax(axis=1), classifier.predict(z))
 
 
-def test_chunks_make_no_difference(monkeypatch):
-    """Features may come piece by piece; some of the rows are as if they were all."""
+def test_chunks_and_a_selection_of_rows_do_not_change_the_solution(monkeypatch):
+    """90 rows of 200, read 7 at a time, against the same 90 rows alone, read at once."""
     features, labels = problem(200)
     rows = np.random.default_rng(0).permutation(200)[:90]
     whole = LeastSquares(features[rows], labels[rows], CLASSES).solve(1.0)
@@ -59,18 +59,18 @@ def test_chunks_make_no_difference(monkeypatch):
 
 
 @pytest.mark.parametrize("shots", [1, 5, 10])
-def test_balanced_classes_are_told_apart_as_by_big_vision(shots):
-    """The nearly free bias there and the free one here choose the same classes."""
+def test_balanced_classes_are_predicted_as_by_big_vision(shots):
+    """big_vision's slightly regularised bias and the free bias choose the same classes."""
     features, labels = problem(CLASSES * shots)
     test, _ = problem(500)
     kernel, bias = LeastSquares(features, labels, CLASSES).solve(2.0**10)
-    expected = of_big_vision(features, labels, test, 2.0**10)
+    expected = logits_of_big_vision(features, labels, test, 2.0**10)
     found = test @ kernel + bias
     assert np.array_equal(found.argmax(axis=1), expected.argmax(axis=1))
 
 
-def test_a_feature_without_variance_says_nothing():
-    """Dead features neither break the solution nor weigh on it."""
+def test_constant_features_do_not_change_the_predictions():
+    """Two constant features are added; the other kernel rows and the logits stay."""
     features, labels = problem(40)
     kernel, bias = LeastSquares(features, labels, CLASSES).solve(1.0)
     dead = np.concatenate([features, np.full((40, 2), 7.0)], axis=1)

@@ -1,4 +1,4 @@
-"""k nearest neighbours beside DINO's own lines and scikit-learn."""
+"""k nearest neighbours against the formulas of DINO and against scikit-learn."""
 
 import numpy as np
 import pytest
@@ -10,13 +10,13 @@ from tests.helpers import normal
 
 
 def clusters(count, seed):
-    """Features of four classes that overlap, and their labels."""
+    """Features of four overlapping classes, and their labels."""
     labels = np.arange(count) % 4
     return np.eye(4, 8)[labels] + 0.8 * normal(count, 8, seed=seed), labels
 
 
 def dino(features, labels, queries, wanted, k, temperature):
-    """The votes of `eval_knn.py`, query by query."""
+    """The accuracy by the weighted votes of DINO's `eval_knn.py`, query by query."""
     features = features / np.linalg.norm(features, axis=1, keepdims=True)
     right = 0
     for query, label in zip(queries, wanted, strict=True):
@@ -29,16 +29,16 @@ def dino(features, labels, queries, wanted, k, temperature):
     return right / len(queries)
 
 
-def test_votes_are_dinos():
-    """For several k at once, with more queries than are compared at a time."""
+def test_the_accuracy_is_that_of_dinos_votes():
+    """For several k at once, and with more queries than one chunk holds."""
     train, test = clusters(200, 0), clusters(1100, 1)
     found = nearest_neighbours(train, test, k=(1, 5, 50))
     for k, accuracy in found.items():
         assert accuracy == dino(*train, *test, k, 0.07)
 
 
-def test_one_neighbour_is_scikit_learns():
-    """Cosine distance, one vote."""
+def test_one_neighbour_agrees_with_scikit_learn():
+    """k = 1 with the cosine distance."""
     train, test = clusters(200, 0), clusters(100, 1)
     expected = KNeighborsClassifier(1, metric="cosine").fit(*train).score(*test)
     assert nearest_neighbours(train, test, k=(1,)) == {1: expected}
@@ -52,8 +52,8 @@ def test_one_neighbour_is_scikit_learns():
         ({"temperature": 0}, "temperature=0"),
     ],
 )
-def test_bad_arguments(options, message):
-    """What was found, and what is expected."""
+def test_bad_arguments_are_refused(options, message):
+    """The message names the value found and the values expected."""
     with pytest.raises(ConfigError, match=message):
         nearest_neighbours(clusters(200, 0), clusters(10, 1), **options)
     with pytest.raises(ConfigError, match="width 8, the test features 7"):

@@ -1,4 +1,4 @@
-"""Linear probe and few-shot accuracy, and the probe as a model's head."""
+"""The linear probe, few-shot accuracy, and a probe that becomes the head of a model."""
 
 import numpy as np
 import pytest
@@ -9,13 +9,13 @@ from tests.helpers import normal, random_tiny
 
 
 def clusters(count, seed=0, spread=1.0, width=16, classes=3):
-    """Features around a centre per class."""
+    """Features scattered around one centre per class, and their labels."""
     labels = np.random.default_rng(seed).integers(0, classes, count)
     return normal(classes, width, seed=5)[labels] + spread * normal(count, width, seed=seed), labels
 
 
-def test_the_strength_is_the_best_on_the_held_out_share():
-    """Noise in many features wants a strong one, clean separation hardly any."""
+def test_the_probe_chooses_the_l2_that_is_best_on_the_held_out_share():
+    """Noisy features get a stronger l2 than cleanly separated features."""
     strengths = (1e-3, 1e2, 1e5)
     chosen = []
     for spread in (0.01, 4.0):
@@ -29,8 +29,8 @@ def test_the_strength_is_the_best_on_the_held_out_share():
     assert chosen[0] < chosen[1]
 
 
-def test_a_probe_separates_what_can_be_separated():
-    """New images of well separated classes, labelled by numbers or one-hot."""
+def test_a_probe_classifies_separable_classes_without_error():
+    """New features of well separated classes; labels are numbers or one-hot rows."""
     features, labels = clusters(90, spread=0.2)
     test = clusters(50, seed=1, spread=0.2)
     assert linear_probe(features, labels).accuracy(*test) == 1
@@ -39,7 +39,7 @@ def test_a_probe_separates_what_can_be_separated():
 
 @pytest.mark.parametrize("fields", [{}, {"num_classes": 0, "dtype": "mixed_bfloat16"}])
 def test_a_probe_becomes_the_head_of_an_ordinary_classifier(fields, images):
-    """Its predictions are the probe's, its body is the model's, which stays as it was."""
+    """The classifier's logits are the probe's; the model that it was made from is unchanged."""
     from keras_vit import features
 
     model = random_tiny(**fields)
@@ -56,7 +56,7 @@ def test_a_probe_becomes_the_head_of_an_ordinary_classifier(fields, images):
 
 
 def test_few_shot_takes_the_images_that_big_vision_takes():
-    """k images per class out of one permutation per class and seed, and a strength of 1024."""
+    """The first k images of one permutation per class and seed, and l2 = 1024."""
     train, test = clusters(200), clusters(100, seed=1)
     found = few_shot(train, test, shots=(1, 5), num_seeds=2)
     expected = {1: [], 5: []}
@@ -72,8 +72,8 @@ def test_few_shot_takes_the_images_that_big_vision_takes():
     assert np.mean(found[5]) > np.mean(found[1])
 
 
-def test_what_cannot_be_fitted_is_refused():
-    """Shapes, numbers and shares that make no sense."""
+def test_features_labels_and_options_that_cannot_be_fitted_are_refused():
+    """Wrong shapes, NaN, missing labels, and shares or numbers out of range."""
     features, labels = clusters(30)
     broken = features.copy()
     broken[3, 3] = np.nan
@@ -100,8 +100,8 @@ def test_what_cannot_be_fitted_is_refused():
         few_shot((features, labels), (features, labels + 1), shots=(1,))
 
 
-def test_a_probe_of_other_features_is_no_head():
-    """Another width, and a model without one prediction per image."""
+def test_a_probe_of_another_width_is_refused_as_head_and_for_features():
+    """A probe of width 8 on a model of width 16, and on features of width 3."""
     features, labels = clusters(30, width=8)
     probe = linear_probe(features, labels, l2=1.0)
     with pytest.raises(ConfigError, match="pre_logits of this model have 16"):

@@ -1,4 +1,4 @@
-"""A file that grows: whole or absent, and the same after any interruption."""
+"""`Rows` writes an array row by row; the file is whole or absent after any interruption."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ def every_step_is_recorded(monkeypatch):
 
 
 def write(path, chunks=CHUNKS, task=None, after=lambda rows: None):
-    """Writes what is missing of the chunks; returns how many were there."""
+    """Writes the missing chunks; returns the number of chunks that a run before has written."""
     with Rows(path, task or {"of": "test"}) as rows:
         begun = rows.done
         for k, chunk in list(enumerate(chunks))[begun:]:
@@ -32,8 +32,8 @@ def write(path, chunks=CHUNKS, task=None, after=lambda rows: None):
     return begun
 
 
-def test_the_file_is_a_plain_npy(tmp_path):
-    """NumPy reads what NumPy would have written; nothing else is left."""
+def test_the_result_is_a_plain_npy_file(tmp_path):
+    """`numpy.load` reads it, also with a structured dtype; no temporary file is left."""
     write(tmp_path / "x.npy")
     assert np.array_equal(np.load(tmp_path / "x.npy"), np.concatenate(CHUNKS))
     records = np.zeros(5, [("values", "<f4", (2,)), ("labels", "<i4")])
@@ -42,8 +42,8 @@ def test_the_file_is_a_plain_npy(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["x.npy", "y.npy"]
 
 
-def test_resumed_from_any_moment_it_is_the_same(tmp_path):
-    """The files as a kill after each step leaves them, with and without a torn row behind."""
+def test_a_run_resumed_after_any_chunk_writes_the_same_bytes(tmp_path):
+    """Copies of the files after each chunk are resumed; every other one ends in a torn row."""
     write(tmp_path / "whole.npy")
     expected = (tmp_path / "whole.npy").read_bytes()
     states = []
@@ -65,8 +65,8 @@ def test_resumed_from_any_moment_it_is_the_same(tmp_path):
         assert [p.name for p in state.iterdir()] == ["x.npy"]
 
 
-def test_an_exception_keeps_what_was_done(tmp_path):
-    """The next run goes on behind it; a name stands only on a whole file."""
+def test_an_exception_keeps_the_chunks_that_were_written(tmp_path):
+    """The next run resumes after them; the final name exists only once the file is whole."""
 
     def stop(rows):
         if rows.done == 3:
@@ -80,15 +80,15 @@ def test_an_exception_keeps_what_was_done(tmp_path):
 
 
 def test_rows_that_were_lost_are_written_again(tmp_path):
-    """A record without its rows counts for nothing."""
+    """A record of two chunks beside an empty file is ignored."""
     (tmp_path / "x.npy.part").write_bytes(b"")
     record = {"bytes": 999, "done": 2, "count": 8, "notes": [], "task": {"of": "test"}}
     (tmp_path / "x.npy.part.json").write_text(json.dumps(record))
     assert write(tmp_path / "x.npy") == 0
 
 
-def test_what_cannot_be_resumed_is_refused(tmp_path):
-    """Another task, a damaged record, another process at work, nothing to write."""
+def test_a_run_that_cannot_be_resumed_is_refused(tmp_path):
+    """Another task, a damaged record, a second writer of the file, and a run without rows."""
     path = tmp_path / "x.npy"
     with Rows(path, {"of": "test", "layer": 1}) as rows:
         rows.append(CHUNKS[0], 1)

@@ -1,4 +1,4 @@
-"""evaluate: every measure against scikit-learn or its formula, for every form of data."""
+"""`evaluate`: every measure against scikit-learn or its formula, for every form of data."""
 
 import json
 import math
@@ -19,7 +19,7 @@ def softmax(logits):
 
 
 def calibration_error(probabilities, classes, bins):
-    """Guo et al. 2017, Eq. 3, bin by bin."""
+    """The expected calibration error of Guo et al. 2017, Eq. 3, bin by bin."""
     confidence, hits = probabilities.max(axis=1), probabilities.argmax(axis=1) == classes
     error = 0.0
     for m in range(1, bins + 1):
@@ -31,7 +31,7 @@ def calibration_error(probabilities, classes, bins):
 
 
 class Data(keras.utils.PyDataset):
-    """Batches by their number."""
+    """Arrays in batches of `size`; keyword arguments become attributes."""
 
     def __init__(self, images, labels, size, **attributes):
         super().__init__()
@@ -47,7 +47,7 @@ class Data(keras.utils.PyDataset):
 
 
 def native(images, labels, size):
-    """What the backend's own people feed a model with."""
+    """The data set type of the backend: tf.data, DataLoader, or a list of JAX arrays."""
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
@@ -68,8 +68,8 @@ def expected(model, images, classes):
     return evaluate(model, (images, classes), batch_size=8)
 
 
-def test_measures_are_those_of_scikit_learn(expected, logits, classes):
-    """Top-1, top-5, loss and accuracy per class."""
+def test_measures_agree_with_scikit_learn(expected, logits, classes):
+    """Top-1, top-5, loss, and count and accuracy per class."""
     probabilities = softmax(logits)
     predicted = probabilities.argmax(axis=1)
     every = list(range(7))
@@ -83,7 +83,7 @@ def test_measures_are_those_of_scikit_learn(expected, logits, classes):
 
 
 @pytest.mark.parametrize("bins", [1, 4, 15])
-def test_calibration_error_is_that_of_its_equation(bins):
+def test_the_calibration_error_follows_its_equation(bins):
     """The weighted gap between confidence and accuracy over bins of equal width."""
     logits, classes = 3 * normal(500, 4), np.random.default_rng(0).integers(0, 4, 500)
     scores = _Scores(4, bins)
@@ -93,13 +93,13 @@ def test_calibration_error_is_that_of_its_equation(bins):
     assert np.isclose(scores.result().calibration_error, expected, rtol=1e-9)
 
 
-def test_a_model_of_few_classes_has_a_perfect_top5(images, classes):
-    """Five of three classes are all of them."""
+def test_a_model_of_three_classes_has_a_perfect_top5(images, classes):
+    """The five best classes include all three."""
     assert evaluate(random_tiny(num_classes=3), (images, classes % 3)).top5 == 1
 
 
 def test_equal_logits_rank_as_a_stable_sort_ranks_them():
-    """Of equal logits the first class is the prediction, as argmax says."""
+    """Of classes with equal logits, the first ranks first, as in argmax."""
     logits = np.random.default_rng(0).integers(0, 3, (200, 6)).astype(float)
     right = np.random.default_rng(1).random((200, 6)) < 0.3
     right[:, 0] |= ~right.any(axis=1)
@@ -108,8 +108,8 @@ def test_equal_logits_rank_as_a_stable_sort_ranks_them():
     assert np.array_equal(_rank_of_the_best(logits, right), first)
 
 
-def test_every_source_gives_the_same(model, images, classes, expected):
-    """Arrays, a PyDataset, the backend's own data sets, a generator, one-hot labels."""
+def test_every_form_of_data_gives_the_same_scores(model, images, classes, expected):
+    """A PyDataset, one-hot labels, a column, the backend's data set, a generator, lists."""
     one_hot = np.eye(7, dtype="float32")[classes]
     sources = {
         "PyDataset": Data(images, classes, 8),
@@ -125,8 +125,8 @@ def test_every_source_gives_the_same(model, images, classes, expected):
         assert (found.top1, found.top5, found.count) == (expected.top1, expected.top5, 23), name
 
 
-def test_lists_of_labels_are_scored_as_the_reassessed_labels_are(model, images, logits):
-    """A prediction among the acceptable classes is right; images without any are left out."""
+def test_lists_of_labels_are_scored_as_reassessed_labels(model, images, logits):
+    """A prediction in the image's list is right; images with an empty list are left out."""
     rng = np.random.default_rng(3)
     real = [np.flatnonzero(rng.random(7) < 0.2).tolist() for _ in images]
     assert [] in real
@@ -143,7 +143,7 @@ def test_lists_of_labels_are_scored_as_the_reassessed_labels_are(model, images, 
 
 
 def test_classes_are_matched_by_name(model, images, classes, expected):
-    """Data whose classes have the model's names in another order give the same scores."""
+    """Data with the model's class names in another order give the same scores."""
     names = ["g", "c", "a", "b", "f", "e", "d"]
     own = np.array([names.index("abcdefg"[k]) for k in classes])
     found = evaluate(model, Data(images, own, 8, class_names=names))
@@ -152,16 +152,16 @@ def test_classes_are_matched_by_name(model, images, classes, expected):
 
 
 def test_training_settings_make_no_difference(images, classes):
-    """A compiled model with several steps per execution is scored as any."""
+    """`compile` with another loss and several steps per execution does not change the scores."""
     model = random_tiny(num_classes=7)
     plain = evaluate(model, (images, classes), batch_size=8)
-    several = 1 if keras.backend.backend() == "torch" else 3  # which Keras refuses there
+    several = 1 if keras.backend.backend() == "torch" else 3  # Keras refuses several on torch
     model.compile("sgd", "mse", steps_per_execution=several)
     assert np.isclose(evaluate(model, (images, classes), batch_size=8).loss, plain.loss, rtol=1e-5)
 
 
-def test_progress_and_json(model, images, classes, expected):
-    """Images are counted as they are done; the result goes into JSON and is the same again."""
+def test_progress_counts_images_and_the_result_goes_into_json(model, images, classes, expected):
+    """`progress` is called with the number of images of each batch."""
     seen = []
     assert evaluate(model, (images, classes), batch_size=8, progress=seen.append) == expected
     assert seen == [8, 8, 7]
@@ -194,13 +194,13 @@ BAD = {
 
 @pytest.mark.parametrize("message", BAD)
 def test_data_that_do_not_fit_are_refused(message, model, images, classes):
-    """One sentence that says what is wrong."""
+    """The message names the fault of the data."""
     with pytest.raises(ConfigError, match=message):
         evaluate(model, BAD[message](images, classes), batch_size=32)
 
 
-def test_other_arguments_that_cannot_be(model, images, classes):
-    """Models without a prediction per image, lists of another length."""
+def test_models_lists_and_bins_that_do_not_fit_are_refused(model, images, classes):
+    """A model without one prediction per image, too few or too many lists, no bins."""
     for fields in ({"num_classes": 0}, {"classifier": "unpooled"}):
         with pytest.raises(ConfigError, match="one prediction per image"):
             evaluate(random_tiny(**fields), (images, classes))
@@ -211,8 +211,8 @@ def test_other_arguments_that_cannot_be(model, images, classes):
         evaluate(model, (images, classes), calibration_bins=0)
 
 
-def test_a_subset_of_the_classes_competes():
-    """As for ImageNet-A and -R: other logits are left out, and labels count within the subset."""
+def test_evaluate_compares_only_the_classes_of_a_subset():
+    """As for ImageNet-A and -R: other logits are ignored; labels are indices in the subset."""
     model = random_tiny(num_classes=6, labels=list("abcdef"))
     images, labels = normal(20, 16, 16, 3), np.arange(20) % 3
     chosen = [4, 1, 3]
@@ -236,7 +236,7 @@ def test_a_subset_of_the_classes_competes():
     ],
 )
 def test_bad_subsets_are_refused(classes, message):
-    """A class twice, or one that the model does not have."""
+    """A class given twice, numbers mixed with names, or a class that the model lacks."""
     model = random_tiny(num_classes=6, labels=list("abcdef"))
     with pytest.raises(ConfigError, match=message):
         evaluate(model, (normal(2, 16, 16, 3), [0, 0]), classes=classes)

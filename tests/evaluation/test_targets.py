@@ -1,4 +1,4 @@
-"""Labels of every form, and class names that meet labels."""
+"""Every form of labels, and the matching of class names with the labels of a model."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,8 @@ from keras_vit import ConfigError, labels
 from keras_vit.evaluation.targets import acceptable, class_indices, matched
 
 
-def test_forms_of_labels_mean_the_same():
-    """Numbers, a column of them, one-hot rows, lists, sets, an object array."""
+def test_all_forms_of_labels_give_the_same_classes():
+    """Numbers, a column of numbers, one-hot rows, lists, sets, an object array."""
     expected = np.eye(3, dtype=bool)[[2, 0]]
     lists = np.empty(2, object)
     lists[:] = [[2], [0]]
@@ -22,21 +22,21 @@ def test_forms_of_labels_mean_the_same():
 @pytest.mark.parametrize(
     "bad", [[[1], [2]], np.ones((2, 3)), [0.5, 1.0], [-1, 0], np.ones((2, 2, 2))]
 )
-def test_one_class_per_image_is_one_whole_number(bad):
-    """Lists, rows with several ones, fractions and negative numbers are none."""
+def test_labels_that_are_not_one_class_per_image_are_refused(bad):
+    """Lists, rows with several ones, fractions, negative numbers, three axes."""
     with pytest.raises(ConfigError, match="found"):
         class_indices(bad)
 
 
-def test_names_match_labels():
-    """By the whole label first, then by its words, whatever the capitals and underscores."""
+def test_names_match_whole_labels_before_parts_of_labels():
+    """Capitals and underscores make no difference."""
     known = ["tench, Tinca tinca", "great white shark, man-eater", "crane", "crane, bird", "ox"]
     assert matched(["Great_White_Shark", "tench", "OX"], known, 5).tolist() == [1, 0, 4]
-    assert matched(["crane"], known, 5).tolist() == [2]  # the whole label before a word
+    assert matched(["crane"], known, 5).tolist() == [2]  # not 3, "crane, bird"
 
 
-def test_wordnet_ids_of_all_classes_are_in_the_order_of_the_heads():
-    """Sorted ids need no names; unsorted or fewer do."""
+def test_sorted_wordnet_ids_of_all_classes_match_the_head_in_order():
+    """Ids in another order, or of only some classes, are refused."""
     ids = [f"n{k:08d}" for k in range(1000)]
     names = labels.named("imagenet1k")
     assert matched(ids, names, 1000).tolist() == list(range(1000))
@@ -45,15 +45,15 @@ def test_wordnet_ids_of_all_classes_are_in_the_order_of_the_heads():
             matched(some, names, 1000)
 
 
-def test_a_model_without_labels_takes_as_many_classes_in_their_order():
-    """The number of classes is all there is to compare."""
+def test_a_model_without_labels_takes_the_classes_in_order_if_their_number_agrees():
+    """A model without labels has no names to compare."""
     assert matched(["x", "y"], None, 2).tolist() == [0, 1]
     with pytest.raises(ConfigError, match="3 classes, the model has 2 and no labels"):
         matched(["x", "y", "z"], None, 2)
 
 
-def test_all_misfits_are_told_at_once():
-    """What fits nothing, what fits twice, and what two classes claim."""
+def test_one_message_lists_all_classes_that_do_not_match():
+    """A name without a label, a name with two labels, and two names for one label."""
     with pytest.raises(ConfigError) as error:
         matched(["dgo", "crane", "dog", "dog, hound"], ["dog, hound", "crane, a", "crane, b"], 3)
     message = str(error.value)

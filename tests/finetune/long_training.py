@@ -1,10 +1,10 @@
-"""A training that tests kill: run again, it must end as if nobody had.
+"""A training that tests kill; run again, it must end like an uninterrupted training.
 
     KERAS_BACKEND=jax python -m tests.finetune.long_training FOLDER [KILL]
 
 KILL is `batch:N` (after the N-th batch of this process) or `write:N` (in the middle of
 writing the N-th state). `python -m tests.finetune.long_training --kills 20` kills it at
-random moments and compares it with an unbroken run.
+random moments and compares the result with an uninterrupted run.
 """
 
 import argparse
@@ -30,7 +30,7 @@ EPOCHS, STEPS = 6, 4
 
 
 class Batches(keras.utils.PyDataset):
-    """Noise, a pure function of epoch and index."""
+    """Batches of noise that are a pure function of epoch and index."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,7 +53,11 @@ Result = tuple[list[np.ndarray], dict]
 
 
 def train(folder: Path, callbacks: tuple = (), epochs: int = EPOCHS) -> Result:
-    """Trains with everything that has a state; returns the weights and the history."""
+    """Trains with dropout, momentum, averages, accumulation and EarlyStopping, all with a state.
+
+    Returns:
+        The weights and the history.
+    """
     keras.utils.set_random_seed(0)
     model = tiny(dropout_rate=0.2, attention_dropout_rate=0.2, stochastic_depth_rate=0.2)
     steps = epochs * STEPS
@@ -95,7 +99,7 @@ class KillAtBatch(keras.callbacks.Callback):
 
 
 class Tell(keras.callbacks.Callback):
-    """Tells the parent of every batch."""
+    """Prints a line to the parent process after every batch."""
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         print("batch", flush=True)
@@ -120,7 +124,7 @@ def kill_at_write(count: int) -> None:
 
 
 def kill_often(kills: int, folder: Path, epochs: int) -> None:
-    """Kills trainings at random moments, and compares the last one with an unbroken run."""
+    """Kills a training `kills` times at random, and compares its end with an unbroken run."""
     rng = random.Random(0)
     results = []
     for name, left in (("unbroken", 0), ("killed", kills)):
@@ -157,14 +161,14 @@ def save(folder: Path, result: Result) -> None:
 
 
 def load(folder: Path) -> Result:
-    """The result of a training that came to its end in another process."""
+    """The weights and history that a training in another process has saved."""
     with np.load(folder / "weights.npz") as file:
         weights = [file[str(k)] for k in range(len(file.files))]
     return weights, json.loads((folder / "history.json").read_text())
 
 
 def compare(one: Result, other: Result) -> None:
-    """Fails unless weights and history are equal, bit by bit."""
+    """Fails if weights or history differ in a bit."""
     assert one[1] == other[1]
     for a, b in zip(one[0], other[0], strict=True):
         np.testing.assert_array_equal(a, b)

@@ -1,4 +1,7 @@
-"""Our recipes beside optax, step by step. JAX runs the reference, whichever backend runs ours."""
+"""The recipes against optax, step by step.
+
+optax, the reference, runs on JAX; the recipes run on the Keras backend.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -26,23 +29,23 @@ RECIPES = {
 
 
 def cosine(peak):
-    """Warm-up and cosine decay as optax has them."""
+    """Warm-up and cosine decay by optax."""
     return optax.warmup_cosine_decay_schedule(0.0, peak, WARMUP_STEPS, STEPS)
 
 
 def linear(peak):
-    """`decay_type="linear"` of vit_jax: the warm-up multiplies what falls to 1e-5."""
+    """`decay_type="linear"` of vit_jax: a linear decay to 1e-5, multiplied by the warm-up."""
     decay = optax.linear_schedule(peak, 1e-5, STEPS - WARMUP_STEPS, WARMUP_STEPS)
     return lambda step: decay(step) * jnp.minimum(1.0, step / WARMUP_STEPS)
 
 
 def kernels(weights):
-    """The weights that big_vision decays."""
+    """The weights to which big_vision applies weight decay: the kernels."""
     return {path: path.endswith("kernel") for path in weights}
 
 
 def scale_by_layer(updates):
-    """Two blocks: the head at the full rate, each layer before at 0.7 of the next one's."""
+    """The layer-wise rates of two blocks: 1 for the head, times 0.7 for each layer below it."""
     layers = ("patch_embedding", "class_token", "position_embedding")
     depth = {"block_1": 1, "block_0": 2, **dict.fromkeys(layers, 3)}
     return {
@@ -52,7 +55,7 @@ def scale_by_layer(updates):
 
 
 def optax_of(name):
-    """The same recipe, put together from the parts that vit_jax and big_vision use."""
+    """The recipe as a chain of the optax transforms that vit_jax and big_vision use."""
     transfer, last = name.startswith("transfer"), []
     schedule = linear(0.03) if "linear" in name else cosine(0.03 if transfer else 0.001)
     stored = jnp.bfloat16 if "bfloat16" in name else None
@@ -71,20 +74,20 @@ def optax_of(name):
 
 
 def recipe_of(name, model):
-    """Ours, with as many steps as the reference."""
+    """keras_vit's recipe, with the number of steps of the reference."""
     make, options = RECIPES[name]
     return make(model, STEPS, BATCH, warmup_steps=WARMUP_STEPS, **options)
 
 
 def model_and_start(num_layers):
-    """A model and its weights by path; no bias of keys, which Adam would move by rounding alone."""
+    """A model and its weights by path; without a key bias, whose gradient is rounding alone."""
     model = random_tiny(num_layers=num_layers, hidden_size=8, mlp_dim=16, qkv_bias=False)
     return model, {weight.path: numpy_of(weight) for weight in model.weights}
 
 
 @pytest.mark.parametrize("name", [name for name in RECIPES if name != "augreg"])
-def test_recorded_gradients_move_the_weights_as_optax_does(name):
-    """Two hundred steps, each compared; norms on both sides of the one that is clipped to."""
+def test_recorded_gradients_move_the_weights_as_in_optax(name):
+    """Each of 200 steps is compared; gradient norms lie above and below the clipping norm."""
     model, start = model_and_start(num_layers=2)
     paths = [path for path in start if "mlp" not in path and "norm" not in path]
     weights = [weight for weight in model.weights if weight.path in paths]
@@ -102,15 +105,15 @@ def test_recorded_gradients_move_the_weights_as_optax_does(name):
     recorded = [gradients[weight.path] for weight in weights]
     for weight, found in zip(weights, after_each(optimizer, weights, recorded), strict=True):
         assert np.abs(found[-1] - start[weight.path]).max() > 0.003
-        # Where a trace lies between two numbers of bfloat16, the last bit of float32 decides.
+        # The last bit of float32 decides how a trace half-way between two bfloat16 is rounded.
         largest, mean = (5e-4, 1e-6) if "bfloat16" in name else (1e-5, 1e-5)
-        for ours, theirs in zip(found, np.asarray(expected[weight.path]), strict=True):
-            assert_close(ours, theirs, largest)
-            assert np.abs(ours - theirs).mean() <= mean * np.abs(theirs).max()
+        for value, reference in zip(found, np.asarray(expected[weight.path]), strict=True):
+            assert_close(value, reference, largest)
+            assert np.abs(value - reference).mean() <= mean * np.abs(reference).max()
 
 
 def optax_path(transform, weights, gradients):
-    """Weights after each step, `{path: (steps, ...)}`."""
+    """The weights after each step of optax, `{path: (steps, ...)}`."""
 
     def step(carry, gradient):
         weights, state = carry
@@ -124,8 +127,8 @@ def optax_path(transform, weights, gradients):
 
 
 @pytest.mark.parametrize("name", ["transfer", "augreg"])
-def test_fit_ends_where_optax_takes_the_formulas_of_the_paper(name, monkeypatch):
-    """Each world differentiates its own model at its own weights; four looks on the way."""
+def test_fit_moves_the_weights_as_optax_moves_those_of_the_papers_formulas(name, monkeypatch):
+    """Keras and JAX each differentiate their own model; the weights are compared four times."""
     model, start = model_and_start(num_layers=1)
     images, classes = normal(STEPS * BATCH, 16, 16, 3), np.arange(STEPS * BATCH) % 5
     monkeypatch.setattr(formulas, "np", jnp)
@@ -143,7 +146,7 @@ def test_fit_ends_where_optax_takes_the_formulas_of_the_paper(name, monkeypatch)
 
 
 def train_formulas(transform, weights, batches):
-    """Weights after each step of optax on `logits_of`."""
+    """The weights after each step of optax on the loss of `logits_of`."""
 
     def loss(weights, batch):
         logits = logits_of(weights, batch[0])
@@ -160,7 +163,7 @@ def train_formulas(transform, weights, batches):
 
 
 def logits_of(weights, images):
-    """Figure 1 with one block, as a pure function of weights by path."""
+    """The model of Figure 1 with one block, as a pure function of weights by path."""
     patches = images.reshape(-1, 2, 8, 2, 8, 3).swapaxes(2, 3).reshape(len(images), 4, -1)
     kernel = weights["patch_embedding/kernel"].reshape(patches.shape[-1], -1)
     z = patches @ kernel + weights["patch_embedding/bias"]

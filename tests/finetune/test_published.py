@@ -1,4 +1,4 @@
-"""The published recipes: their numbers, what they refuse, and the sweep."""
+"""The published recipes: their numbers, their refusals, and the sweep of learning rates."""
 
 import numpy as np
 import pytest
@@ -33,8 +33,8 @@ TABLE_3 = """
 
 
 @pytest.mark.parametrize("row", TABLE_3.strip().splitlines(), ids=lambda row: row.split()[0])
-def test_table_3(row):
-    """Batches of 4,096 and 10,000 updates of warm-up; gradients are clipped on ImageNet alone."""
+def test_pretraining_recipes_have_the_numbers_of_table_3(row):
+    """All have batches of 4,096 and 10,000 warm-up steps; only ImageNet's clips gradients."""
     name, epochs, rate, decay, weight_decay, dropout = row.split()
     found = PRETRAINING[name]
     assert found.epochs == tuple(map(int, epochs.split(",")))
@@ -46,8 +46,8 @@ def test_table_3(row):
     assert found.clip_norm == (1.0 if name == "vit_i1k" else None)
 
 
-def test_every_recipe_is_of_variants_and_augmentations_that_exist():
-    """And AugReg's space has its 28 settings."""
+def test_recipes_name_existing_variants_and_augmentations():
+    """AugReg's search space has 28 settings."""
     space = augreg_search()
     assert len(space) == 28
     for recipe in (*PRETRAINING.values(), *space.values()):
@@ -56,8 +56,8 @@ def test_every_recipe_is_of_variants_and_augmentations_that_exist():
         assert "arXiv" in recipe.source
 
 
-def test_the_plain_baseline():
-    """90 epochs of ImageNet in batches of 1,024, and the steps that big_vision makes of them."""
+def test_the_plain_baseline_has_the_settings_of_big_vision():
+    """90 epochs of ImageNet in batches of 1,024 are 112,603 steps."""
     plain = PRETRAINING["plain_s16_i1k"]
     assert plain.steps(1_281_167, 90) == 112_603
     assert (AUGREG[plain.augmentation].randaugment, AUGREG["light2"].mixup) == ((2, 10), 0.2)
@@ -74,8 +74,8 @@ def test_the_plain_baseline():
         pretraining_recipe(model, "plain_s16", 100)
 
 
-def test_the_sigmoid_loss_of_21k_comes_with_its_bias():
-    """`fields` holds the head's initial bias, and a model without it is refused."""
+def test_the_sigmoid_recipe_of_21k_needs_its_initial_head_bias():
+    """The recipe's `fields` hold the bias of -10; a model with another bias is refused."""
     name = "medium1_sd0.1_wd0.03"
     fields = augreg_search()[name].fields
     model = tiny(num_classes=6, **fields)
@@ -86,8 +86,8 @@ def test_the_sigmoid_loss_of_21k_comes_with_its_bias():
         pretraining_recipe(tiny(**{**fields, "head_bias_init": 0.0}), name, 50_000)
 
 
-def test_table_4():
-    """Steps agree with BiT's rule where the paper follows it."""
+def test_fine_tuning_recipes_have_the_numbers_of_table_4():
+    """The steps of ImageNet, CIFAR-10 and Pets follow BiT's rule."""
     assert FINE_TUNING["imagenet"].learning_rates == (0.003, 0.01, 0.03, 0.06)
     images = {"imagenet": 1_281_167, "cifar10": 50_000, "oxford_iiit_pet": 3_680}
     assert {name: FINE_TUNING[name].steps for name in images} == {
@@ -96,7 +96,7 @@ def test_table_4():
 
 
 def test_a_sweep_finds_the_rate_that_learns():
-    """A rate of a millionth learns nothing of dark and bright images, one of 0.1 does."""
+    """`sweep` returns an accuracy per rate; a rate of 0.1 separates dark and bright images."""
     labels = np.arange(40) % 2
     noise = np.random.default_rng(0).integers(0, 60, (40, 16, 16, 3))
     images = (noise + 180 * labels[:, None, None, None]).astype("uint8")

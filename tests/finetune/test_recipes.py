@@ -1,4 +1,4 @@
-"""The numbers of the recipes, their losses, averages and accumulation, and what they refuse."""
+"""The recipes: numbers, losses, weight averages, accumulated batches, and refusals."""
 
 import keras
 import ml_dtypes
@@ -17,17 +17,17 @@ SMALL = {"hidden_size": 8, "mlp_dim": 8}
 
 @pytest.fixture(scope="module")
 def model():
-    """A model that no test trains."""
+    """A model for all tests of this file, which do not train it."""
     return random_tiny(**SMALL)
 
 
 def rate_at(recipe, step):
-    """The learning rate that a recipe's optimizer takes at a batch."""
+    """The learning rate of a recipe's optimizer at a step."""
     return float(recipe.compile_args["optimizer"]._learning_rate(step))
 
 
-def test_the_defaults_of_the_papers(model):
-    """vit_jax/configs/common.py, and section 3 of How to train your ViT."""
+def test_the_defaults_are_the_numbers_of_the_papers(model):
+    """`vit_jax/configs/common.py`, and section 3 of "How to train your ViT?"."""
     transfer = transfer_recipe(model, 10_000)
     config = transfer.compile_args["optimizer"].get_config()
     assert (config["momentum"], config["global_clipnorm"], config["weight_decay"]) == (0.9, 1.0, 0)
@@ -44,14 +44,14 @@ def test_the_defaults_of_the_papers(model):
     assert abs(rate_at(augreg, 10_000) - 0.001) < 1e-9
 
 
-def test_bit_rule_at_its_borders():
+def test_steps_for_follows_the_bit_rule_at_its_borders():
     """Kolesnikov et al. 2020, section 3.3."""
     sizes = (1, 19_999, 20_000, 499_999, 500_000, 14_000_000)
     assert [steps_for(n) for n in sizes] == [500, 500, 10_000, 10_000, 20_000, 20_000]
 
 
-def test_epochs_are_whole_and_count_batches(model):
-    """Eight batches an update make eight times the steps of fit, and batches an eighth."""
+def test_the_number_of_epochs_is_rounded_up_and_counts_batches(model):
+    """With 8 batches per update, `fit` takes 8 times the steps, of an eighth of the size."""
     recipe = transfer_recipe(model, 100, 64, accumulate=8, steps_per_epoch=75)
     assert recipe.batch_size == 8
     assert recipe.fit_args["epochs"] == 11  # 800 batches
@@ -59,7 +59,7 @@ def test_epochs_are_whole_and_count_batches(model):
 
 
 def test_the_rate_follows_updates_where_batches_are_accumulated(model):
-    """Batch 8 k to 8 k + 7 belong to update k, and the schedule survives its config."""
+    """Batches 8 k to 8 k + 7 have the rate of update k, also after a round trip of the config."""
     plain, several = (transfer_recipe(model, 100, 8, accumulate=n) for n in (1, 8))
     config = several.compile_args["optimizer"].get_config()
     again = type(several.compile_args["optimizer"]).from_config(config)
@@ -68,8 +68,8 @@ def test_the_rate_follows_updates_where_batches_are_accumulated(model):
         assert float(again._learning_rate(step)) == rate_at(plain, step // 8)
 
 
-def test_accumulated_batches_move_like_one(model):
-    """The mean gradient of each three batches, clipped after it is taken."""
+def test_three_accumulated_batches_move_the_weights_like_one_large_batch(model):
+    """The mean of three gradients is clipped, not each gradient."""
     gradients = 3 * normal(12, 5)
     one = keras.Variable(normal(5, seed=1), name="kernel")
     three = keras.Variable(normal(5, seed=1), name="kernel")
@@ -84,8 +84,8 @@ def test_accumulated_batches_move_like_one(model):
         assert_close(found[batch], last, 1e-6)
 
 
-def test_the_average_is_what_validation_sees_and_fit_leaves():
-    """Under each backend's training loop; the average is not the last weights."""
+def test_validation_uses_the_averaged_weights_and_fit_ends_with_them():
+    """In the training loop of each backend; the average differs from the last weights."""
     model = random_tiny(**SMALL)
     images, classes = normal(16, 16, 16, 3), np.arange(16) % 5
     recipe = transfer_recipe(model, 4, 4, ema=0.9, warmup_steps=0, steps_per_epoch=4)
@@ -102,7 +102,7 @@ def test_the_average_is_what_validation_sees_and_fit_leaves():
 
 
 def test_the_average_is_exponential(model):
-    """The first update starts it; each later one adds its share."""
+    """The average starts as the weights after the first update; later updates add a share."""
     variable = keras.Variable(normal(5), name="kernel")
     optimizer = transfer_recipe(model, 10, 4, ema=0.75).compile_args["optimizer"]
     (path,) = after_each(optimizer, [variable], [normal(10, 5, seed=1)])
@@ -114,7 +114,7 @@ def test_the_average_is_exponential(model):
 
 
 def test_the_average_counts_updates_where_batches_are_accumulated(model):
-    """Three batches per update: the average is that of the weights after each update."""
+    """With three batches per update, one set of weights per update enters the average."""
     gradients = normal(12, 5, seed=1)
     means = gradients.reshape(4, 3, 5).mean(axis=1)
     one, three = (keras.Variable(normal(5), name="kernel") for _ in range(2))
@@ -130,7 +130,7 @@ def test_the_average_counts_updates_where_batches_are_accumulated(model):
 
 
 def test_before_the_first_update_the_average_is_the_initial_weights(model):
-    """Validation in the middle of the first update sees the model as it was."""
+    """Validation before the first update is complete uses the initial weights."""
     start = normal(5)
     variable = keras.Variable(start, name="kernel")
     optimizer = transfer_recipe(model, 4, 3, ema=0.5, accumulate=3).compile_args["optimizer"]
@@ -140,8 +140,8 @@ def test_before_the_first_update_the_average_is_the_initial_weights(model):
 
 
 @pytest.mark.parametrize("loss", ["softmax", "sigmoid"])
-def test_losses_are_those_of_big_vision(loss):
-    """Per image the sum over classes; the mean over images; mixed labels."""
+def test_losses_are_summed_over_classes_and_averaged_over_images(loss):
+    """As in big_vision, with mixed labels."""
     model = random_tiny(**SMALL)
     images, labels = normal(4, 16, 16, 3), np.abs(normal(4, 5, seed=1))
     labels /= labels.sum(axis=1, keepdims=True)
@@ -155,8 +155,8 @@ def test_losses_are_those_of_big_vision(loss):
     assert abs(found - expected.sum(axis=1).mean()) < 1e-5
 
 
-def test_the_loss_follows_the_classes_and_the_labels(model):
-    """Sigmoid for ImageNet-21k; ints or one-hot; label smoothing is Keras's."""
+def test_the_recipe_chooses_the_loss_by_classes_and_labels(model):
+    """Sigmoid for 21,843 classes; integer or one-hot labels; label smoothing as in Keras."""
     wide = tiny(num_classes=21843, **SMALL)
     assert isinstance(augreg_recipe(wide, 10).compile_args["loss"], keras.losses.BinaryCrossentropy)
     sparse, dense = transfer_recipe(model, 10), transfer_recipe(model, 10, one_hot=True)
@@ -190,7 +190,7 @@ def test_the_loss_follows_the_classes_and_the_labels(model):
     ids=str,
 )
 def test_bad_numbers_are_refused(options, message, model):
-    """By name, with what would do, before the model is changed."""
+    """The message names the argument and the values allowed; the model is not changed."""
     trainable = len(model.trainable_weights)
     with pytest.raises(ConfigError, match=message):
         transfer_recipe(model, **{"steps": 100, "head_only": True, **options})
@@ -198,7 +198,7 @@ def test_bad_numbers_are_refused(options, message, model):
 
 
 def test_a_model_without_a_head_and_an_unknown_loss_are_refused(model):
-    """With the way out."""
+    """The message for a model without a head says how to make one with a head."""
     with pytest.raises(ConfigError, match=r"num_classes=0.*from_preset\(..., num_classes=n\)"):
         transfer_recipe(tiny(num_classes=0), 10)
     with pytest.raises(ConfigError, match="loss='hinge' is not one of softmax, sigmoid"):
@@ -207,8 +207,8 @@ def test_a_model_without_a_head_and_an_unknown_loss_are_refused(model):
         augreg_recipe(model, 10, loss="sigmoid", one_hot=False)
 
 
-def test_momentum_in_bfloat16_rounds_the_trace_and_its_product():
-    """As `optax.trace(accumulator_dtype=bfloat16)`: the gradient is added in float32."""
+def test_bfloat16_momentum_rounds_the_trace_and_its_product():
+    """As in `optax.trace(accumulator_dtype=bfloat16)`, the gradient is added in float32."""
     gradients = normal(3, 5, seed=1)
     optimizer = LayerwiseSGD(0.1, momentum=0.9, momentum_dtype="bfloat16")
     weight = keras.Variable(normal(5), name="kernel")

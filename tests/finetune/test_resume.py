@@ -1,4 +1,4 @@
-"""A training that was killed ends as the unbroken one."""
+"""A training that is killed and resumed ends like an uninterrupted one."""
 
 import os
 import random
@@ -23,10 +23,10 @@ ROOT = Path(__file__).parents[2]
 
 
 def train(folder: Path, moment: str | None = None) -> None:
-    """Trains in a process of its own, until it is done or kills itself.
+    """Trains in a separate process until the training ends or kills the process.
 
-    All of them compile alike: operations that this process compiled for other tests, or that
-    come out of a cache, may differ in the last bit.
+    Each process compiles for itself: operations that were compiled for other tests, or that
+    come from a cache, may differ in the last bit.
     """
     command = [sys.executable, "-m", "tests.finetune.long_training", str(folder)]
     environment = {
@@ -41,8 +41,8 @@ def train(folder: Path, moment: str | None = None) -> None:
     assert child.returncode == (-signal.SIGKILL if moment else 0), child.stderr
 
 
-def test_killed_training_ends_as_the_unbroken_one(tmp_path):
-    """Killed within an epoch, then within a write: weights and history are equal bit by bit."""
+def test_a_killed_training_ends_like_the_uninterrupted_one(tmp_path):
+    """Killed within an epoch, then within a write; weights and history are equal bit by bit."""
     whole, broken = tmp_path / "unbroken", tmp_path / "killed"
     train(whole)
     train(broken, "batch:10")
@@ -69,8 +69,8 @@ def fit(model: keras.Model, folder: Path, epochs: int = 2, callbacks: tuple = ()
     return model.fit(*arrays, epochs=epochs, callbacks=[resume, *callbacks], **options).history
 
 
-def test_finished_training_is_not_trained_further(tmp_path):
-    """Run again, it returns its history and its weights; the next fit starts at epoch 0."""
+def test_a_finished_training_is_not_continued(tmp_path):
+    """A second run returns the same history and weights; a new folder starts at epoch 0."""
     model = small_model()
     history = fit(model, tmp_path)
     again = small_model()
@@ -80,8 +80,8 @@ def test_finished_training_is_not_trained_further(tmp_path):
     assert len(fit(again, tmp_path / "other")["loss"]) == 2
 
 
-def test_training_that_stopped_early_stays_stopped(tmp_path):
-    """EarlyStopping has ended it: there is nothing left to train."""
+def test_a_training_that_stopped_early_is_not_continued(tmp_path):
+    """A second run returns the history of the run that EarlyStopping has ended."""
     stop = keras.callbacks.EarlyStopping("loss", patience=0, mode="max")
     history = fit(small_model(), tmp_path, epochs=5, callbacks=(stop,))
     assert len(history["loss"]) < 5
@@ -89,8 +89,8 @@ def test_training_that_stopped_early_stays_stopped(tmp_path):
     assert fit(small_model(), tmp_path, epochs=5, callbacks=(stop,)) == history
 
 
-def test_state_of_another_training_is_refused(tmp_path):
-    """The setting that differs is named, with both values; the file is left alone."""
+def test_the_state_of_another_training_is_refused(tmp_path):
+    """The message names the setting that differs, with both values; the file is unchanged."""
     fit(small_model(), tmp_path)
     before = (tmp_path / "state.safetensors").read_bytes()
     with pytest.raises(CheckpointError, match=r"learning_rate: begun with 0\.1\d*, now 0\.2"):
@@ -100,8 +100,8 @@ def test_state_of_another_training_is_refused(tmp_path):
     assert (tmp_path / "state.safetensors").read_bytes() == before
 
 
-def test_damaged_state_is_refused(tmp_path):
-    """A file that was cut, or is none of ours, is named."""
+def test_a_damaged_or_foreign_state_file_is_refused(tmp_path):
+    """The message names the file, or the format that it has instead."""
     fit(small_model(), tmp_path)
     path = tmp_path / "state.safetensors"
     whole = path.read_bytes()
@@ -114,14 +114,14 @@ def test_damaged_state_is_refused(tmp_path):
 
 
 def test_data_without_an_epoch_are_refused(tmp_path):
-    """Arrays that fit would shuffle cannot be continued in the same order."""
+    """An array has no attribute `epoch` that could restore the order of its batches."""
     with pytest.raises(ConfigError, match="ndarray without an int attribute `epoch`.*from_arrays"):
         Resume(tmp_path, np.zeros(3))
 
 
 @pytest.mark.parametrize("draw", [np.random.normal, random.random, lambda: random.gauss(0, 1)])
 def test_global_random_states_are_restored(draw):
-    """What is drawn afterwards is the same again."""
+    """After the states are restored, the same numbers are drawn."""
     draw()
     states = random_states()
     drawn = [draw() for _ in range(3)]
@@ -129,8 +129,8 @@ def test_global_random_states_are_restored(draw):
     assert [draw() for _ in range(3)] == drawn
 
 
-def test_a_state_on_a_full_disk(tmp_path):
-    """The error names the file; the state before is whole."""
+def test_a_full_disk_keeps_the_state_before(tmp_path):
+    """The error names the file; no temporary file is left."""
     path = tmp_path / "state.safetensors"
     State({"a": np.zeros(4, "float32")}, {"epoch": 1}).write(path)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)

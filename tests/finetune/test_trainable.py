@@ -1,4 +1,4 @@
-"""What learns: which weights move, and by how much."""
+"""Which weights each option of the recipes trains, and how far they move."""
 
 import keras
 import numpy as np
@@ -27,18 +27,18 @@ IMAGES, CLASSES = normal(4, 16, 16, 3), np.arange(4) % 3
 
 
 def values_of(model):
-    """Weights by path."""
+    """The weights of a model by path."""
     return {weight.path: numpy_of(weight) for weight in model.weights}
 
 
 def moved(before, model):
-    """The paths of the weights that are no longer what they were."""
+    """The paths of the weights that differ from `before`."""
     after = values_of(model)
     return {path for path in before if not np.array_equal(before[path], after[path])}
 
 
 def steps(model, count, images=IMAGES, **options):
-    """The model after a few updates of the transfer recipe at its full rate."""
+    """The model after `count` updates of the transfer recipe without warm-up."""
     recipe = transfer_recipe(model, 1000, len(images), warmup_steps=0, **options)
     model.compile(**recipe.compile_args)
     for _ in range(count):
@@ -46,8 +46,8 @@ def steps(model, count, images=IMAGES, **options):
     return model
 
 
-def test_another_resolution_and_head_change_positions_and_head_alone(tmp_path):
-    """A zero head answers zero and shields all else in the first step; then everything learns."""
+def test_another_resolution_and_head_replace_positions_and_head_alone(tmp_path):
+    """A zero head gives zero logits and passes no gradient on; after one step all weights move."""
     source = random_tiny(**SMALL)
     source.save_to_preset(tmp_path / "preset")
     model = keras_vit.VisionTransformer.from_preset(
@@ -68,8 +68,8 @@ def test_another_resolution_and_head_change_positions_and_head_alone(tmp_path):
 
 
 @pytest.mark.parametrize("option", [{"head_only": True}, {"trainable_blocks": 1}], ids=str)
-def test_frozen_weights_stay_and_the_others_move(option):
-    """Bitwise, after two updates with momentum."""
+def test_frozen_weights_stay_and_trainable_weights_move(option):
+    """Frozen weights are equal bit by bit after two updates with momentum."""
     model = random_tiny(num_classes=3, **SMALL)
     before = values_of(model)
     after_blocks = {path for path in before if path.split("/")[0] in ("encoder_norm", "head")}
@@ -79,7 +79,7 @@ def test_frozen_weights_stay_and_the_others_move(option):
 
 
 def test_lora_moves_its_matrices_and_the_head(tmp_path):
-    """B from zero in the first step, A from the second on; the merged model answers the same."""
+    """B moves in the first step, A from the second on; the merged model gives equal logits."""
     keras.utils.set_random_seed(0)
     model = random_tiny(num_classes=3, **SMALL)
     logits = numpy_of(model(IMAGES))
@@ -100,15 +100,15 @@ def test_lora_moves_its_matrices_and_the_head(tmp_path):
     kernel, at = values_of(merged)["block_0/attention/query/kernel"], "block_0/attention/query/"
     added = now[f"{at}lora_kernel_a"] @ now[f"{at}lora_kernel_b"]  # alpha = rank
     assert np.abs(added).max() > 1e-4
-    assert_close(kernel - before[f"{at}kernel"], added, 1e-3)  # of numbers near 0.3
+    assert_close(kernel - before[f"{at}kernel"], added, 1e-3)  # a difference of numbers near 0.3
     assert_close(merged(IMAGES), numpy_of(model(IMAGES)))
     merged.save_to_preset(tmp_path / "merged")
     again = keras_vit.VisionTransformer.from_preset(tmp_path / "merged")
     assert_close(again(IMAGES), numpy_of(model(IMAGES)))
 
 
-def test_lora_takes_every_projection_and_a_scale():
-    """alpha / rank scales what A and B add, in each of the six parts of a block."""
+def test_lora_adapts_every_projection_and_scales_by_alpha_over_rank():
+    """A block without a gated MLP has six projections."""
     model = random_tiny(**SMALL)
     count = enable_lora(model, 2, None, alpha=6)
     learns = {p: v for p, v in values_of(model).items() if "lora" in p or p.startswith("head/")}
@@ -124,8 +124,8 @@ def test_lora_takes_every_projection_and_a_scale():
     assert_close(merged(IMAGES), numpy_of(model(IMAGES)))
 
 
-def test_layer_decay_scales_each_move():
-    """The first move of a layer, with and without decay: the ratio is the multiplier."""
+def test_layer_decay_scales_the_first_update_of_each_layer():
+    """The ratio of the updates with and without layer decay is the layer's multiplier."""
     model = random_tiny(**SMALL)
     start = values_of(model)
     gradients = {
@@ -144,14 +144,14 @@ def test_layer_decay_scales_each_move():
     share = {"head": 1, "encoder_norm": 1, "block_1": 0.5, "block_0": 0.25}
     for path, move in whole.items():
         expected = share.get(path.split("/")[0], 0.125) * move
-        assert_close(decayed[path], expected, 1e-4)  # of small differences of large numbers
-    # clipped over all gradients together, whatever the rate of each
+        assert_close(decayed[path], expected, 1e-4)  # small differences of large numbers
+    # The gradients are clipped by their common norm, before the multipliers apply.
     assert abs(np.sqrt(sum(np.square(move).sum() for move in whole.values())) - 1) < 1e-3
 
 
 @pytest.mark.parametrize("largest", [3.0, np.inf])
-def test_clipping_leaves_gradients_that_others_hold(largest):
-    """One given twice counts twice and is scaled once; an infinite one is no step but NaN."""
+def test_clipping_does_not_change_gradient_tensors_of_the_caller(largest):
+    """A gradient given twice counts twice in the norm; an infinite gradient gives NaN weights."""
     first, second = (keras.Variable(np.zeros(2, "float32"), name=name) for name in ("a", "b"))
     gradient = keras.ops.convert_to_tensor(np.array([largest, 4], "float32"))
     optimizer = LayerwiseSGD(1.0, global_clipnorm=1.0)
@@ -163,8 +163,8 @@ def test_clipping_leaves_gradients_that_others_hold(largest):
 
 
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="Only torch keeps gradients.")
-def test_gradients_that_variables_hold_are_clipped_where_they_are():
-    """A copy of all of them would be as large as the model."""
+def test_gradients_held_by_variables_are_clipped_in_place():
+    """A copy of all gradients would take as much memory as the model."""
     variable = keras.Variable(np.zeros(2, "float32"))
     (variable.value * keras.ops.convert_to_tensor(np.array([3, 4], "float32"))).sum().backward()
     gradient = variable.value.grad
@@ -174,8 +174,8 @@ def test_gradients_that_variables_hold_are_clipped_where_they_are():
     np.testing.assert_allclose(numpy_of(variable), [-0.6, -0.8], rtol=1e-6)
 
 
-def test_layer_decay_reaches_the_stem_and_every_weight_once():
-    """Of a hybrid too; a name such as block_1 is not that of block_10."""
+def test_layer_decay_gives_every_weight_of_a_hybrid_its_multiplier():
+    """The ResNet stem has the smallest; block_1 and block_10 are different layers."""
     model = tiny(**{**HYBRID, "image_size": 32, "num_layers": 11})
     recipe = transfer_recipe(model, 10, layer_decay=0.9)
     optimizer = recipe.compile_args["optimizer"]
@@ -192,7 +192,7 @@ def test_layer_decay_reaches_the_stem_and_every_weight_once():
 
 
 def test_a_layerwise_optimizer_survives_saving(tmp_path):
-    """Multipliers, decayed weights, schedule and momentum: the next step is the same."""
+    """Multipliers, decayed weights, schedule and momentum; the next step is bitwise equal."""
     model = random_tiny(**SMALL)
     recipe = transfer_recipe(model, 100, 4, layer_decay=0.5, weight_decay=0.1, decay="linear")
     model.compile(**recipe.compile_args)
@@ -207,8 +207,8 @@ def test_a_layerwise_optimizer_survives_saving(tmp_path):
     assert int(again.optimizer.iterations) == 4
 
 
-def test_prefixes_are_whole_names_and_part_of_a_layer_can_learn():
-    """block_1 is not block_10, and attention alone may learn."""
+def test_train_only_takes_whole_layer_names_and_parts_of_layers():
+    """The name block_1 does not include block_10; block_2/attention/ is attention alone."""
     model = tiny(num_layers=11)
     train_only(model, ["block_1", "block_2/attention/"])
     learns = {weight.path for weight in model.trainable_weights}
@@ -220,8 +220,8 @@ def test_prefixes_are_whole_names_and_part_of_a_layer_can_learn():
     assert counts == [norm_and_head, norm_and_head + block, norm_and_head + 11 * block]
 
 
-def test_a_zero_head_is_only_made_when_asked_for():
-    """The recipe leaves a trained head alone."""
+def test_the_recipe_resets_the_head_only_with_new_head():
+    """By default, the recipe keeps a trained head."""
     model = random_tiny(**SMALL)
     head = values_of(model)["head/kernel"]
     transfer_recipe(model, 10)
@@ -246,13 +246,13 @@ def test_a_zero_head_is_only_made_when_asked_for():
     ],
 )
 def test_bad_choices_are_refused(call, message):
-    """By name, with what would do."""
+    """The message names the choice and the values allowed."""
     with pytest.raises(ConfigError, match=message):
         call(tiny(**SMALL))
 
 
-def test_lora_is_merged_before_a_preset_is_saved(tmp_path):
-    """What was learnt would be lost without a word: kernels alone have a place in the file."""
+def test_a_preset_with_unmerged_lora_is_refused(tmp_path):
+    """A preset file stores kernels alone, so the LoRA matrices would be lost."""
     model = random_tiny()
     enable_lora(model, 2)
     with pytest.raises(CheckpointError, match="merge_lora"):

@@ -1,4 +1,4 @@
-"""One call trains, logs, draws and saves; after a crash the same call goes on."""
+"""`train` trains, logs, plots and saves; after a crash the same call resumes."""
 
 import csv
 import struct
@@ -19,7 +19,7 @@ EPOCHS, STEPS = 3, 2
 
 
 class Crash(keras.callbacks.Callback):
-    """Stands for everything that ends a process: nothing after it is run."""
+    """Ends the training in its second epoch, as a crash of the process would."""
 
     def on_train_batch_end(self, batch, logs=None):
         if self.model.optimizer.iterations == STEPS + 1:
@@ -48,7 +48,7 @@ def unbroken(tmp_path_factory, quick_compilation):
 
 
 def scalars(folder: Path) -> dict[tuple[str, int], float]:
-    """(tag, step) -> value of the event files, the last one where it stands twice."""
+    """(tag, step) -> value of the event files; of repeated entries, the last value."""
     from tensorboardX.proto.event_pb2 import Event
 
     found = {}
@@ -62,8 +62,8 @@ def scalars(folder: Path) -> dict[tuple[str, int], float]:
     return found
 
 
-def test_the_folder_of_a_training(unbroken):
-    """A row per epoch, a curve, scalars for TensorBoard, and presets that know their classes."""
+def test_a_training_writes_log_curves_scalars_and_presets(unbroken):
+    """The log has a row per epoch; the presets have the class names as labels."""
     out, history = unbroken
     with (out / "log.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -77,8 +77,8 @@ def test_the_folder_of_a_training(unbroken):
         assert VisionTransformer.from_preset(out / name).labels == ("even", "odd")
 
 
-def test_best_preset_is_the_one_that_was_validated(unbroken):
-    """Its accuracy and loss are the best of the history: those of averaged weights."""
+def test_the_best_preset_has_the_best_validation_scores_of_the_history(unbroken):
+    """Validation and preset use the averaged weights."""
     out, history = unbroken
     images, _, classes, _ = digits()
     model = VisionTransformer.from_preset(out / "best")
@@ -90,8 +90,8 @@ def test_best_preset_is_the_one_that_was_validated(unbroken):
     assert (right, -loss.mean()) == pytest.approx(best, rel=1e-5)
 
 
-def test_training_that_crashed_continues(unbroken, tmp_path):
-    """Log, history and presets are those of the unbroken training, byte by byte."""
+def test_a_crashed_training_resumes_with_identical_results(unbroken, tmp_path):
+    """Log and presets equal those of the uninterrupted training, byte by byte."""
     expected, history = unbroken
     out = tmp_path / "crashed"
     with pytest.raises(MemoryError):
@@ -105,14 +105,14 @@ def test_training_that_crashed_continues(unbroken, tmp_path):
     assert {p.name for p in out.iterdir()} == {p.name for p in expected.iterdir()}
 
 
-def test_folder_that_is_taken_is_refused(unbroken):
-    """Nothing is trained over another training."""
+def test_the_folder_of_another_training_is_refused(unbroken):
+    """The message names `--resume`."""
     with pytest.raises(ConfigError, match=r"unbroken: is there already.*--resume"):
         run(unbroken[0])
 
 
-def test_recipe_for_other_batches_is_refused(tmp_path):
-    """The batch size of the recipe and of the data must agree, or its schedule is wrong."""
+def test_a_recipe_for_another_batch_size_is_refused(tmp_path):
+    """The schedule would be wrong for batches of another size."""
     model = random_tiny(channels=1, num_classes=2)
     data = from_arrays(np.zeros((4, 8, 8), "uint8"), np.array([0, 1, 0, 1]), model, 2)
     recipe = transfer_recipe(model, 4, 4)

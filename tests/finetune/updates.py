@@ -1,4 +1,4 @@
-"""Many updates by an optimizer, compiled in one piece under JAX, which is slow step by step."""
+"""Many updates of an optimizer; JAX, which is slow step by step, compiles them as one loop."""
 
 import keras
 import numpy as np
@@ -6,14 +6,14 @@ import numpy as np
 from tests.helpers import numpy_of
 
 EXACT = {"xla_allow_excess_precision": False}
-"""XLA rounds to bfloat16 where the program says so, and keeps no product in float32."""
+"""Makes XLA round to bfloat16 wherever the program does, instead of keeping float32."""
 
 
 def after_each(optimizer, weights, gradients) -> list[np.ndarray]:
-    """Applies recorded gradients one after the other.
+    """Applies recorded gradients, one step after the other.
 
     Args:
-        weights: Keras variables; they and the optimizer keep where they end.
+        weights: Keras variables; they and the optimizer keep their final values.
         gradients: per weight `(steps, *shape)`.
 
     Returns:

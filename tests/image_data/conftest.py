@@ -1,4 +1,4 @@
-"""Small data sets that several tests read."""
+"""The folder of images that several test files read."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from PIL import Image
 
 @pytest.fixture
 def folder(tmp_path):
-    """Three classes of 6, 4 and 2 images of several forms: grey, RGB, RGBA, JPEG, nested."""
+    """Three classes of 6, 4 and 2 images: grey, RGB and RGBA, PNG and JPEG, some nested deeper."""
     rng = np.random.default_rng(0)
     root = tmp_path / "pets"
     for name, count in (("cat", 6), ("dog", 4), ("eel", 2)):

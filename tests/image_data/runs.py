@@ -1,4 +1,4 @@
-"""Data whose batches can be recognised, and models that note what they train on."""
+"""Data sets whose labels identify the images, and models that record the labels they train on."""
 
 import keras
 import numpy as np
@@ -8,14 +8,14 @@ from keras_vit.data import from_arrays
 
 
 def numbered(count=20, batch_size=4, **options):
-    """Images whose labels are their numbers."""
+    """Images labelled by their index, so that a batch shows which images it holds."""
     images = np.random.default_rng(0).integers(0, 256, (count, 6, 6, 1), "uint8")
     preprocessor = Preprocessor(4, channels=1)
     return from_arrays(images, np.arange(count), preprocessor, batch_size, **options)
 
 
 def epochs_of(data, count):
-    """Labels of all batches, by direct indexing."""
+    """The labels of each batch of the first `count` epochs, read by index."""
     batches = []
     for epoch in range(count):
         data.epoch = epoch
@@ -25,7 +25,7 @@ def epochs_of(data, count):
 
 
 class Seen(keras.metrics.Metric):
-    """Notes the labels of each batch that a model trains on."""
+    """A metric that records the labels of each training batch."""
 
     def __init__(self):
         super().__init__()
@@ -33,7 +33,7 @@ class Seen(keras.metrics.Metric):
         self.training = False
 
     def update_state(self, y_true, y_pred, sample_weight=None):
-        if self.training:  # not while Keras traces the model
+        if self.training:  # Keras also calls the metric while it traces the model
             self.batches.append(keras.ops.convert_to_numpy(y_true).ravel().tolist())
 
     def result(self):
@@ -44,7 +44,7 @@ class Seen(keras.metrics.Metric):
 
 
 def small_model(data, steps_per_execution=1):
-    """A compiled model of one layer, which notes what it trains on in `model.seen`."""
+    """A compiled model with one Dense layer; `model.seen` records its training batches."""
     model = keras.Sequential(
         [keras.layers.Flatten(), keras.layers.Dense(data.num_classes, name="dense")]
     )
@@ -62,7 +62,7 @@ def small_model(data, steps_per_execution=1):
 
 
 class _Notes(keras.callbacks.Callback):
-    """Lets the metric note what is trained on, and neither shapes nor validation."""
+    """Switches the metric `Seen` on for training alone: not for tracing or validation."""
 
     def on_train_begin(self, logs=None):
         self.model.seen.training = True
@@ -75,7 +75,7 @@ class _Notes(keras.callbacks.Callback):
 
 
 def fit(model, data, **options):
-    """Labels of all batches, as the training steps of `fit` see them."""
+    """The labels of each batch that a training step of `fit` receives."""
     callbacks = [_Notes(), *options.pop("callbacks", ())]
     model.seen.batches = []
     model.fit(data, **{"verbose": 0, "shuffle": False, "callbacks": callbacks, **options})
@@ -84,5 +84,5 @@ def fit(model, data, **options):
 
 
 def trained_on(data, **options):
-    """Labels of all batches that a new model trains on."""
+    """The labels of each batch that a new model trains on."""
     return fit(small_model(data), data, **options)

@@ -1,4 +1,4 @@
-"""Arrays of images, and what is refused of them."""
+"""`from_arrays`: the forms of images it takes, and the arguments it refuses."""
 
 import numpy as np
 import pytest
@@ -16,15 +16,15 @@ LABELS = np.array([0, 1, 2, 0, 1, 2])
 
 
 def test_grey_images_need_no_channel_axis():
-    """`(images, height, width)` and `(images, height, width, 1)` are the same."""
+    """`(images, height, width)` and `(images, height, width, 1)` give the same batch."""
     data = from_arrays(IMAGES, LABELS, GREY)
     np.testing.assert_array_equal(data[0][0], from_arrays(IMAGES[..., None], LABELS, GREY)[0][0])
     np.testing.assert_array_equal(data[0][0], GREY(IMAGES))
     assert data.class_names == ("0", "1", "2")
 
 
-def test_other_sequences():
-    """PIL images and float pixels mean the same."""
+def test_pil_images_and_float_pixels_give_the_batch_of_uint8_pixels():
+    """Float pixels may range from 0 to 255 or from 0 to 1."""
     expected = from_arrays(IMAGES, LABELS, GREY)[0][0]
     pictures = [Image.fromarray(image) for image in IMAGES]
     np.testing.assert_array_equal(from_arrays(pictures, LABELS, GREY)[0][0], expected)
@@ -55,8 +55,8 @@ def test_other_sequences():
         ),
     ],
 )
-def test_bad_arrays(images, labels, preprocessor, options, message):
-    """One message before the first step."""
+def test_bad_arrays_and_options_are_refused(images, labels, preprocessor, options, message):
+    """The error is raised when the data set is made, before the first training step."""
     with pytest.raises(ConfigError, match=message):
         from_arrays(images, labels, preprocessor, **options)
 
@@ -66,22 +66,22 @@ def test_bad_arrays(images, labels, preprocessor, options, message):
     [{"crop": (0.5, 0.1)}, {"aspect": (0, 1)}, {"randaugment": (2, -1)}, {"mixup": -0.1}],
     ids=str,
 )
-def test_bad_augmentations(fields):
-    """The field is named."""
+def test_bad_augmentation_fields_are_refused_by_name(fields):
+    """A range that is reversed or open to zero, and negative numbers."""
     with pytest.raises(ConfigError, match=next(iter(fields))):
         Augmentation(**fields)
 
 
-def test_the_labels_of_a_model_are_the_names():
-    """As many classes as the model has, also where the last have no image."""
+def test_the_labels_of_a_model_become_the_class_names():
+    """The data have all classes of the model, also the last class, which has no image."""
     model = tiny(image_size=8, patch_size=4, channels=1, num_classes=4, labels=tuple("abcd"))
     data = from_arrays(IMAGES, LABELS, model)
     assert data.class_counts == {"a": 2, "b": 2, "c": 2, "d": 0}
     assert data.class_weight == {0: 1.0, 1: 1.0, 2: 1.0}
 
 
-def test_more_channels_than_files_have():
-    """Crops and flips take any number."""
+def test_images_of_five_channels_can_be_cropped_and_flipped():
+    """The augmentation "none" crops and flips arrays of any number of channels."""
     images = np.random.default_rng(0).uniform(0, 255, (6, 9, 9, 5)).astype("float32")
     data = from_arrays(images, LABELS, Preprocessor(8, channels=5), 6, augmentation="none")
     assert data[0][0].shape == (6, 8, 8, 5)

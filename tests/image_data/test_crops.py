@@ -1,4 +1,4 @@
-"""Random crops and flips beside plain formulas."""
+"""Random crops and flips against plain formulas."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ SIZES = [(100, 150), (37, 20), (1, 60), (224, 224)]
 
 @pytest.mark.parametrize("size", SIZES)
 def test_a_box_lies_in_the_image_and_has_the_area_asked_for(size):
-    """300 boxes: inside, of 5 to 50 % of the image in spite of rounding, near the ratios."""
+    """300 boxes: each lies inside and has 5 to 50 % of the area and a ratio of 3/4 to 4/3."""
     rng = np.random.default_rng(0)
     for _ in range(300):
         top, left, height, width = random_box(size, (0.05, 0.5), (3 / 4, 4 / 3), rng)
@@ -27,7 +27,7 @@ def test_a_box_lies_in_the_image_and_has_the_area_asked_for(size):
 
 
 def test_boxes_reach_every_corner():
-    """Places and sizes are spread over all that is possible."""
+    """3,000 boxes touch all four sides, and their areas range from below 6 % to above 90 %."""
     rng = np.random.default_rng(0)
     boxes = np.array([random_box((60, 80), (0.05, 1.0), (3 / 4, 4 / 3), rng) for _ in range(3000)])
     assert boxes[:, :2].min() == 0
@@ -41,7 +41,7 @@ def test_boxes_reach_every_corner():
 @pytest.mark.parametrize("mode", ["L", "RGB", "RGBA"])
 @pytest.mark.parametrize("box", [(3, 5, 31, 22), (0, 0, 40, 50), (10, 10, 4, 3)])
 def test_pillow_resizes_as_tensorflow_does(mode, box):
-    """Half-pixel bilinear without antialias, whole numbers below the exact values."""
+    """Bilinear with half-pixel centres, without antialias, rounded down to integers."""
     shape = (40, 50) if mode == "L" else (40, 50, len(mode))
     pixels = np.random.default_rng(0).integers(0, 256, shape, "uint8")
     top, left, height, width = box
@@ -56,14 +56,14 @@ def test_pillow_resizes_as_tensorflow_does(mode, box):
 
 
 def test_float_arrays_are_not_rounded():
-    """An array of fractions keeps them."""
+    """Float pixels are resized without being rounded to integers."""
     pixels = np.random.default_rng(0).uniform(0, 255, (9, 9, 5)).astype("float32")
     found = crop_and_resize(pixels, (1, 2, 6, 5), (12, 12))
     np.testing.assert_array_equal(found, resize_bilinear(pixels[1:7, 2:7], (12, 12)))
 
 
-def test_a_flip_is_its_own_inverse():
-    """Left and right change places, in both forms alike."""
+def test_a_flip_swaps_left_and_right():
+    """For an array and for a PIL image."""
     pixels = np.random.default_rng(0).integers(0, 256, (5, 7, 3), "uint8")
     np.testing.assert_array_equal(flipped(pixels), pixels[:, ::-1])
     np.testing.assert_array_equal(np.asarray(flipped(Image.fromarray(pixels))), pixels[:, ::-1])

@@ -1,4 +1,4 @@
-"""Epochs are counted right, or refused, by whatever way Keras reads the data."""
+"""The data count epochs correctly, or refuse, for every way in which Keras reads them."""
 
 import random
 import threading
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 @pytest.mark.parametrize("options", [{}, {"steps_per_epoch": 3}, {"batch_size": 20}], ids=str)
 def test_fit_sees_the_batches_of_each_epoch_once(options):
-    """Keras reads batches before its first epoch and starts again; these reads do not count."""
+    """The batches that Keras reads before its first epoch, to learn shapes, do not count."""
     data = numbered(shuffle=True, **options)
     expected = epochs_of(data, 3)
     with warnings.catch_warnings():
@@ -27,8 +27,8 @@ def test_fit_sees_the_batches_of_each_epoch_once(options):
 
 
 @pytest.mark.parametrize("batch_size", [4, 20])
-def test_a_second_fit_goes_on_where_the_first_one_ended(batch_size):
-    """With the model of the first fit, which is built by then, and with a new one."""
+def test_a_second_fit_continues_after_the_last_epoch_of_the_first(batch_size):
+    """With the built model of the first fit, and with a new model."""
     data = numbered(batch_size=batch_size, shuffle=True)
     expected = epochs_of(data, 4)
     model = small_model(data)
@@ -41,7 +41,7 @@ def test_a_second_fit_goes_on_where_the_first_one_ended(batch_size):
     keras.backend.backend() == "torch", reason="Keras has no steps_per_execution on torch"
 )
 def test_executions_of_several_steps_count_an_epoch_once():
-    """Five batches in executions of two: Keras ends such an epoch twice."""
+    """Keras calls `on_epoch_end` twice for an epoch of five batches in executions of two."""
     data = numbered(shuffle=True)
     model = small_model(data, steps_per_execution=2)
     with warnings.catch_warnings():
@@ -50,8 +50,8 @@ def test_executions_of_several_steps_count_an_epoch_once():
     assert data.epoch == 2
 
 
-def test_epochs_of_fit_that_are_shorter_than_a_pass():
-    """`fit(steps_per_epoch=2)` takes several of Keras's epochs for a pass over the data."""
+def test_a_pass_over_the_data_may_span_several_epochs_of_fit():
+    """With `fit(steps_per_epoch=2)`, a pass over six batches takes three epochs of Keras."""
     data = numbered(24, shuffle=True)  # 6 batches
     expected = epochs_of(data, 2)
     assert trained_on(data, epochs=6, steps_per_epoch=2) == expected
@@ -59,7 +59,7 @@ def test_epochs_of_fit_that_are_shorter_than_a_pass():
 
 
 def test_validation_counts_its_own_epochs():
-    """Training and validation data are counted apart, over several validations."""
+    """Training data and validation data count separately, over three validations."""
     data, validation = numbered(shuffle=True), numbered(8, shuffle=True)
     expected = epochs_of(data, 3)
     assert trained_on(data, epochs=3, validation_data=validation) == expected
@@ -83,7 +83,7 @@ def test_an_interrupted_fit_can_be_repeated():
 
 
 def test_resuming_continues_with_the_batches_of_the_epoch(tmp_path):
-    """A new process that resumes sees what the unbroken training would have seen."""
+    """The resumed training receives the batches that the uninterrupted one would receive."""
     expected = epochs_of(numbered(shuffle=True), 3)
 
     def interrupt(epoch, logs):
@@ -99,8 +99,8 @@ def test_resuming_continues_with_the_batches_of_the_epoch(tmp_path):
     assert data.epoch == 3
 
 
-class Louder(ImageData):
-    """A subclass that does something of its own at the ends of epochs, and passes them on."""
+class CallsSuper(ImageData):
+    """A subclass that counts epoch ends and calls `super().on_epoch_end()`."""
 
     ends = 0
 
@@ -109,15 +109,15 @@ class Louder(ImageData):
         super().on_epoch_end()
 
 
-class Silent(ImageData):
-    """A subclass that forgets to pass the ends of epochs on."""
+class ForgetsSuper(ImageData):
+    """A subclass whose `on_epoch_end` does not call `super().on_epoch_end()`."""
 
     def on_epoch_end(self):
         pass
 
 
 class Wrapper(keras.utils.PyDataset):
-    """Another data set around the data, which passes on what `forwards` names."""
+    """A data set that wraps the data and forwards the epoch hooks named by `forwards`."""
 
     def __init__(self, data, forwards=(), **options):
         super().__init__(**options)
@@ -141,16 +141,16 @@ class Wrapper(keras.utils.PyDataset):
 
 
 def made_by(subclass, **options):
-    """The numbered data, as objects of a subclass."""
+    """The numbered data as an instance of a subclass of ImageData."""
     data = numbered(shuffle=True, **options)
     data.__class__ = subclass
     return data
 
 
 @pytest.mark.parametrize("batch_size", [4, 20])
-def test_a_subclass_that_calls_super_counts_as_the_class(batch_size):
-    """`super().on_epoch_end()` is one frame further from Keras."""
-    data = made_by(Louder, batch_size=batch_size)
+def test_a_subclass_that_calls_super_counts_epochs_correctly(batch_size):
+    """Keras calls the subclass, which calls `super().on_epoch_end()` once more than epochs run."""
+    data = made_by(CallsSuper, batch_size=batch_size)
     expected = epochs_of(data, 3)
     assert trained_on(data, epochs=3) == expected
     assert data.epoch == 3
@@ -158,22 +158,22 @@ def test_a_subclass_that_calls_super_counts_as_the_class(batch_size):
 
 
 def test_a_subclass_that_does_not_call_super_is_refused():
-    """Every epoch would have the batches of the first."""
+    """Otherwise every epoch would repeat the batches of the first."""
     with pytest.raises(ConfigError, match=r"must call super\(\)\.on_epoch_end\(\)"):
-        trained_on(made_by(Silent), epochs=3)
+        trained_on(made_by(ForgetsSuper), epochs=3)
 
 
 @pytest.mark.parametrize("forwards", [("end",), ("begin", "end")], ids="+".join)
-def test_a_wrapper_that_passes_epoch_ends_on_is_refused(forwards):
-    """Before the first step: the data cannot tell an epoch from Keras's reading of shapes."""
+def test_a_wrapper_that_forwards_epoch_ends_is_refused(forwards):
+    """Behind a wrapper, an epoch looks like the reads by which Keras learns shapes."""
     data = numbered()
     with pytest.raises(ConfigError, match="behind a wrapper, or in a training loop of your own"):
         trained_on(Wrapper(data, forwards), epochs=2)
     assert data.epoch == 0
 
 
-def test_a_wrapper_counts_by_the_callback_that_the_refusal_names():
-    """The message holds the one line that a wrapper needs."""
+def test_a_wrapper_counts_epochs_by_the_callback_named_in_the_refusal():
+    """The callback sets `data.epoch` at the start of each epoch."""
     data = numbered(shuffle=True)
     expected = epochs_of(data, 3)
     callback = keras.callbacks.LambdaCallback(
@@ -182,15 +182,15 @@ def test_a_wrapper_counts_by_the_callback_that_the_refusal_names():
     assert trained_on(Wrapper(data), epochs=3, callbacks=[callback]) == expected
 
 
-def test_a_loop_that_ends_epochs_is_refused():
-    """A loop sets `data.epoch` and needs no hook."""
+def test_a_training_loop_that_calls_on_epoch_end_is_refused():
+    """The message says to set `data.epoch` instead."""
     data = numbered()
     with pytest.raises(ConfigError, match=r"set `data\.epoch` before each epoch"):
         data.on_epoch_end()
 
 
 def test_keras_workers_are_refused():
-    """Their batches would come out of order."""
+    """Batches prepared by Keras's workers would come out of order."""
     data = numbered()
     with pytest.raises(ConfigError, match="threads="):
         data.workers = 4
@@ -198,8 +198,8 @@ def test_keras_workers_are_refused():
         data.use_multiprocessing = True
 
 
-def test_threads_read_the_batches_that_one_reader_gets():
-    """Of any epoch, at any time: what Keras's workers get through a wrapper."""
+def test_concurrent_readers_get_the_batches_of_a_single_reader():
+    """Twenty threads read five batches, as Keras's workers do through a wrapper."""
     data = numbered(shuffle=True)
     expected = epochs_of(data, 1)
     found = {}
@@ -216,7 +216,7 @@ def test_threads_read_the_batches_that_one_reader_gets():
 
 
 def test_a_wrapper_may_have_workers():
-    """Keras's threads read through it; every batch is one of the epoch's."""
+    """Two threads of Keras read through the wrapper; every batch belongs to the epoch."""
     data = numbered(shuffle=True)
     expected = epochs_of(data, 1)
     seen = trained_on(Wrapper(data, workers=2), epochs=1)
@@ -224,8 +224,8 @@ def test_a_wrapper_may_have_workers():
     assert all(batch in expected for batch in seen)
 
 
-def test_shuffled_batches_are_warned_of():
-    """`fit` shuffles the order of batches by default; each batch is the same nevertheless."""
+def test_fit_with_shuffle_warns_and_only_reorders_the_batches():
+    """`fit` shuffles the order of batches by default; the batches themselves are unchanged."""
     data = numbered(40, shuffle=True)
     expected = epochs_of(data, 1)
     random.seed(0)

@@ -1,4 +1,4 @@
-"""What a folder's names and places mean."""
+"""`from_folder`: classes from folder names, unreadable files, and bad folders."""
 
 from pathlib import Path
 
@@ -15,8 +15,8 @@ pytestmark = pytest.mark.usefixtures("quick_compilation")
 PLAIN = Preprocessor(16)
 
 
-def test_classes_are_the_sorted_folders(folder):
-    """Images may lie deeper, hidden ones are not seen, extensions count in either case."""
+def test_classes_are_the_sorted_folder_names(folder):
+    """Nested images count, hidden files and folders do not, and `.JPG` counts like `.jpg`."""
     data = from_folder(folder, PLAIN)
     assert data.class_names == ("cat", "dog", "eel")
     assert data.class_counts == {"cat": 6, "dog": 4, "eel": 2}
@@ -24,7 +24,7 @@ def test_classes_are_the_sorted_folders(folder):
 
 
 def test_paths_are_the_files_in_the_order_of_the_labels(folder):
-    """Of the whole and of both its parts; arrays have none."""
+    """For the whole and for both parts of a split; data from arrays have no paths."""
     data = from_folder(folder, PLAIN)
     for part in (data, *data.hold_out(0.5)):
         named = [
@@ -34,8 +34,8 @@ def test_paths_are_the_files_in_the_order_of_the_labels(folder):
     assert from_arrays(np.zeros((2, 4, 4, 3), "uint8"), [0, 1], PLAIN).paths is None
 
 
-def test_class_names_give_the_order_of_the_labels(folder):
-    """And must name every folder."""
+def test_class_names_set_the_order_of_the_labels_and_must_name_every_folder(folder):
+    """A name without a folder and a folder without a name are refused."""
     data = from_folder(folder, PLAIN, class_names=["eel", "cat", "dog"])
     assert data.labels.tolist() == [1] * 6 + [2] * 4 + [0] * 2
     with pytest.raises(ConfigError, match="no folder 'dgo'. Did you mean 'dog'"):
@@ -44,7 +44,7 @@ def test_class_names_give_the_order_of_the_labels(folder):
         from_folder(folder, PLAIN, class_names=["cat", "dog"])
 
 
-def test_a_model_that_knows_the_names_gives_their_numbers(folder):
+def test_folders_named_as_labels_of_the_model_get_the_models_numbers(folder):
     """A folder with some of the model's classes is labelled by the model's own numbers."""
     model = tiny(num_classes=5, labels=("ape", "eel", "dog", "cat", "cow"))
     data = from_folder(folder, model)
@@ -53,16 +53,16 @@ def test_a_model_that_knows_the_names_gives_their_numbers(folder):
     assert data.preprocessor is model.preprocessor
 
 
-def test_other_files_are_left_out_and_named(folder):
-    """A warning tells how many, and one of them."""
+def test_files_that_are_not_images_are_skipped_with_a_warning(folder):
+    """The warning gives their number and names one of them."""
     (folder / "dog" / "notes.txt").write_text("good dog")
     with pytest.warns(UserWarning, match="1 files are not images.*notes.txt"):
         assert from_folder(folder, PLAIN).num_images == 12
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_unreadable_images_are_fatal_or_left_out(folder, kept):
-    """Named by path before the first step; with "skip" once, and the rest is as without them."""
+def test_unreadable_images_are_refused_or_skipped_by_path(folder, kept):
+    """With `unreadable="skip"`, one warning names them, and the batches are as without them."""
     whole = (folder / "cat" / "0.png").read_bytes()
     (folder / "cat" / "0.png").write_bytes(whole[: len(whole) // 2])
     (folder / "dog" / "3.png").write_bytes(b"not an image")
@@ -80,8 +80,8 @@ def test_unreadable_images_are_fatal_or_left_out(folder, kept):
     np.testing.assert_array_equal(data[0][1], without[0][1])
 
 
-def test_a_damaged_image_that_was_not_verified_is_named_in_its_batch(tmp_path):
-    """Headers alone do not tell; then its batch says which file it is, and what helps."""
+def test_a_damaged_image_with_a_good_header_is_named_when_its_batch_is_read(tmp_path):
+    """The error names the file and the option that leaves it out."""
     (tmp_path / "all").mkdir()
     noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (16, 16), "uint8"))
     for k in range(70):
@@ -125,15 +125,15 @@ def _only_damaged(folder):
         (lambda folder: None, {"augmentation": "lihgt1"}, "Did you mean 'light1'"),
     ],
 )
-def test_bad_folders_and_options(folder, spoil, options, message):
-    """One message that names what is wrong, before the first step."""
+def test_bad_folders_and_options_are_refused(folder, spoil, options, message):
+    """The error is raised when the data set is made, before the first training step."""
     spoil(folder)
     with pytest.raises(ConfigError, match=message):
         from_folder(folder, PLAIN, **options)
 
 
-def test_no_folder(tmp_path):
-    """Nothing there, a file, or a folder without folders."""
+def test_a_path_without_class_folders_is_refused(tmp_path):
+    """An absent path, a file, and a folder without subfolders."""
     with pytest.raises(ConfigError, match="found nothing"):
         from_folder(tmp_path / "absent", PLAIN)
     (tmp_path / "file").write_text("")
@@ -144,8 +144,8 @@ def test_no_folder(tmp_path):
         from_folder(tmp_path / "bare", PLAIN)
 
 
-def test_what_does_not_fit_the_model(folder):
-    """Size, channels, classes and images smaller than a patch: all in one message."""
+def test_one_message_lists_all_that_does_not_fit_the_model(folder):
+    """Image size, channels, classes, and images smaller than a patch."""
     model = tiny(image_size=64, patch_size=32, channels=1, num_classes=5)
     data = from_folder(folder, PLAIN)
     with pytest.raises(ConfigError) as caught:

@@ -1,4 +1,4 @@
-"""Data sets of the library `datasets`: in memory, as Parquet, as an image folder."""
+"""`from_huggingface`: data sets in memory, Parquet files and image folders."""
 
 import sys
 
@@ -15,7 +15,7 @@ PLAIN = Preprocessor(8, channels=1)
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    """`datasets` writes nothing outside."""
+    """`datasets` keeps its cache in the temporary folder of the test."""
     import datasets
 
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
@@ -38,8 +38,8 @@ def table(**extra):
     return datasets.Dataset.from_dict(columns, features=datasets.Features(features))
 
 
-def test_a_loaded_data_set():
-    """Images and labels as they are in it, in its order."""
+def test_a_loaded_data_set_keeps_its_order_and_class_names():
+    """Images and labels come in the order of the data set."""
     data = from_huggingface(table(), PLAIN, 40)
     images, _, labels, _ = digits()
     np.testing.assert_array_equal(data[0][0], PLAIN(images[:40]))
@@ -47,8 +47,8 @@ def test_a_loaded_data_set():
     assert data.class_names[3] == "digit 3"
 
 
-def test_parquet(cache):
-    """What a repository of the Hub holds, by name and split."""
+def test_a_parquet_file_is_read_by_builder_name_and_split(cache):
+    """Repositories of the Hub hold such files."""
     table().to_parquet(cache / "train.parquet")
     load = {"data_files": str(cache / "train.parquet")}
     data = from_huggingface("parquet", PLAIN, 30, split="train[:30]", load=load)
@@ -56,8 +56,8 @@ def test_parquet(cache):
     np.testing.assert_array_equal(data[0][0], PLAIN(digits()[0][:30]))
 
 
-def test_an_image_folder(cache):
-    """Classes are the folders; files are read from where they are."""
+def test_an_image_folder_has_its_folders_as_classes(cache):
+    """Through the builder `imagefolder` of the library `datasets`."""
     train, _ = write_folders(cache / "digits", train=20, test=0, size=8)
     data = from_huggingface("imagefolder", PLAIN, 20, load={"data_dir": str(train)})
     images, _, labels, _ = digits()
@@ -68,16 +68,16 @@ def test_an_image_folder(cache):
     np.testing.assert_array_equal(data[0][0], PLAIN(images[:20][order]))
 
 
-def test_labels_of_words_and_numbers():
-    """A column of plain values has its sorted values as classes."""
+def test_a_column_of_words_or_numbers_becomes_classes():
+    """The classes are the sorted values of the column."""
     words = table(kind=["odd", "even"] * 20, year=[1998, 1997] * 20)
     assert from_huggingface(words, PLAIN, label="kind").class_names == ("even", "odd")
     data = from_huggingface(words, PLAIN, label="year")
     assert data.class_counts == {"1997": 20, "1998": 20}
 
 
-def test_bad_requests(cache):
-    """Unknown columns, data sets and types are named."""
+def test_unknown_columns_data_sets_and_types_are_refused_by_name(cache):
+    """A column may also be missing because the data set has no image."""
     with pytest.raises(ConfigError, match="no column 'lable'. Did you mean 'label'"):
         from_huggingface(table(), PLAIN, label="lable")
     with pytest.raises(ConfigError, match="not one column 'image'"):
@@ -88,8 +88,8 @@ def test_bad_requests(cache):
         from_huggingface("imagefolder", PLAIN, load={"data_dir": str(cache / "absent")})
 
 
-def test_without_the_library(monkeypatch):
-    """The message says what to install."""
+def test_without_the_library_the_message_says_what_to_install(monkeypatch):
+    """The import of `datasets` fails."""
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(ConfigError, match=r"pip install keras-vit\[huggingface\]"):
         from_huggingface("digits", PLAIN)

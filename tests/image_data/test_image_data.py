@@ -1,4 +1,4 @@
-"""Batches are a function of seed, epoch and number, whatever reads them."""
+"""A batch is a function of seed, epoch and index, whatever reads it."""
 
 import threading
 
@@ -15,8 +15,8 @@ EVERYTHING = Augmentation(randaugment=(2, 15), mixup=0.5, cutmix=1.0)
 
 
 @pytest.mark.parametrize("augmentation", [None, "strong2", EVERYTHING], ids=["", "strong2", "all"])
-def test_batches_depend_on_seed_epoch_and_number_alone(folder, augmentation):
-    """Not on order of reading, threads, cache, or what was read before."""
+def test_batches_depend_on_seed_epoch_and_index_alone(folder, augmentation):
+    """The order of reading, threads, the cache and earlier reads make no difference."""
 
     def made(**options):
         options = {"augmentation": augmentation, "seed": 7, "shuffle": True, **options}
@@ -38,13 +38,13 @@ def test_batches_depend_on_seed_epoch_and_number_alone(folder, augmentation):
 
 
 def test_the_last_batch_of_a_pass_may_be_smaller():
-    """Epochs of one pass have all images once; with `steps_per_epoch` all batches are full."""
+    """With `steps_per_epoch`, the next pass fills the batch instead."""
     assert [len(labels) for _, labels in numbered(10)] == [4, 4, 2]
     assert [len(labels) for _, labels in numbered(10, steps_per_epoch=4)] == [4, 4, 4, 4]
 
 
-def test_evaluation_is_the_preprocessors_protocol(folder):
-    """Without augmentation: in order, bit for bit what the preprocessor gives."""
+def test_data_without_augmentation_are_the_output_of_the_preprocessor(folder):
+    """Bit for bit, with images in the order of the files."""
     preprocessor = Preprocessor(16, protocol="timm")
     data = from_folder(folder, preprocessor, 12)
     images, labels = data[0]
@@ -56,8 +56,8 @@ def test_evaluation_is_the_preprocessors_protocol(folder):
     assert labels.dtype == np.int32
 
 
-def test_an_augmented_image_is_in_range_and_of_the_models_form(folder):
-    """Every setting of AugReg, of one, three and four channels; channels first too."""
+def test_augmented_images_have_the_models_shape_and_range(folder):
+    """Every AugReg setting; one, three and four channels; channels first too."""
     for name, channels, data_format in (
         *((name, 3, "channels_last") for name in AUGREG),
         ("medium1", 1, "channels_first"),
@@ -72,8 +72,8 @@ def test_an_augmented_image_is_in_range_and_of_the_models_form(folder):
         assert labels.ndim == (2 if AUGREG[name].mixes else 1)
 
 
-def test_mixed_labels_are_the_mixed_images():
-    """Where image and label are the same number, they stay so under mixup."""
+def test_mixup_weighs_labels_as_it_weighs_images():
+    """Images whose pixels encode their label still do so after mixup."""
     images = np.repeat(np.arange(4, dtype="uint8") * 10, 16).reshape(4, 4, 4, 1)
     plain = Augmentation(crop=None, flip=False, mixup=1.0)
     data = from_arrays(images, np.arange(4), Preprocessor(4, channels=1), 4, augmentation=plain)
@@ -83,15 +83,15 @@ def test_mixed_labels_are_the_mixed_images():
     np.testing.assert_allclose(labels.sum(axis=1), 1, atol=1e-6)
 
 
-def test_one_hot_labels():
-    """The same labels in the other form."""
+def test_one_hot_labels_encode_the_integer_labels():
+    """Float32 rows whose largest entry is the label."""
     labels = numbered(one_hot=True)[1][1]
     assert labels.dtype == np.float32
     assert labels.argmax(axis=1).tolist() == numbered()[1][1].tolist()
 
 
-def test_a_split_keeps_validation_as_it_is_and_shuffles_training(folder):
-    """Together they are the whole; the training part alone is augmented."""
+def test_a_split_augments_the_training_part_alone(folder):
+    """Each class is shared between both parts; validation keeps its order."""
     train, validation = from_folder(
         folder, Preprocessor(16), 4, validation_split=0.5, augmentation="light2", steps_per_epoch=9
     )
@@ -106,8 +106,8 @@ def test_a_split_keeps_validation_as_it_is_and_shuffles_training(folder):
     np.testing.assert_array_equal(np.concatenate(shown), validation.labels)
 
 
-def test_class_weights_make_classes_weigh_the_same(folder):
-    """As scikit-learn's "balanced"; `fit` takes them."""
+def test_class_weights_are_the_balanced_weights_of_scikit_learn(folder):
+    """`fit` accepts them as `class_weight`."""
     from sklearn.utils.class_weight import compute_class_weight
 
     data = from_folder(folder, Preprocessor(4, channels=1))
@@ -116,8 +116,8 @@ def test_class_weights_make_classes_weigh_the_same(folder):
     assert trained_on(data, epochs=1, shuffle=False, class_weight=data.class_weight)
 
 
-def test_the_next_batches_are_ready_before_they_are_asked_for():
-    """After the first batch the two that follow are prepared in other threads."""
+def test_threads_prepare_the_next_two_batches_ahead():
+    """Reading the last two batches of epoch 0 prepares a third batch without a request."""
     data = numbered()
     done, prepare = threading.Event(), data._pipeline.batch
     made = []

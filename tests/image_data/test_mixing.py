@@ -1,4 +1,4 @@
-"""Mixup and cutmix beside the formulas of their papers."""
+"""Mixup and cutmix against the formulas of their papers."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def batch(axis=1):
 
 
 def test_mixup_is_the_weighted_mean_of_image_and_predecessor():
-    """Eq. 1 of the paper with one weight, at least a half, for images and labels."""
+    """Eq. 1 of the paper, with one weight of at least a half for images and labels."""
     images, labels = batch()
     for seed in range(20):
         mixed, soft = mixup(images, labels, 0.5, np.random.default_rng(seed))
@@ -33,8 +33,8 @@ def test_mixup_is_the_weighted_mean_of_image_and_predecessor():
 
 
 @pytest.mark.parametrize("axis", [1, 2])
-def test_cutmix_pastes_a_box_and_weighs_by_its_area(axis):
-    """Each pixel is the image's own or its predecessor's; the label tells how many."""
+def test_cutmix_pastes_a_box_and_weighs_the_labels_by_its_area(axis):
+    """The box comes from the predecessor in the batch and has one place for all images."""
     images, labels = batch(axis)
     shares = []
     for seed in range(30):

@@ -1,4 +1,4 @@
-"""Orders and splits depend on their key alone, everywhere."""
+"""Orders and splits depend on their seed and epoch alone, on every machine."""
 
 import numpy as np
 import pytest
@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from keras_vit.data.order import Stream, permutation, stratified
 
 
-def test_an_order_is_that_of_the_words_of_pcg64():
-    """These very numbers on every machine and with every release of NumPy."""
+def test_a_permutation_is_the_same_on_every_machine_and_release_of_numpy():
+    """It is derived from the raw words of PCG64, not from NumPy's `permutation`."""
     assert permutation(8, 0, 0, 0).tolist() == [3, 2, 1, 6, 0, 7, 4, 5]
 
 
@@ -21,7 +21,7 @@ def test_an_order_is_that_of_the_words_of_pcg64():
 )
 @settings(max_examples=60, deadline=None)
 def test_every_pass_has_every_image_once(count, batch_size, steps, shuffle):
-    """Whatever the sizes of batches and epochs: the stream is one pass after the other."""
+    """For all sizes of batches and epochs: the stream is one whole pass after the other."""
     stream = Stream(count, batch_size, steps, shuffle, seed=3)
     batches = [stream.draws(e, i) for e in range(4) for i in range(stream.num_batches)]
     draws = [draw for batch in batches for draw in batch]
@@ -33,7 +33,7 @@ def test_every_pass_has_every_image_once(count, batch_size, steps, shuffle):
 
 
 def test_passes_are_shuffled_differently():
-    """Another epoch, another order; another seed too."""
+    """Another epoch or another seed gives another order."""
     first, second = (Stream(50, 50, None, True, 0).draws(e, 0) for e in (0, 1))
     other = Stream(50, 50, None, True, 1).draws(0, 0)
     orders = {tuple(index for _, index in draws) for draws in (first, second, other)}
@@ -47,7 +47,7 @@ def test_passes_are_shuffled_differently():
 )
 @settings(max_examples=60, deadline=None)
 def test_a_split_takes_the_share_of_each_class(counts, fraction, seed):
-    """Both parts together are the whole; each class gives its share, one image at least."""
+    """A class with several images gives its share, at least one image, and keeps one."""
     labels = np.repeat(np.arange(len(counts)), counts)
     first, second = stratified(labels, fraction, seed)
     assert sorted([*first, *second]) == list(range(len(labels)))
@@ -62,7 +62,7 @@ def test_a_split_takes_the_share_of_each_class(counts, fraction, seed):
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_split_depends_on_the_seed(seed):
-    """The same seed draws the same images, another one others."""
+    """The same seed chooses the same images, another seed other images."""
     labels = np.arange(100) % 4
     again = stratified(labels, 0.25, seed)[1]
     assert np.array_equal(stratified(labels, 0.25, seed)[1], again)

@@ -1,4 +1,4 @@
-"""The sixteen operations beside their formulas in NumPy."""
+"""The sixteen operations of RandAugment against their formulas in NumPy."""
 
 import keras
 import numpy as np
@@ -11,7 +11,7 @@ LEVELS = (0.0, 1.0, 1.5, 2.0)
 
 
 class Always:
-    """A generator that draws a place, and the positive direction."""
+    """A random generator that draws the given places, and always the positive direction."""
 
     def __init__(self, *places):
         self.places = list(places)
@@ -24,7 +24,7 @@ class Always:
 
 
 def photo(mode="RGB", size=(20, 30)):
-    """Noise between 30 and 220: every operation has something to do."""
+    """Noise between 30 and 220, a range that every operation changes."""
     shape = size if mode == "L" else (*size, 3)
     return np.random.default_rng(0).integers(30, 220, shape, "uint8")
 
@@ -42,8 +42,8 @@ def grey(pixels):
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_tables_of_values(level):
-    """Invert, posterize, solarize and solarize-add map values one by one."""
+def test_invert_posterize_and_solarize_map_each_value_by_their_formula(level):
+    """Also solarize-add."""
     pixels = photo().astype(int)
     bits = np.clip(int(4 * level), 1, 8)
     expected = {
@@ -57,12 +57,12 @@ def test_tables_of_values(level):
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow is the reference")
-def test_posterize_is_big_visions():
-    """At every magnitude that the reference takes: its expression on TensorFlow, bit for bit."""
+def test_posterize_agrees_with_the_expression_of_big_vision():
+    """At every magnitude that the expression accepts, on TensorFlow, bit for bit."""
     import tensorflow as tf
 
     values = np.arange(256, dtype="uint8")
-    for magnitude in range(23):  # beyond, TensorFlow refuses the negative shift
+    for magnitude in range(23):  # TensorFlow refuses the negative shift of larger magnitudes
         shift = 8 - int(magnitude / 10 * 4)
         expected = tf.bitwise.left_shift(tf.bitwise.right_shift(values, shift), shift)
         found = apply("Posterize", values[None], magnitude / 10)
@@ -70,8 +70,8 @@ def test_posterize_is_big_visions():
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_enhancements_blend(level):
-    """Colour, contrast, brightness and sharpness go from a degenerate image through this one."""
+def test_enhancements_blend_the_image_with_a_degenerate_image(level):
+    """Colour, contrast, brightness and sharpness, each with its own degenerate image."""
     pixels, factor = photo(), 1.8 * level + 0.1
     smooth = pixels.astype(float)
     for k in range(3):
@@ -89,13 +89,13 @@ def test_enhancements_blend(level):
     }
     for name, other in degenerate.items():
         found = apply(name, pixels, level)
-        # The degenerate image has 8 bits, and so has the sum.
+        # The degenerate image and the sum are both rounded to 8 bits.
         tolerance = 1 + abs(1 - factor)
         assert np.abs(found - blend(other, pixels, factor)).max() <= tolerance, name
 
 
-def test_histograms():
-    """Autocontrast stretches each channel to all values; equalize makes their shares even."""
+def test_autocontrast_stretches_and_equalize_flattens_the_histogram():
+    """Both work on each channel separately."""
     pixels = photo()
     low, high = pixels.min((0, 1)).astype(float), pixels.max((0, 1)).astype(float)
     stretched = (pixels - low) * 255 / (high - low)
@@ -109,8 +109,8 @@ def test_histograms():
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_geometry(level):
-    """Shears and translations by nearest neighbours, grey where nothing was."""
+def test_shears_and_translations_take_the_nearest_pixel(level):
+    """Pixels from outside the image are grey."""
     pixels = photo()
     y, x = np.indices(pixels.shape[:2]) + 0.5
     sources = {
@@ -124,19 +124,19 @@ def test_geometry(level):
         inside = (rows < 20) & (columns < 30)
         expected = np.full(pixels.shape, 128)
         expected[inside] = pixels[rows[inside], columns[inside]]
-        # Positions that fall between two pixels may go to either.
+        # A position half-way between two pixels may take either pixel.
         assert np.mean(np.any(apply(name, pixels, level) != expected, axis=-1)) < 0.02, name
 
 
-def test_rotation_turns_by_thirty_degrees():
+def test_rotation_turns_by_thirty_degrees_per_level():
     """Level 3 is a quarter turn."""
     pixels = photo(size=(20, 20))
     found = apply("Rotate", pixels, 3.0)
     np.testing.assert_array_equal(found, np.rot90(pixels))
 
 
-def test_cutout():
-    """A grey square about the place that was drawn, cut at the border."""
+def test_cutout_greys_a_square_that_the_border_cuts():
+    """The square is centred on the random place."""
     pixels = photo(size=(56, 112))
     found = apply("Cutout", pixels, 1.0, Always(100, 3))
     expected = pixels.copy()
@@ -147,15 +147,15 @@ def test_cutout():
 @pytest.mark.parametrize("mode", ["L", "RGB"])
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_every_operation_keeps_mode_and_size(name, mode):
-    """Grey images too, at every level of AugReg."""
+    """For grey and RGB images, at every level of AugReg."""
     for level in LEVELS:
         image = Image.fromarray(photo(mode))
         found = OPERATIONS[name](image, level, np.random.default_rng(0))
         assert (found.mode, found.size) == (mode, image.size)
 
 
-def test_layers_follow_each_other():
-    """Two layers are two operations that were drawn; none is the image itself."""
+def test_two_layers_apply_two_operations_in_turn():
+    """Zero layers return the same image object."""
     image = Image.fromarray(photo())
     names = list(OPERATIONS)
     rng = Always(names.index("Invert"), names.index("Solarize"))

@@ -1,4 +1,4 @@
-"""A data set of TensorFlow Datasets, made here from scikit-learn's digits."""
+"""`from_tfds` with a TFDS data set that the test writes from scikit-learn's digits."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ PLAIN = Preprocessor(8, channels=1)
 
 
 def prepare(folder, file_format, name="digits", count=60):
-    """Writes 60 training images, or as many as asked for, and 20 test images as TFDS does."""
+    """Writes `count` training images and 20 test images by a builder of TFDS."""
     import tensorflow_datasets
 
     features = tensorflow_datasets.features
@@ -47,14 +47,14 @@ def data_dir(request, tmp_path_factory):
 
 
 def rows_of(images, labels):
-    """Pairs in an order of their own: TFDS shuffles when it writes."""
+    """Sorted pairs of image and label: TFDS shuffles when it writes."""
     return sorted(
         (image.tobytes(), int(label)) for image, label in zip(images, labels, strict=True)
     )
 
 
 def test_all_images_come_with_their_labels(data_dir):
-    """From files of either format, bit for bit."""
+    """From array_record and TFRecord files, bit for bit."""
     data = from_tfds("digits", PLAIN, 60, data_dir=data_dir)
     train, _, train_digits, _ = digits()
     assert rows_of(*data[0]) == rows_of(PLAIN(train[:60]), train_digits[:60])
@@ -63,8 +63,8 @@ def test_all_images_come_with_their_labels(data_dir):
     assert part.num_images == 10
 
 
-def test_labels_may_be_computed(data_dir):
-    """A function of the record takes the place of a feature, and needs names of its classes."""
+def test_a_function_of_the_record_gives_the_labels(data_dir):
+    """`label` may be a function; `class_names` must then name its classes."""
 
     def parity(record):
         return record["label"] % 2
@@ -79,8 +79,8 @@ def test_labels_may_be_computed(data_dir):
             from_tfds("digits", PLAIN, data_dir=data_dir, **named)
 
 
-def test_bad_requests(data_dir):
-    """Unknown data set, split and feature are named."""
+def test_unknown_data_sets_splits_and_features_are_refused_by_name(data_dir):
+    """With the nearest name where there is one."""
     with pytest.raises(ConfigError, match="digist"):
         from_tfds("digist", PLAIN, data_dir=data_dir)
     with pytest.raises(ConfigError, match="digits/1.0.0, tran: Unknown split"):
@@ -89,8 +89,8 @@ def test_bad_requests(data_dir):
         from_tfds("digits", PLAIN, data_dir=data_dir, label="labels")
 
 
-def test_too_large_for_memory(data_dir, monkeypatch):
-    """TFRecord has no random access: a large split is refused, array_record is not."""
+def test_a_tfrecord_split_too_large_for_memory_is_refused(data_dir, monkeypatch):
+    """TFRecord has no random access; array_record has, and is read at any size."""
     monkeypatch.setattr(tfds, "MOST_BYTES", 1000)
     if "array_record" in str(data_dir):
         from_tfds("digits", PLAIN, data_dir=data_dir)
@@ -100,7 +100,7 @@ def test_too_large_for_memory(data_dir, monkeypatch):
 
 
 def test_array_record_is_read_without_tensorflow(tmp_path):
-    """In a process that needs no TensorFlow for its backend it is never imported."""
+    """Under a backend other than TensorFlow, the process never imports TensorFlow."""
     prepare(tmp_path, "array_record")
     code = (
         "import sys; from keras_vit import Preprocessor; from keras_vit.data import from_tfds; "
@@ -112,8 +112,8 @@ def test_array_record_is_read_without_tensorflow(tmp_path):
     subprocess.run(command, env=environment, check=True)
 
 
-def test_without_the_library(monkeypatch):
-    """The message says what to install."""
+def test_without_the_library_the_message_says_what_to_install(monkeypatch):
+    """The import of `tensorflow_datasets` fails."""
     monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
     with pytest.raises(ConfigError, match=r"pip install keras-vit\[tfds\]"):
         from_tfds("digits", PLAIN)
