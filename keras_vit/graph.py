@@ -7,6 +7,7 @@ import keras
 from keras_vit import kernels, layers
 from keras_vit.config import ViTConfig
 from keras_vit.layers.dense import Dense
+from keras_vit.layers.dropout import Dropout
 from keras_vit.layers.precision import float32_under_mixed
 from keras_vit.layers.rms_norm import norm_layer
 
@@ -67,9 +68,7 @@ class Graph:
         )
         self.assemble = _assembly(config, policy)
         self.resizes_positions = config.grid != config.source_grid
-        self.dropout = keras.layers.Dropout(
-            config.dropout_rate, dtype=policy, name="embedding_dropout"
-        )
+        self.dropout = Dropout(config.dropout_rate, dtype=policy, name="embedding_dropout")
         self.pre_norm = _norm(config, policy, "pre_norm") if config.pre_norm else None
         self.rotary_positions = _rotary_positions(config, float32)
         self.blocks = [_block(config, i, policy, remat) for i in range(config.num_layers)]

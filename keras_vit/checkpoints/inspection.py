@@ -150,11 +150,17 @@ def open_checkpoint(files: OpenSource, fields: Mapping[str, Any]) -> OpenedCheck
     Args:
         files: the open source.
         fields: of `ViTConfig`, plus `variant` and `dialect`: what the caller knows.
+
+    Raises:
+        CheckpointError: as `recognise_dialect`, `infer_config` and `plan_translation`.
+        SourceError: the arrays are those of a preset, and its config.json is not there.
     """
     reader, preset, asked = files.reader, files.preset, dict(fields)
     if preset is not None:
         asked.setdefault("dialect", keras_vit.name)
     recognition = recognise_dialect(files, asked.get("dialect"))
+    if recognition.dialect is keras_vit and preset is None and asked.get("numerics") is None:
+        raise SourceError(_without_config(files))
     if asked.get("variant"):
         asked = {**variant(asked["variant"]).fields, **asked}
     stated = read_json_fields(files, recognition)
@@ -183,6 +189,20 @@ def open_checkpoint(files: OpenSource, fields: Mapping[str, Any]) -> OpenedCheck
     return OpenedCheckpoint(reader, recognition.dialect, info, moves)
 
 
+def _without_config(files: OpenSource) -> str:
+    """Why weights of a preset are not read without what says how to compute with them."""
+    path = files.reader.path
+    if files.is_folder:
+        return (
+            f"{path}: these are the weights of a preset, but its config.json is not beside them, "
+            "which says how to compute with them. Copy the whole preset."
+        )
+    return (
+        f"{path}: these are the weights of a preset, and config.json says how to compute with "
+        "them. Name the folder that holds both; or give numerics=, with which they were trained."
+    )
+
+
 def recognise_dialect(files: OpenSource, asked: str | None = None) -> Recognition:
     """Returns the dialect of a file: the family that its JSON names, or that claims most names.
 
@@ -193,7 +213,6 @@ def recognise_dialect(files: OpenSource, asked: str | None = None) -> Recognitio
     Raises:
         CheckpointError: the JSON names a family that keras_vit does not read, or the arrays
             are those of no Vision Transformer.
-        SourceError: the arrays are those of a preset that has lost its config.json.
     """
     reader = files.reader
     dialects = dialects_named(asked) if asked else tuple(DIALECTS.values())
@@ -212,11 +231,6 @@ def recognise_dialect(files: OpenSource, asked: str | None = None) -> Recognitio
             f"{reader.path}: no Vision Transformer in any of the dialects "
             f"{', '.join(d.name for d in candidates)}. It holds {len(reader.shapes)} arrays: "
             f"{listed(some) if some else 'nothing'}.{guess}"
-        )
-    if recognition.dialect is keras_vit and files.preset is None and files.is_folder:
-        raise SourceError(
-            f"{reader.path}: these are the weights of a preset, but its config.json is not beside "
-            "them, which says how to compute with them. Copy the whole preset."
         )
     return recognition
 

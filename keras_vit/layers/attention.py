@@ -8,6 +8,7 @@ from keras_vit.errors import ConfigError
 from keras_vit.kernels import reference
 from keras_vit.layers.base import ConfiguredLayer
 from keras_vit.layers.dense import EinsumDense
+from keras_vit.layers.dropout import Dropout
 from keras_vit.layers.initializers import MixedFrequencies, XavierUniform
 from keras_vit.layers.rms_norm import norm_layer
 from keras_vit.layers.rotary_positions import rotate, turns
@@ -95,7 +96,7 @@ class Attention(ConfiguredLayer):
             dtype=self.dtype_policy,
             name="out",
         )
-        self.dropout = keras.layers.Dropout(self.dropout_rate, dtype=self.dtype_policy)
+        self.dropout = Dropout(self.dropout_rate, dtype=self.dtype_policy, name="dropout")
         self.query.build(inputs_shape)
         self.dropout.build((inputs_shape[0], self.num_heads, inputs_shape[1], None))
         for layer in (self.key, self.value):

@@ -6,6 +6,7 @@ from keras_vit import kernels
 from keras_vit.layers.activation import activate
 from keras_vit.layers.base import ConfiguredLayer
 from keras_vit.layers.dense import Dense
+from keras_vit.layers.dropout import Dropout
 from keras_vit.layers.initializers import RandomNormal, XavierUniform
 from keras_vit.layers.rms_norm import norm_layer
 
@@ -58,7 +59,7 @@ class MLP(ConfiguredLayer):
             self.gate = self._dense(self.mlp_dim, "gate", input_shape)
             self.value = self._dense(self.mlp_dim, "value", input_shape)
         self.dense_1 = self._dense(input_shape[-1], "dense_1", hidden_shape)
-        self.dropout = keras.layers.Dropout(self.dropout_rate, dtype=self.dtype_policy)
+        self.dropout = Dropout(self.dropout_rate, dtype=self.dtype_policy, name="dropout")
         self.dropout.build(input_shape)
         if self.sub_norm:
             self.norm = norm_layer(

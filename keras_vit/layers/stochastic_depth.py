@@ -28,7 +28,9 @@ class StochasticDepth(ConfiguredLayer):
             raise ConfigError(f"rate must be in [0, 1), found {rate!r}.")
         self.rate = rate
         self.seed = seed
-        self.seed_generator = keras.random.SeedGenerator(seed) if rate > 0 else None
+        self.seed_generator = None
+        if rate > 0:  # by a name of its own, as in `Dropout`
+            self.seed_generator = keras.random.SeedGenerator(seed, name=f"{self.name}_seed")
 
     def build(self, input_shape):
         pass

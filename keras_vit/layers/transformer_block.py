@@ -5,6 +5,7 @@ import keras
 from keras_vit import kernels
 from keras_vit.layers.attention import Attention
 from keras_vit.layers.base import ConfiguredLayer
+from keras_vit.layers.dropout import Dropout
 from keras_vit.layers.layer_scale import LayerScale
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.remat import rematerialised
@@ -114,8 +115,10 @@ class TransformerBlock(ConfiguredLayer):
             dtype=policy,
             name="mlp",
         )
-        self.dropout = keras.layers.Dropout(self.dropout_rate, dtype=policy)
-        self.stochastic_depth = StochasticDepth(self.stochastic_depth_rate, dtype=policy)
+        self.dropout = Dropout(self.dropout_rate, dtype=policy, name="dropout")
+        self.stochastic_depth = StochasticDepth(
+            self.stochastic_depth_rate, dtype=policy, name="stochastic_depth"
+        )
         parts = [self.attention_norm, self.attention, self.dropout, self.stochastic_depth]
         parts += [self.mlp_norm, self.mlp]
         if self.layer_scale is not None:

@@ -27,6 +27,9 @@ SCHEME = "hf://"
 TIMEOUT = 10.0
 """Seconds without an answer to a question about a repository."""
 
+_SHA1, _SHA256 = 40, 64
+"""Digits of a checksum."""
+
 log = logging.getLogger("keras_vit")
 _T = TypeVar("_T")
 
@@ -72,7 +75,8 @@ class HubFolder:
         where: the address, with the revision as it was asked for.
         commit: the sha that the revision stood for.
         files: size in bytes of each file, by name.
-        checksums: sha256 in hexadecimal of the files that are stored with LFS.
+        checksums: what the Hub says of the content of each file, by name: the sha256 of one that
+            is stored with LFS, the id of the git blob of another; in hexadecimal.
         is_file: whether the address names a file, which is then the only one.
         cached: the folder in the cache, if the Hub could not be asked.
     """
@@ -138,7 +142,7 @@ class HubFolder:
             where,
             str(info.sha),
             {name: siblings[path].size for name, path in names.items()},
-            {name: siblings[path].lfs.sha256 for name, path in names.items() if siblings[path].lfs},
+            {name: _checksum(siblings[path]) for name, path in names.items()},
             is_file=where.inside in siblings,
         )
 
@@ -167,15 +171,16 @@ class HubFolder:
     def open(self, name: str) -> BufferedReader:
         """Opens a file out of the cache, fetched if need be.
 
-        The sha256 of a file that is stored with LFS is compared when it arrives; that of each
-        file of weights is recorded in `provenance`.
+        A file is compared with what the Hub says of its content when it arrives. The sha256 of
+        each file of weights is recorded in `provenance`.
 
         Raises:
             PresetError: it cannot be fetched.
         """
         path = self._fetch(name)
         if not name.endswith(".json"):
-            checksum = self._checksums.get(name) or _sha256_in_cache(path)
+            said = self._checksums.get(name, "")
+            checksum = said if len(said) == _SHA256 else _sha256_in_cache(path)
             self.provenance.setdefault("files", {})[name] = checksum
             self._remember(path.parent)
         return path.open("rb")
@@ -226,11 +231,12 @@ class HubFolder:
 
             known = try_to_load_from_cache(self.where.repo, inside, revision=self._commit)
             path = Path(api().hf_hub_download(self.where.repo, inside, revision=self._commit))
-            if expected and not isinstance(known, str) and _sha256(path) != expected:
+            if expected and not isinstance(known, str) and _found(path, expected) != expected:
                 blob = path.resolve()
                 path.unlink()
                 blob.unlink(missing_ok=True)
-                raise DamagedError(f"its sha256 is not {expected}")
+                kind = "sha256" if len(expected) == _SHA256 else "git blob id"
+                raise DamagedError(f"its {kind} is not {expected}")
             return path
 
         return patiently(fetch, self.where, inside)
@@ -323,6 +329,23 @@ def _names_within(where: Address, paths: Mapping[str, object]) -> dict[str, str]
         missing = "has no such folder or file" if where.inside else "is empty"
         raise PresetError(f"{where}: the repository {missing}.")
     return inside
+
+
+def _checksum(sibling: Any) -> str:
+    """What the Hub says of a file's content; `""` if it says nothing that can be compared."""
+    said = sibling.lfs.sha256 if sibling.lfs else sibling.blob_id
+    length = _SHA256 if sibling.lfs else _SHA1
+    fits = isinstance(said, str) and len(said) == length and set(said) <= set("0123456789abcdef")
+    return said if fits else ""
+
+
+def _found(path: Path, expected: str) -> str:
+    """The checksum of a file, of the kind that is expected."""
+    if len(expected) == _SHA256:
+        return _sha256(path)
+    content = path.read_bytes()  # files that are not stored with LFS are small
+    header = f"blob {len(content)}\0".encode()
+    return hashlib.sha1(header + content, usedforsecurity=False).hexdigest()
 
 
 def _sha256(path: Path) -> str:

@@ -40,7 +40,7 @@ class PatchCorruption(ConfiguredLayer):
         self.mask_share = mask_share
         self.other_share = other_share
         self.seed = seed
-        self.seed_generator = keras.random.SeedGenerator(seed)
+        self.seed_generator = keras.random.SeedGenerator(seed, name=f"{self.name}_seed")
 
     def build(self, input_shape):
         self.mask = self.add_weight(

@@ -359,6 +359,8 @@ def test_gated_and_private(digits, monkeypatch):
 # What goes wrong on the way
 
 INFO, HEAD, GET = "GET /api/models", "HEAD /us/.*safetensors", "GET /cdn"
+GET_JSON = "GET /us/digits/resolve/.*json"
+"""A small file, which is not stored with LFS."""
 
 PASSES = {
     "busy": {"where": INFO, "status": 503, "times": 2},
@@ -376,6 +378,7 @@ PASSES = {
     "reset in the middle": {"where": GET, "cut": 100_000, "reset": True, "times": 1},
     "truncated": {"where": GET, "truncated": 1000, "times": 1},
     "other bytes": {"where": GET, "corrupt": True, "times": 1},
+    "other bytes of a small file": {"where": GET_JSON, "corrupt": True, "times": 1},
 }
 
 
@@ -386,6 +389,7 @@ def test_what_passes_is_waited_for(fault, digits, slept):
     folder = fetched("hf://us/digits")
     wanted = (DIGITS / "model.safetensors").read_bytes()
     assert (folder / "model.safetensors").read_bytes() == wanted
+    assert (folder / "config.json").read_bytes() == (DIGITS / "config.json").read_bytes()
     assert slept or "truncated" in fault
     assert fault.get("headers") is None or slept == [7]
 
@@ -424,6 +428,11 @@ LASTS = {
         GET,
         {"corrupt": True},
         "model.safetensors: damaged on its way 4 times: its sha",
+    ),
+    "other bytes of a small file": (
+        GET_JSON,
+        {"corrupt": True},
+        "config.json: damaged on its way 4 times: its git blob id",
     ),
 }
 

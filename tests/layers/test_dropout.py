@@ -1,0 +1,62 @@
+"""Dropout is Keras's, but for the name of its state."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vit import ConfigError
+from keras_vit.layers.dropout import Dropout
+from keras_vit.tasks import MaskedPatchPrediction
+from tests.helpers import numpy_of, run, run_layer_test, tiny
+
+RATES = dict.fromkeys(("dropout_rate", "attention_dropout_rate", "stochastic_depth_rate"), 0.1)
+
+
+def test_it_drops_what_that_of_keras_drops():
+    """With the same seed; and its config makes it again."""
+    x = np.ones((40, 50), "float32")
+    for noise_shape in (None, (40, 1)):
+        arguments = {"rate": 0.3, "noise_shape": noise_shape, "seed": 3}
+        expected = run(keras.layers.Dropout(**arguments), x, training=True)
+        layer = Dropout(**arguments)
+        np.testing.assert_array_equal(run(layer, x, training=True), expected)
+        again = Dropout.from_config(layer.get_config())
+        np.testing.assert_array_equal(run(again, x, training=True), expected)
+    np.testing.assert_array_equal(numpy_of(Dropout(0.3)(x)), x)
+    with pytest.raises(ConfigError, match=r"rate must be in \[0, 1\], found 1.5"):
+        Dropout(1.5)
+
+
+def test_keras_own_check():
+    run_layer_test(
+        Dropout,
+        {"rate": 0.3},
+        input_shape=(2, 3),
+        expected_output_shape=(2, 3),
+        expected_num_trainable_weights=0,
+        expected_num_non_trainable_weights=0,
+        expected_num_seed_generators=1,
+    )
+
+
+def test_equal_models_name_their_variables_alike():
+    """Also seed generators, whichever models were made before; no two have the same name."""
+    models = [tiny(**RATES) for _ in range(2)]
+    paths = [[variable.path for variable in model.variables] for model in models]
+    assert paths[0] == paths[1]
+    assert len(set(paths[0])) == len(paths[0])
+    assert sum("seed" in path for path in paths[0]) == 4
+    tasks = [MaskedPatchPrediction(model) for model in models]
+    assert [v.path for v in tasks[0].variables if "seed" in v.path] == [
+        v.path for v in tasks[1].variables if "seed" in v.path
+    ]
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="torch's own saving")
+def test_the_state_of_a_model_is_that_of_an_equal_one():
+    """`load_state_dict` takes it, and the dropout goes on as it would have."""
+    first, second = tiny(**RATES), tiny(**RATES)
+    images = np.ones((2, 16, 16, 3), "float32")
+    second.load_state_dict(first.state_dict())
+    outputs = [numpy_of(model(images, training=True)) for model in (first, second)]
+    np.testing.assert_array_equal(*outputs)
