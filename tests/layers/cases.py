@@ -1,4 +1,4 @@
-"""One small case of every layer: how to make it, what goes in, what comes out."""
+"""Small cases of every layer: its arguments, the shapes of its inputs, and its output shape."""
 
 import dataclasses
 from typing import Any
@@ -13,11 +13,12 @@ BATCH, TOKENS, WIDTH = 2, 6, 8
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A layer, its arguments, the shapes of its inputs by name, and of its output.
+    """A layer class, its arguments, the shapes of its inputs by name, and its output shape.
 
-    `free` are the inputs' shapes with every axis None that may differ per call;
-    `other` a second set of sizes for them, with the output's shape. `weights` are trainable,
-    `fixed` are not; `batched` says whether the output has an axis of examples.
+    `free` has the input shapes with None for every axis that may differ per call; `other` has a
+    second set of input shapes, and `other_output` their output shape. `weights` counts the
+    trainable weights, `fixed` the other weights. `batched` tells whether the output has a batch
+    axis.
     """
 
     name: str
@@ -58,7 +59,7 @@ class Case:
 
 
 def _tokens(name: str, layer: type, arguments: dict, output=(BATCH, TOKENS, WIDTH), **rest) -> Case:
-    """A case of `(batch, tokens, width)`; of its output, other sizes follow by position."""
+    """A case with an input `(batch, tokens, width)`; `other_output` follows from `output`."""
     return Case(
         name,
         layer,
@@ -75,7 +76,7 @@ def _tokens(name: str, layer: type, arguments: dict, output=(BATCH, TOKENS, WIDT
 def _images(
     name: str, layer: type, arguments: dict, output: tuple, *, channels: int = 3, **rest
 ) -> Case:
-    """A case of images with an odd side."""
+    """A case with channels-last images of an odd height."""
     return Case(
         name,
         layer,

@@ -1,8 +1,8 @@
-"""The tests of layers compile much and compute little."""
+"""Quick compilation for the tests of layers, which compile much and compute little."""
 
 import pytest
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _quickly(quick_compilation):
-    """Every module of this folder."""
+    """Applies to every module of this folder."""

@@ -1,4 +1,4 @@
-"""Attention: Eqs. 5 to 8, with and without a context, and its dropout."""
+"""Attention against Eqs. 5 to 8, with and without a context, and its dropout."""
 
 import numpy as np
 import pytest
@@ -27,21 +27,21 @@ def built(x, context=None, **arguments):
 
 
 def test_self_attention_equals_the_formula():
-    """Without a context the tokens attend over themselves."""
+    """Without a context, queries, keys and values all come from the input."""
     x = normal(2, 6, 8)
     layer = built(x)
     assert_close(run(layer, x), formulas.attention(x, x, weights_of(layer)))
 
 
 def test_cross_attention_equals_the_formula():
-    """Keys and values come from the context, whose tokens and width are its own."""
+    """Keys and values come from the context, which may have other tokens and another width."""
     x, context = normal(2, 3, 8), normal(2, 6, 5, seed=1)
     layer = built(x, context)
     assert_close(run(layer, x, context), formulas.attention(x, context, weights_of(layer)))
 
 
 def test_attention_weights_equal_the_formula():
-    """Eq. 6, one row per query, one column per token of the context."""
+    """Eq. 6: one row per query, one column per token of the context."""
     x, context = normal(2, 3, 8), normal(2, 6, 5, seed=1)
     layer = built(x, context)
     found = numpy_of(layer.attention_weights(x, context))
@@ -69,7 +69,7 @@ def test_kernels_have_the_axes_of_flax():
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_softmax_is_float32_under_every_policy(policy):
-    """Weights over 500 tokens sum to one within 1e-6, where 16 bits miss by 1e-4 and more."""
+    """Weights over 500 tokens sum to 1 within 1e-6; in 16 bits the sum is off by over 1e-4."""
     x = 0.3 * normal(1, 500, 8)
     layer = built(x, dtype=policy)
     weights = layer.attention_weights(x)
@@ -79,14 +79,14 @@ def test_softmax_is_float32_under_every_policy(policy):
 
 
 def test_training_without_dropout_equals_inference():
-    """A rate of zero takes the fused path in training too."""
+    """A dropout rate of zero takes the fused path in training too."""
     x = normal(2, 6, 8)
     layer = built(x)
     np.testing.assert_array_equal(run(layer, x, training=True), run(layer, x))
 
 
 def test_dropout_preserves_the_mean_output():
-    """Dropped weights are made up for by the others: over 4,000 draws the mean stays."""
+    """Kept weights are enlarged for the dropped ones: the mean of 4,000 draws stays."""
     x = np.repeat(normal(1, 3, 8), 4000, axis=0)
     layer = built(x, dropout_rate=0.3)
     draws = run(layer, x, training=True)
@@ -96,7 +96,7 @@ def test_dropout_preserves_the_mean_output():
 
 
 def test_dropout_falls_on_the_weights_and_not_on_the_output():
-    """With one token to attend to, an example keeps its value, enlarged, or loses it whole."""
+    """With a single token, each head's value is either doubled or dropped as a whole."""
     x = np.repeat(normal(1, 1, 8), 64, axis=0)
     layer = built(x, dropout_rate=0.5)
     w = weights_of(layer)
@@ -112,8 +112,8 @@ def test_dropout_falls_on_the_weights_and_not_on_the_output():
     assert set(distance.argmin(1)) == {0, 1, 2, 3}
 
 
-def test_query_key_and_value_may_go_without_biases():
-    """The formula with zero biases; the output keeps its own."""
+def test_without_qkv_biases_the_formula_has_zero_biases():
+    """The output projection keeps its bias."""
     x = normal(2, 6, 8)
     layer = built(x, qkv_bias=False)
     w = weights_of(layer)
@@ -122,8 +122,8 @@ def test_query_key_and_value_may_go_without_biases():
     assert_close(run(layer, x), formulas.attention(x, x, {**w, **zeros}))
 
 
-def test_biases_may_be_there_one_by_one():
-    """Query and value alone, as in DINOv3 and EVA-02, and none behind the heads."""
+def test_each_bias_can_be_left_out_separately():
+    """Biases of query and value alone, as in DINOv3 and EVA-02, and none of the output."""
     x = normal(2, 6, 8)
     layer = built(x, qkv_bias=(True, False, True), projection_bias=False)
     w = weights_of(layer)
@@ -133,7 +133,7 @@ def test_biases_may_be_there_one_by_one():
 
 
 def test_a_sub_norm_precedes_the_output():
-    """LN of the concatenated heads."""
+    """The concatenated heads pass a layer norm before the output projection."""
     x = normal(2, 6, 8)
     layer = built(x, sub_norm="layer", norm_epsilon=0.1)
     w = weights_of(layer)

@@ -7,7 +7,7 @@ from tests.helpers import normal, numpy_of, randomise, run, weights_of
 
 
 def test_the_token_comes_first_and_the_others_follow_unchanged():
-    """Every example gets the same learned token in front of its own."""
+    """Every example gets the same learned token in front of its tokens."""
     x = normal(3, 4, 8)
     layer = ClassToken(name="class_token")
     layer(x)

@@ -1,4 +1,4 @@
-"""What each layer of keras_vit.layers promises, checked on all of them alike."""
+"""The promises of every layer of keras_vit.layers, checked on the cases of `cases.py`."""
 
 import inspect
 
@@ -26,7 +26,7 @@ every_policy = pytest.mark.parametrize("policy", POLICIES)
 
 
 def test_every_layer_has_a_case():
-    """A layer that is added without a case here fails the suite."""
+    """A layer class without a case fails this test."""
     public = (getattr(layers, name) for name in layers.__all__)
     expected = {c for c in public if inspect.isclass(c) and issubclass(c, keras.layers.Layer)}
     assert {case.layer for case in CASES} == expected
@@ -34,7 +34,7 @@ def test_every_layer_has_a_case():
 
 @every_case
 def test_keras_own_layer_test_passes(case):
-    """Keras's `run_layer_test` accepts config, weights, seeds, shapes, training and float16."""
+    """`run_layer_test` checks config, weights, seeds, shapes, training and float16."""
     alone = len(case.inputs) == 1
     run_layer_test(
         case.layer,
@@ -47,14 +47,14 @@ def test_keras_own_layer_test_passes(case):
         expected_num_non_trainable_weights=case.fixed,
         expected_num_seed_generators=case.seeds,
         expected_num_losses=0,
-        # Keras's check trains on one input, of examples.
+        # Keras's check can only train a layer with one input and a batched output.
         run_training_check=alone and case.batched,
     )
 
 
 @every_case
 def test_rebuilds_from_its_own_config(case):
-    """`from_config(get_config())`, through JSON, is the same layer once it has the weights."""
+    """A layer rebuilt from its config, through JSON, and given the weights gives equal output."""
     layer = case.made()
     rebuilt = case.layer.from_config(through_json(layer.get_config()))
     rebuilt.build(*case.inputs.values())
@@ -65,7 +65,7 @@ def test_rebuilds_from_its_own_config(case):
 
 @every_case
 def test_config_survives_a_policy_object(case):
-    """A layer that was given a `DTypePolicy` object, as the model gives, still has a config."""
+    """A layer made with a `DTypePolicy` object, as the model makes it, still has a JSON config."""
     layer = case.make(dtype=keras.dtype_policies.get("mixed_bfloat16"))
     rebuilt = case.layer.from_config(through_json(layer.get_config()))
     assert rebuilt.dtype_policy == layer.dtype_policy
@@ -73,7 +73,7 @@ def test_config_survives_a_policy_object(case):
 
 @every_case
 def test_serialises_without_custom_objects(case):
-    """A Keras file that holds the layer loads in a process that names no custom objects."""
+    """The layer's registered name finds its class without `custom_objects`."""
     serialised = keras.saving.serialize_keras_object(case.make())
     assert serialised["registered_name"] == f"keras_vit>{case.layer.__name__}"
     revived = keras.saving.deserialize_keras_object(through_json(serialised))
@@ -94,7 +94,7 @@ def test_a_saved_model_that_holds_the_layer_gives_the_same_output(case, tmp_path
 
 @every_case
 def test_symbolic_and_eager_shapes_agree(case):
-    """The shape is the same as computed, of a symbolic call and of an eager call."""
+    """`compute_output_shape`, a symbolic call and an eager call give the same shape."""
     layer = case.make()
     computed = (
         layer.compute_output_shape(**{f"{name}_shape": s for name, s in case.inputs.items()})
@@ -108,14 +108,14 @@ def test_symbolic_and_eager_shapes_agree(case):
 
 @every_case
 def test_one_graph_serves_every_size(case):
-    """Batch, tokens, height and width that are None in the graph may differ per call."""
+    """Axes for batch, tokens, height and width that are None in the graph may differ per call."""
     layer = case.make()
     inputs = case.symbols(case.free)
     model = keras.Model(inputs, layer(**inputs))
     free = zip(model.output_shape, case.output, strict=True)
     assert all(side in (None, size) for side, size in free)
     assert not case.batched or model.output_shape[0] is None
-    # not compiled, so that the graph has unknown sizes on TensorFlow; JAX never has them
+    # Without jit_compile, the graph on TensorFlow has unknown sizes; on JAX it never has.
     model.compile(jit_compile=keras.backend.backend() == "jax")
     assert model.predict_on_batch(case.data()).shape == case.output
     assert model.predict_on_batch(case.data(case.other)).shape == case.other_output
@@ -124,7 +124,7 @@ def test_one_graph_serves_every_size(case):
 @every_case
 @every_policy
 def test_dtypes_follow_the_policy(case, policy):
-    """Weights are float32 and the output has the policy's compute type, symbolic and eager."""
+    """Weights are float32; symbolic and eager outputs have the policy's compute dtype."""
     layer = case.make(dtype=policy)
     assert dtype_of(layer(**case.symbols(case.inputs))) == layer.compute_dtype
     output = layer(**case.data())
@@ -135,7 +135,7 @@ def test_dtypes_follow_the_policy(case, policy):
 @every_case
 @every_policy
 def test_mixed_precision_only_rounds(case, policy):
-    """Under a mixed policy the output is float32's, up to the rounding of 16 bits."""
+    """The output under a mixed policy is the float32 output up to the rounding of 16 bits."""
     expected = numpy_of(case.made()(**case.data()))
     found = numpy_of(case.made(dtype=policy)(**case.data()))
     assert_close(found, expected, ROUNDING[policy])
@@ -151,14 +151,14 @@ def test_channels_first_is_channels_last_transposed(case, policy):
     first.build(np.moveaxis(images, -1, 1).shape)
     first.set_weights(last.get_weights())
     found = run(first, np.moveaxis(images, -1, 1))
-    if case.layer is not layers.PatchEmbedding:  # whose output is tokens, not an image
+    if case.layer is not layers.PatchEmbedding:  # its output is tokens, not an image
         found = np.moveaxis(found, 1, -1)
     assert_close(found, numpy_of(last(images)), ROUNDING[policy] / 10)
 
 
 @every_image_case
 def test_data_format_defaults_to_the_setting_of_keras(case):
-    """Without `data_format` a layer takes Keras's, and remembers it in its config."""
+    """A layer without `data_format` takes the setting that Keras has when the layer is made."""
     before = keras.config.image_data_format()
     try:
         for data_format in ("channels_first", "channels_last"):
@@ -171,7 +171,7 @@ def test_data_format_defaults_to_the_setting_of_keras(case):
 
 @every_random_case
 def test_randomness_is_off_at_inference(case):
-    """Outside training the output is that of the layer with all rates 0."""
+    """At inference the output is that of the layer with all rates 0."""
     rates = {name: 0.0 for name in case.arguments if name.endswith("rate")}
     expected = numpy_of(case.made(**rates)(**case.data()))
     layer = case.made()
@@ -180,8 +180,8 @@ def test_randomness_is_off_at_inference(case):
 
 
 @every_random_case
-def test_rates_of_zero_draw_nothing(case):
-    """Without rates there is no seed, and training equals inference."""
+def test_rates_of_zero_draw_no_random_numbers(case):
+    """With all rates 0 the layer has no seed, and training equals inference."""
     rates = {name: 0.0 for name in case.arguments if name.endswith("rate")}
     layer = case.made(**rates)
     assert_close(layer(**case.data(), training=True), numpy_of(layer(**case.data())))
@@ -190,7 +190,7 @@ def test_rates_of_zero_draw_nothing(case):
 
 @every_random_case
 def test_the_global_seed_decides_every_draw(case):
-    """`set_random_seed` repeats the draws of a layer, which differ from call to call."""
+    """`set_random_seed` repeats the draws of a layer; two calls draw differently."""
 
     def draws(seed):
         keras.utils.set_random_seed(seed)

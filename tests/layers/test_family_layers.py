@@ -1,4 +1,4 @@
-"""Small layers of other families: scales, norms, tokens and the heads of a distilled model."""
+"""Small layers of other families: LayerScale, RMSNorm, extra tokens, and the distilled head."""
 
 import keras
 import numpy as np
@@ -22,7 +22,7 @@ def built(layer, *shapes):
 
 
 def test_layer_scale_multiplies_every_channel():
-    """By its weight, which starts at the value that was asked for."""
+    """The weight of each channel starts at `initial_value`."""
     layer = LayerScale(0.25, name="scale")
     layer.build((None, None, 8))
     assert (weights_of(layer)["gamma"] == 0.25).all()
@@ -30,7 +30,7 @@ def test_layer_scale_multiplies_every_channel():
     assert_close(run(randomise(layer), x), x * weights_of(layer)["gamma"])
 
 
-def test_a_block_scales_each_branch_before_it_joins():
+def test_a_block_scales_each_branch_before_the_residual_sum():
     """z' = g_1 MSA(LN(z)) + z, then g_2 MLP(LN(z')) + z'."""
     x = normal(2, 6, 8)
     block = built(TransformerBlock(2, 16, layer_scale=1e-5, name="block"), x.shape)
@@ -41,7 +41,7 @@ def test_a_block_scales_each_branch_before_it_joins():
     assert_close(run(block, x), w["mlp_scale/gamma"] * y + z)
 
 
-def test_rms_norm_keeps_the_mean():
+def test_rms_norm_does_not_subtract_the_mean():
     """x / sqrt(mean(x^2) + epsilon) * gamma."""
     x = 1 + normal(2, 6, 8)
     layer = built(RMSNorm(epsilon=0.1, name="norm"), x.shape)
@@ -50,14 +50,14 @@ def test_rms_norm_keeps_the_mean():
 
 
 def test_rms_norm_of_large_numbers_is_exact_in_16_bits():
-    """Squares of 300 are beyond float16; they are taken in float32."""
+    """The square of 300 overflows float16, so the norm squares in float32."""
     x = (300 + normal(2, 6, 8)).astype("float16")
     layer = built(RMSNorm(name="norm", dtype="float32"), x.shape)
     gamma = {"norm/gamma": weights_of(layer)["gamma"]}
     assert_close(layer(x), formulas.rms_norm(x.astype("float64"), gamma, "norm"), 1e-5)
 
 
-def test_registers_join_behind_the_first_tokens():
+def test_registers_are_inserted_after_the_first_tokens():
     """[x_class; r_1; r_2; x_1; ...] for every example."""
     x = normal(2, 4, 8)
     layer = built(RegisterTokens(2, after=1, name="registers"), x.shape)
@@ -66,8 +66,8 @@ def test_registers_join_behind_the_first_tokens():
     np.testing.assert_allclose(found[:, 1:3], np.repeat(tokens, 2, axis=0), rtol=1e-6)
 
 
-def test_a_mask_token_stands_for_hidden_patches():
-    """Where the mask says so; without a mask nothing changes, and nothing learns."""
+def test_the_mask_token_replaces_masked_patches():
+    """Without a mask the input passes unchanged; the token is not trainable."""
     x = normal(2, 3, 8)
     layer = built(MaskToken(name="mask"), x.shape)
     np.testing.assert_array_equal(run(layer, x), x)
@@ -78,8 +78,8 @@ def test_a_mask_token_stands_for_hidden_patches():
     assert layer.trainable_weights == []
 
 
-def test_a_distilled_head_is_the_mean_of_two():
-    """`both` gives the logits of each, which training with a teacher needs."""
+def test_a_distilled_head_averages_the_logits_of_two_heads():
+    """`both` returns the logits of each head, which training with a teacher needs."""
     x = normal(3, 2, 8)
     layer = built(DistilledHead(5, name="head"), x.shape)
     w = weights_of(layer)

@@ -1,4 +1,4 @@
-"""The Xavier initialiser of kernels with heads, and models that draw no numbers."""
+"""The Xavier initialiser of kernels with heads, and `blank_weights`."""
 
 import keras
 import numpy as np
@@ -20,7 +20,7 @@ from tests.words import through_json
     ],
 )
 def test_the_limit_counts_fans_of_the_flattened_kernel(shape, input_axes, fans):
-    """Values fill [-limit, limit], limit = sqrt(6 / (fan_in + fan_out)), uniformly."""
+    """Values are uniform in [-limit, limit], with limit = sqrt(6 / (fan_in + fan_out))."""
     values = numpy_of(XavierUniform(input_axes, seed=0)(shape))
     limit = np.sqrt(6 / sum(fans))
     assert values.shape == shape
@@ -29,15 +29,15 @@ def test_the_limit_counts_fans_of_the_flattened_kernel(shape, input_axes, fans):
     assert abs(values.std() - limit / np.sqrt(3)) < 0.1 * limit
 
 
-def test_an_int_seed_repeats_and_another_differs():
-    """As for every initialiser of Keras."""
+def test_an_int_seed_repeats_the_values_and_another_seed_differs():
+    """As with every initialiser of Keras."""
     first, again, other = (numpy_of(XavierUniform(seed=seed)((4, 5))) for seed in (3, 3, 4))
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, other)
 
 
-def test_without_a_seed_the_global_one_decides():
-    """`set_random_seed` repeats the draws; one initialiser draws anew for each weight."""
+def test_without_a_seed_the_global_seed_decides():
+    """`set_random_seed` repeats the draws; one initialiser draws different values each time."""
 
     def draws():
         keras.utils.set_random_seed(5)
@@ -49,14 +49,14 @@ def test_without_a_seed_the_global_one_decides():
     assert not np.array_equal(first[0], first[1])
 
 
-def test_the_dtype_is_the_one_asked_for():
-    """float32 by default."""
+def test_values_have_the_requested_dtype():
+    """The default is float32."""
     assert dtype_of(XavierUniform()((2, 2))) == "float32"
     assert dtype_of(XavierUniform()((2, 2), dtype="bfloat16")) == "bfloat16"
 
 
 def test_serialises_without_custom_objects():
-    """Its own arguments come back."""
+    """The revived initialiser has the same class and arguments."""
     serialised = through_json(keras.saving.serialize_keras_object(XavierUniform(2, seed=1)))
     revived = keras.saving.deserialize_keras_object(serialised)
     assert type(revived) is XavierUniform
@@ -65,8 +65,8 @@ def test_serialises_without_custom_objects():
 
 @pytest.mark.parametrize("initializer", [LecunNormal(), RandomNormal(stddev=0.1), XavierUniform()])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_inside_blank_weights_nothing_is_drawn(initializer, dtype):
-    """Zeros of the same type inside, random numbers again outside."""
+def test_inside_blank_weights_initialisers_give_zeros(initializer, dtype):
+    """The zeros have the requested dtype; outside, the values are random again."""
     with blank_weights():
         blank = keras.ops.convert_to_tensor(initializer((4, 5), dtype=dtype))
     assert dtype_of(blank) == dtype
@@ -75,7 +75,7 @@ def test_inside_blank_weights_nothing_is_drawn(initializer, dtype):
 
 
 def test_loading_a_checkpoint_draws_no_random_numbers(monkeypatch):
-    """The numbers would all be overwritten."""
+    """The weights of the file would overwrite them."""
 
     def refuse(*args, **kwargs):
         raise AssertionError("a random number was drawn")

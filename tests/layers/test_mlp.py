@@ -1,4 +1,4 @@
-"""The MLP of Eq. 3, in both forms of the GELU."""
+"""The MLP of Eq. 3, with all forms of the GELU, gates, sub-norms and dropout."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from tests.helpers import assert_close, normal, randomise, run, weights_of
 
 
 def built(x, **arguments):
-    """A layer 16 wide with random weights, built for the input."""
+    """An MLP with `mlp_dim=16` and random weights, built for the input."""
     layer = MLP(16, name="mlp", **arguments)
     layer.build(x.shape)
     return randomise(layer)
@@ -17,21 +17,21 @@ def built(x, **arguments):
 
 @pytest.mark.parametrize("form", ["tanh", "exact", "quick"])
 def test_equals_the_formula(form):
-    """Dense, GELU of the form asked for, Dense."""
+    """Dense, the GELU of the given form, Dense."""
     x = 2 * normal(2, 6, 8)
     layer = built(x, gelu=form)
     assert_close(run(layer, x), formulas.mlp(x, weights_of(layer), form), 2e-6)
 
 
-def test_the_two_forms_of_gelu_differ():
-    """Their gap is far above the tolerance of the test before, so neither hides the other."""
+def test_the_tanh_and_the_exact_gelu_differ():
+    """They differ by more than the tolerance of the test before, which tells them apart."""
     x = 2 * normal(2, 6, 8)
     tanh, exact = (run(built(x, gelu=form), x) for form in ("tanh", "exact"))
     assert np.abs(tanh - exact).max() > 1e-5 * np.abs(exact).max()
 
 
 @pytest.mark.parametrize("form", ["silu", "exact", "quick"])
-def test_a_gate_lets_the_value_through(form):
+def test_a_gated_mlp_multiplies_the_value_by_the_activated_gate(form):
     """W_1 (act(W_gate x) * W_value x)."""
     x = 2 * normal(2, 6, 8)
     layer = built(x, gate_activation=form)
@@ -53,7 +53,7 @@ def test_a_sub_norm_precedes_the_last_product(kind):
 
 
 def test_kernels_have_the_axes_of_flax():
-    """The hidden layer is `mlp_dim` wide, the output as wide as the input."""
+    """Kernels are (inputs, outputs); the hidden layer has `mlp_dim` channels."""
     shapes = {path: value.shape for path, value in weights_of(built(normal(2, 6, 8))).items()}
     assert shapes == {
         "dense_0/kernel": (8, 16),
@@ -64,7 +64,7 @@ def test_kernels_have_the_axes_of_flax():
 
 
 def test_biases_start_near_zero():
-    """N(1e-6) as in the reference, not exactly zero."""
+    """Normal with a standard deviation of 1e-6, as in the reference."""
     layer = MLP(64, name="mlp")
     layer.build((None, 2, 64))
     biases = [value for path, value in weights_of(layer).items() if path.endswith("bias")]
@@ -79,7 +79,7 @@ def test_dropout_acts_on_the_output():
 
 
 def test_dropout_acts_on_the_hidden_layer():
-    """What is left of one output takes many values over equal examples."""
+    """Over equal examples, the outputs that are not dropped take many different values."""
     x = np.repeat(normal(1, 1, 8), 256, axis=0)
     layer = built(x, dropout_rate=0.5)
     found = run(layer, x, training=True)[:, 0, 0]
@@ -87,7 +87,7 @@ def test_dropout_acts_on_the_hidden_layer():
 
 
 def test_dropout_preserves_the_mean_of_a_linear_output():
-    """Both dropouts scale what they keep: over 4,000 draws the mean stays."""
+    """Both dropouts enlarge the values they keep: the mean of 4,000 draws stays."""
     x = np.repeat(normal(1, 1, 8), 4000, axis=0)
     layer = built(x, dropout_rate=0.3)
     draws = run(layer, x, training=True)

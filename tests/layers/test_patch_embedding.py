@@ -1,4 +1,4 @@
-"""The patch embedding: a matrix product of flattened patches."""
+"""The patch embedding against a matrix product of flattened patches."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from tests.helpers import assert_close, normal, randomise, run, weights_of
 
 
 def built(images, patch_size, **arguments):
-    """A layer 8 wide with random weights, built for the images."""
+    """A layer with `hidden_size=8` and random weights, built for the images."""
     arguments = {"data_format": "channels_last", **arguments}
     layer = PatchEmbedding(8, patch_size, name="patch_embedding", **arguments)
     layer.build(images.shape)
@@ -38,21 +38,21 @@ def test_every_patch_is_projected_in_reading_order():
     assert_close(run(layer, images), expected(images, layer).reshape(2, 6, 8))
 
 
-def test_the_grid_is_kept_on_request():
-    """`flatten=False` gives rows and columns an axis each."""
+def test_flatten_false_keeps_the_patch_grid():
+    """Rows and columns have an axis each."""
     images = normal(2, 4, 9, 3)
     layer = built(images, (2, 3), flatten=False)
     assert_close(run(layer, images), expected(images, layer))
 
 
 def test_pixels_that_fill_no_patch_are_dropped():
-    """Right and below, as by the reference's VALID convolution."""
+    """Pixels at the right and the bottom, as in the reference's VALID convolution."""
     images = normal(2, 5, 11, 3)
     layer = built(images, (2, 3))
     np.testing.assert_array_equal(run(layer, images), run(layer, images[:, :4, :9]))
 
 
-def test_an_int_is_a_square_patch():
+def test_an_int_patch_size_is_a_square_patch():
     """`patch_size=2` is `(2, 2)`."""
     images = normal(1, 4, 4, 1)
     layer = built(images, 2)

@@ -21,7 +21,7 @@ from tests.words import raises
 
 
 def test_token_takes_the_first_token():
-    """The others are not read."""
+    """The other tokens are ignored."""
     x = normal(2, 5, 8)
     np.testing.assert_array_equal(numpy_of(Pool("token")(x)), x[:, 0])
 
@@ -32,29 +32,29 @@ def test_gap_takes_the_mean_of_all_tokens():
     assert_close(Pool("gap")(x), x.mean(1), 1e-6)
 
 
-def test_gap_without_first_leaves_the_class_token_out():
-    """The mean of the patches alone."""
+def test_gap_without_first_excludes_the_class_token():
+    """The output is the mean of the patch tokens alone."""
     x = normal(2, 5, 8)
     assert_close(Pool("gap_without_first")(x), x[:, 1:].mean(1), 1e-6)
 
 
 def test_means_skip_the_tokens_before_the_patches():
-    """Alone, and behind the class token."""
+    """For the kind "gap", and for "token_and_mean", which puts the class token before the mean."""
     x = normal(2, 5, 8)
     assert_close(Pool("gap", skip=3)(x), x[:, 3:].mean(1), 1e-6)
     both = np.concatenate([x[:, 0], x[:, 3:].mean(1)], axis=1)
     assert_close(Pool("token_and_mean", skip=3)(x), both, 1e-6)
 
 
-def test_two_tokens_and_their_mean():
+def test_the_kinds_for_two_tokens_return_both_or_their_mean():
     """The class token and the distillation token."""
     x = normal(2, 5, 8)
     np.testing.assert_array_equal(numpy_of(Pool("two_tokens")(x)), x[:, :2])
     assert_close(Pool("mean_of_two_tokens")(x), x[:, :2].mean(1), 1e-6)
 
 
-def test_map_head_may_leave_the_first_tokens_out():
-    """Its probe attends to the others as if they were alone."""
+def test_map_head_ignores_the_first_tokens_with_skip():
+    """The probe attends to the remaining tokens only."""
     x = normal(2, 5, 8)
     layer = map_head(x, skip=2)
     assert_close(run(layer, x), formulas.map_head(x[:, 2:], weights_of(layer)))
@@ -64,13 +64,13 @@ def test_map_head_may_leave_the_first_tokens_out():
 
 
 def test_an_unknown_kind_is_refused():
-    """The message names what was found and what is known."""
+    """The message names the kind found and the kinds known."""
     with raises(ConfigError, "kind='max'", "token, gap, gap_without_first"):
         Pool("max")
 
 
 def map_head(x, **arguments):
-    """A head of two heads and an MLP 16 wide with random weights, built for the input."""
+    """A MAPHead of two heads and `mlp_dim=16` with random weights, built for the input."""
     layer = MAPHead(2, 16, name="pool", **arguments)
     layer.build(x.shape)
     return randomise(layer)
@@ -78,7 +78,7 @@ def map_head(x, **arguments):
 
 @pytest.mark.parametrize(("form", "epsilon"), [("tanh", 1e-6), ("exact", 0.1)])
 def test_map_head_equals_the_formula(form, epsilon):
-    """A probe attends over all tokens; `x + MLP(LN(x))` follows (big_vision)."""
+    """A probe attends to all tokens; then x + MLP(LN(x)), as in big_vision."""
     x = normal(2, 5, 8)
     layer = map_head(x, gelu=form, layer_norm_epsilon=epsilon)
     numerics = Numerics(gelu=form, layer_norm_epsilon=epsilon)
@@ -86,7 +86,7 @@ def test_map_head_equals_the_formula(form, epsilon):
 
 
 def test_map_head_starts_with_a_xavier_probe():
-    """Uniform within sqrt(6 / (1 + hidden_size)), as big_vision's initialiser of (1, 1, D)."""
+    """Uniform within sqrt(6 / (1 + hidden_size)), as in big_vision."""
     layer = MAPHead(2, 16, name="pool")
     layer.build((None, 2, 64))
     probe = weights_of(layer)["probe"]
@@ -97,7 +97,7 @@ def test_map_head_starts_with_a_xavier_probe():
 
 @pytest.mark.parametrize("policy", MIXED_POLICIES)
 def test_map_head_normalises_in_float32(policy):
-    """Under a mixed policy its norm is as exact as float32."""
+    """Under a mixed policy its norm computes and returns float32."""
     layer = map_head(normal(2, 5, 8), dtype=policy)
     x = 300 + normal(2, 1, 8)  # 16 bits resolve 300 in steps of 0.25 or 2
     found = layer.norm(x)

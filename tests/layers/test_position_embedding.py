@@ -1,4 +1,4 @@
-"""Position embeddings: added, resized with the grid, or computed."""
+"""Position embeddings: learned, resized to other grids, or computed from sines and cosines."""
 
 import keras
 import numpy as np
@@ -13,19 +13,19 @@ from tests.words import raises
 
 
 def built(grid, class_token=False, **arguments):
-    """A layer 8 wide with random embeddings for the grid."""
+    """A layer for tokens of 8 channels with random embeddings for the grid."""
     layer = AddPositionEmbs(grid, class_token, name="position_embedding", **arguments)
     layer.build(zeros(grid, class_token).shape)
     return randomise(layer)
 
 
 def zeros(grid, class_token=False):
-    """Tokens of a grid, all zero, so that the output is the embeddings."""
+    """Zero tokens of a grid, for which the output of the layer is the embeddings."""
     return np.zeros((1, grid[0] * grid[1] + class_token, 8), "float32")
 
 
 def patches(grid):
-    """What tells a layer the grid of its tokens."""
+    """The argument `patches`, whose shape gives the layer the grid of its tokens."""
     return np.zeros((1, *grid, 1), "float32")
 
 
@@ -38,14 +38,14 @@ RESIZES = {
 }
 
 
-def test_every_resize_has_a_formula():
-    """A method that is added to the configuration without one here fails the suite."""
+def test_every_resize_method_has_a_formula_here():
+    """A new method of the configuration without a formula fails this test."""
     assert set(RESIZES) == set(POSITION_RESIZES)
 
 
 @pytest.mark.parametrize("class_token", [False, True])
 def test_a_learned_embedding_is_added_to_every_token(class_token):
-    """The class token has one of its own, the first."""
+    """The first embedding belongs to the class token, if there is one."""
     layer = built((2, 3), class_token)
     x = normal(2, 6 + class_token, 8)
     embedding = weights_of(layer)["embedding"]
@@ -55,8 +55,8 @@ def test_a_learned_embedding_is_added_to_every_token(class_token):
 
 @pytest.mark.parametrize("target", [(5, 4), (2, 7), (1, 1), (6, 2)])
 @pytest.mark.parametrize("resize", RESIZES)
-def test_another_grid_is_resized(resize, target):
-    """Each method is scipy's or torch's: up, down, to one row, to an equal count of cells."""
+def test_embeddings_are_resized_to_another_grid(resize, target):
+    """Each method equals a resize of scipy, torch or JAX."""
     source = (3, 4)
     layer = built(source, resize=resize)
     embedding = weights_of(layer)["embedding"][0]
@@ -65,7 +65,7 @@ def test_another_grid_is_resized(resize, target):
 
 
 def test_the_class_position_is_never_resized():
-    """The first row stays, the others are resized as without it."""
+    """The first embedding stays; the others are resized as without a class token."""
     layer = built((2, 3), class_token=True)
     embedding = weights_of(layer)["embedding"][0]
     found = run(layer, zeros((4, 5), True), patches=patches((4, 5)))[0]
@@ -73,8 +73,8 @@ def test_the_class_position_is_never_resized():
     assert_close(found[1:], formulas.zoom(embedding[1:], (2, 3), (4, 5)), 2e-6)
 
 
-def test_the_own_grid_is_not_touched_by_resizing():
-    """Embeddings for the stored grid are the stored ones to the bit."""
+def test_embeddings_for_the_layers_own_grid_are_not_resized():
+    """The output is the stored embeddings, bit by bit."""
     layer = built((2, 3))
     found = run(layer, zeros((2, 3)), patches=patches((2, 3)))
     np.testing.assert_array_equal(found, weights_of(layer)["embedding"].astype("float32"))
@@ -82,7 +82,7 @@ def test_the_own_grid_is_not_touched_by_resizing():
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_a_resize_under_a_mixed_policy_only_rounds(policy):
-    """A grid of 14 becomes one of 37: places between points need more than 16 bits."""
+    """From 14 to 37 rows: the interpolation weights need more than 16 bits."""
     source, target = (14, 2), (37, 2)
     layer = built(source, dtype=policy)
     embedding = weights_of(layer)["embedding"][0]
@@ -91,8 +91,8 @@ def test_a_resize_under_a_mixed_policy_only_rounds(policy):
 
 
 @pytest.mark.parametrize("class_token", [False, True])
-def test_sincos2d_equals_the_formula_and_stores_nothing(class_token):
-    """A function of row and column, of any grid; a class token gets none."""
+def test_sincos2d_equals_the_formula_and_has_no_weights(class_token):
+    """For any grid; a class token gets no embedding."""
     layer = built((2, 3), class_token, position="sincos2d")
     assert not layer.weights
     for grid in ((2, 3), (4, 5)):
@@ -102,37 +102,37 @@ def test_sincos2d_equals_the_formula_and_stores_nothing(class_token):
 
 
 def test_sincos2d_does_not_add_to_the_class_token():
-    """Its own value passes."""
+    """The class token passes unchanged."""
     layer = built((2, 3), True, position="sincos2d")
     x = normal(1, 7, 8)
     np.testing.assert_array_equal(run(layer, x)[:, 0], x[:, 0])
 
 
-def test_embeddings_start_at_a_deviation_of_two_hundredths():
-    """N(0.02), as in the reference."""
+def test_embeddings_start_with_a_standard_deviation_of_0_02():
+    """As in the reference."""
     layer = AddPositionEmbs((10, 10), name="position_embedding")
     layer.build((None, 100, 64))
     assert abs(weights_of(layer)["embedding"].std() - 0.02) < 0.001
 
 
 @pytest.mark.parametrize(("class_token", "tokens"), [(False, 9), (True, 10)])
-def test_a_square_grid_is_told_from_the_tokens(class_token, tokens):
-    """Without a grid, the first input's count of tokens decides."""
+def test_without_a_grid_the_layer_infers_a_square_from_the_tokens(class_token, tokens):
+    """The number of tokens of the first input gives the grid."""
     layer = AddPositionEmbs(class_token=class_token)
     layer.build((None, tokens, 8))
     assert layer.grid == (3, 3)
 
 
-def test_a_grid_is_told_from_the_patches():
-    """Without a grid, that of the first `patches` is the one remembered."""
+def test_without_a_grid_the_layer_takes_the_grid_of_the_patches():
+    """The grid of the first `patches` is kept."""
     layer = AddPositionEmbs(class_token=True, name="position_embedding")
     layer.build((None, 7, 8), (None, 2, 3, 1))
     assert layer.grid == (2, 3)
     assert weights_of(layer)["embedding"].shape == (1, 7, 8)
 
 
-def test_a_grid_that_was_told_is_remembered_in_a_file(tmp_path):
-    """A model saved with one grid and loaded resizes from that grid, whatever comes first."""
+def test_a_saved_model_keeps_the_inferred_grid(tmp_path):
+    """The loaded layer resizes from the saved grid, whichever grid comes first."""
     inputs = {
         "inputs": keras.Input((6, 8), name="inputs"),
         "patches": keras.Input((2, 3, 1), name="patches"),
@@ -145,13 +145,13 @@ def test_a_grid_that_was_told_is_remembered_in_a_file(tmp_path):
     np.testing.assert_array_equal(run(loaded, **call), run(layer, **call))
 
 
-def test_tokens_of_no_square_are_refused_without_a_grid():
-    """The message names the tokens and what to pass."""
+def test_without_a_grid_a_number_of_tokens_that_is_no_square_is_refused():
+    """The message names the tokens and the argument to pass."""
     with raises(ConfigError, "7 tokens", "class_token=False", "grid=(rows, columns)"):
         AddPositionEmbs()(normal(1, 7, 8))
 
 
 def test_tokens_of_another_grid_are_refused_without_patches():
-    """The message names tokens, grid and what to pass."""
+    """The message names the tokens, the grid, and the argument to pass."""
     with raises(ConfigError, "8 tokens", "grid=(2, 3)", "class_token=True", "patches"):
         AddPositionEmbs((2, 3), class_token=True)(normal(1, 8, 8))

@@ -47,7 +47,7 @@ def test_std_conv_equals_the_formula(form, epsilon, strides, sides):
 
 
 def test_the_forms_of_standardisation_differ_where_kernels_are_small():
-    """At a deviation of 1e-4, each form is its formula and a tenth from the other."""
+    """For kernels with a standard deviation of 1e-4, each form equals its own formula."""
     images = normal(1, 5, 5, 3)
     kernels = []
     for form in ("std_plus_epsilon", "sqrt_var_plus_epsilon"):
@@ -62,7 +62,7 @@ def test_the_forms_of_standardisation_differ_where_kernels_are_small():
 
 @pytest.mark.parametrize("policy", MIXED_POLICIES)
 def test_kernels_are_standardised_in_float32(policy):
-    """A kernel of 100 and a little: 16 bits would lose the little, or overflow."""
+    """For kernels of 100 plus noise of 0.05, 16 bits would lose the noise or overflow."""
     images = normal(2, 5, 5, 3)
     layer = built(StdConv2D, images, 4, 3, dtype=policy)
     layer.kernel.assign(100 + 0.05 * normal(3, 3, 3, 4))
@@ -73,7 +73,7 @@ def test_kernels_are_standardised_in_float32(policy):
 
 @pytest.mark.parametrize(("sides", "strides"), [((9, 6), 1), ((9, 6), 2), ((8, 10), 2)], ids=str)
 def test_a_bottleneck_unit_equals_the_formula(strides, sides):
-    """Post-activation, stride on the 3x3 convolution and on the projected shortcut."""
+    """Post-activation; the 3x3 convolution and the projected shortcut have the stride."""
     images = normal(2, *sides, 16)
     unit = built(BottleneckUnit, images, 32, strides)
     w = weights_of(unit)
@@ -87,7 +87,7 @@ def test_a_bottleneck_unit_equals_the_formula(strides, sides):
     ("channels", "strides", "projects"), [(128, 1, False), (64, 1, True), (128, 2, True)]
 )
 def test_only_a_change_of_shape_is_projected(channels, strides, projects):
-    """Where channels and resolution stay, the shortcut is the input itself."""
+    """If channels and resolution stay, the shortcut is the input itself."""
     unit = BottleneckUnit(32, strides, data_format="channels_last", name="layer")
     unit.build((None, None, None, channels))
     assert ("conv_proj/kernel" in weights_of(unit)) == projects
@@ -95,7 +95,7 @@ def test_only_a_change_of_shape_is_projected(channels, strides, projects):
 
 
 def test_a_new_unit_passes_its_shortcut_through():
-    """The last norm starts at scale zero, the others at one."""
+    """The scale of the last norm starts at zero, the other scales at one."""
     images = normal(1, 4, 4, 128)
     unit = BottleneckUnit(32, data_format="channels_last", name="layer")
     np.testing.assert_array_equal(run(unit, images), np.maximum(images, 0))
@@ -118,13 +118,13 @@ def test_the_root_equals_the_formula_on_odd_and_even_sizes(sides):
 
 @pytest.mark.parametrize("policy", MIXED_POLICIES)
 def test_norms_are_float32(policy):
-    """Under a mixed policy every norm is as exact as float32."""
+    """Under a mixed policy every norm computes and returns float32."""
     root = built(ResNetRoot, normal(1, 9, 6, 3), 32, dtype=policy)
     unit = built(BottleneckUnit, normal(1, 9, 6, 16), 32, dtype=policy)
     parts = {"norm": root, "norm_proj": unit, "norm1": unit, "norm2": unit, "norm3": unit}
     for name, layer in parts.items():
         norm = getattr(layer, name)
-        x = 20 + normal(2, 5, 3, norm.gamma.shape[0])  # which 16 bits resolve in 1/64 or 1/8
+        x = 20 + normal(2, 5, 3, norm.gamma.shape[0])  # 16 bits resolve 20 in 1/64 or 1/8
         found = norm(x)
         assert dtype_of(found) == "float32"
         assert_close(found, formulas.group_norm(x.astype("float64"), weights_of(layer), name), 5e-4)
@@ -132,7 +132,7 @@ def test_norms_are_float32(policy):
 
 @pytest.mark.parametrize("policy", MIXED_POLICIES)
 def test_large_activations_are_normalised(policy):
-    """At 10,000 their squares overflow float16."""
+    """The squares of activations near 10,000 overflow float16."""
     images = 1000 * normal(2, 9, 6, 3)
     root = built(ResNetRoot, images, 64, dtype=policy)
     x = np.maximum(conv_norm(images, weights_of(root), 2), 0)
@@ -140,8 +140,8 @@ def test_large_activations_are_normalised(policy):
 
 
 @pytest.mark.parametrize("layer_class", [ResNetRoot, BottleneckUnit])
-def test_numerics_reach_the_parts(layer_class):
-    """Form and epsilons of a unit are those of its convolutions and norms."""
+def test_numerics_reach_all_convolutions_and_norms(layer_class):
+    """The form and the epsilons that the layer is given."""
     numerics = {
         "std_conv": "sqrt_var_plus_epsilon",
         "std_conv_epsilon": 0.5,

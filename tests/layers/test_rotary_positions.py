@@ -1,4 +1,4 @@
-"""Rotary positions: tables against their formulas, and what attention makes of them."""
+"""Rotary positions: tables against their formulas, and attention with them."""
 
 import keras
 import numpy as np
@@ -29,14 +29,14 @@ ropes = pytest.mark.parametrize("rope", ROPES.values(), ids=ROPES)
 
 
 def table(rope, prefix=0, rows=ROWS, columns=COLUMNS):
-    """What the layer returns for a grid."""
+    """The table that the layer returns for a grid."""
     layer = RotaryPositions(HEAD_DIM, **rope, num_prefix_tokens=prefix, name="rotary")
     return layer(np.zeros((1, rows, columns, 1), "float32"))
 
 
 @ropes
 @pytest.mark.parametrize("grid", [(3, 5), (1, 4)])
-def test_a_table_turns_pairs_by_the_angles_of_their_patch(rope, grid):
+def test_a_table_rotates_pairs_of_channels_by_the_angles_of_their_patch(rope, grid):
     """Each pair of channels is a complex number, multiplied by e^(i angle)."""
     rows, columns = grid
     x = normal(2, rows * columns, 3, HEAD_DIM)
@@ -49,8 +49,8 @@ def test_a_table_turns_pairs_by_the_angles_of_their_patch(rope, grid):
 
 
 @ropes
-def test_tokens_before_the_patches_are_left_as_they_are(rope):
-    """Bit by bit."""
+def test_tokens_before_the_patches_are_not_rotated(rope):
+    """They are equal bit by bit."""
     x = normal(2, 2 + ROWS * COLUMNS, 3, HEAD_DIM)
     found = numpy_of(rotate(keras.ops.convert_to_tensor(x), table(rope, prefix=2), rope["form"]))
     np.testing.assert_array_equal(found[:, :2], x[:, :2])
@@ -58,7 +58,7 @@ def test_tokens_before_the_patches_are_left_as_they_are(rope):
 
 
 def test_attention_depends_on_the_distance_of_patches_alone():
-    """Equal tokens a row and a column apart attend alike, wherever they stand."""
+    """Equal tokens one row and one column apart have the same weight at two places."""
     x = np.ones((1, ROWS * COLUMNS, 16), "float32")
     layer = randomise_built(Attention(2, rope="axial", name="attention"), x)
     weights = numpy_of(layer.attention_weights(x, rotary=table(ROPES["naver"])))
@@ -75,7 +75,7 @@ def randomise_built(layer, x, rotary_shape=(2, ROWS * COLUMNS, HEAD_DIM)):
 
 
 def test_mixed_frequencies_belong_to_each_head():
-    """angle = first coordinate * frequency 0 + second * frequency 1, of every head."""
+    """angle = first coordinate * frequency 0 + second * frequency 1, for each head."""
     x = normal(2, 1 + ROWS * COLUMNS, 16)
     layer = randomise_built(Attention(2, rope="mixed", name="attention"), x, (x.shape[1], 2))
     rope = {"form": "mixed", "indexing": "xy"}
@@ -100,8 +100,8 @@ def test_mixed_frequencies_belong_to_each_head():
     assert_close(run(layer, x, rotary=table(rope, prefix=1)), output, 2e-5)
 
 
-def test_mixed_frequencies_start_as_turned_axial_ones():
-    """In every head both coordinates have the axial sizes, along directions at right angles."""
+def test_mixed_frequencies_start_as_rotated_axial_frequencies():
+    """The two halves of a head have the axial magnitudes, in directions at right angles."""
     first, second = numpy_of(MixedFrequencies(theta=10.0, seed=0)((2, 3, 4)))
     sizes = np.hypot(first, second)
     np.testing.assert_allclose(sizes, np.tile(10.0 ** -np.array([0, 0.5, 0, 0.5]), (3, 1)), 1e-5)
@@ -110,14 +110,14 @@ def test_mixed_frequencies_start_as_turned_axial_ones():
 
 
 def test_turns_repeat_each_angle_for_its_pair():
-    """Half a head apart, or side by side."""
+    """The two copies are half a head apart (dinov3) or side by side (axial)."""
     angles = np.array([[0.0, np.pi / 2]], "float32")
     assert_close(turns(angles, "dinov3")[1, 0], np.array([0.0, 1, 0, 1], "float32"), 1e-6)
     assert_close(turns(angles, "axial")[1, 0], np.array([0.0, 0, 1, 1], "float32"), 1e-6)
 
 
-def test_what_does_not_fit_is_refused():
-    """Heads that have no such pairs, unknown words, and positions without their layer."""
+def test_bad_head_sizes_forms_and_missing_tables_are_refused():
+    """Also a table that is given to attention without rotary positions."""
     with raises(ConfigError, "divisible by 4", "6"):
         RotaryPositions(6)
     with raises(ConfigError, "form='rope'", "dinov3, axial, mixed"):

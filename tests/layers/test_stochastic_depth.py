@@ -1,4 +1,4 @@
-"""Stochastic depth: whole examples, a kept mean, and nothing at inference."""
+"""Stochastic depth drops whole examples, preserves the mean, and is off at inference."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from tests.words import raises
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_whole_examples_are_dropped_and_the_others_enlarged(policy):
-    """Every example is zero or `x / (1 - rate)`, in about the asked proportion."""
+    """Every example is zero or `x / (1 - rate)`; the share of zeros is about `rate`."""
     x = np.ones((2000, 2, 3), "float32")
     found = run(StochasticDepth(0.75, dtype=policy), x, training=True).reshape(2000, 6)
     assert (found == found[:, :1]).all()
@@ -26,23 +26,23 @@ def test_the_mean_is_preserved():
 
 
 @pytest.mark.parametrize("shape", [(64,), (64, 2, 3, 4)])
-def test_any_rank_is_served(shape):
-    """The first axis counts examples, the others belong to one."""
+def test_inputs_of_any_rank_are_dropped_by_example(shape):
+    """The first axis counts the examples."""
     found = run(StochasticDepth(0.5), np.ones(shape, "float32"), training=True)
     found = found.reshape(64, -1)
     assert (found == found[:, :1]).all()
     assert set(np.unique(found)) == {0.0, 2.0}
 
 
-def test_nothing_happens_at_inference():
-    """The input comes back as it is."""
+def test_the_input_passes_unchanged_at_inference():
+    """With `training=False` and by default."""
     x = normal(8, 3)
     for call in ({}, {"training": False}):
         np.testing.assert_array_equal(numpy_of(StochasticDepth(0.5)(x, **call)), x)
 
 
 def test_a_seed_repeats_the_draws():
-    """Two layers of one seed drop the same examples, of another seed others."""
+    """Two layers with one seed drop the same examples; another seed drops other examples."""
     x = np.ones((64, 1), "float32")
     first, again, other = (
         run(StochasticDepth(0.5, seed=seed), x, training=True) for seed in (7, 7, 8)

@@ -1,4 +1,4 @@
-"""The encoder block, Eqs. 2 and 3."""
+"""The encoder block against Eqs. 2 and 3."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from tests.helpers import (
 
 
 def built(x, **arguments):
-    """A block of two heads and an MLP 16 wide with random weights, built for the input."""
+    """A block of two heads and `mlp_dim=16` with random weights, built for the input."""
     block = TransformerBlock(2, 16, name="block", **arguments)
     block.build(x.shape)
     return randomise(block)
@@ -30,8 +30,8 @@ def test_equals_the_formula():
     assert_close(run(block, x), formulas.block(x, weights_of(block)))
 
 
-def test_attention_weights_are_those_of_the_normed_input():
-    """Eq. 6 on LN(z), float32."""
+def test_attention_weights_are_computed_from_the_normed_input():
+    """Eq. 6 on LN(z)."""
     x = normal(2, 6, 8)
     block = built(x)
     w = weights_of(block)
@@ -41,7 +41,7 @@ def test_attention_weights_are_those_of_the_normed_input():
 
 @pytest.mark.parametrize("policy", MIXED_POLICIES)
 def test_norms_are_float32(policy):
-    """Under a mixed policy both norms are as exact as float32."""
+    """Under a mixed policy both norms compute and return float32."""
     block = built(normal(2, 6, 8), dtype=policy)
     x = 300 + normal(2, 6, 8)  # 16 bits resolve 300 in steps of 0.25 or 2
     for name in ("attention_norm", "mlp_norm"):
@@ -52,7 +52,7 @@ def test_norms_are_float32(policy):
 
 
 def test_arguments_reach_the_parts():
-    """Epsilon and the form of the GELU change the output; each rate reaches its own layer."""
+    """Epsilon and the form of the GELU change the output; each rate reaches its layer."""
     x = normal(2, 6, 8)
     outputs = [
         run(built(x, **arguments), x)
@@ -66,8 +66,8 @@ def test_arguments_reach_the_parts():
     assert block.stochastic_depth.rate == 0.3
 
 
-def test_stochastic_depth_skips_each_branch_by_itself():
-    """Of equal examples, a quarter each skips none, one, the other, or both branches."""
+def test_stochastic_depth_skips_each_branch_independently():
+    """Of 64 equal examples, some skip no branch, some either branch, and some both."""
     x = np.repeat(normal(1, 6, 8), 64, axis=0)
     block = built(x, stochastic_depth_rate=0.5)
     w = weights_of(block)
@@ -84,7 +84,7 @@ def test_stochastic_depth_skips_each_branch_by_itself():
 
 
 def test_dropout_follows_the_attention():
-    """With an MLP that gives zero, about half of the output is the input itself."""
+    """With an MLP that returns zero, about half of the output values equal the input."""
     x = normal(64, 6, 8)
     block = built(x, dropout_rate=0.5)
     for weight in block.mlp.dense_1.weights:

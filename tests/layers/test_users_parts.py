@@ -1,4 +1,4 @@
-"""What a user puts into a model takes effect, as in any Keras model."""
+"""Layers, hooks, activations and regularisers that a user puts into a model take effect."""
 
 import keras
 import numpy as np
@@ -29,7 +29,7 @@ def doubled(cls):
 
 
 def part_of(model, path):
-    """The holder of a part of the first block, and the part's name there: `"mlp/dense_0"`."""
+    """The layer that holds a part of the first block, such as "mlp/dense_0", and its attribute."""
     *holders, name = path.split("/")
     holder = model.get_layer("block_0")
     for attribute in holders:
@@ -38,7 +38,7 @@ def part_of(model, path):
 
 
 def replace(model, path, other):
-    """Puts a layer in the place of a part of the first block."""
+    """Replaces a part of the first block by another layer."""
     holder, name = part_of(model, path)
     holder._tracker.unlock()  # Keras locks a layer once it is built
     setattr(holder, name, other)
@@ -57,7 +57,7 @@ PARTS = {
 
 @pytest.mark.parametrize(("path", "cls"), PARTS.items(), ids=PARTS)
 def test_a_replaced_part_is_called(model, path, cls):
-    """The logits are those of a model whose part was patched to give twice as much."""
+    """A subclass that doubles the output changes the logits as a patched `call` does."""
     holder, name = part_of(model, path)
     part = getattr(holder, name)
     before, call = numpy_of(model(IMAGES)), part.call
@@ -74,7 +74,7 @@ def test_a_replaced_part_is_called(model, path, cls):
 
 
 def test_a_replaced_dropout_is_called_in_training():
-    """Also where the subclass drops something at a rate of its own."""
+    """In the block and in the MLP."""
     model = random_tiny(dropout_rate=0.1)
     calls = []
 
@@ -90,7 +90,7 @@ def test_a_replaced_dropout_is_called_in_training():
 
 
 def test_a_changed_activation_is_applied(model):
-    """To the output of the projection, before what follows."""
+    """An activation that returns zero on the last projection makes the MLP branch zero."""
     dense = model.get_layer("block_0").mlp.dense_1
     dense.activation = lambda x: 0 * x
     block = model.get_layer("block_0")
@@ -99,8 +99,8 @@ def test_a_changed_activation_is_applied(model):
     assert_close(block(tokens), numpy_of(branch) + tokens)
 
 
-def test_an_activity_regularizer_of_a_part_is_a_loss(model):
-    """With the value that Keras gives it: per example."""
+def test_an_activity_regularizer_of_a_part_adds_a_loss(model):
+    """As in Keras, the loss is divided by the batch size."""
     dense = model.get_layer("block_0").mlp.dense_0
     dense.activity_regularizer = keras.regularizers.L2(0.5)
     model(IMAGES)
@@ -115,7 +115,7 @@ def test_an_activity_regularizer_of_a_part_is_a_loss(model):
 
 
 def test_a_replaced_call_of_an_instance_is_called(model):
-    """As by Keras's calibration for GPTQ, which looks at what comes in."""
+    """Keras's calibration for GPTQ replaces `call` this way to record the inputs."""
     dense, seen = model.get_layer("block_0").mlp.dense_0, []
     original = dense.call
     dense.call = lambda inputs, training=None: seen.append(inputs) or original(inputs)
@@ -124,7 +124,7 @@ def test_a_replaced_call_of_an_instance_is_called(model):
 
 
 def test_a_replaced_call_of_a_class_is_called(model, monkeypatch):
-    """A patch for a whole class reaches the layers that are there."""
+    """A patched `Dense.call` applies to layers that exist already."""
     original = Dense.call
     monkeypatch.setattr(Dense, "call", lambda self, x, training=None: 0 * original(self, x))
     block, tokens = model.get_layer("block_0"), normal(2, 5, 16)
@@ -134,8 +134,8 @@ def test_a_replaced_call_of_a_class_is_called(model, monkeypatch):
 
 @pytest.mark.skipif(not ON_TORCH, reason="hooks of torch")
 @pytest.mark.parametrize("path", [*PARTS, ""])
-def test_torch_forward_hooks_see_and_change_outputs(model, path):
-    """On a block and on every part of it; without the hook the model is as before."""
+def test_torch_forward_hooks_change_the_outputs(model, path):
+    """On a block and on each of its parts; once a hook is removed, the logits are as before."""
     holder, name = part_of(model, path) if path else (model, "")
     part = getattr(holder, name) if path else model.get_layer("block_0")
     before = numpy_of(model(IMAGES))
@@ -151,7 +151,7 @@ def test_torch_forward_hooks_see_and_change_outputs(model, path):
 
 @pytest.mark.skipif(not ON_TORCH, reason="hooks of torch")
 def test_torch_global_and_backward_hooks_are_called(model):
-    """Hooks for all modules see every part, backward hooks every gradient."""
+    """A global forward hook sees the part; a backward hook of the part runs in `backward`."""
     import torch
 
     dense, seen = model.get_layer("block_0").mlp.dense_0, []
@@ -169,7 +169,7 @@ def test_torch_global_and_backward_hooks_are_called(model):
 
 
 def test_a_subclass_of_the_model_overrides_call():
-    """Its `call` is what `predict` runs."""
+    """`predict` runs the `call` of the subclass."""
 
     class Twice(VisionTransformer):
         def call(self, inputs, training=None, mask=None):
@@ -184,7 +184,7 @@ def test_a_subclass_of_the_model_overrides_call():
 
 @pytest.mark.parametrize("make", [lambda x: x, lambda x: [x], lambda x: {"images": x}])
 def test_inputs_are_taken_as_by_every_functional_model(model, make):
-    """An array of any type, a list or a dict of it; another shape is refused."""
+    """An array of any type, or a list or dict with one; another shape is refused."""
     expected = numpy_of(model(np.round(IMAGES)))
     assert_close(model(make(np.round(IMAGES).astype("int32"))), expected)
     with pytest.raises(ValueError, match="takes images \\(batch, 16, 16, 3\\)"):
@@ -196,26 +196,26 @@ def test_inputs_are_taken_as_by_every_functional_model(model, make):
 @pytest.mark.parametrize("policy", ["float32", "bfloat16", *MIXED_POLICIES])
 @pytest.mark.parametrize("kind", ["Dense", "EinsumDense", "LayerNorm"])
 def test_parts_compute_what_keras_computes(policy, kind):
-    """Values and type of Keras's own class, called as a part and by itself."""
+    """Called directly and as a part, a layer gives the values and dtype of Keras's class."""
     holder = keras.layers.Layer(dtype=policy)
     arguments = {"dtype": holder.dtype_policy}
     if kind == "Dense":
-        ours, keras_own = Dense(6, **arguments), keras.layers.Dense(6, **arguments)
+        part, keras_layer = Dense(6, **arguments), keras.layers.Dense(6, **arguments)
     elif kind == "EinsumDense":
         arguments |= {"equation": "btm,mhd->bthd", "output_shape": (None, 2, 3), "bias_axes": "hd"}
-        ours, keras_own = EinsumDense(**arguments), keras.layers.EinsumDense(**arguments)
+        part, keras_layer = EinsumDense(**arguments), keras.layers.EinsumDense(**arguments)
     else:
-        ours, keras_own = (
+        part, keras_layer = (
             layers.LayerNorm(**arguments),
             keras.layers.LayerNormalization(**arguments),
         )
     x = keras.ops.convert_to_tensor(normal(2, 5, 8))
-    for layer in (ours, keras_own):
+    for layer in (part, keras_layer):
         layer.build(x.shape)
-    ours.set_weights([normal(*weight.shape, seed=1) for weight in ours.weights])
-    keras_own.set_weights(ours.get_weights())
-    expected = keras_own(x)
-    for found in (ours(x), kernels.call_part(holder, ours, x)):
+    part.set_weights([normal(*weight.shape, seed=1) for weight in part.weights])
+    keras_layer.set_weights(part.get_weights())
+    expected = keras_layer(x)
+    for found in (part(x), kernels.call_part(holder, part, x)):
         assert dtype_of(found) == dtype_of(expected)
         np.testing.assert_allclose(numpy_of(found), numpy_of(expected), rtol=2e-2, atol=2e-2)
 
@@ -229,21 +229,21 @@ def test_parts_compute_what_keras_computes(policy, kind):
     ],
 )
 def test_other_equations_and_biases_are_left_to_keras(equation, output_shape, bias_axes):
-    """A bias of some axes, a kernel of other order, an output of other order."""
+    """A bias of only some axes, another order of kernel axes, another order of output axes."""
     arguments = {"equation": equation, "output_shape": output_shape, "bias_axes": bias_axes}
     x = normal(2, 5, 8)
-    ours, keras_own = EinsumDense(**arguments), keras.layers.EinsumDense(**arguments)
+    part, keras_layer = EinsumDense(**arguments), keras.layers.EinsumDense(**arguments)
     if equation == "btm,mh->bht":
         output_shape = (4, 5)
-    ours.build(x.shape)
-    keras_own.build(x.shape)
-    ours.set_weights([normal(*weight.shape, seed=1) for weight in ours.weights])
-    keras_own.set_weights(ours.get_weights())
-    assert_close(ours(x), numpy_of(keras_own(x)))
+    part.build(x.shape)
+    keras_layer.build(x.shape)
+    part.set_weights([normal(*weight.shape, seed=1) for weight in part.weights])
+    keras_layer.set_weights(part.get_weights())
+    assert_close(part(x), numpy_of(keras_layer(x)))
 
 
 def test_lora_is_part_of_the_kernel(model):
-    """Its product is added before the projection, and alone is trained."""
+    """The product of the LoRA matrices changes the logits; the kernel is no longer trainable."""
     for part in (model.get_layer("block_0").mlp.dense_0, model.get_layer("block_0").attention.out):
         before = numpy_of(model(IMAGES))
         part.enable_lora(2)
@@ -253,8 +253,8 @@ def test_lora_is_part_of_the_kernel(model):
     assert all("lora" in w.path or "bias" in w.path for w in part.trainable_weights)
 
 
-def test_only_the_class_itself_is_quantised():
-    """A subclass may compute something else; Keras refuses its own subclasses as well."""
+def test_a_subclass_of_dense_is_not_quantised():
+    """A subclass may compute something else; Keras refuses subclasses of its layers as well."""
     layer = doubled(Dense)(4)
     layer.build((None, 8))
     with pytest.raises(NotImplementedError):
