@@ -1,4 +1,4 @@
-"""What holds for every test, and what a test file may ask for by name."""
+"""Settings for every test, and fixtures that a test may request by name."""
 
 import hypothesis
 import keras
@@ -10,13 +10,13 @@ hypothesis.settings.load_profile("repeatable")
 
 @pytest.fixture(autouse=True)
 def same_random_numbers():
-    """Each test draws what it draws when it runs alone, whichever ran before it."""
+    """Seeds every test, so that it draws the same numbers alone and after other tests."""
     keras.utils.set_random_seed(0)
 
 
 @pytest.fixture(scope="module")
 def quick_compilation():
-    """Leaves out XLA's slower optimisations under JAX, for tests that compile much."""
+    """Switches off XLA's slower optimisations under JAX, for tests that compile much."""
     if keras.backend.backend() != "jax":
         yield
         return

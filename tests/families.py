@@ -1,4 +1,4 @@
-"""Small models that have, between them, every switch of `ViTConfig`, alone and together."""
+"""Small models of six families; together they use every switch of `ViTConfig`."""
 
 FAMILIES = {
     "clip": {
@@ -56,4 +56,4 @@ FAMILIES = {
         "sub_norm_mlp": True,
     },
 }
-"""Fields of `tests.helpers.tiny`, by the family that has most of them."""
+"""Fields for `tests.helpers.tiny`, by the family that most of them come from."""

@@ -1,4 +1,4 @@
-"""The reference outputs of `tests/data/families`, and a model of keras_vit on a case."""
+"""The reference outputs of `tests/data/families`, and the stages of keras_vit's model of a case."""
 
 import json
 from pathlib import Path
@@ -14,10 +14,10 @@ CASES = {
     for file in sorted(FOLDER.glob("*.json"))
     for case in json.loads(file.read_text())["cases"]
 }
-"""By name; a JSON file for each library."""
+"""All cases by name; each library has a JSON file."""
 
 OF_THE_HEAD = ("pre_logits", "logits", "image_embeds", "pooler_output")
-"""Outputs that are compared within `tolerance`; the others within `tolerance_tokens`."""
+"""Outputs that are compared within `tolerance`; other outputs within `tolerance_tokens`."""
 
 
 def cases_of(layout: str) -> list[str]:
@@ -26,19 +26,19 @@ def cases_of(layout: str) -> list[str]:
 
 
 def load_case(name: str, **fields):
-    """Loads the checkpoint of a case, given the facts that a bare file does not tell."""
+    """Loads the checkpoint of a case with the facts that the bare file does not contain."""
     facts = CASES[name].get("load_with") or {}
     return checkpoints.load(FOLDER / CASES[name]["checkpoint"], **{**facts, **fields})
 
 
 def expected(name: str) -> dict[str, np.ndarray]:
-    """The images and outputs of the library, by name; `image_24x24` is a second size."""
+    """The library's images and outputs by name; `image_24x24` has a second image size."""
     with np.load(FOLDER / CASES[name]["expected"]) as file:
         return dict(file)
 
 
 def outputs(model, image: np.ndarray, names) -> dict[str, np.ndarray]:
-    """Runs a model and returns those of its stages that the library names too."""
+    """Runs a model and returns the stages named in `names` that the model has."""
     stages = {name: _stage(model, name) for name in names}
     stages = {name: tensor for name, tensor in stages.items() if tensor is not None}
     got = keras.Model(model.input, stages).predict(image, verbose=0)

@@ -1,4 +1,4 @@
-"""The paper's formulas in NumPy and float64, independent of the code under test."""
+"""The formulas of the papers in NumPy and float64, independent of the code under test."""
 
 import math
 
@@ -10,7 +10,7 @@ OFFICIAL = Numerics()
 
 
 def gelu(x: np.ndarray, form: str) -> np.ndarray:
-    """Gaussian error linear unit, exact or in its approximations; or SiLU."""
+    """The Gaussian error linear unit in one of its forms, or SiLU."""
     if form in ("quick", "silu"):
         return x / (1 + np.exp(-x * (1.702 if form == "quick" else 1.0)))
     if form == "exact":
@@ -45,7 +45,7 @@ def group_norm(x: np.ndarray, w: dict, name: str, epsilon: float = 1e-6) -> np.n
 
 
 def standardise(kernel: np.ndarray, form: str, epsilon: float) -> np.ndarray:
-    """Kernel with mean 0 and deviation about 1 in each filter."""
+    """The kernel with mean 0 and a standard deviation of about 1 in each filter."""
     kernel = kernel - kernel.mean((0, 1, 2))
     if form == "std_plus_epsilon":
         return kernel / (kernel.std((0, 1, 2)) + epsilon)
@@ -74,7 +74,7 @@ def max_pool(x: np.ndarray, size: int, strides: int) -> np.ndarray:
 
 
 def attention_weights(x: np.ndarray, context: np.ndarray, w: dict, at: str = "") -> np.ndarray:
-    """Eq. 6, `(batch, heads, tokens, others)`."""
+    """Eq. 6, `(batch, heads, tokens, tokens of the context)`."""
     query, key = (
         np.einsum("btm,mhd->bhtd", tokens, w[f"{at}{name}/kernel"]) + w[f"{at}{name}/bias"][:, None]
         for tokens, name in ((x, "query"), (context, "key"))
@@ -105,14 +105,14 @@ def block(x: np.ndarray, w: dict, numerics: Numerics = OFFICIAL) -> np.ndarray:
 
 
 def map_head(x: np.ndarray, w: dict, numerics: Numerics = OFFICIAL) -> np.ndarray:
-    """A probe attends over all tokens; `y + MLP(LN(y))` follows (big_vision)."""
+    """A probe attends to all tokens; then y + MLP(LN(y)), as in big_vision."""
     y = attention(np.repeat(w["probe"], len(x), axis=0), x, w, "attention/")
     z = layer_norm(y, w, "norm", numerics.layer_norm_epsilon)
     return (y + mlp(z, w, numerics.gelu, "mlp/"))[:, 0]
 
 
 def rotary_angles(rows: int, columns: int, head_dim: int, **rope) -> np.ndarray:
-    """Angles of DINOv3's and of axial rotary positions, `(rows * columns, head_dim / 2)`."""
+    """The angles of rotary positions, DINOv3's or axial, `(rows * columns, head_dim / 2)`."""
     form, theta, offset = rope["form"], rope["theta"], rope.get("offset", 0.0)
     reference = rope.get("reference_grid") or (rows, columns)
     y, x = (axis.ravel() for axis in np.mgrid[:rows, :columns].astype("float64"))
@@ -128,12 +128,12 @@ def rotary_angles(rows: int, columns: int, head_dim: int, **rope) -> np.ndarray:
 
 
 def rotated(x: np.ndarray, angles: np.ndarray, pairs: str) -> np.ndarray:
-    """Turns each pair of channels, as a complex number, by its angle.
+    """Rotates each pair of channels, as a complex number, by its angle.
 
     Args:
         x: `(..., tokens, head_dim)`.
         angles: `(..., tokens, head_dim / 2)`.
-        pairs: `"halves"`: a channel and the one half a head away; `"neighbours"`.
+        pairs: `"halves"` pairs channels half a head apart, `"neighbours"` adjacent channels.
     """
     half = x.shape[-1] // 2
     y = np.empty(x.shape)
@@ -147,7 +147,7 @@ def rotated(x: np.ndarray, angles: np.ndarray, pairs: str) -> np.ndarray:
 
 
 def sincos2d(rows: int, columns: int, width: int) -> np.ndarray:
-    """Fixed embeddings as big_vision's `posemb_sincos_2d` writes them, `(tokens, width)`."""
+    """The fixed embeddings of big_vision's `posemb_sincos_2d`, `(tokens, width)`."""
     y, x = np.mgrid[:rows, :columns]
     omega = 1.0 / 10_000 ** (np.arange(width // 4) / (width // 4 - 1))
     y, x = np.outer(y.ravel(), omega), np.outer(x.ravel(), omega)
@@ -155,7 +155,7 @@ def sincos2d(rows: int, columns: int, width: int) -> np.ndarray:
 
 
 def zoom(embedding: np.ndarray, source: tuple, target: tuple) -> np.ndarray:
-    """The reference's resize of positions, `(rows * columns, width)` to another grid."""
+    """The resize of positions in vit_jax: `(rows * columns, width)` to another grid."""
     from scipy import ndimage
 
     factors = (target[0] / source[0], target[1] / source[1], 1)
@@ -175,7 +175,7 @@ def jax_resize(embedding: np.ndarray, source: tuple, target: tuple) -> np.ndarra
 
 
 def torch_resize(mode: str, antialias: bool = False):
-    """The resize of positions that torch computes, with the arguments of `zoom`."""
+    """A function with the arguments of `zoom` that resizes positions by torch."""
 
     def resize(embedding: np.ndarray, source: tuple, target: tuple) -> np.ndarray:
         from torch import from_numpy

@@ -1,4 +1,4 @@
-"""The reference outputs of `tests/data/golden`, and how to run our model on a case."""
+"""The reference outputs of `tests/data/golden`, and the stages of keras_vit's model of a case."""
 
 import json
 from pathlib import Path
@@ -22,16 +22,16 @@ _LAYERS = {
     "pooler_output": "pre_logits",
     "logits": "head",
 }
-"""Stages of the references, and the layers whose outputs they are."""
+"""The stages of the references, and the layers of keras_vit whose outputs they are."""
 
 
 def load_case(name: str, **fields):
     """Loads the checkpoint of a case at the case's image size."""
     case = CASES[name]
     asked = {"image_size": tuple(case["config"]["image_size"])}
-    if case["config"]["classifier"].endswith("unpooled"):  # the arrays do not tell
+    if case["config"]["classifier"].endswith("unpooled"):  # the arrays do not show it
         asked["classifier"] = case["config"]["classifier"]
-    if name == "vit_rep_dropped":  # the reference drops the layer by not asking for it
+    if name == "vit_rep_dropped":  # the reference has this layer in the file and ignores it
         asked |= {"num_classes": 0, "representation_size": None}
     return checkpoints.load(FOLDER / case["checkpoint"], **{**asked, **fields})
 
@@ -43,7 +43,7 @@ def expected(name: str) -> dict[str, np.ndarray]:
 
 
 def outputs(model, image: np.ndarray, names) -> dict[str, np.ndarray]:
-    """Runs our model and returns its stages under the reference's names."""
+    """Runs keras_vit's model and returns its stages under the reference's names."""
     stages = {name: _stage(model, name) for name in names}
     stages = {name: tensor for name, tensor in stages.items() if tensor is not None}
     got = keras.Model(model.input, stages).predict(image, verbose=0)
@@ -51,7 +51,7 @@ def outputs(model, image: np.ndarray, names) -> dict[str, np.ndarray]:
 
 
 def _stage(model, name: str):
-    """The tensor of a stage, or None where ours has no tensor of its own for it."""
+    """The tensor of a stage, or None if keras_vit's model has no such tensor."""
     layer = _LAYERS.get(name)
     if name.startswith("block_"):
         layer = f"block_{int(name[6:])}"

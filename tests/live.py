@@ -1,4 +1,4 @@
-"""What the comparisons with transformers and timm share; torch is what those libraries run on."""
+"""Helpers of the comparisons with transformers and timm, which run on torch."""
 
 import dataclasses
 import filecmp
@@ -42,10 +42,10 @@ class Live:
 
 
 def randomise(module: Any) -> Any:
-    """Gives every parameter of a module on torch's "meta" device a value; returns it, evaluated.
+    """Gives every parameter of a module on torch's "meta" device a random value.
 
-    The values are such as no initialiser gives. Matrices keep the size of what they multiply, so
-    that wide and deep models stay in bounds.
+    Matrices are scaled by their fan-in, so that activations of wide and deep models stay bounded.
+    Returns the module in evaluation mode.
     """
     assert not list(module.buffers())
     module = module.to_empty(device="cpu")
@@ -61,7 +61,7 @@ def randomise(module: Any) -> Any:
 
 
 def channels_first(image: np.ndarray) -> Any:
-    """A batch of images as their tensor."""
+    """A batch of images as the torch tensor `(batch, channels, height, width)`."""
     return torch.from_numpy(np.ascontiguousarray(image.transpose(0, 3, 1, 2)))
 
 
@@ -72,7 +72,7 @@ def stored(path: Path) -> dict[str, np.ndarray]:
 
 
 def assert_same_weights(left: Path, right: Path) -> None:
-    """Two folders hold the same file of weights, byte by byte."""
+    """Fails unless two folders hold the same weights, array by array and byte by byte."""
     arrays, others = stored(left / "model.safetensors"), stored(right / "model.safetensors")
     assert arrays.keys() == others.keys()
     for name, array in arrays.items():
@@ -82,7 +82,7 @@ def assert_same_weights(left: Path, right: Path) -> None:
 
 
 def assert_same_stages(left: Stages, right: Stages) -> None:
-    """One library computes the same with the same weights; two kernels of one GELU may round."""
+    """Fails if stages differ by more than 1e-6, the rounding of different kernels of one GELU."""
     assert left.keys() == right.keys()
     for name, array in left.items():
         assert relative_error(array, right[name]) <= 1e-6, name
@@ -95,7 +95,7 @@ def shapes_of(module: Any) -> dict[str, tuple[int, ...]]:
 
 @dataclasses.dataclass
 class Headers:
-    """A reader of a file that has names and shapes, and no numbers behind them."""
+    """A reader of a file that has the names and shapes of arrays, and no values."""
 
     path: Path
     shapes: dict[str, tuple[int, ...]]

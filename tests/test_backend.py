@@ -1,4 +1,4 @@
-"""The only backend that is installed is the one that computes."""
+"""keras_vit takes the only installed backend, respects the user's choice, and explains failures."""
 
 import json
 import os
@@ -15,7 +15,7 @@ MINE = keras.backend.backend()
 
 @pytest.fixture
 def machine(monkeypatch, tmp_path):
-    """A machine without a word on backends: returns a function that installs some."""
+    """A machine on which no backend is chosen; returns a function that installs backends."""
     monkeypatch.delenv("KERAS_BACKEND", raising=False)
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
     monkeypatch.delitem(sys.modules, "keras")
@@ -36,8 +36,8 @@ def machine(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("name", ["jax", "torch"])
 @pytest.mark.parametrize("in_file", [None, "tensorflow"])
-def test_the_only_one_is_taken(name, in_file, machine):
-    """Also where Keras has written its own default to its file, as it does when first imported."""
+def test_the_only_installed_backend_is_taken(name, in_file, machine):
+    """Also if keras.json names TensorFlow, the default that Keras writes on its first import."""
     machine(name, in_file=in_file)
     assert os.environ["KERAS_BACKEND"] == name
     assert backend.chosen_backend() == (name, backend._ONLY_ONE)
@@ -55,8 +55,8 @@ def test_the_only_one_is_taken(name, in_file, machine):
         {},
     ],
 )
-def test_what_was_said_stands(words, machine):
-    """By environment or file; with TensorFlow there, Keras's default stands too."""
+def test_a_backend_chosen_by_the_user_is_kept(words, machine):
+    """By environment or file; without a choice, an installed TensorFlow stays the default."""
     machine("tensorflow", "jax", "torch", **words)
     assert os.environ.get("KERAS_BACKEND") == words.get("in_environment")
     assert backend.note() is None
@@ -72,8 +72,8 @@ def test_what_was_said_stands(words, machine):
         (("torch",), {"in_file": "jax"}, "keras.json), which is not installed; set KERAS_BACKEND"),
     ],
 )
-def test_one_sentence_where_there_is_no_choice(names, words, message, machine):
-    """It is an ImportError too, for those who try whether Keras is there."""
+def test_a_missing_or_ambiguous_backend_is_refused_in_one_sentence(names, words, message, machine):
+    """The error is also an ImportError, for code that tests whether Keras can be imported."""
     machine(*names, **words)
     assert message in str(backend.refusal())
     assert isinstance(backend.refusal(), ImportError)
@@ -98,7 +98,7 @@ sys.meta_path[:] = map(Without, sys.meta_path)
 
 
 def run_without(missing: set[str], code: str, home) -> subprocess.CompletedProcess:
-    """A process in which some packages cannot be imported, and nobody has named a backend."""
+    """Runs code in a process without a chosen backend, where some packages cannot be imported."""
     environment = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"}
     environment["KERAS_HOME"] = str(home)
     return subprocess.run(
@@ -110,11 +110,11 @@ def run_without(missing: set[str], code: str, home) -> subprocess.CompletedProce
     )
 
 
-def test_a_process_with_one_backend(tmp_path):
-    """Commands that need one say so once; Keras takes it, in the package too."""
+def test_a_process_with_one_installed_backend_uses_it_and_says_so_once(tmp_path):
+    """Only commands that need a backend say so."""
     missing = {p for name, ps in backend.BACKENDS.items() if name != MINE for p in ps}
     if MINE == "tensorflow":
-        missing -= {"jax", "jaxlib"}  # TensorFlow imports it where it is there
+        missing -= {"jax", "jaxlib"}  # TensorFlow imports JAX if it is installed
     code = """
 from keras_vit import cli
 cli.main(["list"])
@@ -127,8 +127,8 @@ print(status, keras.backend.backend())
     assert result.stderr.count(f"keras-vit: computes with {MINE}") == (MINE != "tensorflow")
 
 
-def test_a_process_without_a_backend(tmp_path):
-    """What needs none works; the first use of a model says in its last line what to install."""
+def test_without_a_backend_preprocessing_works_and_models_say_what_to_install(tmp_path):
+    """The command line prints the message first; the exception has it in its last line."""
     missing = {p for packages in backend.BACKENDS.values() for p in packages}
     code = """
 import keras_vit

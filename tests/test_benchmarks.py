@@ -1,4 +1,4 @@
-"""The benchmarks measure what they say: the sizes, the Flax peer, turns, and peers that fail."""
+"""The benchmarks: model sizes, the Flax peer, turns, profiles, and peers that fail."""
 
 import json
 
@@ -16,8 +16,8 @@ from tests import golden
 @pytest.mark.parametrize(
     ("name", "variant"), [("Ti/16", "vit_ti16"), ("S/16", "vit_s16"), ("L/16", "vit_l16")]
 )
-def test_sizes_are_those_of_the_variants(name, variant):
-    """Width, depth, heads, patch and tokens."""
+def test_benchmark_sizes_equal_the_variants(name, variant):
+    """Hidden size, layers, heads, MLP, patch size and tokens."""
     size, config = size_named(name), variants.variant(variant).config()
     for field in ("hidden_size", "num_layers", "num_heads", "mlp_dim"):
         assert getattr(size, field) == getattr(config, field)
@@ -25,15 +25,15 @@ def test_sizes_are_those_of_the_variants(name, variant):
     assert size.tokens == config.grid[0] * config.grid[1] + 1
 
 
-def test_operations_are_counted_as_in_the_paper_of_their_size():
-    """ViT-B/16 at 224 pixels: 17.6 billion multiply-adds an image, as everyone states."""
+def test_vit_b16_has_17_6_billion_multiply_adds_per_image():
+    """The published figure for 224 pixels; forward and backward take three times as much."""
     assert size_named("B/16").flops(1) / 2 == pytest.approx(17.6e9, rel=0.01)
     assert size_named("B/16").flops(3) == 3 * size_named("B/16").flops(1)
 
 
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="runs once, under JAX")
-def test_the_flax_peer_computes_what_the_official_code_computes(tmp_path):
-    """Its logits are those of a golden, whose weights it takes under their own names."""
+def test_the_flax_peer_computes_the_logits_of_the_official_code(tmp_path):
+    """A golden of the official code, whose weights the peer takes under the official names."""
     from benchmarks.peers.flax_vit import FlaxViT
 
     case = golden.CASES["vit_token_linen"]
@@ -62,8 +62,8 @@ def test_the_flax_peer_computes_what_the_official_code_computes(tmp_path):
     assert golden.relative_error(np.asarray(logits), expected["logits"]) <= case["tolerance"]
 
 
-def test_ratios_are_of_turns_in_the_same_round():
-    """A round in which the whole machine was slow does not count against a peer."""
+def test_ratios_compare_turns_of_the_same_round():
+    """A round in which the whole machine is slow does not count against a peer."""
     turns = {"products": [1.0, 2.0, 1.0], "timm": [2.0, 4.0, 1.0]}
     result = harness.Result({n: [harness.Turn(s, 0.0) for s in t] for n, t in turns.items()}, {})
     assert result.ratios("timm") == [0.5, 0.5, 1.0]
@@ -71,8 +71,8 @@ def test_ratios_are_of_turns_in_the_same_round():
     assert (row["share"], row["range"]) == (0.5, [0.5, 1.0])
 
 
-def test_an_aim_is_read_from_the_newest_run_in_which_both_took_part():
-    """Shares of two runs are of two machines; what was not measured is said."""
+def test_an_aim_is_read_from_the_newest_run_that_has_both_peers():
+    """Two runs may be of two machines; the table says "not measured" for missing figures."""
 
     def run(**shares):
         request = {"task": "train", "model": "S/16", "batch": 8, "dtype": "float32"}
@@ -86,8 +86,8 @@ def test_an_aim_is_read_from_the_newest_run_in_which_both_took_part():
     assert aims.table([]).count("not measured") == len(aims.AIMS)
 
 
-def test_a_run_goes_on_without_the_peers_that_fail(monkeypatch):
-    """One is not installed, one cannot be made; each is named with its reason."""
+def test_a_run_continues_without_the_peers_that_fail(monkeypatch):
+    """One peer is not installed, one cannot be built; the result names each with its reason."""
     absent = Peer("absent", ("forward",), ("no_such_library",), "products:make")
     monkeypatch.setitem(PEERS, "absent", absent)
     request = {"task": "forward", "model": "Ti/16", "image_size": 32, "batch": 1, "dtype": "never"}
@@ -99,7 +99,7 @@ def test_a_run_goes_on_without_the_peers_that_fail(monkeypatch):
 
 
 def test_a_turn_is_run_by_a_resident_process():
-    """The anchor answers with seconds, again and again, until it is closed."""
+    """The process of the anchor "products" runs turn after turn until it is closed."""
     request = {"task": "forward", "model": "Ti/16", "image_size": 32, "batch": 1}
     resident = harness.Resident("products", {**request, "dtype": "float32"})
     turns = [resident.run(2) for _ in range(2)]
@@ -107,8 +107,8 @@ def test_a_turn_is_run_by_a_resident_process():
     assert all(turn.seconds > 0 and turn.other_load >= 0 for turn in turns)
 
 
-def test_fresh_measures_name_what_went_wrong():
-    """A library that is not there, in one line; the others are measured."""
+def test_fresh_measures_name_the_library_that_fails():
+    """The other libraries are measured."""
     requests = {
         "json": ("", {"measure": "start", "library": "json"}),
         "none": ("", {"measure": "start", "library": "no_such_library"}),
@@ -120,7 +120,7 @@ def test_fresh_measures_name_what_went_wrong():
 
 
 def test_shares_of_a_profile_add_up_to_the_time():
-    """Operations that overlap share the time; what is left between them is overhead."""
+    """Overlapping operations share the time; time without an operation is overhead."""
     events = [
         profiles.Event("products", 0.0, 6.0),
         profiles.Event("norms", 4.0, 6.0),
@@ -155,15 +155,15 @@ ENTRY %main {
 """
 
 
-def test_instructions_of_xla_are_put_down_to_the_functions_they_come_from(tmp_path):
-    """By the calls above them first, then by the operation."""
+def test_xla_instructions_are_attributed_to_the_function_they_come_from(tmp_path):
+    """By the calling functions first, then by the kind of operation."""
     (tmp_path / "module_1.jit_step.cpu_after_optimizations.txt").write_text(PROGRAM)
     parts = profiles._parts_of_program(tmp_path)
     assert parts == {"dot.1": "products", "exp.2": "attention", "copy.3": "copies"}
 
 
-def test_expected_growth_is_linear_but_for_attention():
-    """Twice the tokens: twice the projections, four times the scores."""
+def test_expected_growth_is_linear_except_for_attention_scores():
+    """Twice the tokens take twice the projections and four times the attention scores."""
     points = [{"tokens": 197, "milliseconds_per_image": {"products": 10.0}}]
     linear, quadratic = growth.expected(points, 197)
     assert linear + quadratic == pytest.approx(10.0)

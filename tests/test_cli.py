@@ -25,8 +25,8 @@ def run(capsys, *arguments) -> str:
     return capsys.readouterr().out
 
 
-def test_info_tells_the_file(capsys):
-    """Variant, dialect, classes, resolution and representation layer, in words."""
+def test_info_describes_a_checkpoint_file(capsys):
+    """Variant, dialect, classes, resolution and representation layer."""
     printed = run(capsys, "info", FOLDER / "vit_rep.npz")
     rows = dict(line.split("\t") for line in printed.splitlines())
     assert rows["dialect"] == "google"
@@ -35,8 +35,8 @@ def test_info_tells_the_file(capsys):
     assert rows["representation layer"] == "16"
 
 
-def test_info_as_json(capsys):
-    """The same for a program, with every array's shape."""
+def test_info_prints_json_with_the_shape_of_every_array(capsys):
+    """Facts that the arrays do not determine say which argument to give."""
     facts = json.loads(run(capsys, "info", FOLDER / "hybrid_r50.npz", "--json"))
     assert (facts["stem"], facts["classes"]) == ("[2, 1, 1]", 7)
     assert facts["array_shapes"]["gn_root/scale"] == [1, 1, 1, 32]
@@ -45,7 +45,7 @@ def test_info_as_json(capsys):
 
 
 def test_info_names_the_variant_of_a_full_size_file(capsys, tmp_path):
-    """A file of a named variant's sizes is called by its name."""
+    """A file with the sizes of vit_ti16 is named so, with its resolution and classes."""
     from keras_vit.checkpoints.containers import parts_of, write_npz
     from keras_vit.checkpoints.dialects import DIALECTS
     from keras_vit.checkpoints.translate import plan
@@ -59,14 +59,14 @@ def test_info_names_the_variant_of_a_full_size_file(capsys, tmp_path):
     assert facts["classes"] == 1000
 
 
-def test_info_of_a_preset(capsys):
-    """A preset is described from its config.json."""
+def test_info_describes_a_preset(capsys):
+    """The facts come from its config.json."""
     facts = json.loads(run(capsys, "info", "vit_digits", "--json"))
     assert (facts["classes"], facts["dialect"]) == (10, "keras_vit preset")
 
 
 def test_info_starts_no_backend():
-    """A process that prints the facts has no keras in it, and is quick to say so."""
+    """The process that prints the facts imports neither Keras nor a backend."""
     code = (
         "import sys; from keras_vit.cli import main\n"
         f"main(['info', {str(FOLDER / 'vit_rep.npz')!r}])\n"
@@ -77,8 +77,8 @@ def test_info_starts_no_backend():
     print(f"info took {time.perf_counter() - start:.2f} s")
 
 
-def test_convert(capsys, tmp_path):
-    """A file in another dialect, and at another size."""
+def test_convert_writes_another_dialect_and_another_image_size(capsys, tmp_path):
+    """From a file of the dialect google."""
     destination = tmp_path / "x.npz"
     run(capsys, "convert", FOLDER / "vit_rep.npz", destination, "--to", "google_linen")
     assert inspect(destination).dialect == "google_linen"
@@ -87,8 +87,8 @@ def test_convert(capsys, tmp_path):
     assert inspect(destination, image_size=(24, 32)).config.grid == (6, 8)
 
 
-def test_predict(capsys, tmp_path):
-    """Files and folders, as a table and as JSON."""
+def test_predict_takes_files_and_folders(capsys, tmp_path):
+    """The answers are printed as a table or as JSON."""
     digit = np.zeros((8, 8), "uint8")
     digit[1:7, 3:5] = 255
     (tmp_path / "folder").mkdir()
@@ -102,8 +102,8 @@ def test_predict(capsys, tmp_path):
     assert best["label"] in run(capsys, "predict", *sources)
 
 
-def test_predict_answers_what_it_can_read(capsys, tmp_path, monkeypatch):
-    """A damaged image is named, the others are answered, the status is 1; progress is shown."""
+def test_predict_classifies_the_readable_images_and_names_the_others(capsys, tmp_path, monkeypatch):
+    """With a damaged or missing image the exit status is 1; progress is shown on a terminal."""
     folder = tmp_path / "folder"
     folder.mkdir()
     for k in range(40):  # more than a batch
@@ -123,16 +123,16 @@ def test_predict_answers_what_it_can_read(capsys, tmp_path, monkeypatch):
     assert "absent.png: no such file" in capsys.readouterr().err
 
 
-def test_explain(capsys, tmp_path):
-    """A PNG is written."""
+def test_explain_writes_a_png(capsys, tmp_path):
+    """The path is given by `--out`."""
     Image.fromarray(np.zeros((8, 8), "uint8")).save(tmp_path / "one.png")
     target = tmp_path / "out.png"
     run(capsys, "explain", tmp_path / "one.png", "--preset", "vit_digits", "--out", target)
     assert Image.open(target).size[0] > 100
 
 
-def test_list(capsys):
-    """Variants and presets by name."""
+def test_list_prints_variants_and_presets(capsys):
+    """As a table, as JSON and as CSV; options select presets."""
     assert "r50_vit_l32\t" in run(capsys, "list", "--variants")
     heading, *lines = run(capsys, "list", "--variant", "vit_s16").splitlines()
     assert heading.split("\t")[:4] == ["preset", "data", "parameters", "pixels"]
@@ -142,8 +142,8 @@ def test_list(capsys):
     assert "vit_digits,digits,211658,16" in run(capsys, "list", "--csv")
 
 
-def test_doctor(capsys):
-    """Backends, extras and versions, and which backend will be used for what reason."""
+def test_doctor_lists_backends_extras_and_versions(capsys):
+    """The row of the backend that is used says why."""
     rows = {row["name"]: row for row in json.loads(run(capsys, "doctor", "--json"))}
     assert rows["keras"]["version"] == metadata.version("keras")
     backend = os.environ.get("KERAS_BACKEND", "tensorflow")
@@ -151,8 +151,8 @@ def test_doctor(capsys):
     assert {"torch", "jax", "matplotlib", "tensorboardX", "processor"} <= set(rows)
 
 
-def test_lines_are_whole_where_nobody_looks(capsys, tmp_path, monkeypatch):
-    """A path longer than any terminal is printed in full, on a terminal too."""
+def test_long_paths_are_printed_in_full(capsys, tmp_path, monkeypatch):
+    """Without a terminal as tab-separated lines or CSV, and on a terminal too."""
     image = tmp_path / ("x" * 120 + ".png")
     Image.fromarray(np.zeros((8, 8), "uint8")).save(image)
     arguments = ("predict", image, "--preset", "vit_digits", "--top", 1)
@@ -193,8 +193,8 @@ assert not {"keras", "jax", "torch", "tensorflow"} & set(sys.modules)
         ("convert vit_digits x.npz --to gogle", "Did you mean 'google'"),
     ],
 )
-def test_mistakes_are_told_before_a_backend_starts(arguments, message):
-    """The process that answers has imported none."""
+def test_bad_arguments_are_refused_before_a_backend_is_imported(arguments, message):
+    """The process ends with status 2 and has imported neither Keras nor a backend."""
     command = [sys.executable, "-c", QUICK, *arguments.split()]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -211,8 +211,8 @@ def test_mistakes_are_told_before_a_backend_starts(arguments, message):
     ],
     ids=["interrupt", "space", "permission", "memory"],
 )
-def test_what_a_command_cannot_help_is_one_line(capsys, monkeypatch, raised, status, message):
-    """It names the command and the place, or how to go on."""
+def test_system_errors_are_printed_in_one_line(capsys, monkeypatch, raised, status, message):
+    """The line names the command and the file, or how to continue."""
 
     def fail(*arguments, **named):
         raise raised
@@ -225,8 +225,8 @@ def test_what_a_command_cannot_help_is_one_line(capsys, monkeypatch, raised, sta
     assert printed.count("\n") == 1
 
 
-def test_version(capsys):
-    """The release is printed."""
+def test_version_prints_the_release(capsys):
+    """As `keras_vit.__version__`."""
     with pytest.raises(SystemExit):
         cli.main(["--version"])
     assert __version__ in capsys.readouterr().out
@@ -240,16 +240,16 @@ def test_version(capsys):
         (("predict", str(FOLDER), "--preset", "vit_digits"), "no image in this folder"),
     ],
 )
-def test_errors_are_one_line_and_status_2(capsys, arguments, message):
-    """No traceback for what a user can mend."""
+def test_user_errors_print_one_line_and_exit_with_status_2(capsys, arguments, message):
+    """An error that a user can correct has no traceback."""
     assert cli.main(list(arguments)) == 2
     printed = capsys.readouterr().err
     assert message in printed
     assert printed.count("\n") == 1
 
 
-def test_demo_does_its_whole_job(tmp_path):
-    """Predict, fine-tune, save, reload elsewhere, explain: with the results in the folder."""
+def test_demo_predicts_fine_tunes_saves_reloads_and_explains(tmp_path):
+    """Accuracy rises by over 30 points, and another backend gives the same logits."""
     command = [sys.executable, "-m", "keras_vit.cli", "demo", "--out", str(tmp_path)]
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     before, after = printed.split("% right before")[0].split()[-1], printed.split("% after")[0]
@@ -259,8 +259,8 @@ def test_demo_does_its_whole_job(tmp_path):
     assert inspect(tmp_path / "vit_digits_odd_even").config.num_classes == 2
 
 
-def test_drawing_needs_a_fixed_size():
-    """An any-size model has no grid to draw on, and says so."""
+def test_drawing_explanations_needs_a_fixed_image_size():
+    """An any-size model has no patch grid to draw on."""
     from keras_vit import ConfigError
     from keras_vit.figures import draw_explanations
 

@@ -26,8 +26,8 @@ def finetune(desk, *arguments) -> int:
     return cli.main([str(a) for a in (*fixed, *arguments)])
 
 
-def test_finetune(desk, capsys):
-    """From folders to presets, with progress; run again it changes nothing."""
+def test_finetune_trains_on_folders_and_saves_presets(desk, capsys):
+    """A second run is refused; with --resume the finished training is left unchanged."""
     out = desk / "out"
     arguments = ("--steps", 4, "--validation", desk / "test", "--layer-decay", 0.75, "--out", out)
     assert finetune(desk, *arguments) == 0
@@ -52,8 +52,8 @@ def test_finetune(desk, capsys):
     assert "data.seed: begun with 0, now 1" in capsys.readouterr().err
 
 
-def test_interrupted_finetune_says_how_to_go_on(desk, capsys, monkeypatch):
-    """Control-C ends it with a hint and not with a traceback."""
+def test_an_interrupted_finetune_says_how_to_continue(desk, capsys, monkeypatch):
+    """Control-C prints a hint instead of a traceback."""
 
     def interrupted(*arguments, **named):
         raise KeyboardInterrupt
@@ -72,15 +72,15 @@ def test_interrupted_finetune_says_how_to_go_on(desk, capsys, monkeypatch):
         (("--trainable-blocks", "7"), "trainable_blocks=7"),
     ],
 )
-def test_bad_arguments_are_named(desk, capsys, arguments, message):
-    """One line, before the first step, and no folder is made."""
+def test_bad_arguments_are_refused_by_name(desk, capsys, arguments, message):
+    """Before the first step, and before the output folder is made."""
     assert finetune(desk, "--out", desk / "bad", *arguments) == 2
     assert message in capsys.readouterr().err.replace("\n", " ")
     assert not (desk / "bad").exists()
 
 
-def test_sweep(desk, capsys):
-    """Each rate is tried on held-out training images; the best trains, also after a stop."""
+def test_a_sweep_scores_each_rate_and_trains_with_the_best(desk, capsys):
+    """Held-out training images give the scores; `--resume` reads them from sweep.json."""
     out = desk / "swept"
     arguments = ("--sweep", 1e-6, 0.1, "--steps", 8, "--validation", desk / "test", "--out", out)
     assert finetune(desk, *arguments) == 0
@@ -96,12 +96,12 @@ def test_sweep(desk, capsys):
     assert VisionTransformer.from_preset(out / "last").labels == ("loop", "open")
 
     before = (out / "last" / "model.safetensors").read_bytes()
-    assert finetune(desk, *arguments, "--resume") == 0  # what stands in sweep.json is not repeated
+    assert finetune(desk, *arguments, "--resume") == 0  # takes the scores from sweep.json
     assert (out / "last" / "model.safetensors").read_bytes() == before
 
 
-def test_a_sweep_refuses_what_speaks_against_it(desk, tmp_path, capsys):
-    """A learning rate beside it, fresh weights, a rate below 0, a damaged file of scores."""
+def test_a_sweep_refuses_options_that_contradict_it(desk, tmp_path, capsys):
+    """A given learning rate, fresh weights, a negative rate, or a damaged file of scores."""
     with pytest.raises(SystemExit):
         finetune(desk, "--sweep", 0.1, "--learning-rate", 0.1, "--out", tmp_path / "out")
     assert "not allowed with argument" in capsys.readouterr().err
@@ -117,8 +117,8 @@ def test_a_sweep_refuses_what_speaks_against_it(desk, tmp_path, capsys):
     assert "sweep.json: expected the scores of a sweep" in capsys.readouterr().err
 
 
-def test_classes_of_the_preset_keep_their_head(desk, tmp_path):
-    """Other classes get a head of zeros; so do the same in another order."""
+def test_the_head_is_kept_if_the_classes_are_those_of_the_preset(desk, tmp_path):
+    """Other classes, or the same classes in another order, get a head of zeros."""
     kept = []
     names = ("loop", "open")
     for labels in (names, names[::-1], None):
@@ -138,8 +138,8 @@ def test_classes_of_the_preset_keep_their_head(desk, tmp_path):
     assert kept == [(True, [3, -3]), (False, [0, 0]), (False, [0, 0])]
 
 
-def test_from_scratch(desk, tmp_path):
-    """A variant with fresh weights, by the recipe of AugReg; what learns is not chosen there."""
+def test_from_scratch_trains_a_variant_by_the_augreg_recipe(desk, tmp_path):
+    """The model has fresh weights, and the class names of the folder as labels."""
     plans = []
     done = finetune_preset(
         "vit_ti16",

@@ -1,4 +1,4 @@
-"""keras-vit embed and evaluate, called as a user calls them; a killed embed goes on."""
+"""`keras-vit embed` and `keras-vit evaluate`, called as a user calls them."""
 
 import json
 import signal
@@ -15,20 +15,20 @@ from tests.digits import digits, write_folders
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A hundred and twenty training digits and eighty of the others, 8x8 pixels."""
+    """120 training digits and 80 test digits of 8x8 pixels."""
     root = tmp_path_factory.mktemp("digits")
     write_folders(root, train=120, test=80, size=8)
     return root
 
 
 def run(capsys, *arguments, status=0):
-    """What a command printed on stdout and stderr."""
+    """Runs a command; returns its output on stdout and stderr."""
     assert cli.main([str(a) for a in arguments]) == status
     return capsys.readouterr()
 
 
-def test_evaluate_prints_what_evaluate_returns(capsys, folder):
-    """As a table, with a row per class where asked, and as JSON."""
+def test_evaluate_prints_the_scores_of_the_function_evaluate(capsys, folder):
+    """As a table, with a row per class by `--classes`, and as JSON."""
     model = VisionTransformer.from_preset("vit_digits")
     images, labels = digits()[1][:80], digits()[3][:80]
     expected = evaluate(model, (model.preprocessor(images), labels))
@@ -42,8 +42,8 @@ def test_evaluate_prints_what_evaluate_returns(capsys, folder):
     assert (found["top1"], found["labels"]) == (expected.top1, [str(k) for k in range(10)])
 
 
-def test_evaluate_names_what_does_not_fit(capsys, folder, tmp_path):
-    """Classes that the model has not, a split of a folder, an image that cannot be read."""
+def test_evaluate_names_unknown_classes_and_unreadable_images(capsys, folder, tmp_path):
+    """A split given for a folder is refused too; `--skip-unreadable` leaves images out."""
     train, _ = write_folders(tmp_path / "loops", dict.fromkeys(range(10), "loop").get, train=5)
     printed = run(capsys, "evaluate", train, "--preset", "vit_digits", status=2).err
     assert "'loop' fits none" in printed
@@ -61,7 +61,7 @@ def test_evaluate_names_what_does_not_fit(capsys, folder, tmp_path):
 
 
 def test_embed_writes_the_features_of_a_folder(capsys, folder, tmp_path, monkeypatch):
-    """One row per image in the order of their paths, another layer if asked; progress is shown."""
+    """One row per image, in the order of the sorted paths; progress is shown on a terminal."""
     monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes stderr for a terminal
     out = tmp_path / "out.npy"
     command = ("embed", folder / "test", "--preset", "vit_digits", "--out", out)
@@ -76,8 +76,8 @@ def test_embed_writes_the_features_of_a_folder(capsys, folder, tmp_path, monkeyp
     assert "exists. Remove it" in run(capsys, *command, status=2).err
 
 
-def test_embed_names_what_it_cannot_read(capsys, tmp_path):
-    """The others are written, the exit status is 1."""
+def test_embed_names_unreadable_images(capsys, tmp_path):
+    """The other images are written, and the exit status is 1."""
     few, _ = write_folders(tmp_path / "few", train=20, test=1, size=8)
     damaged = sorted(few.rglob("*.png"))[3]
     damaged.write_bytes(damaged.read_bytes()[:40])
@@ -108,7 +108,7 @@ main(sys.argv[2:])
 
 
 def killed(arguments, out, images):
-    """Runs a command that dies as it records so many images; how many it had recorded before."""
+    """Kills a command while it records `images` images; returns the number recorded before."""
     command = [sys.executable, "-c", KILLED, images, *arguments]
     process = subprocess.run(list(map(str, command)), check=False, capture_output=True)
     assert process.returncode == -signal.SIGKILL, process.stderr
@@ -116,8 +116,8 @@ def killed(arguments, out, images):
 
 
 @pytest.mark.parametrize("name", ["x.npy"])
-def test_embed_killed_and_called_again_ends_the_same(name, capsys, folder, tmp_path):
-    """Killed twice, it goes on each time, and the bytes are those of the unbroken run."""
+def test_a_killed_embed_resumes_and_writes_the_same_bytes(name, capsys, folder, tmp_path):
+    """It is killed twice and resumes each time after the images recorded before."""
     command = ("embed", folder / "train", "--preset", "vit_digits", "--batch-size", 2, "--out")
     run(capsys, *command, tmp_path / "whole.npy")
     out, before = tmp_path / name, 0

@@ -1,4 +1,4 @@
-"""Commands about a preset and images whose words are orders to a terminal."""
+"""Commands print markup and control characters of presets and file names as plain text."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ SHOWN = "[/red][link=https://evil.example]\\x1b[2J\\u202egpj"
 
 @pytest.fixture
 def preset(tmp_path):
-    """One whose labels and provenance come from nobody's friend."""
+    """A preset whose labels and provenance hold markup and terminal escapes."""
     model = tiny(labels=(ORDER, *"abcd"), provenance={"source": ORDER, ORDER: [ORDER]})
     model.save_to_preset(tmp_path / "[/bold]")
     return tmp_path / "[/bold]"
@@ -27,23 +27,23 @@ def image(tmp_path):
 
 
 def printed(capsys, status: int, *arguments) -> str:
-    """Standard output and error of a command."""
+    """The output of a command, without white space; asserts that it has no control characters."""
     assert cli.main([str(argument) for argument in arguments]) == status
     text = "".join(capsys.readouterr())
     assert "\x1b" not in text and "\u202e" not in text
     return "".join(text.split())
 
 
-def test_predict(capsys, preset, image, monkeypatch):
-    """The label and the file are named in full."""
+def test_predict_prints_hostile_labels_and_file_names_as_text(capsys, preset, image, monkeypatch):
+    """Both are printed in full."""
     monkeypatch.setattr(cli.images.console, "_width", 1000)
     text = printed(capsys, 0, "predict", image, "--preset", preset)
     assert SHOWN in text
     assert "img[final].png" in text
 
 
-def test_info_and_convert(capsys, preset, tmp_path, monkeypatch):
-    """So are what the preset says of itself and where a checkpoint goes."""
+def test_info_and_convert_print_hostile_words_as_text(capsys, preset, tmp_path, monkeypatch):
+    """Labels and provenance of the preset, and the path of the target."""
     monkeypatch.setattr(cli.models.console, "_width", 1000)
     assert printed(capsys, 0, "info", preset).count(SHOWN) >= 2
     target = tmp_path / "[/red].npz"
@@ -52,15 +52,15 @@ def test_info_and_convert(capsys, preset, tmp_path, monkeypatch):
     assert target.is_file()
 
 
-def test_explain(capsys, preset, image, tmp_path, monkeypatch):
-    """A label of dollars and braces is drawn; the picture's name is printed."""
+def test_explain_draws_a_label_of_dollars_and_braces(capsys, preset, image, tmp_path, monkeypatch):
+    """The name of the picture is printed as text."""
     monkeypatch.setattr(cli.images.console, "_width", 1000)
     VisionTransformer.from_preset(preset, labels=(r"$\frac{$", *"abcd")).save_to_preset(preset)
     target = tmp_path / "[/red].png"
     assert "[/red].png" in printed(capsys, 0, "explain", image, "--preset", preset, "--out", target)
 
 
-def test_an_error(capsys, tmp_path):
-    """Names what does not exist, in letters that can be seen."""
+def test_an_error_shows_control_characters_of_a_path_as_escapes(capsys, tmp_path):
+    """The path does not exist."""
     text = printed(capsys, 2, "info", tmp_path / "\x1b[2J\u202e.npz")
     assert "\\x1b[2J\\u202e.npz" in text

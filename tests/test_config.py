@@ -1,4 +1,4 @@
-"""What a configuration accepts, refuses, computes and remembers."""
+"""`ViTConfig`: the fields it accepts and refuses, its derived sizes, and its round trip."""
 
 import dataclasses
 import re
@@ -30,12 +30,12 @@ R50 = {"resnet": ResNetStem((3, 4, 9)), "patch_size": 1}
 
 
 def config(**fields):
-    """A small valid configuration of 32-pixel images, or what `fields` say."""
+    """A small valid configuration for 32-pixel images; `fields` override."""
     return ViTConfig(**{**SIZES, "image_size": 32, **fields})
 
 
-def test_what_needs_no_saying():
-    """The defaults are the paper's: 224 pixels, 1000 classes, a class token, no dropout."""
+def test_the_defaults_are_those_of_the_paper():
+    """224 pixels, 1000 classes, a class token, no dropout."""
     fields = ViTConfig(**SIZES).to_dict()
     assert {name: fields[name] for name in fields if name not in SIZES} == {
         "image_size": [224, 224],
@@ -92,14 +92,14 @@ def test_what_needs_no_saying():
 
 
 def test_a_config_is_frozen():
-    """No field can be set, in it or in its parts."""
+    """No field of the configuration or of its parts can be set."""
     for frozen, field in ((config(), "hidden_size"), (Numerics(), "gelu"), (ResNetStem(), "width")):
         with pytest.raises((dataclasses.FrozenInstanceError, AttributeError)):
             setattr(frozen, field, 1)
 
 
-def test_equal_configs_are_equal_and_hash_alike():
-    """However their sizes were written."""
+def test_configs_of_equal_sizes_are_equal_and_have_one_hash():
+    """Sizes may be written as ints, tuples or lists."""
     assert config(image_size=32, patch_size=8) == config(image_size=[32, 32], patch_size=(8, 8))
     assert len({config(), config(), config(num_classes=2)}) == 2
 
@@ -211,34 +211,34 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("fields", "words"), WRONG, ids=[str(fields) for fields, _ in WRONG])
-def test_a_config_that_cannot_be_is_refused(fields, words):
-    """The message names the field, what was found, what was expected, and what comes near."""
+def test_an_invalid_field_is_refused(fields, words):
+    """The message names the field, the value found, the values expected, and the nearest name."""
     with raises(ConfigError, *words):
         config(**fields)
 
 
 def test_refusals_are_value_errors():
-    """Code that knows nothing of keras_vit catches them."""
+    """Code that does not import keras_vit can catch them as ValueError."""
     assert issubclass(ConfigError, KerasViTError)
     assert issubclass(KerasViTError, ValueError)
 
 
-def test_an_unknown_field_is_refused_with_the_nearest():
-    """From a dict and in `replace`."""
+def test_an_unknown_field_is_refused_with_the_nearest_name():
+    """By `from_dict` and by `replace`."""
     with raises(ConfigError, "Unknown field num_classe.", "mean 'num_classes'", "patch_size"):
         ViTConfig.from_dict({**SIZES, "num_classe": 10})
     with raises(ConfigError, "Unknown field dropout.", "mean 'dropout_rate'"):
         config().replace(dropout=0.1)
 
 
-def test_missing_fields_are_named_together():
-    """All of them at once."""
+def test_one_message_names_all_missing_fields():
+    """By `from_dict`."""
     with raises(ConfigError, "needs hidden_size, mlp_dim, num_heads, num_layers"):
         ViTConfig.from_dict({"patch_size": 16})
 
 
-def test_replace_changes_and_checks():
-    """Other fields stay, and the result is validated."""
+def test_replace_changes_a_field_and_validates_the_result():
+    """The other fields stay."""
     changed = config(num_classes=3).replace(image_size=(16, 24))
     assert changed == config(num_classes=3, image_size=(16, 24))
     with raises(ConfigError, "num_heads=5"):
@@ -247,7 +247,7 @@ def test_replace_changes_and_checks():
 
 @pytest.mark.parametrize("side", range(1, 70))
 def test_each_halving_of_the_stem_rounds_up(side):
-    """As SAME padding does: the feature map of an odd side is that of the even one above."""
+    """As with SAME padding, an odd side gives the feature map of the next even side."""
     assert ResNetStem(()).halvings == 2
     assert ResNetStem((3, 4, 9)).halvings == 4
     root, r50 = config(resnet={}, patch_size=8), config(**R50)
@@ -272,35 +272,37 @@ FACTS = [
 
 
 @pytest.mark.parametrize(("fields", "size", "feature_map", "grid", "rest"), FACTS)
-def test_grids_of_images(fields, size, feature_map, grid, rest):
-    """Feature map, patch grid and remainder, plain and hybrid, at odd sizes."""
+def test_feature_map_grid_and_remainder_follow_from_the_image_size(
+    fields, size, feature_map, grid, rest
+):
+    """Of plain and hybrid models, at even and odd sizes."""
     made = config(**{"image_size": None, **fields})
     assert made.feature_map_of(size) == feature_map
     assert made.grid_of(size) == grid
     assert made.remainder_of(size) == rest
 
 
-def test_a_remainder_is_cropped_on_request():
-    """The grid is what fits."""
+def test_crop_remainder_takes_the_largest_grid_that_fits():
+    """The remaining rows and columns are reported by `remainder_of`."""
     made = config(image_size=(35, 30), crop_remainder=True)
     assert (made.grid, made.remainder_of(made.image_size)) == ((4, 3), (3, 6))
 
 
 def test_a_hybrid_of_patch_one_takes_odd_sizes_without_cropping():
-    """Its stem pads, so no cell is left over."""
+    """The stem pads, so every cell of its feature map is a patch."""
     assert config(**R50, image_size=(45, 33)).grid == (3, 3)
 
 
 def test_an_any_size_config_starts_at_the_grid_of_224_pixels():
-    """No grid and no token count of its own; the positions are those of pretraining."""
+    """Its grid and number of tokens are None; `position_grid` sets another source grid."""
     made = config(image_size=None)
     assert (made.grid, made.num_tokens) == (None, None)
     assert (made.source_grid, made.num_positions) == ((28, 28), 28 * 28 + 1)
     assert config(image_size=None, position_grid=(2, 3)).source_grid == (2, 3)
 
 
-def test_a_position_grid_is_remembered_beside_the_image_size():
-    """Tokens follow the image, positions the grid."""
+def test_a_position_grid_may_differ_from_the_grid_of_the_image():
+    """The number of tokens follows the image, the number of positions follows the grid."""
     made = config(image_size=(32, 16), position_grid=(3, 3))
     assert (made.grid, made.num_tokens) == ((4, 2), 9)
     assert (made.source_grid, made.num_positions) == ((3, 3), 10)
@@ -322,8 +324,8 @@ def test_a_position_grid_is_remembered_beside_the_image_size():
     ],
     ids=str,
 )
-def test_who_has_a_class_token_and_a_position_for_it(fields, tokens, positions):
-    """The token classifiers, or who asks; it has a position if positions come after it."""
+def test_classifier_and_class_token_determine_the_tokens_and_positions(fields, tokens, positions):
+    """The class token has a position unless `position_before_class` is set."""
     made = config(**fields)
     assert made.has_class_token == (tokens == 17)
     assert made.has_class_position == (positions == 17)
@@ -345,7 +347,7 @@ def test_who_has_a_class_token_and_a_position_for_it(fields, tokens, positions):
     ids=str,
 )
 def test_tokens_before_the_patches_and_their_positions(fields, prefix, positions):
-    """Class token, distillation token and registers; some join after positions are added."""
+    """Class token, distillation token and registers; some are inserted after the positions."""
     made = config(**fields)
     assert (made.num_prefix_tokens, made.num_tokens) == (prefix, 16 + prefix)
     assert (made.num_prefix_positions, made.num_positions) == (positions, 16 + positions)
@@ -370,20 +372,20 @@ def test_tokens_before_the_patches_and_their_positions(fields, prefix, positions
     ],
     ids=str,
 )  # fmt: skip
-def test_one_network_has_one_configuration(one, other):
-    """Fields that make no difference beside the others are equal."""
+def test_configurations_of_one_network_are_equal(one, other):
+    """Fields without effect, given the other fields, are normalised."""
     assert config(**one) == config(**other)
 
 
-def test_biases_of_query_key_and_value_one_by_one():
-    """A triple says which have one."""
+def test_a_triple_chooses_the_biases_of_query_key_and_value():
+    """`biased_projections` names the projections with a bias."""
     assert config().biased_projections == ("query", "key", "value")
     assert config(qkv_bias=False).biased_projections == ()
     assert config(qkv_bias=(True, False, True)).biased_projections == ("query", "value")
 
 
-def test_the_stride_counts_the_stem():
-    """Pixels per patch."""
+def test_the_stride_in_pixels_includes_the_stem():
+    """The stride is the number of pixels per patch."""
     assert config(patch_size=(8, 4)).stride == (8, 4)
     assert config(**R50).stride == (16, 16)
     assert config(resnet={}, patch_size=8).stride == (32, 32)
@@ -393,15 +395,15 @@ def test_the_stride_counts_the_stem():
     ("stem", "width", "out_channels"),
     [((), 64, 64), ((3, 4, 9), 64, 1024), ((2, 2, 2, 2), 64, 2048)],
 )
-def test_channels_of_the_stem(stem, width, out_channels):
-    """Each stage doubles, each unit widens its bottleneck four times; the root alone has 64."""
+def test_the_stem_has_the_channels_of_a_resnet(stem, width, out_channels):
+    """Each stage doubles, each unit widens its bottleneck four times; a root alone has 64."""
     assert (ResNetStem(stem).width, ResNetStem(stem).out_channels) == (width, out_channels)
     assert ResNetStem(stem, width_factor=0.5).out_channels == out_channels // 2
 
 
 @st.composite
 def configs(draw):
-    """Any configuration that can be."""
+    """Any valid configuration."""
     sides = st.integers(1, 9)
     pairs = st.tuples(sides, sides)
     heads, head_dim, patch = draw(sides), 4 * draw(st.integers(2, 5)), draw(pairs)
@@ -467,15 +469,15 @@ def configs(draw):
 @settings(derandomize=True, max_examples=100, deadline=None)
 @given(configs())
 def test_to_dict_and_from_dict_are_inverse_through_json(made):
-    """Whatever a configuration holds, a file gives it back, types included."""
+    """All values come back from JSON with their types."""
     revived = ViTConfig.from_dict(through_json(made.to_dict()))
     assert revived == made
     assert revived.to_dict() == made.to_dict() == through_json(made.to_dict())
     assert hash(revived) == hash(made)
 
 
-def test_has_one_prediction():
-    """A model with a head that reads one vector per image; not features or tokens."""
+def test_has_one_prediction_is_true_for_pooled_classifiers_alone():
+    """A model without a head, or with one prediction per token, has not."""
     assert config(classifier="token").has_one_prediction
     assert config(classifier="map").has_one_prediction
     assert not config(num_classes=0).has_one_prediction
@@ -485,8 +487,8 @@ def test_has_one_prediction():
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.message[:60])
-def test_every_rule_reads_fields_that_are_there(rule):
-    """A rule names fields or properties, and its message no other."""
+def test_every_rule_reads_existing_fields(rule):
+    """A rule's message uses only the fields and properties that the rule names."""
     made = config()
     names = rule.fields.split()
     assert rule.holds(*(getattr(made, name) for name in names))
@@ -510,8 +512,8 @@ def test_every_rule_reads_fields_that_are_there(rule):
     ],
     ids=lambda fields: next(iter(fields))[:20],
 )
-def test_a_refusal_is_short(fields):
-    """A number of thousands of digits and a list of a million items are refused in a few words."""
+def test_a_refusal_of_huge_values_is_short(fields):
+    """Numbers of thousands of digits and lists of a million items are abbreviated."""
     with pytest.raises(ConfigError) as caught:
         ViTConfig.from_dict({**SIZES, "image_size": 32, **fields})
     assert len(str(caught.value)) < 1000

@@ -1,4 +1,4 @@
-"""Costs beside published figures, and beside what the backends count."""
+"""Costs against published figures, and against the counter and autograd of torch."""
 
 import keras
 import numpy as np
@@ -24,11 +24,11 @@ PAPER = {
 """(model, epochs on JFT-300M) -> exaFLOPs of pre-training: table 6 of the paper."""
 
 TIMM = {"vit_ti16": 1.1, "vit_s16": 4.3, "vit_b16": 16.9, "vit_b32": 4.4, "vit_l16": 59.7}
-"""Billions of multiply-adds at 224 pixels of timm's model cards, without attention's products."""
+"""Billions of multiply-adds at 224 pixels by timm's model cards, without attention's products."""
 
 
 def config_of(name):
-    """A variant of the paper; table 6 has a hybrid that is not among the published ones."""
+    """A variant of the paper; table 6 has one hybrid of which no weights were published."""
     if name == "r50_vit_b32":
         return (
             variant("r50_vit_l32")
@@ -39,7 +39,7 @@ def config_of(name):
 
 
 @pytest.mark.parametrize(("name", "epochs"), PAPER)
-def test_pretraining_costs_what_table_6_says(name, epochs):
+def test_pretraining_costs_equal_table_6(name, epochs):
     """Within 1.5 %: the table is rounded, and JFT-300M has about 303 million images."""
     config = config_of(name).replace(num_classes=18_291)
     found = flops(config).training * JFT_IMAGES * epochs / 1e18
@@ -47,8 +47,8 @@ def test_pretraining_costs_what_table_6_says(name, epochs):
 
 
 @pytest.mark.parametrize("name", TIMM)
-def test_forward_passes_cost_what_timm_says(name):
-    """To the digit that the model cards give, whose counter adds norms, 0.2 %, to the products."""
+def test_forward_costs_equal_the_model_cards_of_timm(name):
+    """To the digit that the cards give; timm's counter also counts norms, about 0.2 %."""
     found = flops(variant(name).config())
     counted = (found.forward - found.parts["attention_products"]) / 2e9
     assert abs(counted - TIMM[name]) <= 0.05 + 0.005 * counted
@@ -74,10 +74,10 @@ MODELS = {
 
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="torch has a counter")
 @pytest.mark.parametrize("name", MODELS)
-def test_torch_counts_the_same(name):
-    """Forward and backward, operation by operation, as torch's own counter sees them run.
+def test_forward_and_backward_costs_equal_the_counter_of_torch(name):
+    """torch counts the operations that run.
 
-    The counter knows matrix products, and not the fused attention of CPUs.
+    Its counter counts matrix products but not the fused attention of CPUs, which is switched off.
     """
     import torch
     from torch.utils.flop_counter import FlopCounterMode
@@ -95,15 +95,15 @@ def test_torch_counts_the_same(name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_parameters_and_weights_are_those_of_the_model(name):
-    """Without building one."""
+def test_parameters_and_weights_of_a_config_equal_those_of_its_model(name):
+    """They are computed without building the model."""
     model = tiny(image_size=32, **MODELS[name])
     assert parameters(model.config) == parameters(model) == model.count_params()
     assert memory(model).weights == sum(np.prod(w.shape) * 4 for w in model.weights)
 
 
-def test_a_training_step_keeps_what_torch_keeps():
-    """Weights, gradients and state are exact; activations within a quarter of autograd's."""
+def test_the_memory_of_a_training_step_is_that_of_torch():
+    """Weights, gradients and state are exact; activations are within 25 % of autograd's."""
     sgd, adam = (memory(tiny().config, 1, name) for name in ("sgd", "adamw"))
     assert adam.training - sgd.training == sgd.weights
     if keras.backend.backend() != "torch":
@@ -127,8 +127,8 @@ def test_a_training_step_keeps_what_torch_keeps():
     assert abs(found / measured - 1) < 0.25, (found, measured)
 
 
-def test_other_sizes():
-    """More patches cost more; an any-size model wants a size; a sentence says so."""
+def test_an_any_size_model_needs_an_image_size():
+    """More patches cost more; an unknown optimizer is refused."""
     config = tiny(image_size=None).config
     assert flops(config, (16, 32)).forward > flops(config, 16).forward
     with pytest.raises(ConfigError, match="give an image_size"):

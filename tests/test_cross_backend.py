@@ -1,4 +1,4 @@
-"""One set of weights, three backends, one answer."""
+"""One set of weights gives the same logits on all three backends."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def in_backend(backend: str, code: str, argument: str) -> None:
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """A model saved in every way, and its logits."""
+    """A model saved as .keras file, preset and official npz, and its logits."""
     folder = tmp_path_factory.mktemp("saved")
     model = random_tiny(image_size=(16, 24))
     images = np.random.default_rng(0).uniform(-1, 1, (3, 16, 24, 3)).astype("float32")
@@ -63,8 +63,8 @@ def saved(tmp_path_factory):
 
 
 @pytest.mark.parametrize("backend", OTHERS)
-def test_saved_here_loads_there(saved, backend):
-    """.keras file, preset and official npz give the same logits under the other backends."""
+def test_files_saved_on_one_backend_load_on_the_others(saved, backend):
+    """.keras file, preset and official npz give the same logits on the other backends."""
     folder, want = saved
     in_backend(backend, LOAD, json.dumps([str(folder), str(folder / "images.npy")]))
     with np.load(folder / f"{backend}.npz") as logits:
@@ -73,7 +73,7 @@ def test_saved_here_loads_there(saved, backend):
 
 
 def full_size_logits(path) -> None:
-    """Writes the logits of full-size models whose weights follow from their paths alone."""
+    """Writes the logits of full-size models whose weights are seeded by their paths."""
     from keras_vit.checkpoints.transfer import weights_by_path
 
     images = np.random.default_rng(0).uniform(-1, 1, (1, 224, 224, 3)).astype("float32")

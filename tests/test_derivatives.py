@@ -1,4 +1,4 @@
-"""Derivatives of every order that a backend knows are those of the formulas, or are refused."""
+"""Second derivatives, forward mode and function transforms agree with the formulas."""
 
 import os
 import subprocess
@@ -20,11 +20,11 @@ BACKEND = keras.backend.backend()
 IMAGES = normal(2, 16, 16, 3)
 SECOND = "tests/test_derivatives.py::test_second_derivatives_are_those_of_the_formulas"
 STEP = 1e-6
-"""Of finite differences in float64: so short that hardly a ReLU changes its mind on the way."""
+"""The step of finite differences in float64, so short that hardly a ReLU changes its sign."""
 
 
 def logits(model, w):
-    """The model's logits for `IMAGES` with the weights `w`, in NumPy and float64."""
+    """The logits for `IMAGES` with the weights `w` by the formulas, in NumPy and float64."""
     x = IMAGES.astype("float64")
     if model.config.resnet is not None:
         root = below(w, "root/")
@@ -47,7 +47,7 @@ def unit(x, w):
 
 
 def curvature(model, left, right):
-    """The second derivative of the squared logits along two directions of the weights."""
+    """The second derivative of the sum of squared logits along two directions of the weights."""
     w = weights_of(model)
 
     def scalar(a, b):
@@ -59,7 +59,7 @@ def curvature(model, left, right):
 
 
 def hessian_vector_product(model, direction, training):
-    """The Hessian of the squared logits times a direction, an array per weight."""
+    """The Hessian of the sum of squared logits times a direction, one array per weight."""
     variables = model.trainable_weights
     vector = [keras.ops.convert_to_tensor(d, dtype="float32") for d in direction]
     if BACKEND == "torch":
@@ -120,8 +120,8 @@ def test_second_derivatives_are_those_of_the_formulas(fields, remat):
 
 @pytest.mark.skipif(BACKEND != "jax", reason="JAX's forward mode")
 @pytest.mark.parametrize("remat", [False, True])
-def test_jax_differentiates_forward(remat):
-    """`jvp`, `linearize` and `jacfwd` give what the gradient gives."""
+def test_forward_mode_of_jax_agrees_with_the_gradient(remat):
+    """`jvp` and `jacfwd`, and `linearize` without remat."""
     import jax
 
     model = random_tiny(remat=remat)
@@ -148,8 +148,8 @@ def test_jax_differentiates_forward(remat):
 
 @pytest.mark.skipif(BACKEND != "torch", reason="torch's function transforms")
 @pytest.mark.parametrize("remat", [False, True])
-def test_torch_transforms_functions(remat):
-    """`torch.func.grad`, `jvp` and their composition, and dual tensors, agree with autograd."""
+def test_function_transforms_of_torch_agree_with_autograd(remat):
+    """`torch.func.grad`, `jvp`, their composition, and dual tensors."""
     import torch
     from torch.autograd import forward_ad
 
@@ -169,7 +169,7 @@ def test_torch_transforms_functions(remat):
 
     if (
         remat and os.environ.get("KERAS_VIT_KERNELS") == "reference"
-    ):  # torch's checkpoint, which keras.remat calls, says so
+    ):  # keras.remat calls torch's checkpoint, which refuses torch.func
         with pytest.raises(RuntimeError, match="don't yet support saved tensor hooks"):
             torch.func.grad(scalar)(images)
         return
@@ -193,8 +193,8 @@ def test_torch_transforms_functions(remat):
     ],
     ids=str,
 )
-def test_layer_norm_takes_keras_arguments(arguments):
-    """Any axes, with and without scale and shift; Keras's own fails under torch for some."""
+def test_layer_norm_takes_the_arguments_of_keras(arguments):
+    """Any axes, with and without scale and shift; Keras's layer fails on torch for some."""
     x, layer = 2 + normal(2, 3, 4), LayerNorm(**arguments)
     layer.build(x.shape)
     layer.set_weights([normal(*w.shape, seed=i) for i, w in enumerate(layer.weights)])
@@ -210,7 +210,7 @@ def test_layer_norm_takes_keras_arguments(arguments):
 
 
 def test_layer_norm_refuses_rms_scaling():
-    """Keras's form of it is no RMSNorm; the message names the layer that is."""
+    """Keras's `rms_scaling` is not RMSNorm; the message names the layer that is."""
     from keras_vit import ConfigError
 
     with pytest.raises(ConfigError, match=r"keras\.layers\.RMSNormalization"):
@@ -220,7 +220,7 @@ def test_layer_norm_refuses_rms_scaling():
 @pytest.mark.parametrize("axis", [-1, 1])
 @pytest.mark.parametrize("affine", [True, False])
 def test_group_norm_equals_that_of_keras(axis, affine):
-    """Channels last and first, with and without scale and shift, and a size that varies."""
+    """Channels last and first, with and without scale and shift."""
     arguments = {"groups": 2, "axis": axis, "center": affine, "scale": affine}
     x = 2 + normal(2, 4, 3, 4)
     layers = [cls(**arguments) for cls in (GroupNorm, keras.layers.GroupNormalization)]
@@ -231,7 +231,7 @@ def test_group_norm_equals_that_of_keras(axis, affine):
 
 
 def test_an_unknown_choice_of_kernels_is_refused():
-    """By a sentence, when keras_vit is imported."""
+    """The import of keras_vit fails with a message that names the choices."""
     environment = {**os.environ, "KERAS_VIT_KERNELS": "slow"}
     done = subprocess.run(
         [sys.executable, "-c", "import keras, keras_vit.layers"],
@@ -245,8 +245,8 @@ def test_an_unknown_choice_of_kernels_is_refused():
 
 
 @pytest.mark.skipif("KERAS_VIT_KERNELS" in os.environ, reason="runs these tests itself")
-def test_the_reference_passes_the_same_tests():
-    """Layers, model and derivatives, once more with KERAS_VIT_KERNELS=reference."""
+def test_the_reference_kernels_pass_the_tests_of_layers_model_and_derivatives():
+    """The tests run again in a process with KERAS_VIT_KERNELS=reference."""
     chosen = [
         "tests/layers/test_attention.py",
         "tests/layers/test_mlp.py",
@@ -254,7 +254,7 @@ def test_the_reference_passes_the_same_tests():
         "tests/layers/test_users_parts.py",
         "tests/test_model.py::test_logits_equal_the_formulas",
         "tests/test_derivatives.py",
-        # The record of the other three is the same, and slow to compile on JAX.
+        # With remat, the other three record as "token" does, and are slow to compile on JAX.
         *(f"--deselect={SECOND}[{name}-remat]" for name in ("gap", "map", "hybrid")),
     ]
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""README, docstrings and examples do what they say."""
+"""The code of README, docstrings and examples runs."""
 
 import doctest
 import importlib
@@ -31,7 +31,7 @@ MODULES = [
 
 @pytest.fixture
 def desk(tmp_path, monkeypatch):
-    """A folder with the files that the documents speak of, and a Hub with their repository."""
+    """A folder with the files that the documents name, and a Hub with the repository they name."""
     monkeypatch.chdir(tmp_path)
     digit = np.zeros((8, 8), "uint8")
     digit[1:7, 4] = 255
@@ -56,20 +56,20 @@ def test_readme_code_runs(block, desk):
     exec(block, {"images": images, "classes": np.array([0, 1, 0, 1])})
 
 
-def test_readme_has_code():
-    """The search for blocks finds them."""
+def test_the_search_finds_the_code_blocks_of_the_readme():
+    """At least five."""
     assert len(BLOCKS) >= 5
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_docstring_examples_run(name):
-    """Examples in docstrings give what they show."""
+    """Examples in docstrings give the output that they show."""
     assert doctest.testmod(importlib.import_module(name)).failed == 0
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=[p.stem for p in EXAMPLES])
 def test_example_runs(path, desk):
-    """Each example opens with its command, is short, and that command works."""
+    """Each example starts with its command, is short, and the command succeeds."""
     if path.parent.name == "paper" and keras.backend.backend() != "torch":
         pytest.skip("several small trainings; their layers are tested on every backend")
     text = path.read_text()

@@ -1,4 +1,4 @@
-"""Images that a model cannot take are refused with the fix, in every call and on every backend."""
+"""A model refuses images it cannot take in every call, and the message names the fix."""
 
 import warnings
 
@@ -28,7 +28,7 @@ def compiled(**fields):
 
 @pytest.mark.parametrize("call", CALLS)
 def test_another_size_is_refused_in_every_call(call):
-    """The sentence names what the model takes, what came, and both fixes; nothing breaks."""
+    """The message names both shapes and two fixes; the model still predicts afterwards."""
     model = compiled()
     with pytest.raises(ConfigError) as caught:
         CALLS[call](model, normal(2, 20, 24, 3))
@@ -56,16 +56,16 @@ FIRST = {"data_format": "channels_first"}
         (FIRST, (2, 3, 8, 16), ["image_size=(8, 16)"]),
     ],
 )
-def test_other_axes_are_told_apart(fields, shape, words):
-    """Order, number of channels, no batch axis."""
+def test_each_wrong_shape_gets_its_own_message(fields, shape, words):
+    """The order of axes, the number of channels, a missing batch axis, another size."""
     with pytest.raises(ConfigError) as caught:
         tiny(**fields)(np.zeros(shape, "float32"))
     for word in words:
         assert word in str(caught.value)
 
 
-def test_shapes_that_keras_completes_pass():
-    """A grey image without its channel axis; an axis of one too many; sizes that are not known."""
+def test_shapes_that_keras_completes_are_accepted():
+    """Grey images without a channel axis, unknown sizes, and a dict of images."""
     grey = tiny(channels=1)
     images = normal(2, 16, 16)
     np.testing.assert_array_equal(*(numpy_of(grey(x)) for x in (images, images[..., None])))
@@ -73,8 +73,8 @@ def test_shapes_that_keras_completes_pass():
     assert tiny()({"images": normal(2, 16, 16, 3)}).shape == (2, 5)
 
 
-def test_weights_of_another_resolution(tmp_path):
-    """`load_weights` names the way that resizes positions."""
+def test_load_weights_of_another_resolution_names_the_fix(tmp_path):
+    """The message names the file, the weight and the image size of the model."""
     tiny(image_size=32).save_weights(tmp_path / "x.weights.h5")
     with pytest.raises(
         ConfigError, match=r"x\.weights\.h5.*position_embedding.*image_size=\(16, 16\)"
@@ -87,8 +87,8 @@ PIXELS = np.random.default_rng(0).integers(0, 256, (4, 16, 16, 3), dtype="uint8"
 
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
-def test_pixels_in_a_model_of_prepared_images_are_told_once(call, dtype):
-    """By their type or their values, of arrays."""
+def test_raw_pixels_given_to_a_model_without_rescaling_warn_once(call, dtype):
+    """The dtype uint8 or values up to 255 show that an array holds raw pixels."""
     model = compiled()
     with pytest.warns(UserWarning, match="rescale=True") as caught:
         CALLS[call](model, PIXELS.astype(dtype))
@@ -96,8 +96,8 @@ def test_pixels_in_a_model_of_prepared_images_are_told_once(call, dtype):
     assert len([w for w in caught if "rescale=True" in str(w.message)]) == 1
 
 
-def test_prepared_images_are_taken_without_a_word():
-    """And by a model that rescales with a word."""
+def test_prepared_images_warn_only_in_a_model_that_rescales():
+    """Raw pixels in a model that rescales do not warn either."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         compiled().fit(normal(4, 16, 16, 3), np.zeros(4), verbose=0)
@@ -107,8 +107,8 @@ def test_prepared_images_are_taken_without_a_word():
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="of TensorFlow")
-def test_folders_read_by_keras_are_pixels(tmp_path):
-    """`image_dataset_from_directory` yields floats of [0, 255], which no array shows."""
+def test_data_from_image_dataset_from_directory_warn_about_raw_pixels(tmp_path):
+    """The data set yields floats of [0, 255] as tensors, not as arrays."""
     for name in "ab":
         (tmp_path / name).mkdir()
         keras.utils.save_img(tmp_path / name / "x.png", PIXELS[0], scale=False)
@@ -118,8 +118,8 @@ def test_folders_read_by_keras_are_pixels(tmp_path):
 
 
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="of torch")
-def test_the_first_batch_of_torch_is_looked_at(monkeypatch):
-    """But not while torch compiles, where a look would break the graph in two."""
+def test_the_values_of_the_first_torch_batch_are_checked(monkeypatch):
+    """Not while torch compiles: reading values would split its graph."""
     import torch
 
     batches = [(torch.from_numpy(PIXELS).float(), torch.zeros(4))]
@@ -132,8 +132,8 @@ def test_the_first_batch_of_torch_is_looked_at(monkeypatch):
 
 
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="of JAX")
-def test_a_traced_model_looks_at_shapes_alone():
-    """A tracer has no values, and its shape is told as that of an array."""
+def test_a_traced_model_checks_shapes_alone():
+    """A JAX tracer has no values; its shape is refused like the shape of an array."""
     import jax
 
     model = tiny()

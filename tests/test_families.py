@@ -1,4 +1,4 @@
-"""The switches of other families do what every model of keras_vit does."""
+"""Models with the switches of other families keep every promise of a keras_vit model."""
 
 import keras
 import numpy as np
@@ -19,18 +19,18 @@ IMAGES = normal(2, 16, 16, 3)
 
 
 def random_family(fields, **others):
-    """A model of 16 patches with `randomise`d weights; the frequencies of a rotation too."""
+    """A model of 16 patches with `randomise`d weights, rotary frequencies included."""
     return random_tiny(**{"patch_size": 4, "num_classes": 3, **fields, **others})
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _quickly(quick_compilation):
-    """Every test compiles much and computes little."""
+    """These tests compile much and compute little."""
 
 
 @families
-def test_every_weight_is_one_entry_of_the_lexicon(fields):
-    """Paths and shapes of the Keras model are those that the lexicon lists, each once."""
+def test_the_lexicon_lists_every_weight_once(fields):
+    """With the path and shape that it has in the Keras model."""
     model = random_family(fields)
     listed = [(weight.path, weight.shape) for weight in lexicon.weights(model.config)]
     assert len(dict(listed)) == len(listed)
@@ -38,8 +38,8 @@ def test_every_weight_is_one_entry_of_the_lexicon(fields):
 
 
 @families
-def test_every_weight_enters_the_output(fields):
-    """Each weight changes the output, but for a mask token and the bias of the key."""
+def test_every_weight_changes_the_output(fields):
+    """Except the mask token, and the key bias of blocks without rotary positions."""
     model = random_family(fields)
     before = numpy_of(model(IMAGES))
     for path, weight in weights_by_path(model).items():
@@ -67,8 +67,8 @@ def test_a_saved_model_and_a_preset_give_the_same_output(fields, tmp_path):
 
 
 @families
-def test_a_model_of_any_size_equals_that_of_the_size(fields):
-    """Rotary positions are those of the grid at hand; learned ones are resized."""
+def test_an_any_size_model_equals_a_model_of_that_size(fields):
+    """Rotary positions are computed for the grid; learned positions are resized to it."""
     images = normal(2, 12, 20, 3)
     grid = {} if fields.get("position") == "none" else {"position_grid": (4, 4)}
     sized = random_family(fields, image_size=(12, 20), **grid)
@@ -78,7 +78,7 @@ def test_a_model_of_any_size_equals_that_of_the_size(fields):
 
 @families
 def test_mixed_precision_only_rounds(fields):
-    """The output is float32's, up to the rounding of 16 bits."""
+    """The output is the float32 output up to the rounding of 16 bits."""
     model = random_family(fields)
     mixed = copy_weights(model, tiny(**model.config.to_dict(), dtype="mixed_bfloat16"))
     assert_close(mixed(IMAGES), numpy_of(model(IMAGES)), 3 * ROUNDING["mixed_bfloat16"])
@@ -86,15 +86,15 @@ def test_mixed_precision_only_rounds(fields):
 
 @families
 def test_channels_first_is_channels_last_transposed(fields):
-    """The same weights on transposed images."""
+    """The same weights on transposed images give the same output."""
     model = random_family(fields)
     first = copy_weights(model, tiny(**model.config.to_dict(), data_format="channels_first"))
     assert_close(first(np.moveaxis(IMAGES, -1, 1)), numpy_of(model(IMAGES)))
 
 
 @families
-def test_training_with_remat_learns_the_same(fields):
-    """One step of SGD with and without records of the blocks."""
+def test_a_training_step_with_remat_gives_the_same_weights(fields):
+    """One step of SGD."""
     model = random_family({**fields, "num_classes": 3})
     again = copy_weights(model, tiny(**model.config.to_dict(), remat=True))
     labels = np.array([0, 2])
@@ -108,8 +108,8 @@ def test_training_with_remat_learns_the_same(fields):
 
 
 @families
-def test_attention_weights_are_those_of_the_blocks(fields):
-    """Rows sum to one over all tokens, and what they mix is what the block adds."""
+def test_attention_maps_have_all_tokens_and_rows_that_sum_to_one(fields):
+    """One map per block, image and head."""
     model = random_family(fields)
     maps = attention_maps(model, IMAGES)
     tokens = model.config.num_tokens
@@ -119,7 +119,7 @@ def test_attention_weights_are_those_of_the_blocks(fields):
 
 @families
 def test_lora_adapts_every_projection(fields):
-    """All products of a block, gates included; merged, the outputs are the same."""
+    """Gates included; the merged model gives the same output."""
     model = random_family(fields)
     before = numpy_of(model(IMAGES))
     enable_lora(model, rank=1, targets=None)
@@ -133,8 +133,8 @@ def test_lora_adapts_every_projection(fields):
 
 
 @families
-def test_int8_stays_near(fields, tmp_path):
-    """A quantised model answers much the same, and is saved as such."""
+def test_int8_quantisation_changes_the_output_by_less_than_30_percent(fields, tmp_path):
+    """A quantised model is saved and loaded as quantised."""
     model = random_family(fields)
     before = numpy_of(model(IMAGES))
     model.quantize("int8")
@@ -146,8 +146,8 @@ def test_int8_stays_near(fields, tmp_path):
 
 
 @families
-def test_tokens_are_taken_apart(fields):
-    """Class token, registers and the grid of patches are all that a block returns, in order."""
+def test_tokens_splits_the_output_of_a_block(fields):
+    """Class token, distillation token, registers and patch grid together are the output."""
     model = random_family(fields, image_size=(8, 16))
     images = normal(2, 8, 16, 3)
     raw = keras.Model(model.input, model.get_layer("block_0").output).predict(images, verbose=0)
@@ -168,8 +168,8 @@ def test_tokens_are_taken_apart(fields):
 
 
 @families
-def test_what_the_head_reads(fields):
-    """The shares of the tokens are those with which the pooling reads them."""
+def test_read_tokens_gives_the_weight_of_each_token_in_the_pooling(fields):
+    """The weights sum to one; applied to the tokens, they give the pooled vector."""
     model = random_family(fields)
     shares = read_tokens(model, IMAGES)
     assert shares.shape == (2, model.config.num_tokens)
@@ -192,7 +192,7 @@ def test_what_the_head_reads(fields):
 
 @families
 def test_a_linear_probe_becomes_the_head(fields):
-    """Features of any family are probed, and the probe answers inside the model as outside."""
+    """The model with the probe as head gives the logits of the probe."""
     model = random_family(fields)
     values = features(model, IMAGES).values
     probe = linear_probe(np.repeat(values, 8, axis=0), np.repeat([0, 1], 8), l2=0.1)
@@ -201,8 +201,8 @@ def test_a_linear_probe_becomes_the_head(fields):
 
 
 @families
-def test_every_weight_has_its_place_in_fine_tuning(fields):
-    """Layer decay names every weight up to the last block; what follows learns with it."""
+def test_layer_decay_names_every_weight_before_the_encoder_norm(fields):
+    """`train_last_blocks(model, 0)` trains only the layers after the last block."""
     import re
 
     model = random_family(fields)

@@ -1,4 +1,4 @@
-"""Attention weights of chosen blocks, and rollout."""
+"""Attention maps of chosen blocks, attention rollout, and the pictures drawn from them."""
 
 import numpy as np
 import pytest
@@ -8,8 +8,8 @@ from keras_vit.figures import draw_explanations
 from tests.helpers import normal, random_tiny
 
 
-def test_chosen_blocks_only():
-    """Negative indices count from the end; rows sum to one; blocks agree with all blocks."""
+def test_attention_maps_of_chosen_blocks_equal_those_of_all_blocks():
+    """Negative indices count from the end; rows sum to one."""
     model = random_tiny(num_layers=3)
     images = normal(5, 16, 16, 3)
     every = attention_maps(model, images)
@@ -23,7 +23,7 @@ def test_chosen_blocks_only():
 
 
 def test_blocks_come_in_the_order_of_the_model():
-    """Also where there are more than ten, whatever order was asked for."""
+    """Also for more than ten blocks, and for blocks given in another order."""
     model = random_tiny(num_layers=12, image_size=8)
     images = normal(1, 8, 8, 3)
     maps = attention_maps(model, images)
@@ -34,22 +34,22 @@ def test_blocks_come_in_the_order_of_the_model():
 
 
 def test_weights_are_float32_under_mixed_precision():
-    """The softmax keeps its precision in a 16-bit model."""
+    """The softmax computes in float32 in a mixed_bfloat16 model too."""
     maps = attention_maps(random_tiny(dtype="mixed_bfloat16"), normal(1, 16, 16, 3), blocks=[0])
     assert maps[0].dtype == np.float32
     np.testing.assert_allclose(maps[0].sum(-1), 1, atol=1e-5)
 
 
-def test_models_of_any_size():
-    """Tokens follow the image."""
+def test_maps_of_an_any_size_model_have_the_tokens_of_the_image():
+    """24x16 pixels give 6 patches and the class token."""
     maps = attention_maps(
         random_tiny(image_size=None, num_layers=2), normal(1, 24, 16, 3), blocks=[1]
     )
     assert maps[1].shape == (1, 2, 7, 7)
 
 
-def test_asking_leaves_the_model_as_it_was():
-    """Logits are the same before and after, and so are the layers."""
+def test_attention_maps_do_not_change_the_model():
+    """Logits and layers are the same before and after."""
     model = random_tiny()
     images = normal(2, 16, 16, 3)
     before, layers = model.predict(images, verbose=0), list(model.layers)
@@ -58,14 +58,14 @@ def test_asking_leaves_the_model_as_it_was():
     assert model.layers == layers
 
 
-def test_unknown_block():
-    """A block that is not there is named."""
+def test_an_unknown_block_is_refused_by_its_number():
+    """The message names the number of blocks."""
     with pytest.raises(ConfigError, match="there is no block 2; the model has 2"):
         attention_maps(random_tiny(num_layers=2), normal(1, 16, 16, 3), blocks=[2])
 
 
 def test_rollout_follows_its_definition():
-    """Heads averaged, half identity, multiplied from the first block to the last."""
+    """Heads are averaged, mixed half with the identity, and multiplied from first to last block."""
     rng = np.random.default_rng(0)
     maps = {b: rng.dirichlet(np.ones(7), (2, 3, 7)).astype("float32") for b in (0, 1)}
     mixed = [(maps[b].mean(1) + np.eye(7)) / 2 for b in (0, 1)]
@@ -76,15 +76,15 @@ def test_rollout_follows_its_definition():
 
 
 def test_rollout_without_class_token_is_the_mean():
-    """Uniform attention shows every patch alike."""
+    """Uniform attention gives every patch the same value."""
     maps = {0: np.full((1, 2, 6, 6), 1 / 6, "float32")}
     got = attention_rollout(maps, (2, 3), class_token=False)
     np.testing.assert_allclose(got, np.full((1, 2, 3), 1 / 6), rtol=1e-5)
 
 
 @pytest.mark.parametrize("before", [0, 1, 5])
-def test_rollout_is_never_a_patch_off(before):
-    """Whatever tokens stand before the patches, the patch that is looked at is the one shown."""
+def test_rollout_shows_the_attended_patch_for_any_number_of_tokens_before(before):
+    """All tokens attend to the patch in row 1, column 1."""
     weights = np.zeros((1, 2, before + 6, before + 6), "float32")
     weights[..., before + 4] = 1
     for reads in ({"class_token": before > 0}, {"reads": np.full(before + 6, 1 / (before + 6))}):
@@ -93,7 +93,7 @@ def test_rollout_is_never_a_patch_off(before):
 
 
 def drawn(monkeypatch, model, images, path) -> list[np.ndarray]:
-    """What `draw_explanations` shows in colour, one picture per image."""
+    """The colour pictures that `draw_explanations` shows, one per image."""
     from matplotlib.axes import Axes
 
     shown = []
@@ -108,8 +108,8 @@ def drawn(monkeypatch, model, images, path) -> list[np.ndarray]:
     return [picture for picture in shown if picture.ndim == 3]
 
 
-def test_a_picture_shows_the_image_itself(monkeypatch, tmp_path):
-    """The protocol's own mean and standard deviation are undone."""
+def test_the_picture_shows_the_pixels_of_the_image(monkeypatch, tmp_path):
+    """Mean and standard deviation of the protocol are undone."""
     photo = np.random.default_rng(0).integers(0, 256, (16, 16, 3), dtype="uint8")
     protocol = {"name": "transformers", "mean": [0.48, 0.45, 0.4], "std": [0.22, 0.23, 0.24]}
     model = random_tiny(protocol=protocol)
@@ -118,8 +118,8 @@ def test_a_picture_shows_the_image_itself(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("label", [r"$\frac{$", "$x$", "a\x00\u202eb", "x" * 10_000])
-def test_a_label_is_drawn_as_it_is(label, tmp_path):
-    """Also one that matplotlib would read as mathematics, or that is longer than the page."""
+def test_a_label_is_drawn_as_plain_text(label, tmp_path):
+    """Also labels that matplotlib would read as mathematics, and a label of 10,000 letters."""
     model = random_tiny(num_classes=2, labels=(label, label + "2"))
     draw_explanations(model, np.zeros((16, 16, 3), "uint8"), tmp_path / "x.png")
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")

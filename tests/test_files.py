@@ -1,4 +1,4 @@
-"""Nothing half-written has a name, and nothing half-written stays."""
+"""Files and folders are written whole or not at all, and no temporary file stays."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ def die(*arguments):
 
 
 def die(code: str, *arguments: object) -> None:
-    """Runs code in a process that kills itself."""
+    """Runs code in a process that must kill itself."""
     command = [sys.executable, "-c", DIES + code, *map(str, arguments)]
     process = subprocess.run(command, check=False, capture_output=True)
     assert process.returncode == -signal.SIGKILL, process.stderr
@@ -35,7 +35,7 @@ def names(folder) -> list[str]:
 
 
 def test_a_file_is_whole_or_absent(tmp_path):
-    """Also after an exception; readers and others may open it as any file."""
+    """Also after an exception; the file has the default permissions."""
     path = tmp_path / "new" / "x.json"
     write_json(path, [1])
     assert path.read_text() == "[\n  1\n]\n"
@@ -50,8 +50,8 @@ def test_a_file_is_whole_or_absent(tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs locks on folders")
-def test_what_a_killed_writer_left_goes(tmp_path):
-    """With the next write to the same place; another's, and one's own notes, stay."""
+def test_the_next_write_removes_the_temporary_files_of_a_killed_writer(tmp_path):
+    """Temporary files of other targets, and files with similar names, stay."""
     path = tmp_path / "x.json"
     mine = tmp_path / ".x.json.backup1.d"
     mine.mkdir()
@@ -74,8 +74,8 @@ def test_what_a_killed_writer_left_goes(tmp_path):
     assert len(names(tmp_path)) == 4
 
 
-def test_two_writers_at_once(tmp_path):
-    """Do not take each other's work away; the last one stays."""
+def test_of_two_concurrent_writers_the_last_to_finish_wins(tmp_path):
+    """Neither removes the temporary file of the other."""
     path = tmp_path / "x"
     with written_beside(path) as first:
         first.write_text("first")
@@ -86,8 +86,8 @@ def test_two_writers_at_once(tmp_path):
     assert names(tmp_path) == ["x"]
 
 
-def test_writers_of_one_folder_at_once(tmp_path):
-    """None fails, whatever comes between the two renames of another; one of them stays."""
+def test_concurrent_writers_of_one_folder_all_succeed(tmp_path):
+    """The folder of one of the four threads stays, whole."""
     place, failures = tmp_path / "preset", []
 
     def write(k):
@@ -109,8 +109,8 @@ def test_writers_of_one_folder_at_once(tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs locks on folders")
-def test_a_folder_that_was_on_its_way_out_comes_back(tmp_path):
-    """Killed between two renames: the old one is not lost, even if the next write fails."""
+def test_the_old_folder_is_restored_after_a_kill_between_two_renames(tmp_path):
+    """The next write restores it, even if that write fails."""
     place = tmp_path / "preset"
     with folder_written_beside(place, ["a"], PresetError) as new:
         (new / "a").write_text("old")
@@ -128,8 +128,8 @@ def test_a_folder_that_was_on_its_way_out_comes_back(tmp_path):
     assert names(tmp_path) == ["preset"]
 
 
-def test_a_folder_stays_where_its_successor_cannot_take_its_place(tmp_path, monkeypatch):
-    """The old one is whole and in place, after the error of the system."""
+def test_the_old_folder_stays_if_the_new_one_cannot_be_renamed(tmp_path, monkeypatch):
+    """The error of the system is raised, and the old folder is whole and in place."""
     place = tmp_path / "preset"
     with folder_written_beside(place, ["a"], PresetError) as new:
         (new / "a").write_text("old")
@@ -149,7 +149,7 @@ def test_a_folder_stays_where_its_successor_cannot_take_its_place(tmp_path, monk
 
 
 def test_a_folder_with_other_files_is_not_overwritten(tmp_path):
-    """They are named, and stay."""
+    """The message names the other files, which stay."""
     (tmp_path / "mine").touch()
     with (
         pytest.raises(PresetError, match="holds mine, so it is not overwritten"),

@@ -1,4 +1,4 @@
-"""Imports go downward only."""
+"""Every module of keras_vit imports only modules of its own floor or lower floors."""
 
 import ast
 from pathlib import Path
@@ -45,7 +45,7 @@ FLOORS = (
     {"demo"},
     {"cli"},
 )
-"""From the ground up. A file belongs to the longest name that it starts with."""
+"""The floors from the lowest up. A module belongs to the longest name that it starts with."""
 
 FRONT_DOORS = {
     ("model", "checkpoints"),
@@ -53,10 +53,10 @@ FRONT_DOORS = {
     ("model", "tokens"),
     ("preparation.preprocessor", "checkpoints"),
 }
-"""Methods that a user expects on a model or a preprocessor and that live higher up."""
+"""Methods of models and preprocessors whose code lives on a higher floor."""
 
 MODEL_ROOMS = ("checkpoints.transfer", "checkpoints.verification", "checkpoints.libraries")
-"""Rooms of checkpoints that meet models, and import a backend only inside calls."""
+"""Modules of checkpoints that handle models, and import a backend only inside calls."""
 
 NUMPY_ONLY = (
     "errors",
@@ -109,7 +109,7 @@ def imports_of(path: Path) -> list[tuple[str, bool]]:
 
 @pytest.mark.parametrize("path", [p for p in FILES if module_of(p)], ids=module_of)
 def test_imports_go_downward(path):
-    """A module imports from its own floor's siblings below, never from above."""
+    """A module imports from its own floor or from below, never from above."""
     module = module_of(path)
     for name, _ in imports_of(path):
         if not name.startswith("keras_vit."):
@@ -124,7 +124,7 @@ def test_imports_go_downward(path):
     "path", [p for p in FILES if module_of(p).split(".")[0] in NUMPY_ONLY], ids=module_of
 )
 def test_data_rooms_start_no_backend(path):
-    """Config, variants and checkpoints import no keras; transfer and variants only inside calls."""
+    """Config, variants and checkpoints import no Keras at the top; `MODEL_ROOMS` do in calls."""
     for name, at_top in imports_of(path):
         if name.split(".")[0] in ("keras", "jax", "torch", "tensorflow"):
             assert not at_top
@@ -135,7 +135,7 @@ def test_data_rooms_start_no_backend(path):
 
 @pytest.mark.parametrize("path", FILES, ids=module_of)
 def test_a_backend_is_imported_only_with_a_reason(path):
-    """A file that imports tensorflow, jax or torch says why in its first line."""
+    """A file that imports tensorflow, jax or torch names the backend in its first line."""
     names = {name.split(".")[0] for name, _ in imports_of(path)}
     if names & {"tensorflow", "jax", "torch"}:
         first = path.read_text().splitlines()[0].lower()
@@ -143,7 +143,7 @@ def test_a_backend_is_imported_only_with_a_reason(path):
 
 
 def test_every_public_name_resolves():
-    """`keras_vit.__all__`, the lazy table and the static imports name the same things."""
+    """`keras_vit.__all__`, the lazy table and the static imports have the same names."""
     import keras_vit
 
     tree = ast.parse((PACKAGE / "__init__.py").read_text())

@@ -1,4 +1,4 @@
-"""A disk that is full and a place that is forbidden: an error that names them, and nothing left."""
+"""A full disk or a forbidden place raises WriteError with the path, and no part of a file stays."""
 
 import errno
 import os
@@ -20,7 +20,7 @@ ARRAY = np.random.default_rng(0).standard_normal((300, 300)).astype("float32")
 
 @pytest.fixture
 def full_disk():
-    """No file may grow beyond 100,000 bytes."""
+    """A function that limits every file to 100,000 bytes."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
 
     def fill():
@@ -32,7 +32,7 @@ def full_disk():
 
 @pytest.fixture(scope="module")
 def model():
-    """Its weights have a megabyte."""
+    """A model with a megabyte of weights."""
     return tiny(hidden_size=128, mlp_dim=512)
 
 
@@ -57,8 +57,8 @@ def json(path):
 
 
 @pytest.mark.parametrize("write", [npz, h5, many_small_h5, json])
-def test_a_full_disk(full_disk, tmp_path, write):
-    """The error names the place and the reason; the old file stays, nothing else does."""
+def test_a_full_disk_keeps_the_old_file(full_disk, tmp_path, write):
+    """The error names the path and the reason; no temporary file stays."""
     path = tmp_path / "x"
     path.write_text("old")
     full_disk()
@@ -70,8 +70,8 @@ def test_a_full_disk(full_disk, tmp_path, write):
     assert [p.name for p in tmp_path.iterdir()] == ["x"]
 
 
-def test_an_h5_file_after_a_full_disk(full_disk, tmp_path):
-    """libhdf5 has let go of the file that failed: the next one is whole."""
+def test_an_h5_file_can_be_written_after_a_full_disk(full_disk, tmp_path):
+    """libhdf5 has closed the file that failed, and the next file is whole."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     full_disk()
     with pytest.raises(WriteError):
@@ -84,16 +84,16 @@ def test_an_h5_file_after_a_full_disk(full_disk, tmp_path):
 
 
 @pytest.mark.parametrize("dialect", ["google", "timm", "transformers", "keras_hub", "keras_vit"])
-def test_a_checkpoint_on_a_full_disk(full_disk, tmp_path, model, dialect):
-    """In each format, as a file and as a folder."""
+def test_a_full_disk_leaves_no_part_of_a_checkpoint(full_disk, tmp_path, model, dialect):
+    """For dialects that write a file and for dialects that write a folder."""
     full_disk()
     with pytest.raises(WriteError, match="cannot be written"):
         checkpoints.save(model, tmp_path / "x", dialect, lossy=True)
     assert [p.name for p in tmp_path.iterdir()] == []
 
 
-def test_a_preset_on_a_full_disk(full_disk, tmp_path, model):
-    """The preset that was there is as it was."""
+def test_a_full_disk_keeps_the_old_preset(full_disk, tmp_path, model):
+    """All files of the old preset are unchanged."""
     tiny().save_to_preset(tmp_path / "preset")
     before = {path.name: path.read_bytes() for path in (tmp_path / "preset").iterdir()}
     full_disk()
@@ -103,8 +103,8 @@ def test_a_preset_on_a_full_disk(full_disk, tmp_path, model):
     assert [p.name for p in tmp_path.iterdir()] == ["preset"]
 
 
-def test_a_picture_where_nothing_can_be_written(tmp_path):
-    """The place lies below a file."""
+def test_a_picture_below_a_file_is_refused_with_its_path(tmp_path):
+    """A path below a file cannot be written."""
     (tmp_path / "file").touch()
     model, images = tiny(), np.zeros((16, 16, 3), "uint8")
     for place in (tmp_path / "file" / "x.png", tmp_path / "file" / "folder" / "x.png"):

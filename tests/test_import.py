@@ -1,4 +1,4 @@
-"""What importing costs."""
+"""Importing keras_vit: the modules it loads, and the classes it registers with Keras."""
 
 import os
 import subprocess
@@ -21,19 +21,19 @@ def modules_after(code: str) -> set[str]:
 
 
 def test_one_backend_is_imported():
-    """Under JAX or torch, the whole public API imports neither TensorFlow nor the other one."""
+    """On JAX or torch, the whole public API imports no other backend."""
     loaded = modules_after("import keras_vit; [getattr(keras_vit, n) for n in keras_vit.__all__]")
     mine = keras.backend.backend()
-    # What Keras itself brings is Keras's: its torch backend may import others that are installed.
+    # Modules that `import keras` loads do not count: its torch backend may import others.
     foreign = {"tensorflow", "torch", "jax"} - {mine} - modules_after("import keras")
     assert mine in loaded
-    # Keras's TensorFlow backend and TensorFlow itself may bring jax; never the other way round.
+    # On TensorFlow, Keras and TensorFlow themselves may import jax.
     if mine != "tensorflow":
         assert not loaded & foreign
 
 
-def test_headers_are_read_without_a_backend():
-    """`checkpoints.inspect` and the command line's module import no keras, and no extras."""
+def test_inspect_and_the_command_line_import_no_backend_and_no_extra():
+    """Neither Keras nor matplotlib, scikit-learn, scipy or huggingface_hub."""
     loaded = modules_after("from keras_vit import checkpoints, cli; checkpoints.inspect")
     assert not loaded & {"keras", "jax", "torch", "tensorflow"}
     assert not loaded & {"matplotlib", "sklearn", "scipy", "huggingface_hub"}
@@ -48,15 +48,15 @@ def test_headers_are_read_without_a_backend():
     ],
 )
 def test_saved_models_load_without_custom_objects(imports, tmp_path):
-    """Keras knows the classes after `import keras, keras_vit`, or once one of them was used."""
+    """Keras finds the classes after `import keras, keras_vit`, or once a class was used."""
     tiny().save(tmp_path / "model.keras")
     path = str(tmp_path / "model.keras")
     loaded = modules_after(f"{imports}; keras.saving.load_model({path!r})")
     assert "keras_vit.model" in loaded
 
 
-def test_nothing_is_hooked_into_the_import_of_other_packages():
-    """`import keras_vit` adds no finder to `sys.meta_path`."""
+def test_importing_keras_vit_installs_no_import_hook():
+    """`sys.meta_path` stays the same."""
     code = "import sys; before = [*sys.meta_path]; import keras_vit; print(sys.meta_path == before)"
     command = [sys.executable, "-c", code]
     result = subprocess.run(command, capture_output=True, text=True, check=True)

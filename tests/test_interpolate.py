@@ -1,4 +1,4 @@
-"""Resampling as a matrix, against scipy, torch and a plain formula."""
+"""Resampling matrices against scipy, torch and a plain formula."""
 
 import itertools
 
@@ -23,7 +23,7 @@ every_method = pytest.mark.parametrize("method", POSITION_RESIZES)
 
 @every_length
 def test_align_corners_equals_scipy_zoom(source, target):
-    """One axis: `scipy.ndimage.zoom` of order 1, which the reference calls."""
+    """Along one axis: `scipy.ndimage.zoom` of order 1, which vit_jax calls."""
     points = normal(source).astype("float64")
     expected = ndimage.zoom(points, target / source, order=1)
     assert expected.shape == (target,)
@@ -33,7 +33,7 @@ def test_align_corners_equals_scipy_zoom(source, target):
 
 @pytest.mark.parametrize("target", [(5, 4), (2, 7), (1, 1), (6, 2), (1, 9)])
 def test_align_corners_equals_scipy_zoom_of_a_grid(target):
-    """Two axes: rows @ grid @ columns^T."""
+    """Along two axes: rows @ grid @ columns^T."""
     source = (3, 4)
     grid = normal(*source).astype("float64")
     rows, columns = (
@@ -46,7 +46,7 @@ def test_align_corners_equals_scipy_zoom_of_a_grid(target):
 
 @every_length
 def test_half_pixel_equals_the_formula(source, target):
-    """Centres of cells whose outer edges are aligned; beyond the outer centres the ends hold."""
+    """The outer edges of the cells are aligned; beyond the outer centres the value is constant."""
     points = normal(source).astype("float64")
     centres = (np.arange(target) + 0.5) * source / target - 0.5
     expected = np.interp(centres, np.arange(source), points)
@@ -57,7 +57,7 @@ def test_half_pixel_equals_the_formula(source, target):
 @every_length
 @pytest.mark.parametrize("antialias", [False, True])
 def test_bicubic_equals_torch(antialias, source, target):
-    """One axis: `torch.nn.functional.interpolate`, with and without antialiasing."""
+    """Along one axis: `torch.nn.functional.interpolate`, with and without antialiasing."""
     points = normal(source, 1).astype("float64")
     expected = torch_resize("bicubic", antialias)(points, (1, source), (1, target))
     method = "bicubic_antialias" if antialias else "bicubic"
@@ -65,8 +65,8 @@ def test_bicubic_equals_torch(antialias, source, target):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
 
-def test_the_methods_differ():
-    """By hundredths, up or down, so that none passes for another."""
+def test_any_two_methods_differ_by_more_than_a_hundredth():
+    """The tests above therefore tell the methods apart."""
     for first, second in itertools.combinations(POSITION_RESIZES, 2):
         differences = [
             np.abs(resampling_matrix(*sides, first) - resampling_matrix(*sides, second)).max()
@@ -78,7 +78,7 @@ def test_the_methods_differ():
 @every_method
 @every_length
 def test_rows_sum_to_one(method, source, target):
-    """A constant stays a constant."""
+    """A constant is resampled to the same constant."""
     matrix = resampling_matrix(source, target, method)
     assert (matrix.shape, matrix.dtype) == ((target, source), "float64")
     np.testing.assert_allclose(matrix.sum(1), 1, rtol=0, atol=1e-12)
@@ -86,8 +86,8 @@ def test_rows_sum_to_one(method, source, target):
 
 @pytest.mark.parametrize("method", LINEAR)
 @every_length
-def test_linear_rows_weigh_two_points(method, source, target):
-    """Each new point lies between two old ones."""
+def test_linear_rows_have_at_most_two_positive_weights(method, source, target):
+    """Each new point is interpolated between two old points."""
     matrix = resampling_matrix(source, target, method)
     assert (matrix >= 0).all()
     assert ((matrix > 0).sum(1) <= 2).all()
@@ -95,18 +95,18 @@ def test_linear_rows_weigh_two_points(method, source, target):
 
 @every_method
 def test_an_equal_length_is_the_identity(method):
-    """Nothing moves."""
+    """The matrix is exactly the identity."""
     np.testing.assert_array_equal(resampling_matrix(5, 5, method), np.eye(5))
 
 
 @every_method
 @pytest.mark.parametrize(("source", "target"), [(1, 4), (4, 1), (7, 4), (14, 24)])
-def test_the_form_in_the_graph_equals_the_form_on_the_host(method, source, target):
+def test_the_matrix_computed_in_the_graph_equals_the_matrix_in_numpy(method, source, target):
     """`keras.ops` computes the same matrix in float32, from an int or a scalar tensor."""
     expected = resampling_matrix(source, target, method)
     for sides in (target, keras.ops.convert_to_tensor(target, dtype="int32")):
         if sides is not target and keras.backend.backend() == "jax":
-            continue  # shapes are never tensors there
+            continue  # sizes are never tensors on JAX
         points = steps(source), steps(sides)
         found = resampling_weights(source, number(sides), *points, method, keras.ops)
         assert_close(found, expected, 1e-5)

@@ -1,4 +1,4 @@
-"""The fast forms of a block's operations equal their reference, in value and gradient."""
+"""The fast kernels of a block equal their reference in value and gradient."""
 
 import keras
 import numpy as np
@@ -13,7 +13,7 @@ TOLERANCE = {"float32": 1e-6, "bfloat16": 2e-2, "float16": 2e-3}
 
 
 def value_and_gradients(function, arrays, dtype):
-    """The output, and the gradients of its sum under fixed weights, as float32 arrays."""
+    """The output, and the gradients of a fixed weighted sum of it, as float32 arrays."""
     inputs = [keras.ops.convert_to_tensor(array, dtype=dtype) for array in arrays]
 
     def weighted(*tensors):
@@ -44,7 +44,7 @@ def value_and_gradients(function, arrays, dtype):
 
 
 def assert_equal(found, expected, tolerance):
-    """Every array within the tolerance of its largest value."""
+    """Fails if an array differs by more than the tolerance times its largest value."""
     for got, want in zip(found, expected, strict=True):
         assert np.abs(got - want).max() <= tolerance * np.abs(want).max()
 
@@ -56,7 +56,7 @@ def norm_of(module):
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("shape", [(2, 7, 24), (3, 16)])
 def test_layer_norm_equals_its_reference(shape, dtype):
-    """Tokens of a mean that is not zero, and single vectors, against float32."""
+    """Tokens and single vectors with a mean other than zero, against float32."""
     arrays = [2 + 3 * normal(*shape), 1 + normal(shape[-1], seed=1), normal(shape[-1], seed=2)]
     found = value_and_gradients(norm_of(kernels), arrays, dtype)
     rounded = [numpy_of(keras.ops.convert_to_tensor(array, dtype=dtype)) for array in arrays]
@@ -67,7 +67,7 @@ def test_layer_norm_equals_its_reference(shape, dtype):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(("tokens", "others"), [(7, 7), (1, 9)])
 def test_attention_equals_its_reference(tokens, others, dtype):
-    """Tokens over themselves, and one query over others, as in a MAP head."""
+    """Self-attention, and one query over other tokens, as in a MAP head."""
     query = normal(2, tokens, 3, 8)
     arrays = [query, normal(2, others, 3, 8, seed=1), normal(2, others, 3, 8, seed=2)]
     found = value_and_gradients(kernels.attention, arrays, dtype)
@@ -82,7 +82,7 @@ def test_attention_equals_its_reference(tokens, others, dtype):
     ("x", "kernel", "axes"), [((2, 5, 6), (6, 3, 4), 1), ((2, 5, 3, 4), (3, 4, 6), 2)]
 )
 def test_linear_equals_its_reference(x, kernel, axes, with_bias, dtype):
-    """To heads and back from them, with a bias and without."""
+    """From the width to heads and from heads to the width, with and without a bias."""
     arrays = [normal(*x), normal(*kernel, seed=1)]
     arrays += [normal(*kernel[axes:], seed=2)] if with_bias else []
 
@@ -99,10 +99,10 @@ def test_linear_equals_its_reference(x, kernel, axes, with_bias, dtype):
 @pytest.mark.parametrize("approximate", [True, False])
 @pytest.mark.parametrize("shape", [(205,), (1, 1205, 2)], ids=["few", "many tokens"])
 def test_gelu_equals_its_reference(shape, approximate, dtype, monkeypatch):
-    """Where it bends, far out on both sides, and where nothing learns."""
+    """Near zero and at large inputs of both signs, with and without gradients."""
     monkeypatch.setattr(
         kernels._forms, "_PIECE", 64, raising=False
-    )  # torch's, the last one smaller
+    )  # the torch kernel works in pieces; the last piece is smaller
     numbers = np.concatenate([5 * normal(200), np.array([-100, -9, 0, 9, 100], "float32")])
     arrays = [np.resize(numbers, shape)]
     found = value_and_gradients(lambda x: kernels.gelu(x, approximate), arrays, dtype)
@@ -118,7 +118,7 @@ def test_gelu_equals_its_reference(shape, approximate, dtype, monkeypatch):
 
 @pytest.mark.parametrize("tokens", [12, 13])
 def test_attention_of_many_tokens_equals_its_reference(tokens, monkeypatch):
-    """Queries in blocks, of which the last may be smaller."""
+    """Queries are processed in blocks, the last of which may be smaller."""
     monkeypatch.setattr(reference, "MOST_SCORES", 4 * tokens)
     arrays = [normal(2, tokens, 3, 8, seed=seed) for seed in range(3)]
     found = value_and_gradients(kernels.attention, arrays, "float32")
@@ -127,21 +127,21 @@ def test_attention_of_many_tokens_equals_its_reference(tokens, monkeypatch):
 
 
 def test_the_gradient_of_a_constant_token_is_finite():
-    """Variance zero, where only epsilon stands under the root."""
+    """The variance is zero, so only epsilon is under the root."""
     arrays = [np.ones((1, 2, 8), "float32"), normal(8), normal(8, seed=1)]
     for array in value_and_gradients(norm_of(kernels), arrays, "float32"):
         assert np.isfinite(array).all()
 
 
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="torch's own transformations.")
-def test_gelu_has_every_derivative_that_torch_knows():
-    """Second ones, tangents and whole batches of them."""
+def test_gelu_supports_every_function_transform_of_torch():
+    """Second derivatives, forward mode, and batches of both."""
     import torch
 
-    def torchs(x):
+    def torch_gelu(x):
         return torch.nn.functional.gelu(x, approximate="tanh")
 
-    def ours(x):  # which may overwrite what nobody else has, but not what a derivative needs
+    def kernel_gelu(x):  # the kernel may overwrite 1 * x unless a derivative needs it
         return kernels.gelu(1 * x, True)
 
     x, tangent = (torch.from_numpy(normal(7, 5, seed=seed)) for seed in (0, 1))
@@ -154,7 +154,9 @@ def test_gelu_has_every_derivative_that_torch_knows():
         lambda f: torch.vmap(f)(x),
     )
     assert_equal(
-        [numpy_of(way(ours)) for way in ways], [numpy_of(way(torchs)) for way in ways], 1e-6
+        [numpy_of(way(kernel_gelu)) for way in ways],
+        [numpy_of(way(torch_gelu)) for way in ways],
+        1e-6,
     )
 
 
@@ -169,9 +171,9 @@ def dual(function, x, tangent):
 
 @pytest.mark.parametrize("seed", [7, 2**32 - 5, None])
 def test_uniform_draws_the_numbers_of_its_reference(seed):
-    """Bit by bit, and seed generators go on alike."""
-    ours, theirs = (keras.random.SeedGenerator(3) if seed is None else seed for _ in range(2))
+    """Bit by bit; two draws from a seed generator agree too."""
+    one, other = (keras.random.SeedGenerator(3) if seed is None else seed for _ in range(2))
     for _ in range(2):
-        found = numpy_of(kernels.uniform((5, 3), 0.3, ours))
-        np.testing.assert_array_equal(found, numpy_of(reference.uniform((5, 3), 0.3, theirs)))
+        found = numpy_of(kernels.uniform((5, 3), 0.3, one))
+        np.testing.assert_array_equal(found, numpy_of(reference.uniform((5, 3), 0.3, other)))
         assert 0.1 < np.abs(found).max() <= 0.3

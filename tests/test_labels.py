@@ -1,4 +1,4 @@
-"""Names of classes: shipped lists, a model's own, and what is refused."""
+"""Class names: shipped lists, the labels of a model, and refusals."""
 
 import zipfile
 from importlib.metadata import distribution
@@ -23,19 +23,19 @@ NAMES = {
     },
     "imagenet21k": {0: "organism, being", 1: "benthos", 21842: "knothole"},
 }
-"""Classes by their number, as published with ILSVRC 2012 and with Google's 21k checkpoints."""
+"""Class names by number, as published with ILSVRC 2012 and Google's 21k checkpoints."""
 
 
 @pytest.mark.parametrize("word", NAMES)
-def test_shipped_lists(word):
-    """One name per class, none empty, in the order of the heads."""
+def test_a_shipped_list_has_a_name_for_every_class(word):
+    """No name is empty, and the order is that of the heads."""
     names = labels.named(word)
     assert len(names) == labels.NAMED[word]
     assert all(name and name == name.strip() for name in names)
     assert {k: names[k] for k in NAMES[word]} == NAMES[word]
 
 
-def test_the_lists_are_those_of_the_script():
+def test_the_shipped_lists_equal_the_output_of_their_script():
     """`weights/make_labels.py` writes the files that are shipped."""
     folder = Path(str(distribution("timm").locate_file("timm/data/_info")))
     lines = (folder / "imagenet_synset_to_lemma.txt").read_text().splitlines()
@@ -48,8 +48,8 @@ def test_the_lists_are_those_of_the_script():
         assert labels.named(word) == tuple(name_of[identifier] for identifier in identifiers)
 
 
-def test_lists_are_read_when_needed():
-    """A model that knows its labels by word has not read them before it is asked."""
+def test_a_list_is_read_when_a_models_labels_are_first_used():
+    """Building a model with `labels="imagenet1k"` does not read the list."""
     labels.named.cache_clear()
     model = tiny(num_classes=1000, labels="imagenet1k")
     model.get_config()
@@ -58,8 +58,8 @@ def test_lists_are_read_when_needed():
     assert labels.named.cache_info().currsize == 1
 
 
-def test_a_model_by_word(tmp_path):
-    """`labels` gives the names; configs, presets and .keras files keep the word."""
+def test_configs_presets_and_keras_files_store_the_name_of_a_list(tmp_path):
+    """`model.labels` gives the class names; the files hold "imagenet1k"."""
     model = tiny(num_classes=1000, labels="imagenet1k", protocol={"name": "timm", "crop_pct": 1.0})
     assert model.labels == labels.named("imagenet1k")
     assert model.get_config()["labels"] == "imagenet1k"
@@ -76,8 +76,8 @@ def test_a_model_by_word(tmp_path):
         assert b"Tinca" not in archive.read("config.json")
 
 
-def test_classify_answers_with_names():
-    """The head's largest logit names the class."""
+def test_classify_returns_the_name_of_the_largest_logit():
+    """For each image, with `top` names."""
     model = tiny(num_classes=1000, labels="imagenet1k")
     bias = np.zeros(1000, "float32")
     bias[285] = 9
@@ -87,8 +87,8 @@ def test_classify_answers_with_names():
     assert [len(answer) for answer in answers] == [2] * 3
 
 
-def test_classify_each_answers_as_classify(tmp_path):
-    """One by one, of an iterator, with the last batch smaller; what cannot be read is left out."""
+def test_classify_each_gives_the_answers_of_classify(tmp_path):
+    """For an iterator of images, with a smaller last batch; unreadable images are skipped."""
     model = tiny()
     rng = np.random.default_rng(0)
     images = [rng.integers(0, 256, (16, 16, 3), dtype="uint8") for _ in range(5)]
@@ -114,14 +114,14 @@ def test_classify_each_answers_as_classify(tmp_path):
         ([1, 2, 3, 4, 5], "holds 1, expected 5 strings"),
     ],
 )
-def test_what_labels_are_not(given, message):
-    """Too few, too many, no strings, no such list."""
+def test_bad_labels_are_refused(given, message):
+    """An unknown list, a wrong number of labels, or labels that are no strings."""
     with pytest.raises(ConfigError, match=message):
         tiny(labels=given)
 
 
 def stated(**config):
-    """What timm's JSON states."""
+    """The facts that the timm dialect reads from a config.json."""
     return DIALECTS["timm"].read_json(
         {"config.json": {"architecture": "vit_tiny_patch16_224"} | config}
     )
@@ -138,19 +138,19 @@ def stated(**config):
         ({"num_classes": 1000}, None),
     ],
 )
-def test_imagenet_is_known_by_its_sign(config, word):
-    """timm's tag says what the head was trained on; a count of classes alone says nothing."""
+def test_imagenet_labels_are_recognised_by_timms_tag(config, word):
+    """The tag and the number of classes must agree; the number alone is not enough."""
     assert stated(**config).labels == word
 
 
-def test_the_files_own_names_come_first():
-    """`label_names` beats the tag."""
+def test_label_names_of_a_file_take_precedence_over_its_tag():
+    """`label_names` stands in timm's config.json."""
     config = {"pretrained_cfg": {"tag": "x_in1k"}, "num_classes": 1000, "label_names": ["a"]}
     assert stated(**config).labels == ("a",)
 
 
-def test_named_labels_are_written_out(tmp_path):
-    """Another library gets the names; back here they are the same."""
+def test_a_list_is_exported_as_its_names(tmp_path):
+    """A timm folder holds the names; loading it gives the name of the list again."""
     model = tiny(num_classes=1000, labels="imagenet1k", numerics={"gelu": "exact"})
     checkpoints.save(model, tmp_path / "timm", "timm", lossy=True)
     back = checkpoints.load(tmp_path / "timm")
@@ -161,6 +161,6 @@ def test_named_labels_are_written_out(tmp_path):
 
 
 def test_a_config_has_no_labels():
-    """They are no part of the architecture."""
+    """Labels belong to a model, not to its architecture."""
     with pytest.raises(ConfigError, match="labels"):
         ViTConfig.from_dict({"labels": ["a"]})

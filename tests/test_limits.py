@@ -1,4 +1,4 @@
-"""Limits are stated, and can be raised."""
+"""Every limit is documented in SECURITY.md and can be raised by an environment variable."""
 
 import re
 from pathlib import Path
@@ -13,14 +13,14 @@ STATED = (Path(__file__).parents[1] / "SECURITY.md").read_text()
 
 
 @pytest.mark.parametrize("limit", LIMITS, ids=lambda limit: limit.variable)
-def test_a_limit_is_stated(limit):
-    """SECURITY.md has its variable and its default."""
+def test_security_md_states_the_limit(limit):
+    """With its variable and its default."""
     assert re.search(rf"`{limit.variable}` \| {limit.default:,} \|", STATED)
 
 
 @pytest.mark.parametrize("limit", LIMITS, ids=lambda limit: limit.variable)
 def test_a_limit_can_be_raised(limit, monkeypatch):
-    """The refusal says by which variable; with it, the same number passes."""
+    """The message names the variable; with the variable set, the same number passes."""
     limit.check(limit.default, "x.npz", CheckpointError)
     with pytest.raises(CheckpointError, match=f"^x.npz: .*set {limit.variable} in the"):
         limit.check(limit.default + 1, "x.npz", CheckpointError)

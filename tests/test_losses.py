@@ -1,4 +1,4 @@
-"""The loss that everybody types, and what a first loss tells."""
+"""The losses and metrics that `compile` chooses or corrects, and the check of the first loss."""
 
 import keras
 import numpy as np
@@ -21,15 +21,15 @@ TYPED = (
 
 
 def true_loss(logits, labels=LABELS):
-    """Mean cross-entropy of logits."""
+    """The mean cross-entropy of logits."""
     logits = np.asarray(logits, "float64")
     shifted = logits - logits.max(axis=1, keepdims=True)
     return (np.log(np.exp(shifted).sum(1)) - shifted[np.arange(len(labels)), labels]).mean()
 
 
 @pytest.mark.parametrize("loss", TYPED, ids=["string", "function", "class", "object", "list"])
-def test_a_loss_of_probabilities_is_used_from_logits(loss):
-    """Said once, when it is compiled."""
+def test_a_loss_for_probabilities_is_replaced_by_the_loss_from_logits(loss):
+    """One warning says so."""
     with pytest.warns(UserWarning, match="is for probabilities; the model returns logits") as told:
         found = loss_for(loss, tiny().config)
     assert len(told) == 1
@@ -37,8 +37,8 @@ def test_a_loss_of_probabilities_is_used_from_logits(loss):
     assert found.from_logits
 
 
-def test_training_with_it(tmp_path):
-    """Loss and metrics are those of the logits; the accuracy too; a saved model keeps them."""
+def test_a_model_compiled_with_it_evaluates_from_logits(tmp_path):
+    """Loss, cross-entropy and accuracy are right, also after saving and loading."""
     model = random_tiny()
     with pytest.warns(UserWarning, match="from_logits=True"):
         model.compile(
@@ -64,15 +64,15 @@ def test_training_with_it(tmp_path):
         ({"num_classes": 0}, None),
     ],
 )
-def test_the_loss_of_a_head(fields, loss):
-    """Without a word of the user."""
+def test_without_a_loss_the_head_determines_it(fields, loss):
+    """By the number of classes and the activation of the classifier."""
     found = loss_for(None, tiny(**fields).config)
     assert type(found) is type(loss)
     assert loss is None or found.get_config() == loss.get_config()
 
 
-def test_other_losses_stay():
-    """Losses that are told already, and losses of the user's own."""
+def test_losses_that_fit_and_losses_of_the_user_are_kept():
+    """A loss from logits is replaced only for a head that returns probabilities."""
 
     class Own(keras.losses.SparseCategoricalCrossentropy):
         pass
@@ -88,8 +88,8 @@ def test_other_losses_stay():
     assert not found.from_logits
 
 
-def test_one_class_has_a_binary_accuracy():
-    """Its threshold is that of logits."""
+def test_a_model_of_one_class_has_a_binary_accuracy():
+    """The threshold is 0, because the model returns logits."""
     model = random_tiny(num_classes=1)
     model.compile("sgd", metrics=["accuracy"])
     logits, labels = numpy_of(model(IMAGES))[:, 0], np.arange(8) % 2
@@ -97,8 +97,8 @@ def test_one_class_has_a_binary_accuracy():
     np.testing.assert_allclose(found["accuracy"], ((logits > 0) == labels).mean())
 
 
-def test_probabilities_out(tmp_path):
-    """Softmax of the logits; kept by files and presets, undone by scores; classify is the same."""
+def test_a_model_with_softmax_returns_probabilities(tmp_path):
+    """Files and presets keep the softmax; `evaluate` and `classify` give the same results."""
     from keras_vit import VisionTransformer, evaluate
 
     plain = random_tiny()
@@ -126,8 +126,8 @@ def test_probabilities_out(tmp_path):
 
 
 @pytest.mark.parametrize("verbose", [0, 2])
-def test_a_first_loss_that_no_classifier_has(verbose):
-    """NaN, or far above chance, is told with the usual causes; a usual one is not."""
+def test_a_first_loss_far_above_chance_warns_with_the_usual_causes(verbose):
+    """So does NaN; a usual loss does not."""
     model = random_tiny()
     model.get_layer("head").set_weights([w * 100 for w in model.get_layer("head").get_weights()])
     model.compile(keras.optimizers.SGD(0.0))

@@ -1,8 +1,8 @@
-"""Lets timm and transformers, which import torch and torchvision, import beside torch's CPU build.
+"""Lets timm and transformers, which import torchvision, be imported beside torch's CPU build.
 
-torchvision's compiled operators fit one build of torch. Beside another, torchvision fails on
-import, where it describes the shapes of operators that are then not there. ViTs use none of
-them, so the description is left out.
+torchvision's compiled operators fit one build of torch. Beside another build, its import fails
+in the module that describes the shapes of these operators. Vision Transformers use no such
+operator, so the shim leaves that module out.
 
     from tests import torchvision_shim  # before timm or transformers
 """
@@ -13,7 +13,7 @@ import types
 
 
 def install() -> None:
-    """Makes `import torchvision` work; does nothing where it does, or where there is none."""
+    """Makes `import torchvision` work; does nothing if it works or torchvision is not installed."""
     try:
         importlib.import_module("torchvision")
     except ModuleNotFoundError:
