@@ -23,14 +23,14 @@ def resize_positions(
 ) -> np.ndarray:
     """Resizes position embeddings to another patch grid.
 
-    Rows of the tokens in front of the patches stay as they are. Source: `interpolate_posembed` of
-    `vit_jax/checkpoint.py`, with which the default agrees to 1e-7; unlike it, an
-    equal count of positions on another grid is resized too.
+    Rows of the tokens in front of the patches are not changed. Source: `interpolate_posembed` of
+    `vit_jax/checkpoint.py`, with which the default agrees to 1e-7; unlike the source, this
+    function also resizes to another grid with the same number of positions.
 
     Args:
         embedding: `(1, prefix + rows * columns, hidden_size)`.
         source, target: grids (rows, columns).
-        prefix: how many rows belong to tokens in front of the patches.
+        prefix: number of rows that belong to tokens in front of the patches.
         method: see `keras_vit.Numerics.position_resize`.
 
     Returns:
@@ -48,11 +48,11 @@ def resize_positions(
 
 
 def adapt(path: str, array: np.ndarray, stored: ViTConfig, wanted: ViTConfig) -> np.ndarray | None:
-    """Returns the array for the weight `path` of the wanted model, or None to leave it behind.
+    """Returns the array for the weight `path` of the wanted model, or None to leave it out.
 
     Args:
-        path: of the weight.
-        array: as stored.
+        path: path of the weight.
+        array: the array of the file.
         stored, wanted: configurations of the file and of the model.
     """
     if path.startswith("head/") and replaces_head(stored, wanted):
@@ -83,7 +83,7 @@ def replaces_head(stored: ViTConfig, wanted: ViTConfig) -> bool:
 
 
 def announce(path: str, stored: ViTConfig, wanted: ViTConfig) -> None:
-    """Logs one line for each way in which the model will differ from the file."""
+    """Logs one line for each difference between the model and the file."""
     if replaces_head(stored, wanted):
         if wanted.num_classes:
             log.info(

@@ -1,7 +1,7 @@
-"""Axis strings such as `"m h d"` and `"(qkv h d) m"`, and arrays rearranged between two.
+"""Axis strings such as `"m h d"` and `"(qkv h d) m"`, and the rearrangement of arrays.
 
-Two axis strings are a sentence; swapping its sides is the inverse. A letter or word
-is an axis, `1` an axis of length 1, parentheses merge axes into one.
+A rearrangement is a pair of axis strings; swapping the two gives its inverse. A letter or
+word is an axis, `1` is an axis of length 1, parentheses merge axes into one.
 """
 
 import math
@@ -39,10 +39,10 @@ def _size(symbol: str, sizes: Mapping[str, int]) -> int:
 
 
 def rearrange(array: np.ndarray, source: str, target: str, sizes: Mapping[str, int]) -> np.ndarray:
-    """Returns the array with `source` axes turned into one with `target` axes.
+    """Returns the array, whose axes are `source`, rearranged to the axes `target`.
 
-    Both name the same symbols; axes of length 1 may come and go. The result is a view
-    where it can be one, so that a way there and back costs nothing; see `in_order`.
+    Both strings name the same symbols, except for axes of length 1. The result is a view
+    if possible, so that a rearrangement and its inverse cost nothing; see `in_order`.
     """
     if source == target:
         return array
@@ -53,9 +53,9 @@ def rearrange(array: np.ndarray, source: str, target: str, sizes: Mapping[str, i
 
 
 def spread(array: np.ndarray, source: str, target: str, sizes: Mapping[str, int]) -> np.ndarray:
-    """Returns a view with the order of `target` and every symbol an axis of its own.
+    """Returns a view with one axis per symbol, in the order of `target`.
 
-    In C order its bytes are those of the rearranged array.
+    A copy of the view in C order has the same bytes as the rearranged array.
     """
     split = [s for group in parse(source) for s in group if s != "1"]
     wanted = [s for group in parse(target) for s in group if s != "1"]
@@ -64,13 +64,13 @@ def spread(array: np.ndarray, source: str, target: str, sizes: Mapping[str, int]
 
 
 class Scratch:
-    """Memory that is used again: fresh pages cost many times what the copying into them does."""
+    """Memory for repeated use: fresh pages cost many times more than the copy into them."""
 
     def __init__(self) -> None:
         self._bytes = np.empty(0, np.uint8)
 
     def array(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-        """Returns an uninitialised array; the one before it is overwritten."""
+        """Returns an uninitialised array in the memory of the previous one."""
         size = math.prod(shape) * dtype.itemsize
         if self._bytes.size < size:
             self._bytes = np.empty(size, np.uint8)
@@ -78,14 +78,14 @@ class Scratch:
 
 
 def in_order(view: np.ndarray, scratch: Scratch | None = None) -> np.ndarray:
-    """Returns the array in C order; itself, if it is so already, else a copy in `scratch`.
+    """Returns the array in C order: the array itself if possible, else a copy in `scratch`.
 
-    Eight columns at a time: NumPy goes through a transposed matrix row by row, and
-    comes back to each cache line of the source only after it has left the cache.
+    The copy takes eight columns at a time. NumPy copies a transposed matrix row by row, and
+    would return to a cache line of the source after the line has left the cache.
     """
     if view.flags.c_contiguous or view.strides[-1] == view.itemsize or view.size < 2**14:
         return np.ascontiguousarray(view)
-    shape: list[int] = []  # with axes merged that lie as one in the source too
+    shape: list[int] = []  # neighbouring axes that are one piece of memory are merged
     strides: list[int] = []
     for size, stride in zip(view.shape, view.strides, strict=True):
         if strides and strides[-1] == stride * size:
@@ -101,9 +101,9 @@ def in_order(view: np.ndarray, scratch: Scratch | None = None) -> np.ndarray:
 
 
 def solve(axes: str, shape: tuple[int, ...]) -> dict[str, int]:
-    """Returns the sizes that a shape tells of its axes; merged axes tell nothing.
+    """Returns the size of each axis in a shape, without axes that are merged with others.
 
-    The result is empty where the rank differs.
+    The result is empty if the shape has another rank.
     """
     groups = parse(axes)
     if len(groups) != len(shape):

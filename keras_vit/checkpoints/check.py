@@ -1,4 +1,4 @@
-"""Compares a file with the model that it should hold: all differences, before a weight moves."""
+"""Compares a file with the model that it should hold, before any weight is read."""
 
 import difflib
 from collections.abc import Mapping, Sequence
@@ -12,11 +12,11 @@ from keras_vit.checkpoints.translate import Move, Shape
 from keras_vit.errors import CheckpointError, shown
 
 FIRST, LAST = 20, 4
-"""Lines of a refusal for each kind of difference, from both ends; the rest is counted."""
+"""Most lines for each kind of difference, from both ends of its list; others are counted."""
 
 
 def _some(names: list[str]) -> list[str]:
-    """The first and the last of many names."""
+    """Returns the names, or the first and the last of many names."""
     return names if len(names) <= FIRST + LAST else names[:FIRST] + names[-LAST:]
 
 
@@ -32,16 +32,16 @@ def check(
     """Compares names, shapes and dtypes with a plan.
 
     Args:
-        path: of the file, for the message.
-        shapes, dtypes: of the arrays in the file.
+        path: path of the file, for the message.
+        shapes, dtypes: shapes and dtypes of the arrays in the file, by name.
         moves: the plan; it names the arrays that the file should hold.
-        ignored: names that are no weights.
-        model: the model asked for, in words.
+        ignored: names of arrays that are no weights.
+        model: description of the wanted model, for the message.
         fits: the variant that the file's shapes fit, if it is another.
 
     Raises:
-        CheckpointError: one line for every array that is missing, misshapen, of a
-            wrong type, or unexpected, up to 24 of each kind, and the number of all.
+        CheckpointError: arrays are missing, misshapen, of a wrong type, or unexpected; the
+            message has a line for each, up to 24 of each kind, and their number.
     """
     expected = {name: move for move in moves for name in move.names}
     missing = [name for name in expected if name not in shapes]
@@ -78,7 +78,7 @@ def check(
 
 
 def _described(move: Move) -> str:
-    """`(24, 3, 8) [hidden_size, num_heads, head_dim] for block_0/attention/query/kernel`."""
+    """Returns `"(24, 3, 8) [hidden_size, num_heads, head_dim] for block_0/attention/..."`."""
     words = [
         " * ".join(AXIS_NAMES.get(symbol, symbol) for symbol in group)
         for group in axes.parse(move.file_axes)

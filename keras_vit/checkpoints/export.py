@@ -1,4 +1,4 @@
-"""From a model's arrays to a checkpoint of another library, in the family that holds them."""
+"""From a model's arrays to a checkpoint of another library, in the family that can hold them."""
 
 import contextlib
 import functools
@@ -43,7 +43,7 @@ class WeightArrays(Protocol):
         ...
 
     def read(self, path: str) -> np.ndarray:
-        """Returns an array; each is asked for once."""
+        """Returns an array; a caller reads each array once."""
         ...
 
 
@@ -57,23 +57,24 @@ def export(
     lossy: bool,
     protocol: ProtocolSpec = "paper",
 ) -> None:
-    """Writes a checkpoint, whole or not at all; a folder where the library reads JSON beside it.
+    """Writes a checkpoint: a file, or a folder if the library needs JSON beside the weights.
 
-    How images are prepared goes along in the library's words, where it has some.
+    A failure leaves no file. The JSON states the protocol of images in the library's words, if
+    the library can express it.
 
     Args:
-        config: of the model.
-        arrays: its weights.
-        dialects: families of one library; the first that holds the model is written.
-        path: of the file or folder.
-        labels: a name per class, or None.
+        config: configuration of the model.
+        arrays: weights of the model.
+        dialects: families of one library; the first that can hold the model is written.
+        path: path of the file or folder.
+        labels: one name per class, or None.
         track: wraps the list of arrays to show progress.
-        lossy: whether to write weights that the library computes otherwise with.
-        protocol: how images are prepared.
+        lossy: whether to write a model that the library would compute differently.
+        protocol: preparation of images.
 
     Raises:
         CheckpointError: no family has a place for every weight, or the library would
-            compute something else with them and `lossy` is not set.
+            compute the model differently and `lossy` is False.
     """
     dialect, moves = _choose(config, dialects, lossy)
     files = dialect.write_json(config, labels, _stated_protocol(protocol, dialect, config))
@@ -90,7 +91,7 @@ def export(
 def _choose(
     config: ViTConfig, dialects: Sequence[Dialect], lossy: bool
 ) -> tuple[Dialect, list[Move]]:
-    """The first family that holds the model, and the plan of its arrays."""
+    """Returns the first family that can hold the model, and the plan of its arrays."""
     refusals: list[CheckpointError] = []
     for forgiving in (False, True) if lossy else (False,):
         for dialect in dialects:
@@ -104,14 +105,14 @@ def _choose(
 
 
 def _stated_protocol(protocol: ProtocolSpec, dialect: Dialect, config: ViTConfig) -> ProtocolSpec:
-    """The model's protocol if the library has words for it, else the library's own."""
+    """Returns the model's protocol if the library can express it, else the library's default."""
     wanted = complete(protocol)
     if dialect.images.expresses(wanted):
         return wanted
     own = complete(dialect.images.default(config)) | {k: wanted[k] for k in ("mean", "std")}
     if dialect.json:
         log.warning(
-            "%s has no words for the protocol %s: its files say %s.",
+            "%s cannot express the protocol %s: its files state %s.",
             dialect.library,
             compact(wanted),
             compact(own),
@@ -122,7 +123,7 @@ def _stated_protocol(protocol: ProtocolSpec, dialect: Dialect, config: ViTConfig
 def _write_arrays(
     dialect: Dialect, path: Path, moves: list[Move], arrays: WeightArrays, track: Track
 ) -> None:
-    # Weights that become one array get one type.
+    # Weights that are stored in one array share its type.
     dtypes = {
         path: functools.reduce(np.promote_types, map(arrays.dtype, move.paths))
         for move in moves
@@ -154,9 +155,9 @@ def _row_numbers(dialect: Dialect, moves: list[Move]) -> Iterator[tuple[str, np.
 
 
 def _ahead(parts: Iterator[Part]) -> Iterator[Part]:
-    """Reads, checks and rearranges the next part in a thread while the last one is written.
+    """Yields parts; a thread reads, checks and rearranges the next part meanwhile.
 
-    The array of a part is overwritten once the part after the next is asked for.
+    Two buffers alternate: the second request after a part overwrites the part's array.
     """
     scratches = itertools.cycle((Scratch(), Scratch()))
     ready = (part._replace(array=in_order(part.array, next(scratches))) for part in parts)
@@ -168,7 +169,7 @@ def _ahead(parts: Iterator[Part]) -> Iterator[Part]:
 
 
 def _write_h5(path: Path, named: Iterable[tuple[str, np.ndarray]]) -> None:
-    """Writes h5 files as keras-hub does: the head stands in a file of its own."""
+    """Writes h5 files as keras-hub does: the head is in a file of its own."""
     with contextlib.ExitStack() as stack:
         files = {"": stack.enter_context(h5_written_beside(path))}
         for name, array in named:
@@ -196,8 +197,8 @@ def _check_expressible(config: ViTConfig, dialect: Dialect, lossy: bool) -> None
             ""
             if impossible
             else (
-                " lossy=True writes the weights all the same; the library will compute something "
-                "else with them."
+                " lossy=True writes the weights nevertheless; the library will then compute "
+                "different outputs."
             )
         )
         raise CheckpointError(

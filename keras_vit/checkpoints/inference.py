@@ -1,4 +1,4 @@
-"""What the names and shapes of a file tell of the model that it holds."""
+"""The configuration of a model, inferred from the names and shapes of its file."""
 
 import dataclasses
 from collections import Counter
@@ -12,12 +12,12 @@ from keras_vit.errors import ConfigError
 
 @dataclasses.dataclass(frozen=True)
 class Sign:
-    """What a model is by the presence of a weight in its file.
+    """The fields of a configuration that follow from the presence of a weight in its file.
 
     Args:
-        path: of the weight, or the start of several.
-        present: the fields of `ViTConfig` of a file that has it.
-        absent: those of a file that has not.
+        path: path of the weight, or the start of several paths.
+        present: fields of `ViTConfig` for a file with the weight.
+        absent: fields of `ViTConfig` for a file without the weight.
     """
 
     path: str
@@ -58,7 +58,7 @@ SIGNS: tuple[Sign, ...] = (
     Sign("head/", {}, {"num_classes": 0}),
     Sign("head/{head}/", {"classifier": "token_and_distillation"}),
 )
-"""A later sign goes before an earlier one."""
+"""If two signs set one field, the later sign decides."""
 
 SIZES = {
     "m": "hidden_size",
@@ -74,23 +74,23 @@ SIZES = {
     "c": "channels",
     "i": "channels",
 }
-"""An axis and the field that its size tells; a hybrid's `c` are channels of its stem."""
+"""Axis -> the field with the axis's size; a hybrid's `c` is not used: it belongs to the stem."""
 
 
 def fields_from(
     votes: Mapping[str, Counter[int]],
     found: Mapping[str, list[dict[str, str]]],
 ) -> dict[str, Any]:
-    """Turns what a file's names and shapes tell into fields of `ViTConfig`.
+    """Returns the fields of `ViTConfig` that follow from a file's names and shapes.
 
     Args:
-        votes: per axis symbol, how many arrays claim which size. The majority
-            wins, so that one misshapen array is reported against the rest.
-        found: per path template, the placeholder values that the file has.
+        votes: axis symbol -> sizes, with the number of arrays that have each size. The
+            majority wins, so that one misshapen array is reported against the rest.
+        found: path template -> the values of its placeholders in the file.
 
     Returns:
-        Fields; those that cannot be told are absent. `"num_positions"` stands for
-        the image size, which positions alone do not tell.
+        The fields that can be inferred. `"num_positions"` stands in for the image size,
+        which does not follow from the number of positions alone.
     """
     size = {symbol: counts.most_common(1)[0][0] for symbol, counts in votes.items()}
     is_hybrid = "root/conv/kernel" in found or any(path.startswith(UNIT) for path in found)
@@ -122,7 +122,7 @@ def numbers(found: Mapping[str, list[dict[str, str]]], placeholder: str) -> set[
 
 
 def _count(found: Mapping[str, list[dict[str, str]]]) -> int:
-    """The number of blocks, by the highest number in a name."""
+    """Returns the number of blocks, by the highest number in a name."""
     return max(numbers(found, "l"), default=-1) + 1
 
 
@@ -139,10 +139,10 @@ def _units_per_stage(found: Mapping[str, list[dict[str, str]]]) -> list[int]:
 def with_grid(
     fields: dict[str, Any], num_positions: int | None, asked: Mapping[str, Any]
 ) -> tuple[ViTConfig, tuple[str, ...]]:
-    """Completes a configuration by the grid of the stored positions.
+    """Returns the configuration with the grid of the stored positions, and undetermined fields.
 
-    A count of positions that is a square stands for a square grid, as in the
-    reference; any other needs `position_grid`, or an `image_size` of that count.
+    A square number of positions stands for a square grid, as in the reference; any other
+    number needs `position_grid`, or an `image_size` with that number of patches.
     """
     stated_size = fields.get("image_size")
     base = ViTConfig.from_dict({**fields, "image_size": None, "position_grid": (1, 1)})
@@ -153,7 +153,8 @@ def with_grid(
         return sized.replace(crop_remainder=not divides), ()
     if num_positions is None:
         return base, ()
-    # Names alone may not tell whether the class token has a position; the count can.
+    # The names may leave open whether class token and registers have positions; the number of
+    # positions decides.
     alternatives = [base]
     if base.has_class_position and "position_before_class" not in fields:
         alternatives.append(base.replace(position_before_class=True))

@@ -1,4 +1,4 @@
-"""What a checkpoint file holds, told from its headers alone: no model, no backend.
+"""The description of a checkpoint, from its headers alone, without a model or a backend.
 
 Four steps: recognise the dialect, read the JSON beside the weights, infer the configuration,
 and plan the translation, which compares every array with the configuration.
@@ -41,7 +41,7 @@ _ARCHITECTURE = (
     "classifier",
     "position",
 )
-"""Fields that the arrays decide; asked for otherwise, the file is checked against them."""
+"""Fields that follow from the arrays; if the caller gives one, the arrays must agree with it."""
 
 
 _OTHERS = (
@@ -50,26 +50,26 @@ _OTHERS = (
     (r"(^|[./])layer\d\.\d+\.(conv|bn)\d|(^|[./])conv1[./](weight|kernel)", "a ResNet"),
     (r"token_mixing|channel_mixing", "an MLP-Mixer"),
 )
-"""Names by which other models are known."""
+"""Patterns in the names of other models' arrays, and the models."""
 
 
 @dataclasses.dataclass(frozen=True)
 class CheckpointInfo:
-    """What a file of weights is.
+    """The description of a file of weights.
 
     Args:
-        path: the file.
-        dialect: whose names it uses, such as `"google"`.
-        prefix: what stands in front of every name.
-        config: the model that it holds. Where the image size is undetermined, the
-            position embeddings stand in one row.
-        variant: name of the variant of those sizes, or None.
-        undetermined: fields that the file does not tell and `load` asks for.
-        shapes, dtypes: of every array in the file, by name.
-        ignored: names that are no weights of the model, with the reason.
-        protocol: how images are prepared for it: as the JSON files beside it say, or
-            the default of the dialect.
-        labels: a name per class, the word of a shipped list, or None.
+        path: path of the file.
+        dialect: name of the dialect of its arrays, such as `"google"`.
+        prefix: prefix of the names of all arrays.
+        config: configuration of the model. If the image size is undetermined, its
+            `position_grid` has one row.
+        variant: name of the variant with these sizes, or None.
+        undetermined: fields that the file leaves open; `load` requires them.
+        shapes, dtypes: shape and dtype of every array in the file, by name.
+        ignored: names of arrays that are no weights of the model, and the reason for each.
+        protocol: preparation of images: the protocol that the JSON files beside the weights
+            state, or the default of the dialect.
+        labels: one name per class, the name of a shipped list, or None.
     """
 
     path: Path
@@ -86,19 +86,19 @@ class CheckpointInfo:
 
     @property
     def num_parameters(self) -> int:
-        """Numbers in the weights of the model."""
+        """Number of parameters of the model."""
         return sum(math.prod(s) for name, s in self.shapes.items() if name not in self.ignored)
 
 
 @dataclasses.dataclass(frozen=True)
 class OpenedCheckpoint:
-    """An open file, recognised and checked; `load` reads on from here.
+    """An open file, recognised and checked, whose arrays are not read yet.
 
     Args:
         reader: the open arrays.
-        dialect: of their names.
-        info: what the file is.
-        moves: the plan by which its arrays become weights.
+        dialect: dialect of their names.
+        info: description of the file.
+        moves: the plan that turns its arrays into weights.
     """
 
     reader: Reader
@@ -108,15 +108,15 @@ class OpenedCheckpoint:
 
 
 def inspect(source: str | os.PathLike[str] | Source, **fields: Any) -> CheckpointInfo:
-    """Tells what a checkpoint holds, from names and shapes alone.
+    """Returns the description of a checkpoint, from names and shapes alone.
 
     Args:
-        source: a file or folder of any dialect, or whatever else `from_preset` takes.
-        **fields: what the file does not tell; see `load`.
+        source: a file or folder of any dialect, or another source of `from_preset`.
+        **fields: arguments of `load` that the file leaves open.
 
     Raises:
-        CheckpointError: the file cannot be read, is no ViT, or its arrays do not
-            make the model that they announce.
+        CheckpointError: the file cannot be read, holds no Vision Transformer, or its arrays
+            do not fit the inferred configuration.
     """
     source = Source.of(source)
     with source.open(headers=True) as files:
@@ -126,19 +126,19 @@ def inspect(source: str | os.PathLike[str] | Source, **fields: Any) -> Checkpoin
 def describe(
     source: str | os.PathLike[str] | Source, **fields: Any
 ) -> PresetConfig | CheckpointInfo:
-    """Tells what `from_preset` would load, without a backend; by headers alone where they do.
+    """Describes what `from_preset` would load, without a backend and without reading weights.
 
     Args:
-        source: as for `VisionTransformer.from_preset`.
-        **fields: what a checkpoint does not tell; see `load`.
+        source: a source as for `VisionTransformer.from_preset`.
+        **fields: arguments of `load` that a checkpoint leaves open.
 
     Returns:
-        The `PresetConfig` of a keras_vit preset or of a catalog row, which is not fetched for it;
-        else what `inspect` tells.
+        The `PresetConfig` of a keras_vit preset or of a catalog row, whose weights are not
+        downloaded; for other checkpoints the result of `inspect`.
 
     Raises:
-        PresetError: there is no such preset, or it is damaged.
-        CheckpointError: the weights are of no Vision Transformer.
+        PresetError: the preset does not exist, or is damaged.
+        CheckpointError: the weights do not belong to a Vision Transformer.
     """
     source = Source.of(source)
     return source.preset() or inspect(source, **fields)
@@ -149,11 +149,11 @@ def open_checkpoint(files: OpenSource, fields: Mapping[str, Any]) -> OpenedCheck
 
     Args:
         files: the open source.
-        fields: of `ViTConfig`, plus `variant` and `dialect`: what the caller knows.
+        fields: the caller's fields of `ViTConfig`, and `variant` and `dialect`.
 
     Raises:
         CheckpointError: as `recognise_dialect`, `infer_config` and `plan_translation`.
-        SourceError: the arrays are those of a preset, and its config.json is not there.
+        SourceError: the arrays belong to a preset whose config.json is missing.
     """
     reader, preset, asked = files.reader, files.preset, dict(fields)
     if preset is not None:
@@ -190,29 +190,29 @@ def open_checkpoint(files: OpenSource, fields: Mapping[str, Any]) -> OpenedCheck
 
 
 def _without_config(files: OpenSource) -> str:
-    """Why weights of a preset are not read without what says how to compute with them."""
+    """Returns the message for weights of a preset without their config.json."""
     path = files.reader.path
     if files.is_folder:
         return (
-            f"{path}: these are the weights of a preset, but its config.json is not beside them, "
-            "which says how to compute with them. Copy the whole preset."
+            f"{path}: these are the weights of a preset, but its config.json is not beside them. "
+            "It states the architecture and arithmetic; copy the whole preset."
         )
     return (
-        f"{path}: these are the weights of a preset, and config.json says how to compute with "
-        "them. Name the folder that holds both; or give numerics=, with which they were trained."
+        f"{path}: these are the weights of a preset, whose config.json states the arithmetic. Name "
+        "the folder that holds both; or give numerics=, the arithmetic of their training."
     )
 
 
 def recognise_dialect(files: OpenSource, asked: str | None = None) -> Recognition:
-    """Returns the dialect of a file: the family that its JSON names, or that claims most names.
+    """Returns the dialect of a file: the family that its JSON names, or with most of its names.
 
     Args:
         files: the open source.
-        asked: name of the dialect to read the file as.
+        asked: name of the dialect to read the file as; None for any.
 
     Raises:
         CheckpointError: the JSON names a family that keras_vit does not read, or the arrays
-            are those of no Vision Transformer.
+            do not belong to a Vision Transformer.
     """
     reader = files.reader
     dialects = dialects_named(asked) if asked else tuple(DIALECTS.values())
@@ -236,7 +236,7 @@ def recognise_dialect(files: OpenSource, asked: str | None = None) -> Recognitio
 
 
 def _foreign_family(files: Mapping[str, Any], dialects: Iterable[Dialect]) -> str:
-    """Names the model that the JSON is of, and the families that are read."""
+    """Returns a sentence with the family that the JSON names and the families that are read."""
     for where in [dialect.identity for dialect in dialects]:
         value = where.value(files) if where else None
         if where and value is not None:
@@ -253,10 +253,10 @@ def _foreign_family(files: Mapping[str, Any], dialects: Iterable[Dialect]) -> st
 
 
 def read_json_fields(files: OpenSource, recognition: Recognition) -> Statement:
-    """Returns what the JSON files beside the arrays state.
+    """Returns the statements of the JSON files beside the arrays.
 
     Raises:
-        CheckpointError: a value cannot be; names file and key.
+        CheckpointError: a value is invalid; the message names file and key.
     """
     try:
         return recognition.dialect.read_json(files.json)
@@ -268,30 +268,30 @@ def read_json_fields(files: OpenSource, recognition: Recognition) -> Statement:
 def infer_config(
     reader: Reader, recognition: Recognition, told: Mapping[str, Any], asked: Mapping[str, Any]
 ) -> tuple[ViTConfig, tuple[str, ...]]:
-    """Returns the configuration that a file tells, and the fields that it leaves open.
+    """Returns the configuration of a file, and the names of the fields that it leaves open.
 
     Args:
         reader: the open arrays.
-        recognition: of their names and shapes.
-        told: by the arrays, the dialect and the JSON files.
-        asked: by the caller, whose word is the last.
+        recognition: recognition of their names and shapes.
+        told: fields from the arrays, the dialect and the JSON files.
+        asked: fields from the caller, which take precedence.
 
     Raises:
-        CheckpointError: a field is missing that cannot be guessed, or the fields describe
-            no model.
+        CheckpointError: a required field is missing, or the fields are invalid together.
     """
     known = {**told, **{k: asked[k] for k in _ARCHITECTURE if k in asked}}
     num_positions = known.pop("num_positions", None)
     missing = [name for name in ("hidden_size", "mlp_dim", "num_heads") if name not in known]
     if missing:
         raise CheckpointError(
-            f"{reader.path}: the arrays do not tell {', '.join(missing)}; give it by name."
+            f"{reader.path}: {', '.join(missing)} cannot be inferred from the arrays; give it by "
+            "name."
         )
     if known["position"] == "sincos2d" and "position" not in asked and known["class_token"]:
         raise CheckpointError(
             f"{reader.path}: there is a class token and no array of position embeddings. If the "
-            "model was trained with fixed ones, say position='sincos2d'; otherwise the file has "
-            "lost an array."
+            "model was trained with fixed positions, give position='sincos2d'; otherwise the file "
+            "has lost an array."
         )
     try:
         _compare_promises(recognition, known)
@@ -302,24 +302,24 @@ def infer_config(
 
 
 def _compare_promises(recognition: Recognition, known: Mapping[str, Any]) -> None:
-    """Refuses a number of blocks or stages that stands far above the arrays there.
+    """Refuses a number of blocks or stages that is far above the number of arrays.
 
-    A single name such as `block_100000` promises as many blocks; whoever lists their arrays
-    to say which are missing needs minutes and gigabytes.
+    A single name such as `block_100000` promises as many blocks; a list of their missing arrays
+    would take minutes and gigabytes.
     """
     blocks = inference.numbers(recognition.found, "l")
     promised = known.get("num_layers")
     if blocks and isinstance(promised, int) and promised > 2 * len(blocks) + 8:
         raise ConfigError(
-            f"{shown(promised)} blocks are announced, the arrays are of {len(blocks)}, up to "
+            f"{shown(promised)} blocks are announced, but there are arrays of {len(blocks)}, up to "
             f"number {max(blocks)}."
         )
     stages = inference.numbers(recognition.found, "s")
     units = inference.numbers(recognition.found, "u")
     if stages and (max(stages) > 2 * len(stages) + 8 or max(units) > 2 * len(units) + 8):
         raise ConfigError(
-            f"The names go up to stage {max(stages)} and unit {max(units)} of the stem, the "
-            f"arrays are of {len(stages)} stages and at most {len(units)} units."
+            f"The names go up to stage {max(stages)} and unit {max(units)} of the stem, but there "
+            f"are arrays of {len(stages)} stages and at most {len(units)} units."
         )
 
 
@@ -330,10 +330,10 @@ def plan_translation(
     told: Mapping[str, Any],
     asked: Mapping[str, Any],
 ) -> list[Move]:
-    """Returns the plan by which the arrays become weights, after comparing every array with it.
+    """Returns the plan that turns the arrays into weights, after comparing every array with it.
 
     Raises:
-        CheckpointError: names every array that is missing, misshapen or unexpected.
+        CheckpointError: arrays are missing, misshapen or unexpected; the message names them.
     """
     moves = plan(config, recognition.dialect, recognition.prefix, reader.shapes)
     name = variant_of(config)
@@ -351,7 +351,7 @@ def plan_translation(
 
 
 def _protocol(stated: Statement, dialect: Dialect, config: ViTConfig) -> ProtocolSpec:
-    """How images are prepared: as the files state, if that is meant for the model's channels."""
+    """Returns the protocol that the files state if it fits the model's channels, else a default."""
     if stated.protocol is not None:
         protocol = complete(stated.protocol)
         counts = [len(protocol[k]) for k in ("mean", "std") if isinstance(protocol[k], list)]
@@ -363,7 +363,7 @@ def _protocol(stated: Statement, dialect: Dialect, config: ViTConfig) -> Protoco
 
 
 def _with_conventions(recognition: Recognition, stated: Statement) -> dict[str, Any]:
-    """Adds to what the arrays tell what the dialect takes for granted and the files state."""
+    """Returns the fields from arrays, dialect and JSON files; the later source takes precedence."""
     dialect, told = recognition.dialect, recognition.fields
     numerics: dict[str, Any] = (dialect.numerics or Numerics()).to_dict()
     numerics |= {**told.get("numerics", {}), **stated.fields.get("numerics", {})}
@@ -375,7 +375,7 @@ def _any(pattern: str, names: Iterable[str]) -> bool:
 
 
 def _fitting_variant(told: Mapping[str, Any]) -> str | None:
-    """The variant that the shapes fit, whatever was asked for."""
+    """Returns the variant that the shapes fit, without regard to the caller's fields."""
     fields = {name: value for name, value in told.items() if name != "num_positions"}
     try:
         return variant_of(ViTConfig.from_dict({**fields, "image_size": None}))

@@ -1,8 +1,8 @@
-"""Our weights, each stated once: path, axes, and when a model has it.
+"""The weights of keras_vit, each stated once: path, axes, and the models that have it.
 
-A path is where the weight lives in a `VisionTransformer`; a placeholder in braces
-stands for every value that the configuration gives it. Axes are named so that a
-dialect can say how its own differ.
+A path is the place of a weight in a `VisionTransformer`; a placeholder in braces stands
+for each of the values that the configuration gives it. The names of the axes let a dialect
+state the axes of its arrays.
 """
 
 import dataclasses
@@ -45,12 +45,13 @@ class Word:
     """One kind of weight.
 
     Args:
-        path: template of its place in a model.
-        axes: of the array.
-        held_by: which models have it: the names of fields or properties of `ViTConfig` that
-            are truthy for them, or a condition. `""` stands for every model.
-        part: what it belongs to, where the paper's model has no such part.
-        bound_by: for which values of its placeholders a model that holds it has it.
+        path: template of the weight's path in a model.
+        axes: axes of the weight.
+        held_by: the models that have the weight: names of fields or properties of `ViTConfig`
+            that must all be true, or a condition. `""` stands for every model.
+        part: the part of the model, in words, if the paper's model lacks it; for messages.
+        bound_by: condition on the values of the placeholders, for a weight that a model has
+            for some of the values only.
     """
 
     path: str
@@ -68,7 +69,7 @@ class Word:
 
 @dataclasses.dataclass(frozen=True)
 class Weight:
-    """One weight of one model: a word with its placeholders filled and its axes sized."""
+    """One weight of one model: a word with values for its placeholders and sizes of its axes."""
 
     word: Word
     binding: dict[str, str]
@@ -228,7 +229,7 @@ def _sizes(config: ViTConfig) -> dict[str, int]:
 
 
 def _sizes_of_pool(word: Word, config: ViTConfig) -> dict[str, int]:
-    """Attention pooling may have heads and an MLP of other sizes than the blocks."""
+    """Returns the sizes in which attention pooling may differ from the blocks."""
     if not word.path.startswith("pool/"):
         return {}
     heads = config.map_num_heads or config.num_heads

@@ -1,4 +1,4 @@
-"""Other libraries' own forward passes; imports torch, which timm and transformers run on."""
+"""Forward passes of the other libraries themselves; timm and transformers need torch."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ import numpy as np
 
 
 class LibraryUnavailableError(Exception):
-    """Why a library could not run a checkpoint: not installed, or it reads no such thing."""
+    """A library cannot run a checkpoint: it is not installed, or cannot read the checkpoint."""
 
 
 def library_logits(dialect: str, path: str | os.PathLike[str], images: np.ndarray) -> np.ndarray:
@@ -16,15 +16,15 @@ def library_logits(dialect: str, path: str | os.PathLike[str], images: np.ndarra
 
     Args:
         dialect: name of the dialect.
-        path: the checkpoint; a file alone tells a library too little.
+        path: folder of the checkpoint; the libraries need the JSON beside the weights.
         images: float32 `(batch, height, width, channels)` in [-1, 1].
 
     Returns:
-        `(batch, num_classes)`.
+        The logits, `(batch, num_classes)`.
 
     Raises:
-        LibraryUnavailableError: the dialect's library is not on the package index, not
-            installed, does not import here, or reads no file alone.
+        LibraryUnavailableError: the dialect's library is not on the package index, is not
+            installed, fails to import, or needs a folder and got a file.
     """
     run = {"timm": _timm, "transformers": _transformers, "keras_hub": _keras_hub}.get(dialect)
     if run is None:

@@ -1,4 +1,4 @@
-"""Whose names are these? The dialect and the prefix under which a file's arrays are stored."""
+"""Recognition of the dialect and the prefix of a file from the names of its arrays."""
 
 import collections
 import dataclasses
@@ -16,14 +16,14 @@ Bindings = dict[str, str]
 
 @dataclasses.dataclass(frozen=True)
 class Recognition:
-    """What the names and shapes of a file tell under one dialect.
+    """The interpretation of a file's names and shapes in one dialect.
 
     Args:
-        dialect, prefix: whose names these are, and what stands in front of each.
-        fields: of `ViTConfig`, as far as names and shapes tell (`inference.fields_from`).
-        found: per path template of the lexicon, the placeholder values that the file has.
-        ignored: names that hold no weights of the model, with the reason.
-        claimed: how many names are words of the dialect.
+        dialect, prefix: the dialect, and the prefix of its names in the file.
+        fields: fields of `ViTConfig` that names and shapes imply (`inference.fields_from`).
+        found: path template of the lexicon -> the values of its placeholders in the file.
+        ignored: names of arrays that are no weights of the model, and the reason for each.
+        claimed: number of names that the dialect explains.
     """
 
     dialect: Dialect
@@ -39,10 +39,10 @@ class Template:
     """One name template of one dialect.
 
     Args:
-        dialect: its place among those that are asked.
-        path: of the weight in the lexicon.
-        stored: its name and axes.
-        match: from a name to the placeholder values that make it, or None.
+        dialect: index of the dialect among the candidates.
+        path: path of the weight in the lexicon.
+        stored: name and axes of the array.
+        match: returns the placeholder values of a name, or None if it does not match.
     """
 
     dialect: int
@@ -53,7 +53,7 @@ class Template:
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """One name of a file, a template that makes it, and the prefix in front."""
+    """One name of a file, a template that matches it, and the prefix in front."""
 
     name: str
     template: Template
@@ -61,17 +61,17 @@ class Claim:
     binding: Bindings
 
     def holds_under(self, dialect: int, prefix: str) -> bool:
-        """Whether the claim stands where a file is read as that dialect with that prefix."""
+        """Whether the claim is valid if the file has that dialect and that prefix."""
         of_prefix = self.prefix == prefix or self.template.stored.outside
         return self.template.dialect == dialect and of_prefix
 
 
 def recognise(shapes: Mapping[str, Shape], dialects: Sequence[Dialect]) -> Recognition | None:
-    """Returns the dialect and prefix that claim most names; None if no ViT is in sight.
+    """Returns the dialect and prefix with the most matching names; None if it is no ViT.
 
-    Where two claim as many, as a file without position embeddings lets them, that one
-    wins whose own fields agree with what was found. Each name is looked up once, whatever
-    the number of dialects.
+    Two dialects may match equally many names, for example in a file without position
+    embeddings. The dialect whose conventions agree with the arrays then wins. Each name is
+    looked up once for all dialects together.
     """
     claims = list(_claims(shapes, tuple(dialects)))
     claimed: dict[tuple[int, str], set[str]] = collections.defaultdict(set)
@@ -103,7 +103,7 @@ def _contradicted(recognition: Recognition) -> bool:
 def _read(
     shapes: Mapping[str, Shape], dialect: Dialect, prefix: str, claims: Sequence[Claim]
 ) -> Recognition:
-    """Everything that the arrays tell under one dialect and prefix."""
+    """Returns the interpretation of the arrays in one dialect with one prefix."""
     ignored = _ignored(shapes, dialect)
     votes: dict[str, collections.Counter[int]] = collections.defaultdict(collections.Counter)
     found: dict[str, list[Bindings]] = collections.defaultdict(list)
@@ -117,7 +117,7 @@ def _read(
         found[path].append(claim.binding)
         fields |= claim.template.stored.implies
         for symbol, size in _sizes(claim.template, shapes[claim.name]).items():
-            # Only the root's width is one number for a whole model.
+            # In the stem, only the root's width is the same in the whole model.
             local = path.startswith("root/") and symbol == "w"
             votes["root w" if local else symbol][size] += 1
     claimed = sum(len(bindings) for bindings in found.values())
@@ -126,7 +126,7 @@ def _read(
 
 
 def _ignored(names: Iterable[str], dialect: Dialect) -> dict[str, str]:
-    """The names that hold no weights, with the reason."""
+    """Returns the names of arrays that are no weights, and the reason for each."""
     if not dialect.ignored:
         return {}
     any_of = re.compile("|".join(f"(?:{pattern})" for pattern in dialect.ignored)).fullmatch
@@ -138,7 +138,7 @@ def _ignored(names: Iterable[str], dialect: Dialect) -> dict[str, str]:
 
 
 _LOCAL = {"root": "w", "pool": "hdf"}
-"""Axes whose sizes are one number in a part of a model, and another elsewhere."""
+"""Axes that have another size in this part of a model than elsewhere."""
 
 
 def _sizes(template: Template, shape: Shape) -> dict[str, int]:
@@ -153,13 +153,13 @@ Index = dict[str, list[Template]]
 
 
 def _claims(names: Iterable[str], dialects: tuple[Dialect, ...]) -> Iterator[Claim]:
-    """Yields every template that makes a name, in the order of the names."""
+    """Yields every match of a name and a template, in the order of the names."""
     index, prefixes = _index(dialects)
     skeleton_of = functools.partial(re.compile(r"\d+").sub, "#")
     for name in names:
         skeleton = skeleton_of(name)
         for prefix in prefixes:
-            # A prefix has no digits, so that name and skeleton begin alike.
+            # A prefix has no digits, so it has the same length in name and skeleton.
             rest = skeleton[len(prefix) :]
             if rest not in index or not name.startswith(prefix):
                 continue
@@ -171,7 +171,7 @@ def _claims(names: Iterable[str], dialects: tuple[Dialect, ...]) -> Iterator[Cla
 
 @functools.lru_cache(maxsize=32)
 def _index(dialects: tuple[Dialect, ...]) -> tuple[Index, tuple[str, ...]]:
-    """Every template by the skeletons of its names, in which `#` is a number; and all prefixes."""
+    """Returns templates by the skeletons of their names (`#` is a number), and all prefixes."""
     index: Index = {}
     for number, dialect in enumerate(dialects):
         for word in lexicon.LEXICON:

@@ -1,8 +1,8 @@
-"""Where a checkpoint or preset lies: resolved once, and opened as one state.
+"""The source of a checkpoint or preset, resolved once and opened as one consistent state.
 
 A file, a folder, a repository of the Hub, a file of the official bucket and a row of the catalog
-are all a `Source`. It knows names and sizes of the files, reads the JSON among them, opens the
-weights, and tells where they come from.
+are all a `Source`. It knows the names and sizes of the files, reads their JSON, opens the weights,
+and states their provenance.
 """
 
 import contextlib
@@ -35,10 +35,10 @@ COMPANIONS = (
     "image_converter.json",
     "metadata.json",
 )
-"""The JSON files that say how to read the weights beside them; other JSON is not looked at."""
+"""The JSON files that explain the weights beside them; other JSON files are not read."""
 _PICKLES = (".bin", ".pth", ".pt", ".ckpt")
 _ATTEMPTS = 20
-"""How often a folder may be replaced by other processes while it is being opened."""
+"""Attempts to open a folder that other processes keep replacing."""
 
 
 _T = TypeVar("_T")
@@ -48,12 +48,12 @@ class Place(Protocol):
     """A folder on this machine, on the Hub or in the bucket, or one file of it.
 
     Attributes:
-        address: for messages.
-        is_file: whether one file was named, which is then the only one.
-        files: names of the files, subfolders left out, with their bytes where these are known.
-        provenance: where the files come from, as plain JSON types; complete once they are open.
-        pickle_advice: what to do where the weights are a pickle.
-        note: a sentence for messages about what is missing.
+        address: address of the place, for messages.
+        is_file: whether the place is a single file.
+        files: file name -> size in bytes, or None if unknown; subfolders are left out.
+        provenance: origin of the files, as plain JSON types; complete once they are open.
+        pickle_advice: advice for messages if the weights are a pickle.
+        note: a sentence for messages about missing files.
     """
 
     address: str
@@ -64,19 +64,19 @@ class Place(Protocol):
     note: str
 
     def open(self, name: str) -> BufferedReader:
-        """Opens a file, fetched if need be; its `name` is a path for messages.
+        """Opens a file, after a download if necessary; its `name` is a path for messages.
 
         Raises:
-            FileNotFoundError: the file was taken away, or is a link that leads nowhere.
+            FileNotFoundError: the file was removed, or is a broken link.
         """
         ...
 
     def header(self, name: str) -> Reader | None:
-        """Returns names, shapes and types of a file's arrays; None if it has to be opened."""
+        """Returns a reader of names, shapes and types alone; None if the file must be opened."""
         ...
 
     def is_current(self) -> bool:
-        """Returns whether the place is still what its address leads to."""
+        """Returns whether the address still leads to this place, which may have been replaced."""
         ...
 
     def close(self) -> None: ...
@@ -84,13 +84,13 @@ class Place(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class OpenSource:
-    """The files of a source, all of one state.
+    """The open files of a source, all of one state.
 
     Args:
         reader: the arrays; its path is for messages.
         json: the JSON objects beside the weights, by file name.
-        preset: what `config.json` says, if keras_vit wrote it.
-        is_folder: whether JSON could stand beside the weights.
+        preset: contents of `config.json`, if keras_vit wrote it.
+        is_folder: whether the source is a folder, which may hold JSON beside the weights.
     """
 
     reader: Reader
@@ -100,13 +100,13 @@ class OpenSource:
 
 
 class Source:
-    """A checkpoint or preset, wherever it lies.
+    """A checkpoint or preset on this machine, on the Hub, in the bucket or in the catalog.
 
     Args:
-        name: what the user called it.
-        locate: returns the place. A local folder is opened anew each time; a repository was
-            asked for its commit once.
-        row: of the catalog, if the source is one.
+        name: the user's name of the source.
+        locate: returns the place. A local folder is opened anew by each call; the commit of a
+            repository is resolved once.
+        row: row of the catalog, if the source is a catalog name.
     """
 
     def __init__(self, name: str, locate: Callable[[], Place], row: "Preset | None" = None) -> None:
@@ -116,15 +116,15 @@ class Source:
 
     @classmethod
     def of(cls, source: "str | os.PathLike[str] | Source") -> "Source":
-        """Resolves what a user calls a checkpoint or preset; a `Source` stays as it is.
+        """Resolves a user's name of a checkpoint or preset; returns a `Source` unchanged.
 
         Args:
             source: a file or folder; `"hf://owner/repo[@revision][/subfolder or file]"`; or a
-                name of the catalog. A file or folder that exists goes before a name.
+                name of the catalog. An existing file or folder takes precedence over a name.
 
         Raises:
-            SourceError: there is no such file, folder or name.
-            PresetError: the address is none, or the Hub refuses or fails.
+            SourceError: the file, folder or name does not exist.
+            PresetError: the address is malformed, or the Hub refuses or fails.
         """
         if isinstance(source, Source):
             return source
@@ -154,21 +154,21 @@ class Source:
 
     @property
     def sizes(self) -> dict[str, int | None]:
-        """Names of the files, with their bytes where these are known."""
+        """File name -> size in bytes, or None if unknown."""
         with contextlib.closing(self._locate()) as place:
             return dict(place.files)
 
     @property
     def told(self) -> dict[str, Any]:
-        """Arguments of `keras_vit.checkpoints.load` that a catalog row knows beside the files."""
+        """Arguments of `keras_vit.checkpoints.load` that the catalog row adds to the files."""
         return {} if self.row is None else self.row.told()
 
     def preset(self) -> PresetConfig | None:
-        """Returns what a catalog row, or a `config.json` of keras_vit, says; opens no weights.
+        """Returns the config of a catalog row or of keras_vit's `config.json`; opens no weights.
 
         Raises:
             SourceError: `config.json` cannot be read.
-            PresetError: it is damaged, or the row's model is known only to its file.
+            PresetError: `config.json` is damaged, or only the row's file states its model.
         """
         if self.row is not None:
             return self.row.preset_config()
@@ -179,30 +179,30 @@ class Source:
     def open(self, *, headers: bool = False, checksum: bool = True) -> Iterator[OpenSource]:
         """Opens weights and JSON, each file once and all of one state of their folder.
 
-        What another process does to the folder afterwards has no effect on what was opened.
+        Changes of the folder by other processes have no effect on the opened files.
 
         Args:
-            headers: names, shapes and types suffice. No weights are fetched then where the Hub
-                tells these, and no checksum is computed.
-            checksum: compare the weights with the sha256 in a preset's `config.json`.
+            headers: whether names, shapes and types suffice. Weights are then not downloaded if
+                the Hub states their headers, and no checksum is computed.
+            checksum: whether to compare the weights with the sha256 in a preset's `config.json`.
 
         Raises:
-            SourceError: there are no weights, or several, or they are not those of `config.json`.
+            SourceError: the source has no weights or several, or their sha256 is wrong.
             CheckpointError: a file of weights is damaged.
-            PresetError: as `preset`, or a file cannot be fetched.
+            PresetError: as `preset`, or a download fails.
         """
         with contextlib.ExitStack() as stack:
             yield self._of_one_state(stack, lambda place: _open(place, stack, headers, checksum))
 
     def _of_one_state(self, stack: contextlib.ExitStack, read: Callable[[Place], _T]) -> _T:
-        """Reads a folder that was still in its place afterwards, if need be in another attempt.
+        """Reads the place, and reads it again if it was replaced meanwhile.
 
-        A writer renames a folder before it removes its files one by one, so that the files that
-        were found are all of them.
+        A writer renames a folder before it removes the folder's files. A place that is still
+        current after the reading was therefore read completely.
 
         Args:
-            stack: what `read` opens goes there; it is closed before another attempt.
-            read: what to do with the place.
+            stack: receives the files that `read` opens; it is closed before another attempt.
+            read: reads the place.
         """
         for attempt in range(_ATTEMPTS):
             place = stack.enter_context(contextlib.closing(self._locate()))
@@ -217,21 +217,21 @@ class Source:
             except FileNotFoundError as error:
                 if last or place.is_current():
                     raise SourceError(
-                        f"{error.filename}: stands in the folder, but cannot be found. If it "
-                        "is a link, it leads nowhere."
+                        f"{error.filename}: the folder lists this file, but it cannot be found. "
+                        "If it is a link, its target is missing."
                     ) from error
             stack.close()
-        raise SourceError(f"{self.name}: is replaced as quickly as it can be read.")
+        raise SourceError(f"{self.name}: another process replaces it faster than it can be read.")
 
     def provenance(self, preset: PresetConfig | None = None) -> dict[str, Any]:
-        """Returns where the weights come from, as plain JSON types; complete once they are open."""
+        """Returns the origin of the weights, as plain JSON types; complete once they are open."""
         with contextlib.closing(self._locate()) as place:
             told = self.row.provenance() if self.row is not None else {}
             return {**(preset.provenance if preset else {}), **place.provenance, **told}
 
     @contextlib.contextmanager
     def local(self) -> Iterator[Path]:
-        """Yields the path of the local folder, or file, that holds weights and JSON, fetched."""
+        """Yields the local path of the folder or file, after a download if necessary."""
         with self.open(checksum=False) as opened:
             path = opened.reader.path
             yield path.parent if opened.is_folder and path.is_file() else path
@@ -276,14 +276,14 @@ class LocalFolder:
 
 
 def _open_folder(path: Path) -> OpenFolder | None:
-    """The folder at a path; None where there is a file, or nothing."""
+    """Returns the open folder at a path; None if the path is a file or does not exist."""
     while exists(path):
         try:
             return OpenFolder(path)
         except NotADirectoryError:
             return None
         except FileNotFoundError:
-            continue  # replaced between the two questions
+            continue  # the folder was replaced between `exists` and `OpenFolder`
     return None
 
 
@@ -312,7 +312,7 @@ def _open(place: Place, stack: contextlib.ExitStack, headers: bool, checksum: bo
 
 
 def _preset(place: Place, files: Mapping[str, dict[str, Any]]) -> PresetConfig | None:
-    """What `config.json` says, if it claims to be of a keras_vit preset."""
+    """Returns the contents of `config.json` if it has the key of a keras_vit preset."""
     stored = files.get(CONFIG_FILE, {})
     if "format" not in stored:
         return None
@@ -325,12 +325,12 @@ def _compare(stream: BufferedReader, expected: str) -> None:
     if found != expected:
         raise SourceError(
             f"{stream.name}: its sha256 is {found}, config.json says {expected}. The file is "
-            "damaged or of another preset. checksum=False loads it all the same."
+            "damaged or belongs to another preset. checksum=False loads it without this check."
         )
 
 
 def _weights_named(place: Place, files: Mapping[str, dict[str, Any]]) -> list[str]:
-    """The files of weights to read, in the order of preference."""
+    """Returns the names of the weight files to read, by the preferred format that is present."""
     if place.is_file:
         return list(place.files)
     if WEIGHTS in place.files:
@@ -340,8 +340,8 @@ def _weights_named(place: Place, files: Mapping[str, dict[str, Any]]) -> list[st
     if H5 in place.files:
         if TASK in place.files and CONFIG_FILE not in files:
             raise SourceError(
-                f"{place.address}/{TASK}: config.json and task.json are missing beside it, so it "
-                "is not told which of its layers is the head."
+                f"{place.address}/{TASK}: config.json and task.json, which name the layer of the "
+                "head, are missing beside it."
             )
         return [name for name in (H5, TASK) if name in place.files]
     found = sorted(name for name in place.files if name.endswith((".npz", ".safetensors")))
@@ -368,14 +368,14 @@ def _shards(place: Place, index: Mapping[str, Any]) -> list[str]:
     for name in sorted(names):
         if name not in place.files:
             raise SourceError(
-                f"{place.address}: {INDEX} names {name[:200]!r}, which is no file of this folder."
+                f"{place.address}: {INDEX} names {name[:200]!r}, but the folder has no such file."
                 f"{place.note}"
             )
     return sorted(names)
 
 
 def _read_json(place: Place) -> dict[str, dict[str, Any]]:
-    """The JSON objects beside the weights, by file name; of shards the index too."""
+    """Returns the JSON objects beside the weights, by file name, with the index of shards."""
     names = () if place.is_file else COMPANIONS
     if WEIGHTS not in place.files:
         names = (*names, INDEX)
@@ -392,7 +392,7 @@ def _read_object(place: Place, name: str) -> dict[str, Any]:
         content = json.loads(text.decode("utf-8"))
     except KerasViTError:
         raise
-    # ValueError: no JSON, no UTF-8, or a number of more digits than Python reads.
+    # ValueError: invalid JSON or UTF-8, or a number with more digits than Python reads.
     except (ValueError, RecursionError, MemoryError) as error:
         raise SourceError(f"{where}: not a readable JSON file ({error}).") from error
     if not isinstance(content, dict):

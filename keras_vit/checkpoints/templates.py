@@ -1,4 +1,4 @@
-"""Templates of paths and names: what stands in braces, how it is written, filled in and found."""
+"""Templates of paths and names with placeholders in braces: their values, filling and matching."""
 
 import dataclasses
 import itertools
@@ -12,11 +12,11 @@ _NUMBER = r"0|[1-9]\d{0,8}"
 
 @dataclasses.dataclass(frozen=True)
 class Placeholder:
-    """What a placeholder stands for.
+    """The values of a placeholder.
 
     Args:
-        pattern: regular expression of its values.
-        values: those that a model has, in order; None where they depend on another
+        pattern: regular expression of the values.
+        values: returns the values in a model, in order; None if they depend on another
             placeholder.
     """
 
@@ -39,8 +39,8 @@ class Spelling:
     """Another way to write the value of a placeholder in a name.
 
     Args:
-        of: the placeholder.
-        pattern: regular expression of what is written.
+        of: name of the placeholder.
+        pattern: regular expression of the written values.
         write, read: from the lexicon's value to the value in the file's name, and back.
     """
 
@@ -51,7 +51,7 @@ class Spelling:
 
 
 def _of_words(of: str, words: Mapping[str, str]) -> Spelling:
-    """The spelling of a choice, word by word."""
+    """Returns the spelling of a placeholder with few values, word by word."""
     values = {text: value for value, text in words.items()}
     return Spelling(of, "|".join(values), words.__getitem__, values.__getitem__)
 
@@ -68,18 +68,18 @@ SPELLINGS = {
     "_dist": _of_words("head", {"class": "", "distillation": "_dist"}),
     "up": _of_words("gate", {"gate": "gate", "value": "up"}),
 }
-"""Stages and units counted from zero; Keras's suffix, which the first of a kind goes without;
-letters; and the two halves of a gated MLP."""
+"""Stages and units counted from zero; Keras's number behind a name, which the first layer of a
+kind lacks; letters; the names of the two heads and of the two halves of a gated MLP."""
 
 
 def placeholders(template: str) -> list[str]:
-    """Returns the names in braces, in order."""
+    """Returns the placeholders of a template, in order; a spelling counts as its placeholder."""
     names = re.findall(r"{([\w-]+)}", template)
     return [SPELLINGS[name].of if name in SPELLINGS else name for name in names]
 
 
 def filled(template: str, binding: Mapping[str, str]) -> str:
-    """Returns the template with the placeholders of the binding filled, others left standing."""
+    """Returns the template with the values of the binding; other placeholders remain."""
 
     def value(match: re.Match[str]) -> str:
         name = match[1]
@@ -93,7 +93,7 @@ def filled(template: str, binding: Mapping[str, str]) -> str:
 
 
 def matcher(template: str) -> Callable[[str], dict[str, str] | None]:
-    """Returns a function from a name to the placeholder values that make it, or None."""
+    """Returns a function from a name to its placeholder values; None if it does not match."""
     parts = re.split(r"{([\w-]+)}", template)
     names = parts[1::2]
     patterns = [SPELLINGS[n].pattern if n in SPELLINGS else PLACEHOLDERS[n].pattern for n in names]
@@ -117,8 +117,8 @@ def matcher(template: str) -> Callable[[str], dict[str, str] | None]:
 
 
 def examples(template: str) -> Iterator[str]:
-    """Yields names of a template, among them one of every form: with each word of a choice,
-    and with and without what may be absent."""
+    """Yields names of a template, at least one for every form: each word of a choice, and a
+    number behind the name or none."""
     values = {"l": ("0", "1"), "s": ("1",), "u": ("1",)}
     names = list(dict.fromkeys(placeholders(template)))
     choices = [values.get(name) or PLACEHOLDERS[name].pattern.split("|") for name in names]

@@ -1,6 +1,6 @@
 """From a file to a model, from a model to a file, and from file to file.
 
-The only room of `checkpoints/` that knows models, and only inside `load` and `save`.
+In `checkpoints/`, only `load` and `save` of this module import the model.
 """
 
 import logging
@@ -35,9 +35,9 @@ log = logging.getLogger("keras_vit")
 Named = tuple[str, np.ndarray]
 
 _READING = ("dialect", "variant")
-"""Arguments that say how to read a file and are no part of the model."""
+"""Arguments on how to read a file, which are no part of the model."""
 _TELLING = (*_READING, "num_heads", "classifier", "position_grid", "image_size")
-"""Arguments that may tell what the arrays of a file do not."""
+"""Arguments that may be needed because the arrays of a file leave them open."""
 
 
 def load(
@@ -64,30 +64,30 @@ def load(
 
     Names, shapes and types of all arrays are checked before the model is built, and
     every number must be finite. Arrays are read one at a time, without pickle. Files of a folder
-    are opened once, before anything is read, so that a model never mixes two states of it.
+    are opened once, before any array is read, so that a model never mixes two states of it.
 
     Args:
-        source: a file of weights, a folder as its library writes it, or whatever else
-            `VisionTransformer.from_preset` takes.
-        num_classes: another number than the file's makes a head with zero weights, 0 none;
-            None keeps the file's head.
+        source: a file of weights, a folder as its library writes it, or another source of
+            `VisionTransformer.from_preset`.
+        num_classes: None keeps the file's head. Another number than the file's makes a head
+            with zero weights; 0 leaves the head out.
         image_size: pixels, an int or a pair (height, width); position embeddings are
-            resized. None for a model that takes any size per call; `"stored"` keeps the
-            file's.
+            resized. None for a model that takes any size per call; `"stored"` for the
+            size in the file.
         load_weights: False for the architecture with fresh weights.
-        dtype, remat, trainable, data_format, name: as of `VisionTransformer`.
-        labels, protocol, provenance: as of `VisionTransformer`; None keeps what the files say.
-        dialect: name of the dialect to read the file as, where its names do not tell.
+        dtype, remat, trainable, data_format, name: as for `VisionTransformer`.
+        labels, protocol, provenance: as for `VisionTransformer`; None takes the files' values.
+        dialect: name of the dialect to read the file as, if its names are ambiguous.
         variant: name of the variant that the file must be.
-        position_grid: (rows, columns) of the stored positions, where it is not square.
-        checksum: compare the weights of a preset with the sha256 in its `config.json`.
-        **fields: of `ViTConfig`. These may change: `representation_size=None` (leaves the
-            layer behind), the dropout rates, `numerics`, and `classifier` between its
-            pooled and unpooled form. Any other field must agree with the file.
+        position_grid: (rows, columns) of the stored positions, if the grid is not square.
+        checksum: whether to compare a preset's weights with the sha256 in its `config.json`.
+        **fields: fields of `ViTConfig`. A caller may change `representation_size` to None
+            (which leaves the layer out), the dropout rates, `numerics`, and `classifier`
+            between its pooled and unpooled form. Any other field must agree with the file.
 
     Raises:
-        CheckpointError: names the file and every array that does not fit.
-        ConfigError: the fields describe no model that can be.
+        CheckpointError: arrays do not fit; the message names the file and each such array.
+        ConfigError: the fields are invalid together.
     """
     from keras_vit.layers import blank_weights
     from keras_vit.model import VisionTransformer
@@ -132,7 +132,7 @@ def load(
         for path, array in _weight_arrays(opened, wanted):
             _check_range(array, path, variables[path].dtype, model.compute_dtype, source)
             value = in_order(array).astype(variables[path].dtype, copy=False)
-            # Always a copy: JAX may keep the array that it is given, and a view is of the file.
+            # Always a copy: JAX may keep the array, and a view points into the mapped file.
             variables[path].assign(value if value.flags.owndata else value.copy())
             unassigned.discard(path)
     if forgotten := [p for p in unassigned if not p.startswith("head/")]:
@@ -166,22 +166,22 @@ def save(
 ) -> None:
     """Writes a model's weights as a checkpoint file of another library.
 
-    The file is written beside its place and then renamed: a reader sees the old
-    file, or the new one.
+    The file is written beside its destination and then renamed, so that a reader sees either
+    the old file or the complete new file.
 
     Args:
         model: a `VisionTransformer`.
-        path: of the file; of the folder, where the library reads JSON beside it.
+        path: path of the file, or of the folder if the library needs JSON beside the weights.
         dialect: a name of `keras_vit.checkpoints.dialects.DIALECTS`, such as
-            `"google"`, the names of the published files.
-        lossy: write also what the library cannot express.
+            `"google"`, the dialect of the published files.
+        lossy: whether to write a model whose arithmetic the library cannot express.
         track: wraps the list of arrays to show progress, as `tqdm.tqdm` does.
 
     Raises:
         CheckpointError: the dialect is unknown, or its library cannot hold the
-            model's weights or express its arithmetic; or the model is quantised, has LoRA
-            weights that were not merged, or is no `VisionTransformer`. Nothing is written.
-        WriteError: the place cannot be written; what stood there is as it was.
+            model's weights or express its arithmetic; or the model is quantised, has unmerged
+            LoRA weights, or is no `VisionTransformer`. No file is written.
+        WriteError: the destination cannot be written; an existing file there is unchanged.
     """
     from keras_vit.layers.quantisation import quantised_parts
     from keras_vit.model import VisionTransformer
@@ -199,8 +199,8 @@ def save(
         )
     if any(weight.name.startswith("lora_kernel") for weight in model.weights):
         raise CheckpointError(
-            "The model has LoRA weights, which no checkpoint and no preset has a place for. Save "
-            "keras_vit.finetune.merge_lora(model), a plain model of the same outputs."
+            "The model has LoRA weights, which checkpoints and presets cannot hold. Save "
+            "keras_vit.finetune.merge_lora(model), a plain model with the same outputs."
         )
     arrays = _ModelArrays(model)
     protocol = model.preprocessor.protocol
@@ -218,20 +218,20 @@ def convert(
     track: Track = iter,
     **fields: Any,
 ) -> None:
-    """Turns a checkpoint of one dialect into one of another, without a model.
+    """Translates a checkpoint into another dialect, without a model or a backend.
 
-    Arrays keep their type and pass through one at a time; no backend is started.
+    Arrays keep their type and are processed one at a time.
 
     Args:
-        source: as for `load`.
-        destination: the file or folder to write; may not be `source`.
-        dialect: to write, see `save`.
-        lossy: write also what the library cannot express.
+        source: a source as for `load`.
+        destination: the file or folder to write; must not be `source`.
+        dialect: name of the dialect to write, see `save`.
+        lossy: whether to write a model whose arithmetic the library cannot express.
         track: wraps the list of arrays to show progress.
-        **fields: what `load` takes, except for `dtype`, `data_format` and `name`.
+        **fields: arguments of `load`, except for `dtype`, `data_format` and `name`.
 
     Raises:
-        CheckpointError: as `load` and `save`. Nothing is written.
+        CheckpointError: as `load` and `save`. No file is written.
     """
     source = Source.of(source)
     with source.open() as files:
@@ -260,7 +260,7 @@ def convert(
 def _labels(
     labels: str | tuple[str, ...] | None, wanted: ViTConfig
 ) -> str | tuple[str, ...] | None:
-    """The labels that the source states, if the wanted model still has their head."""
+    """Returns the labels of the source if their number is the wanted model's, else None."""
     fits = labels is not None and len(names_of(labels) or ()) == wanted.num_classes
     return labels if fits else None
 
@@ -306,8 +306,8 @@ def _read_finite(reader: Reader, name: str) -> np.ndarray:
 
 
 def _is_finite(array: np.ndarray) -> bool:
-    # One NaN or infinity shows in the sum, which needs no array of booleans; large numbers
-    # may overflow it, and are then looked at one by one.
+    # A NaN or infinity makes the sum so, and a sum needs no array of booleans. Large finite
+    # numbers may overflow the sum; then every number is checked.
     with np.errstate(over="ignore"):
         total = array.sum(dtype=np.float64 if array.itemsize == 8 else np.float32)
     return bool(np.isfinite(total)) or bool(np.isfinite(array).all())
@@ -316,7 +316,7 @@ def _is_finite(array: np.ndarray) -> bool:
 def _check_range(
     array: np.ndarray, path: str, stored_as: str, computed_as: str, source: Source
 ) -> None:
-    """Refuses a number that float16 turns into infinity, and warns where only a product would."""
+    """Refuses numbers above float16's range in float16 weights; warns for float16 products."""
     if "float16" not in (stored_as, computed_as) or array.dtype == np.float16:
         return
     largest = float(np.abs(array).max(initial=0.0))
@@ -326,11 +326,11 @@ def _check_range(
     advice = "Load with dtype='mixed_bfloat16' or 'float32'."
     if stored_as == "float16":
         raise CheckpointError(f"{found} {advice}")
-    log.warning("%s Where it is computed with in float16, it is infinity. %s", found, advice)
+    log.warning("%s float16 arithmetic turns it into infinity. %s", found, advice)
 
 
 class _FileArrays:
-    """Our arrays out of a file, read when asked for; what comes along in a move waits its turn."""
+    """Weights by path, read from a file on demand; `_waiting` holds the others of a move."""
 
     def __init__(self, opened: OpenedCheckpoint, wanted: ViTConfig) -> None:
         self._opened = opened
@@ -350,7 +350,7 @@ class _FileArrays:
 
 
 class _ModelArrays:
-    """Our arrays out of a model."""
+    """Weights by path, read from a model."""
 
     def __init__(self, model: "VisionTransformer") -> None:
         self._variables = weights_by_path(model)
@@ -373,7 +373,7 @@ class _ModelArrays:
 def weights_by_path(model: "VisionTransformer") -> dict[str, Any]:
     """Returns the model's Keras variables by their path in the lexicon.
 
-    Paths depend neither on the model's name nor on what it is nested in.
+    Paths do not depend on the model's name or on a surrounding model.
     """
     variables = {}
     for layer in model.layers:

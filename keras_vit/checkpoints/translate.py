@@ -27,12 +27,12 @@ class Move:
     """A group of the model's weights and the group of a file's arrays that holds the same numbers.
 
     Args:
-        paths: of the weights in the lexicon; mostly one.
-        names: of the arrays in the file; mostly one.
+        paths: paths of the weights in the lexicon; mostly one.
+        names: names of the arrays in the file; mostly one.
         weight_axes, file_axes: the axes of each weight, and of each array.
         weight_stack, file_stack: the axes along which several weights, or arrays, are stacked.
         other_file_axes: further axes under which an array is accepted.
-        sizes: of every axis.
+        sizes: sizes of all axes.
     """
 
     paths: tuple[str, ...]
@@ -69,8 +69,8 @@ class Move:
     def to_parts(self, read: Callable[[str], np.ndarray]) -> Iterator[Part]:
         """Yields the file's arrays from the weights that `read` returns.
 
-        Where the weights lie one behind the other in the array, each is written by itself, so that
-        no copy of the whole array is made.
+        If the weights follow each other in the array, each weight is a part of its own, so that
+        the whole array is never copied.
         """
         symbols = [symbol for group in axes.parse(self.file_axes) for symbol in group]
         stack = len(self.weight_stack)
@@ -105,7 +105,7 @@ def _restack(
     target_axes: str,
     sizes: Mapping[str, int],
 ) -> list[np.ndarray]:
-    """Stacks, rearranges and takes apart again; copies nothing where nothing changes."""
+    """Returns the arrays stacked, rearranged and unstacked; as views if possible."""
     array = np.stack(arrays) if source_stack else arrays[0]
     source, target = " ".join(source_stack), " ".join(target_stack)
     if source_stack:
@@ -126,10 +126,10 @@ def plan(
     """Returns the moves between a model and a checkpoint of the dialect, in the model's order.
 
     Args:
-        config: of the model.
-        dialect, prefix: of the checkpoint.
-        found: the names of a file to be read. Where the dialect has several names for a weight,
-            the one that the file has is taken; otherwise the one that is written.
+        config: configuration of the model.
+        dialect, prefix: dialect and prefix of the checkpoint.
+        found: the names of a file to be read. If the dialect has several names for a weight,
+            the plan takes the name that the file has; without `found`, the name to write.
 
     Raises:
         CheckpointError: the dialect cannot hold one of the model's weights.
@@ -153,13 +153,13 @@ def plan(
 
 
 def _name(stored: StoredAs, weight: lexicon.Weight, prefix: str) -> str:
-    """The name of an array; placeholders that only the dialect has are left standing."""
+    """Returns the name of an array; placeholders that only the dialect has remain in it."""
     name = templates.filled(stored.name, weight.binding)
     return name if stored.outside else prefix + name
 
 
 def _first(name: str, config: ViTConfig) -> str:
-    """The first of the names that a template with placeholders of its own stands for."""
+    """Returns the first of the names that a template with placeholders stands for."""
     standing = templates.placeholders(name)
     return templates.filled(name, {p: templates.values_of(p, config)[0] for p in standing})
 

@@ -1,4 +1,4 @@
-"""Compares a checkpoint's outputs with those of another checkpoint and of its own library."""
+"""Compares a checkpoint's outputs with another checkpoint's and with its own library's."""
 
 import dataclasses
 import os
@@ -19,13 +19,13 @@ _OUTPUTS = {"tokens": "encoder_norm", "pre_logits": "pre_logits", "logits": "hea
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """How far two arrays are apart.
+    """The difference of two arrays.
 
     Args:
-        output: the name of both arrays: `"tokens"`, `"pre_logits"` or `"logits"`.
+        output: name of both arrays: `"tokens"`, `"pre_logits"` or `"logits"`.
         against: the other checkpoint, or the library, that computed the second array.
         absolute: max |difference|.
-        relative: the same, divided by max |value|.
+        relative: max |difference| / max |value|.
     """
 
     output: str
@@ -61,9 +61,9 @@ def verify(
     (timm, transformers, keras-hub) runs too, where it is installed.
 
     Args:
-        source, other: as for `load`.
-        batch_size, seed: of the images, uniform in [-1, 1].
-        **fields: what `load` takes, for both.
+        source, other: sources as for `load`.
+        batch_size, seed: number and seed of the images, which are uniform in [-1, 1].
+        **fields: arguments of `load` for both checkpoints.
 
     Raises:
         CheckpointError: as `load`.

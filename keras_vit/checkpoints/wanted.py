@@ -1,4 +1,4 @@
-"""The configuration of the model to make, from that of a file and what the caller asked for."""
+"""The configuration of the wanted model, from the file's configuration and the arguments."""
 
 import logging
 from typing import Any
@@ -19,11 +19,19 @@ OF_THE_MODEL = (
     "remat",
     "trainable",
 )
-"""Arguments of the model beside its configuration."""
+"""Arguments of `VisionTransformer` that are no fields of its configuration."""
 
 
 def wanted_config(opened: OpenedCheckpoint, fields: dict[str, Any]) -> ViTConfig:
-    """Returns the configuration of the model, from that of the file and what was asked for."""
+    """Returns the configuration of the wanted model.
+
+    Args:
+        opened: the checkpoint.
+        fields: the caller's arguments; they take precedence over the file's configuration.
+
+    Raises:
+        CheckpointError: the file leaves the image size open, or lacks the representation layer.
+    """
     stored, path = opened.info.config, opened.info.path
     not_config = ("dialect", "variant", "position_grid", *OF_THE_MODEL)
     asked = {name: value for name, value in fields.items() if name not in not_config}

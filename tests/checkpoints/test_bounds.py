@@ -38,7 +38,7 @@ def test_one_array_of_a_late_block(number):
     """Nobody lists the blocks before it."""
     name = f"Transformer/encoderblock_{number}/LayerNorm_0/scale"
     message = refused({**BIG_VISION, name: (16,)})
-    assert "blocks are announced, the arrays are of 2" in message or "unexpected: " in message
+    assert "blocks are announced, but there are arrays of 2" in message or "unexpected: " in message
 
 
 @pytest.mark.parametrize("name", ["block9/unit1", "block1/unit1000", "block99999999/unit99999999"])
@@ -103,7 +103,7 @@ def test_a_lost_array_of_positions_makes_no_other_model():
         .replace("MlpBlock_3", "MlpBlock_0"): shape
         for name, shape in shapes.items()
     }
-    assert "say position='sincos2d'" in refused(linen)
+    assert "give position='sincos2d'" in refused(linen)
     opened = open_checkpoint(
         OpenSource(Headers(linen), {}), {"position": "sincos2d", "image_size": 16}
     )

@@ -202,7 +202,7 @@ def test_official_hybrids_are_written_only_as_lossy(tmp_path):
         "numerics.group_norm_epsilon=1e-06, where it computes 1e-05",
         "numerics.std_conv='std_plus_epsilon', where it computes 'sqrt_var_plus_epsilon'",
         "numerics.std_conv_epsilon=1e-05, where it computes 1e-08",
-        "Nothing was written. lossy=True writes the weights all the same",
+        "Nothing was written. lossy=True writes the weights nevertheless",
     ):
         checkpoints.convert(source, tmp_path / "x", "timm")
     assert list(tmp_path.iterdir()) == []
@@ -251,7 +251,9 @@ def test_the_name_of_an_architecture_tells_the_heads(name, tmp_path):
     }
     file = tmp_path / "model.safetensors"
     save_file(theirs.to_empty(device="cpu").state_dict(), file)
-    with raises(CheckpointError, str(file), "the arrays do not tell num_heads; give it by name"):
+    with raises(
+        CheckpointError, str(file), "num_heads cannot be inferred from the arrays; give it by name"
+    ):
         checkpoints.inspect(file)
     heads = theirs.blocks[0].attn.num_heads
     alone = checkpoints.inspect(file, num_heads=heads).config

@@ -290,7 +290,7 @@ BAD_FILES = {
         "'g/a' is a link, expected an array",
     ),
     "a soft link": (lambda f: f.__setitem__("a", h5py.SoftLink("/b")), "'a' is a link"),
-    "a group in itself": (lambda f: f.__setitem__("g/g", f.require_group("g")), "go on and on"),
+    "a group in itself": (lambda f: f.__setitem__("g/g", f.require_group("g")), "deeply nested"),
 }
 
 

@@ -312,7 +312,7 @@ def test_hostile_names(name, hub, tmp_path):
     index = {"weight_map": {"x": name}}
     files = {"config.json": b"{}", "model.safetensors.index.json": json.dumps(index).encode()}
     hub.add("them/vit", files | {name: b"evil", f"{name}.safetensors": b"evil"})
-    assert f"names {name!r}, which is no file of this folder" in refusal("hf://them/vit")
+    assert f"names {name!r}, but the folder has no such file" in refusal("hf://them/vit")
     found = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert all(path.is_relative_to(tmp_path / "cache" / "hub") for path in found)
     assert not [path for path in found if path.read_bytes() == b"evil"]

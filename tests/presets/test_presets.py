@@ -229,7 +229,7 @@ def test_a_preset_without_its_config_is_refused(saved, damage):
     (folder / "config.json").unlink()
     if damage == "dangling":
         (folder / "config.json").symlink_to("gone.json")
-    message = "it leads nowhere" if damage == "dangling" else "its config.json is not beside"
+    message = "its target is missing" if damage == "dangling" else "its config.json is not beside"
     for read in (VisionTransformer.from_preset, checkpoints.inspect):
         with pytest.raises(PresetError, match=message):
             read(folder)

@@ -1,8 +1,8 @@
 """Files of arrays: npz, safetensors and h5 to `{name: array}` and back, never a pickle.
 
-A reader knows all names, shapes and dtypes from the headers before it reads one array, and then
-reads arrays one at a time. What the headers promise is compared with the bytes that are there,
-and with the limits of `keras_vit.limits`, before memory or time is spent on it.
+A reader takes all names, shapes and dtypes from the headers before it reads an array, and then
+reads arrays one at a time. The sizes in the headers are compared with the size of the file and
+with the limits of `keras_vit.limits` before memory or time is spent on the arrays.
 """
 
 import os
@@ -37,17 +37,17 @@ __all__ = [
 
 
 def open_arrays(path: str | os.PathLike[str], file: IO[bytes] | None = None) -> Reader:
-    """Opens an npz, safetensors or h5 file, told apart by their first bytes.
+    """Opens an npz, safetensors or h5 file; its first bytes decide the format.
 
-    The file is opened once: what replaces it at its path meanwhile has no effect.
+    The file is opened once: a later replacement of the file at its path has no effect.
 
     Args:
-        path: of the file, for messages if the file is open already.
-        file: the open file, which the reader closes.
+        path: path of the file; only for messages if `file` is given.
+        file: the open file; the reader closes it.
 
     Raises:
-        CheckpointError: there is no such file, or it is damaged, empty, a pickle, or something
-            else; or it promises more than it holds, or more than the limits allow.
+        CheckpointError: the file does not exist, is damaged, empty, a pickle, or of another
+            format; or its header promises more than the file holds or the limits allow.
     """
     path = Path(path)
     if file is None:

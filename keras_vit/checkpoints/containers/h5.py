@@ -1,7 +1,7 @@
-"""h5: an HDF5 file, as Keras writes it. Every dataset goes by its full name.
+"""h5: an HDF5 file, as Keras writes it. The name of an array is the full name of its dataset.
 
-HDF5 can do much that weights do not need and that strangers could use: data that lies in other
-files, links to other files, arrays of which not one byte was ever written. All of it is refused.
+Files with features of HDF5 that weights do not need are refused, because a stranger's file could
+misuse them: data in other files, links to other files, and arrays that were never written.
 """
 
 import contextlib
@@ -21,13 +21,13 @@ from keras_vit.files import written_beside
 from keras_vit.limits import ARRAYS
 
 _DEEPEST = 32
-"""Groups inside groups; Keras needs about ten."""
+"""Most levels of groups inside groups; Keras needs about ten."""
 _ITEMS_PER_ARRAY = 10
-"""Groups and datasets together, for each array that a file may have."""
+"""Most groups and datasets together, for each array that a file may have."""
 _SUPERBLOCK = 96
 """Bytes of the shortest superblock that Keras and h5py write."""
 _FILTERS = {1, 2, 3, 32000}
-"""deflate, shuffle, fletcher32, lzf: what h5py brings along. Others could load a plugin."""
+"""deflate, shuffle, fletcher32 and lzf, which h5py contains. Other filters could load a plugin."""
 
 
 class H5Reader(FileReader):
@@ -40,7 +40,7 @@ class H5Reader(FileReader):
 
         super().__init__(path, file)
         self._items = 0
-        if self.size < _SUPERBLOCK:  # libhdf5 would go on with bytes that it never read
+        if self.size < _SUPERBLOCK:  # libhdf5 would continue with uninitialised bytes
             raise CheckpointError(
                 f"{path}: has {self.size} bytes, fewer than the header of an h5 file. Fetch or "
                 "write the file again."
@@ -56,7 +56,7 @@ class H5Reader(FileReader):
     def _add_all(self, prefix: str, group: Any, depth: int) -> None:
         """Notes the datasets of a group and of the groups in it, by h5py's low-level interface.
 
-        Its other one opens every item three times.
+        h5py's high-level interface opens every item three times.
         """
         import h5py
 
@@ -66,8 +66,8 @@ class H5Reader(FileReader):
             self._items += group.get_num_objs()
             if depth > _DEEPEST or self._items > _ITEMS_PER_ARRAY * ARRAYS.value:
                 raise CheckpointError(
-                    f"{self.path}: the groups of this file go on and on: {self._items:,} items "
-                    f"were found, {depth} levels deep at {shown(prefix)}."
+                    f"{self.path}: this file has too many or too deeply nested groups: "
+                    f"{self._items:,} items were found, {depth} levels deep at {shown(prefix)}."
                 )
             group.links.iterate(lambda *link: links.append((link[0], link[1].type)), info=True)
             for encoded, kind in links:
@@ -91,7 +91,7 @@ class H5Reader(FileReader):
         shape, dtype = dataset.shape, dataset.dtype
         if shape is None:
             raise CheckpointError(f"{self.path}: array {shown(name)} has no shape and no numbers.")
-        # HDF5 has no bfloat16; Keras stores two bytes of void and says so.
+        # HDF5 has no bfloat16; Keras stores two bytes of void with the attribute "dtype".
         stated = h5py.Dataset(dataset).attrs.get("dtype") if dtype.str[1:] == "V2" else None
         is_bfloat16 = isinstance(stated, str) and stated == "bfloat16"
         if fault := self._fault_of_storage(dataset, shape, dtype):
@@ -99,7 +99,7 @@ class H5Reader(FileReader):
         self.note(name, shape, np.dtype(ml_dtypes.bfloat16) if is_bfloat16 else dtype)
 
     def _fault_of_storage(self, dataset: Any, shape: Any, dtype: np.dtype) -> str | None:
-        """What is wrong with where the numbers are, if not all of them are in this file."""
+        """Returns the fault if the file does not hold all numbers of a dataset, else None."""
         import h5py
 
         plist = dataset.get_create_plist()
@@ -140,7 +140,7 @@ class H5Reader(FileReader):
 
 @contextlib.contextmanager
 def h5_written_beside(path: str | os.PathLike[str]) -> Iterator[Any]:
-    """Yields a new `h5py.File`; on success it becomes `path`, else it goes."""
+    """Yields a new `h5py.File`; on success it becomes `path`, on failure it is removed."""
     import h5py
 
     with written_beside(path) as temporary, temporary.open("x+b", buffering=0) as stream:
@@ -154,11 +154,11 @@ def h5_written_beside(path: str | os.PathLike[str]) -> Iterator[Any]:
 
 
 class _Disk:
-    """A file for libhdf5 that never fails; what fails is remembered.
+    """A file for libhdf5 whose writes always seem to succeed; `error` keeps the first failure.
 
     libhdf5 1.14 cannot close a file that it cannot write: it says "Disable slist on flush dest
-    failure failed", keeps the file, and tries again when the process ends. So it is told that
-    the bytes are written, and whoever opened the file raises the error when it is closed.
+    failure failed", keeps the file, and tries again when the process ends. Therefore a failed
+    write returns as if it had succeeded, and `h5_written_beside` raises the error afterwards.
     """
 
     def __init__(self, stream: FileIO) -> None:
@@ -169,7 +169,7 @@ class _Disk:
 
     def write(self, data: memoryview) -> int:
         rest = data
-        while rest and self.error is None:  # the system may take a part of what it is given
+        while rest and self.error is None:  # the system may write only a part of the data
             try:
                 rest = rest[self._stream.write(rest) :]
             except OSError as error:

@@ -1,4 +1,4 @@
-"""npz: a zip of .npy members. Their headers are read at once, their data on demand."""
+"""npz: a zip of .npy members. Headers are read when the file is opened, data on demand."""
 
 import dataclasses
 import io
@@ -65,7 +65,7 @@ class NpzReader(FileReader):
         self._members[name] = _Member(zip_info, shape, dtype, column_major, offset)
 
     def _check_sizes(self, name: str, zip_info: zipfile.ZipInfo) -> None:
-        """Compares what the directory of the zip says of a member with what can be there."""
+        """Refuses a member whose sizes in the zip's directory are impossible for this file."""
         if zip_info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise CheckpointError(
                 f"{self.path}: array {shown(name)} is compressed by method "
@@ -94,10 +94,10 @@ class NpzReader(FileReader):
         return array.view(self.dtypes[name]) if array.dtype.kind == "V" else array
 
     def _data(self, member: "_Member") -> memoryview | bytes:
-        """The bytes of a .npy member: of the file itself, mapped, where it is not compressed."""
+        """Returns the bytes of a .npy member; an uncompressed member is mapped, not copied."""
         if member.zip_info.compress_type != zipfile.ZIP_STORED:
             return self._zip.read(member.zip_info)
-        # The local header has a name and extra field of its own, so that its length differs.
+        # The member's local header states the lengths of its own name and extra field.
         start = member.zip_info.header_offset
         lengths = self._mapped.bytes[start + 26 : start + 30]
         name_length, extra_length = struct.unpack("<HH", lengths)
@@ -121,9 +121,10 @@ class _Member:
 
 
 class _Directory:
-    """A file for `zipfile`, which reads a directory of any size in one piece when it opens one.
+    """A file for `zipfile` that refuses a directory above the limit `HEADER_BYTES`.
 
-    Each entry of the directory becomes an object of Python, many times its size.
+    `zipfile` reads the whole directory at once and makes each entry a Python object, which is
+    many times larger than the entry.
     """
 
     def __init__(self, path: Path, file: IO[bytes]) -> None:
@@ -139,7 +140,7 @@ class _Directory:
 
 
 def _read_npy_header(head: bytes) -> tuple[tuple[int, ...], np.dtype, bool, int]:
-    """Returns shape, dtype, whether columns come first, and the bytes in front of the data."""
+    """Returns shape, dtype, whether the order is column-major, and the length of the header."""
     file = io.BytesIO(head)
     version = np.lib.format.read_magic(file)
     read = {
@@ -157,7 +158,7 @@ def _read_npy_header(head: bytes) -> tuple[tuple[int, ...], np.dtype, bool, int]
 
 
 def write_npz(path: str | os.PathLike[str], parts: Iterable[Part]) -> None:
-    """Writes arrays as an uncompressed npz, one part at a time, whole or not at all.
+    """Writes arrays as an uncompressed npz, one part at a time; a failure leaves no file.
 
     bfloat16 is stored as two bytes of void, as NumPy does.
     """

@@ -1,4 +1,4 @@
-"""What the readers of all formats share: the interface, the checks, and the one error."""
+"""The common part of the readers of all formats: interface, checks, and errors."""
 
 import contextlib
 import dataclasses
@@ -39,16 +39,16 @@ class Reader(Protocol):
 
 
 class FileReader:
-    """An open file whose header promises arrays, each of which is checked as it is noted down.
+    """An open file of arrays; `note` checks each array of its header.
 
     Args:
-        path: for messages.
-        file: the open file, which is closed with the reader.
+        path: path of the file, for messages.
+        file: the open file; the reader closes it.
 
     Attributes:
-        format: for messages.
-        size: of the file in bytes.
-        most: how many bytes all arrays together may have.
+        format: name of the format, for messages.
+        size: size of the file in bytes.
+        most: most bytes that all arrays together may have.
     """
 
     format: str
@@ -63,10 +63,10 @@ class FileReader:
         self._promised = 0
 
     def note(self, name: str, shape: tuple[int, ...], dtype: np.dtype) -> None:
-        """Takes an array of the header into `shapes` and `dtypes`.
+        """Adds an array of the header to `shapes` and `dtypes`.
 
         Raises:
-            CheckpointError: the name is there already, or the header asks for too much.
+            CheckpointError: the name occurs twice, or the array exceeds a limit.
         """
         if name in self.shapes:
             raise CheckpointError(f"{self.path}: array {shown(name)} stands twice in the file.")
@@ -75,7 +75,7 @@ class FileReader:
                 f"{self.path}: the name {shown(name)} has {len(name):,} characters, expected at "
                 f"most {_LONGEST_NAME:,}."
             )
-        # An array without numbers costs nothing, but its axes count blocks and classes.
+        # Even in an array without numbers an axis may be the number of blocks or classes.
         if len(shape) > _MOST_AXES or any(not 0 <= axis <= self.most for axis in shape):
             raise CheckpointError(
                 f"{self.path}: array {shown(name)} has the shape {shown(str(shape))}, which no "
@@ -92,11 +92,11 @@ class FileReader:
 
     @contextlib.contextmanager
     def damage(self, name: str | None = None) -> Iterator["Reading"]:
-        """Turns whatever a library raises over damaged bytes into one error.
+        """Turns any exception of a library over damaged bytes into a `CheckpointError`.
 
         Args:
-            name: of the array that is read; None for the header, until the block sets the name
-                of what it yields.
+            name: name of the array that is read; None for the header, until the block sets
+                the name of the `Reading` that the context yields.
         """
         reading = Reading(name)
         try:
@@ -107,14 +107,14 @@ class FileReader:
             raise CheckpointError(
                 f"{self.path}: {reading.fault(self.format)}, or needs more memory than there is."
             ) from error
-        except Exception as error:  # zipfile, zlib, json, NumPy and h5py each have their own
+        except Exception as error:  # zipfile, zlib, json, NumPy and h5py raise many types
             raise CheckpointError(
                 f"{self.path}: {reading.fault(self.format)} ({shown(str(error), quoted=False)}). "
                 "Fetch or write the file again."
             ) from error
 
     def close(self) -> None:
-        """Closes the file; arrays that were read stay."""
+        """Closes the file; arrays that were read remain valid."""
         self._file.close()
 
     def __enter__(self) -> Self:
@@ -126,19 +126,19 @@ class FileReader:
 
 @dataclasses.dataclass
 class Reading:
-    """What is being read: the array of a name, or the header."""
+    """The name of the array that is being read; None for the header."""
 
     name: str | None
 
     def fault(self, format: str) -> str:
-        """Returns what is wrong where reading fails."""
+        """Returns the description of a failure to read, for a message."""
         if self.name is None:
             return f"not a complete {format} file"
         return f"array {shown(self.name)} is damaged"
 
 
 class MappedFile:
-    """A file mapped into memory, of which only what was read last is kept there."""
+    """A file mapped into memory that keeps only the last range of bytes read in memory."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -146,9 +146,9 @@ class MappedFile:
         self._last: tuple[int, int] | None = None
 
     def read(self, start: int, end: int) -> memoryview:
-        """Returns bytes of the file itself, and gives back the memory of those before.
+        """Returns a range of the mapped bytes, and releases the memory of the previous range.
 
-        A view of those that lives on is read from the disk anew.
+        A view of the previous range stays valid: its bytes are read from the disk again.
         """
         if self._last is not None and hasattr(mmap, "MADV_DONTNEED"):
             first, last = self._last
@@ -159,7 +159,7 @@ class MappedFile:
 
 
 class _JoinedReader:
-    """Several open files as one. They are closed by whoever opened them."""
+    """Several open files as one. The caller that opened the files closes them."""
 
     def __init__(self, path: Path, parts: list[tuple[str, Reader]]) -> None:
         self.path = path
@@ -189,5 +189,5 @@ class _JoinedReader:
 
 
 def joined(path: Path, parts: list[tuple[str, Reader]]) -> Reader:
-    """Returns open files as one reader; each one's names get a prefix."""
+    """Returns one reader of all files; `parts` pairs each reader with a prefix of its names."""
     return _JoinedReader(path, parts)

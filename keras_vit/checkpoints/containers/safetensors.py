@@ -1,4 +1,4 @@
-"""safetensors: a JSON header of names, types, shapes and places, and the bytes after it."""
+"""safetensors: a JSON header of names, types, shapes and offsets, followed by the data."""
 
 import json
 import math
@@ -32,8 +32,8 @@ _NAMES = {dtype: name for name, dtype in SAFETENSORS_DTYPES.items()}
 class SafetensorsReader(FileReader):
     """An open safetensors file, mapped into memory after its header was checked.
 
-    The library's own reader checks the same, but opens a path, a second time. As there, the bytes
-    of the arrays follow each other without a gap and without an overlap, from the end of the
+    The safetensors library makes the same checks, but takes a path and would open the file a
+    second time. The arrays must follow each other without gap or overlap, from the end of the
     header to the end of the file.
     """
 
@@ -60,7 +60,7 @@ class SafetensorsReader(FileReader):
             self._mapped = MappedFile(file)
 
     def _add(self, name: str, entry: Any) -> None:
-        """Notes an array of the header, and where it begins and ends behind the header."""
+        """Notes an array of the header, and its first and last byte behind the header."""
         shape, (start, end) = tuple(entry["shape"]), entry["data_offsets"]
         dtype = SAFETENSORS_DTYPES.get(entry["dtype"])
         if dtype is None:
@@ -97,11 +97,11 @@ class SafetensorsReader(FileReader):
 
 
 def _parsed(text: str) -> dict[str, Any]:
-    """The arrays of a header. One that says two things of a name is damaged."""
+    """Returns the arrays of a header; raises `ValueError` if a name occurs twice."""
     header = json.loads(text)
     header.pop("__metadata__", None)
     if text.count('"data_offsets"') > len(header) - ("data_offsets" in header):
-        # A name stands twice, or "data_offsets" where it means nothing: the slower way tells.
+        # A name may occur twice, or a name may contain "data_offsets": the slow parse decides.
         header = json.loads(text, object_pairs_hook=_without_twins)
         header.pop("__metadata__", None)
     return header
@@ -121,15 +121,15 @@ def write_safetensors(
     read: Callable[[list[str]], Iterable[Part]],
     metadata: Mapping[str, str],
 ) -> None:
-    """Writes arrays as safetensors, one part at a time, whole or not at all.
+    """Writes arrays as safetensors, one part at a time; a failure leaves no file.
 
-    The library's own writer wants all arrays in memory. The bytes are the same as
-    its: arrays sorted by size of their type and by name, the header padded to 8.
+    The safetensors library needs all arrays in memory. This function writes the same bytes:
+    arrays sorted by size of their type and by name, the header padded to a multiple of 8.
 
     Args:
-        path: of the file.
+        path: path of the file.
         specs: name, shape and type of every array.
-        read: yields the parts of the arrays in the order of the names that it is given.
+        read: takes names and yields the parts of these arrays in the same order.
         metadata: strings for the header.
     """
     ordered = sorted(specs, key=lambda spec: (-spec[2].itemsize, spec[0]))

@@ -1,4 +1,4 @@
-"""What the writers of all formats share: arrays in parts, and a place for an unfinished file."""
+"""The common part of the writers of all formats: arrays in parts, and unfinished files."""
 
 import contextlib
 import itertools
@@ -17,8 +17,8 @@ class Part(NamedTuple):
     """A piece of an array on its way into a file; the pieces of one array follow each other.
 
     Args:
-        name, shape: of the whole array.
-        array: the next of its numbers in C order; its own shape does not matter.
+        name, shape: name and shape of the whole array.
+        array: the next numbers of the whole array in C order, in any shape.
     """
 
     name: str
@@ -27,7 +27,7 @@ class Part(NamedTuple):
 
     @property
     def bytes(self) -> memoryview:
-        """The numbers as they stand in a file."""
+        """The numbers in C order, as bytes."""
         return in_order(self.array).reshape(-1).view(np.uint8).data
 
 
