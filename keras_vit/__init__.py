@@ -1,10 +1,10 @@
 """Vision Transformers for Keras 3: every public ViT checkpoint, on every backend.
 
-Names are bound on first use, so that `import keras_vit` is quick and reading a
+Names are imported on first use, so that `import keras_vit` is quick and reading a
 checkpoint's headers (`keras_vit.checkpoints.inspect`) starts no backend. Keras can load saved
 models of keras_vit after `import keras, keras_vit`, in this order, or after the first use of a
-name such as `keras_vit.VisionTransformer`. Where one backend is installed and nothing names
-another, Keras is told to take it.
+name such as `keras_vit.VisionTransformer`. If only one backend is installed and the user has not
+chosen another, Keras takes the installed backend.
 """
 
 import importlib

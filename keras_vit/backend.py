@@ -1,8 +1,8 @@
-"""Which backend Keras takes, and which one it should take where nobody has said.
+"""The choice of Keras's backend on a machine where the user has not chosen one.
 
-Keras takes TensorFlow unless `KERAS_BACKEND` or `~/.keras/keras.json` names another one, and ends
-in a long traceback where TensorFlow is not installed. A machine with one backend needs no word of
-the user: `import keras_vit` sees to it that Keras takes the one that is there.
+Keras takes TensorFlow unless `KERAS_BACKEND` or `~/.keras/keras.json` names another backend, and
+ends in a long traceback if TensorFlow is not installed. On a machine with one backend the user
+need not choose: `import keras_vit` makes Keras take the installed backend.
 """
 
 import importlib.util
@@ -21,13 +21,13 @@ _set_here: set[str] = set()
 
 
 def choose() -> None:
-    """Sets `KERAS_BACKEND` to the only backend that is installed, if nothing names another.
+    """Sets `KERAS_BACKEND` to the only installed backend, unless the user has chosen a backend.
 
-    A process that has imported Keras already is left alone.
+    The function has no effect in a process that has already imported Keras.
     """
     name, why = chosen_backend()
     there = installed()
-    # Keras writes tensorflow, its default, into its file by itself: that is no user's word.
+    # Keras itself writes its default, tensorflow, into keras.json: the user did not choose it.
     said = why == "KERAS_BACKEND" or name != "tensorflow"
     if "keras" not in sys.modules and not said and len(there) == 1 and name not in there:
         os.environ["KERAS_BACKEND"] = there[0]
@@ -35,7 +35,7 @@ def choose() -> None:
 
 
 def chosen_backend() -> tuple[str, str]:
-    """Returns the backend that Keras will take, and why."""
+    """Returns the backend that Keras will take, and the reason."""
     if name := os.environ.get("KERAS_BACKEND"):
         return name, _ONLY_ONE if name in _set_here else "KERAS_BACKEND"
     home = Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras")
@@ -57,7 +57,7 @@ def installed() -> list[str]:
 
 
 def refusal() -> BackendError | None:
-    """Returns why Keras cannot start its backend, or None if the backend is installed."""
+    """Returns an error if Keras cannot start its backend, or None if it is installed."""
     name, why = chosen_backend()
     there = installed()
     if not there:
@@ -78,4 +78,4 @@ def _is_there(package: str) -> bool:
         found = importlib.util.find_spec(package)
     except (ImportError, ValueError):
         return False
-    return found is not None and found.origin is not None  # else an empty folder of that name
+    return found is not None and found.origin is not None  # an empty folder has no origin

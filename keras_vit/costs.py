@@ -1,4 +1,4 @@
-"""What a model costs: parameters, floating-point operations and memory, from its configuration.
+"""The costs of a model from its configuration: parameters, floating-point operations, memory.
 
 A multiply-add counts as two operations, and only matrix products and convolutions count, as in
 table 6 of the paper. Norms, activations, softmax and additions are left out: they are below 1 % of
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _FLOAT32 = 4
 _OPTIMIZER_STATE = {"sgd": 1, "adamw": 2}
-"""Numbers that an optimizer keeps per weight: the trace of momentum; mean and variance."""
+"""Numbers per weight that an optimizer keeps: the trace of momentum; mean and variance."""
 
 _PARTS = {
     "stem": r"root/|stage\d",
@@ -30,7 +30,7 @@ _PARTS = {
     "pooling": r"pool/|projection/",
     "head": r"",
 }
-"""Part of a model -> how the paths of its weights begin; the first that fits."""
+"""Part of a model -> start of the paths of its weights; the first match decides."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,8 +41,8 @@ class Flops:
         parts: operations of the forward pass by part: `stem` of a hybrid, `patch_embedding`,
             `attention_projections`, `attention_products` (Eq. 6 and 7), `mlp`, `pooling` and
             `head`.
-        training: operations of a training step: the forward pass, and its products with the
-            gradient for their inputs and for their weights. Images need no gradient.
+        training: operations of a training step: the forward pass, and for every product the
+            gradients of its input and of its weights. Images need no gradient.
     """
 
     parts: dict[str, int]
@@ -74,12 +74,12 @@ def flops(
     """Returns the floating-point operations of a model for one image.
 
     Args:
-        model: a `VisionTransformer`, or a `ViTConfig`, of which nothing is built.
+        model: a `VisionTransformer`, or a `ViTConfig`; no model is built.
         image_size: pixels, an int or (height, width); None for the size of the model.
 
     Raises:
-        ConfigError: the model takes images of any size and no size is given, or the image is
-            smaller than a patch.
+        ConfigError: `image_size` is None for a model of any size, or the image is smaller than
+            a patch.
 
     >>> import keras_vit
     >>> found = keras_vit.flops(keras_vit.vit_s16())
@@ -142,16 +142,16 @@ def memory(
     For each token of a block the gradient needs nine vectors of `hidden_size` (the input of the
     block, both norms' outputs, query, key, value, the concatenated heads, and the two sums) and two
     of `mlp_dim`. Attention weights are not kept, since fused kernels compute them again. The
-    stem of a hybrid is left out. What a library adds to this is in `benchmarks/`.
+    stem of a hybrid is left out. `benchmarks/` measures the additional memory of a library.
 
     Args:
         model: a `VisionTransformer`, or a `ViTConfig`.
         batch_size: images per step.
         optimizer: `"sgd"` with momentum, or `"adamw"`.
-        image_size: as of `flops`.
+        image_size: as in `flops`.
 
     Raises:
-        ConfigError: as `flops`; or another optimizer.
+        ConfigError: as `flops`; or the optimizer is unknown.
     """
     config = _config_of(model)
     if optimizer not in _OPTIMIZER_STATE:
@@ -181,7 +181,7 @@ def _size_of(config: ViTConfig, asked: int | tuple[int, int] | None) -> tuple[in
 
 
 def _cells(config: ViTConfig, size: tuple[int, int]) -> dict[str, int]:
-    """Output cells of each convolution of a hybrid's stem, by the path of its kernel."""
+    """Returns the output cells of each convolution of a stem, by the path of its kernel."""
     if config.resnet is None:
         return {}
     height, width = (-(-side // 2) for side in size)
@@ -193,7 +193,7 @@ def _cells(config: ViTConfig, size: tuple[int, int]) -> dict[str, int]:
             if unit == 1 and stage > 1:
                 height, width = -(-height // 2), -(-width // 2)
             cells |= {f"{name}/{conv}/kernel": height * width for conv in _CONVOLUTIONS}
-            cells[f"{name}/conv1/kernel"] = before  # the stride is that of the second one
+            cells[f"{name}/conv1/kernel"] = before  # only the second convolution has the stride
     return cells
 
 

@@ -27,7 +27,7 @@ def run(folder: Path) -> None:
     """Runs the demonstration and writes a preset and a picture into `folder`.
 
     Raises:
-        ConfigError: scikit-learn, which brings the digits, is not installed.
+        ConfigError: scikit-learn, which contains the digits, is not installed.
     """
     start = time.perf_counter()
     keras.utils.set_random_seed(0)
@@ -97,7 +97,7 @@ def _step(name: str, purpose: str) -> None:
 
 
 def _digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The split of `weights/train_digits.py`: images uint8 `(count, 8, 8, 1)`, and digits."""
+    """Returns the split of `weights/train_digits.py`: uint8 `(count, 8, 8, 1)`, and digits."""
     try:
         from sklearn.datasets import load_digits
         from sklearn.model_selection import train_test_split
@@ -112,7 +112,7 @@ def _digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _logits_under(backend: str, preset: Path, images: np.ndarray) -> np.ndarray:
-    """Loads the preset in a process of its own and returns its logits."""
+    """Loads the preset in another process and returns its logits."""
     code = (
         "import sys, json, numpy as np, keras_vit\n"
         "preset, images, out = json.loads(sys.argv[1])\n"

@@ -1,8 +1,8 @@
-"""What a model says of images that it cannot take. JAX and torch tell which tensors have values.
+"""Checks of a model's input: a shape that does not fit is refused, odd pixels cause a warning.
 
-A shape is compared when a model is called: on TensorFlow and JAX while a function is traced, on
-torch by reading a shape. Values are read once per model, where they lie on the host for the
-asking: the first array that `fit`, `evaluate` or `predict` is given, or the first batch of torch.
+The shape is checked in each call of the model; on TensorFlow and JAX, a call is traced once. The
+values are read once per model, from the first array that `fit`, `evaluate` or `predict` gets, or
+from the first batch of torch. A traced tensor of JAX or TensorFlow has no values.
 """
 
 import warnings
@@ -58,7 +58,7 @@ class CheckedInputs:
         callbacks: Any = None,
         **options: Any,
     ) -> Any:
-        """Trains as `keras.Model.fit`, and warns of pixels and of a first loss that are odd."""
+        """Trains as `keras.Model.fit`; warns of pixels out of range and of a high first loss."""
         self._look_at_data(x)
         if self.config.num_classes > 1 and not isinstance(callbacks, keras.callbacks.CallbackList):
             kind = FirstStepLoss if verbose else FirstLoss
@@ -68,12 +68,12 @@ class CheckedInputs:
         )
 
     def evaluate(self, x: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Evaluates as `keras.Model.evaluate`, and warns of pixels that are odd."""
+        """Evaluates as `keras.Model.evaluate`, and warns of pixels out of range."""
         self._look_at_data(x)
         return super().evaluate(x, *args, **kwargs)  # type: ignore[misc]
 
     def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """Predicts as `keras.Model.predict`, and warns of pixels that are odd."""
+        """Predicts as `keras.Model.predict`, and warns of pixels out of range."""
         self._look_at_data(x)
         return super().predict(x, *args, **kwargs)  # type: ignore[misc]
 
@@ -81,7 +81,7 @@ class CheckedInputs:
         """Loads weights as `keras.Model.load_weights`.
 
         Raises:
-            ConfigError: the weights are of another image size.
+            ConfigError: the weights belong to another image size.
         """
         try:
             super().load_weights(filepath, *args, **kwargs)  # type: ignore[misc]
@@ -91,19 +91,19 @@ class CheckedInputs:
             size = self.config.image_size
             raise ConfigError(
                 f"{filepath}: the weights of position_embedding do not fit image_size={size}; they "
-                "seem to be of another size. Load them into a model of that size, save it by "
+                "seem to belong to another size. Load them into a model of that size, save it by "
                 "save_to_preset(folder), and resize them by "
                 f"VisionTransformer.from_preset(folder, image_size={size})."
             ) from error
 
     @property
     def input_spec(self) -> Any:
-        """None: the check of Keras would speak first, and say less."""
+        """None, so that the message of this class appears instead of Keras's shorter one."""
         return None
 
     @input_spec.setter
     def input_spec(self, value: Any) -> None:
-        """Keras sets it while it builds a model."""
+        """Ignores the value that Keras sets while it builds a model."""
 
     def _check(self, inputs: Any) -> None:
         images = _only(inputs)
@@ -118,16 +118,16 @@ class CheckedInputs:
 
     def _look_at_data(self, data: Any) -> None:
         if hasattr(data, "shape") and hasattr(data, "dtype"):
-            self._check(data)  # before Keras takes the state of the model away under JAX
+            self._check(data)  # under JAX, Keras then takes the state out of the model
         elif hasattr(data, "file_paths") and hasattr(data, "class_names"):
-            # What keras.utils.image_dataset_from_directory returns, as it is: pixels in floats.
+            # keras.utils.image_dataset_from_directory returns pixels in [0, 255] as floats.
             self.look_at(np.full((1, 1), 255, "float32"))
 
     def look_at(self, images: Any) -> None:
-        """Warns once if pixels of [0, 255] meet a model of prepared images, or the reverse.
+        """Warns once if a model of prepared images gets pixels in [0, 255], or the reverse.
 
         Args:
-            images: an array, or a tensor; a tensor without values tells its type alone.
+            images: an array, or a tensor; of a tensor without values only the type is used.
         """
         if self._pixels_were_seen:
             return
@@ -140,18 +140,18 @@ class CheckedInputs:
 
 
 def refusal(shape: tuple[int | None, ...], config: ViTConfig, data_format: str) -> str | None:
-    """Returns why a model takes no images of this shape, and what helps; None where it does.
+    """Returns the reason why a model refuses images of a shape, and a remedy; None if it fits.
 
     Args:
-        shape: of the images; None for a size that is not known yet.
-        config: of the model.
-        data_format: of the model.
+        shape: shape of the images, with None for an unknown size.
+        config: configuration of the model.
+        data_format: data format of the model.
     """
     height, width = config.image_size or (None, None)
     last = data_format == "channels_last"
     expected = (height, width, config.channels) if last else (config.channels, height, width)
     if len(shape) == 3 and config.channels == 1 and last:
-        shape = (*shape, 1)  # Keras adds that axis
+        shape = (*shape, 1)  # Keras adds the axis of channels
     if len(shape) == 5 and shape[-1] == 1:
         shape = shape[:-1]
     found = shape[1:]
@@ -173,9 +173,8 @@ def refusal(shape: tuple[int | None, ...], config: ViTConfig, data_format: str) 
         )
     if channels not in (None, config.channels):
         return (
-            f"{told} They have {channels} channels: model.preprocessor(images) makes "
-            f"{config.channels} of grey or transparent images, and a model of another number is "
-            "built with channels=."
+            f"{told} They have {channels} channels: model.preprocessor(images) converts grey or "
+            f"transparent images to {config.channels}; channels= builds a model of another number."
         )
     size = found[:2] if last else found[1:]
     return (
@@ -185,7 +184,7 @@ def refusal(shape: tuple[int | None, ...], config: ViTConfig, data_format: str) 
 
 
 def _doubt(images: np.ndarray | str, rescales: bool) -> str | None:
-    """What is odd about the first images, given as their values or their type."""
+    """Returns a warning if values or type of the first images do not fit the model, else None."""
     is_int = "int" in (images if isinstance(images, str) else images.dtype.name)
     if not rescales:
         if is_int:
@@ -200,20 +199,20 @@ def _doubt(images: np.ndarray | str, rescales: bool) -> str | None:
         else:
             return None
         return (
-            f"The images are {found}; this model takes prepared ones, most of them in [-1, 1]. Let "
-            "model.preprocessor prepare them, or build or load the model with rescale=True, which "
-            "takes pixels in [0, 255]."
+            f"The images are {found}; this model takes prepared images, in most models in [-1, 1]. "
+            "Prepare them by model.preprocessor, or build or load the model with rescale=True, "
+            "which takes pixels in [0, 255]."
         )
     if not isinstance(images, str) and images.size and images.min() < 0:
         return (
             f"The images have values down to {images.min():g}; this model has rescale=True and "
-            "takes pixels in [0, 255]: prepare them by model.preprocessor, or not at all."
+            "takes pixels in [0, 255]: prepare them by model.preprocessor, or give raw pixels."
         )
     return None
 
 
 def _values_of(images: Any) -> np.ndarray | str | None:
-    """A few images on the host, or the name of an integer type, or None for what has no values."""
+    """Returns a few images on the host, the name of an integer type, or None without values."""
     dtype = keras.backend.standardize_dtype(images.dtype)
     if "int" in dtype:
         return dtype
@@ -221,12 +220,12 @@ def _values_of(images: Any) -> np.ndarray | str | None:
         return None
     try:
         return np.asarray(keras.ops.convert_to_numpy(images[:_LOOKED_AT]), "float32")
-    except (RuntimeError, TypeError, ValueError):  # torch.func and vmap wrap tensors without saying
+    except (RuntimeError, TypeError, ValueError):  # wrapped by torch.func or vmap
         return None
 
 
 def _has_values(images: Any) -> bool:
-    """Whether a tensor has values here; one that is being traced or exported has none."""
+    """Whether a tensor has values on this host; a traced or exported tensor has no values."""
     backend = keras.backend.backend()
     if isinstance(images, keras.KerasTensor):
         return False
@@ -240,7 +239,7 @@ def _has_values(images: Any) -> bool:
 
 
 def _only(inputs: Any) -> Any:
-    """The images in what a functional model takes: a tensor, or one in a list or dict."""
+    """Returns the tensor in a functional model's inputs: a tensor, or a list or dict of one."""
     if isinstance(inputs, dict):
         inputs = list(inputs.values())
     if isinstance(inputs, (list, tuple)) and len(inputs) == 1:

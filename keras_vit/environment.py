@@ -1,4 +1,4 @@
-"""What is installed: backends, extras, and the processor; told without importing any of them."""
+"""The environment: installed backends and extras, and the processor; nothing is imported."""
 
 import dataclasses
 import importlib.metadata
@@ -25,9 +25,9 @@ class Component:
 
     Args:
         kind: `"machine"`, `"library"`, `"backend"` or `"extra"`.
-        name: of the package, or of the fact.
-        version: the fact; None for a package that is not installed.
-        note: what it is used for, or how to get it.
+        name: name of the package, or of the property of the machine.
+        version: version of the package, or value of the property; None if not installed.
+        note: purpose of the package, or the command that installs it.
     """
 
     kind: str
@@ -37,7 +37,7 @@ class Component:
 
 
 def components() -> list[Component]:
-    """Returns what a report of a problem should say, and what is missing for which purpose."""
+    """Returns the facts for a bug report, and the missing packages with their purposes."""
     chosen, why = chosen_backend()
     found = [
         Component("machine", "system", platform.platform()),
@@ -76,7 +76,7 @@ def _own_version() -> str:
 
 
 def _processor() -> str:
-    """The processor's name; `platform.processor` has none on Linux."""
+    """Returns the processor's name; `platform.processor` returns no name on Linux."""
     try:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
     except OSError:

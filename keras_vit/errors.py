@@ -1,8 +1,8 @@
-"""The ways in which keras_vit refuses its input.
+"""The exceptions that keras_vit raises.
 
-Each is a `ValueError`, so that code which knows nothing of keras_vit still
-catches it; each message names the argument, key or file, what was found, what
-was expected, and the next step where there is one.
+Each is a `ValueError`, so that code without knowledge of keras_vit can catch it. Each
+message names the argument, key or file, the value found, the values expected, and a
+remedy if there is one.
 """
 
 import difflib
@@ -15,7 +15,7 @@ from keras_vit.terminal import visible
 class KerasViTError(ValueError):
     """Base of every exception that keras_vit raises on purpose.
 
-    Its message quotes files, servers and people; as a string it is safe for a terminal.
+    Its message may quote text from files, servers and users; its string is safe for a terminal.
     """
 
     def __str__(self) -> str:
@@ -23,7 +23,7 @@ class KerasViTError(ValueError):
 
 
 class ConfigError(KerasViTError):
-    """A model, layer or builder was asked for something that cannot be."""
+    """An argument of a model, layer or function is invalid."""
 
 
 class CheckpointError(KerasViTError):
@@ -31,15 +31,15 @@ class CheckpointError(KerasViTError):
 
 
 class PresetError(KerasViTError):
-    """A preset does not exist, or its folder is not what a preset must be."""
+    """A preset does not exist, or its folder is damaged."""
 
 
 class SourceError(PresetError, CheckpointError):
-    """Nothing lies at a source, or what lies there does not tell whether it is a preset."""
+    """A source does not exist, or it is unclear whether it is a preset or a checkpoint."""
 
 
 class WriteError(KerasViTError, OSError):
-    """A file cannot be written: no space, no permission, no such place. It is an `OSError` too."""
+    """A file cannot be written: no space, no permission, no such folder. Also an `OSError`."""
 
     def __init__(self, message: str, cause: OSError) -> None:
         super().__init__(message)
@@ -47,7 +47,7 @@ class WriteError(KerasViTError, OSError):
 
 
 class BackendError(KerasViTError, ImportError):
-    """Keras cannot start: no backend is installed, or not the one that was named."""
+    """Keras cannot start: no backend, or not the chosen backend, is installed."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -59,15 +59,15 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def shown(value: object, most: int = 120, quoted: bool = True) -> str:
-    """Returns a value as a message shows it: its `repr`, cut in the middle beyond `most` signs.
+    """Returns the `repr` of a value for a message, cut in the middle to `most` characters.
 
     A value from a file may be an integer of a million digits, which Python refuses to print,
-    or a list of as many items; neither is written out.
+    or a list of a million items; both are abbreviated.
 
     Args:
-        value: anything.
-        most: signs that are kept.
-        quoted: whether a string stands in quotation marks.
+        value: any value.
+        most: number of characters that are kept.
+        quoted: whether a string has quotation marks.
     """
     brief = reprlib.Repr()
     brief.maxstring = brief.maxother = most
@@ -83,7 +83,7 @@ def shown(value: object, most: int = 120, quoted: bool = True) -> str:
 
 
 def listed(names: Iterable[str], most: int = 5) -> str:
-    """Returns `"a, b, c and 17 more"`: the first names and the number of the others."""
+    """Returns `"a, b, c and 17 more"`: the first names and the number of further names."""
     names = list(names)
     first = ", ".join(shown(name, quoted=False) for name in names[:most])
     rest = len(names) - most

@@ -1,8 +1,8 @@
-"""Files and folders that get their names when they are whole.
+"""Files and folders that get their names when they are complete.
 
-What is being written lies in a hidden folder `.NAME.xxxxxxxx.unfinished` beside its place, which
-its writer holds locked. A process that is killed leaves that folder; the next one that writes to
-the same place finds it free, and takes it away.
+An unfinished file lies in a hidden folder `.NAME.xxxxxxxx.unfinished` beside its destination; the
+writer holds a lock on that folder. A killed process leaves the folder behind without the lock, and
+the next process that writes to the same destination removes it.
 """
 
 import contextlib
@@ -24,12 +24,12 @@ from keras_vit.errors import KerasViTError, WriteError
 
 @contextlib.contextmanager
 def written_beside(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yields a path for a new file; on success it becomes `path`, else it goes.
+    """Yields a path for a new file; on success it becomes `path`, on failure it is removed.
 
-    A reader sees the old file or the new one, never a part.
+    A reader sees either the old file or the complete new file.
 
     Raises:
-        WriteError: the system refused to write; `path` is as it was.
+        WriteError: the system refused to write; `path` is unchanged.
     """
     path = Path(path)
     with failure_named(path), _workshop(path) as work:
@@ -41,22 +41,22 @@ def written_beside(path: str | os.PathLike[str]) -> Iterator[Path]:
 def folder_written_beside(
     folder: str | os.PathLike[str], names: Container[str], error: type[KerasViTError]
 ) -> Iterator[Path]:
-    """Yields a new folder to fill; on success it takes the place of `folder`.
+    """Yields a new folder to fill; on success it replaces `folder`.
 
-    A reader sees the old folder, the new one, or for an instant none.
+    A reader sees either the old folder or the new one; for an instant `folder` does not exist.
 
     Args:
-        folder: the place.
-        names: of the files that an old folder may hold and that are given up.
-        error: what to raise if it holds others.
+        folder: path of the folder.
+        names: names of the files that an existing folder may hold; they are replaced.
+        error: exception to raise if the existing folder holds other files.
 
     Raises:
-        WriteError: the system refused to write; `folder` is as it was.
+        WriteError: the system refused to write; `folder` is unchanged.
     """
     folder = Path(folder)
     try:
         foreign = [path.name for path in folder.iterdir() if path.name not in names]
-    except FileNotFoundError:  # no such folder, or one that another writer replaces
+    except FileNotFoundError:  # the folder is absent, or another writer is replacing it
         foreign = []
     except NotADirectoryError:
         foreign = [folder.name]
@@ -70,9 +70,9 @@ def folder_written_beside(
 
 
 def _take_place(new: Path, folder: Path, old: Path) -> None:
-    """Renames `new` to `folder`, whose present content becomes `old`.
+    """Renames `folder` to `old`, and `new` to `folder`.
 
-    Another writer may take the place between the two renames; its work then is the old one.
+    Another writer may put its folder there between the two renames; that one then becomes `old`.
     """
     while True:
         with contextlib.suppress(FileNotFoundError):
@@ -87,22 +87,22 @@ def _take_place(new: Path, folder: Path, old: Path) -> None:
 
 
 def write_json(path: str | os.PathLike[str], value: object) -> None:
-    """Writes indented JSON, whole or not at all."""
+    """Writes indented JSON; a failure leaves the old file unchanged."""
     with written_beside(path) as temporary:
         temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
 
 
 def open_plain(path: str | os.PathLike[str], folder: int | None = None) -> BufferedReader:
-    """Opens a plain file for reading, and nothing else that could stand at its path.
+    """Opens a plain file for reading; refuses pipes, devices and the like.
 
     A pipe would wait for its writer forever, and a device such as /dev/zero never ends.
 
     Args:
-        path: of the file.
-        folder: the handle of its folder, if that is open already.
+        path: path of the file.
+        folder: the handle of its folder, if the folder is open already.
 
     Raises:
-        OSError: there is no such file, it may not be read, or it is no plain file.
+        OSError: the file does not exist, may not be read, or is no plain file.
     """
 
     def without_waiting(path: str, flags: int) -> int:
@@ -117,25 +117,25 @@ def open_plain(path: str | os.PathLike[str], folder: int | None = None) -> Buffe
 
 
 class OpenFolder:
-    """A folder of which one state is read: what replaces it by a rename has no effect.
+    """An open folder, whose files stay readable if another folder takes its path by a rename.
 
     Args:
-        path: of the folder.
+        path: path of the folder.
 
     Raises:
-        FileNotFoundError: there is no such path.
+        FileNotFoundError: the path does not exist.
         NotADirectoryError: the path is no folder.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        # A file is opened relative to this handle, not to the path, which may lead elsewhere soon.
+        # Files are opened relative to this handle, because the path may lead elsewhere soon.
         self._handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY) if _HANDLES else None
         if not path.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
 
     def sizes(self) -> dict[str, int | None]:
-        """Returns the names of the files with their bytes; None for a link that leads nowhere."""
+        """Returns file names and sizes in bytes; the size of a broken link is None."""
         sizes: dict[str, int | None] = {}
         with os.scandir(self._path if self._handle is None else self._handle) as entries:
             for entry in entries:
@@ -150,8 +150,8 @@ class OpenFolder:
         """Opens a plain file for reading; its `name` is the whole path.
 
         Raises:
-            FileNotFoundError: the file was taken away, or is a link that leads nowhere.
-            OSError: it cannot be opened, or is a device, a pipe or the like.
+            FileNotFoundError: the file was removed, or is a broken link.
+            OSError: the file cannot be opened, or is a device, a pipe or the like.
         """
         return open_plain(self._path / name, self._handle)
 
@@ -175,9 +175,10 @@ _HANDLES = os.open in os.supports_dir_fd and os.scandir in os.supports_fd
 
 
 def exists(path: Path) -> bool:
-    """Returns whether a path leads somewhere, after a writer that is between two renames.
+    """Returns whether a path exists, and waits for a writer that is between two renames.
 
-    A folder that is replaced is absent for an instant, in which its writer's workshop is not.
+    A folder that is being replaced is absent for an instant, in which its writer's hidden folder
+    exists.
     """
     for _ in range(100):
         if path.exists():
@@ -190,22 +191,22 @@ def exists(path: Path) -> bool:
 
 @contextlib.contextmanager
 def failure_named(place: Path) -> Iterator[None]:
-    """Turns what the system says where `place` cannot be written into a `WriteError`."""
+    """Turns an `OSError` in writing `place` into a `WriteError`."""
     try:
         yield
     except KerasViTError:
         raise
     except OSError as error:
         raise WriteError(
-            f"{place}: cannot be written ({error.strerror or error}). What stood there before is "
-            "as it was. Free space, or give a place where this user may write.",
+            f"{place}: cannot be written ({error.strerror or error}). Existing contents are "
+            "unchanged. Free space, or give a place where this user may write.",
             error,
         ) from error
 
 
 @contextlib.contextmanager
 def _workshop(place: Path) -> Iterator[Path]:
-    """Yields a locked, empty folder beside `place`, where nobody else looks."""
+    """Yields a new, locked, hidden folder beside `place`."""
     place.parent.mkdir(parents=True, exist_ok=True)
     _sweep(place)
     while True:
@@ -215,7 +216,7 @@ def _workshop(place: Path) -> Iterator[Path]:
         lock = _lock(work, wait=True)
         if work.exists():
             break
-        _unlock(lock)  # another writer swept it between its making and its locking
+        _unlock(lock)  # another writer removed it before it was locked
     try:
         yield work
     finally:
@@ -224,7 +225,7 @@ def _workshop(place: Path) -> Iterator[Path]:
 
 
 def _sweep(place: Path) -> None:
-    """Removes what killed writers left."""
+    """Removes the folders that killed writers have left."""
     for work in place.parent.glob(f".{glob.escape(place.name)}.????????.unfinished"):
         lock = _lock(work, wait=False)
         if lock is not None:
@@ -233,7 +234,7 @@ def _sweep(place: Path) -> None:
 
 
 def _clear(work: Path, place: Path) -> None:
-    """Removes a workshop; an old folder whose place is still free goes back there."""
+    """Removes a hidden folder; first moves an old folder in it back if `place` is still free."""
     if (work / "old").exists() and not place.exists():
         try:
             (work / "old").rename(place)
@@ -243,7 +244,7 @@ def _clear(work: Path, place: Path) -> None:
     shutil.rmtree(work, ignore_errors=True)
 
 
-if sys.platform == "win32":  # what a killed writer leaves stays
+if sys.platform == "win32":  # folders of killed writers are not removed
 
     def _lock(folder: Path, wait: bool) -> int | None:
         return None
@@ -251,9 +252,9 @@ else:
     import fcntl
 
     def _lock(folder: Path, wait: bool) -> int | None:
-        """A handle that holds the folder while it is open; None if that cannot be had.
+        """Returns a handle that locks the folder while it is open; None if it cannot be locked.
 
-        The system lets go of it when its process dies.
+        The system releases the lock when the process dies.
         """
         try:
             handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -261,7 +262,7 @@ else:
             return None
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except OSError:  # another has it, or this file system has no locks
+        except OSError:  # another process has the lock, or this file system has no locks
             os.close(handle)
             return None
         return handle

@@ -1,4 +1,4 @@
-"""Figure 1 of the paper, top to bottom: the layers of a configuration, and the way through them."""
+"""Figure 1 of the paper, top to bottom: the layers of a configuration, and their order."""
 
 from typing import Any
 
@@ -13,17 +13,17 @@ from keras_vit.layers.rms_norm import norm_layer
 
 
 class Graph:
-    """The one description of the model's graph.
+    """The only description of the model's graph.
 
     `VisionTransformer` calls it once on the symbolic `images`, from which Keras makes a
     functional model, and afterwards on every batch. A part that the configuration lacks is None.
 
-    Keras's own walk through a functional graph would compute the same. It keeps the output of
-    every layer until the last one is done; a call of this class lets an output go when the next
+    Keras's own execution of a functional graph would compute the same, but it keeps the output of
+    every layer until the last layer is done. A call of this class frees an output when the next
     layer has read it (benchmarks/README.md, "Memory").
 
     Args:
-        config: of the model.
+        config: configuration of the model.
         data_format: `"channels_last"` or `"channels_first"`.
         policy: dtype policy of the model.
         remat: whether the blocks are computed again for the gradient.
@@ -42,7 +42,7 @@ class Graph:
         float32 = float32_under_mixed(policy)
         self.dtype_policy = policy
         self.images = keras.Input(_image_shape(config, data_format), name="images")
-        # A functional model without layers: what it returns is what Keras makes of its input.
+        # A functional model without layers returns its input as Keras converts and checks it.
         self.standardise = keras.Model(self.images, self.images, name="standardise").call
         self.rescale = (
             layers.Rescale(*normalisation, data_format, dtype=policy, name="rescale")
@@ -81,8 +81,8 @@ class Graph:
         self.probabilities = _probabilities(config, float32)
 
     def __call__(self, images: Any, training: bool | None = None) -> Any:
-        """Returns what the model answers to `images`, symbolic or real, standardised before."""
-        # `stateless_call` opens no context of a call: layers know `training` by argument alone.
+        """Returns the model's output for `images`, symbolic or real, after `standardise`."""
+        # `stateless_call` sets no context of a call: layers get `training` only as an argument.
         mode = {} if training is None else {"training": training}
         z, turns = self._embed(images, mode)  # Eq. 1
         for block in self.blocks:  # Eqs. 2 and 3
@@ -97,7 +97,7 @@ class Graph:
         return logits if self.probabilities is None else self.probabilities(logits)
 
     def _embed(self, images: Any, mode: dict[str, bool]) -> tuple[Any, dict[str, Any]]:
-        """z_0 = [x_class; x_p^1 E; ...; x_p^N E] + E_pos  (Eq. 1), and what blocks turn it by."""
+        """z_0 = [x_class; x_p^1 E; ...; x_p^N E] + E_pos  (Eq. 1), and the rotary positions."""
         if self.rescale is not None:
             images = self.rescale(images)
         for stage in self.stem:
@@ -117,7 +117,7 @@ class Graph:
         return z, {"rotary": self.rotary_positions(grid)}
 
     def _encode(self, z: Any) -> Any:
-        """y = LN(z_L^0)  (Eq. 4); the reference norms every token, and pools then."""
+        """y = LN(z_L^0)  (Eq. 4); the reference norms every token before the pooling."""
         if self.norm is None:
             return self.pool(z)
         return self.norm(self.pool(z)) if self.pool_before_norm else self.pool(self.norm(z))
@@ -157,7 +157,7 @@ def _norm(config: ViTConfig, policy: Any, name: str) -> Any:
 
 
 def _assembly(config: ViTConfig, policy: Any) -> list[Any]:
-    """What makes a sequence of the patches: positions, registers, class token, in their order."""
+    """The layers that add positions, registers and class token to the patches, in order."""
     front = config.has_class_token + config.distillation_token
     add_positions = layers.AddPositionEmbs(
         config.source_grid,
@@ -228,7 +228,7 @@ def _block(config: ViTConfig, i: int, policy: Any, remat: bool) -> Any:
 
 
 def _pool(config: ViTConfig, policy: Any) -> Any:
-    """The layer from encoded tokens to what the head reads."""
+    """The layer from encoded tokens to the input of the head."""
     kind, skip = config.classifier, config.num_prefix_tokens
     if kind == "map":
         return layers.MAPHead(
@@ -263,7 +263,7 @@ def _projection(config: ViTConfig, float32: Any) -> Any:
 
 
 def _pre_logits(config: ViTConfig, float32: Any) -> Any:
-    """The hidden layer of the pre-training head (section 3.1), where there is one."""
+    """The hidden layer of the pre-training head (section 3.1), or an identity."""
     if config.representation_size is None:
         return keras.layers.Identity(dtype=float32.name, name="pre_logits")
     return keras.layers.Dense(
@@ -293,7 +293,7 @@ def _head(config: ViTConfig, float32: Any) -> Any:
 
 
 def _probabilities(config: ViTConfig, float32: Any) -> Any:
-    """What turns logits into probabilities, or None for a model of logits."""
+    """The layer from logits to probabilities, or None for a model of logits."""
     if config.num_classes == 0 or config.classifier_activation is None:
         return None
     return keras.layers.Activation(

@@ -27,7 +27,7 @@ def resampling_weights(
 
     Args:
         source: number of points, at least 1.
-        target: number of points wanted, at least 1; a float scalar in a graph of any size.
+        target: number of new points, at least 1; a float scalar in a graph of any size.
         source_points, target_points: the numbers from 0 to `source - 1` and to `target - 1`.
         method: `"bilinear_align_corners"` maps the first and last points onto each
             other (`scipy.ndimage.zoom` of order 1). The others align the outer edges

@@ -1,7 +1,7 @@
-"""How much a file from a stranger may ask for. A file that asks for more is refused unread.
+"""Limits on files from strangers. A file above a limit is refused before it is read.
 
-Each limit is far above what a Vision Transformer needs. An environment variable raises it, for a
-process that reads larger files on purpose. SECURITY.md lists them.
+Each limit is far above the needs of a Vision Transformer. An environment variable raises it, for a
+process that reads larger files on purpose. SECURITY.md lists the limits.
 """
 
 import dataclasses
@@ -15,9 +15,9 @@ class Limit:
     """A number that can be changed by an environment variable.
 
     Args:
-        variable: of the environment.
-        default: where the variable is not set.
-        of: what the number counts, for messages.
+        variable: name of the environment variable.
+        default: value if the variable is not set.
+        of: unit of the number, for messages.
     """
 
     variable: str
@@ -26,7 +26,7 @@ class Limit:
 
     @property
     def value(self) -> int:
-        """The number that holds now.
+        """The present value of the limit.
 
         Raises:
             ConfigError: the variable is no positive integer.
@@ -39,28 +39,28 @@ class Limit:
         return int(stated[:19])
 
     def check(self, found: int, where: object, error: type[KerasViTError]) -> None:
-        """Raises `error` if a file asks for more; `where` names the file."""
+        """Raises `error` if `found` is above the limit; `where` names the file."""
         if found > self.value:
             raise error(
-                f"{where}: {found:,} {self.of}, expected at most {self.value:,}. If the file is "
-                f"to be trusted, set {self.variable} in the environment."
+                f"{where}: {found:,} {self.of}, expected at most {self.value:,}. If you trust the "
+                f"file, set {self.variable} in the environment."
             )
 
 
 ARRAYS = Limit("KERAS_VIT_MAX_ARRAYS", 10_000, "arrays")
-"""In one file of weights. A ViT of 56 blocks has 901, and three times that with Adam's moments."""
+"""Arrays in one file of weights. A ViT of 56 blocks has 901, and with Adam's moments 2,703."""
 
 HEADER_BYTES = Limit("KERAS_VIT_MAX_HEADER_BYTES", 2**23, "bytes that list the arrays")
-"""Of a safetensors header or the directory of an npz: 10,000 entries of 800 bytes."""
+"""Size of a safetensors header or the directory of an npz: 10,000 entries of 800 bytes."""
 
 JSON_BYTES = Limit("KERAS_VIT_MAX_JSON_BYTES", 2**24, "bytes of JSON")
-"""In one file. Two times 21,843 labels need two million."""
+"""Size of one JSON file. Two times 21,843 labels need two million bytes."""
 
 EXPANSION = Limit("KERAS_VIT_MAX_EXPANSION", 20, "times the size of the file when decompressed")
-"""By how much all arrays of a compressed file may exceed it. Trained weights hardly shrink."""
+"""Size of all arrays relative to their compressed file. Trained weights hardly shrink."""
 
 IMAGE_PIXELS = Limit("KERAS_VIT_MAX_PIXELS", 89_478_485, "pixels")
-"""In one encoded image. Pillow warns from the same number on: 256 MiB of 3 bytes each."""
+"""Pixels in one encoded image. Pillow warns from the same number on: 256 MiB of 3 bytes each."""
 
 SMALL = 2**26
-"""Bytes that any file may expand to, whatever its own size: a new head is nothing but zeros."""
+"""Bytes that any file may expand to, even a small one: the zeros of a new head shrink to little."""

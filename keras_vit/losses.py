@@ -1,8 +1,8 @@
-"""`compile` for a model that returns logits: the loss that everybody types means what it says.
+"""A `compile` that adapts cross-entropy losses to the logits or probabilities of the model.
 
-`model.compile("adam", "sparse_categorical_crossentropy")` stands in every tutorial of Keras. The
-string stands for a loss of probabilities; of logits it becomes NaN without a word. A model knows
-which of both it returns, so its `compile` takes such a loss for what the head gives, and says so.
+`model.compile("adam", "sparse_categorical_crossentropy")` is in every tutorial of Keras. The string
+stands for a loss of probabilities; with logits the loss silently becomes NaN. A model knows
+whether it returns logits, so its `compile` sets `from_logits` of such a loss, with a warning.
 """
 
 import math
@@ -36,7 +36,7 @@ _CAUSES = (
 
 
 class CompiledByHead:
-    """A `keras.Model` with a `config` whose `compile` knows what the head returns."""
+    """A `keras.Model` with a `config` whose `compile` knows whether the head returns logits."""
 
     config: ViTConfig
 
@@ -52,15 +52,15 @@ class CompiledByHead:
         """Configures training, as `keras.Model.compile`.
 
         Args:
-            optimizer: as of Keras.
-            loss: as of Keras. A cross-entropy of Keras that would take the logits of this
-                model for probabilities is used from logits, with one warning. None takes the
+            optimizer: as in Keras.
+            loss: as in Keras. If a cross-entropy of Keras would take this model's logits for
+                probabilities, it is used with `from_logits=True` and a warning. None takes the
                 loss of the head: sparse categorical cross-entropy, or binary for one class or
                 sigmoids.
-            loss_weights: as of Keras.
-            metrics, weighted_metrics: as of Keras; those that need to know are told whether
-                they see logits.
-            **options: as of Keras.
+            loss_weights: as in Keras.
+            metrics, weighted_metrics: as in Keras; `from_logits` of cross-entropies, and the
+                threshold of the accuracy of one class, are set for this model.
+            **options: as in Keras.
         """
         loss = loss_for(loss, self.config)
         super().compile(  # type: ignore[misc]
@@ -73,14 +73,14 @@ class CompiledByHead:
         )
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
-        """Compiles a loaded model as it was, which Keras leaves to classes with a `compile`."""
+        """Compiles a loaded model; Keras requires this method of a class with its own `compile`."""
         self.compile(**keras.saving.deserialize_keras_object(config))
         if getattr(self, "optimizer", None) is not None and self.built:  # type: ignore[attr-defined]
             self.optimizer.build(self.trainable_variables)  # type: ignore[attr-defined]
 
 
 def loss_for(loss: Any, config: ViTConfig) -> Any:
-    """Returns the loss to compile with; of features, which have no loss of their own, as given."""
+    """Returns the loss to compile with; for a model without a head, `loss` unchanged."""
     if config.num_classes == 0:
         return loss
     from_logits = config.classifier_activation is None
@@ -129,12 +129,12 @@ def _metric_for(metric: Any, loss: Any, config: ViTConfig) -> Any:
 
 
 class FirstLoss(keras.callbacks.Callback):
-    """Warns if a training begins with a loss that no untrained classifier has.
+    """Warns if a training begins with a loss far above chance.
 
-    A classifier that knows nothing has a cross-entropy of ln(classes).
+    The cross-entropy of an untrained classifier is ln(classes); the limit is three times that.
 
     Args:
-        num_classes: of the model.
+        num_classes: number of classes of the model.
     """
 
     def __init__(self, num_classes: int) -> None:
@@ -143,11 +143,11 @@ class FirstLoss(keras.callbacks.Callback):
         self.told = False
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Looks at the mean of the first epoch."""
+        """Checks the mean loss of the first epoch."""
         self.look(logs, "in the first epoch")
 
     def look(self, logs: dict[str, Any] | None, when: str) -> None:
-        """Looks at a loss, once."""
+        """Checks a loss; only the first call has an effect."""
         if self.told or not logs or "loss" not in logs:
             return
         self.told = True
@@ -160,15 +160,15 @@ class FirstLoss(keras.callbacks.Callback):
 
 
 class FirstStepLoss(FirstLoss):
-    """Looks after the first step, where a progress bar reads every loss from the device anyway."""
+    """Checks the loss of the first step; a progress bar reads it from the device in any case."""
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Looks at the loss of the first batch."""
+        """Checks the loss of the first batch."""
         self.look(logs, "after the first step")
 
 
 def _each(value: Any, change: Any) -> Any:
-    """The same list or dict, or single thing, of changed things."""
+    """Returns `change` applied to a value, or to each value in a list or dict."""
     if isinstance(value, dict) and "class_name" not in value:
         return {key: _each(one, change) for key, one in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""The Vision Transformer as a Keras model: what users build, call, classify with and save."""
+"""The Vision Transformer as a Keras model that users build, load, call and save."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,27 +39,27 @@ class VisionTransformer(CheckedInputs, CompiledByHead, FixedTrainer, keras.Model
     model.get_layer(name).output)` slices the model: `root` and `stage{s}_unit{u}`
     (hybrids), `patch_embedding` (the grid), `patch_tokens`, `class_token`,
     `position_embedding`, `embedding_dropout`, `block_0`..., `encoder_norm`,
-    `pool`, `pre_logits`, `head`. Models of other families have `patch_norm`, `mask_token`,
-    `distillation_token`, `register_tokens`, `pre_norm`, `rotary_positions` and `projection`
-    besides, where their configuration says so.
+    `pool`, `pre_logits`, `head`. By their configuration, models of other families also have
+    `patch_norm`, `mask_token`, `distillation_token`, `register_tokens`, `pre_norm`,
+    `rotary_positions` and `projection`.
 
     Args:
-        config: a `ViTConfig`; its fields may stand as keywords instead.
+        config: a `ViTConfig`; or None, with its fields as keywords.
         data_format: `"channels_last"`, `"channels_first"` or None for Keras's setting.
         dtype: a Keras dtype or policy, such as `"mixed_bfloat16"`. Softmax, norms,
             kernel standardisation and the head stay float32 under mixed policies.
-        remat: whether training keeps each block's input alone, and computes the block again
-            for the gradient: less memory for a forward pass more.
+        remat: whether training keeps only each block's input, and computes the block again
+            for the gradient: this saves memory and costs a forward pass.
         name: name of the model.
-        labels: a name per class, which `classify` answers with; or the word of a
+        labels: one name per class, for the answers of `classify`; or the name of a
             shipped list, `"imagenet1k"` or `"imagenet21k"`.
-        protocol: how images are prepared for these weights, by name or as an object of
-            name and parameters; see `keras_vit.Preprocessor`.
-        provenance: where the weights come from, as plain JSON types.
-        **fields: fields of `ViTConfig`; with `config` they replace its own.
+        protocol: preparation of images for these weights, by name or as a dict of name and
+            parameters; see `keras_vit.Preprocessor`.
+        provenance: origin of the weights, as plain JSON types.
+        **fields: fields of `ViTConfig`; they take precedence over `config`.
 
     Raises:
-        ConfigError: the fields describe no model that can be.
+        ConfigError: a field is invalid; the message names it and the valid values.
 
     >>> import keras_vit
     >>> model = keras_vit.VisionTransformer(
@@ -121,7 +121,7 @@ class VisionTransformer(CheckedInputs, CompiledByHead, FixedTrainer, keras.Model
 
     @property
     def labels(self) -> tuple[str, ...] | None:
-        """A name per class, or None."""
+        """One name per class, or None."""
         return names_of(self._labels)
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
@@ -129,7 +129,7 @@ class VisionTransformer(CheckedInputs, CompiledByHead, FixedTrainer, keras.Model
         return self._graph(self._graph.standardise(inputs, mask=mask), training)
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments as plain JSON types, and what is quantised."""
+        """Returns the constructor's arguments and the quantised parts, as plain JSON types."""
         return {
             **self.config.to_dict(),
             "data_format": self.data_format,
@@ -159,14 +159,14 @@ class VisionTransformer(CheckedInputs, CompiledByHead, FixedTrainer, keras.Model
         """Returns the most probable labels of each image: `[[(label, probability), ...], ...]`.
 
         Args:
-            images: what `preprocessor` takes: paths, PIL images or arrays; an iterator
-                is read batch by batch.
-            top: labels per image.
+            images: paths, PIL images or arrays, as for `preprocessor`; an iterator is read
+                batch by batch.
+            top: number of labels per image.
             batch_size: images per step.
 
         Raises:
-            ConfigError: the model has no head, or one per token; or an image cannot
-                be read.
+            ConfigError: the model has no head, or one prediction per token; or an image
+                cannot be read.
         """
         answers = [answer for _, answer in self.classify_each(images, top, batch_size)]
         if not answers:
@@ -180,15 +180,15 @@ class VisionTransformer(CheckedInputs, CompiledByHead, FixedTrainer, keras.Model
         batch_size: int = 32,
         unreadable: Callable[[Any, ConfigError], None] | None = None,
     ) -> Iterator[tuple[Any, list[tuple[str, float]]]]:
-        """Yields each image as it was given and its most probable labels, as `classify`.
+        """Yields each image in its given form and its most probable labels, as `classify`.
 
-        The next batch is read and resized while the model works on this one; no more
-        than two are in memory.
+        The next batch is read and resized while the model computes the present batch; at most
+        two batches are in memory.
 
         Args:
-            images, top, batch_size: as of `classify`.
-            unreadable: called with an image that cannot be read and the reason; the
-                others are answered. None raises the reason.
+            images, top, batch_size: as in `classify`.
+            unreadable: called with an image that cannot be read and the reason; the other
+                images are classified. None raises the reason.
 
         Raises:
             ConfigError: as `classify`.
@@ -203,7 +203,7 @@ class VisionTransformer(CheckedInputs, CompiledByHead, FixedTrainer, keras.Model
         largest = 0
         for items, batch in self.preprocessor.batches(images, batch_size, unreadable):
             largest = max(largest, len(items))
-            # A smaller batch is filled up: another shape would be compiled for.
+            # A smaller batch is filled up, because the backend would compile for another shape.
             full = np.pad(batch, [(0, largest - len(items)), (0, 0), (0, 0), (0, 0)])
             probabilities = np.asarray(self.predict_on_batch(full)[: len(items)], "float32")
             if self.config.classifier_activation is None:
@@ -219,23 +219,23 @@ class VisionTransformer(CheckedInputs, CompiledByHead, FixedTrainer, keras.Model
         norm: bool = True,
         batch_size: int = 32,
     ) -> "Tokens | dict[int, Tokens]":
-        """Returns the tokens of blocks, taken apart: dense features, a vector for every patch.
+        """Returns the tokens of blocks by kind: dense features, one vector for every patch.
 
         Args:
-            images: float batch as the model takes it, see `preprocessor`.
-            blocks: index of a block, negative from the end, or several.
-            norm: whether the norm behind the last block is applied, to every chosen block
-                alike (timm's `forward_intermediates`). A model without one, or with one
-                behind the mean, gives the tokens as they are.
+            images: a float batch in the model's size and range, see `preprocessor`.
+            blocks: index of a block, negative from the end, or several indices.
+            norm: whether the norm behind the last block is applied to every chosen block
+                (timm's `forward_intermediates`). It has no effect for a model without that
+                norm, or with the norm behind the mean.
             batch_size: images per step.
 
         Returns:
             `Tokens`: `class_token` and `distillation_token` `(batch, hidden_size)`, `registers`
-            `(batch, num_registers, hidden_size)`, each None where the model has none, and
+            `(batch, num_registers, hidden_size)`, each None if the model lacks it, and
             `patches` `(batch, rows, columns, hidden_size)`. `{block: Tokens}` for several.
 
         Raises:
-            ConfigError: there is no such block.
+            ConfigError: the model has no such block.
         """
         from keras_vit.tokens import tokens_of
 
@@ -259,35 +259,35 @@ class VisionTransformer(CheckedInputs, CompiledByHead, FixedTrainer, keras.Model
         provenance: Mapping[str, Any] | None = None,
         **fields: Any,
     ) -> "VisionTransformer":
-        """Loads a preset by name, from the Hub, or out of a local folder or file of any dialect.
+        """Loads a preset by name, from the Hub, or from a local folder or file of any dialect.
 
         Args:
             source: a name of `keras_vit.list_presets()`; `"hf://owner/repo[@revision][/subfolder]"`,
-                which holds a keras_vit preset, a timm, transformers or keras-hub ViT, or an
-                official npz (name the file where there are several:
-                `"hf://owner/repo/ViT-B_16.npz"`); a preset folder; or a checkpoint file or
-                folder. Of a repository only the files that are needed are fetched, into the
-                cache of huggingface_hub; repository, commit and sha256 go to `provenance`.
-            num_classes: another number of classes than the preset's: a new head with
-                zero weights; 0 for features. None keeps the preset's head.
+                a repository with a keras_vit preset, a timm, transformers or keras-hub ViT, or
+                an official npz (name one of several files: `"hf://owner/repo/ViT-B_16.npz"`);
+                a preset folder; or a checkpoint file or folder. Only the necessary files of a
+                repository are downloaded, into the cache of huggingface_hub; repository, commit
+                and sha256 go to `provenance`.
+            num_classes: None keeps the preset's head. Another number than the preset's makes a
+                new head with zero weights; 0 leaves the head out.
             image_size: pixels, an int or a pair (height, width); the stored positions are
-                resized. None for a model that takes any size per call. `"stored"` keeps
-                the preset's.
+                resized. None for a model that takes any size per call. `"stored"` for the
+                size of the preset.
             dtype: a Keras dtype or policy, such as `"mixed_bfloat16"`; None for Keras's setting.
-            load_weights: False for the architecture with fresh weights. From the Hub, then,
-                no weights are fetched where JSON or the header of a safetensors file suffices.
-            remat, trainable, data_format, name: as of `VisionTransformer`; without a name, the
-                model has that of its variant.
-            labels, protocol, provenance: as of `VisionTransformer`. None keeps what the
-                preset says.
-            **fields: fields of `ViTConfig`, such as `dropout_rate`, and what else
-                `keras_vit.checkpoints.load` takes.
+            load_weights: False for the architecture with fresh weights. Weights on the Hub are
+                then downloaded only if JSON and headers do not suffice.
+            remat, trainable, data_format, name: as for `VisionTransformer`; the default name is
+                the name of the variant.
+            labels, protocol, provenance: as for `VisionTransformer`. None takes the preset's
+                values.
+            **fields: fields of `ViTConfig`, such as `dropout_rate`, and other arguments of
+                `keras_vit.checkpoints.load`.
 
         Raises:
-            PresetError: there is no such preset, its folder is damaged, or the Hub refuses or
-                fails; the message says what to do.
+            PresetError: the preset does not exist or is damaged, or the Hub refuses or fails;
+                the message states a remedy.
             CheckpointError: the weights do not fit.
-            ConfigError: the fields describe no model that can be.
+            ConfigError: a field is invalid; the message names it and the valid values.
         """
         from keras_vit.checkpoints import load
 
@@ -311,8 +311,8 @@ class VisionTransformer(CheckedInputs, CompiledByHead, FixedTrainer, keras.Model
         """Writes a `.keras` file or folder, as any `keras.Model` does.
 
         Raises:
-            ConfigError: the name ends in `.h5` or `.hdf5`. Keras's format of that name holds no
-                registered class, so that it could be written and never loaded.
+            ConfigError: the name ends in `.h5` or `.hdf5`. Keras would write such a file but could
+                not load it, because its h5 format cannot hold a registered class.
         """
         if str(filepath).endswith((".h5", ".hdf5")):
             raise ConfigError(
@@ -324,17 +324,17 @@ class VisionTransformer(CheckedInputs, CompiledByHead, FixedTrainer, keras.Model
     def save_to_preset(
         self, folder: str | os.PathLike[str], *, card: Mapping[str, Any] | None = None
     ) -> None:
-        """Writes `config.json`, `model.safetensors` and a model card, whole or not at all.
+        """Writes `config.json`, `model.safetensors` and a model card; a failure writes no file.
 
         Args:
-            folder: the place; a preset that is there gives way.
-            card: what the model card shall say beside what the model knows: `description`,
+            folder: path of the folder; an existing preset is replaced.
+            card: fields of the model card that the model does not know: `description`,
                 `license`, `datasets`, `language`, `base_model`, `tags` and `metrics`, see
                 `keras_vit.presets.model_card`.
 
         Raises:
-            PresetError: the folder holds something else than a preset, or `card` has a
-                field that is none.
+            PresetError: the folder holds files that are no preset, or `card` has an unknown
+                field.
         """
         from keras_vit.presets import save_preset
 

@@ -1,9 +1,9 @@
 """Makes the classes of keras_vit known to Keras, which looks them up when it loads a model.
 
 Keras knows a class of a saved model once the module of the class was imported. `import keras_vit`
-imports those modules where Keras is imported already. Where it is not, `import keras_vit` starts
-no backend, so that the headers of a checkpoint are read at once: the modules are then imported
-with the first public name of keras_vit that needs Keras.
+imports these modules if Keras is already imported. Otherwise `import keras_vit` starts no backend,
+so that it is quick: the first use of a public name of keras_vit that needs Keras then imports the
+modules.
 """
 
 import importlib

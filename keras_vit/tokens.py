@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from keras_vit.model import VisionTransformer
 
 _SLICES: WeakKeyDictionary[keras.Model, dict[Any, Any]] = WeakKeyDictionary()
-"""Models that end at blocks, kept as long as the whole: each compiles a function of its own."""
+"""Models that end at blocks, kept as long as the whole model: a new one would compile again."""
 
 
 class Tokens(NamedTuple):
-    """What a block returns, float32 arrays.
+    """The output of a block as float32 arrays; None for tokens that the model lacks.
 
     Args:
-        class_token: `(batch, hidden_size)`, or None where the model has none.
-        distillation_token: likewise.
+        class_token: `(batch, hidden_size)`, or None.
+        distillation_token: `(batch, hidden_size)`, or None.
         registers: `(batch, num_registers, hidden_size)`, or None.
         patches: `(batch, rows, columns, hidden_size)`.
     """
@@ -39,7 +39,7 @@ def tokens_of(
     norm: bool,
     batch_size: int,
 ) -> Tokens | dict[int, Tokens]:
-    """See `VisionTransformer.tokens`."""
+    """Returns the tokens of blocks; `VisionTransformer.tokens` states arguments and result."""
     several = [blocks] if isinstance(blocks, int) else list(blocks)
     chosen = [block_index(model, block) for block in several]
     axes = (1, 2) if model.data_format == "channels_last" else (2, 3)
@@ -52,10 +52,10 @@ def tokens_of(
 
 
 def block_index(model: "VisionTransformer", block: int) -> int:
-    """Returns the index of a block from the first; negative ones count from the end.
+    """Returns the index of a block from the first; a negative index counts from the end.
 
     Raises:
-        ConfigError: there is no such block.
+        ConfigError: the model has no such block.
     """
     num_layers = model.config.num_layers
     if not -num_layers <= block < num_layers:
@@ -66,7 +66,7 @@ def block_index(model: "VisionTransformer", block: int) -> int:
 def _up_to_blocks(model: "VisionTransformer", blocks: tuple[int, ...], norm: bool) -> Any:
     variables = [id(variable) for variable in model.variables]
     kept = _SLICES.setdefault(model, {})
-    # LoRA and quantisation change the variables below a compiled function.
+    # LoRA and quantisation replace variables that a compiled function refers to.
     if (blocks, norm) not in kept or kept[blocks, norm][1] != variables:
         outputs = {str(block): model.get_layer(f"block_{block}").output for block in blocks}
         config = model.config

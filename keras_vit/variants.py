@@ -57,13 +57,13 @@ class Variant:
         Args:
             image_size: pixels, an int, a pair (height, width), or None for any size.
             num_classes: width of the head; 0 for features.
-            dtype, data_format, remat, trainable, labels, protocol, provenance: as of
+            dtype, data_format, remat, trainable, labels, protocol, provenance: as for
                 `VisionTransformer`.
-            name: of the model; None for that of the variant.
+            name: name of the model; None for the name of the variant.
             **fields: fields of `ViTConfig`.
 
         Raises:
-            ConfigError: the fields describe no model that can be.
+            ConfigError: a field is invalid; the message names it and the valid values.
         """
         from keras_vit.model import VisionTransformer
 
@@ -105,7 +105,7 @@ vit_l16  = _declare("vit_l16",  patch_size=16, hidden_size=1024, mlp_dim=4096, n
 vit_l32  = _declare("vit_l32",  patch_size=32, hidden_size=1024, mlp_dim=4096, num_heads=16, num_layers=24)
 vit_h14  = _declare("vit_h14",  patch_size=14, hidden_size=1280, mlp_dim=5120, num_heads=16, num_layers=32, dropout_rate=0.1)
 
-# The stem alone downscales 4 times; with patches of 8 cells that is a stride of 32 pixels, for all its name.
+# Despite the 16 in the name, the stride is 32 pixels: the stem downscales 4 times, and a patch has 8 cells.
 r_vit_ti16  = _declare("r_vit_ti16",  patch_size=8, hidden_size=192,  mlp_dim=768,  num_heads=3,  num_layers=12, stem=())
 r26_vit_s32 = _declare("r26_vit_s32", patch_size=1, hidden_size=384,  mlp_dim=1536, num_heads=6,  num_layers=12, stem=(2, 2, 2, 2))
 r26_vit_b32 = _declare("r26_vit_b32", patch_size=1, hidden_size=768,  mlp_dim=3072, num_heads=12, num_layers=12, stem=(2, 2, 2, 2))
@@ -118,7 +118,7 @@ _SIZE_FIELDS = ("patch_size", "hidden_size", "mlp_dim", "num_heads", "num_layers
 
 
 def list_variants() -> list[str]:
-    """Returns the names of all variants, plain ones first."""
+    """Returns the names of all variants, plain Vision Transformers first."""
     return list(_VARIANTS)
 
 
@@ -126,7 +126,7 @@ def variant(name: str) -> Variant:
     """Returns the variant of that name.
 
     Raises:
-        ConfigError: there is none; the message names the nearest.
+        ConfigError: the name is unknown; the message states the nearest name.
     """
     if name not in _VARIANTS:
         known = ", ".join(_VARIANTS)

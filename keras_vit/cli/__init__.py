@@ -18,11 +18,11 @@ _WITHOUT_BACKEND = ("list", "doctor", "info", "convert", "upload")
 def main(argv: list[str] | None = None) -> int:
     """Runs `keras-vit`; returns the exit status.
 
-    2 after bad input or trouble with files; 1 if `verify` finds a difference or an image could
-    not be read; 130 after Ctrl-C.
+    The status is 2 after bad input or a failure to read or write a file, 1 if `verify` finds a
+    difference or an image could not be read, and 130 after Ctrl-C.
     """
     arguments = _parser().parse_args(argv)
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow greets in ten lines else
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # silences TensorFlow's first ten lines
     try:
         return _run(arguments)
     except KerasViTError as error:
@@ -31,7 +31,7 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         _tell(f"interrupted. {arguments.go_on}")
         return INTERRUPTED
-    except BrokenPipeError:  # `keras-vit list | head`: nobody reads on
+    except BrokenPipeError:  # `keras-vit list | head`: the reader has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
@@ -59,7 +59,7 @@ def _tell(message: str) -> None:
 
 
 def _system_error(error: OSError, arguments: argparse.Namespace) -> str:
-    """What the system refused, where, and during which command."""
+    """Returns a message with the command, the system's error and the file."""
     out = getattr(arguments, "out", None) or getattr(arguments, "destination", None)
     where = error.filename2 or error.filename or out
     what = error.strerror or str(error)

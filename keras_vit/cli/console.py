@@ -1,4 +1,4 @@
-"""What the commands share: arguments, printing, progress, and which files are images."""
+"""Functions that the commands share: arguments, printing, progress, and lists of image files."""
 
 import argparse
 import csv
@@ -20,7 +20,7 @@ console = Screen()
 
 
 def positive(text: str) -> int:
-    """An argument that is a number above 0."""
+    """Parses an argument that is an integer above 0."""
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"{number} is not above 0")
@@ -28,7 +28,7 @@ def positive(text: str) -> int:
 
 
 def share(text: str) -> float:
-    """An argument from 0 up to, but not, 1."""
+    """Parses an argument that is a number in [0, 1)."""
     number = float(text)
     if not 0 <= number < 1:
         raise argparse.ArgumentTypeError(f"{number} is not in [0, 1)")
@@ -36,7 +36,7 @@ def share(text: str) -> float:
 
 
 class ImageSize(argparse.Action):
-    """One number for a square, or height and width."""
+    """Parses one number for a square, or height and width."""
 
     def __call__(
         self,
@@ -63,15 +63,15 @@ def show(
     rows: Iterable[Sequence[object]],
     whole: Any = None,
 ) -> None:
-    """Prints rows: a table on a terminal, tab-separated lines elsewhere, or as was asked for.
+    """Prints rows as a table on a terminal, as tab-separated lines elsewhere, or as csv or JSON.
 
-    Nothing is cut. Lines begin with the headings.
+    Cells are never cut. The first line has the headings.
 
     Args:
-        arguments: with `csv` and `json`.
-        headings: of the columns.
+        arguments: parsed arguments with `csv` and `json`.
+        headings: headings of the columns.
         rows: one value per column; None for an empty cell.
-        whole: what --json prints; None for a list of objects.
+        whole: the value that --json prints; None for a list of objects.
     """
     cells = [["" if value is None else str(value) for value in row] for row in rows]
     if arguments.json:
@@ -95,13 +95,15 @@ def show(
 
 
 def images_per_second(stderr: Screen) -> Progress:
-    """A progress bar for images, silent where stderr is no terminal."""
+    """Returns a progress bar for images, which is disabled if stderr is no terminal."""
     columns = (*Progress.get_default_columns(), _ImagesPerSecond())
     return Progress(*columns, console=stderr, disable=not stderr.is_terminal)
 
 
 def image_files(paths: Iterable[Path]) -> list[Path]:
-    """Files as given, each once; folders by the images in them. Stderr tells of hidden files.
+    """Returns the given files and the images in the given folders, each once.
+
+    A line on stderr states the number of hidden files that were left out.
 
     Raises:
         KerasViTError: a folder has no image in it, or cannot be listed.

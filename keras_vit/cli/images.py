@@ -103,7 +103,7 @@ def _predict(arguments: argparse.Namespace) -> int:
 
 
 def _model(arguments: argparse.Namespace) -> Any:
-    """The preset; a name that is none is told before a backend starts."""
+    """Returns the model of the preset; an unknown name is refused before a backend starts."""
     from keras_vit.checkpoints import Source
 
     source = Source.of(arguments.preset)
@@ -167,7 +167,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
 
 
 def _classes(found: Any, labels: Sequence[str] | None) -> list[tuple[str, int, str]]:
-    """Accuracy per class, the worst first; classes without images have no row."""
+    """Returns the accuracy per class, the worst first; classes without images have no row."""
     rows = [
         (accuracy, labels[k] if labels else str(k), count)
         for k, (accuracy, count) in enumerate(

@@ -176,7 +176,7 @@ def _costs(config: "ViTConfig") -> dict[str, Any]:
 
 
 def _fields(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What the user says of a checkpoint beside its path."""
+    """Returns the fields of a checkpoint that the user has given."""
     named = {"image_size": arguments.image_size, "num_heads": arguments.num_heads}
     return {name: value for name, value in named.items() if value is not None}
 
@@ -201,7 +201,7 @@ def _convert(arguments: argparse.Namespace) -> None:
     from keras_vit.checkpoints import convert
     from keras_vit.checkpoints.dialects import dialects_named
 
-    dialects_named(arguments.to)  # before the source is fetched
+    dialects_named(arguments.to)  # refuses an unknown name before a download
     with Progress(console=Screen(stderr=True), disable=not console.is_terminal) as progress:
         convert(
             arguments.source,

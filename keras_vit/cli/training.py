@@ -116,7 +116,7 @@ def _add_pretrain(commands: Any) -> None:
 
 
 def _add_common(command: Any) -> None:
-    """What both trainings are asked: data, results, and how the machine does it."""
+    """Adds the arguments that both trainings share."""
     command.add_argument(
         "data", help="a folder with a folder of images per class; tfds:NAME; or hf:OWNER/NAME"
     )
@@ -145,7 +145,7 @@ def _validation(text: str) -> float | str | None:
 
 
 def _finetune(arguments: argparse.Namespace) -> None:
-    if arguments.preset is not None:  # a name that is none is told before a backend starts
+    if arguments.preset is not None:  # refuses an unknown name before a backend starts
         from keras_vit.checkpoints import Source
 
         preset: Any = Source.of(arguments.preset)
@@ -190,7 +190,7 @@ def _finetune(arguments: argparse.Namespace) -> None:
 
 
 def _rates(arguments: argparse.Namespace) -> Sequence[float] | None:
-    """The learning rates of --sweep, those of table 4 if it stands alone."""
+    """Returns the learning rates of --sweep; without values, the rates of table 4."""
     if arguments.sweep != []:
         return arguments.sweep
     from keras_vit.finetune.published import rates_for
@@ -235,7 +235,7 @@ def _pretrain(arguments: argparse.Namespace) -> None:
 
 
 def _announce_pretraining(plan: "PretrainingPlan") -> None:
-    """Prints what was found, what will be done, and what the paper reports of it."""
+    """Prints data, model and settings of the training, and the results that the paper reports."""
     published = plan.published
     reported = ", ".join(f"{top1:.1%} after {n}" for n, top1 in published.reported.items())
     facts = {"source": published.source}
@@ -245,7 +245,7 @@ def _announce_pretraining(plan: "PretrainingPlan") -> None:
 
 
 def _announce(plan: "Plan") -> None:
-    """Prints what was found and what will be done."""
+    """Prints data, model and settings of the training."""
     facts = _found(plan)
     facts["head"] = "of the preset, which has these classes" if plan.keeps_head else "new"
     if plan.sweep:

@@ -1,4 +1,4 @@
-"""From class index to name; the names of ImageNet's classes are shipped."""
+"""Names of classes; lists of the names of ImageNet's classes are shipped."""
 
 import functools
 from collections.abc import Sequence
@@ -13,21 +13,21 @@ __all__ = ["NAMED", "Labels", "checked", "compact", "named", "names_of", "top_la
 Labels = str | Sequence[str]
 
 NAMED = {"imagenet1k": 1000, "imagenet21k": 21843}
-"""Shipped lists and their lengths: ILSVRC 2012's order, and that of Google's 21k heads."""
+"""Shipped lists and their lengths, in the order of ILSVRC 2012 and of Google's 21k heads."""
 
 
 @functools.cache
 def named(word: str) -> tuple[str, ...]:
     """Returns a shipped list of names, one per class in the order of the heads.
 
-    A name is a WordNet synset's lemmas: `"tench, Tinca tinca"`. Two classes may have
-    the same (ImageNet-1k has two cranes).
+    A name lists the lemmas of a WordNet synset: `"tench, Tinca tinca"`. Two classes may
+    share a name (ImageNet-1k has two cranes).
 
     Args:
         word: `"imagenet1k"` (1,000 names) or `"imagenet21k"` (21,843).
 
     Raises:
-        ConfigError: there is no such list.
+        ConfigError: no shipped list has this name.
 
     >>> from keras_vit import labels
     >>> labels.named("imagenet1k")[0]
@@ -43,10 +43,11 @@ def named(word: str) -> tuple[str, ...]:
 
 
 def checked(labels: Labels | None, num_classes: int) -> str | tuple[str, ...] | None:
-    """Returns labels as they are kept: a shipped list by its word, others as a tuple.
+    """Returns labels in the form that a model keeps: the name of a shipped list, or a tuple.
 
     Raises:
-        ConfigError: an unknown word, something that is no name, or not one per class.
+        ConfigError: the name of the list is unknown, a label is no string, or the number of
+            labels is not `num_classes`.
     """
     if labels is None:
         return None
@@ -66,7 +67,7 @@ def checked(labels: Labels | None, num_classes: int) -> str | tuple[str, ...] | 
 
 
 def compact(labels: Labels | None) -> str | list[str] | None:
-    """Returns labels as JSON keeps them: a shipped list by its word."""
+    """Returns labels in the form of JSON: the name of a shipped list, or a list of names."""
     if labels is None or isinstance(labels, str):
         return labels
     for word, count in NAMED.items():
@@ -76,7 +77,7 @@ def compact(labels: Labels | None) -> str | list[str] | None:
 
 
 def names_of(labels: Labels | None) -> tuple[str, ...] | None:
-    """Returns a name per class, of labels of either form."""
+    """Returns one name per class, from the name of a shipped list or from names."""
     if labels is None:
         return None
     return named(labels) if isinstance(labels, str) else tuple(labels)
@@ -89,8 +90,8 @@ def top_labels(
 
     Args:
         probabilities: `(batch, num_classes)`.
-        labels: a name per class, or None to use the index as its own name.
-        top: how many; all of them if there are fewer.
+        labels: one name per class, or None to use the index of a class as its name.
+        top: number of labels; all labels if there are fewer.
     """
     order = np.argsort(-probabilities, axis=1, kind="stable")[:, :top]
     return [

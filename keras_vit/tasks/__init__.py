@@ -1,4 +1,4 @@
-"""Tasks that an encoder can be trained for without labels."""
+"""Tasks that train an encoder without labels."""
 
 from keras_vit.tasks.corruption import PatchCorruption
 from keras_vit.tasks.masked_patches import MaskedPatchPrediction, masked_patch_optimizer

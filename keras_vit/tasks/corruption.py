@@ -1,4 +1,4 @@
-"""What masked patch prediction does to the patches that are to be told (appendix B.1.2)."""
+"""The corruption of patches in masked patch prediction (appendix B.1.2)."""
 
 import keras
 from keras import ops
@@ -12,15 +12,15 @@ from keras_vit.layers.initializers import RandomNormal
 class PatchCorruption(ConfiguredLayer):
     """Corrupts patch embeddings `(batch, patches, hidden_size)` (appendix B.1.2).
 
-    The same number of patches in every image, `mask_rate` of them rounded and at least one, at
-    places drawn without replacement. Each of those is then, independently and as in BERT, the
-    learned [mask] embedding, another patch of the same image, or as it was. Returns the patches
-    and which were drawn, bool `(batch, patches)`. Acts in and out of training.
+    In every image the same number of patches is drawn without replacement: `mask_rate` of all
+    patches, rounded, and at least one. As in BERT, each drawn patch independently becomes the
+    learned [mask] embedding, becomes another patch of the same image, or stays. The layer returns
+    the patches and a mask of the drawn ones, bool `(batch, patches)`, also outside training.
 
     Args:
         mask_rate: share of the patches that are drawn, in (0, 1].
-        mask_share: chance of a drawn patch to become [mask].
-        other_share: chance of a drawn patch to become one of the image's others.
+        mask_share: chance that a drawn patch becomes [mask].
+        other_share: chance that a drawn patch becomes another patch of the image.
         seed: an int, or None to draw one from Keras's global seed.
 
     Raises:
@@ -57,7 +57,7 @@ class PatchCorruption(ConfiguredLayer):
         masked = ops.logical_and(drawn, fates < self.mask_share)
         swapped = ops.logical_and(drawn, fates >= 1 - self.other_share)
 
-        # 1 to patches - 1 places further on, in a circle: never the patch itself.
+        # The other patch is 1 to patches - 1 places further on, cyclically: never the patch itself.
         steps = 1 + ops.cast(ops.minimum(ops.floor(others * (count - 1)), count - 2), "int32")
         other = (ops.arange(patches, dtype="int32")[None] + steps) % patches
         outputs = ops.where(

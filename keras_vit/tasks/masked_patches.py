@@ -22,14 +22,14 @@ class MaskedPatchPrediction(FixedTrainer, keras.Model):
     """Trains an encoder to predict patches that it cannot see (appendix B.1.2).
 
     Half of an image's patch embeddings are corrupted, see `PatchCorruption`, before the class
-    token joins and positions are added; neither is ever corrupted. A linear layer predicts the
-    target of each corrupted patch from its encoded token. The loss is averaged over the corrupted
-    patches of each image, and then over images. `fit` and `evaluate` take images alone; labels
-    beside them are passed over. `evaluate` corrupts as well, anew in every call.
+    token joins and positions are added; class token and positions are never corrupted. A linear
+    layer predicts the target of each corrupted patch from its encoded token. The loss is averaged
+    over the corrupted patches of each image, and then over images. `fit` and `evaluate` take
+    images without labels, and ignore labels. `evaluate` also corrupts, differently in every call.
 
-    Input: float images as the encoder takes them. Output, a dictionary: `"predictions"`, float32
-    `(batch, patches, ...)`; `"targets"`, what they are compared with; and `"corrupted"`, bool
-    `(batch, patches)`. The task does not use pooling, pre_logits and head of the encoder.
+    Input: float images in the encoder's size and range. Output, a dictionary: `"predictions"`,
+    float32 `(batch, patches, ...)`; `"targets"`; and `"corrupted"`, bool `(batch, patches)`. The
+    task does not use pooling, pre_logits and head of the encoder.
 
     | target | predictions for a patch | targets | loss |
     |---|---|---|---|
@@ -38,14 +38,15 @@ class MaskedPatchPrediction(FixedTrainer, keras.Model):
     | `"pixels"` | `(rows * columns * channels,)` | float32 in [-1, 1] | mean squared error |
 
     Args:
-        encoder: a `ViTConfig`, or a `VisionTransformer` whose weights are taken over. The task
-            has a copy without pre_logits and head: `task.encoder`.
+        encoder: a `ViTConfig`, or a `VisionTransformer` whose weights are copied. `task.encoder`
+            is a copy without pre_logits and head.
         mask_rate: share of the patches of every image that are corrupted, in (0, 1].
-        mask_share: share of those that become the learned [mask] embedding.
-        other_share: share of those that become another patch's embedding. The rest is kept.
+        mask_share: share of the corrupted patches that become the learned [mask] embedding.
+        other_share: share of the corrupted patches that become another patch's embedding. The
+            rest of the corrupted patches is not changed.
         bits: bits per channel of a colour; there are `2 ** (bits * channels)` colours, 512 for RGB.
         seed: an int, or None to draw one from Keras's global seed.
-        target: `"mean_colour"`, `"downsized"` or `"pixels"`; the first trained best in the paper.
+        target: `"mean_colour"`, which trained best in the paper, `"downsized"` or `"pixels"`.
         name: name of the model.
 
     Raises:
@@ -130,16 +131,16 @@ class MaskedPatchPrediction(FixedTrainer, keras.Model):
         }
 
     def classifier(self, num_classes: int, **fields: Any) -> VisionTransformer:
-        """Returns a `VisionTransformer` with the encoder's weights and a new head, zero at first.
+        """Returns a `VisionTransformer` with the encoder's weights and a new head of zeros.
 
         Args:
             num_classes: width of the head; 0 for features.
             **fields: other arguments of `VisionTransformer`, such as `labels`, `dropout_rate` or
-                `representation_size`. For another `image_size` go by a file:
+                `representation_size`. Another `image_size` needs a file:
                 `task.encoder.save_to_preset(folder)`, then `VisionTransformer.from_preset`.
 
         Raises:
-            ConfigError: with these fields the weights do not fit.
+            ConfigError: the encoder's weights do not fit a model with these fields.
         """
         return _rebuilt(self.encoder, num_classes=num_classes, **fields)
 
@@ -147,12 +148,12 @@ class MaskedPatchPrediction(FixedTrainer, keras.Model):
         self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None,
         training: bool = True,
     ) -> Any:  # fmt: skip
-        """Returns the mean over images of the mean loss over each one's corrupted patches.
+        """Returns the mean over images of the mean loss over an image's corrupted patches.
 
         Args:
             x, y, training: unused.
-            y_pred: what the model returned.
-            sample_weight: a number per image, or None.
+            y_pred: output of the model.
+            sample_weight: one number per image, or None.
 
         Raises:
             ConfigError: the model was compiled with a loss.
@@ -172,7 +173,7 @@ class MaskedPatchPrediction(FixedTrainer, keras.Model):
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         """Updates `accuracy` and compiled `weighted_metrics` with the corrupted patches alone.
 
-        Compiled `metrics` take no weights, as everywhere in Keras: they count every patch.
+        Compiled `metrics` have no weights in Keras: they count every patch.
         """
         targets_, predictions = y_pred["targets"], y_pred["predictions"]
         corrupted = ops.cast(y_pred["corrupted"], "float32")
@@ -200,7 +201,7 @@ class MaskedPatchPrediction(FixedTrainer, keras.Model):
 
     @functools.cached_property
     def _stages(self) -> tuple[keras.Model, keras.Model]:
-        """Images to grid, and grid to the last block's tokens. Views of the encoder: no state."""
+        """Two models that share the encoder's layers: images to grid, grid to encoded tokens."""
         grid = self.encoder.get_layer("patch_embedding").output
         last = self.encoder.get_layer(f"block_{self.encoder.config.num_layers - 1}").output
         return keras.Model(self.encoder.input, grid), keras.Model(grid, last)
@@ -222,9 +223,9 @@ def masked_patch_optimizer(
     """Returns the optimizer of appendix B.1.2: Adam, linear warm-up, cosine decay to 0.
 
     Args:
-        steps: weight updates; the paper's million, in batches of 4,096.
-        learning_rate: the peak.
-        warmup_steps: updates before the peak; a tenth of `steps` if that is fewer.
+        steps: number of weight updates; the paper makes a million, in batches of 4,096.
+        learning_rate: highest learning rate.
+        warmup_steps: updates before the highest learning rate, at most a tenth of `steps`.
 
     >>> from keras_vit.tasks import masked_patch_optimizer
     >>> optimizer = masked_patch_optimizer(steps=1000)
@@ -250,7 +251,7 @@ def _check(config: ViTConfig) -> None:
 
 
 def _rebuilt(model: VisionTransformer, **fields: Any) -> VisionTransformer:
-    """Another model with other `fields` and the weights of all layers that both have."""
+    """Returns a model with other `fields` and the weights of all layers that both models have."""
     other = VisionTransformer.from_config({**model.get_config(), **fields})
     for layer in other.layers:
         if layer.name in ("projection", "pre_logits", "head"):

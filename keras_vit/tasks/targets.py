@@ -11,7 +11,7 @@ from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError
 
 CELLS = 4
-"""Rows and columns of the downsized patch."""
+"""Number of rows and of columns of a downsized patch."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Target:
             `(batch, height, width, channels)` in [0, 255].
         shape: (config, bits) -> shape of the predictions for one patch.
         loss: (targets, predictions) -> loss of each patch, `(batch, patches)`.
-        has_classes: whether the target is a class, whose accuracy can be told.
+        has_classes: whether the target is a class, so that an accuracy exists.
     """
 
     of: Callable[[Any, tuple[int, int], int], Any]
@@ -35,12 +35,12 @@ class Target:
 def mean_colours(pixels: Any, patch_size: tuple[int, int], bits: int = 3) -> Any:
     """Returns each patch's mean colour in `bits` bits per channel (appendix B.1.2).
 
-    A channel's mean, in [0, 255], counts in steps of `256 / 2**bits`, from 0 to `2**bits - 1`;
-    the first channel stands in the highest bits. For RGB and 3 bits: `64 r + 8 g + b`.
+    A channel's mean, in [0, 255], is rounded down to steps of `256 / 2**bits`, numbered from 0 to
+    `2**bits - 1`; the first channel is in the highest bits. For RGB and 3 bits: `64 r + 8 g + b`.
 
     Args:
         pixels: float32 `(batch, height, width, channels)` in [0, 255].
-        patch_size: (rows, columns). Pixels that fill no patch are left out.
+        patch_size: (rows, columns) of a patch. Pixels that fill no patch are left out.
         bits: bits per channel.
 
     Returns:
@@ -54,7 +54,7 @@ def downsized_colours(pixels: Any, patch_size: tuple[int, int], bits: int = 3) -
     """Returns the colours of each patch downsized to 4 by 4 cells, by their means.
 
     Args:
-        pixels, patch_size, bits: as of `mean_colours`; both sides of a patch are multiples of 4.
+        pixels, patch_size, bits: as in `mean_colours`; both sides of a patch are multiples of 4.
 
     Returns:
         int32 `(batch, patches, 16)`, by rows of cells.
@@ -67,7 +67,7 @@ def downsized_colours(pixels: Any, patch_size: tuple[int, int], bits: int = 3) -
 
 
 def patch_pixels(pixels: Any, patch_size: tuple[int, int], bits: int = 3) -> Any:
-    """Returns all values of each patch, from [0, 255] scaled to [-1, 1].
+    """Returns all values of each patch, scaled from [0, 255] to [-1, 1].
 
     Returns:
         float32 `(batch, patches, rows * columns * channels)`, by rows of pixels.
@@ -86,7 +86,7 @@ def patch_pixels(pixels: Any, patch_size: tuple[int, int], bits: int = 3) -> Any
 
 def _colour_grid(pixels: Any, cell: tuple[int, int], bits: int) -> Any:
     means = ops.average_pool(pixels, cell, strides=cell, data_format="channels_last")
-    # A mean that is a whole number may have come out a hair below it.
+    # Rounding may have put a mean slightly below its exact whole number.
     levels = ops.floor((means + 1e-3) * (2**bits / 256))
     levels = ops.cast(ops.clip(levels, 0, 2**bits - 1), "int32")
     channels = levels.shape[-1]
@@ -120,14 +120,15 @@ TARGETS = {
         has_classes=False,
     ),
 }
-"""By name: one colour of 512; 16 colours of a downsized patch; L2 regression on all pixels."""
+"""Targets by name: one colour of 512; 16 colours of a downsized patch; L2 regression on pixels."""
 
 
 def check(name: str, config: ViTConfig, bits: int) -> None:
-    """Raises unless patches of this model have this target.
+    """Checks a target against a model.
 
     Raises:
-        ConfigError: another name, too many colours, or patches that 4 does not divide.
+        ConfigError: the name is unknown, there are too many colours, or 4 does not divide the
+            sides of a patch.
     """
     if name not in TARGETS:
         raise ConfigError(f"target={name!r} is not one of {', '.join(TARGETS)}.")

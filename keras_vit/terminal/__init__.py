@@ -1,10 +1,10 @@
-r"""The way to a screen, a web page and a figure for text that strangers wrote.
+r"""Safe output of text from strangers on a terminal, on a web page and in a figure.
 
 Labels, provenance, tensor names, file names and error pages come from outside. On a terminal an
-escape sequence among them could move the cursor, rename the window or hide a line; U+202E could
+escape sequence in them could move the cursor, rename the window or hide a line; U+202E could
 turn `gpj.exe` into `exe.jpg`; `[red]` is markup for rich, `<b>` for a browser and `$\frac$` for
-matplotlib. Every such character is shown here as what it is. `terminal.screen.Screen` does so for
-whatever is printed through rich, and `KerasViTError` for every message.
+matplotlib. The functions here make every such character visible as itself.
+`terminal.screen.Screen` applies them to all output of rich, and `KerasViTError` to its message.
 """
 
 import html
@@ -16,15 +16,15 @@ _LONGEST_TITLE = 80
 
 
 def visible(text: object, lines: bool = False) -> str:
-    r"""Returns text of which each character can be seen, on one line.
+    r"""Returns the text on one line with every invisible character escaped.
 
     Control characters, terminal escapes, bidirectional overrides, zero-width characters, line
     and paragraph separators and bytes of file names that are no UTF-8 become escapes of Python
     such as `\x1b` and `\u202e`.
 
     Args:
-        text: a string, or what has one, such as a path.
-        lines: keep line feeds and tabs, for messages that have lines of their own.
+        text: a string, or an object with a `str` form, such as a path.
+        lines: whether line feeds and tabs are kept, for messages of several lines.
     """
     text = str(text)
     if text.isprintable() and not any(letter in text for letter in _INVISIBLE):
@@ -41,7 +41,7 @@ def in_html(text: object) -> str:
 def in_figure(text: object) -> str:
     """Returns text for a matplotlib figure: no mathematics, and at most 80 characters.
 
-    LaTeX is another matter: give `usetex=False` where the text is drawn.
+    The result is not escaped for LaTeX: give `usetex=False` to the function that draws it.
     """
     shown = visible(text)
     if len(shown) > _LONGEST_TITLE:

@@ -1,4 +1,4 @@
-"""The console of the command line: rich, without what strangers could make of its markup."""
+"""The console of the command line: rich without markup, which strangers could misuse."""
 
 from typing import Any
 
@@ -11,8 +11,8 @@ from keras_vit.terminal import visible
 class Screen(Console):
     """A rich console that takes every string literally.
 
-    rich asks `render_str` for each string that it prints, be it a line, a cell or a title; so
-    none can bring markup, emoji codes or terminal escapes. Styled text is a `rich.text.Text`.
+    rich passes each line, cell and title to `render_str`, so that markup, emoji codes and terminal
+    escapes in a string have no effect. Styled text is a `rich.text.Text`.
     """
 
     def render_str(self, text: str, **options: Any) -> Text:

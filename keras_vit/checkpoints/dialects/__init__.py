@@ -1,4 +1,4 @@
-"""The dialects of ViT checkpoints: how each library names, shapes and describes its weights."""
+"""The dialects of ViT checkpoints: each library's names, shapes and descriptions of weights."""
 
 from keras_vit.checkpoints.dialects import keras_hub as _keras_hub
 from keras_vit.checkpoints.dialects import timm as _timm
@@ -20,18 +20,18 @@ _ALL: tuple[Dialect, ...] = (
     *_keras_hub.FAMILIES,
 )
 DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in _ALL}
-"""By name. A family beside the plain ViT is called `"library/family"`."""
+"""All dialects by name. A family other than the plain ViT is called `"library/family"`."""
 
 
 def dialects_named(name: str) -> tuple[Dialect, ...]:
-    """Returns the dialect of that name, and with it all families of a library.
+    """Returns the dialect of a name, or all families of a library.
 
     Args:
-        name: such as `"google"`; `"transformers"`, which stands for every family of that
-            library; or `"transformers/dinov2"`, one family.
+        name: a dialect such as `"google"` or `"transformers/dinov2"`; the name of a library
+            such as `"transformers"` stands for all of its families.
 
     Raises:
-        CheckpointError: there is none; the message names the nearest.
+        CheckpointError: the name is unknown; the message states the nearest.
     """
     if name not in DIALECTS:
         raise CheckpointError(

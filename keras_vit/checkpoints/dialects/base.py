@@ -30,15 +30,15 @@ class StoredAs:
 
     Args:
         name: name template, with the placeholders of the lexicon's path or some of them.
-        axes: its axes; a placeholder that stands on only one side is an axis on
+        axes: axes of the array; a placeholder in only one of path and name is an axis of
             the other. None: the axes of the lexicon.
-        also: other axes that files of this dialect are read with.
-        when: the models that have this name, where a weight has several names. Of those
-            that hold, the first is written; a file may have any of them.
-        implies: fields of `ViTConfig` that a file with this name has; those of
-            `Numerics` under `"numerics"`.
-        outside: whether the dialect's prefix does not stand in front of this name.
-        only: by placeholder of the path, the values that this name holds; a placeholder that
+        also: other axes that an array in a file may have.
+        when: the models whose files have this name, for a weight with several names. The
+            first name that applies to a model is written; any name is read.
+        implies: fields of `ViTConfig` that follow from this name in a file; fields of
+            `Numerics` are under `"numerics"`.
+        outside: whether this name lacks the dialect's prefix.
+        only: placeholder of the path -> the values that this name serves; a placeholder that
             is absent may have every value.
     """
 
@@ -51,13 +51,13 @@ class StoredAs:
     only: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     def holds(self, binding: Mapping[str, str]) -> bool:
-        """Whether this is a name of the weight with these values of the placeholders."""
+        """Whether this name serves the weight with these values of the placeholders."""
         return all(binding.get(p, values[0]) in values for p, values in self.only.items())
 
 
 @dataclasses.dataclass(frozen=True)
 class Unsupported:
-    """Why a dialect has no name for a weight of the lexicon."""
+    """The reason why a dialect has no name for a weight of the lexicon."""
 
     reason: str
 
@@ -66,11 +66,11 @@ Names = StoredAs | Unsupported | tuple[StoredAs, ...]
 
 
 def modules(names: Mapping[str, str], parameters: Mapping[str, str]) -> dict[str, StoredAs]:
-    """Returns the names of layers whose parameters a library names alike everywhere.
+    """Returns the names of all weights of some layers.
 
     Args:
-        names: from the layer (a path of the lexicon without its last part) to the library's.
-        parameters: from the last part to the library's, separator included:
+        names: layer (a path of the lexicon without its last part) -> the library's name.
+        parameters: last part of a path -> the library's name with its separator, such as
             `"gamma": "/scale"`.
     """
     return {
@@ -82,16 +82,16 @@ def modules(names: Mapping[str, str], parameters: Mapping[str, str]) -> dict[str
 
 
 def unsupported(reasons: Mapping[str, str], words: Mapping[str, Names]) -> dict[str, Names]:
-    """Returns the names, and a reason for every weight of the lexicon that has none.
+    """Returns the names, and a reason for every weight of the lexicon without a name.
+
+    A weight of a part that the paper's model lacks needs no entry in `reasons`.
 
     Args:
-        reasons: from the start of a path to the reason; `""` is the start of every path.
-        words: the names that there are.
-
-    A part that the paper's model has not needs no reason of its own.
+        reasons: start of a path -> the reason; `""` is the start of every path.
+        words: path of the lexicon -> its names.
 
     Raises:
-        LookupError: another weight has neither, or a name is of no weight of the lexicon.
+        LookupError: a weight has neither name nor reason, or a path is not in the lexicon.
     """
     complete_words = dict(words)
     if strange := words.keys() - {word.path for word in LEXICON}:
@@ -113,12 +113,12 @@ Limit = tuple[Callable[[ViTConfig], bool], str]
 
 @dataclasses.dataclass(frozen=True)
 class Statement:
-    """What the JSON files beside the weights state.
+    """The contents of the JSON files beside the weights, in the words of keras_vit.
 
     Args:
-        fields: of `ViTConfig`; those of `Numerics` under `"numerics"`.
-        labels: a name per class, the word of a shipped list, or None.
-        protocol: how images are prepared, or None.
+        fields: fields of `ViTConfig`; fields of `Numerics` are under `"numerics"`.
+        labels: one name per class, the name of a shipped list, or None.
+        protocol: preparation of images, or None.
     """
 
     fields: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -128,12 +128,12 @@ class Statement:
 
 @dataclasses.dataclass(frozen=True)
 class Identity:
-    """The key of a JSON file that says which family of models the weights are of.
+    """The key of a JSON file that names the family of models.
 
     Args:
-        file, key: where it stands.
+        file, key: the file and its key.
         pattern: regular expression of the values of this family.
-        expected: the values in words, for a refusal.
+        expected: the values in words, for a message.
     """
 
     file: str
@@ -142,7 +142,7 @@ class Identity:
     expected: str
 
     def value(self, files: Json) -> str | None:
-        """Returns what the files say, or None where they say nothing."""
+        """Returns the value of the key, or None if it is absent."""
         content = files.get(self.file)
         value = content.get(self.key) if isinstance(content, Mapping) else None
         return None if value is None else str(value)
@@ -150,13 +150,13 @@ class Identity:
 
 @dataclasses.dataclass(frozen=True)
 class PreparationWords:
-    """A library's words for how images are prepared.
+    """A library's JSON for the preparation of images.
 
     Args:
-        default: the protocol of files that do not state one.
-        read: the protocol that the JSON files state, or None.
-        write: the JSON files that state a protocol, given with every parameter.
-        expresses: whether the library has words for a protocol, given with every parameter.
+        default: returns the protocol of files that do not state one.
+        read: returns the protocol that the JSON files state, or None.
+        write: returns the JSON files for a protocol with all of its parameters.
+        expresses: whether the library's JSON can express a protocol with all its parameters.
     """
 
     default: Callable[[ViTConfig], ProtocolSpec] = lambda config: "paper"
@@ -166,7 +166,7 @@ class PreparationWords:
 
 
 def not_a_protocol(what: str) -> None:
-    """Says that a file states a preparation of images that no protocol of keras_vit has."""
+    """Warns that a file states a preparation of images that keras_vit cannot express."""
     log.warning(
         "%s is no protocol of keras_vit: images are prepared by its default for these files. "
         "Give protocol=... to choose.",
@@ -175,47 +175,47 @@ def not_a_protocol(what: str) -> None:
 
 
 def same_everywhere(value: float | list[float], config: ViTConfig) -> list[float]:
-    """Returns a protocol's mean or std as a number for each channel."""
+    """Returns a protocol's mean or std as one number per channel."""
     return list(value) if isinstance(value, list) else [value] * config.channels
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Dialect:
-    """A family of checkpoints: its name for each weight, and what it takes for granted.
+    """A family of checkpoints: its names of weights, its JSON, its arithmetic and its limits.
 
     Args:
-        name: as in `checkpoints.save(..., dialect=name)`; of several families of one
-            library `"library/family"`, but for the plain ViT.
-        library: whose files these are.
+        name: name in `checkpoints.save(..., dialect=name)`. A family other than the plain
+            ViT is called `"library/family"`.
+        library: name of the library.
         container: `"npz"`, `"safetensors"` or `"h5"`.
-        words: from the lexicon's path template to `StoredAs`, several of them with
-            conditions, or `Unsupported`, for every word of the lexicon.
-        prefixes: what may stand in front of every name.
-        prefix_for: the prefix to write a model with.
-        ignored: regular expressions of names that are no weights, with the reason.
-        derived: names of arrays that the library computes from others, with the reason; which
-            they are depends on the model. They are neither read nor written.
-        row_numbers: from the name of an array to that of integers `(1, rows)`: the model reads
-            the rows by these numbers.
-        identity: where JSON says that weights are of this family.
-        json: tables of the JSON files beside the weights; if there are any, a checkpoint
-            of the dialect is a folder.
-        labels: the names of the classes, from the JSON files and the number of classes,
-            where they do not stand in a row.
-        notes: further JSON files that the library wants, the same for every model.
-        images: the library's words for how images are prepared.
-        numerics: the arithmetic of the library, which its weights were made for; None
-            if it expresses any.
+        words: path template -> `StoredAs`, several of them with conditions, or
+            `Unsupported`, for every word of the lexicon.
+        prefixes: prefixes that all names in a file may have.
+        prefix_for: returns the prefix for writing a model.
+        ignored: regular expressions of names that are no weights, and the reason for each.
+        derived: takes a configuration and returns the names of arrays that the library computes
+            from others, and the reason for each. They are neither read nor written.
+        row_numbers: name of an array -> name of an array of integers `(1, rows)`, by which the
+            model reads the rows.
+        identity: the JSON key that names the family.
+        json: tables of the JSON files beside the weights; with tables, a checkpoint of the
+            dialect is a folder.
+        labels: returns the names of the classes, from the JSON files and the number of
+            classes, if no row of `json` reads them.
+        notes: further JSON files that the library needs, the same for every model.
+        images: the library's JSON for the preparation of images.
+        numerics: the arithmetic of the library, for which its weights were trained; None
+            if the files state any arithmetic.
         expresses: fields of `Numerics` that the library can vary.
         fields: fields of `ViTConfig` that every file of the dialect has.
-        switches: names of `SWITCHES` that the library has. Files are read without all
-            others, and models that use one of these are refused.
+        switches: names of the `SWITCHES` that the library has. Files are read without the
+            other switches, and models that use another switch are refused.
         impossible: models whose files the library would not load: a condition on the
-            configuration, and the words for it.
-        limits: models that the library loads and computes otherwise, likewise.
-        only_read: why no file of the dialect is written, or "".
+            configuration, and its description.
+        limits: models that the library loads but computes differently, in the same form.
+        only_read: reason why files of the dialect are read and not written, or "".
         crops: whether the library drops pixels that fill no patch.
-        metadata: of a safetensors file.
+        metadata: metadata of a safetensors file.
     """
 
     name: str
@@ -244,13 +244,13 @@ class Dialect:
 
     @property
     def conventions(self) -> dict[str, Any]:
-        """Fields of `ViTConfig` that every file has: `fields`, and switches that it lacks."""
+        """Fields of every file: `fields`, and the defaults of the switches that it lacks."""
         defaults = {name: DEFAULTS[name] for name in self._lacking if name in DEFAULTS}
         return {**defaults, **self.fields}
 
     @property
     def refusals(self) -> tuple[Limit, ...]:
-        """Models that no file can hold: the `impossible` ones, and those of a lacking switch."""
+        """Conditions of models that no file can hold, and their descriptions."""
         lacking = (SWITCHES[name] for name in self._lacking)
         unwritten = ((always, self.only_read),) if self.only_read else ()
         switches = ((switch.is_used, switch.words) for switch in lacking)
@@ -278,17 +278,17 @@ class Dialect:
         return answer if isinstance(answer, tuple) else (answer,)
 
     def is_named_by(self, files: Json) -> bool | None:
-        """Whether the JSON files name this family; None where they name none."""
+        """Whether the JSON files name this family; None if they name no family."""
         value = self.identity.value(files) if self.identity else None
         if value is None or self.identity is None:
             return None
         return re.fullmatch(self.identity.pattern, value) is not None
 
     def read_json(self, files: Json) -> Statement:
-        """Returns what the JSON files beside the weights state.
+        """Returns the contents of the JSON files beside the weights.
 
         Raises:
-            ValueError: names the file and the key, what was found and what is expected.
+            ValueError: a value is invalid; the message names file, key and expected value.
         """
         if self.is_named_by(files) is False and self.identity is not None:
             where, value = self.identity, self.identity.value(files)
@@ -316,8 +316,8 @@ class Dialect:
         """Returns the JSON files to write beside the weights, by name.
 
         Args:
-            config, labels: of the model.
-            protocol: one that the library has words for; None for its default.
+            config, labels: configuration and labels of the model.
+            protocol: a protocol that the library can express; None for its default.
         """
         if not self.json:
             return {}

@@ -1,17 +1,17 @@
-"""What the two code bases in flax have in common: the names of a block's submodules."""
+"""The names of layers and parameters that the two code bases in flax share."""
 
 FLAX_PARAMETERS = {"kernel": "/kernel", "gamma": "/scale", "beta": "/bias", "bias": "/bias"}
-"""Our names of parameters in the words of flax."""
+"""Name of a parameter in keras_vit -> its name in flax."""
 
 
 def encoder_layers(
     block: str, attention_norm: str, attention: str, mlp_norm: str, mlp: str
 ) -> dict[str, str]:
-    """Returns our layers from the patches to the head and flax's names of them.
+    """Returns flax's name for each layer of the lexicon, from the patches to the head.
 
     Args:
         block: name of a block, with or without a placeholder for its number.
-        attention_norm, attention, mlp_norm, mlp: names of its submodules.
+        attention_norm, attention, mlp_norm, mlp: names of the submodules of a block.
     """
     return {
         "patch_embedding": "embedding",

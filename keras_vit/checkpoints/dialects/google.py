@@ -1,10 +1,10 @@
 """The official checkpoints of google-research/vision_transformer.
 
 Two spellings of one model. `google`: names from before flax linen, which every
-published npz of the paper and of AugReg has; submodules of a block are numbered in
-the order of their creation, whatever their class. `google_linen`: what today's code
-writes; submodules are numbered per class. Sources: `vit_jax/models_vit.py`,
-`vit_jax/models_resnet.py`, `vit_jax/checkpoint.py`.
+published npz of the paper and of AugReg has; the submodules of a block are numbered
+together in the order of their creation. `google_linen`: the names of files that
+today's code writes; submodules are numbered per class. Sources:
+`vit_jax/models_vit.py`, `vit_jax/models_resnet.py`, `vit_jax/checkpoint.py`.
 """
 
 import dataclasses
@@ -32,12 +32,12 @@ _REASONS = {"pool/": "the official code has no attention pooling; big_vision has
 
 
 def _words(submodules: tuple[str, str, str, str], norm_axes: tuple[str, str]) -> dict[str, Names]:
-    """Returns the names.
+    """Returns the names of all weights.
 
     Args:
         submodules: names of a block's attention norm, attention, MLP norm and MLP.
-        norm_axes: axes of a GroupNorm's arrays, as written and as also read; `{}`
-            is the axis of the channels.
+        norm_axes: axes of a GroupNorm's arrays: the axes to write, and further axes to
+            read; `{}` is the axis of the channels.
     """
     layers = _CONVOLUTIONS | encoder_layers("Transformer/encoderblock_{l}", *submodules)
     words: dict[str, Names] = {
@@ -59,7 +59,7 @@ google = Dialect(
     container="npz",
     words=_words(
         ("LayerNorm_0", "MultiHeadDotProductAttention_1", "LayerNorm_2", "MlpBlock_3"),
-        # The published hybrids keep four axes; files saved again have lost them.
+        # The published hybrids have four axes; files that were loaded and saved again have one.
         norm_axes=("1 1 1 {}", "{}"),
     ),
     prefixes=("", "params/", "opt/target/"),

@@ -1,11 +1,10 @@
 """The JSON beside the weights as a table: the same rows read it and write it.
 
-A row says a key of the library, the field of `ViTConfig` that it states, and how the one
-value becomes the other. `"numerics.gelu"` is a field of `Numerics`, `"labels"` are the names
-of the classes. Four kinds of rows serve: `JsonField` (one key, one field), `JsonFields`
-(several keys that only together state something), `JsonConstant` (a key that keras_vit can
-hold with one value alone) and `JsonNote` (a key that is written for the library and read by
-nobody here).
+A row states a key of the library, the corresponding field of `ViTConfig`, and the conversion
+of their values. `"numerics.gelu"` is a field of `Numerics`, `"labels"` are the names of the
+classes. There are four kinds of rows: `JsonField` (one key, one field), `JsonFields` (several
+keys that state fields together), `JsonConstant` (a key for which keras_vit accepts a single
+meaning) and `JsonNote` (a key that is written for the library and not read by keras_vit).
 """
 
 import dataclasses
@@ -19,25 +18,25 @@ Labels = str | tuple[str, ...] | None
 Json = Mapping[str, Any]
 
 NOT_TOLD: Any = object()
-"""A default: where the key is absent, the row states nothing."""
+"""A default: if the key is absent, the row states no field."""
 REQUIRED: Any = object()
-"""A default: the library always writes the key."""
+"""A default: the library always writes the key, so that its absence is an error."""
 
 
 def always(config: ViTConfig) -> bool:
-    """The condition of what every model has."""
+    """Returns True: the condition of a row that applies to every model."""
     return True
 
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """What the rows write: a model's configuration and the names of its classes."""
+    """The source of written values: a model's configuration and the names of its classes."""
 
     config: ViTConfig
     labels: tuple[str, ...] | None = None
 
     def of(self, field: str) -> Any:
-        """Returns the value of a field, as rows name it."""
+        """Returns the value of a field, by its name in a row."""
         if field == "labels":
             return self.labels
         part, _, name = field.rpartition(".")
@@ -46,12 +45,12 @@ class Facts:
 
 @dataclasses.dataclass(frozen=True)
 class Codec:
-    """How one value is written and read.
+    """The conversion of a value between keras_vit and a library.
 
     Args:
-        write: from the value in keras_vit to the library's.
-        read: from the library's value to the one in keras_vit. Raises `ValueError` with
-            what was expected.
+        write: from keras_vit's value to the library's.
+        read: from the library's value to keras_vit's; raises `ValueError`, whose message
+            states the expected values.
     """
 
     write: Callable[[Any], Any]
@@ -64,7 +63,7 @@ SAME = Codec(lambda value: value, lambda value: value)
 def one_of(words: Mapping[Any, Any]) -> Codec:
     """Returns the codec of a table from the library's words to values of keras_vit.
 
-    Of several words with one meaning the first is written.
+    If several words have one meaning, the first word is written.
     """
     written: dict[Any, Any] = {}
     for word, value in words.items():
@@ -84,7 +83,7 @@ def _square_as_int(sides: Any) -> Any:
 
 
 SIDES = Codec(_square_as_int, lambda value: value)
-"""(rows, columns): one int where they are equal, else a list."""
+"""The codec of (rows, columns): one int if they are equal, else a list."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,12 +91,12 @@ class JsonField:
     """One key and the field that it states.
 
     Args:
-        key: the library's word.
-        field: the name in `ViTConfig`.
-        codec: how the value is written and read.
-        default: the library's value where the key is absent, `NOT_TOLD` or `REQUIRED`.
-        write: the library's value where the field alone does not tell it; instead of
-            `codec.write`. `NOT_TOLD` leaves the key out.
+        key: the library's key.
+        field: name of the field in `ViTConfig`.
+        codec: conversion of the value.
+        default: the library's value for an absent key, or `NOT_TOLD` or `REQUIRED`.
+        write: returns the library's value instead of `codec.write`, if the value depends on
+            more than the field; `NOT_TOLD` leaves the key out.
         when: the models for which the key is written.
     """
 
@@ -114,7 +113,7 @@ class JsonField:
         return (self.key,)
 
     def stated(self, found: Json) -> dict[str, Any]:
-        """Returns what an object of the library states, by our fields."""
+        """Returns the fields that an object of the library states."""
         value = found.get(self.key, self.default)
         if value is NOT_TOLD:
             return {}
@@ -124,7 +123,7 @@ class JsonField:
             return {self.field: self.codec.read(value)}
 
     def written(self, facts: Facts) -> dict[str, Any]:
-        """Returns what the library writes for a model, by its keys."""
+        """Returns the library's key and its value for a model."""
         if not self.when(facts.config):
             return {}
         own = self.write
@@ -137,11 +136,11 @@ class JsonFields:
     """Several keys that state fields together.
 
     Args:
-        keys: the library's words; the first is named where the values cannot be read.
-        fields: the names in `ViTConfig`.
-        read: from the library's object to those fields.
-        write: from the configuration to the library's keys; those that it leaves out have
-            the library's default.
+        keys: the library's keys; messages about unreadable values name the first.
+        fields: names of the fields in `ViTConfig`.
+        read: from the library's object to these fields.
+        write: from the configuration to the library's keys; a key that is left out has the
+            library's default.
     """
 
     keys: tuple[str, ...]
@@ -150,23 +149,23 @@ class JsonFields:
     write: Callable[[ViTConfig], Mapping[str, Any]]
 
     def stated(self, found: Json) -> dict[str, Any]:
-        """Returns what an object of the library states, by our fields."""
+        """Returns the fields that an object of the library states."""
         with naming(self.keys[0], found.get(self.keys[0])):
             return dict(self.read(found))
 
     def written(self, facts: Facts) -> dict[str, Any]:
-        """Returns what the library writes for a model, by its keys."""
+        """Returns the library's keys and their values for a model."""
         return dict(self.write(facts.config))
 
 
 @dataclasses.dataclass(frozen=True)
 class JsonConstant:
-    """A key with one value: that of every model which keras_vit holds.
+    """A key with one value: the only value that keras_vit supports.
 
     Args:
-        key: the library's.
-        value: written, and expected where the key is there.
-        also: further values that mean the same.
+        key: the library's key.
+        value: the value to write, and to expect if the key is present.
+        also: further values with the same meaning.
         when: the models for which the key is written.
     """
 
@@ -181,7 +180,7 @@ class JsonConstant:
         return (self.key,)
 
     def stated(self, found: Json) -> dict[str, Any]:
-        """Checks the value and states nothing."""
+        """Checks the value and returns no fields."""
         value = found.get(self.key, self.value)
         if value != self.value and value not in self.also:
             with naming(self.key, value):
@@ -195,11 +194,11 @@ class JsonConstant:
 
 @dataclasses.dataclass(frozen=True)
 class JsonNote:
-    """A key that the library reads and keras_vit does not.
+    """A key that the library reads and keras_vit does not read.
 
     Args:
-        key: the library's.
-        write: its value for a model.
+        key: the library's key.
+        write: returns the value for a model.
         when: the models for which the key is written.
     """
 
@@ -213,7 +212,7 @@ class JsonNote:
         return (self.key,)
 
     def stated(self, found: Json) -> dict[str, Any]:
-        """States nothing."""
+        """Returns no fields."""
         return {}
 
     def written(self, facts: Facts) -> dict[str, Any]:
@@ -225,7 +224,7 @@ Row = JsonField | JsonFields | JsonConstant | JsonNote
 
 
 class naming:  # noqa: N801  reads as a verb: with naming(key, value)
-    """Puts key and value in front of the reason for which a value cannot be read."""
+    """A context that puts key and value in front of the message of an error in reading it."""
 
     def __init__(self, key: str, value: Any) -> None:
         self._key, self._value = key, value
@@ -237,7 +236,7 @@ class naming:  # noqa: N801  reads as a verb: with naming(key, value)
         if isinstance(error, (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)):
             reason = f"and no {error.args[0]}" if isinstance(error, KeyError) else str(error)
             reason = shown(reason, 400, quoted=False)
-            if reason.startswith("of "):  # says itself what was found
+            if reason.startswith("of "):  # the reason states the value itself
                 raise ValueError(f"has {self._key} {reason}") from error
             raise ValueError(f"has {self._key}={shown(self._value)}, {reason}") from error
 
@@ -248,14 +247,14 @@ class JsonTable:
 
     Args:
         file: name of the file.
-        rows: of the object.
-        at: the keys that lead to the object, from the file's own down.
-        assumed: what the library takes for granted where the object lacks a key or has null;
-            given the whole file, since the name of an architecture may tell it.
-        beside: keys of another object that the rows read too; given all files.
+        rows: the rows of the object.
+        at: the keys that lead from the top of the file to the object.
+        assumed: takes the whole file and returns the library's values for keys that the object
+            lacks or has as null; the name of an architecture may imply them.
+        beside: takes all files and returns keys of another object that the rows also read.
         when: the models for which the object is written.
-        is_read, is_written: False for an object that repeats another one, which is written
-            alone or read alone.
+        is_read: False for an object that repeats another one and is only written.
+        is_written: False for an object that is only read.
     """
 
     file: str
@@ -287,7 +286,7 @@ class JsonTable:
         return stated
 
     def written(self, facts: Facts) -> dict[str, Any]:
-        """Returns the file's content as far as this table makes it."""
+        """Returns this table's part of the file's contents, as `{file: contents}`."""
         if not self.is_written or not self.when(facts.config):
             return {}
         content: Any = {}
@@ -299,10 +298,10 @@ class JsonTable:
 
 
 def object_at(content: Any, keys: Sequence[str]) -> dict[str, Any]:
-    """Returns the object below some keys; an empty one where a key is absent or null.
+    """Returns the object below some keys; an empty object if a key is absent or null.
 
     Raises:
-        ValueError: another kind of value stands there.
+        ValueError: a value on the way is not an object.
     """
     for key in keys:
         content = content.get(key)
@@ -314,7 +313,7 @@ def object_at(content: Any, keys: Sequence[str]) -> dict[str, Any]:
 
 
 def merged(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns one object from several, joining the objects that they have under one key."""
+    """Returns one object from several, merging objects under the same key."""
     result: dict[str, Any] = {}
     for part in parts:
         for key, value in part.items():
@@ -324,7 +323,7 @@ def merged(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def names_by_number(names: Any) -> tuple[str, ...]:
-    """Returns the names of the classes from an object by their number, or from a list.
+    """Returns the names of the classes from an object `{number: name}`, or from a list.
 
     Raises:
         ValueError: the keys are not 0, 1, 2 and so on.

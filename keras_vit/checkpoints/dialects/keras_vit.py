@@ -1,4 +1,4 @@
-"""Our own presets: the lexicon's paths and axes as they stand."""
+"""The presets of keras_vit itself: names and axes are the lexicon's."""
 
 from keras_vit.checkpoints.dialects.base import Dialect, StoredAs
 from keras_vit.checkpoints.dialects.switches import SWITCHES

@@ -1,7 +1,7 @@
-"""What other families have beside the paper's model, and a dialect may or may not hold.
+"""Parts that other families add to the paper's model, and that a dialect may or may not support.
 
-A switch that a dialect does not name is one that its library has not: files are read without
-it, and models that use it are refused.
+If a dialect does not name a switch, its library lacks that part: files are read without it, and
+models that use it are refused.
 """
 
 import dataclasses
@@ -12,11 +12,11 @@ from keras_vit.config import ViTConfig
 
 @dataclasses.dataclass(frozen=True)
 class Switch:
-    """One thing in which a model may differ from the paper's.
+    """One possible difference between a model and the paper's.
 
     Args:
-        words: what a library without it lacks.
-        is_used: whether a model has it.
+        words: name of the part that a library lacks, for messages.
+        is_used: whether a model has the part.
     """
 
     words: str
@@ -54,7 +54,7 @@ SWITCHES = {
     "sub_norm_attention": _field("sub_norm_attention", "a norm inside the attention"),
     "sub_norm_mlp": _field("sub_norm_mlp", "a norm inside the MLP"),
     "layer_scale": _field("layer_scale", "layer scale"),
-    # Values of fields that every dialect has otherwise.
+    # Single values of fields whose other values every dialect supports.
     "token_and_mean": Switch(
         "a head that reads class token and mean", lambda c: c.classifier == "token_and_mean"
     ),
@@ -65,4 +65,4 @@ SWITCHES = {
         lambda c: not isinstance(c.qkv_bias, bool),
     ),
 }
-"""By the field of `ViTConfig`, or by a word for one value of a field."""
+"""All switches, by the field of `ViTConfig` or by a name for one value of a field."""

@@ -1,4 +1,4 @@
-"""What torch's libraries have in common: names of parameters, and axes with outputs first."""
+"""The layout that torch's libraries share: names of parameters, and axes with outputs first."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ _KERNEL_AXES = {
     "m r": "r m",
     "e k": "k e",
 }
-"""From the lexicon's axes to torch's; an axis string that is absent stays."""
+"""Axes of the lexicon -> axes of torch; an absent axis string is the same in torch."""
 
 
 def torch_modules(names: Mapping[str, str]) -> dict[str, StoredAs]:
@@ -37,7 +37,7 @@ def torch_modules(names: Mapping[str, str]) -> dict[str, StoredAs]:
 
 
 def stored_image_size(config: ViTConfig) -> tuple[int, int]:
-    """Returns the image size to write: that of the model, or of the stored positions."""
+    """Returns the image size to write: the model's, or the size of the stored positions."""
     if config.image_size is not None:
         return config.image_size
     rows, columns = config.source_grid
@@ -52,4 +52,4 @@ POSITIONS_OF_ANOTHER_GRID = (
     _resizes_positions,
     "positions stored for another grid than that of image_size",
 )
-"""A limit of timm and transformers: they resize positions when they load, and not per call."""
+"""A limit of timm and transformers, which resize positions on loading and not per call."""

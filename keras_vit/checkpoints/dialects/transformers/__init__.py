@@ -1,7 +1,7 @@
 """Checkpoints of Hugging Face transformers: one dialect for each class or `model_type`.
 
-The names are those of the files, which are not those of the modules in memory
-(transformers 5 renames on loading and back on saving, `conversion_mapping.py`).
+The dialects contain the names in files, which differ from the names of modules in memory:
+transformers 5 renames on loading and back on saving (`conversion_mapping.py`).
 """
 
 from keras_vit.checkpoints.dialects.transformers.dinov2 import dinov2, dinov2_with_registers
@@ -40,4 +40,4 @@ FAMILIES = (
     siglip_classifier,
     siglip,
 )
-"""Of several families that can hold a model, the first is written."""
+"""If several families can hold a model, the first is written."""

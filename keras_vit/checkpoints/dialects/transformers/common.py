@@ -1,7 +1,7 @@
-"""What the families of transformers have in common: names of blocks, keys of config.json.
+"""The names of blocks and the keys of config.json that families of transformers share.
 
-Two naming schemes serve eleven families. DeiT, MAE, MSN and I-JEPA name their blocks as ViT
-does; CLIP and SigLIP name theirs alike.
+Two naming schemes serve eleven families. DeiT, MAE, MSN and I-JEPA have the names of ViT's
+blocks; CLIP and SigLIP have one scheme of their own.
 """
 
 from collections.abc import Callable, Mapping
@@ -70,7 +70,7 @@ def classifier_names(implies: Mapping[str, Any], name: str = "classifier") -> di
 
     Args:
         implies: fields of `ViTConfig` that a file with this head has.
-        name: of the layer.
+        name: name of the layer.
     """
     return {
         "head/kernel": StoredAs(f"{name}.weight", "k e", implies=implies, outside=True),
@@ -98,7 +98,7 @@ def _names(facts: Facts) -> dict[str, str]:
 
 
 def _labels(id2label: Any) -> tuple[str, ...] | None:
-    """The names of the classes; transformers writes LABEL_0, LABEL_1, ... where there are none."""
+    """Returns the names of the classes; None for transformers' defaults LABEL_0, LABEL_1, ..."""
     labels = names_by_number(id2label or {})
     return labels if any(label != _number(k) for k, label in enumerate(labels)) else None
 
@@ -118,11 +118,11 @@ LABEL_ROWS: tuple[Row, ...] = (
 
 
 def architectures(classifier: str | None, model: str) -> JsonNote:
-    """Returns the row of the class that transformers opens the files with.
+    """Returns the row with the class by which transformers loads the files.
 
     Args:
-        classifier: of a model with a head.
-        model: of a model of features.
+        classifier: name of the class for a model with a head.
+        model: name of the class for a model without a head.
     """
     return JsonNote(
         "architectures",
@@ -131,7 +131,7 @@ def architectures(classifier: str | None, model: str) -> JsonNote:
 
 
 def size_rows(mlp_dim: bool = True, image_size: JsonField = IMAGE_SIZE) -> tuple[Row, ...]:
-    """Returns the rows of the sizes that every family states alike.
+    """Returns the rows of the sizes, whose keys all families share.
 
     Args:
         mlp_dim: whether the family states the width of the MLP as `intermediate_size`.
@@ -153,7 +153,7 @@ def arithmetic_rows(gelu: str, epsilon: float) -> tuple[Row, ...]:
     """Returns the rows of the GELU and of LayerNorm's epsilon.
 
     Args:
-        gelu, epsilon: the values of the family's configuration where a key is absent.
+        gelu, epsilon: the family's values for absent keys.
     """
     return (
         JsonField("hidden_act", "numerics.gelu", one_of(GELUS), default=gelu),
@@ -177,11 +177,11 @@ Limit = tuple[Callable[[ViTConfig], bool], str]
 
 
 def impossible(*classifiers: str, position: str = "learned") -> tuple[Limit, ...]:
-    """Returns what no file of a family can hold.
+    """Returns the refusals of models that no file of a family can hold.
 
     Args:
-        *classifiers: those that it can.
-        position: the kind of positions of its models.
+        *classifiers: the classifiers that the family supports.
+        position: the kind of positions that the family supports.
     """
     words = " or ".join(map(repr, classifiers))
     others = " or ".join(repr(kind) for kind in POSITIONS if kind != position)
@@ -197,7 +197,7 @@ def impossible(*classifiers: str, position: str = "learned") -> tuple[Limit, ...
 
 
 def needs(**fields: Any) -> tuple[Limit, ...]:
-    """Returns the refusals of models in which a field has another value than all of a family's."""
+    """Returns the refusals of models whose fields differ from the fixed values of a family."""
 
     def other(name: str, value: Any) -> Callable[[ViTConfig], bool]:
         return lambda config: getattr(config, name) != value

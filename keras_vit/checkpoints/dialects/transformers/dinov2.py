@@ -62,7 +62,7 @@ _WORDS: dict[str, Names] = {
 
 
 def swiglu_width(hidden: int) -> int:
-    """Returns the width of the gated MLP: two thirds of the other, up to a multiple of 8."""
+    """Returns the width of the gated MLP: two thirds of the plain MLP's, up to a multiple of 8."""
     return (int(hidden * 2 / 3) + 7) // 8 * 8
 
 
@@ -74,7 +74,7 @@ def _mlp_of(found: Any) -> dict[str, Any]:
 
 
 def _ratio_of(config: ViTConfig) -> int | None:
-    """The whole `mlp_ratio` that gives the model's `mlp_dim`, or None."""
+    """Returns the integer `mlp_ratio` that gives the model's `mlp_dim`, or None."""
     gated = config.mlp != "plain"
     for ratio in range(1, 33):
         hidden = config.hidden_size * ratio

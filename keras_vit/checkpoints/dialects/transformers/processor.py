@@ -1,4 +1,4 @@
-"""`preprocessor_config.json`: how transformers prepares images, of feature extractors too."""
+"""`preprocessor_config.json`: transformers' preparation of images, also by feature extractors."""
 
 import math
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from keras_vit.preparation.protocols import ProtocolSpec, complete
 FILE = "preprocessor_config.json"
 
 _RESAMPLE = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
-"""Pillow's filters by their number, which `resample` is."""
+"""Pillow's filters by their numbers, which are the values of `resample`."""
 
 
 def _read(files: Json) -> ProtocolSpec | None:
@@ -38,7 +38,7 @@ def _read(files: Json) -> ProtocolSpec | None:
 
 
 def _protocol(processor: Mapping[str, Any], name: str, crop_pct: float) -> ProtocolSpec:
-    """The protocol of that name with the filter and the numbers of a processor."""
+    """Returns the protocol of a name with the filter, mean and std of a processor."""
     resample = processor.get("resample", 2)
     if resample not in range(len(_RESAMPLE)):
         raise ValueError(f"{FILE} has resample={resample!r}, expected 0 to 5")
@@ -55,7 +55,7 @@ def _protocol(processor: Mapping[str, Any], name: str, crop_pct: float) -> Proto
 
 
 def _shortest_edge(processor: Mapping[str, Any]) -> int | None:
-    """The smaller side before a central crop, as CLIP and DINOv2 state it, or None."""
+    """Returns the smaller side before a central crop, as CLIP and DINOv2 state it, or None."""
     size = processor.get("size")
     edge = size.get("shortest_edge") if isinstance(size, Mapping) else None
     is_cropped = processor.get("do_center_crop", True) and not processor.get("do_pad")
@@ -63,7 +63,7 @@ def _shortest_edge(processor: Mapping[str, Any]) -> int | None:
 
 
 def _sides(size: Any) -> tuple[int, int] | None:
-    """(height, width) of a size in the forms of today and of feature extractors."""
+    """Returns (height, width) from a size in today's form or in the form of feature extractors."""
     if isinstance(size, int):
         return size, size
     if isinstance(size, Mapping) and {"height", "width"} <= size.keys():
@@ -73,7 +73,7 @@ def _sides(size: Any) -> tuple[int, int] | None:
 
 def _scaled(value: Any, factor: float) -> Any:
     several = value if isinstance(value, list) else [value]
-    # 255 * (1 / 255) is not always 1; nobody states more digits than these
+    # 255 * (1 / 255) is not always 1; published numbers have fewer digits than 9
     return [round(number / factor, 9) for number in several]
 
 

@@ -42,7 +42,7 @@ _OF_TEXT = {
 _CLIP_WORDS: dict[str, Names] = {
     **tower_names(),
     "class_token/token": StoredAs("embeddings.class_embedding", "m"),
-    **torch_modules({"pre_norm": "pre_layrnorm"}),  # spelt so
+    **torch_modules({"pre_norm": "pre_layrnorm"}),  # the library's spelling
 }
 _PROJECTION = {"projection/kernel": StoredAs("visual_projection.weight", "t m", outside=True)}
 
@@ -81,7 +81,7 @@ _CLIP_SIZES = {
     "patch_size": 32,
 }
 _SIGLIP_SIZES = {**_CLIP_SIZES, "patch_size": 16}
-"""What the class assumes: config.json of older releases states what differs from it alone."""
+"""The defaults of the class; config.json of older releases omits keys with these values."""
 
 _CLIP = {
     "position": "learned",
@@ -98,7 +98,7 @@ _SIGLIP = {"position": "learned", "class_token": None, "qkv_bias": True}
 def _alone(
     name: str, class_name: str, model_type: str, rows: tuple[Row, ...], sizes: Mapping[str, Any]
 ) -> JsonTable:
-    """The JSON of a vision tower in a folder of its own."""
+    """Returns the JSON of a vision tower in a folder of its own."""
     table = (JsonNote("architectures", lambda facts: [class_name]), *rows)
     return JsonTable(
         "config.json",
@@ -110,7 +110,7 @@ def _alone(
 def _nested(
     class_name: str, model_type: str, rows: tuple[Row, ...], sizes: Mapping[str, Any]
 ) -> tuple[JsonTable, ...]:
-    """The JSON of a class that has a vision tower among its parts."""
+    """Returns the JSON of a class that has a vision tower among its parts."""
     return (
         JsonTable(
             "config.json",

@@ -1,7 +1,7 @@
 """ViTModel and ViTForImageClassification of transformers.
 
-A classifier's files put `vit.` in front of every name but the head's; a ViTModel's do not.
-The pooler of a ViTModel is the representation layer of keras_vit.
+Files of a classifier have the prefix `vit.` in every name except the head's; files of a ViTModel
+have no prefix. The pooler of a ViTModel is the representation layer of keras_vit.
 """
 
 from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, unsupported
@@ -28,7 +28,7 @@ from keras_vit.checkpoints.dialects.transformers.processor import processor
 from keras_vit.config import Numerics
 
 _NO_POOLER = {"representation_size": None}
-"""A classifier reads the class token itself, also where a pooler stands beside it."""
+"""A classifier reads the class token itself, even if the file also has a pooler."""
 
 _WORDS: dict[str, Names] = {
     **vit_names(),

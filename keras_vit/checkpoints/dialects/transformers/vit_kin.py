@@ -1,4 +1,4 @@
-"""DeiT, MAE, MSN and I-JEPA of transformers: the blocks of its ViT, with other tokens in front."""
+"""DeiT, MAE, MSN and I-JEPA of transformers, which have the blocks of its ViT."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ from keras_vit.checkpoints.dialects.transformers.processor import processor
 from keras_vit.config import Numerics
 
 _NO_POOLER = {"representation_size": None}
-"""A classifier reads the class token itself, also where a pooler stands beside it."""
+"""A classifier reads the class token itself, even if the file also has a pooler."""
 
 
 def _family(
@@ -44,7 +44,7 @@ def _family(
     rows: tuple[Row, ...] = (),
     **more: Any,
 ) -> Dialect:
-    """Returns the dialect of a family whose blocks are ViT's."""
+    """Returns the dialect of a family that has the blocks of ViT."""
     fixed: dict[str, Any] = {"position": "learned", "position_before_class": False}
     if len(classifiers) == 1:
         fixed["classifier"] = classifiers[0]
@@ -131,7 +131,7 @@ vit_mae = _family(
 )
 
 _MSN_WORDS: dict[str, Names] = {
-    # Release 5 writes a classifier's tokens and last norm with `vit.`, and its blocks without.
+    # transformers 5 writes a classifier's tokens and last norm with `vit.`, its blocks without.
     path: (name, dataclasses.replace(name, outside=True)) if path.startswith("block_") else name
     for path, name in vit_names().items()
 }
