@@ -49,7 +49,7 @@ FIRST = {"data_format": "channels_first"}
         ({}, (2, 3, 16, 16), ["channels_first", "np.moveaxis(images, 1, -1)", "data_format="]),
         (FIRST, (2, 16, 16, 3), ["channels_last", "np.moveaxis(images, -1, 1)", "data_format="]),
         ({}, (2, 16, 16, 1), ["1 channels", "model.preprocessor", "channels="]),
-        ({"channels": 1}, (2, 16, 16, 3), ["3 channels", "makes 1"]),
+        ({"channels": 1}, (2, 16, 16, 3), ["3 channels", "transparent images to 1"]),
         ({}, (16, 16, 3), ["images[None]"]),
         ({}, (2, 16), ["found (batch, 16)"]),
         ({"image_size": None}, (2, 16, 16, 4), ["(batch, any, any, 3)", "4 channels"]),

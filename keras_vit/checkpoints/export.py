@@ -147,7 +147,7 @@ def _write_arrays(
 
 
 def _row_numbers(dialect: Dialect, moves: list[Move]) -> Iterator[tuple[str, np.ndarray]]:
-    """The arrays that number the rows of others, which are written in their order."""
+    """Yields the arrays that number the rows of other arrays; rows are written in order."""
     for move in moves:
         for name in move.names:
             if numbering := dialect.row_numbers.get(name):

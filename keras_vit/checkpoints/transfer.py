@@ -280,7 +280,7 @@ def _read_move(opened: OpenedCheckpoint, wanted: ViTConfig, move: Move) -> Itera
 
 
 def _read_stored(opened: OpenedCheckpoint, name: str) -> np.ndarray:
-    """An array of the file; where another one numbers its rows, the rows by these numbers."""
+    """Returns an array of the file; if another array numbers its rows, in the order of these."""
     array, reader = _read_finite(opened.reader, name), opened.reader
     numbering = opened.dialect.row_numbers.get(name)
     if numbering is None or numbering not in reader.shapes:

@@ -1,7 +1,7 @@
 """Presets: named models with weights, preprocessing, labels and provenance in a folder.
 
-Names are bound on first use: checkpoints are read with the help of rooms in this folder, and
-`describe`, which is offered here too, is a question about a checkpoint.
+Names are imported on first use, because `checkpoints` imports modules of this package, and
+`describe` is a function of `checkpoints`.
 """
 
 import importlib

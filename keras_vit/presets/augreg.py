@@ -1,7 +1,7 @@
-"""The 50,000 checkpoints of AugReg: what their file names tell, and their own index to search.
+"""The 50,000 checkpoints of AugReg: the contents of their file names, and a search of their index.
 
-Steiner et al. (2022), https://arxiv.org/abs/2106.10270. A file's name says how it was trained
-and, behind two dashes, how it was fine-tuned:
+Steiner et al. (2022), https://arxiv.org/abs/2106.10270. A file's name states its training and,
+behind two dashes, its fine-tuning:
 
     B_16-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-do_0.0-sd_0.0--imagenet2012-steps_20k-lr_0.03-res_384
 """
@@ -36,7 +36,7 @@ _VARIANTS = {
     "R26_B_32": "r26_vit_b32",
     "R50_L_32": "r50_vit_l32",
 }
-"""By the keys of AUGREG_CONFIGS in `vit_jax/configs/models.py`."""
+"""Key of AUGREG_CONFIGS in `vit_jax/configs/models.py` -> name of the variant."""
 
 _CLASSES = {
     "i1k": 1000,
@@ -57,14 +57,14 @@ _NAME = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class AugRegFile:
-    """What a file name tells.
+    """The contents of a file name.
 
     Args:
-        name: without folder and `.npz`.
-        variant: a name of `list_variants()`; None for a size that has no name there.
-        data: that it was pre-trained on: `i1k`, `i21k`.
-        adapt_data: that it was fine-tuned on, as TensorFlow Datasets calls it, or None.
-        resolution: of its images in pixels.
+        name: the file's name without its folder and `.npz`.
+        variant: a name of `list_variants()`; None for a size without a name there.
+        data: data of the pre-training: `i1k`, `i21k`.
+        adapt_data: name of the data of the fine-tuning in TensorFlow Datasets, or None.
+        resolution: side of the images in pixels.
     """
 
     name: str
@@ -78,7 +78,7 @@ class AugRegFile:
         """Reads a file name, with or without `.npz`.
 
         Raises:
-            PresetError: it is built differently.
+            PresetError: the name has another form.
         """
         name = name.removesuffix(".npz")
         found = _NAME.fullmatch(name)
@@ -102,22 +102,22 @@ class AugRegFile:
 
     @property
     def num_classes(self) -> int | None:
-        """None for a dataset that is not known here; the file tells it."""
+        """Number of classes; None if only the file states it."""
         return _CLASSES.get(self.adapt_data or self.data)
 
     @property
     def labels(self) -> str | None:
-        """A shipped list of names, if there is one of its classes."""
+        """Name of the shipped list with the names of its classes, or None."""
         return _LABELS.get(self.adapt_data or self.data)
 
     @property
     def protocol(self) -> ProtocolSpec:
-        """448 to 384 when fine-tuned, as `configs/augreg.py` has it, else 256 to 224."""
+        """Preparation of images: 448 pixels cropped to 384 (`configs/augreg.py`), or 256 to 224."""
         return protocol_at(self.resolution)
 
 
 def protocol_at(resolution: int) -> ProtocolSpec:
-    """How AugReg's images were prepared; at 224 pixels as big_vision does by default."""
+    """Returns AugReg's preparation of images; at 224 pixels it is big_vision's default."""
     if resolution == 384:
         return {"name": "big_vision", "resize_small": 448, "image_size": 384}
     return "big_vision"
@@ -125,22 +125,22 @@ def protocol_at(resolution: int) -> ProtocolSpec:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AugRegRow:
-    """A row of the index, columns as they are called there (`get_augreg_df` of `vit_jax`).
+    """A row of the index, with the column names of `get_augreg_df` in `vit_jax`.
 
-    Numbers that the index leaves empty are None. Accuracies are as the index has them,
-    fractions of 1.
+    Empty numbers of the index are None. Accuracies are fractions of 1.
 
     Args:
-        name: of the model, such as `"B/16"` or `"R26+S/32"`.
+        name: name of the model, such as `"B/16"` or `"R26+S/32"`.
         ds: pre-training data: `i1k`, `i21k` (300 epochs both), `i21k_30` (30 epochs).
         lr, aug, wd, do, sd: learning rate, augmentation, weight decay, dropout and stochastic
             depth of the pre-training.
         best_val, final_val, final_test: accuracies of the pre-training.
-        adapt_ds, adapt_lr, adapt_steps, adapt_resolution: of the fine-tuning.
+        adapt_ds, adapt_lr, adapt_steps, adapt_resolution: data, learning rate, updates and
+            pixels of the fine-tuning.
         adapt_final_val, adapt_final_test: accuracies of the fine-tuned model.
         params: number of parameters.
         infer_samples_per_sec: images per second on a V100, by timm's implementation.
-        filename, adapt_filename: of the two checkpoints, without `.npz`.
+        filename, adapt_filename: names of the two checkpoints, without `.npz`.
     """
 
     name: str
@@ -166,7 +166,7 @@ class AugRegRow:
 
     @property
     def variant(self) -> str | None:
-        """Our name of the model, if it has one."""
+        """Name of the model in `list_variants()`, or None."""
         return _VARIANTS.get(re.sub(r"[+/]", "_", self.name))
 
     @property
@@ -176,12 +176,12 @@ class AugRegRow:
 
     @property
     def source(self) -> str:
-        """What `VisionTransformer.from_preset` takes for the fine-tuned model."""
+        """The argument of `VisionTransformer.from_preset` for the fine-tuned model."""
         return f"augreg/{self.adapt_filename}.npz"
 
     @property
     def upstream(self) -> str:
-        """The same for the model before fine-tuning."""
+        """The argument of `VisionTransformer.from_preset` for the model before fine-tuning."""
         return f"augreg/{self.filename}.npz"
 
 
@@ -198,17 +198,17 @@ def search_augreg(
     """Searches AugReg's index, which is downloaded once; the best test accuracy comes first.
 
     Args:
-        variant: such as `"vit_b16"`.
-        data: of the pre-training: `i1k`, `i21k`, `i21k_30`.
-        resolution: of the fine-tuning, 224 or 384.
-        augmentation: of the pre-training, such as `"medium1"` or `"none"`.
-        min_score: the least test accuracy after fine-tuning, a fraction of 1.
-        adapt_data: of the fine-tuning, None for any.
-        limit: how many rows at most.
+        variant: name of a variant, such as `"vit_b16"`.
+        data: data of the pre-training: `i1k`, `i21k`, `i21k_30`.
+        resolution: pixels of the fine-tuning, 224 or 384.
+        augmentation: augmentation of the pre-training, such as `"medium1"` or `"none"`.
+        min_score: least test accuracy after fine-tuning, a fraction of 1.
+        adapt_data: data of the fine-tuning; None for any.
+        limit: most rows to return.
 
     Raises:
-        PresetError: the index cannot be had or is damaged, or no row has such a value.
-        ConfigError: there is no such variant.
+        PresetError: the index cannot be downloaded or is damaged, or a value is in no row.
+        ConfigError: the variant is unknown.
 
     A row is loaded by its `source`:
 
@@ -242,7 +242,7 @@ def search_augreg(
 
 @functools.lru_cache(maxsize=1)
 def _read(path: Path, _changed: int) -> tuple[AugRegRow, ...]:
-    """Reads the index once per process, and again if the file is another."""
+    """Reads the index once per process, and again after a change of the file."""
     columns = {field.name: _READERS[str(field.type)] for field in dataclasses.fields(AugRegRow)}
     try:
         with path.open(newline="", encoding="utf-8") as file:
@@ -284,7 +284,7 @@ def _text(value: str) -> str:
 
 
 def _float(value: str) -> float | None:
-    number = float(value) if value.strip() else math.nan  # pandas writes NaN as nothing
+    number = float(value) if value.strip() else math.nan  # pandas writes NaN as an empty field
     if math.isinf(number):
         raise ValueError(value)
     return None if math.isnan(number) else number

@@ -1,11 +1,11 @@
-"""Files over HTTPS, fetched once, checked, and kept for use without a network.
+"""Files over HTTPS, downloaded once, checked, and kept for use without a network.
 
-A file in the cache has three companions at most: `NAME.json`, what is known of it;
-`NAME.xxxxxxxx.part`, a download of one ETag that was broken off; and `NAME.lock`.
-The bytes get their name last, by a rename, when their length, the server's checksum and the
-sha256 of the first download have been compared: a process killed at any moment leaves a whole
-file, a part that the next call resumes, or nothing. Connections, proxies and redirects are those
-of huggingface_hub's client, which receives and resumes; the lock is filelock's.
+A file in the cache has at most three companions: `NAME.json`, its record;
+`NAME.xxxxxxxx.part`, an interrupted download of one ETag; and `NAME.lock`.
+A download is renamed to its file after its length, the server's checksum and the sha256 of the
+first download have been compared: a process killed at any moment leaves a complete file, a part
+that the next call resumes, or no file. huggingface_hub's client makes the connections, receives
+and resumes; the lock is filelock's.
 """
 
 import base64
@@ -34,21 +34,22 @@ from keras_vit.presets.retries import ATTEMPTS, TRANSIENT, DamagedError, retryin
 log = logging.getLogger("keras_vit")
 
 OFFICIAL = "https://storage.googleapis.com/"
-"""Where the buckets of Google lie; the environment's KERAS_VIT_BUCKET stands in for it."""
+"""Address of Google's buckets; the environment variable KERAS_VIT_BUCKET replaces it."""
 TIMEOUT = 10.0
-"""Seconds for an answer; HF_HUB_DOWNLOAD_TIMEOUT says how long a download may be silent."""
+"""Seconds for an answer; HF_HUB_DOWNLOAD_TIMEOUT is the limit for a pause of a download."""
 _HEADERS = {"User-Agent": "keras_vit", "Accept-Encoding": "identity"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """What is known of a file in the cache.
+    """The record of a file in the cache.
 
     Args:
-        url: the official one, whichever mirror served it.
-        sha256: of its bytes, at the first download.
-        size: in bytes.
-        mtime_ns: time of its last change; while it and the size stand, so do the bytes.
+        url: the official URL, even if a mirror served the file.
+        sha256: sha256 of the first download.
+        size: size in bytes.
+        mtime_ns: time of the last change. The file counts as unchanged while its size and this
+            time are the same.
     """
 
     url: str
@@ -62,23 +63,23 @@ class NotFoundError(PresetError):
 
 
 def fetch(url: str, *alternatives: str, sha256: str | None = None, check: bool = False) -> Path:
-    """Returns the local path of a file, downloading it if need be.
+    """Returns the local path of a file, after a download if necessary.
 
-    Resumes what an earlier call or process left; tries again with growing pauses, or after the
-    server's Retry-After; verifies the length and the md5 of `x-goog-hash` where they are sent.
-    Of several processes that ask at once one downloads. The sha256 of the first download is
-    kept: a later one must have it too. A file in the cache is read again only where its size or
-    time of change is another than recorded, or on request; one that is damaged is replaced.
+    A download resumes an interrupted one, is repeated after growing pauses or the server's
+    Retry-After, and is compared with the length and the md5 of `x-goog-hash` that the server
+    states. Of several processes with the same request one downloads. The sha256 of the first
+    download is kept, and later downloads must have it too. A file in the cache is hashed again
+    only if its size or time of change differs from the record, or with `check`; a damaged file
+    is replaced. With KERAS_VIT_OFFLINE or HF_HUB_OFFLINE in the environment only the cache is used.
 
     Args:
         url: http or https, percent-encoded. KERAS_VIT_BUCKET replaces `OFFICIAL` in it.
-        *alternatives: tried in turn where the server does not know the one before.
-        sha256: that the file must have, in hexadecimal.
-        check: compute the sha256 of a file in the cache in any case.
+        *alternatives: further URLs, tried in turn if the server has no file at the previous one.
+        sha256: the required sha256 of the file, in hexadecimal.
+        check: whether the sha256 of a file in the cache is always computed.
 
     Raises:
-        PresetError: names the URL, what happened, and what to do. With KERAS_VIT_OFFLINE or
-            HF_HUB_OFFLINE in the environment nothing but the cache is asked.
+        PresetError: the file cannot be had; the message states URL, cause and remedy.
     """
     places = {candidate: place(candidate) for candidate in (url, *alternatives)}
     absent: list[str] = []
@@ -105,7 +106,7 @@ def fetch(url: str, *alternatives: str, sha256: str | None = None, check: bool =
 
 
 def record_of(url: str, *alternatives: str) -> Record | None:
-    """Returns what is known of a file in the cache, or None if it is not there."""
+    """Returns the record of a file in the cache, or None if it is not in the cache."""
     return next((r for u in (url, *alternatives) if (r := _kept(place(u), check=False))), None)
 
 
@@ -114,7 +115,7 @@ class BucketFile:
 
     Args:
         url, alternatives: as for `fetch`.
-        doubt: what an error adds if the server has no such file.
+        doubt: a sentence to add to the error if the server has no such file.
     """
 
     is_file = True
@@ -144,9 +145,9 @@ class BucketFile:
 
 
 def cache_folder() -> Path:
-    """Returns KERAS_VIT_CACHE, else `keras_vit` among the assets of Hugging Face's cache.
+    """Returns KERAS_VIT_CACHE, else `keras_vit` in the assets folder of Hugging Face's cache.
 
-    That folder is made for libraries; HF_HOME and HF_ASSETS_CACHE move it.
+    Hugging Face provides that folder for libraries; HF_HOME and HF_ASSETS_CACHE move it.
     """
     if chosen := os.environ.get("KERAS_VIT_CACHE"):
         return Path(chosen).expanduser()
@@ -162,10 +163,10 @@ def offline() -> bool:
 
 
 def place(url: str) -> Path:
-    """Returns where the file of a URL lies in the cache, by the parts of the URL.
+    """Returns the path of a URL's file in the cache, from the parts of the URL.
 
     Raises:
-        PresetError: the URL is of another kind, or a part of it would lead elsewhere.
+        PresetError: the URL has another form, or a part of it would lead out of the cache.
     """
     try:
         parts = urlsplit(url)
@@ -187,12 +188,12 @@ def _beside(path: Path, suffix: str) -> Path:
 
 
 def _parts(path: Path) -> list[Path]:
-    """Downloads of a file that were broken off, one for each ETag."""
+    """Returns the interrupted downloads of a file, one for each ETag."""
     return list(path.parent.glob(f"{glob.escape(path.name)}.{'[0-9a-f]' * 16}.part"))
 
 
 def _kept(path: Path, check: bool) -> Record | None:
-    """The record of a whole file in the cache; None where there is no file, or a damaged one."""
+    """Returns the record of a file in the cache; None if the file is absent or damaged."""
     record = _stored_record(path)
     if record is None or not path.is_file():
         return None
@@ -206,7 +207,7 @@ def _kept(path: Path, check: bool) -> Record | None:
 def _stored_record(path: Path) -> Record | None:
     try:
         return Record(**json.loads(_beside(path, ".json").read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):  # absent, or damaged with the disk
+    except (OSError, ValueError, TypeError):  # the record is absent or damaged
         return None
 
 
@@ -228,17 +229,17 @@ def _demand(url: str, found: str, expected: str | None) -> None:
 def _disk_errors(url: str, folder: Path) -> Iterator[None]:
     try:
         yield
-    except OSError as error:  # of files; the client's own are no OSError
+    except OSError as error:  # from files; the client's own errors are no OSError
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         raise PresetError(
             f"{url}: {'the disk is full' if full else 'the cache cannot be used'} ({folder}: "
-            f"{error}). Make room, or name another folder in KERAS_VIT_CACHE; what has come is "
-            "not fetched twice."
+            f"{error}). Make room, or name another folder in KERAS_VIT_CACHE; the next call "
+            "resumes the download."
         ) from error
 
 
 def _download(url: str, path: Path, sha256: str | None, check: bool) -> None:
-    """Puts the file at `path`, unless another process did while this one waited its turn."""
+    """Downloads the file to `path`, unless another process has done so meanwhile."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(_beside(path, ".lock")):  # the system releases it when its process dies
         if record := _kept(path, check):
@@ -258,7 +259,7 @@ def _download(url: str, path: Path, sha256: str | None, check: bool) -> None:
             part.unlink()
             raise
         with part.open("rb+") as file:
-            os.fsync(file.fileno())  # before its record, which would be believed
+            os.fsync(file.fileno())  # a record on the disk must imply the bytes on the disk
         stat = part.stat()
         record = Record(url, found, stat.st_size, stat.st_mtime_ns)
         write_json(_beside(path, ".json"), dataclasses.asdict(record))
@@ -272,7 +273,7 @@ def _patiently(url: str, path: Path) -> Path:
         return retrying()(_receive, url, path)
     except (HTTPError, DamagedError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise  # of the disk; huggingface_hub's own, of what came, has no number
+            raise  # an error of the disk; huggingface_hub's error for a short download has no errno
         kept = sum(part.stat().st_size for part in _parts(path))
         raise PresetError(
             f"{url}: {error}. Gave up after {ATTEMPTS} attempts; check the connection and call "
@@ -288,11 +289,11 @@ def _official_or_mirror(url: str) -> str:
 
 
 def _receive(url: str, path: Path) -> Path:
-    """Returns the verified download of a file, which has not got its name yet."""
+    """Returns the path of the verified download, which is not renamed yet."""
     from huggingface_hub.file_download import http_get
 
     etag, size, md5 = _ask(url)
-    # A weak ETag, or none, cannot tell whether a part belongs to the file of today.
+    # Without a strong ETag it is unknown whether a part belongs to today's file.
     strong = etag if etag.startswith('"') else ""
     part = _beside(path, f".{hashlib.sha256(strong.encode()).hexdigest()[:16]}.part")
     for other in _parts(path):
@@ -318,7 +319,7 @@ def _receive(url: str, path: Path) -> Path:
 
 
 def _ask(url: str) -> tuple[str, int | None, str | None]:
-    """What the server says of a file: ETag, bytes, and md5 in hexadecimal."""
+    """Returns the server's ETag, size in bytes and md5 (hexadecimal) of a file."""
     from huggingface_hub.utils import get_session, hf_raise_for_status
 
     answer = get_session().head(url, headers=_HEADERS, timeout=TIMEOUT)
@@ -338,8 +339,8 @@ def _ask(url: str) -> tuple[str, int | None, str | None]:
 
 
 def _announced_md5(headers: Any) -> str | None:
-    """The md5 of the whole file in hexadecimal, out of `x-goog-hash: crc32c=...,md5=...`."""
+    """Returns the md5 of the file in hexadecimal, from `x-goog-hash: crc32c=...,md5=...`."""
     if headers.get("x-goog-stored-content-encoding", "identity") != "identity":
-        return None  # of the compressed bytes, which the server unpacked on the way
+        return None  # the md5 of compressed bytes, which the server decompresses
     found = re.search(r"\bmd5=([\w+/]{22}==)", headers.get("x-goog-hash", ""))
     return base64.b64decode(found[1]).hex() if found else None

@@ -1,14 +1,14 @@
 """The presets that have a name: one declaration per published checkpoint.
 
-Named `<variant>.<recipe>_<data>[_ft_<data>]_<size>`. Any other file of AugReg has a name too,
-`augreg/<file name>.npz`. Sources: the README of google-research/vision_transformer (the
+The form of a name is `<variant>.<recipe>_<data>[_ft_<data>]_<size>`. Every other file of AugReg has
+the name `augreg/<file name>.npz`. Sources: the README of google-research/vision_transformer (the
 "README" below) and its issues ("VT#"), `VANITY_NAMES` in `models/vit.py` of big_vision, and
 the tables of timm, which reads the same files.
 
-Not here: FlexiViT's files (patches of 32 pixels to be resized: big_vision#31) and big_vision's
-DeiT-3 files (LayerScale), which our architecture does not hold; `imagenet21k/ViT-B_8.npz`
-(VT#139), of which nothing is said but that it exists; a fine-tuned H/14, which was never
-published (VT#133).
+The catalog leaves out FlexiViT's files (patches of 32 pixels to be resized: big_vision#31) and
+big_vision's DeiT-3 files (LayerScale), which the big_vision dialect cannot read;
+`imagenet21k/ViT-B_8.npz` (VT#139), for which only its existence is documented; and a fine-tuned
+H/14, which was never published (VT#133).
 """
 
 import dataclasses
@@ -40,27 +40,27 @@ class Preset:
     """A row of the catalog.
 
     Args:
-        name: what `from_preset` takes.
+        name: name for `from_preset`.
         variant: a name of `list_variants()`, or None.
-        data: what it was trained on, then fine-tuned on: `i21k`, `i1k`, `i21k_ft_i1k`,
+        data: data of the training and of the fine-tuning: `i21k`, `i1k`, `i21k_ft_i1k`,
             `i1k_ft_i1k`.
-        source: URL, or `hf://owner/repo`; None for what ships inside this package.
-        image_size: in pixels.
-        num_classes: of its head; None if that is known only to the file.
-        protocol: how images are prepared.
-        top1: accuracy on ImageNet's validation images in percent, as reported.
-        reported: where, and by what protocol if by another.
-        upstream_top1: accuracy in percent on held-out images of the data that it was pre-trained
-            on, at the end of the pre-training, as VT#62 reports it.
-        unverified: what of `source` could not be verified.
+        source: URL, or `hf://owner/repo`; None for a preset inside this package.
+        image_size: side of the images in pixels.
+        num_classes: number of classes of its head; None if only the file states it.
+        protocol: preparation of images.
+        top1: reported accuracy on ImageNet's validation images in percent.
+        reported: source of `top1`, and its protocol if it differs from `protocol`.
+        upstream_top1: accuracy in percent on held-out images of the pre-training data, at the
+            end of the pre-training (VT#62).
+        unverified: the part of `source` that could not be verified.
         alternatives: other spellings of `source`, tried in turn.
         zero_head: whether the head was published as zeros.
-        note: a trap.
-        fields: of `ViTConfig`, where the model differs from its variant.
-        dialect: whose names the file uses; for a person, since every file tells it.
-        labels: a shipped list of names, or None.
-        license: SPDX.
-        folder: where an embedded preset lies.
+        note: a warning for users.
+        fields: fields of `ViTConfig` in which the model differs from its variant.
+        dialect: dialect of the file, for its arithmetic; the file is recognised without it.
+        labels: name of a shipped list, or None.
+        license: SPDX identifier.
+        folder: folder of an embedded preset.
     """
 
     name: str
@@ -90,7 +90,7 @@ class Preset:
 
     @property
     def mebibytes(self) -> float | None:
-        """Size of the float32 weights in MiB; None where that is known only to the file."""
+        """Size of the float32 weights in MiB; None if only the file determines it."""
         if self.variant is None or self.num_classes is None:
             return None
         return num_parameters(self.config()) * 4 / 2**20
@@ -99,7 +99,7 @@ class Preset:
         """Returns the configuration, without a download.
 
         Raises:
-            PresetError: it is known only to the file, or to the `config.json` of a folder.
+            PresetError: only the file, or the `config.json` of a folder, states it.
         """
         if self.variant is None or self.num_classes is None:
             unknown = "size" if self.variant is None else "number of classes"
@@ -107,7 +107,7 @@ class Preset:
                 f"{self.name}: its {unknown} is known only to its files. Load it with its weights, "
                 "or build the model by a variant's name."
             )
-        # A checkpoint holds no dropout; AugReg fine-tunes without (`configs/augreg.py`).
+        # A checkpoint states no dropout; AugReg fine-tunes without dropout (`configs/augreg.py`).
         numerics = dialects_named(self.dialect)[0].numerics
         fields = {"dropout_rate": 0.0, **({"numerics": numerics} if numerics else {})}
         return variant_named(self.variant).config(
@@ -115,11 +115,11 @@ class Preset:
         )
 
     def preset_config(self) -> PresetConfig:
-        """Returns what the row says of its preset, without a download; raises as `config`."""
+        """Returns the `PresetConfig` of the row, without a download; raises as `config`."""
         return PresetConfig(self.config(), self.protocol, self.labels, self.provenance())
 
     def place(self) -> "BucketFile | HubFolder":
-        """Returns where the files lie; of a repository the Hub is asked for the commit.
+        """Returns the place of the files; for a repository, the Hub states its commit.
 
         Raises:
             PresetError: the Hub refuses or fails.
@@ -131,19 +131,16 @@ class Preset:
         return BucketFile(source, self.alternatives, doubt)
 
     def told(self) -> dict[str, Any]:
-        """Returns what `checkpoints.load` is told beside the files.
-
-        The dialect is left to the file, which knows better.
-        """
+        """Returns arguments of `checkpoints.load`, without the dialect, which the file shows."""
         told: dict[str, Any] = {"labels": self.labels, "protocol": self.protocol}
         if self.variant and not str(self.source).startswith(SCHEME):
             told["variant"] = self.variant
         if self.fields.get("position") == "sincos2d":
-            told["image_size"] = self.image_size  # the file does not tell where they are computed
+            told["image_size"] = self.image_size  # the file has no positions to infer it from
         return told
 
     def provenance(self) -> dict[str, Any]:
-        """Returns where the weights come from, as plain JSON types."""
+        """Returns the origin of the weights, as plain JSON types."""
         facts: dict[str, Any] = {"preset": self.name, "source": self.source}
         if self.source and not self.source.startswith("hf://"):
             record = bucket.record_of(self.source, *self.alternatives)
@@ -156,7 +153,7 @@ class Preset:
         return facts | ({"note": self.note} if self.note else {})
 
     def announce(self, config: ViTConfig) -> None:
-        """Warns in the log of a head that answers nothing, if the loaded model kept it."""
+        """Warns in the log if the loaded model has kept a head that was published as zeros."""
         if self.zero_head and config.num_classes == self.num_classes:
             log.warning(
                 "%s: the head was published as zeros, so all logits are 0. Give num_classes for "
@@ -230,7 +227,7 @@ _ROWS = (
     Preset("r50_vit_l32.augreg_i21k_ft_i1k_384", "r50_vit_l32", "i21k_ft_i1k", _AUGREG + f"R50_L_32-{_A}medium1-wd_0.1-do_0.1-sd_0.1{_FT}0.01-res_384.npz", 384, 1000, _448, 85.99, _README),
     Preset("r26_vit_s32.augreg_i21k_ft_i1k_384", "r26_vit_s32", "i21k_ft_i1k", _AUGREG + f"R26_S_32-{_A}light1-wd_0.1-do_0.0-sd_0.0{_FT}0.01-res_384.npz",  384, 1000, _448, 83.85, _README),
     Preset("r_vit_ti16.augreg_i21k_ft_i1k_384",  "r_vit_ti16",  "i21k_ft_i1k", _AUGREG + f"R_Ti_16-{_A}none-wd_0.03-do_0.0-sd_0.0{_FT}0.03-res_384.npz",    384, 1000, _448, 75.40, _README),
-    # At 224 pixels the README names none; timm reads those that have its score.
+    # The README has no file at 224 pixels; the rows with a score are the files that timm reads.
     Preset("vit_b8.augreg_i21k_ft_i1k_224",      "vit_b8",      "i21k_ft_i1k", _AUGREG + f"B_8-{_A}medium1-wd_0.1-do_0.0-sd_0.0{_FT}0.01-res_224.npz",      224, 1000, "big_vision", 85.84, _TIMM),
     Preset("vit_b16.augreg_i21k_ft_i1k_224",     "vit_b16",     "i21k_ft_i1k", _AUGREG + f"B_16-{_A}medium1-wd_0.1-do_0.0-sd_0.0{_FT}0.01-res_224.npz",     224, 1000, "big_vision", 84.53, _TIMM),
     Preset("vit_s16.augreg_i21k_ft_i1k_224",     "vit_s16",     "i21k_ft_i1k", _AUGREG + f"S_16-{_A}light1-wd_0.03-do_0.0-sd_0.0{_FT}0.03-res_224.npz",     224, 1000, "big_vision", 81.40, _TIMM),
@@ -292,16 +289,16 @@ def list_presets(
     resolution: int | None = None,
     hybrid: bool | None = None,
 ) -> list[str]:
-    """Returns the names of the presets in the catalog, all or those of a kind.
+    """Returns the names of the presets in the catalog that match every given argument.
 
     Args:
-        variant: such as `"vit_b16"`.
-        data: trained on, `"i21k"`, `"i1k"`, or then fine-tuned on, `"i21k_ft_i1k"`.
-        resolution: in pixels.
-        hybrid: with a ResNet before the Transformer, or without.
+        variant: name of a variant, such as `"vit_b16"`.
+        data: data of the training, `"i21k"`, `"i1k"`, or with fine-tuning, `"i21k_ft_i1k"`.
+        resolution: side of the images in pixels.
+        hybrid: True for models with a ResNet before the Transformer, False for models without.
 
     Raises:
-        ConfigError: there is no such variant, or no row of such data or resolution.
+        ConfigError: the variant is unknown, or no row has such data or resolution.
     """
     if variant is not None:
         variant_named(variant)
@@ -327,10 +324,11 @@ def list_presets(
 
 
 def preset_named(name: str) -> Preset:
-    """Returns the row of a name: of the catalog, or `augreg/<file name>.npz`.
+    """Returns the row of a name in the catalog, or of `augreg/<file name>.npz`.
 
     Raises:
-        SourceError: there is none; the message names the nearest, or the presets of a variant.
+        SourceError: the name is unknown; the message states the nearest names, or the presets
+            if the name is a variant.
     """
     if name.startswith("augreg/"):
         return _augreg(name.removeprefix("augreg/"))

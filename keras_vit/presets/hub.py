@@ -1,4 +1,4 @@
-"""The Hub: what a repository holds at one commit, and its files as they are asked for.
+"""The Hub: the list of files of a repository at one commit, and their download on demand.
 
 All traffic goes through huggingface_hub: its cache, tokens, offline mode and progress bars.
 """
@@ -50,7 +50,7 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> "Address":
-        """Reads an address. Raises `PresetError` if it is none, or leads out of the repository."""
+        """Parses an address; raises `PresetError` if it is malformed or leaves the repository."""
         from huggingface_hub import parse_hf_uri
 
         expected = f"{text!r}: expected hf://owner/repo[@revision][/subfolder]"
@@ -72,13 +72,13 @@ class HubFolder:
     """A folder or file of a repository at one commit, a `Place` of `keras_vit.checkpoints.source`.
 
     Args:
-        where: the address, with the revision as it was asked for.
-        commit: the sha that the revision stood for.
-        files: size in bytes of each file, by name.
-        checksums: what the Hub says of the content of each file, by name: the sha256 of one that
-            is stored with LFS, the id of the git blob of another; in hexadecimal.
-        is_file: whether the address names a file, which is then the only one.
-        cached: the folder in the cache, if the Hub could not be asked.
+        where: the address, with the user's revision.
+        commit: the sha of the revision's commit.
+        files: file name -> size in bytes.
+        checksums: file name -> sha256 of a file that is stored with LFS, or git's blob id of
+            another file, in hexadecimal.
+        is_file: whether the address names a single file.
+        cached: the folder in the cache, if the Hub could not be reached.
     """
 
     def __init__(
@@ -108,16 +108,16 @@ class HubFolder:
 
     @classmethod
     def locate(cls, source: str) -> "HubFolder":
-        """Asks the Hub, in one request, what stands at an address.
+        """Asks the Hub, in one request, for the files at an address.
 
-        If the Hub cannot be reached, or `HF_HUB_OFFLINE` forbids it, the cache answers.
+        If the Hub cannot be reached, or `HF_HUB_OFFLINE` forbids it, the cache is used.
 
         Args:
             source: `"hf://owner/repo[@revision][/subfolder or file]"`.
 
         Raises:
-            PresetError: there is no such repository, revision, folder or file, access is
-                refused, or the Hub cannot be reached and the cache does not know either.
+            PresetError: the repository, revision, folder or file does not exist, access is
+                refused, or neither the Hub can be reached nor the cache has the address.
         """
         where = Address.parse(source)
 
@@ -148,12 +148,12 @@ class HubFolder:
 
     @classmethod
     def _in_cache(cls, where: Address) -> "HubFolder | None":
-        """What the cache holds of an address, as far as it goes."""
+        """Returns the cached files at an address, possibly not all of them, or None."""
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import LocalEntryNotFoundError
 
         try:
-            # No patterns, no files: any part of the snapshot will do.
+            # An empty allow_patterns accepts a snapshot with any of its files.
             found = snapshot_download(
                 where.repo, revision=where.revision, local_files_only=True, allow_patterns=[]
             )
@@ -169,13 +169,13 @@ class HubFolder:
         return cls(where, snapshot.name, files, {}, is_file, cached=snapshot / folder)
 
     def open(self, name: str) -> BufferedReader:
-        """Opens a file out of the cache, fetched if need be.
+        """Opens a file in the cache, after a download if necessary.
 
-        A file is compared with what the Hub says of its content when it arrives. The sha256 of
+        A downloaded file is compared with the hash that the Hub states. The sha256 of
         each file of weights is recorded in `provenance`.
 
         Raises:
-            PresetError: it cannot be fetched.
+            PresetError: the download fails.
         """
         path = self._fetch(name)
         if not name.endswith(".json"):
@@ -186,7 +186,7 @@ class HubFolder:
         return path.open("rb")
 
     def header(self, name: str) -> Reader | None:
-        """Returns names, shapes and types of a safetensors file, whose header alone is fetched."""
+        """Returns names, shapes and types of a safetensors file; only its header is downloaded."""
         from huggingface_hub.errors import SafetensorsParsingError
 
         if self._cached is not None or not name.endswith(".safetensors"):
@@ -220,7 +220,7 @@ class HubFolder:
         pass
 
     def _fetch(self, name: str) -> Path:
-        """Returns the local path of a file of the folder, fetched if need be."""
+        """Returns the local path of a file of the folder, after a download if necessary."""
         if self._cached is not None:
             return self._cached / name
         inside = str(PurePosixPath(self._folder, name))
@@ -242,9 +242,9 @@ class HubFolder:
         return patiently(fetch, self.where, inside)
 
     def _remember(self, folder: Path) -> None:
-        """Notes which commit the revision stood for, now that it is here, for offline use.
+        """Writes the revision's commit into the cache, for offline use.
 
-        The place is that of huggingface_hub, which writes it only with the revision's own name.
+        huggingface_hub reads the commit there, but writes it only for a download by revision.
         """
         revision = self.where.revision or "main"
         if self._cached is None and revision != self._commit:
@@ -252,13 +252,13 @@ class HubFolder:
             try:
                 with written_beside(folder.parents[depth - 1] / "refs" / revision) as path:
                     path.write_text(self._commit)
-            except OSError as error:  # a cache that others own, say
+            except OSError as error:  # such as a cache of another user
                 log.warning("%s: not noted for offline use (%s).", self.address, error)
 
 
 @dataclasses.dataclass
 class _Header:
-    """Names, shapes and types of a file that was not fetched."""
+    """Names, shapes and types of a file that was not downloaded."""
 
     path: Path
     shapes: dict[str, tuple[int, ...]]
@@ -275,7 +275,7 @@ class _Header:
 
 
 def api(token: str | None = None) -> "HfApi":
-    """The client of huggingface_hub; a token given here goes before the one that it knows."""
+    """Returns huggingface_hub's client; `token` takes precedence over the stored token."""
     from huggingface_hub import HfApi
 
     from keras_vit import __version__
@@ -284,14 +284,14 @@ def api(token: str | None = None) -> "HfApi":
 
 
 def patiently(call: Callable[[], _T], where: Address, file: str = "") -> _T:
-    """Returns `call()`, tried again after failures that may pass.
+    """Returns `call()`, repeated after temporary failures.
 
     Args:
         call: a request to the Hub.
-        where, file: what it is about, for the message.
+        where, file: address and file of the request, for the message.
 
     Raises:
-        PresetError: what happened and what to do, in one sentence each.
+        PresetError: the request fails; the message states cause and remedy.
     """
     from huggingface_hub.errors import HTTPError
 
@@ -308,8 +308,8 @@ def patiently(call: Callable[[], _T], where: Address, file: str = "") -> _T:
         ValueError,
         DamagedError,
     ) as e:
-        # huggingface_hub wraps failures after its own attempts: the file is not in the cache
-        # either, or one of several was not stored.
+        # huggingface_hub wraps a failure after its own attempts in an error that says that the
+        # file is not in the cache, or that one of several files was not stored.
         root = _root(e)
         if type(root) is RuntimeError:
             raise
@@ -318,12 +318,12 @@ def patiently(call: Callable[[], _T], where: Address, file: str = "") -> _T:
 
 
 def _names_within(where: Address, paths: Mapping[str, object]) -> dict[str, str]:
-    """The files of the addressed folder, or the one file addressed: bare name to path."""
+    """Returns the files of the folder, or the single file, at an address: bare name -> path."""
     if where.inside in paths:
         return {where.inside.rpartition("/")[2]: where.inside}
     prefix = f"{where.inside}/" if where.inside else ""
     bare = {path.removeprefix(prefix): path for path in paths if path.startswith(prefix)}
-    # Only plain names: neither subfolders nor what a hostile repository makes up.
+    # Only plain names: no subfolders, and no path that a hostile repository has invented.
     inside = {n: path for n, path in bare.items() if not re.search(r"[/\\:]|^\.", n) and n}
     if not inside:
         missing = "has no such folder or file" if where.inside else "is empty"
@@ -332,7 +332,7 @@ def _names_within(where: Address, paths: Mapping[str, object]) -> dict[str, str]
 
 
 def _checksum(sibling: Any) -> str:
-    """What the Hub says of a file's content; `""` if it says nothing that can be compared."""
+    """Returns the hash that the Hub states for a file; `""` if it states no usable hash."""
     said = sibling.lfs.sha256 if sibling.lfs else sibling.blob_id
     length = _SHA256 if sibling.lfs else _SHA1
     fits = isinstance(said, str) and len(said) == length and set(said) <= set("0123456789abcdef")
@@ -354,7 +354,7 @@ def _sha256(path: Path) -> str:
 
 
 def _sha256_in_cache(path: Path) -> str:
-    """The sha256 of a file of the cache, whose blob is named by it if it is stored with LFS."""
+    """Returns the sha256 of a cached file, which is the name of its blob if LFS stores it."""
     name = path.resolve().name
     return name if re.fullmatch("[0-9a-f]{64}", name) else _sha256(path)
 
@@ -367,7 +367,7 @@ def _root(error: BaseException) -> BaseException:
 
 
 def _is_unreachable(error: BaseException | None) -> bool:
-    """Whether the Hub gave no answer, so that the cache may give it."""
+    """Whether the Hub gave no answer, so that the cache may be used."""
     from huggingface_hub.errors import HfHubHTTPError, HTTPError, OfflineModeIsEnabled
 
     if isinstance(error, HfHubHTTPError):

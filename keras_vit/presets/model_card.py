@@ -1,4 +1,4 @@
-"""The README.md of a preset: metadata that the Hub understands, and text for a person."""
+"""The README.md of a preset: metadata for the Hub, and text for readers."""
 
 import json
 from collections.abc import Mapping
@@ -9,8 +9,8 @@ from keras_vit.presets.preset_config import PresetConfig
 from keras_vit.variants import variant_of
 
 LIBRARY = "keras-vit"
-"""`library_name`. Not `keras`: for that the Hub shows `keras.saving.load_model("hf://...")`, which
-reads another layout (`model-libraries.ts` of huggingface.js); the tag `keras` says that it is one.
+"""`library_name`. For `keras` the Hub would show `keras.saving.load_model("hf://...")`, which reads
+another layout (`model-libraries.ts` of huggingface.js); the tag `keras` marks a Keras model.
 """
 
 _METADATA = (
@@ -29,17 +29,17 @@ def model_card(name: str, preset: PresetConfig, about: Mapping[str, Any] | None 
     """Returns a model card with its metadata block, rendered by huggingface_hub.
 
     Args:
-        name: what `from_preset` takes.
-        preset: what `config.json` of the preset says.
-        about: what the preset does not know: `description`, a text; `license`,
+        name: name of the preset for `from_preset`.
+        preset: contents of `config.json` of the preset.
+        about: facts that the preset does not state: `description`, a text; `license`,
             `license_name`, `license_link`, `datasets`, `language`, `base_model` and
             `tags` as in `huggingface_hub.ModelCardData`; `metrics`, a list of results,
             each with `dataset_type`, `dataset_name`, `metric_type`, `metric_value` and
-            whatever else `huggingface_hub.EvalResult` takes. License and base model
-            default to those of the provenance.
+            optional fields of `huggingface_hub.EvalResult`. License and base model
+            default to the values in the provenance.
 
     Raises:
-        PresetError: an unknown field, or a result that is none.
+        PresetError: a field is unknown, or a result lacks a field.
     """
     from huggingface_hub import ModelCard, ModelCardData
 
@@ -71,7 +71,7 @@ def model_card(name: str, preset: PresetConfig, about: Mapping[str, Any] | None 
 
 
 def _known_from(provenance: Mapping[str, Any]) -> dict[str, Any]:
-    """What the origin of the weights tells the Hub."""
+    """Returns the metadata that follow from the provenance of the weights."""
     known = {}
     if isinstance(provenance.get("license"), str):
         known["license"] = provenance["license"].lower()  # the Hub's identifiers are SPDX's, lower

@@ -1,4 +1,4 @@
-"""What a preset folder says of itself: `config.json`, read and written in one place."""
+"""The file `config.json` of a preset folder: reading and writing."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -21,11 +21,12 @@ class PresetConfig:
     """The contents of `config.json`.
 
     Args:
-        config: the model.
-        protocol: how images are prepared, see `keras_vit.Preprocessor`.
-        labels: a name per class, the word of a shipped list, or None.
-        provenance: where the weights come from, as plain JSON types.
-        weights_sha256: of `model.safetensors`, in hexadecimal; None in presets of early releases.
+        config: configuration of the model.
+        protocol: preparation of images, see `keras_vit.Preprocessor`.
+        labels: one name per class, the name of a shipped list, or None.
+        provenance: origin of the weights, as plain JSON types.
+        weights_sha256: sha256 of `model.safetensors`, in hexadecimal; None in presets of early
+            releases.
     """
 
     config: ViTConfig
@@ -56,7 +57,7 @@ class PresetConfig:
             where: path or address of the file, for messages.
 
         Raises:
-            PresetError: the format is another's or newer, or a field is missing, unknown or wrong.
+            PresetError: the format is unknown or newer, or a field is missing, unknown or invalid.
         """
         if stored.get("format") != FORMAT:
             raise PresetError(
@@ -98,4 +99,4 @@ _FIELDS: dict[str, Any] = {
     "provenance": dict,
     "weights_sha256": (str, type(None)),
 }
-"""What `config.json` holds beside its format, and the JSON types."""
+"""Fields of `config.json` beside its format, and their JSON types."""

@@ -1,4 +1,4 @@
-"""Failures of the Hub in plain words: what happened, and what the user can do."""
+"""Messages for failures of the Hub: the cause, and a remedy."""
 
 import errno
 from typing import Any
@@ -7,11 +7,11 @@ from keras_vit.presets.retries import ATTEMPTS, LONGEST_WAIT, TRANSIENT, Damaged
 
 
 def hub_refusal(error: BaseException, repo: str, revision: str | None) -> str:
-    """Returns what happened and what to do.
+    """Returns a message with cause and remedy.
 
     Args:
         error: the failure of the last attempt.
-        repo, revision: that were asked for.
+        repo, revision: repository and revision of the request.
     """
     from huggingface_hub import constants, errors
 

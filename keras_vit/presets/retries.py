@@ -1,4 +1,4 @@
-"""When a request deserves another attempt, and after how many seconds; the loop is tenacity's."""
+"""Rules for the repetition of requests: after which failures and pauses; the loop is tenacity's."""
 
 import email.utils
 import logging
@@ -13,22 +13,22 @@ log = logging.getLogger("keras_vit")
 
 ATTEMPTS = 4
 FIRST_WAIT = 1.0
-"""Seconds after the first failure, doubled after each other one."""
+"""Seconds of the pause after the first failure, doubled after each further failure."""
 LONGEST_WAIT = 60.0
-"""Seconds; a server that asks for more is not waited for."""
+"""Longest pause in seconds that a server may ask for; a request for more is a final failure."""
 TRANSIENT = (408, 429, 500, 502, 503, 504)
 """Statuses of a server that may answer soon."""
 
 
 class DamagedError(Exception):
-    """A file arrived whole, but with other bytes than its server announced."""
+    """A file arrived with the right length, but not with the bytes that its server announced."""
 
 
 def retrying(stop: Callable[[RetryCallState], bool] | None = None) -> Retrying:
-    """Returns a loop over attempts; the failure of the last one, or a final one, is raised.
+    """Returns a loop over attempts, which raises a final failure or that of the last attempt.
 
     Args:
-        stop: whether an attempt was the last; None for `ATTEMPTS` of them.
+        stop: returns whether an attempt was the last; None stops after `ATTEMPTS`.
     """
     return Retrying(
         stop=stop or stop_after_attempt(ATTEMPTS),
@@ -48,14 +48,14 @@ def may_pass(error: BaseException) -> bool:
         soon = (seconds_asked(response) or 0.0) <= LONGEST_WAIT
         return response.status_code in TRANSIENT and soon
     if isinstance(error, LocalEntryNotFoundError | OfflineModeIsEnabled):
-        return False  # the former after five attempts of huggingface_hub's own
-    # An OSError without a number is huggingface_hub's: fewer bytes came than were announced.
+        return False  # huggingface_hub raises the first after five attempts of its own
+    # huggingface_hub raises an OSError without errno if fewer bytes came than were announced.
     cut_short = type(error) is OSError and error.errno is None
     return cut_short or isinstance(error, HTTPError | DamagedError)
 
 
 def seconds_asked(response: Any) -> float | None:
-    """Returns how long a server asks to wait, by a rate limit or Retry-After (RFC 9110, 10.2.3)."""
+    """Returns the pause that a server asks for by a rate limit or Retry-After (RFC 9110)."""
     from huggingface_hub.utils import parse_ratelimit_headers
 
     limit = parse_ratelimit_headers(response.headers)

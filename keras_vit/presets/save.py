@@ -25,13 +25,13 @@ def save_preset(
     folder: str | os.PathLike[str],
     card: Mapping[str, Any] | None = None,
 ) -> None:
-    """Writes a preset beside its place, then renames it; see `save_to_preset`.
+    """Writes a preset beside its destination, then renames it; see `save_to_preset`.
 
-    A process killed at any moment leaves the old preset, the new one, or none.
+    A process killed at any moment leaves the old preset, the complete new one, or no folder.
 
     Raises:
-        PresetError: `folder` exists and holds other files than a preset, or `card`
-            has a field that is none.
+        PresetError: `folder` exists and holds files that are no preset, or `card` has an unknown
+            field.
     """
     folder = Path(folder)
     preset = PresetConfig(

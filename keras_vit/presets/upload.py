@@ -1,4 +1,4 @@
-"""A preset folder to the Hub: checked first, then sent in one commit."""
+"""The upload of a preset folder to the Hub: a check, then one commit."""
 
 import hashlib
 import os
@@ -30,23 +30,23 @@ def upload_preset(
 ) -> str:
     """Uploads a folder of `save_to_preset` to the Hub, in one commit.
 
-    The repository is made if there is none, the branch too. Files that the Hub has are
-    not sent again, so that an upload that broke off goes on where it was. The example in the
-    model card gets the repository's address.
+    An absent repository or branch is created. Files that the Hub already has are not sent again,
+    so that a repeated call continues an interrupted upload. The example in the model card gets
+    the repository's address.
 
     Args:
-        target: `"hf://owner/repo[@branch]"`.
+        target: address of the repository, `"hf://owner/repo[@branch]"`.
         folder: a preset folder.
         private: whether a new repository is private.
-        overwrite: whether a preset in the repository that differs gives way.
-        token: of a user who may write; None for that of `hf auth login` or HF_TOKEN.
-        commit_message: of the commit.
+        overwrite: whether a different preset in the repository is replaced.
+        token: token of a user who may write; None for the token of `hf auth login` or HF_TOKEN.
+        commit_message: message of the commit.
 
     Returns:
-        The address of the commit on the Hub, also if all of the folder was there.
+        The address of the commit on the Hub, or of the present one if it has the same files.
 
     Raises:
-        PresetError: the folder is no whole preset, the repository holds other files of
+        PresetError: the folder is no complete preset, the repository holds different files with
             these names, or the Hub refuses.
         CheckpointError: weights and `config.json` disagree.
     """
@@ -67,7 +67,7 @@ def upload_preset(
 
 
 def _checked(folder: Path) -> dict[str, Path]:
-    """The files of a preset folder, if it is one: nothing missing, nothing else, all agreeing."""
+    """Returns the files of a preset folder, after a check that it is complete and consistent."""
     if not folder.is_dir():
         raise PresetError(f"{folder}: expected a folder, as `save_to_preset` writes it.")
     inside = {path.name: path for path in folder.iterdir()}
@@ -95,7 +95,7 @@ def _upload(
     overwrite: bool,
     message: str | None,
 ) -> str:
-    """One attempt, from the start: what an earlier one did is seen and not done again."""
+    """Makes one attempt, which skips the parts that an earlier attempt has completed."""
     from huggingface_hub import CommitOperationAdd
 
     info = _prepared(client, address, private)
@@ -114,7 +114,7 @@ def _upload(
             [CommitOperationAdd(name, content[name]) for name in NAMES],
             commit_message=message or "Upload a preset of keras_vit",
             revision=address.revision,
-            parent_commit=info.sha,  # so that nobody's commit in between is lost
+            parent_commit=info.sha,  # refuses to overwrite a commit made in between
         ).commit_url
     except ValueError as error:
         if "metadata in README.md" not in str(error):
@@ -123,7 +123,7 @@ def _upload(
 
 
 def _prepared(client: "HfApi", address: Address, private: bool) -> "ModelInfo":
-    """What the branch holds; repository and branch are made if they are not there."""
+    """Returns the contents of the branch, after creating an absent repository or branch."""
     from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
     def info() -> "ModelInfo":
@@ -150,7 +150,7 @@ def _prepared(client: "HfApi", address: Address, private: bool) -> "ModelInfo":
 
 
 def _differs(sibling: Any, content: Path | bytes) -> bool:
-    """Whether a file on the Hub has other bytes, told by its hash: LFS's, else git's."""
+    """Whether a file on the Hub has other bytes, by the hash of LFS or of git."""
     if isinstance(content, Path):
         if sibling.lfs is not None:
             with content.open("rb") as file:

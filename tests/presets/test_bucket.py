@@ -308,7 +308,7 @@ def test_disk_full(server, monkeypatch):
     monkeypatch.setattr(bucket.shutil, "disk_usage", lambda path: SimpleNamespace(free=10**9))
     with monkeypatch.context() as patch:
         patch.setattr("huggingface_hub.file_download.http_get", disk_that_fills)
-        with raises(PresetError, URL, "disk is full", "not fetched twice"):
+        with raises(PresetError, URL, "disk is full", "next call resumes"):
             fetch(URL)
     assert fetch(URL).read_bytes() == CONTENT
     assert server.ranges[-1] == f"bytes={2**20}-"
