@@ -1,8 +1,9 @@
-"""Checks of a model's input: a shape that does not fit is refused, odd pixels cause a warning.
+"""Checks of a model's images; imports JAX or torch to know which tensors have values.
 
-The shape is checked in each call of the model; on TensorFlow and JAX, a call is traced once. The
-values are read once per model, from the first array that `fit`, `evaluate` or `predict` gets, or
-from the first batch of torch. A traced tensor of JAX or TensorFlow has no values.
+Images of a wrong shape are refused in each call of the model; on TensorFlow and JAX, a call is
+traced once. Pixels out of range cause a warning: values are read once per model, from the first
+array that `fit`, `evaluate` or `predict` gets, or from the first batch of torch. A traced tensor
+has no values.
 """
 
 import warnings
