@@ -16,6 +16,14 @@ CASES = {
 }
 """All cases by name; each library has a JSON file."""
 
+FACTS = {
+    "px_open_clip_gelu": {"numerics": {"gelu": "exact"}},
+    "px_open_clip_quickgelu": {"numerics": {"gelu": "quick"}},
+    "px_open_clip_trunk_linear": {"numerics": {"gelu": "exact"}},
+    "px_open_clip_trunk_siglip": {"numerics": {"gelu": "exact"}},
+}
+"""What a bare file does not tell, beside `load_with`."""
+
 OF_THE_HEAD = ("pre_logits", "logits", "image_embeds", "pooler_output")
 """Outputs that are compared within `tolerance`; other outputs within `tolerance_tokens`."""
 
@@ -27,7 +35,7 @@ def cases_of(layout: str) -> list[str]:
 
 def load_case(name: str, **fields):
     """Loads the checkpoint of a case with the facts that the bare file does not contain."""
-    facts = CASES[name].get("load_with") or {}
+    facts = {**(CASES[name].get("load_with") or {}), **FACTS.get(name, {})}
     return checkpoints.load(FOLDER / CASES[name]["checkpoint"], **{**facts, **fields})
 
 

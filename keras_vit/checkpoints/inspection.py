@@ -5,11 +5,9 @@ and plan the translation, which compares every array with the configuration.
 """
 
 import dataclasses
-import itertools
 import math
 import os
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +15,15 @@ import numpy as np
 
 from keras_vit.checkpoints import inference
 from keras_vit.checkpoints.check import check
-from keras_vit.checkpoints.containers import Reader
-from keras_vit.checkpoints.dialects import DIALECTS, Dialect, Statement, dialects_named
+from keras_vit.checkpoints.containers import Reader, unwrapped
+from keras_vit.checkpoints.dialects import Dialect, Statement
 from keras_vit.checkpoints.dialects.base import not_a_protocol
 from keras_vit.checkpoints.dialects.keras_vit import keras_vit
-from keras_vit.checkpoints.recognition import Recognition, recognise
+from keras_vit.checkpoints.recognition import Recognition, recognise_dialect, wrapper_of
 from keras_vit.checkpoints.source import OpenSource, Source
 from keras_vit.checkpoints.translate import Move, plan
 from keras_vit.config import Numerics, ViTConfig
-from keras_vit.errors import CheckpointError, ConfigError, SourceError, listed, shown
+from keras_vit.errors import CheckpointError, ConfigError, SourceError, shown
 from keras_vit.preparation.protocols import ProtocolSpec, compact, complete
 from keras_vit.presets.preset_config import PresetConfig
 from keras_vit.variants import variant, variant_of
@@ -42,15 +40,6 @@ _ARCHITECTURE = (
     "position",
 )
 """Fields that follow from the arrays; if the caller gives one, the arrays must agree with it."""
-
-
-_OTHERS = (
-    (r"relative_position_bias_table", "a Swin Transformer"),
-    (r"(^|[./])(text_model|txt|token_embedding|tok_embeddings|embed_tokens)[./]", "a text model"),
-    (r"(^|[./])layer\d\.\d+\.(conv|bn)\d|(^|[./])conv1[./](weight|kernel)", "a ResNet"),
-    (r"token_mixing|channel_mixing", "an MLP-Mixer"),
-)
-"""Patterns in the names of other models' arrays, and the models."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,6 +144,9 @@ def open_checkpoint(files: OpenSource, fields: Mapping[str, Any]) -> OpenedCheck
         CheckpointError: as `recognise_dialect`, `infer_config` and `plan_translation`.
         SourceError: the arrays belong to a preset whose config.json is missing.
     """
+    wrapper = wrapper_of(files.reader.shapes)
+    if wrapper:
+        files = dataclasses.replace(files, reader=unwrapped(files.reader, wrapper))
     reader, preset, asked = files.reader, files.preset, dict(fields)
     if preset is not None:
         asked.setdefault("dialect", keras_vit.name)
@@ -169,6 +161,7 @@ def open_checkpoint(files: OpenSource, fields: Mapping[str, Any]) -> OpenedCheck
     if preset is not None:
         config = preset.config.replace(**{k: asked[k] for k in _ARCHITECTURE if k in asked})
     else:
+        _ask(files, recognition, stated, asked)
         config, undetermined = infer_config(reader, recognition, told, asked)
     ignored = {**recognition.ignored, **recognition.dialect.derived(config)}
     recognition = dataclasses.replace(recognition, ignored=ignored)
@@ -176,13 +169,13 @@ def open_checkpoint(files: OpenSource, fields: Mapping[str, Any]) -> OpenedCheck
     info = CheckpointInfo(
         path=reader.path,
         dialect=recognition.dialect.name,
-        prefix=recognition.prefix,
+        prefix=wrapper + recognition.prefix,
         config=config,
         variant=variant_of(config),
         undetermined=undetermined,
-        shapes=dict(reader.shapes),
-        dtypes=dict(reader.dtypes),
-        ignored=recognition.ignored,
+        shapes={wrapper + name: shape for name, shape in reader.shapes.items()},
+        dtypes={wrapper + name: dtype for name, dtype in reader.dtypes.items()},
+        ignored={wrapper + name: why for name, why in recognition.ignored.items()},
         protocol=preset.protocol if preset else _protocol(stated, recognition.dialect, config),
         labels=preset.labels if preset else stated.labels,
     )
@@ -201,55 +194,6 @@ def _without_config(files: OpenSource) -> str:
         f"{path}: these are the weights of a preset, whose config.json states the arithmetic. Name "
         "the folder that holds both; or give numerics=, the arithmetic of their training."
     )
-
-
-def recognise_dialect(files: OpenSource, asked: str | None = None) -> Recognition:
-    """Returns the dialect of a file: the family that its JSON names, or with most of its names.
-
-    Args:
-        files: the open source.
-        asked: name of the dialect to read the file as; None for any.
-
-    Raises:
-        CheckpointError: the JSON names a family that keras_vit does not read, or the arrays
-            do not belong to a Vision Transformer.
-    """
-    reader = files.reader
-    dialects = dialects_named(asked) if asked else tuple(DIALECTS.values())
-    named = {dialect: dialect.is_named_by(files.json) for dialect in dialects}
-    candidates = [dialect for dialect in dialects if named[dialect] is not False]
-    if any(named.values()):
-        candidates = [dialect for dialect in dialects if named[dialect]]
-    elif len(candidates) < len(dialects):
-        raise CheckpointError(f"{reader.path}: {_foreign_family(files.json, dialects)}.")
-    recognition = recognise(reader.shapes, candidates)
-    if recognition is None:
-        some = list(itertools.islice(reader.shapes, 2000))
-        other = next((kind for pattern, kind in _OTHERS if _any(pattern, some)), None)
-        guess = f" It looks like {other}." if other else ""
-        raise CheckpointError(
-            f"{reader.path}: no Vision Transformer in any of the dialects "
-            f"{', '.join(d.name for d in candidates)}. It holds {len(reader.shapes)} arrays: "
-            f"{listed(some) if some else 'nothing'}.{guess}"
-        )
-    return recognition
-
-
-def _foreign_family(files: Mapping[str, Any], dialects: Iterable[Dialect]) -> str:
-    """Returns a sentence with the family that the JSON names and the families that are read."""
-    for where in [dialect.identity for dialect in dialects]:
-        value = where.value(files) if where else None
-        if where and value is not None:
-            read = [d.identity for d in dialects if d.identity and d.identity.key == where.key]
-            expected = " or ".join(dict.fromkeys(identity.expected for identity in read))
-            classes = files[where.file].get("architectures")
-            model = (
-                f"; the model is a {listed(classes, 2)}"
-                if isinstance(classes, list) and classes
-                else ""
-            )
-            return f"{where.file} has {where.key}={shown(value)}, expected {expected}{model}"
-    raise LookupError("no JSON names a family")
 
 
 def read_json_fields(files: OpenSource, recognition: Recognition) -> Statement:
@@ -299,6 +243,37 @@ def infer_config(
     except ConfigError as error:
         name = recognition.dialect.name
         raise CheckpointError(f"{reader.path}: read as {name}: {error}") from error
+
+
+def _ask(
+    files: OpenSource, recognition: Recognition, stated: Statement, asked: Mapping[str, Any]
+) -> None:
+    """Refuses a file without JSON whose arrays leave open what decides the output."""
+    reader, dialect = files.reader, recognition.dialect
+    if dialect.needs_json and not any(table.file in files.json for table in dialect.json):
+        raise CheckpointError(
+            f"{reader.path}: read as {dialect.name}: {dialect.needs_json} stands in config.json, "
+            "and no array tells it. Load the folder that has both."
+        )
+    untold = recognition.dialect.untold(recognition.fields)
+    known = {
+        **recognition.fields.get("numerics", {}),
+        **stated.fields.get("numerics", {}),
+        **numerics_of(asked),
+    }
+    if missing := {name: who for name, who in untold.items() if name not in known}:
+        name = recognition.dialect.name
+        facts = "; ".join(f"{numeric}: {who}" for numeric, who in missing.items())
+        raise CheckpointError(
+            f"{reader.path}: read as {name}: the arrays do not tell {', '.join(missing)}. Give "
+            f"numerics={{{', '.join(f'{m!r}: ...' for m in missing)}}} ({facts})."
+        )
+
+
+def numerics_of(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields of `Numerics` that a caller names, in a dict or as all of them."""
+    numerics = asked.get("numerics") or {}
+    return numerics.to_dict() if isinstance(numerics, Numerics) else dict(numerics)
 
 
 def _compare_promises(recognition: Recognition, known: Mapping[str, Any]) -> None:
@@ -368,10 +343,6 @@ def _with_conventions(recognition: Recognition, stated: Statement) -> dict[str, 
     numerics: dict[str, Any] = (dialect.numerics or Numerics()).to_dict()
     numerics |= {**told.get("numerics", {}), **stated.fields.get("numerics", {})}
     return {**told, **dialect.conventions, **stated.fields, "numerics": numerics}
-
-
-def _any(pattern: str, names: Iterable[str]) -> bool:
-    return any(re.search(pattern, name) for name in names)
 
 
 def _fitting_variant(told: Mapping[str, Any]) -> str | None:

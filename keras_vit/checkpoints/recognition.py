@@ -3,15 +3,35 @@
 import collections
 import dataclasses
 import functools
+import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from keras_vit.checkpoints import axes, inference, lexicon, templates
+from keras_vit.checkpoints.dialects import DIALECTS, dialects_named
 from keras_vit.checkpoints.dialects.base import Dialect, StoredAs
+from keras_vit.checkpoints.source import OpenSource
 from keras_vit.checkpoints.translate import Shape
+from keras_vit.errors import CheckpointError, listed, shown
 
 Bindings = dict[str, str]
+
+WRAPPERS = ("module.", "model.", "backbone.", "timm_model.", "_orig_mod.")
+"""What training scripts and classes around a model put in front of the names of all its arrays:
+torch's DistributedDataParallel, Lightning and others, a detector or segmenter, the TimmWrapper of
+transformers, torch.compile."""
+
+
+def wrapper_of(names: Collection[str]) -> str:
+    """Returns the stack of `WRAPPERS` in front of every name, such as `"module.model."`."""
+    first, last = min(names, default=""), max(names, default="")  # what they share, all share
+    found = ""
+    while wrapper := next(
+        (w for w in WRAPPERS if first.startswith(found + w) and last.startswith(found + w)), ""
+    ):
+        found += wrapper
+    return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +84,70 @@ class Claim:
         """Whether the claim is valid if the file has that dialect and that prefix."""
         of_prefix = self.prefix == prefix or self.template.stored.outside
         return self.template.dialect == dialect and of_prefix
+
+
+_OTHERS = (
+    (r"relative_position_bias_table", "a Swin Transformer"),
+    (
+        r"(^|[./])(text_model|text|txt|token_embedding|tok_embeddings|embed_tokens)[./]",
+        "a text model; beside a text tower, a vision tower is expected under vision_model. "
+        "(transformers) or visual. (open_clip)",
+    ),
+    (r"(^|[./])layer\d\.\d+\.(conv|bn)\d|(^|[./])conv1[./](weight|kernel)", "a ResNet"),
+    (r"token_mixing|channel_mixing", "an MLP-Mixer"),
+)
+"""Patterns in the names of other models' arrays, and the models."""
+
+
+def recognise_dialect(files: OpenSource, asked: str | None = None) -> Recognition:
+    """Returns the dialect of a file: the family that its JSON names, or with most of its names.
+
+    Args:
+        files: the open source.
+        asked: name of the dialect to read the file as; None for any.
+
+    Raises:
+        CheckpointError: the JSON names a family that keras_vit does not read, or the arrays
+            do not belong to a Vision Transformer.
+    """
+    reader = files.reader
+    dialects = dialects_named(asked) if asked else tuple(DIALECTS.values())
+    named = {dialect: dialect.is_named_by(files.json) for dialect in dialects}
+    candidates = [dialect for dialect in dialects if named[dialect] is not False]
+    if any(named.values()):
+        candidates = [dialect for dialect in dialects if named[dialect]]
+    elif len(candidates) < len(dialects):
+        raise CheckpointError(f"{reader.path}: {_foreign_family(files.json, dialects)}.")
+    recognition = recognise(reader.shapes, candidates)
+    if recognition is None:
+        some = list(itertools.islice(reader.shapes, 2000))
+        other = next((kind for pattern, kind in _OTHERS if _any(pattern, some)), None)
+        guess = f" It looks like {other}." if other else ""
+        if any(named.values()):
+            guess += f" Beside it, {_foreign_family(files.json, dialects).partition(', exp')[0]}."
+        raise CheckpointError(
+            f"{reader.path}: no Vision Transformer in any of the dialects "
+            f"{', '.join(d.name for d in candidates)}. It holds {len(reader.shapes)} arrays: "
+            f"{listed(some) if some else 'nothing'}.{guess}"
+        )
+    return recognition
+
+
+def _foreign_family(files: Mapping[str, Any], dialects: Iterable[Dialect]) -> str:
+    """Returns a sentence with the family that the JSON names and the families that are read."""
+    for where in [dialect.identity for dialect in dialects]:
+        value = where.value(files) if where else None
+        if where and value is not None:
+            read = [d.identity for d in dialects if d.identity and d.identity.key == where.key]
+            expected = " or ".join(dict.fromkeys(identity.expected for identity in read))
+            classes = files[where.file].get("architectures")
+            model = (
+                f"; the model is a {listed(classes, 2)}"
+                if isinstance(classes, list) and classes
+                else ""
+            )
+            return f"{where.file} has {where.key}={shown(value)}, expected {expected}{model}"
+    raise LookupError("no JSON names a family")
 
 
 def recognise(shapes: Mapping[str, Shape], dialects: Sequence[Dialect]) -> Recognition | None:
@@ -184,3 +268,7 @@ def _index(dialects: tuple[Dialect, ...]) -> tuple[Index, tuple[str, ...]]:
                         sharing.append(template)
     prefixes = {prefix for dialect in dialects for prefix in dialect.prefixes} | {""}
     return index, tuple(sorted(prefixes))
+
+
+def _any(pattern: str, names: Iterable[str]) -> bool:
+    return any(re.search(pattern, name) for name in names)

@@ -30,10 +30,10 @@ H5, TASK = "model.weights.h5", "task.weights.h5"
 COMPANIONS = (
     CONFIG_FILE,  # keras_vit, timm, transformers, keras-hub
     "preprocessor_config.json",  # transformers
-    "task.json",  # this file and the rest: keras-hub
+    "task.json",  # this file and the next two: keras-hub
     "preprocessor.json",
     "image_converter.json",
-    "metadata.json",
+    "open_clip_config.json",  # open_clip
 )
 """The JSON files that explain the weights beside them; other JSON files are not read."""
 _PICKLES = (".bin", ".pth", ".pt", ".ckpt")

@@ -20,7 +20,7 @@ from keras_vit.checkpoints.export import Track, export
 from keras_vit.checkpoints.inspection import OpenedCheckpoint, describe, open_checkpoint
 from keras_vit.checkpoints.source import Source
 from keras_vit.checkpoints.translate import Move
-from keras_vit.checkpoints.wanted import OF_THE_MODEL, wanted_config
+from keras_vit.checkpoints.wanted import OF_THE_MODEL, wanted_config, with_numerics
 from keras_vit.config import ViTConfig
 from keras_vit.config.rules import known_fields
 from keras_vit.errors import CheckpointError, shown
@@ -36,7 +36,7 @@ Named = tuple[str, np.ndarray]
 
 _READING = ("dialect", "variant")
 """Arguments on how to read a file, which are no part of the model."""
-_TELLING = (*_READING, "num_heads", "classifier", "position_grid", "image_size")
+_TELLING = (*_READING, "num_heads", "classifier", "position_grid", "image_size", "numerics")
 """Arguments that may be needed because the arrays of a file leave them open."""
 
 
@@ -82,8 +82,8 @@ def load(
         position_grid: (rows, columns) of the stored positions, if the grid is not square.
         checksum: whether to compare a preset's weights with the sha256 in its `config.json`.
         **fields: fields of `ViTConfig`. A caller may change `representation_size` to None
-            (which leaves the layer out), the dropout rates, `numerics`, and `classifier`
-            between its pooled and unpooled form. Any other field must agree with the file.
+            (which leaves the layer out), the dropout rates, `numerics` (a dict changes the
+            numerics that it names), and `classifier` between its pooled and unpooled form. Any other field must agree with the file.
 
     Raises:
         CheckpointError: arrays do not fit; the message names the file and each such array.
@@ -153,6 +153,7 @@ def _untrained(
     num_classes = asked.get("num_classes", found.config.num_classes)
     same_head = num_classes == found.config.num_classes
     told = {"protocol": found.protocol, "labels": found.labels if same_head else None}
+    asked = with_numerics(found.config, asked)
     return VisionTransformer(found.config, **{"name": name, **told, **asked, **build})
 
 

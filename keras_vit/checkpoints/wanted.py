@@ -1,6 +1,7 @@
 """The configuration of the wanted model, from the file's configuration and the arguments."""
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from keras_vit.checkpoints.inspection import OpenedCheckpoint
@@ -20,6 +21,13 @@ OF_THE_MODEL = (
     "trainable",
 )
 """Arguments of `VisionTransformer` that are no fields of its configuration."""
+
+
+def with_numerics(stored: ViTConfig, asked: dict[str, Any]) -> dict[str, Any]:
+    """Returns the fields with those numerics that a dict does not name as they are stored."""
+    if not isinstance(asked.get("numerics"), Mapping):
+        return asked
+    return {**asked, "numerics": {**stored.numerics.to_dict(), **asked["numerics"]}}
 
 
 def wanted_config(opened: OpenedCheckpoint, fields: dict[str, Any]) -> ViTConfig:
@@ -67,4 +75,4 @@ def wanted_config(opened: OpenedCheckpoint, fields: dict[str, Any]) -> ViTConfig
                 columns,
                 "the feature map" if cropped.resnet else "pixels",
             )
-    return stored.replace(**asked)
+    return stored.replace(**with_numerics(stored, asked))

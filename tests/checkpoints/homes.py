@@ -50,6 +50,7 @@ HOMES = {
         "class_token": False,
         "num_classes": 3,
     },
+    "torchvision": {**_SQUARE, "classifier": "token", "num_classes": 3},
     "keras_hub/deit": {"classifier": "token", "class_token": True, "distillation_token": True},
     "keras_hub/dinov2": {
         **_DINOV2,

@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import itertools
+import json
 import math
 import os
 import struct
@@ -18,7 +19,7 @@ import numpy as np
 from keras_vit.checkpoints.containers.reading import PICKLE_ADVICE, FileReader, MappedFile
 from keras_vit.checkpoints.containers.writing import Part, opened_beside
 from keras_vit.errors import CheckpointError, shown
-from keras_vit.limits import ARRAYS, HEADER_BYTES
+from keras_vit.limits import ARRAYS, HEADER_BYTES, JSON_BYTES
 
 _NPY_HEADER = 4096
 """Bytes in which the header of a .npy member must end; NumPy writes 128."""
@@ -37,10 +38,24 @@ class NpzReader(FileReader):
             self._zip = zipfile.ZipFile(directory)
             directory.is_read = True
             ARRAYS.check(len(self._zip.infolist()), path, CheckpointError)
+            self._refuse_a_model()
             self._mapped = MappedFile(file)
             for member in self._zip.infolist():
                 reading.name = member.filename.removesuffix(".npy")
                 self._add(reading.name, member)
+
+    def _refuse_a_model(self) -> None:
+        """Names what a `.keras` file holds, which is a zip too."""
+        if not {"config.json", "model.weights.h5"} <= set(self._zip.namelist()):
+            return
+        with self._zip.open("config.json") as stream:
+            found = json.loads(stream.read(JSON_BYTES.value))
+        kind = shown(found.get("registered_name") or found.get("class_name"), quoted=False)
+        raise CheckpointError(
+            f"{self.path}: this is a .keras file, a whole model of the class {kind}; expected a "
+            "file of weights. keras.saving.load_model opens it; a model of keras_vit is then "
+            "written by keras_vit.checkpoints.save or save_to_preset."
+        )
 
     def _add(self, name: str, zip_info: zipfile.ZipInfo) -> None:
         if name.endswith("data.pkl"):

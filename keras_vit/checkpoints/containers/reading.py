@@ -191,3 +191,27 @@ class _JoinedReader:
 def joined(path: Path, parts: list[tuple[str, Reader]]) -> Reader:
     """Returns one reader of all files; `parts` pairs each reader with a prefix of its names."""
     return _JoinedReader(path, parts)
+
+
+class _UnwrappedReader:
+    """An open file without the prefix of its names. It is closed by whoever opened it."""
+
+    def __init__(self, reader: Reader, prefix: str) -> None:
+        self.path = reader.path
+        self.shapes = {name.removeprefix(prefix): s for name, s in reader.shapes.items()}
+        self.dtypes = {name.removeprefix(prefix): d for name, d in reader.dtypes.items()}
+        self._reader, self._prefix = reader, prefix
+
+    def read(self, name: str) -> np.ndarray:
+        return self._reader.read(self._prefix + name)
+
+    def __enter__(self) -> "_UnwrappedReader":
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        pass
+
+
+def unwrapped(reader: Reader, prefix: str) -> Reader:
+    """Returns an open file as a reader of names without the prefix, which each of them has."""
+    return _UnwrappedReader(reader, prefix)

@@ -1,12 +1,14 @@
 """The dialects of ViT checkpoints: each library's names, shapes and descriptions of weights."""
 
 from keras_vit.checkpoints.dialects import keras_hub as _keras_hub
+from keras_vit.checkpoints.dialects import open_clip as _open_clip
 from keras_vit.checkpoints.dialects import timm as _timm
 from keras_vit.checkpoints.dialects import transformers as _transformers
 from keras_vit.checkpoints.dialects.base import Dialect, Statement, StoredAs, Unsupported
 from keras_vit.checkpoints.dialects.big_vision import big_vision, big_vision_scan
 from keras_vit.checkpoints.dialects.google import google, google_linen
 from keras_vit.checkpoints.dialects.keras_vit import keras_vit
+from keras_vit.checkpoints.dialects.torchvision import torchvision
 from keras_vit.errors import CheckpointError, nearest
 
 _ALL: tuple[Dialect, ...] = (
@@ -18,6 +20,8 @@ _ALL: tuple[Dialect, ...] = (
     *_timm.FAMILIES,
     *_transformers.FAMILIES,
     *_keras_hub.FAMILIES,
+    torchvision,
+    *_open_clip.FAMILIES,
 )
 DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in _ALL}
 """All dialects by name. A family other than the plain ViT is called `"library/family"`."""

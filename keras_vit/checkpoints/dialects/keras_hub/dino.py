@@ -191,6 +191,7 @@ dinov2 = Dialect(
     container="h5",
     words=unsupported(_REASONS, _WORDS2),
     derived=_resized_positions,
+    needs_json="which numbered array is which token",
     identity=Identity("config.json", "class_name", "DINOV2Backbone", "'DINOV2Backbone'"),
     json=keras_object("config.json", "dinov2.dinov2_backbone", "DINOV2Backbone", _ROWS2),
     notes=metadata(),
@@ -251,6 +252,7 @@ dinov3 = Dialect(
     library="keras-hub",
     container="h5",
     words=unsupported(_REASONS, _WORDS3),
+    needs_json="theta of the rotary positions",
     identity=Identity("config.json", "class_name", "DINOV3Backbone", "'DINOV3Backbone'"),
     json=keras_object(
         "config.json",

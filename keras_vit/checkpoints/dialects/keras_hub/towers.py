@@ -34,6 +34,7 @@ def _tower(name: str, module: str, class_name: str, rows: tuple[Row, ...], **mor
         identity=Identity("config.json", "class_name", class_name, repr(class_name)),
         json=keras_object("config.json", module, class_name, (*size_rows(), *rows)),
         notes=metadata(),
+        needs_json="the form of the GELU",
         images=converter,
         expresses=("gelu", "position_resize"),
         impossible=(*refusals, NO_SQUARE_PATCH, NOT_SQUARE, DROPS_PIXELS),

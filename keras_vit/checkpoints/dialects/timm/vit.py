@@ -210,6 +210,8 @@ _ARGUMENTS: tuple[Row, ...] = (
 
 
 def _num_classes(found: Json) -> dict[str, Any]:
+    if found.get("model_type") == "timm_wrapper":  # 2 also where there is no head
+        return {}
     arguments = object_at(found, ("model_args",))
     return {"num_classes": found.get("num_classes", arguments.get("num_classes", 1000))}
 

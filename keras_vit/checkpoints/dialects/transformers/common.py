@@ -107,6 +107,12 @@ def _image_size(facts: Facts) -> Any:
     return SIDES.write(stored_image_size(facts.config))
 
 
+GELU_OF_CLIP = {
+    "gelu": "'quick' in the weights of OpenAI, MetaCLIP and DFN, 'exact' in those of LAION and "
+    "DataComp"
+}
+"""What a file of CLIP's arrays alone does not tell."""
+
 IMAGE_SIZE = JsonField("image_size", "image_size", write=_image_size)
 
 LABEL_ROWS: tuple[Row, ...] = (

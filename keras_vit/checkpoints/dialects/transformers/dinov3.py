@@ -58,6 +58,7 @@ dinov3 = Dialect(
     container="safetensors",
     words=unsupported(VIT_REASONS, _WORDS),
     prefixes=("", "model."),
+    needs_json="theta of the rotary positions",
     identity=Identity("config.json", "model_type", "dinov3_vit", "'dinov3_vit'"),
     json=(JsonTable("config.json", _ROWS),),
     images=processor,

@@ -17,6 +17,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
 )
 from keras_vit.checkpoints.dialects.torch_layout import POSITIONS_OF_ANOTHER_GRID, torch_modules
 from keras_vit.checkpoints.dialects.transformers.common import (
+    GELU_OF_CLIP,
     LABEL_ROWS,
     VIT_REASONS,
     arithmetic_rows,
@@ -147,6 +148,10 @@ def _tower(name: str, words: Mapping[str, Names], **more: Any) -> Dialect:
     )
 
 
+def _untold(fields: Mapping[str, Any]) -> dict[str, str]:
+    return GELU_OF_CLIP
+
+
 _CLIP_NUMERICS = Numerics(gelu="quick", layer_norm_epsilon=1e-5, position_resize="bicubic")
 _SIGLIP_NUMERICS = Numerics(gelu="tanh", layer_norm_epsilon=1e-6, position_resize="bicubic")
 _WITH_TEXT = "a vision tower alone, where this class has a text tower too"
@@ -162,6 +167,7 @@ clip_vision = _tower(
     identity=_class("CLIPVisionModel"),
     json=(_alone("clip", "CLIPVisionModel", "clip_vision_model", _CLIP_ROWS, _CLIP_SIZES),),
     numerics=_CLIP_NUMERICS,
+    untold=_untold,
     fields={**_CLIP, "classifier": "token", "num_classes": 0},
     switches=_CLIP_SWITCHES,
     impossible=(*impossible("token"), *_NEEDS, POSITIONS_OF_ANOTHER_GRID, _NO_HEAD),
@@ -184,6 +190,7 @@ clip_projection = _tower(
         ),
     ),
     numerics=_CLIP_NUMERICS,
+    untold=_untold,
     fields={**_CLIP, "classifier": "token", "num_classes": 0},
     switches=(*_CLIP_SWITCHES, "projection_dim"),
     impossible=(
@@ -204,6 +211,7 @@ clip = _tower(
     identity=_class("CLIPModel"),
     json=_nested("CLIPModel", "clip", _CLIP_ROWS, _CLIP_SIZES),
     numerics=_CLIP_NUMERICS,
+    untold=_untold,
     fields={**_CLIP, "classifier": "token", "num_classes": 0},
     switches=(*_CLIP_SWITCHES, "projection_dim"),
     only_read=_WITH_TEXT,
@@ -218,6 +226,7 @@ clip_classifier = _tower(
     identity=_class("CLIPForImageClassification"),
     json=_nested("CLIPForImageClassification", "clip", _CLIP_ROWS, _CLIP_SIZES),
     numerics=_CLIP_NUMERICS,
+    untold=_untold,
     fields={**_CLIP, "classifier": "gap", "class_token": True, "final_norm": False},
     switches=(*_CLIP_SWITCHES, "final_norm"),
     impossible=(

@@ -1,0 +1,169 @@
+"""The vision towers of open_clip, out of files of two towers: its own, and those of timm.
+
+OpenAI's own files have the same names. The form of the GELU is not in the arrays:
+`open_clip_config.json` tells it, or whoever loads the file.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from keras_vit.checkpoints.dialects.base import (
+    Dialect,
+    Names,
+    PreparationWords,
+    StoredAs,
+    unsupported,
+)
+from keras_vit.checkpoints.dialects.json_fields import (
+    Codec,
+    Json,
+    JsonField,
+    JsonFields,
+    JsonTable,
+    object_at,
+)
+from keras_vit.checkpoints.dialects.timm import FAMILIES as TIMM
+from keras_vit.checkpoints.dialects.torch_layout import torch_modules
+from keras_vit.checkpoints.dialects.transformers.common import GELU_OF_CLIP
+from keras_vit.config import Numerics
+from keras_vit.preparation.protocols import ProtocolSpec, complete
+
+CONFIG = "open_clip_config.json"
+_BLOCK = "transformer.resblocks.{l}."
+_OF_TEXT = {
+    r"text\..*|transformer\..*|token_embedding\..*|ln_final\..*": "the text tower",
+    r"positional_embedding|text_projection(\..*)?": "the text tower",
+    r"logit_scale|logit_bias": "temperature and bias of the contrastive loss",
+    r"input_resolution|context_length|vocab_size": "sizes that the arrays tell",
+}
+_WITH_TEXT = "a vision tower alone, where this library has a text tower too"
+
+_WORDS: dict[str, Names] = {
+    "class_token/token": StoredAs("class_embedding", "m"),
+    "position_embedding/embedding": StoredAs("positional_embedding", "n m"),
+    "block_{l}/attention/{qkv}/kernel": StoredAs(_BLOCK + "attn.in_proj_weight", "(qkv h d) m"),
+    "block_{l}/attention/{qkv}/bias": StoredAs(_BLOCK + "attn.in_proj_bias", "(qkv h d)"),
+    "projection/kernel": StoredAs("proj"),
+    **torch_modules(
+        {
+            "patch_embedding": "conv1",
+            "pre_norm": "ln_pre",
+            "block_{l}/attention_norm": _BLOCK + "ln_1",
+            "block_{l}/attention/out": _BLOCK + "attn.out_proj",
+            "block_{l}/mlp_norm": _BLOCK + "ln_2",
+            "block_{l}/mlp/dense_0": _BLOCK + "mlp.c_fc",
+            "block_{l}/mlp/dense_1": _BLOCK + "mlp.c_proj",
+            "encoder_norm": "ln_post",
+        }
+    ),
+}
+
+
+def _heads(found: Json) -> dict[str, Any]:
+    width = found.get("width")
+    return {} if width is None else {"num_heads": width // found.get("head_width", 64)}
+
+
+_TABLES = (
+    JsonTable(
+        CONFIG,
+        (
+            JsonFields(("head_width",), ("num_heads",), _heads, lambda config: {}),
+            JsonField("image_size", "image_size"),
+        ),
+        at=("model_cfg", "vision_cfg"),
+    ),
+    JsonTable(
+        CONFIG,
+        (
+            JsonField(
+                "quick_gelu",
+                "numerics.gelu",
+                Codec(lambda gelu: gelu == "quick", lambda quick: "quick" if quick else "exact"),
+                default=False,
+            ),
+        ),
+        at=("model_cfg",),
+    ),
+)
+
+_CLIP: dict[str, Any] = {
+    "name": "timm",
+    "crop_pct": 1.0,
+    "mean": [0.48145466, 0.4578275, 0.40821073],
+    "std": [0.26862954, 0.26130258, 0.27577711],
+}
+
+
+def _read_preprocess(files: Json) -> ProtocolSpec | None:
+    """Reads mean and std of `preprocess_cfg`."""
+    if CONFIG not in files:
+        return None
+    stated = object_at(files[CONFIG], ("preprocess_cfg",))
+    return complete({**_CLIP, **{k: stated[k] for k in ("mean", "std") if stated.get(k)}})
+
+
+_IMAGES = PreparationWords(default=lambda config: _CLIP, read=_read_preprocess)
+
+open_clip = Dialect(
+    name="open_clip",
+    library="open_clip",
+    container="safetensors",
+    words=unsupported({"": "open_clip's VisionTransformer has no such part"}, _WORDS),
+    prefixes=("visual.",),
+    ignored=_OF_TEXT,
+    json=_TABLES,
+    images=_IMAGES,
+    untold=lambda fields: GELU_OF_CLIP,
+    numerics=Numerics(gelu="exact", layer_norm_epsilon=1e-5, position_resize="bicubic_antialias"),
+    expresses=("gelu",),
+    fields={
+        "classifier": "token",
+        "num_classes": 0,
+        "position": "learned",
+        "position_before_class": False,
+        "qkv_bias": True,
+    },
+    switches=("pre_norm", "patch_bias", "projection_dim"),
+    only_read=_WITH_TEXT,
+)
+
+
+def _untold_by_a_trunk(fields: Mapping[str, Any]) -> dict[str, str]:
+    """timm tells GELU and epsilon by the name of the architecture, which the file lacks.
+
+    All of its trunks with a norm before the blocks have 1e-5 (CLIP, the Perception Encoder), all
+    with attention pooling and neither that norm nor a class token 1e-6 (SigLIP).
+    """
+    untold = {
+        "gelu": "'quick' where the architecture's name has quickgelu, 'tanh' in some of SigLIP, "
+        "else 'exact'"
+    }
+    if not fields.get("pre_norm") and (fields["classifier"] != "map" or fields["class_token"]):
+        untold["layer_norm_epsilon"] = "1e-5 in DINOv3, else 1e-6"
+    return untold
+
+
+def _trunk_of(family: Dialect) -> Dialect:
+    """A family of timm as the trunk of a vision tower, with the tower's own projection."""
+    projection = StoredAs("visual.head.proj.weight", "t m", outside=True)
+    pre_norm = StoredAs("norm_pre.weight", implies={"numerics": {"layer_norm_epsilon": 1e-5}})
+    return dataclasses.replace(
+        family,
+        name=f"open_clip/{family.name.replace('/', '_')}_trunk",
+        library="open_clip",
+        words={**family.words, "projection/kernel": projection, "pre_norm/gamma": pre_norm},
+        prefixes=("visual.trunk.",),
+        ignored={**family.ignored, **_OF_TEXT},
+        identity=None,
+        json=(),
+        labels=lambda files, num_classes: None,
+        images=_IMAGES,
+        untold=_untold_by_a_trunk,
+        switches=(*family.switches, "projection_dim"),
+        only_read=_WITH_TEXT,
+    )
+
+
+FAMILIES = (open_clip, *map(_trunk_of, TIMM))

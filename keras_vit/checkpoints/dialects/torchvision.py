@@ -1,0 +1,91 @@
+"""torchvision's `VisionTransformer` (`vit_b_16` and its kin): a state dict, without JSON.
+
+Query, key and value are one array, as in torch's MultiheadAttention. The arrays do not tell the
+number of heads.
+"""
+
+from keras_vit.checkpoints.dialects.base import (
+    Dialect,
+    Names,
+    PreparationWords,
+    StoredAs,
+    unsupported,
+)
+from keras_vit.checkpoints.dialects.torch_layout import POSITIONS_OF_ANOTHER_GRID, torch_modules
+from keras_vit.config import Numerics
+from keras_vit.preparation.protocols import ProtocolSpec
+
+_BLOCK = "encoder.layers.encoder_layer_{l}."
+
+
+def _mlp(number: int, name: str) -> dict[str, Names]:
+    """The names of a layer of the MLP: by its place, or, before release 0.13, by a word."""
+    new, old = (
+        torch_modules({f"block_{{l}}/mlp/dense_{number}": f"{_BLOCK}mlp.{word}"})
+        for word in (name, f"linear_{number + 1}")
+    )
+    return {path: (new[path], old[path]) for path in new}
+
+
+_WORDS: dict[str, Names] = {
+    "class_token/token": StoredAs("class_token"),
+    "position_embedding/embedding": StoredAs("encoder.pos_embedding"),
+    "block_{l}/attention/{qkv}/kernel": StoredAs(
+        _BLOCK + "self_attention.in_proj_weight", "(qkv h d) m"
+    ),
+    "block_{l}/attention/{qkv}/bias": StoredAs(_BLOCK + "self_attention.in_proj_bias", "(qkv h d)"),
+    **torch_modules(
+        {
+            "patch_embedding": "conv_proj",
+            "block_{l}/attention_norm": _BLOCK + "ln_1",
+            "block_{l}/attention/out": _BLOCK + "self_attention.out_proj",
+            "block_{l}/mlp_norm": _BLOCK + "ln_2",
+            "encoder_norm": "encoder.ln",
+            "pre_logits": "heads.pre_logits",
+            "head": "heads.head",
+        }
+    ),
+    **_mlp(0, "0"),
+    **_mlp(1, "3"),
+}
+
+_REASONS = {
+    "root/": "torchvision's VisionTransformer has no ResNet stem",
+    "stage": "torchvision's VisionTransformer has no ResNet stem",
+    "": "torchvision's VisionTransformer has no such part",
+}
+
+_IMAGENET: ProtocolSpec = {
+    "name": "timm",
+    "crop_pct": 0.875,
+    "interpolation": "bilinear",
+    "mean": [0.485, 0.456, 0.406],
+    "std": [0.229, 0.224, 0.225],
+}
+
+torchvision = Dialect(
+    name="torchvision",
+    library="torchvision",
+    container="safetensors",
+    words=unsupported(_REASONS, _WORDS),
+    images=PreparationWords(default=lambda config: _IMAGENET),
+    numerics=Numerics(gelu="exact", position_resize="bicubic"),
+    fields={
+        "classifier": "token",
+        "position": "learned",
+        "position_before_class": False,
+        "qkv_bias": True,
+    },
+    impossible=(
+        (lambda c: c.classifier != "token", "a classifier other than 'token'"),
+        (lambda c: c.position != "learned", "position='sincos2d'"),
+        (lambda c: c.position_before_class, "position_before_class=True"),
+        (lambda c: c.qkv_bias is not True, "qkv_bias=False"),
+        (lambda c: len({*c.patch_size}) > 1, "patches of another shape than a square"),
+        (lambda c: len({*c.source_grid}) > 1, "a grid of another shape than a square"),
+        (lambda c: c.num_classes == 0, "num_classes=0"),
+        POSITIONS_OF_ANOTHER_GRID,
+    ),
+    crops=False,
+    metadata={"format": "pt"},
+)
