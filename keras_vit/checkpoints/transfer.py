@@ -83,7 +83,8 @@ def load(
         checksum: whether to compare a preset's weights with the sha256 in its `config.json`.
         **fields: fields of `ViTConfig`. A caller may change `representation_size` to None
             (which leaves the layer out), the dropout rates, `numerics` (a dict changes the
-            numerics that it names), and `classifier` between its pooled and unpooled form. Any other field must agree with the file.
+            numerics that it names), and `classifier` between its pooled and unpooled form. Any
+            other field must agree with the file.
 
     Raises:
         CheckpointError: arrays do not fit; the message names the file and each such array.
