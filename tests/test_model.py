@@ -1,4 +1,4 @@
-"""The model: Figure 1 in every arrangement, its shapes, names and first values."""
+"""The model against Figure 1 in every arrangement; its shapes, names and initial values."""
 
 import keras
 import numpy as np
@@ -30,7 +30,7 @@ IMAGES = normal(2, 16, 16, 3)
 
 
 def figure_1(model, images, w=None):
-    """The stages of a plain model, in NumPy and float64, with its own weights or others."""
+    """The output of a plain model by the formulas, with the model's weights or the weights `w`."""
     config, w = model.config, w or weights_of(model)
     batch, (rows, columns), (height, width) = len(images), config.grid, config.patch_size
     patches = images.reshape(batch, rows, height, columns, width, -1).swapaxes(2, 3)
@@ -62,13 +62,13 @@ def figure_1(model, images, w=None):
 
 
 def with_biases(w):
-    """The weights of a block, with zeros where query, key and value have no bias."""
+    """The weights of a block, with zeros for missing biases of query, key and value."""
     zeros = np.zeros(w["attention/query/kernel"].shape[1:])
     return {**{f"attention/{name}/bias": zeros for name in ("query", "key", "value")}, **w}
 
 
 def below(w, prefix):
-    """The weights whose path starts so, without it."""
+    """The weights whose path starts with `prefix`, by their path without the prefix."""
     return {path.removeprefix(prefix): v for path, v in w.items() if path.startswith(prefix)}
 
 
@@ -95,7 +95,7 @@ ARRANGEMENTS = [
 
 @pytest.mark.parametrize("fields", ARRANGEMENTS, ids=str)
 def test_logits_equal_the_formulas(fields):
-    """Every plain arrangement computes Figure 1, from pixels to logits, float32 and shape."""
+    """Every arrangement without a ResNet stem computes Figure 1; logits are float32."""
     model = random_tiny(**fields)
     images = normal(2, *model.config.image_size, model.config.channels)
     found, expected = run(model, images), figure_1(model, images)
@@ -122,7 +122,7 @@ def test_logits_equal_the_formulas(fields):
     ids=str,
 )
 def test_shapes_are_known_before_a_call(fields, shape):
-    """`output_shape` says logits or features, pooled or per token."""
+    """`output_shape` distinguishes logits and features, pooled or per token."""
     assert tiny(**fields).output_shape == (None, *shape)
 
 
@@ -130,7 +130,7 @@ def test_shapes_are_known_before_a_call(fields, shape):
     ("image_size", "channels", "shape"),
     [(16, 3, (16, 16, 3)), ((24, 16), 1, (24, 16, 1)), (None, 5, (None, None, 5))],
 )
-def test_the_input_takes_the_size_and_channels_asked_for(image_size, channels, shape):
+def test_the_input_has_the_requested_size_and_channels(image_size, channels, shape):
     """An int, a pair, or any size; any number of channels."""
     assert tiny(image_size=image_size, channels=channels).input_shape == (None, *shape)
     first = tiny(image_size=image_size, channels=channels, data_format="channels_first")
@@ -138,9 +138,9 @@ def test_the_input_takes_the_size_and_channels_asked_for(image_size, channels, s
 
 
 def test_an_any_size_model_equals_models_of_fixed_size():
-    """At the stored grid, and at others with the positions resized, in one graph."""
+    """At the stored grid, and at another grid with resized positions, in one graph."""
     model = random_tiny(image_size=None, position_grid=(2, 3))
-    # not compiled, so that the graph has unknown sizes on TensorFlow; JAX never has them
+    # Without jit_compile, the graph on TensorFlow has unknown sizes; on JAX it never has.
     model.compile(jit_compile=keras.backend.backend() == "jax")
     for size in ((16, 24), (24, 40), (16, 24)):
         fixed = copy_weights(model, tiny(image_size=size, position_grid=(2, 3)))
@@ -148,7 +148,7 @@ def test_an_any_size_model_equals_models_of_fixed_size():
         assert_close(model.predict_on_batch(images), run(fixed, images))
 
 
-def test_positions_of_another_grid_are_resized_as_the_reference_does():
+def test_positions_of_another_grid_are_resized_as_by_the_reference():
     """A model with `position_grid` equals one that stores scipy's resize of the positions."""
     model = random_tiny(image_size=(24, 40), position_grid=(2, 3))
     stored = tiny(image_size=(24, 40))
@@ -163,16 +163,16 @@ def test_positions_of_another_grid_are_resized_as_the_reference_does():
     assert_close(run(model, images), run(stored, images))
 
 
-def test_a_remainder_is_not_read():
-    """`crop_remainder` drops the pixels right and below that fill no patch."""
+def test_crop_remainder_ignores_pixels_that_fill_no_patch():
+    """The pixels at the right and the bottom."""
     model = random_tiny(image_size=(19, 23), crop_remainder=True)
     whole = copy_weights(model, tiny())
     images = normal(2, 19, 23, 3)
     assert_close(run(model, images), numpy_of(whole(images[:, :16, :16])))
 
 
-def test_a_hybrid_has_its_stem_in_front_of_the_patches():
-    """Root and stages halve the resolution, rounding up; the rest is a plain model."""
+def test_a_hybrid_computes_its_stem_before_the_patches():
+    """Root and stages halve the resolution, rounding up; the patches come from the last stage."""
     stem = {"num_layers": (1, 1), "width_factor": 0.5}
     model = random_tiny(resnet=stem, patch_size=1, image_size=(33, 47))
     names = ["root", "stage1_unit1", "stage2_unit1", "patch_embedding"]
@@ -186,7 +186,7 @@ def test_a_hybrid_has_its_stem_in_front_of_the_patches():
 
 
 def test_numerics_reach_every_part():
-    """Forms and epsilons of a hybrid are those of its root, units, blocks and norms."""
+    """Root, units, blocks and norms of a hybrid have the forms and epsilons of `numerics`."""
     numerics = {
         "std_conv": "sqrt_var_plus_epsilon",
         "std_conv_epsilon": 0.5,
@@ -222,7 +222,7 @@ def test_channels_first_equals_channels_last(fields):
     ids=["map", "hybrid"],
 )
 def test_mixed_precision_gives_float32_logits_near_those_of_float32(policy, fields):
-    """16 bits round inside, the head does not."""
+    """The body rounds to 16 bits, the head computes in float32."""
     exact = random_tiny(**fields)
     mixed = copy_weights(exact, tiny(**fields, dtype=policy))
     images = normal(2, *exact.config.image_size, 3)
@@ -232,11 +232,11 @@ def test_mixed_precision_gives_float32_logits_near_those_of_float32(policy, fiel
     assert found.dtype == "float32"
     expected = run(exact, images)
     assert_close(found, expected, 2 * ROUNDING[policy])
-    assert np.abs(found - expected).max() > 1e-5 * np.abs(expected).max()  # it was mixed
+    assert np.abs(found - expected).max() > 1e-5 * np.abs(expected).max()  # 16 bits were used
 
 
 def test_policy_and_data_format_default_to_the_settings_of_keras():
-    """And are remembered when the settings change."""
+    """The model keeps them when the settings change."""
     policy, data_format = keras.config.dtype_policy(), keras.config.image_data_format()
     try:
         keras.config.set_dtype_policy("mixed_bfloat16")
@@ -251,8 +251,8 @@ def test_policy_and_data_format_default_to_the_settings_of_keras():
     assert model.input_shape == (None, 3, 16, 16)
 
 
-def test_first_values_are_those_of_the_reference():
-    """Zero head and class token, N(0.02) positions, xavier kernels over flattened heads."""
+def test_initial_weights_are_those_of_the_reference():
+    """Zero head and class token, N(0.02) positions, Xavier kernels over flattened heads."""
     keras.utils.set_random_seed(0)
     model = tiny(head_bias_init=-10.0)
     w = weights_of(model)
@@ -270,21 +270,21 @@ def test_first_values_are_those_of_the_reference():
     assert (numpy_of(model(IMAGES)) == -10).all()
 
 
-def test_first_logits_are_zero():
-    """The head starts at zero, bias included."""
+def test_a_new_model_gives_zero_logits():
+    """Kernel and bias of the head start at zero."""
     assert not numpy_of(tiny()(IMAGES)).any()
 
 
-def test_first_values_of_a_representation_layer_and_of_patches():
-    """LeCun-normal, as flax's Dense and Conv: variance one over the fan-in."""
+def test_pre_logits_and_patch_kernels_start_lecun_normal():
+    """As flax's Dense and Conv, with a variance of one over the fan-in."""
     keras.utils.set_random_seed(0)
     w = weights_of(tiny(representation_size=100))
     assert abs(w["pre_logits/kernel"].std() * np.sqrt(16) - 1) < 0.1
     assert abs(w["patch_embedding/kernel"].std() * np.sqrt(8 * 8 * 3) - 1) < 0.1
 
 
-def test_a_new_hybrid_unit_starts_with_a_norm_of_scale_zero():
-    """The third of each unit (gn3), the others at one."""
+def test_the_last_norm_of_a_hybrid_unit_starts_at_scale_zero():
+    """The other norms start at scale one."""
     w = weights_of(tiny(**HYBRID))
     scales = {path: value for path, value in w.items() if path.endswith("gamma") and "unit" in path}
     assert len(scales) == 4
@@ -293,7 +293,7 @@ def test_a_new_hybrid_unit_starts_with_a_norm_of_scale_zero():
 
 
 def test_the_same_seed_gives_the_same_weights():
-    """`set_random_seed` decides all, and no two kernels are alike."""
+    """`set_random_seed` repeats all weights; different kernels have different values."""
 
     def weights(seed):
         keras.utils.set_random_seed(seed)
@@ -308,8 +308,8 @@ def test_the_same_seed_gives_the_same_weights():
     assert not np.array_equal(first[kernel], first["block_1/attention/query/kernel"])
 
 
-def test_stages_are_sliced_by_name():
-    """As the docstring promises, and what follows a slice continues from it."""
+def test_a_model_is_sliced_at_its_stages_by_name():
+    """The stages have documented names; `block_0` of its input gives the next stage."""
     model = random_tiny(num_layers=2, representation_size=7)
     shapes = {
         "patch_embedding": (2, 2, 16),
@@ -336,7 +336,7 @@ def test_stages_are_sliced_by_name():
 
 
 def test_stochastic_depth_grows_linearly_with_depth():
-    """From 0 in the first block to the rate in the last; a single block has none."""
+    """From 0 in the first block to the rate in the last; a single block has rate 0."""
     model = tiny(num_layers=5, stochastic_depth_rate=0.4)
     rates = [model.get_layer(f"block_{i}").stochastic_depth_rate for i in range(5)]
     np.testing.assert_allclose(rates, [0, 0.1, 0.2, 0.3, 0.4])
@@ -344,8 +344,8 @@ def test_stochastic_depth_grows_linearly_with_depth():
     assert single.get_layer("block_0").stochastic_depth_rate == 0
 
 
-def test_fields_replace_those_of_a_config():
-    """A config, fields, or both."""
+def test_fields_given_beside_a_config_replace_its_fields():
+    """`num_classes` in this case."""
     config = tiny().config
     model = VisionTransformer(config, num_classes=3)
     assert model.config == config.replace(num_classes=3)
@@ -363,14 +363,14 @@ def test_fields_replace_those_of_a_config():
     ],
     ids=str,
 )
-def test_fields_that_cannot_be_are_refused(fields, words):
-    """As by `ViTConfig`, the nearest name included."""
+def test_invalid_fields_are_refused(fields, words):
+    """As by `ViTConfig`, with the nearest name."""
     with raises(ConfigError, *words):
         tiny(**fields)
 
 
-def test_only_a_config_is_taken_for_one():
-    """A dict or a name is not."""
+def test_a_config_that_is_no_vitconfig_is_refused():
+    """A name is refused; without a config, the required fields are named."""
     with raises(ConfigError, "config must be a ViTConfig", "'vit_b16'"):
         VisionTransformer("vit_b16")
     with raises(ConfigError, "needs patch_size"):

@@ -1,4 +1,4 @@
-"""Models that are rebuilt, cloned, sliced, nested, saved and loaded."""
+"""Models are rebuilt, cloned, sliced, nested, saved and loaded with the same output."""
 
 import keras
 import numpy as np
@@ -29,7 +29,7 @@ def images_for(model):
 
 
 @every_kind
-def test_rebuilds_from_its_own_config(kind):
+def test_a_model_is_rebuilt_from_its_config(kind):
     """`from_config(get_config())`, through JSON, has every argument and takes the weights."""
     model = random_tiny(**KINDS[kind])
     rebuilt = VisionTransformer.from_config(through_json(model.get_config()))
@@ -43,8 +43,8 @@ def test_rebuilds_from_its_own_config(kind):
 
 
 @every_kind
-def test_a_keras_file_gives_the_model_back(kind, tmp_path):
-    """`.keras`, without custom objects: class, config, position grid and logits."""
+def test_a_keras_file_restores_class_config_and_logits(kind, tmp_path):
+    """Without `custom_objects`."""
     model = random_tiny(**KINDS[kind])
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
@@ -68,8 +68,8 @@ def test_a_weights_file_fills_a_new_model(kind, tmp_path):
     np.testing.assert_array_equal(numpy_of(other(images)), numpy_of(model(images)))
 
 
-def test_training_resumes_from_a_file(tmp_path):
-    """The optimizer comes back too: the next step is the one it would have been."""
+def test_training_resumes_from_a_keras_file(tmp_path):
+    """The file holds the optimizer too, so the next step gives the same weights."""
     model = random_tiny()
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile("adam", loss, jit_compile=keras.backend.backend() == "jax")
@@ -83,15 +83,15 @@ def test_training_resumes_from_a_file(tmp_path):
     assert_close(loaded(IMAGES), numpy_of(model(IMAGES)))
 
 
-def test_an_untrainable_model_stays_one(tmp_path):
-    """`trainable=False` is an argument like the others."""
+def test_trainable_false_is_saved(tmp_path):
+    """As an argument of the model."""
     model = tiny(trainable=False)
     model.save(tmp_path / "model.keras")
     assert not keras.saving.load_model(tmp_path / "model.keras").trainable_weights
 
 
 def test_a_clone_has_the_architecture_and_weights_of_its_own():
-    """`keras.models.clone_model`, as Keras users know it."""
+    """By `keras.models.clone_model`."""
     model = random_tiny()
     clone = keras.models.clone_model(model)
     before = numpy_of(clone(IMAGES))
@@ -101,7 +101,7 @@ def test_a_clone_has_the_architecture_and_weights_of_its_own():
 
 
 def test_a_slice_is_saved_and_loaded(tmp_path):
-    """A `keras.Model` of some stages is as portable as the whole."""
+    """A `keras.Model` of the first stages."""
     model = random_tiny()
     features = keras.Model(model.input, model.get_layer("encoder_norm").output)
     features.save(tmp_path / "features.keras")
@@ -136,8 +136,8 @@ def test_a_model_inside_another_is_saved_and_loaded(nest, tmp_path):
     np.testing.assert_array_equal(numpy_of(fresh(IMAGES)), expected)
 
 
-def test_the_model_inside_another_trains():
-    """Its weights are the outer model's to train, or not."""
+def test_an_outer_model_trains_or_freezes_the_model_inside():
+    """`backbone.trainable` decides whether the outer model trains its weights."""
     backbone = random_tiny(num_classes=0)
     outer = nested_functional(backbone)
     assert len(outer.trainable_weights) == len(backbone.trainable_weights) + 2
@@ -145,8 +145,8 @@ def test_the_model_inside_another_trains():
     assert len(outer.trainable_weights) == 2
 
 
-def test_two_models_live_side_by_side():
-    """Equal names do not make them share weights."""
+def test_two_models_with_equal_names_do_not_share_weights():
+    """Copied weights make them equal."""
     first, second = random_tiny(), tiny()
     assert not np.array_equal(numpy_of(first(IMAGES)), numpy_of(second(IMAGES)))
     copy_weights(first, second)
@@ -154,8 +154,8 @@ def test_two_models_live_side_by_side():
 
 
 @pytest.mark.parametrize("name", ["model.h5", "model.hdf5"])
-def test_h5_of_a_whole_model_is_refused(tmp_path, name):
-    """Keras would write it and could not load it; nothing is written, the way out is named."""
+def test_saving_a_whole_model_as_h5_is_refused(tmp_path, name):
+    """Keras would write a file that it cannot load; the message names the formats to use."""
     with pytest.raises(ConfigError, match="cannot be loaded again. Save a .keras file"):
         tiny().save(tmp_path / name)
     assert not (tmp_path / name).exists()

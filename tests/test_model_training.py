@@ -1,4 +1,4 @@
-"""The model in the hands of Keras: compile, fit, evaluate, predict, summary, jit."""
+"""The model under Keras's compile, fit, evaluate, predict, summary and jit_compile."""
 
 import keras
 import numpy as np
@@ -10,11 +10,11 @@ pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 IMAGES, CLASSES = normal(8, 16, 16, 3), np.arange(8) % 5
 COMPILERS = {"tensorflow": [False, True], "jax": [True], "torch": [False]}[keras.backend.backend()]
-"""Values of `jit_compile`. torch's True takes a C++ compiler and minutes, so it is left out."""
+"""Values of `jit_compile`. On torch, True needs a C++ compiler and minutes, so it is left out."""
 
 
 def compiled(model, **arguments):
-    """The model with a loss on logits."""
+    """The model, compiled with a loss from logits."""
     arguments = {"optimizer": "adam", "jit_compile": COMPILERS[0], **arguments}
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(loss=loss, metrics=["accuracy"], **arguments)
@@ -23,7 +23,7 @@ def compiled(model, **arguments):
 
 @pytest.mark.parametrize("jit_compile", COMPILERS)
 def test_fit_learns_and_evaluate_and_predict_agree(jit_compile):
-    """Eight images are learnt by heart; the loss before was that of a zero head."""
+    """The model learns eight images by heart; its first loss is that of a zero head."""
     keras.utils.set_random_seed(0)
     optimizer = keras.optimizers.Adam(0.01)
     model = compiled(tiny(), optimizer=optimizer, jit_compile=jit_compile)
@@ -42,7 +42,7 @@ def test_fit_learns_and_evaluate_and_predict_agree(jit_compile):
 
 @pytest.mark.parametrize("jit_compile", COMPILERS)
 def test_an_any_size_model_predicts_and_trains_at_every_size(jit_compile):
-    """One compiled model takes sizes one after the other, in and out of training."""
+    """One compiled model takes several sizes in turn, in training and in prediction."""
     model = compiled(random_tiny(image_size=None, position_grid=(2, 2)), jit_compile=jit_compile)
     positions = model.get_layer("position_embedding").embedding
     for size in ((16, 16), (24, 40)):
@@ -61,12 +61,12 @@ def test_a_training_step_moves_every_weight():
     before = {weight.path: numpy_of(weight) for weight in model.weights}
     model.fit(IMAGES, CLASSES, verbose=0)
     still = [w.path for w in model.weights if np.array_equal(numpy_of(w), before[w.path])]
-    # a softmax does not feel what all its keys share, so rounding decides on their bias
+    # The key bias does not change a softmax, so its gradient is rounding alone.
     assert [path for path in still if not path.endswith("key/bias")] == []
 
 
 def test_class_token_and_positions_are_trained():
-    """In one step as well."""
+    """One step moves them."""
     model = compiled(random_tiny(), optimizer="sgd")
     paths = ("class_token/token", "position_embedding/embedding", "patch_embedding/kernel")
     before = {weight.path: numpy_of(weight) for weight in model.weights}
@@ -80,7 +80,7 @@ def test_class_token_and_positions_are_trained():
     "rate", ["dropout_rate", "attention_dropout_rate", "stochastic_depth_rate"]
 )
 def test_each_rate_acts_in_training_only(rate):
-    """Draws differ from call to call, follow the seed, and are off otherwise."""
+    """Draws differ between calls, follow the seed, and do not happen at inference."""
     plain = numpy_of(random_tiny(num_layers=2)(IMAGES))
 
     def draws():
@@ -105,13 +105,13 @@ def test_dropout_follows_the_positions():
 
 
 def test_rates_of_zero_make_training_equal_inference():
-    """Nothing else behaves otherwise in training."""
+    """No other part of the model depends on `training`."""
     model = random_tiny()
     assert_close(model(IMAGES, training=True), numpy_of(model(IMAGES)))
 
 
-def test_frozen_layers_stay():
-    """`trainable = False` on a stage keeps it through training, and the others learn."""
+def test_a_frozen_layer_does_not_train():
+    """`trainable = False` on a layer keeps its weights; the other layers train."""
     model = random_tiny()
     model.get_layer("patch_embedding").trainable = False
     compiled(model, optimizer="sgd")
@@ -125,7 +125,7 @@ def test_frozen_layers_stay():
 
 
 def test_summary_names_every_stage_and_counts():
-    """The table of Keras, with our layer names in it."""
+    """Keras's table lists the stages of the model by name."""
     lines = []
     model = tiny()
     model.summary(print_fn=lambda line, **_: lines.append(line))

@@ -1,4 +1,4 @@
-"""The workshop: from a bucket to preset folders, over a whole catalog, resumable."""
+"""`weights/port.py` makes preset folders from the files of a bucket, and resumes."""
 
 import importlib.util
 import json
@@ -27,7 +27,7 @@ _SPEC.loader.exec_module(port)
 
 @pytest.fixture
 def workshop(tmp_path, monkeypatch):
-    """A catalog of two stand-ins and one that the server lacks; runs port.py's main."""
+    """Runs port.py's main on a catalog of two small presets and one that the server lacks."""
     monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
     for name in ("KERAS_VIT_OFFLINE", "HF_HUB_OFFLINE"):
         monkeypatch.delenv(name, raising=False)
@@ -50,8 +50,8 @@ def workshop(tmp_path, monkeypatch):
         yield run
 
 
-def test_a_failure_does_not_stop_the_others(workshop, capsys):
-    """The status tells it, the table names it; what was made is a preset with a card."""
+def test_a_preset_that_fails_does_not_stop_the_others(workshop, capsys):
+    """The status is 1, the table names the failure; the other presets have a model card."""
     assert workshop("gone", "one", "two") == 1
     printed = words(capsys)
     assert "failed" in printed
@@ -70,8 +70,8 @@ def test_a_failure_does_not_stop_the_others(workshop, capsys):
     assert np.array_equal(loaded.predict(images, verbose=0), original.predict(images, verbose=0))
 
 
-def test_a_second_run_makes_only_what_is_missing(workshop, capsys):
-    """Also what is damaged, and what was made from another file."""
+def test_a_second_run_makes_only_missing_or_damaged_presets(workshop, capsys):
+    """Presets that were made from another file are made again too."""
     assert workshop("--all") == 1
     workshop.server.files["gone.npz"] = workshop.weights.read_bytes()
     assert workshop("--all") == 0
@@ -89,8 +89,8 @@ def test_a_second_run_makes_only_what_is_missing(workshop, capsys):
     assert capsys.readouterr().out.count("there already") == 3
 
 
-def test_outputs_are_compared_with_the_expected(workshop, capsys):
-    """What they were compared with is said; others fail, and no preset is written."""
+def test_outputs_are_compared_with_the_expected_outputs(workshop, capsys):
+    """The table names the origin of the expectation; on a difference no preset is written."""
     assert workshop("one") == 0
     expected = json.loads((workshop.expected / "one.json").read_text())
     other = workshop.expected / "two.json"
@@ -117,12 +117,14 @@ def test_outputs_are_compared_with_the_expected(workshop, capsys):
 
 
 def words(capsys) -> str:
-    """What was printed, without the table's lines and breaks."""
+    """The printed text without the lines and breaks of the table."""
     return " ".join(capsys.readouterr().out.replace("│", " ").split())
 
 
-def test_a_full_size_model(workshop, monkeypatch, capsys, tmp_path):
-    """vit_ti16 by its own row: the file is what the catalog says of it."""
+def test_a_full_size_file_becomes_the_preset_of_its_catalog_row(
+    workshop, monkeypatch, capsys, tmp_path
+):
+    """vit_ti16 with the configuration and labels of its row."""
     row = CATALOG["vit_ti16.augreg_i21k_ft_i1k_224"]
     monkeypatch.setattr(catalog, "CATALOG", {row.name: row})
     checkpoints.save(variant("vit_ti16")(224), tmp_path / "ti16.npz", "google")
@@ -134,16 +136,16 @@ def test_a_full_size_model(workshop, monkeypatch, capsys, tmp_path):
 
 
 @pytest.mark.parametrize("arguments", [(), ("one", "--all"), ("one", "--upload", "hf://me/x")])
-def test_what_the_command_line_refuses(workshop, arguments):
-    """Before anything is done."""
+def test_contradictory_arguments_are_refused_before_a_download(workshop, arguments):
+    """No preset, presets beside --all, and one upload target without {name}."""
     with pytest.raises(SystemExit) as stopped:
         workshop(*arguments)
     assert stopped.value.code == 2
     assert not workshop.server.gets
 
 
-def test_uploads_go_where_they_are_sent(workshop, monkeypatch):
-    """Each preset to its own repository, also one that was there already."""
+def test_each_preset_is_uploaded_to_its_own_repository(workshop, monkeypatch):
+    """Also a preset that an earlier run has made."""
     sent = []
     monkeypatch.setattr(port.keras_vit, "upload_preset", lambda *a: sent.append(a) or "")
     assert workshop("one", "--upload", "hf://me/vit-{name}") == 0
@@ -151,8 +153,8 @@ def test_uploads_go_where_they_are_sent(workshop, monkeypatch):
     assert sent == [("hf://me/vit-one", workshop.out / "one")] * 2
 
 
-def test_the_fixed_image():
-    """The same numbers whatever library made them, in range and not all alike."""
+def test_the_fixed_image_is_reproducible_and_in_range():
+    """An integer hash gives the pixels, so that every library computes the same image."""
     image = port.image(16, 24, 3)
     assert (image.shape, image.dtype) == ((1, 16, 24, 3), "float32")
     assert (image >= -1).all() and (image < 1).all()

@@ -1,4 +1,4 @@
-"""Models with 8-bit and 4-bit weights, by Keras's own `model.quantize`."""
+"""Models with 8-bit and 4-bit weights, made by Keras's `model.quantize`."""
 
 import keras
 import numpy as np
@@ -19,7 +19,7 @@ MODES = ("int8", "int4")
 
 @pytest.fixture(scope="module", params=MODES)
 def pair(request):
-    """A model, and the same one quantised."""
+    """A model, a quantised copy of it, and the mode."""
     model = random_tiny()
     quantised = VisionTransformer.from_config(model.get_config())
     quantised.set_weights(model.get_weights())
@@ -27,8 +27,8 @@ def pair(request):
     return model, quantised, request.param
 
 
-def test_every_projection_is_quantised_and_logits_stay_near(pair):
-    """Query to head in the mode that was asked for; 8 bits lose a few percent, 4 bits more."""
+def test_every_projection_is_quantised_and_logits_stay_close(pair):
+    """The error is below 5 % with 8 bits and below 50 % with 4 bits."""
     model, quantised, mode = pair
     parts = [*quantised.get_layer("block_0").attention._layers, quantised.get_layer("head")]
     dense = [
@@ -42,7 +42,7 @@ def test_every_projection_is_quantised_and_logits_stay_near(pair):
 
 
 def test_a_quantised_model_is_saved_and_loaded(pair, tmp_path):
-    """`.keras` and `from_config`: the same modes, weights and logits, bitwise."""
+    """`.keras` and `from_config` keep modes and dtypes; the logits are equal bit by bit."""
     _, quantised, _ = pair
     quantised.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
@@ -52,8 +52,8 @@ def test_a_quantised_model_is_saved_and_loaded(pair, tmp_path):
     np.testing.assert_array_equal(numpy_of(loaded(IMAGES)), numpy_of(quantised(IMAGES)))
 
 
-def test_a_quantised_block_in_a_users_model_is_saved_and_loaded(tmp_path):
-    """Layers of ours remember it by themselves."""
+def test_a_quantised_block_in_another_keras_model_is_saved_and_loaded(tmp_path):
+    """The config of each keras_vit layer records its quantisation."""
     vit = random_tiny()
     tokens = keras.Input((3, 16))
     model = keras.Model(tokens, vit.get_layer("block_0")(tokens))
@@ -65,7 +65,7 @@ def test_a_quantised_block_in_a_users_model_is_saved_and_loaded(tmp_path):
 
 
 def test_checkpoints_and_presets_refuse_quantised_weights(tmp_path):
-    """Before anything is written."""
+    """The message names the layers and the mode; no file is written."""
     model = tiny()
     model.quantize("int8", filters="head")
     with pytest.raises(CheckpointError, match=r"quantised \(head and others: int8\)"):

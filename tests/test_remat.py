@@ -1,4 +1,4 @@
-"""`remat=True`: the same training in less memory."""
+"""`remat=True` gives the same training with less memory."""
 
 import keras
 import numpy as np
@@ -14,7 +14,7 @@ RATES = dict.fromkeys(("dropout_rate", "attention_dropout_rate", "stochastic_dep
 
 
 def one_step(model, inputs):
-    """Loss and gradients of a step of plain descent, and the states of all seeds after it."""
+    """The loss and gradients of one SGD step, and the state of every seed after it."""
     model.compile(keras.optimizers.SGD(1.0), "mse", jit_compile=keras.backend.backend() == "jax")
     before = [numpy_of(weight) for weight in model.trainable_weights]
     targets = np.ones((len(inputs), *model.output_shape[1:]), "float32")
@@ -31,13 +31,13 @@ def one_step(model, inputs):
 
 
 def whole_model(**fields):
-    """Two blocks among all other layers."""
+    """A whole model with two blocks."""
     keras.utils.set_random_seed(0)
     return random_tiny(num_layers=2, **fields)
 
 
 def block_used_twice(**fields):
-    """One block that draws twice in a step."""
+    """One block that is applied twice, and so draws twice in a step."""
     keras.utils.set_random_seed(0)
     block = TransformerBlock(2, 8, name="block", **fields)
     tokens = keras.Input((3, 8))
@@ -52,12 +52,12 @@ def block_used_twice(**fields):
         (block_used_twice, {**RATES, "dtype": "mixed_bfloat16"}, (6, 3, 8)),
     ],
 )
-def test_gradients_and_draws_are_those_without_remat(make, fields, shape):
-    """Dropout drops the same values when a block is computed again, and then goes on."""
+def test_gradients_and_draws_equal_those_without_remat(make, fields, shape):
+    """The second run of a block drops the same values and does not advance the seeds."""
     inputs = normal(*shape)
     loss, gradients, seeds = one_step(make(**fields), inputs)
     again, others, after = one_step(make(**fields, remat=True), inputs)
-    # TensorFlow's 16-bit sums come out in another order.
+    # TensorFlow adds 16-bit numbers in another order.
     tolerance = 1e-2 if "dtype" in fields else 1e-6
     assert_close(np.array([again]), np.array([loss]), tolerance)
     largest = max(np.abs(gradient).max() for gradient in gradients)
@@ -67,7 +67,7 @@ def test_gradients_and_draws_are_those_without_remat(make, fields, shape):
 
 
 def test_rates_act_in_a_compiled_step():
-    """Without dropout the loss is another one: the draws above are no empty ones."""
+    """The loss with dropout differs from the loss without, so dropout has drawn."""
     inputs = normal(6, 16, 16, 3)
     fields = {"dropout_rate": 0.5, "remat": True}
     model = whole_model(**fields)
@@ -77,8 +77,8 @@ def test_rates_act_in_a_compiled_step():
     assert abs(float(model.train_on_batch(inputs, targets)) - still) > 0.01 * still
 
 
-def test_every_block_is_computed_again_in_training_alone(monkeypatch):
-    """`kernels.remat` is asked once for each block, and never for a prediction."""
+def test_blocks_are_computed_again_in_training_alone(monkeypatch):
+    """`kernels.remat` is called once per block in training, and never in inference."""
     asked = []
     remat = kernels.remat
     monkeypatch.setattr(kernels, "remat", lambda *given: asked.append(1) or remat(*given))
@@ -90,8 +90,8 @@ def test_every_block_is_computed_again_in_training_alone(monkeypatch):
     assert_close(found, numpy_of(model(inputs)))
 
 
-def test_the_switch_belongs_to_the_model_and_not_to_the_weights(tmp_path):
-    """`.keras` files and clones keep it, `from_preset` takes it, presets do not store it."""
+def test_keras_files_store_remat_and_presets_do_not(tmp_path):
+    """`from_preset` takes `remat` as an argument."""
     model = tiny(remat=True)
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
@@ -104,7 +104,7 @@ def test_the_switch_belongs_to_the_model_and_not_to_the_weights(tmp_path):
 
 
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="reads what XLA's compiler reserves")
-def test_the_compiler_does_not_join_the_second_run_with_the_first():
+def test_xla_does_not_merge_the_second_run_with_the_first():
     """A gradient through 8 functions of 4 arrays each needs less than half of its memory."""
     import jax
 
@@ -128,8 +128,8 @@ def test_the_compiler_does_not_join_the_second_run_with_the_first():
 
 
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="torch's ways to differentiate")
-def test_gradients_can_be_asked_for_in_every_way_that_torch_knows():
-    """By inputs or weights alone, several times, and of gradients."""
+def test_torch_gradients_of_a_remat_layer_equal_those_of_the_layer():
+    """By inputs or weights alone, repeatedly on one graph, and of second order."""
     import torch
 
     x = torch.from_numpy(normal(2, 3, 8))
@@ -148,5 +148,5 @@ def test_gradients_can_be_asked_for_in_every_way_that_torch_knows():
         seconds = torch.autograd.grad(once_more.square().sum(), [at, weights[0]])
         return [*by_weights, by_inputs, once_more, *seconds]
 
-    for ours, expected in zip(found(kernels.remat(mlp, mlp)), found(mlp), strict=True):
-        assert_close(ours.detach(), expected.detach().numpy(), 1e-5)
+    for gradient, expected in zip(found(kernels.remat(mlp, mlp)), found(mlp), strict=True):
+        assert_close(gradient.detach(), expected.detach().numpy(), 1e-5)

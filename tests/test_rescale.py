@@ -1,4 +1,4 @@
-"""Pixels inside: a model with `rescale=True` takes what a folder of images holds."""
+"""A model with `rescale=True` takes raw pixels and scales them itself."""
 
 import keras
 import numpy as np
@@ -15,7 +15,7 @@ IMAGENET = {"name": "paper", "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224
 
 
 def pair(**fields):
-    """A model of prepared images, and one of pixels with the same weights."""
+    """A model for prepared images, and a model with `rescale=True` and the same weights."""
     plain = random_tiny(protocol=IMAGENET, **fields)
     inside = VisionTransformer(plain.config, rescale=True, protocol=IMAGENET, **fields)
     inside.set_weights(plain.get_weights())
@@ -24,19 +24,19 @@ def pair(**fields):
 
 @pytest.mark.parametrize("data_format", ["channels_last", "channels_first"])
 @pytest.mark.parametrize("policy", POLICIES)
-def test_pixels_give_what_prepared_images_give(policy, data_format):
-    """By the protocol's mean and std, of whole and of real numbers, under any policy."""
+def test_pixels_give_the_logits_of_prepared_images(policy, data_format):
+    """With the protocol's mean and std, for uint8 and float32 pixels, under every policy."""
     plain, inside = pair(dtype=policy, data_format=data_format)
     want = numpy_of(plain(plain.preprocessor(PIXELS)))
     batch = PIXELS if data_format == "channels_last" else np.moveaxis(PIXELS, -1, 1)
-    # Pixels are whole numbers, which 16 bits hold; their range is rounded once, later.
+    # 16 bits hold the whole numbers of pixels exactly; only the scaled values are rounded.
     for pixels in (batch, batch.astype("float32")):
         assert_close(inside(pixels), want, 2 * ROUNDING[policy])
     assert inside.count_params() == plain.count_params()
 
 
-def test_every_door_scales_once():
-    """classify, evaluate, features and data sets, of pixels and of what the preprocessor makes."""
+def test_classify_evaluate_features_and_data_scale_once():
+    """The preprocessor of a model that rescales leaves pixels unscaled."""
     plain, inside = pair()
     for found, expected in zip(inside.classify(PIXELS), plain.classify(PIXELS), strict=True):
         assert [name for name, _ in found] == [name for name, _ in expected]
@@ -56,8 +56,8 @@ def test_every_door_scales_once():
     )
 
 
-def test_data_for_the_other_kind_are_refused():
-    """A preprocessor without the model would scale twice, or not at all."""
+def test_data_prepared_for_the_other_value_of_rescale_are_refused():
+    """The pixels would be scaled twice, or not at all."""
     plain, inside = pair()
     for model, other in ((plain, inside), (inside, plain)):
         data = from_arrays(PIXELS, np.arange(4), other.preprocessor)
@@ -65,8 +65,8 @@ def test_data_for_the_other_kind_are_refused():
             data.check(model)
 
 
-def test_files_presets_and_clones_keep_it(tmp_path):
-    """And a preset can be loaded with or without it."""
+def test_files_presets_and_clones_keep_rescale(tmp_path):
+    """`from_preset` can switch it off."""
     _, inside = pair()
     want = numpy_of(inside(PIXELS))
     inside.save(tmp_path / "x.keras")
@@ -81,8 +81,8 @@ def test_files_presets_and_clones_keep_it(tmp_path):
     assert_close(without(without.preprocessor(PIXELS)), want)
 
 
-def test_a_digit_of_the_shipped_preset():
-    """`from_preset(name, rescale=True)` answers as the preset does."""
+def test_the_shipped_preset_loads_with_rescale():
+    """`from_preset(name, rescale=True)` gives the logits of the preset."""
     pixels = np.random.default_rng(1).integers(0, 256, (2, 16, 16, 1), dtype="uint8")
     plain = VisionTransformer.from_preset("vit_digits")
     inside = VisionTransformer.from_preset("vit_digits", rescale=True)

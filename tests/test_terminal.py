@@ -1,4 +1,4 @@
-"""What strangers wrote is shown, never obeyed."""
+"""Text from files is shown on terminals, in HTML and in figures, and never interpreted."""
 
 import io
 import subprocess
@@ -12,41 +12,41 @@ from keras_vit import CheckpointError
 from keras_vit.terminal import in_figure, in_html, visible
 from keras_vit.terminal.screen import Screen
 
-ORDERS = "".join(
+CONTROLS = "".join(
     map(chr, [*range(32), *range(0x7F, 0xA0), 0xAD, 0x61C, *range(0x200B, 0x2010)])
 ) + "".join(map(chr, [*range(0x2028, 0x202F), *range(0x2060, 0x206A), 0x3164, 0xFEFF, 0xE0041]))
 """Controls, bidirectional marks and overrides, separators, zero-width characters, tags."""
 
 
-@pytest.mark.parametrize("letter", ORDERS, ids=lambda letter: f"{ord(letter):x}")
-def test_every_character_can_be_seen(letter):
-    """As the escape that Python has for it; and that is all that changes."""
+@pytest.mark.parametrize("letter", CONTROLS, ids=lambda letter: f"{ord(letter):x}")
+def test_every_control_character_is_shown_as_its_python_escape(letter):
+    """The letters around it stay."""
     shown = visible(f"a{letter}b")
     assert shown.isascii() and shown.isprintable() and len(shown) > 3
     assert eval(f'"{shown}"') == f"a{letter}b"
 
 
-def test_text_of_people_stays():
-    """Letters, marks, emoji and spaces of any script; backslashes of paths."""
+def test_ordinary_text_of_any_script_is_unchanged():
+    """Letters, marks, emoji, spaces, and the backslashes of paths."""
     text = "Übergröße 犬　猫 כלב नमस्ते 🐕 a\u00a0b C:\\new\\table"
     assert visible(text) == text
 
 
-def test_bytes_of_file_names():
-    """A name that is no UTF-8 shows the bytes that the folder holds."""
+def test_bytes_of_a_file_name_that_is_not_utf8_are_shown():
+    """As hexadecimal escapes."""
     name = b"b\xe4r.png".decode("utf-8", "surrogateescape")
     assert visible(name) == "b\\xe4r.png"
     assert visible("\ud83d") == "\\ud83d"
 
 
-def test_lines_stay_in_messages_of_several():
-    """Line feeds and tabs only where they are asked for; a carriage return never."""
+def test_line_feeds_and_tabs_are_kept_with_lines_true():
+    """A carriage return never is."""
     assert visible("a\n\tb\rc") == "a\\n\\tb\\rc"
     assert visible("a\n\tb\rc", lines=True) == "a\n\tb\\rc"
 
 
-def test_an_exception_is_safe_as_text():
-    """In a command's last line and in a traceback; its arguments are as they were."""
+def test_the_text_of_an_exception_has_no_control_characters():
+    """In `str` and in a traceback; the arguments of the exception are unchanged."""
     error = CheckpointError("x\x1b]0;owned\x07: found \u202egpj.exe,\n  expected a")
     assert str(error) == "x\\x1b]0;owned\\x07: found \\u202egpj.exe,\n  expected a"
     assert error.args[0].count("\x1b") == 1
@@ -57,7 +57,7 @@ def test_an_exception_is_safe_as_text():
 
 
 def printed(show, encoding: str = "utf-8") -> str:
-    """What a console on a terminal writes."""
+    """The text that a console writes to a terminal."""
     buffer = io.TextIOWrapper(io.BytesIO(), encoding=encoding, newline="")
     console = Screen(file=buffer, force_terminal=True, width=120, color_system=None)
     show(console)
@@ -69,7 +69,7 @@ def printed(show, encoding: str = "utf-8") -> str:
     "text",
     ["[/red]", "[bold]x", "[link=https://evil.example]x[/link]", "img[final].jpg", ":smile:"],
 )
-def test_markup_is_text(text):
+def test_markup_of_rich_is_printed_as_text(text):
     """In lines, cells, headings and titles."""
     assert printed(lambda screen: screen.print(text)) == f"{text}\n"
     table = Table(text, title=text)
@@ -78,31 +78,31 @@ def test_markup_is_text(text):
     assert text in printed(lambda screen: screen.rule(text))
 
 
-def test_a_screen_obeys_nobody():
-    """Nothing that it prints starts a terminal escape, and none of the bytes is lost."""
+def test_a_screen_prints_no_control_characters():
+    """In lines, tables and headings; they appear as escapes, and a progress bar still works."""
     row = Table("\x1b[1mhead")
     row.add_row("cell\x9b2J\u202e")
     for show in (lambda s: s.print("\x1b[2Jline\r\x08"), lambda s: s.print(row)):
         shown = printed(show)
-        assert not set(shown) & (set(ORDERS) - {"\n"})
+        assert not set(shown) & (set(CONTROLS) - {"\n"})
     assert "cell\\x9b2J\\u202e" in printed(lambda s: s.print(row))
     bar = printed(lambda s: list(track([1], "Converting", console=s, transient=True)))
     assert "Converting" in bar
 
 
-def test_a_terminal_without_a_letter():
-    """Shows its escape; the command goes on."""
+def test_letters_that_the_terminal_cannot_encode_are_escaped():
+    """On an ASCII terminal."""
     assert printed(lambda screen: screen.print("犬 ü"), "ascii") == "\\u72ac \\xfc\n"
 
 
-def test_html_is_text():
-    """As content and as an attribute."""
+def test_html_is_escaped():
+    """In content and in attributes."""
     assert in_html("<b title='\"'>\u202e&") == "&lt;b title=&#x27;&quot;&#x27;&gt;\\u202e&amp;"
 
 
 @pytest.mark.parametrize("text", [r"$\frac{$", "$x$", r"\$", "$$$", "a\x00b", "x" * 100_000])
-def test_figures_have_no_mathematics(text):
-    """matplotlib draws the characters themselves, whatever their number of dollars."""
+def test_figures_draw_dollars_as_text(text):
+    """matplotlib draws the escaped title exactly as the plain title without mathematics."""
     from matplotlib.figure import Figure
 
     pixels = []

@@ -1,4 +1,4 @@
-"""The types of the package are there for those who install it."""
+"""Type checkers and editors of users see the types of the installed package."""
 
 import inspect
 import os
@@ -26,12 +26,12 @@ reveal_type((model, whole, validation, keras_vit.labels.named("imagenet1k")))
 reveal_type(keras_vit.evaluation.evaluate(model, validation).top1)
 from_arrays([], [], model, sede=1)
 """
-"""What a user writes; its last line has a mistake."""
+"""A script of a user; its last line has a misspelt argument."""
 
 
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="types are those of any backend")
-def test_a_users_type_checker_sees_the_types(tmp_path):
-    """In an environment of its own, where the package is installed and keras has no types."""
+def test_mypy_in_a_users_environment_sees_the_types(tmp_path):
+    """The environment has keras_vit and NumPy, and no types of Keras."""
     pytest.importorskip("mypy")
     venv.create(tmp_path / "environment", symlinks=True)
     packages = next((tmp_path / "environment").glob("lib/python3*/site-packages"))
@@ -55,16 +55,16 @@ def test_a_users_type_checker_sees_the_types(tmp_path):
         assert found in printed, printed
 
 
-def test_the_options_of_sources_are_those_of_the_data():
-    """Editors complete what `ImageData` takes, no more and no less."""
+def test_the_options_of_data_sources_equal_the_arguments_of_imagedata():
+    """So that editors complete them."""
     parameters = inspect.signature(ImageData.__init__).parameters.values()
     optional = {each.name for each in parameters if each.kind is each.KEYWORD_ONLY}
     assert optional == set(Options.__annotations__)
 
 
 @pytest.mark.parametrize("room", ["checkpoints", "data", "evaluation", "finetune", "labels"])
-def test_public_rooms_are_found_and_name_what_they_hold(room):
-    """`keras_vit.evaluation` needs no import of its own, and `import *` brings public names."""
+def test_public_modules_are_attributes_of_keras_vit_and_have_an_all(room):
+    """`keras_vit.evaluation` needs no separate import; every name in `__all__` exists."""
     module = getattr(keras_vit, room)
     assert room in keras_vit.__all__
     assert all(hasattr(module, name) for name in module.__all__)

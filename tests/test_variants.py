@@ -1,4 +1,4 @@
-"""The fourteen variants, their parameter counts as the reference code counts them."""
+"""The fourteen variants: parameter counts of the reference code, builders, foreign words."""
 
 import dataclasses
 import inspect
@@ -49,14 +49,14 @@ def count(config) -> int:
     return sum(math.prod(weight.shape) for weight in lexicon.weights(config))
 
 
-def test_every_variant_is_pinned():
-    """A variant that is added without its counts here fails the suite."""
+def test_every_variant_has_its_counts_here():
+    """A new variant without counts fails this test."""
     assert set(list_variants()) == set(COUNTS)
 
 
 @every_variant
-def test_parameters_and_tokens(name):
-    """At 1000 and at 21843 classes, as `models_test.py` of the reference counts."""
+def test_parameters_and_tokens_equal_those_of_the_reference(name):
+    """At 1000 and at 21843 classes, from `models_test.py` of vision_transformer."""
     small, large, tokens = COUNTS[name]
     assert count(variant(name).config()) == small
     assert count(variant(name).config(num_classes=21843)) == large
@@ -64,16 +64,16 @@ def test_parameters_and_tokens(name):
 
 
 @pytest.mark.parametrize("name", GAP_COUNTS)
-def test_parameters_without_a_class_token(name):
-    """Neither the token nor its position."""
+def test_without_a_class_token_its_weight_and_position_are_missing(name):
+    """The parameter counts of the classifier "gap"."""
     config = variant(name).config(classifier="gap")
     assert count(config) == GAP_COUNTS[name]
     assert config.num_tokens == COUNTS[name][2] - 1
 
 
 @pytest.mark.parametrize("name", ["vit_ti16", "vit_s32", "r_vit_ti16"])
-def test_the_built_model_has_as_many(name):
-    """The Keras model, weight for weight, is what the lexicon says."""
+def test_the_built_model_has_the_counts_of_its_config(name):
+    """Parameters, name, output shape and tokens of the Keras model."""
     model = variant(name)()
     assert model.count_params() == COUNTS[name][0]
     assert model.name == name
@@ -82,8 +82,8 @@ def test_the_built_model_has_as_many(name):
 
 
 @every_variant
-def test_a_variant_is_found_back_from_its_config(name):
-    """Whatever else the configuration says."""
+def test_variant_of_recognises_the_config_of_a_variant(name):
+    """Other fields, such as classes, channels or rates, make no difference."""
     config = variant(name).config(
         image_size=None, num_classes=3, classifier="map", dropout_rate=0.3, channels=1
     )
@@ -95,8 +95,8 @@ def test_a_variant_is_found_back_from_its_config(name):
     [{"num_heads": 6}, {"mlp_dim": 3000}, {"patch_size": 14}, {"resnet": ResNetStem()}],
     ids=str,
 )
-def test_another_size_is_no_variant(fields):
-    """One field that differs is enough."""
+def test_a_config_with_one_other_size_is_no_variant(fields):
+    """Another image size alone keeps the variant."""
     config = variant("vit_b16").config(image_size=448)
     assert variant_of(config) == "vit_b16"
     assert variant_of(config.replace(**fields)) is None
@@ -104,13 +104,13 @@ def test_another_size_is_no_variant(fields):
 
 @every_variant
 def test_a_variant_is_a_public_callable(name):
-    """`keras_vit.<name>` is the variant, and the reference's dropout comes with it."""
+    """`keras_vit.<name>` is the variant, with the dropout rate of the reference."""
     assert getattr(keras_vit, name) is variant(name) is getattr(variants, name)
     assert variant(name).config().dropout_rate == (0.1 if name in DROPOUT else 0.0)
 
 
-def test_calling_a_variant_builds_with_other_fields():
-    """Fields of the configuration, and the model's own arguments."""
+def test_a_variant_is_called_with_fields_and_model_arguments():
+    """Fields of the configuration, data_format, dtype and name."""
     model = keras_vit.vit_ti16(
         image_size=(32, 64), num_classes=7, num_layers=1, channels=1,
         data_format="channels_first", dtype="mixed_bfloat16", name="mine",
@@ -121,20 +121,20 @@ def test_calling_a_variant_builds_with_other_fields():
     assert model.config.hidden_size == 192
 
 
-def test_an_unknown_variant_is_refused_with_the_nearest():
-    """And with all that are known."""
+def test_an_unknown_variant_is_refused_with_the_nearest_name():
+    """The message lists all variants."""
     with raises(ConfigError, "'vit_b61'", "mean 'vit_b16'", "vit_ti16", "r50_vit_l32"):
         variant("vit_b61")
 
 
-def test_an_unknown_field_is_refused_with_the_nearest():
-    """As everywhere."""
+def test_an_unknown_field_of_a_builder_is_refused_with_the_nearest_name():
+    """As by `ViTConfig`."""
     with raises(ConfigError, "Unknown field num_clases.", "mean 'num_classes'"):
         keras_vit.vit_ti16(num_clases=3)
 
 
-def test_a_builder_takes_what_the_model_takes():
-    """Labels, protocol, remat, trainable, provenance, dtype and name reach the model."""
+def test_a_builder_passes_the_arguments_of_the_model_on():
+    """Labels, protocol, remat, trainable, provenance, dtype and name."""
     built = keras_vit.vit_ti16(
         32,
         2,
@@ -154,8 +154,8 @@ def test_a_builder_takes_what_the_model_takes():
     assert built.dtype_policy.name == "mixed_bfloat16"
 
 
-def test_builder_and_model_have_the_same_arguments():
-    """What `VisionTransformer` takes beside a configuration, builders and loaders name too."""
+def test_builders_and_loaders_name_every_argument_of_the_model():
+    """The arguments that `VisionTransformer` takes beside a configuration."""
     of_model = set(inspect.signature(keras_vit.VisionTransformer.__init__).parameters)
     of_model -= {"self", "config", "fields"}
     for function in (
@@ -189,8 +189,8 @@ WORDS = {
 
 
 @pytest.mark.parametrize("word", WORDS)
-def test_words_of_other_libraries_are_answered(word):
-    """By the argument that does it here, in builders, configurations and loaders alike."""
+def test_argument_names_of_other_libraries_are_answered_with_the_name_here(word):
+    """In builders, configurations and loaders."""
     answer = f"{word} is {WORDS[word]} here."
     for call in (
         lambda **fields: keras_vit.vit_ti16(32, **fields),
@@ -213,14 +213,14 @@ def test_words_of_other_libraries_are_answered(word):
         ("mlp_ratio", "mlp_dim, which is mlp_ratio * hidden_size"),
     ],
 )
-def test_words_without_one_argument_are_answered(word, answer):
-    """In a sentence."""
+def test_arguments_without_a_single_counterpart_are_answered_with_a_sentence(word, answer):
+    """The sentence says how to get the effect."""
     with raises(ConfigError, word, answer):
         keras_vit.vit_ti16(32, **{word: True})
 
 
-def test_an_answer_names_an_argument_that_is_there():
-    """The table of foreign words has no word of keras_vit and no answer that is none."""
+def test_every_answer_to_a_foreign_word_names_an_existing_argument():
+    """The table of foreign words contains no name of keras_vit."""
     known = {field.name for field in dataclasses.fields(keras_vit.ViTConfig)}
     arguments = set(inspect.signature(keras_vit.VisionTransformer.__init__).parameters)
     for word, answer in foreign_words.ANSWERS.items():

@@ -1,4 +1,4 @@
-"""The VTAB example finds what is prepared, splits it as the benchmark does, and writes a table."""
+"""The VTAB example scores the prepared data sets on the benchmark's splits and prints a table."""
 
 import runpy
 import sys
@@ -24,15 +24,15 @@ def vtab(monkeypatch):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Digits under the name of one of the data sets."""
+    """A folder with digits under the name of cifar100."""
     folder = tmp_path_factory.mktemp("tfds")
     prepare(folder, "array_record", name="cifar100", count=2000)
     return folder
 
 
 @pytest.mark.parametrize("tune", [False, True])
-def test_what_is_prepared_is_scored(vtab, folder, tmp_path, tune):
-    """800 and 200 images train and score, or 1,000 and the test images; 18 tasks are missing."""
+def test_prepared_data_sets_are_scored_and_missing_ones_are_named(vtab, folder, tmp_path, tune):
+    """800 images train and 200 score when tuning; else 1,000 train and the test images score."""
     tiny(channels=1).save_to_preset(tmp_path / "preset")
     seen, from_tfds = [], vtab["from_tfds"]
 
@@ -53,8 +53,8 @@ def test_what_is_prepared_is_scored(vtab, folder, tmp_path, tune):
     assert seen == expected
 
 
-def test_labels_that_are_computed(vtab):
-    """Those of google-research/task_adaptation, at both sides of each of their limits."""
+def test_computed_labels_are_those_of_task_adaptation(vtab):
+    """As in google-research/task_adaptation, at both sides of every limit."""
     tasks = vtab["TASKS"]
 
     def car(*distances, kind=0):
