@@ -1,4 +1,4 @@
-"""`pretrain` makes a model from the name of a recipe and of data, and goes on after a crash."""
+"""`pretrain` trains a model by the name of a recipe, and resumes after a crash."""
 
 import keras
 import pytest
@@ -15,7 +15,7 @@ EPOCHS, STEPS = 3, 4
 
 
 class Crash(keras.callbacks.Callback):
-    """Stands for everything that ends a process: nothing after it is run."""
+    """Ends the training in its second epoch, as a crash of the process would."""
 
     def on_train_batch_end(self, batch, logs=None):
         if self.model.optimizer.iterations == STEPS + 1:
@@ -49,8 +49,8 @@ def unbroken(desk, tmp_path_factory, quick_compilation):
     return out, run(desk, out, announce=plans.append), plans[0]
 
 
-def test_the_recipe_and_its_fields_are_those_of_the_paper(unbroken):
-    """Model, augmentation, optimizer and length; an epoch is one pass."""
+def test_the_plan_has_the_fields_and_settings_of_the_published_recipe(unbroken):
+    """Model, augmentation, optimizer and length; an epoch is one pass over the data."""
     _, done, plan = unbroken
     published = PRETRAINING["plain_s16_i1k"]
     assert {name: getattr(plan.model.config, name) for name in published.fields} == dict(
@@ -63,8 +63,8 @@ def test_the_recipe_and_its_fields_are_those_of_the_paper(unbroken):
     assert len(done.history["val_accuracy"]) == EPOCHS
 
 
-def test_the_last_model_is_scored_on_held_out_images(desk, unbroken):
-    """The preset that is left has the scores, the recipe's protocol and the classes."""
+def test_the_saved_preset_has_the_scores_of_the_held_out_images(desk, unbroken):
+    """It also has the class names and the recipe's protocol."""
     _, done, _ = unbroken
     model = VisionTransformer.from_preset(done.preset)
     assert model.labels == ("loop", "open")
@@ -75,8 +75,8 @@ def test_the_last_model_is_scored_on_held_out_images(desk, unbroken):
     assert done.history["val_loss"][-1] == pytest.approx(found.loss, rel=1e-5)
 
 
-def test_a_pretraining_that_crashed_continues(desk, unbroken, tmp_path):
-    """With the same weights and the same scores as one that did not."""
+def test_a_crashed_pretraining_resumes_with_identical_results(desk, unbroken, tmp_path):
+    """Weights, history and scores equal those of the uninterrupted training."""
     expected, done, _ = unbroken
     out = tmp_path / "crashed"
     with pytest.raises(MemoryError):
@@ -97,8 +97,8 @@ def test_a_pretraining_that_crashed_continues(desk, unbroken, tmp_path):
         ({"fields": {"classifier": "token"}}, "has classifier=gap, the model classifier=token"),
     ],
 )
-def test_bad_arguments_are_named(desk, tmp_path, named, message):
-    """Before the first step; no folder is made."""
+def test_bad_arguments_are_refused_by_name(desk, tmp_path, named, message):
+    """Before the first step, and before the output folder is made."""
     arguments = {"recipe": "plain_s16_i1k", "image_size": 16, **named}
     with pytest.raises(ConfigError, match=message):
         pretrain(desk / "train", out=tmp_path / "out", **arguments)
@@ -106,8 +106,8 @@ def test_bad_arguments_are_named(desk, tmp_path, named, message):
 
 
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="one command, any backend")
-def test_the_command(desk, tmp_path, capsys):
-    """`keras-vit pretrain` starts, scores, and says what the paper reports."""
+def test_keras_vit_pretrain_trains_scores_and_prints_the_papers_accuracy(desk, tmp_path, capsys):
+    """A second run is refused without --resume."""
     out = tmp_path / "out"
     arguments = ["pretrain", desk / "train", "--recipe", "plain_s16_i1k", "--out", out]
     arguments += ["--variant", "vit_ti16", "--image-size", 16, "--patch-size", 8, "--epochs", 1]

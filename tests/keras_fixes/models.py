@@ -1,4 +1,4 @@
-"""A small model, one without keras_vit, and data that fail."""
+"""A small model, a model of plain Keras layers, and data that raise errors."""
 
 import keras
 import numpy as np
@@ -36,7 +36,7 @@ def plain():
 
 
 class Batches(keras.utils.PyDataset):
-    """Batches of four images, of which one raises an error."""
+    """Batches of four images; the batch `fails_at` raises an error."""
 
     def __init__(self, fails_at, error=OSError):
         super().__init__()

@@ -1,4 +1,4 @@
-"""A model on JAX keeps its weights, whatever fails; see keras_vit/keras_fixes/jax_state.py."""
+"""A model on JAX keeps its weights after failures; see keras_vit/keras_fixes/jax_state.py."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ def assert_whole(model):
 @pytest.mark.parametrize("fails_at", [0, 2])
 @pytest.mark.parametrize("method", METHODS)
 def test_a_model_survives_data_that_fail(method, fails_at, error):
-    """In the first batch, and in one after others."""
+    """The error comes in the first batch or in the third."""
     model = vit()
     before = model.predict(IMAGES, verbose=0)
     with pytest.raises(error):
@@ -44,7 +44,7 @@ def shuffled(method):
 
 
 def test_a_failed_fit_keeps_what_it_learnt():
-    """The weights of the last step that ended, as of a `fit` with that many steps."""
+    """The weights after a failure in the third step are those of a `fit` with two steps."""
     failed, short = vit(), vit()
     short.set_weights(failed.get_weights())
     with pytest.raises(OSError):
@@ -54,8 +54,8 @@ def test_a_failed_fit_keeps_what_it_learnt():
         np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-def test_training_is_keras_own_training():
-    """The model learns the weights that Keras's trainer without the workaround learns."""
+def test_training_gives_the_weights_of_keras_without_the_workaround():
+    """With dropout and validation data; the history is equal too."""
     model = vit(dropout_rate=0.1)
     whole = keras.Model(model.input, model.output)
     start = model.get_weights(), [v.numpy() for v in model.non_trainable_variables]
@@ -75,7 +75,7 @@ def test_training_is_keras_own_training():
 
 
 def test_ctrl_c_in_the_middle_of_a_step_loses_nothing():
-    """A signal that comes while a compiled step runs is served when its outputs are kept."""
+    """A signal during a compiled step is handled once the outputs of the step are stored."""
     model = vit()
     model.fit(Batches(None), verbose=0)
     interrupted, rng = 0, np.random.default_rng(0)
@@ -94,8 +94,8 @@ def test_ctrl_c_in_the_middle_of_a_step_loses_nothing():
     assert_whole(model)
 
 
-def test_predictions_beside_training_see_the_weights_of_the_moment():
-    """A thread that predicts neither fails nor disturbs `fit`."""
+def test_threads_predict_while_the_model_trains():
+    """Threads that predict neither fail nor disturb `fit`."""
     from threading import Thread
 
     model, errors = vit(), []
@@ -119,7 +119,7 @@ def test_predictions_beside_training_see_the_weights_of_the_moment():
 
 
 def test_random_layers_draw_anew_in_every_evaluation():
-    """Seeds are no weights, and are kept after a step all the same."""
+    """The state of a seed is no weight, and is stored after a step too."""
     from keras_vit.tasks import MaskedPatchPrediction
 
     task = MaskedPatchPrediction(CONFIG, seed=0)
@@ -147,8 +147,8 @@ for method in ("fit", "evaluate", "predict"):
 """
 
 
-def test_an_odd_last_batch_under_data_parallel_is_refused_and_no_more():
-    """Seven images cannot be dealt to four devices; `classify` takes any number."""
+def test_an_odd_last_batch_under_data_parallel_leaves_the_model_whole():
+    """Seven images cannot be split over four devices; `classify` takes any number."""
     flags = "--xla_force_host_platform_device_count=4"
     environment = {**os.environ, "KERAS_BACKEND": "jax", "XLA_FLAGS": flags}
     command = [sys.executable, "-c", DISTRIBUTED]
@@ -158,7 +158,7 @@ def test_an_odd_last_batch_under_data_parallel_is_refused_and_no_more():
 
 
 def test_canary_keras_calls_what_the_workaround_replaces(monkeypatch):
-    """`_purge_model_variables`, `_make_function`, `jax_state_sync` and `_jax_state_synced`."""
+    """Covers `_purge_model_variables`, `_make_function`, `jax_state_sync`, `_jax_state_synced`."""
     from keras_vit.keras_fixes.jax_state import StateInPlace
 
     called = set()

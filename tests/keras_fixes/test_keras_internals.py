@@ -10,15 +10,15 @@ from tests.keras_fixes.models import IMAGES, LABELS, compiled, vit
 
 
 def test_all_layers_reaches_every_depth():
-    """`Model.layers` does not: a public way would make `_flatten_layers` needless."""
+    """`Model.layers` does not; a public way to do so would replace `_flatten_layers`."""
     model = vit()
     paths = {layer.path for layer in keras_internals.all_layers(model)}
     assert "block_0/mlp/dense_0" in paths
     assert "block_0/mlp/dense_0" not in {layer.path for layer in model.layers}
 
 
-def test_fit_begins_where_it_is_told():
-    """`_initial_epoch` is read after `on_train_begin`, and kept for the next `fit`."""
+def test_fit_begins_at_the_epoch_that_a_callback_sets():
+    """Keras reads `_initial_epoch` after `on_train_begin`."""
     model, epochs = vit(), []
     callback = keras.callbacks.LambdaCallback(
         on_train_begin=lambda logs: keras_internals.continue_fit_at(model, 2),
@@ -28,8 +28,8 @@ def test_fit_begins_where_it_is_told():
     assert epochs == [2], "Keras no longer reads _initial_epoch after on_train_begin."
 
 
-def test_index_and_moments_are_those_of_the_variable():
-    """`_get_variable_index`, `_momentums` and `_velocities`."""
+def test_index_and_moments_belong_to_the_variable():
+    """Covers `_get_variable_index`, `_momentums` and `_velocities`."""
     variables = [keras.Variable(np.ones((k + 1,), "float32")) for k in range(3)]
     optimizer = LayerwiseAdamW(0.1)
     optimizer.build(variables)
@@ -42,7 +42,7 @@ def test_index_and_moments_are_those_of_the_variable():
 
 
 def test_keras_calls_the_methods_that_the_optimizers_replace(monkeypatch):
-    """`_apply_weight_decay`, `_clip_gradients` and `_backend_update_step`."""
+    """Covers `_apply_weight_decay`, `_clip_gradients` and `_backend_update_step`."""
     called = []
     names = ("_apply_weight_decay", "_clip_gradients", "_backend_update_step")
     for name in names:
@@ -59,7 +59,7 @@ def test_keras_calls_the_methods_that_the_optimizers_replace(monkeypatch):
 
 
 def test_canary_keras_decays_all_variables_at_one_rate():
-    """Fails when Keras's own decay follows a rate per variable: optimizers.py needs less then."""
+    """Fails when Keras's decay follows a rate per variable: simplify optimizers.py then."""
     variable = keras.Variable(np.ones((2,), "float32"))
     optimizer = keras.optimizers.SGD(0.5, weight_decay=0.1)
     optimizer.build([variable])
@@ -69,7 +69,7 @@ def test_canary_keras_decays_all_variables_at_one_rate():
 
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="kernels/torch.py reads them.")
 def test_a_layer_says_that_it_is_rematerialised_or_compiled():
-    """`_remat_mode` of Keras and `_compiled_call_impl` of torch."""
+    """Covers `_remat_mode` of Keras and `_compiled_call_impl` of torch."""
     layer = keras.layers.Dense(2)
     assert layer._remat_mode is None
     assert layer._compiled_call_impl is None
@@ -80,7 +80,7 @@ def test_a_layer_says_that_it_is_rematerialised_or_compiled():
 
 
 def test_an_optimizer_keeps_the_averages_of_its_variables():
-    """`_model_variables_moving_average`, one for each variable."""
+    """Covers `_model_variables_moving_average`, which has one average per variable."""
     variable = keras.Variable(np.ones((2,), "float32"))
     optimizer = keras.optimizers.SGD(0.5, use_ema=True)
     optimizer.build([variable])

@@ -1,4 +1,4 @@
-"""Private names of other libraries stand in one table, docs/upstream/README.md."""
+"""Every private name of another library has a row in the table of docs/upstream/README.md."""
 
 import ast
 import re
@@ -11,7 +11,7 @@ PACKAGE = ROOT / "keras_vit"
 TABLE = ROOT / "docs" / "upstream" / "README.md"
 LIBRARIES = ("keras", "tensorflow", "torch", "jax")
 STANDARD = {"_replace", "_asdict", "_fields", "_unit", "_ft_", "_global"}
-"""Methods of named tuples, which are public, and parts of words that are no names."""
+"""Public methods of named tuples, and parts of words that are no names."""
 
 
 def is_private(name: str) -> bool:
@@ -19,7 +19,7 @@ def is_private(name: str) -> bool:
 
 
 def private_names(tree: ast.AST) -> tuple[set[str], set[str], set[str]]:
-    """Private names that a file defines, reads of objects, and imports of other libraries."""
+    """The private names that a file defines, those it reads, and those it imports."""
     defined, read, imported, words = set(), set(), set(), set()
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
@@ -36,10 +36,10 @@ def private_names(tree: ast.AST) -> tuple[set[str], set[str], set[str]]:
         elif isinstance(node, ast.Import):
             imported.update(alias.name for alias in node.names)
         elif isinstance(node, ast.Constant) and re.fullmatch(r"_[a-z][a-z_]+", str(node.value)):
-            words.add(node.value)  # perhaps an argument of getattr or setattr
+            words.add(node.value)  # possibly an argument of getattr or setattr
         elif isinstance(node, ast.Subscript) and ast.unparse(node.value).startswith("vars("):
-            defined.add(ast.literal_eval(node.slice))  # set past the setter of a library
-    if any(name.split(".")[0] in LIBRARIES for name in imported):  # else a word is only a word
+            defined.add(ast.literal_eval(node.slice))  # written without the library's setter
+    if any(name.split(".")[0] in LIBRARIES for name in imported):  # else no library's names
         read |= words
     return defined, read - STANDARD, {name for name in imported if _is_private_import(name)}
 
@@ -62,7 +62,7 @@ LISTED = {part for name in ROWS for part in name.split(".") if is_private(part)}
 
 
 def overridden(path: Path) -> set[str]:
-    """Private methods of a file that take the place of a method of a base class."""
+    """The private methods of a file that override a method of a base class."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if not isinstance(node, ast.FunctionDef) or not is_private(node.name):
@@ -81,7 +81,7 @@ def overridden(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_a_private_name_of_another_library_has_a_row_in_the_table(path):
-    """Names that keras_vit defines itself are its own affair."""
+    """Names that keras_vit itself defines need no row."""
     _, read, imported = PER_FILE[path]
     foreign = (read - DEFINED) | overridden(path)
     assert foreign <= LISTED, f"{path}: {foreign - LISTED} have no row in {TABLE}."
@@ -91,8 +91,8 @@ def test_a_private_name_of_another_library_has_a_row_in_the_table(path):
 
 
 @pytest.mark.parametrize("name", sorted(ROWS))
-def test_a_row_of_the_table_is_true(name):
-    """The name stands in the file, and the canary in the tests."""
+def test_a_row_of_the_table_names_an_existing_use_and_canary(name):
+    """The file of the row contains the name, and the tests contain the canary."""
     _, _, where, _, canary, _ = ROWS[name]
     assert name.split(".")[-1] in (ROOT / where.strip().strip("`")).read_text()
     file, test = canary.strip().strip("`").split("::")
@@ -100,7 +100,7 @@ def test_a_row_of_the_table_is_true(name):
 
 
 def test_the_type_of_pillow_is_there():
-    """The annotation is read when the module is imported."""
+    """An annotation uses `ImageEnhance._Enhance` when the module is imported."""
     from PIL import ImageEnhance
 
     assert issubclass(ImageEnhance.Color, ImageEnhance._Enhance)

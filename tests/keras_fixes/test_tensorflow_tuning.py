@@ -1,4 +1,4 @@
-"""No data set of TensorFlow is tuned; see keras_vit/keras_fixes/tensorflow_tuning.py."""
+"""tf.data's autotuning is off; see keras_vit/keras_fixes/tensorflow_tuning.py."""
 
 import inspect
 
@@ -34,7 +34,7 @@ def tuned(monkeypatch):
 
 @pytest.mark.parametrize("data", ["arrays", "PyDataset"])
 def test_no_data_set_of_keras_is_tuned(tuned, data):
-    """Whose thread would hold up the end of `fit`, `evaluate` and `predict`."""
+    """The tuning thread would delay the end of `fit`, `evaluate` and `predict`."""
     model = vit()
     given = (IMAGES, LABELS) if data == "arrays" else (Batches(None),)
     validation = given if data == "arrays" else given[0]
@@ -45,8 +45,8 @@ def test_no_data_set_of_keras_is_tuned(tuned, data):
     assert tuned == [False] * 4
 
 
-def test_masked_patch_prediction_is_the_same(tuned):
-    """It trains longest of all."""
+def test_the_data_sets_of_masked_patch_prediction_are_not_tuned(tuned):
+    """The task has its own class of model."""
     task = MaskedPatchPrediction(CONFIG)
     task.compile("sgd")
     task.fit(IMAGES, verbose=0)
@@ -55,7 +55,7 @@ def test_masked_patch_prediction_is_the_same(tuned):
 
 @pytest.mark.parametrize("wanted", [True, False])
 def test_the_option_of_a_data_set_is_kept(tuned, wanted):
-    """A pipeline that decodes for hours may gain from tuning."""
+    """A long pipeline may gain from tuning, so the user's option counts."""
     import tensorflow as tf
 
     options = tf.data.Options()
@@ -65,8 +65,8 @@ def test_the_option_of_a_data_set_is_kept(tuned, wanted):
     assert tuned == [wanted]
 
 
-def test_weights_of_examples_and_classes_arrive():
-    """Every argument of `fit` and `evaluate` means what it means to Keras."""
+def test_sample_weights_class_weights_and_validation_split_take_effect():
+    """The arguments of `fit` and `evaluate` mean the same as in Keras."""
     model = vit()
     whole = model.evaluate(IMAGES[:4], LABELS[:4], verbose=0, return_dict=True)
     halves = np.array([1.0] * 4 + [0.0] * 12, "float32")
@@ -81,7 +81,7 @@ def test_weights_of_examples_and_classes_arrive():
 
 
 def test_the_strategy_is_the_one_in_whose_scope_the_model_was_made():
-    """The same object, in whose replicas the model trains."""
+    """`distribute_strategy` is that object, and the model trains in its replicas."""
     import tensorflow as tf
 
     strategy = tf.distribute.MirroredStrategy(["cpu:0"])
@@ -94,14 +94,14 @@ def test_the_strategy_is_the_one_in_whose_scope_the_model_was_made():
 
 
 def test_methods_have_the_signatures_of_keras():
-    """What `help` and editors show."""
+    """So that `help` and editors show them."""
     for name in ("fit", "evaluate", "predict"):
         expected = inspect.signature(getattr(keras.Model, name))
         assert inspect.signature(getattr(VisionTransformer, name)) == expected
 
 
 def test_canary_keras_tunes_its_data_sets_and_takes_adapters(tuned):
-    """Fails when Keras switches tuning off itself: remove tensorflow_tuning.py then."""
+    """Fails when Keras itself switches tuning off: remove tensorflow_tuning.py then."""
     model = plain()
     model.predict(IMAGES, verbose=0)
     assert tuned == [None], "Keras sets the option itself: see keras_fixes/tensorflow_tuning.py."

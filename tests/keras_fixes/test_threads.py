@@ -12,7 +12,7 @@ from tests.keras_fixes.models import IMAGES, LABELS, PICTURES, Batches, plain, v
 
 
 def in_threads(function, count=8):
-    """Runs the function in several threads at once, and returns the errors."""
+    """Runs the function in several threads at once; returns the exceptions."""
     failed = []
 
     def run():
@@ -30,8 +30,8 @@ def in_threads(function, count=8):
 
 
 @pytest.mark.parametrize("method", ["predict", "predict_on_batch", "classify", "evaluate"])
-def test_eight_threads_get_the_answer_of_one(method):
-    """And leave a model that trains."""
+def test_eight_threads_get_the_answer_of_a_single_thread(method):
+    """Afterwards the model trains and predicts."""
     model = vit()
 
     def answer():
@@ -55,7 +55,7 @@ def test_eight_threads_get_the_answer_of_one(method):
 
 
 class Pauses(keras.callbacks.Callback):
-    """Stops `fit` in the middle, until it may go on."""
+    """Pauses `fit` after a step until the event `go_on` is set."""
 
     def __init__(self):
         super().__init__()
@@ -67,7 +67,7 @@ class Pauses(keras.callbacks.Callback):
 
 
 def test_evaluate_beside_fit_is_refused_and_predict_is_not():
-    """`fit` may take hours, or wait for data of the thread that evaluates."""
+    """Waiting could take hours, or for ever if `fit` itself waits for that thread."""
     model, pauses = vit(), Pauses()
     model.predict_on_batch(IMAGES)
     training = Thread(target=lambda: model.fit(IMAGES, LABELS, verbose=0, callbacks=[pauses]))
@@ -85,7 +85,7 @@ def test_evaluate_beside_fit_is_refused_and_predict_is_not():
 
 
 def test_fit_evaluates_in_its_own_thread():
-    """Validation data, and callbacks that evaluate."""
+    """For validation data, and in callbacks."""
     model = vit()
     calls = keras.callbacks.LambdaCallback(
         on_epoch_end=lambda epoch, logs: model.evaluate(IMAGES, LABELS, verbose=0)
@@ -96,8 +96,8 @@ def test_fit_evaluates_in_its_own_thread():
     assert "val_loss" in history.history
 
 
-def test_an_error_gives_the_turn_back():
-    """To a thread of later."""
+def test_an_error_releases_the_lock():
+    """A later thread evaluates."""
     model = vit()
     with pytest.raises(Exception, match="the disk is gone"):
         model.evaluate(Batches(0), verbose=0)
@@ -105,7 +105,7 @@ def test_an_error_gives_the_turn_back():
 
 
 def test_a_model_can_be_copied():
-    """A lock cannot; a copy has its own."""
+    """A lock cannot be copied, so the copy has a new lock."""
     model = vit()
     other = copy.deepcopy(model)
     expected = keras.ops.convert_to_numpy(model.predict_on_batch(IMAGES))
@@ -114,7 +114,7 @@ def test_a_model_can_be_copied():
 
 
 LOST = (AssertionError, TypeError)
-"""Wrong metrics; on JAX, weights that are gone."""
+"""The errors of wrong metrics and, on JAX, of lost weights."""
 
 
 @pytest.mark.xfail(strict=True, raises=LOST, reason="A fault of Keras 3.15.1.")
@@ -124,7 +124,7 @@ def test_canary_two_evaluations_of_keras_count_in_the_same_metrics():
     other = model.evaluate(IMAGES[:4], LABELS[:4], verbose=0)
     expected = model.evaluate(IMAGES, LABELS, batch_size=4, verbose=0)
 
-    def between(batch, logs):  # what another thread may do at this moment
+    def between(batch, logs):  # another thread may evaluate at this moment
         if batch == 1:
             assert model.evaluate(IMAGES[:4], LABELS[:4], verbose=0) == other
 

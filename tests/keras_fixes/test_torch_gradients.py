@@ -16,12 +16,12 @@ pytestmark = pytest.mark.skipif(
 
 
 def held(model):
-    """Whether the weights have gradients."""
+    """A set that tells whether weights have gradients: {True}, {False} or both."""
     return {weight.value.grad is not None for weight in model.trainable_weights}
 
 
 def seen_in_calls(model, monkeypatch):
-    """Whether there are gradients when the model is called, for each call."""
+    """A list that receives `held(model)` at each call of the model."""
     call, seen = model.call, []
 
     def spy(*args, **kwargs):
@@ -32,8 +32,8 @@ def seen_in_calls(model, monkeypatch):
     return seen
 
 
-def test_a_forward_pass_of_training_has_no_gradients_beside_it(monkeypatch):
-    """They stay after a step, for whoever looks at them, and go before the next one."""
+def test_gradients_are_freed_before_the_next_forward_pass(monkeypatch):
+    """After a step they can still be read."""
     model = vit()
     seen = seen_in_calls(model, monkeypatch)
     model.fit(IMAGES, LABELS, batch_size=8, verbose=0)
@@ -42,8 +42,8 @@ def test_a_forward_pass_of_training_has_no_gradients_beside_it(monkeypatch):
 
 
 @pytest.mark.parametrize("remat", [False, True])
-def test_zero_grad_means_what_it_means_to_torch(remat):
-    """None by default, and zeros with `set_to_none=False`."""
+def test_zero_grad_has_the_meaning_of_torch(remat):
+    """It sets gradients to None by default, and to zeros with `set_to_none=False`."""
     model = vit(remat=remat)
     model.train_on_batch(IMAGES, LABELS)
     model.zero_grad(set_to_none=False)
@@ -52,8 +52,8 @@ def test_zero_grad_means_what_it_means_to_torch(remat):
     assert held(model) == {False}
 
 
-def test_gradients_keep_their_places_under_remat():
-    """What a block needs for a moment then finds room again where it was."""
+def test_gradients_keep_their_memory_under_remat():
+    """So that the temporary memory of a block finds the same room in every step."""
     model = vit(remat=True)
     places = []
     for _ in range(2):
@@ -62,8 +62,8 @@ def test_gradients_keep_their_places_under_remat():
     assert places[0] == places[1]
 
 
-def test_zero_grad_is_torchs_after_a_step_that_failed():
-    """The other meaning ends with the step of Keras, also by an error."""
+def test_zero_grad_has_the_meaning_of_torch_after_a_failed_step():
+    """The changed meaning within a step of Keras ends with the step, also by an error."""
     model = vit(remat=True)
     model.train_on_batch(IMAGES, LABELS)
     with pytest.raises(ValueError):
@@ -74,7 +74,7 @@ def test_zero_grad_is_torchs_after_a_step_that_failed():
 
 @pytest.mark.parametrize("remat", [False, True])
 def test_a_compiled_step_is_compiled_once(remat, monkeypatch):
-    """It trains as the step that is not, and the third time nothing is new to the compiler."""
+    """It gives the weights of the step without compilation; a second `fit` compiles nothing."""
     import torch
 
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
@@ -106,7 +106,7 @@ def test_canary_keras_keeps_gradients_over_the_next_forward_pass(monkeypatch):
 
 
 def test_canary_a_step_of_keras_calls_zero_grad_once(monkeypatch):
-    """Under `remat` the workaround is in that call."""
+    """Under `remat` the workaround depends on that call."""
     import torch
 
     calls = []

@@ -1,4 +1,4 @@
-"""Hostile and damaged files: one sentence that names the file, without waiting or much memory."""
+"""Damaged and hostile files are refused in one sentence, quickly and with little memory."""
 
 import io
 import os
@@ -16,12 +16,12 @@ PREPARE = Preprocessor(16)
 
 
 def chunk(name: bytes, data: bytes) -> bytes:
-    """A part of a PNG file."""
+    """A chunk of a PNG file."""
     return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
 
 def bomb(side: int) -> bytes:
-    """A small PNG file whose header promises side x side pixels."""
+    """A small PNG file whose header states side x side pixels."""
     header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
     parts = chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(b"\0" * 999)), chunk(b"IEND", b"")
     return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
@@ -36,7 +36,7 @@ def photo(format_="png") -> bytes:
 
 
 def refusal(path, prepare=PREPARE) -> str:
-    """Why an image is left out; the good one beside it is not."""
+    """The reason why an image is left out of a batch; the good image beside it is kept."""
     reasons = []
     pair = [path, np.zeros((4, 4, 3), "uint8")]
     batches = list(prepare.batches(pair, 2, lambda _, reason: reasons.append(reason)))
@@ -48,7 +48,7 @@ def refusal(path, prepare=PREPARE) -> str:
 @pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
 @pytest.mark.parametrize("side", [13_000, 50_000])
 def test_a_decompression_bomb_is_refused_by_its_header(side, tmp_path):
-    """Also where Pillow itself only warns."""
+    """Also at sizes for which Pillow only warns."""
     (tmp_path / "bomb.png").write_bytes(bomb(side))
     reason = refusal(tmp_path / "bomb.png")
     assert reason.startswith(str(tmp_path / "bomb.png"))
@@ -56,13 +56,13 @@ def test_a_decompression_bomb_is_refused_by_its_header(side, tmp_path):
 
 
 @pytest.mark.filterwarnings("error::PIL.Image.DecompressionBombWarning")
-def test_pillows_warning_as_an_error_is_a_refusal():
-    """Where the program has made errors of warnings."""
+def test_a_bomb_is_refused_if_the_program_turns_warnings_into_errors():
+    """Pillow then raises its warning about decompression bombs."""
     assert "could be decompression bomb" in refusal(bomb(13_000))
 
 
-def test_the_limit_is_an_argument_or_in_the_environment(monkeypatch):
-    """The argument is stronger; what is no number is named."""
+def test_the_limit_of_pixels_is_an_argument_or_an_environment_variable(monkeypatch):
+    """The argument takes precedence; values that are no positive number are refused."""
     assert "20x30 pixels, expected at most 599 in all" in refusal(
         photo(), Preprocessor(16, max_pixels=599)
     )
@@ -76,8 +76,8 @@ def test_the_limit_is_an_argument_or_in_the_environment(monkeypatch):
         Preprocessor(16, max_pixels=0)
 
 
-def test_what_is_no_regular_file(tmp_path):
-    """A pipe without a writer would never open."""
+def test_pipes_devices_folders_and_missing_files_are_refused(tmp_path):
+    """A pipe is not opened: without a writer, opening it would wait for ever."""
     os.mkfifo(tmp_path / "pipe.png")
     (tmp_path / "x.jpg").mkdir()
     (tmp_path / "loop.png").symlink_to(tmp_path / "loop.png")
@@ -94,7 +94,7 @@ def test_what_is_no_regular_file(tmp_path):
 
 @pytest.mark.parametrize("format_", ["png", "jpeg", "gif", "webp", "tiff", "bmp", "ppm", "avif"])
 def test_every_cut_of_a_file_is_read_or_refused(format_):
-    """At 40 places; no decoder's own error gets through."""
+    """Cut at 40 places; no exception of a decoder escapes."""
     whole = photo(format_)
     for end in np.linspace(0, len(whole) - 1, 40).astype(int):
         assert is_read_or_refused(whole[:end])
@@ -102,7 +102,7 @@ def test_every_cut_of_a_file_is_read_or_refused(format_):
 
 
 def is_read_or_refused(data: bytes) -> bool:
-    """Whether these bytes become pixels or a refusal; an error of another kind gets through."""
+    """True if the bytes become pixels or a refusal; other exceptions are not caught."""
     try:
         return PREPARE([np.zeros((4, 4, 3), "uint8"), bytearray(data)]).shape == (2, 16, 16, 3)
     except ConfigError as error:
@@ -120,14 +120,14 @@ def test_flipped_bytes_are_read_or_refused(format_):
         assert is_read_or_refused(damaged)
 
 
-def test_bytes_are_not_shown():
-    """A message names no content of a file."""
+def test_messages_do_not_show_the_content_of_a_file():
+    """Bytes that are no image."""
     reason = refusal(b"\x89PNG\r\n\x1a\n" + bytes(range(256)))
     assert reason.startswith("an encoded image: not a readable image")
     assert "\\x" not in reason
 
 
-def test_memory_that_is_not_there(monkeypatch):
+def test_lack_of_memory_is_refused_in_one_sentence(monkeypatch):
     """While decoding and while resizing."""
 
     def fail(*_):
@@ -143,13 +143,13 @@ def test_memory_that_is_not_there(monkeypatch):
 
 
 def test_large_images_are_decoded_one_at_a_time(monkeypatch):
-    """Decoding takes a multiple of an image's memory."""
+    """Decoding takes several times the memory of the image."""
     monkeypatch.setattr(decoding, "_LARGE", 1)
     assert PREPARE([photo(), photo(), photo()]).shape == (3, 16, 16, 3)
 
 
-def test_file_objects_that_are_none():
-    """Opened as text, or without an end."""
+def test_text_files_and_endless_file_objects_are_refused():
+    """The message for a file opened as text names the mode to use."""
 
     class Endless:
         name = "endless.png"
@@ -162,14 +162,14 @@ def test_file_objects_that_are_none():
 
 
 def test_postscript_is_never_run(monkeypatch):
-    """Pillow would give it to Ghostscript."""
+    """Pillow would pass PostScript to Ghostscript."""
     monkeypatch.setattr("subprocess.check_call", lambda *_, **__: pytest.fail("it was run"))
     page = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n"
     assert "not a readable image" in refusal(page + b"\0")
 
 
-def test_formats_without_first_bytes_are_told_by_their_suffix(tmp_path):
-    """TGA has none."""
+def test_formats_without_a_signature_are_recognised_by_their_suffix(tmp_path):
+    """TGA has no signature; for HEIC the message names the missing package."""
     Image.new("RGB", (30, 20), (255, 0, 0)).save(tmp_path / "x.tga")
     assert (PREPARE(tmp_path / "x.tga")[0, :, :, 0] == 1).all()
     assert "not a readable image" in refusal((tmp_path / "x.tga").read_bytes())

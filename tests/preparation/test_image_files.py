@@ -1,4 +1,4 @@
-"""One rule for what is an image file."""
+"""`is_image_file` and `list_images`: which files count as images."""
 
 import os
 
@@ -13,15 +13,15 @@ PICTURE = Image.fromarray(np.zeros((4, 4, 3), "uint8"))
 SUFFIXES = (".jpg", ".JPEG", ".jfif", ".png", ".avif", ".ppm", ".webp", ".tiff", ".bmp", ".gif")
 
 
-def test_every_suffix_that_pillow_reads(tmp_path):
-    """In either case; a damaged file of such a name is an image, which is told when it is read."""
+def test_files_with_a_suffix_that_pillow_reads_are_images(tmp_path):
+    """In capitals too; a damaged file counts, and is refused when it is read."""
     for suffix in SUFFIXES:
         (tmp_path / f"x{suffix}").write_bytes(b"damaged")
         assert is_image_file(tmp_path / f"x{suffix}")
 
 
-def test_other_names_are_looked_into(tmp_path):
-    """No suffix, or a strange one."""
+def test_files_with_other_suffixes_are_recognised_by_content(tmp_path):
+    """Files without a suffix too."""
     PICTURE.save(tmp_path / "image", "jpeg")
     PICTURE.save(tmp_path / "image.part", "png")
     assert is_image_file(tmp_path / "image")
@@ -37,8 +37,8 @@ def test_other_names_are_looked_into(tmp_path):
         assert not is_image_file(tmp_path / name)
 
 
-def test_what_is_no_file(tmp_path):
-    """Hidden files, folders, pipes, what is not there."""
+def test_hidden_files_folders_pipes_and_missing_files_are_no_images(tmp_path):
+    """Also if their names have the suffix of an image."""
     PICTURE.save(tmp_path / "._IMG.jpg")
     (tmp_path / "x.jpg").mkdir()
     os.mkfifo(tmp_path / "pipe.png")
@@ -46,8 +46,8 @@ def test_what_is_no_file(tmp_path):
         assert not is_image_file(tmp_path / name)
 
 
-def test_a_folder_is_listed_with_all_below_it(tmp_path):
-    """Sorted, hidden ones counted, others named; loops of links end."""
+def test_a_folder_is_listed_recursively(tmp_path):
+    """Images are sorted, hidden entries counted, other files named; link loops end."""
     for name in ("b.png", "a.jfif", "x.jpg/c.png", ".hidden/d.png", "x.jpg/._c.png"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         PICTURE.save(tmp_path / name, "png")
@@ -62,7 +62,7 @@ def test_a_folder_is_listed_with_all_below_it(tmp_path):
     assert found.hidden == 3
 
 
-def test_a_folder_that_cannot_be_listed(tmp_path):
-    """It is named, since its images would be left out in silence."""
+def test_a_folder_that_cannot_be_listed_is_refused(tmp_path):
+    """Otherwise its images would be left out silently."""
     with pytest.raises(ConfigError, match=r"absent: this folder cannot be listed \(No such file"):
         list_images(tmp_path / "absent")

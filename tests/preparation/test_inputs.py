@@ -1,4 +1,4 @@
-"""What is taken for what: every row of the three tables, and the tables of the docs."""
+"""The kinds, layouts and ranges of input images, row by row, and their tables in the docs."""
 
 import contextlib
 import io
@@ -35,7 +35,7 @@ def tensor(pixels, dtype="float32"):
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """A home folder, which is the working directory too, with one photograph."""
+    """A home folder, which is also the working directory, with one photograph."""
     (tmp_path / "photo.png").write_bytes(png())
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
@@ -44,7 +44,7 @@ def home(tmp_path, monkeypatch):
 
 
 def zipped(data: bytes):
-    """A file object inside an archive."""
+    """A file object of a file in a zip archive."""
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as file:
         file.writestr("photo.png", data)
@@ -52,14 +52,14 @@ def zipped(data: bytes):
 
 
 def at_its_end(data: bytes):
-    """A file object that was read before."""
+    """A file object whose position is at its end."""
     file = io.BytesIO(data)
     file.read()
     return file
 
 
 class Stream:
-    """A file object that cannot be sought in, such as a socket's."""
+    """A file object without `seek`, such as that of a socket."""
 
     def __init__(self, data):
         self.read = io.BytesIO(data).read
@@ -125,7 +125,7 @@ REFUSED = {
     "given", [case for cases in ACCEPTED.values() for case in cases], ids=lambda _: "row"
 )
 def test_every_kind_gives_the_same_picture(given, home):
-    """To within the eight bits that bfloat16 keeps of a pixel."""
+    """Exactly, or within the eight bits that bfloat16 keeps of a pixel."""
     given = given()
     coarse = "bfloat16" in str(getattr(given, "dtype", ""))
     np.testing.assert_allclose(PREPARE(given)[0], WANT, atol=1 / 127.5 if coarse else 0)
@@ -133,7 +133,7 @@ def test_every_kind_gives_the_same_picture(given, home):
 
 @pytest.mark.parametrize(("given", "message"), [case for row in REFUSED.values() for case in row])
 def test_other_kinds_are_refused_in_one_sentence(given, message):
-    """Alone, or left out of a list in which the others are prepared."""
+    """Alone they are refused; in a list they are left out and the other images are prepared."""
     with pytest.raises(ConfigError, match=message):
         PREPARE(given)
     refused = []
@@ -142,18 +142,18 @@ def test_other_kinds_are_refused_in_one_sentence(given, message):
     assert re.search(message, refused[0])
 
 
-def test_every_kind_has_a_test():
-    """No row without one."""
+def test_every_row_of_kinds_has_a_test():
+    """A new row without a test fails here."""
     assert {kind.given for kind in KINDS} == {*ACCEPTED, *REFUSED}
 
 
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="of torch")
-def test_tensors_that_numpy_cannot_read():
-    """A gradient and another device are undone; a tensor without values is refused."""
+def test_torch_tensors_with_gradients_or_on_a_gpu_are_read():
+    """A tensor without values, on the device "meta", is refused."""
     import torch
 
     class Elsewhere(torch.Tensor):
-        """A tensor that only `.cpu()` gives to NumPy, as one of a GPU."""
+        """A tensor that NumPy can read only after `.cpu()`, like a tensor on a GPU."""
 
         def __array__(self, dtype=None, copy=None):
             raise TypeError("can't convert cuda:0 device type tensor to numpy")
@@ -173,8 +173,8 @@ def test_tensors_that_numpy_cannot_read():
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="of TensorFlow")
-def test_data_sets_of_tensorflow(home):
-    """Batched or not, of images or of names; a symbolic tensor is refused with the fix."""
+def test_tensorflow_data_sets_of_images_and_names_are_read(home):
+    """Batched or not; a symbolic tensor is refused with the fix."""
     import tensorflow as tf
 
     for data in (
@@ -189,26 +189,26 @@ def test_data_sets_of_tensorflow(home):
 
 
 def test_a_symbolic_tensor_is_refused():
-    """It stands for images that are not there yet."""
+    """A symbolic tensor has no values yet."""
     with pytest.raises(ConfigError, match="A KerasTensor gives NumPy no values"):
         PREPARE(keras.Input((20, 30, 3)))
 
 
-def test_labels_are_no_images():
-    """A batch with its labels is told from images."""
+def test_a_batch_given_with_its_labels_is_refused():
+    """The message says that labels are no images."""
     with pytest.raises(ConfigError, match="Labels are no images"):
         PREPARE((PHOTO[None], np.array([3])))
 
 
 def test_one_object_given_twice_is_read_once():
-    """Two threads that read one file object would each get a part of it."""
+    """Two threads that read one file object would each get a part of the data."""
     file, picture = io.BytesIO(png()), Image.open(io.BytesIO(png()))
     batch = PREPARE([file, picture] * 8)
     assert (batch == WANT).all()
 
 
-def test_photographs_of_pil_are_turned_upright():
-    """As those of a file; the one that was given stays as it is."""
+def test_pil_images_are_rotated_upright_by_their_exif_tag():
+    """As image files are; the given image object is not changed."""
     image = Image.fromarray(PHOTO)
     image.getexif()[0x0112] = 6
     file = io.BytesIO()
@@ -245,8 +245,8 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("layout", SHAPES)
-def test_axes(layout):
-    """As many images as stated, each upright, with its first channel first."""
+def test_every_accepted_layout_gives_upright_images(layout):
+    """With the stated number of images, and the first channel first."""
     for channels, given, count in SHAPES[layout]:
         batch = Preprocessor(None, channels)(given)
         rows = {1: 1, 4: 4}.get(given.shape[0], 20) if layout == "(height, width, channels)" else 20
@@ -272,8 +272,8 @@ def test_axes(layout):
         ("any other", 3, (2, 2, 9, 9, 3), r"found \(2, 2, 9, 9, 3\)"),
     ],
 )
-def test_refused_axes(layout, channels, shape, message):
-    """The message names the shape and the way out."""
+def test_ambiguous_and_unknown_layouts_are_refused(layout, channels, shape, message):
+    """The message names the shape and, where there is one, the fix."""
     assert layout in dict(LAYOUTS)
     with pytest.raises(ConfigError, match=message):
         Preprocessor(9, channels)(np.zeros(shape, "uint8"))
@@ -301,8 +301,8 @@ VALUES = {
 
 
 @pytest.mark.parametrize("row", VALUES)
-def test_values(row):
-    """[0, 1] and [0, 255] are told apart, with a warning where they might be either."""
+def test_every_accepted_range_is_scaled(row):
+    """[0, 1] and [0, 255] are distinguished, with a warning where values fit both."""
     for given, want, warning in VALUES[row]:
         expected = pytest.warns(UserWarning, match=warning) if warning else contextlib.nullcontext()
         with expected:
@@ -321,30 +321,30 @@ def test_values(row):
         ("booleans, complex numbers", PHOTO.astype("complex64"), "found complex64"),
     ],
 )
-def test_refused_values(row, given, message):
-    """The range that was found, and what such an array is."""
+def test_values_outside_the_ranges_are_refused(row, given, message):
+    """The message names the range found and its likely cause."""
     assert row in dict(RANGES)
     with pytest.raises(ConfigError, match=message):
         PREPARE(given)
 
 
-def test_every_layout_and_range_has_a_test():
-    """No row without one."""
+def test_every_row_of_layouts_and_ranges_has_a_test():
+    """A new row without a test fails here."""
     assert {*SHAPES, "first and last axis alike", "any other"} == set(dict(LAYOUTS))
     refused = {"a value below 0, above 255 or NaN", "booleans, complex numbers"}
     assert {*VALUES, *refused} == set(dict(RANGES))
 
 
-def test_a_batch_has_one_range():
-    """A dark image of a batch is not taken for another range than the bright ones."""
+def test_all_images_of_a_batch_have_one_range():
+    """A dark image beside a bright image is not scaled as [0, 1]."""
     batch = np.stack([PHOTO / 255.0, PHOTO * 1.0])
     found = PREPARE(batch)
     np.testing.assert_allclose(found[0], PHOTO / 255 / 127.5 - 1, atol=1e-6)
     np.testing.assert_array_equal(found[1], WANT)
 
 
-def test_the_docs_show_the_tables():
-    """Row for row."""
+def test_the_docs_show_the_tables_row_by_row():
+    """Of kinds, layouts and ranges."""
     rows = re.findall(r"^\| (.+?) \| (.+?) \|$", DOCS, re.MULTILINE)
     tables = [tuple(kind[:2]) for kind in KINDS], LAYOUTS, RANGES
     for table in tables:
@@ -353,7 +353,7 @@ def test_the_docs_show_the_tables():
 
 
 @pytest.mark.parametrize("nothing", [[], (), np.zeros((0, 4, 4, 3), "uint8"), "", os.devnull])
-def test_nothing_is_no_image(nothing):
+def test_empty_inputs_are_refused(nothing):
     """An empty list, batch or name, and an empty device."""
     with pytest.raises(ConfigError, match="No image was given|empty file name|a device"):
         PREPARE(nothing)

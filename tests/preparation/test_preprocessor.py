@@ -1,4 +1,4 @@
-"""Images of every kind become float32 in [-1, 1]."""
+"""`Preprocessor` turns images of every kind into float32 batches."""
 
 import pickle
 import re
@@ -27,16 +27,16 @@ def photo():
     return np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype="uint8")
 
 
-def test_scale(photo):
-    """0 becomes -1, 255 becomes 1, as (x - 127.5) / 127.5."""
+def test_pixels_are_scaled_to_minus_one_to_one(photo):
+    """By (x - 127.5) / 127.5: 0 becomes -1, 255 becomes 1."""
     batch = Preprocessor((20, 30))(photo)
     assert (batch.shape, batch.dtype) == ((1, 20, 30, 3), np.float32)
     np.testing.assert_array_equal(batch[0], (photo.astype("float32") - 127.5) / 127.5)
 
 
 @pytest.mark.parametrize("data_format", ["channels_last", "channels_first"])
-def test_pixels_undo_the_scale(photo, data_format):
-    """Of any protocol, mean and std per channel, and data format."""
+def test_the_method_pixels_undoes_the_scaling(photo, data_format):
+    """For a protocol with a mean and std per channel, and for both data formats."""
     of_imagenet = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
     protocol = {"name": "transformers", **of_imagenet}
     preprocess = Preprocessor((20, 30), protocol=protocol, data_format=data_format)
@@ -47,7 +47,7 @@ def test_pixels_undo_the_scale(photo, data_format):
 
 @pytest.mark.parametrize("size", [(16, 16), (40, 50), (7, 30), (1, 1)])
 def test_resize_equals_keras(photo, size):
-    """Half-pixel bilinear without antialias, as `keras.ops.image.resize` computes it."""
+    """Bilinear with half-pixel centres, without antialias, as `keras.ops.image.resize`."""
     import keras
 
     image = photo.astype("float32")
@@ -55,8 +55,8 @@ def test_resize_equals_keras(photo, size):
     np.testing.assert_allclose(resize_bilinear(image, size), want, atol=2e-3)
 
 
-def test_same_picture_from_everywhere(photo, tmp_path):
-    """A path, a PIL image, an array, floats, and a list of them all give one result."""
+def test_a_path_a_pil_image_and_an_array_give_the_same_batch(photo, tmp_path):
+    """So do floats, and a list of all of them."""
     Image.fromarray(photo).save(tmp_path / "photo.png")
     preprocess = Preprocessor((16, 16))
     want = preprocess(photo)
@@ -66,8 +66,8 @@ def test_same_picture_from_everywhere(photo, tmp_path):
     assert preprocess([*sources, photo]).shape == (4, 16, 16, 3)
 
 
-def test_channels(photo):
-    """Grey is repeated, transparency dropped, colour made grey from files."""
+def test_images_are_converted_to_the_channels_of_the_model(photo):
+    """Grey is repeated, transparency is dropped, and PIL images in colour become grey."""
     grey = photo[..., 0]
     rgb = Preprocessor((20, 30))
     np.testing.assert_array_equal(rgb(grey), rgb(np.stack([grey] * 3, -1)))
@@ -79,8 +79,8 @@ def test_channels(photo):
     assert one(np.stack([grey, grey])).shape == (2, 20, 30, 1)
 
 
-def test_exif_rotation(tmp_path):
-    """A photograph taken with the camera turned stands upright."""
+def test_a_file_with_an_exif_rotation_is_turned_upright(tmp_path):
+    """The tag says that the camera was turned by a quarter."""
     picture = np.zeros((4, 8, 3), "uint8")
     picture[:, :4] = 255
     image = Image.fromarray(picture)
@@ -92,22 +92,22 @@ def test_exif_rotation(tmp_path):
     assert (upright[4:] == -1).all()
 
 
-def test_channels_first(photo):
-    """A model of channels_first gets its batch so."""
+def test_channels_first_gives_the_transposed_batch(photo):
+    """For a model with `data_format="channels_first"`."""
     preprocess = Preprocessor((20, 30), data_format="channels_first")
     want = np.moveaxis(Preprocessor((20, 30))(photo), -1, 1)
     np.testing.assert_array_equal(preprocess(photo), want)
 
 
-def test_own_size(photo):
-    """Without an image size pictures keep theirs, which must agree."""
+def test_without_an_image_size_images_keep_their_size(photo):
+    """Images of different sizes are refused."""
     assert Preprocessor(None)([photo, photo]).shape == (2, 20, 30, 3)
     with pytest.raises(ConfigError, match="different sizes make no batch"):
         Preprocessor(None)([photo, photo[:10]])
 
 
-def test_kinds_of_files(photo, tmp_path):
-    """16 bits keep the high byte; palettes and CMYK become colours; a GIF gives its first frame."""
+def test_files_of_every_pixel_mode_are_read(photo, tmp_path):
+    """16 bits keep the high byte, palettes and CMYK become RGB, a GIF gives its first frame."""
     grey = photo[..., 0]
     rgb = Preprocessor((20, 30))
     deep = Image.fromarray(grey.astype("uint16") * 256 + 255)
@@ -124,8 +124,8 @@ def test_kinds_of_files(photo, tmp_path):
 
 
 @pytest.mark.parametrize("protocol", ["paper", "big_vision", "timm", "transformers", "keras_hub"])
-def test_a_list_is_what_its_images_are(protocol, photo):
-    """Images prepared in parallel are those prepared alone, in order, from any iterable."""
+def test_a_list_gives_the_batch_of_its_images_one_by_one(protocol, photo):
+    """In order, and for a generator too, although images are prepared in parallel."""
     preprocess = Preprocessor((12, 16), protocol=protocol)
     images = [np.roll(photo, k, axis=0)[: 20 - k] for k in range(5)]
     want = np.concatenate([preprocess(image) for image in images])
@@ -135,8 +135,8 @@ def test_a_list_is_what_its_images_are(protocol, photo):
 
 @pytest.mark.parametrize("channels", [1, 2, 4, 7])
 @pytest.mark.parametrize("protocol", ["big_vision", "timm", "transformers", "keras_hub"])
-def test_any_number_of_channels(protocol, channels, photo):
-    """Each channel is resized by itself, as that of a grey image."""
+def test_each_channel_is_prepared_like_a_grey_image(protocol, channels, photo):
+    """For one, two, four and seven channels."""
     image = np.stack([np.roll(photo[..., 0], k) for k in range(channels)], axis=-1)
     preprocess = Preprocessor((12, 16), channels, protocol=protocol)
     alone = Preprocessor((12, 16), 1, protocol=protocol)
@@ -146,24 +146,24 @@ def test_any_number_of_channels(protocol, channels, photo):
 
 
 @pytest.mark.parametrize("protocol", ["big_vision", "timm"])
-def test_a_line_of_pixels_is_refused(protocol):
-    """Its smaller side cannot become 256 pixels within memory; squashed it can be."""
+def test_an_image_one_pixel_high_is_refused_before_a_central_crop(protocol):
+    """Enlarging its smaller side would take too much memory; a protocol that squashes takes it."""
     line = np.zeros((1, 3000, 3), "uint8")
     with pytest.raises(ConfigError, match="before its central crop"):
         Preprocessor(224, protocol=protocol)(line)
     assert Preprocessor(224, protocol="transformers")(line).shape == (1, 224, 224, 3)
 
 
-def test_mean_and_std(photo):
-    """(x / 255 - mean) / std, by channel."""
+def test_mean_and_std_of_a_protocol_scale_each_channel(photo):
+    """By (x / 255 - mean) / std."""
     mean, std = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
     protocol = {"name": "transformers", "mean": mean, "std": std}
     got = Preprocessor((20, 30), protocol=protocol)(photo)[0]
     np.testing.assert_allclose(got, (photo / 255 - mean) / std, atol=1e-6)
 
 
-def test_batches_are_prepared_ahead_and_not_further(photo):
-    """While a batch is worked on the next is read, in another thread; the one after it is not."""
+def test_one_batch_is_prepared_ahead(photo):
+    """While the caller uses a batch, a thread reads the next batch and no further."""
     read: list[int] = []
     threads = set()
     next_is_read = threading.Event()
@@ -185,8 +185,8 @@ def test_batches_are_prepared_ahead_and_not_further(photo):
     assert threading.get_ident() not in threads
 
 
-def test_batches_leave_out_what_cannot_be_read(photo, tmp_path):
-    """The image and the reason go to the caller; without a caller's function they are raised."""
+def test_batches_leave_out_unreadable_images(photo, tmp_path):
+    """The caller's function gets image and reason; without a function the error is raised."""
     (tmp_path / "x.png").write_bytes(b"no image")
     images = [photo, tmp_path / "x.png", photo, tmp_path / "x.png", tmp_path / "x.png"]
     reasons: list[tuple] = []
@@ -201,8 +201,8 @@ def test_batches_leave_out_what_cannot_be_read(photo, tmp_path):
         list(preprocess.batches(images, 0))
 
 
-def test_pickled(photo):
-    """A worker's copy prepares alike."""
+def test_a_pickled_preprocessor_gives_the_same_batches(photo):
+    """Workers of data loaders get such copies."""
     protocol = {"name": "big_vision", "resize_small": 10}
     preprocess = Preprocessor(8, protocol=protocol)
     copy = pickle.loads(pickle.dumps(preprocess))
@@ -210,8 +210,8 @@ def test_pickled(photo):
     np.testing.assert_array_equal(copy(photo), preprocess(photo))
 
 
-def test_from_preset():
-    """A preset's own size, channels and protocol, or another size; other libraries' folders too."""
+def test_from_preset_takes_size_channels_and_protocol_of_the_preset():
+    """Another size may be given; folders of other libraries are read too."""
     digits = Preprocessor.from_preset("vit_digits")
     assert digits == Preprocessor((16, 16), 1, "paper")
     assert Preprocessor.from_preset("vit_digits", image_size=32).image_size == (32, 32)
@@ -220,8 +220,8 @@ def test_from_preset():
         Preprocessor.from_preset(FOLDER / "vit_gap.npz")
 
 
-def test_from_preset_starts_no_backend():
-    """Neither Keras nor a backend is imported for it."""
+def test_from_preset_imports_no_backend():
+    """Keras is not imported either."""
     loaded = modules_after("import keras_vit; keras_vit.Preprocessor.from_preset('vit_digits')")
     assert not loaded & {"keras", "jax", "torch", "tensorflow"}
 
@@ -230,7 +230,7 @@ def test_from_preset_starts_no_backend():
     "recipe", RECIPES, ids=["preset", "rescale", "tf.data", "DataLoader", "PyDataset"]
 )
 def test_recipes_of_the_docs_run(recipe, photo, tmp_path, monkeypatch):
-    """Each gives a batch of two photographs."""
+    """Each recipe gives a batch of two images."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "photos").mkdir()
     for path in ("photo.jpg", "photos/0.jpg", "photos/1.jpg"):
@@ -241,7 +241,7 @@ def test_recipes_of_the_docs_run(recipe, photo, tmp_path, monkeypatch):
     assert shape in ((2, 224, 224, 3), (2, 3, 224, 224), (2, 16, 16, 1), (2, 10))
 
 
-def test_unknown_protocol():
-    """The nearest one is offered."""
+def test_an_unknown_protocol_is_refused_with_the_nearest_name():
+    """The message offers "paper" for "papre"."""
     with pytest.raises(ConfigError, match="Unknown protocol 'papre'. Did you mean 'paper'"):
         Preprocessor((4, 4), protocol="papre")

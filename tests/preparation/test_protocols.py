@@ -1,4 +1,4 @@
-"""Each protocol does what its origin does, on photographs; the numbers are those of the docs."""
+"""Each protocol prepares photographs as its library does, within the numbers of the docs."""
 
 import json
 import re
@@ -19,19 +19,19 @@ ROWS = [
     (json.loads(protocol), float(difference))
     for protocol, difference in re.findall(r"^\| `(.+?)` \|.*\| ([\d.e-]+) \|$", DOCS, re.MULTILINE)
 ]
-"""Protocol and largest difference, as documented."""
+"""The protocols and their largest differences, read from the table in the docs."""
 
 SIZES = ((224, 224), (160, 240))
 
 
 @pytest.fixture(scope="module")
 def photos():
-    """Square, wide, and of odd sides; one is smaller than the model's images once turned."""
+    """Photographs that are square, wide, tall and of odd sides."""
     return [data.astronaut(), data.coffee(), data.chelsea().transpose(1, 0, 2), data.rocket()]
 
 
 def origin(protocol, photo, size):
-    """What the library of a protocol itself makes of a photograph, (height, width, channels)."""
+    """The photograph as prepared by the library of the protocol, (height, width, channels)."""
     stated = complete(protocol)
     return {
         "paper": by_paper,
@@ -64,7 +64,7 @@ def by_big_vision(stated, photo, size):
 
 
 def by_timm(stated, photo, size):
-    """The evaluation transform that timm makes of a `pretrained_cfg`."""
+    """The evaluation transform that timm creates from a `pretrained_cfg`."""
     from PIL import Image
     from timm.data import create_transform
 
@@ -75,7 +75,7 @@ def by_timm(stated, photo, size):
 
 
 def by_transformers(stated, photo, size, processor=None):
-    """The image processor on Pillow, or another."""
+    """The image processor of transformers on Pillow, or `processor`."""
     from PIL import Image
     from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 
@@ -106,15 +106,17 @@ def by_keras_hub(stated, photo, size):
 
 
 @pytest.mark.parametrize(("protocol", "stated"), ROWS, ids=[json.dumps(row[0]) for row in ROWS])
-def test_as_its_origin(protocol, stated, photos):
-    """The largest difference on any photograph is at most what the docs say."""
+def test_a_protocol_differs_from_its_library_by_at_most_the_documented_number(
+    protocol, stated, photos
+):
+    """On every photograph, at two sizes."""
     for size in SIZES:
         preprocess = Preprocessor(size, protocol=protocol)
         for photo in photos:
-            ours, theirs = preprocess(photo)[0], origin(protocol, photo, size)
-            np.testing.assert_allclose(ours, theirs, rtol=0, atol=stated)
-            # Where a whole pixel may be rounded otherwise, few are.
-            assert np.mean(np.abs(ours - theirs) > 1e-6) < 0.02
+            found, expected = preprocess(photo)[0], origin(protocol, photo, size)
+            np.testing.assert_allclose(found, expected, rtol=0, atol=stated)
+            # Few values differ by the rounding of a pixel.
+            assert np.mean(np.abs(found - expected) > 1e-6) < 0.02
 
 
 def test_the_docs_have_every_protocol():
@@ -123,15 +125,17 @@ def test_the_docs_have_every_protocol():
 
 
 @pytest.mark.parametrize(("interpolation", "steps"), [("bilinear", 1), ("bicubic", 2)])
-def test_transformers_on_torchvision_rounds_otherwise(interpolation, steps, photos):
-    """Its other processor is a pixel step or two away, on less than one value in a hundred."""
+def test_transformers_on_torchvision_differs_by_one_or_two_pixel_steps(
+    interpolation, steps, photos
+):
+    """On less than one value in a hundred."""
     from transformers import ViTImageProcessor
 
     protocol = complete({"name": "transformers", "interpolation": interpolation})
-    ours = Preprocessor(224, protocol=protocol)(photos[1])[0]
-    theirs = by_transformers(protocol, photos[1], (224, 224), ViTImageProcessor)
-    np.testing.assert_allclose(ours, theirs, rtol=0, atol=steps * 0.0079)
-    assert 0 < np.mean(np.abs(ours - theirs) > 1e-6) < 0.01
+    found = Preprocessor(224, protocol=protocol)(photos[1])[0]
+    expected = by_transformers(protocol, photos[1], (224, 224), ViTImageProcessor)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=steps * 0.0079)
+    assert 0 < np.mean(np.abs(found - expected) > 1e-6) < 0.01
 
 
 @pytest.mark.parametrize(
@@ -140,7 +144,7 @@ def test_transformers_on_torchvision_rounds_otherwise(interpolation, steps, phot
     ids=json.dumps,
 )
 def test_floats_are_not_rounded(protocol, photos):
-    """Whole numbers are pixels in any type; of fractions nothing is cut."""
+    """Whole numbers are pixels in any dtype; fractions of pixels keep their precision."""
     preprocess = Preprocessor(224, protocol=protocol)
     pixels = preprocess(photos[1])
     np.testing.assert_array_equal(preprocess(photos[1].astype("float64")), pixels)
@@ -160,20 +164,20 @@ def test_floats_are_not_rounded(protocol, photos):
         ),
     ],
 )
-def test_what_is_default_is_not_stored(protocol, stored):
-    """One form for one protocol, of plain JSON."""
+def test_default_parameters_of_a_protocol_are_not_stored(protocol, stored):
+    """Equal protocols have one compact form, in plain JSON."""
     assert compact(protocol) == stored
     assert json.loads(json.dumps(compact(protocol))) == stored
     assert Preprocessor(224, protocol=protocol).protocol == stored
 
 
-def test_resize_small_grows_with_the_image():
-    """448 for images of 384 is 224 for 192; the size that it was said for is kept."""
+def test_resize_small_scales_with_the_image_size():
+    """448 for images of 384 pixels becomes 224 for 192; the protocol stores the 384."""
     protocol = {"name": "big_vision", "resize_small": 448}
     stored = Preprocessor(384, protocol=protocol).protocol
     assert stored == {**protocol, "image_size": 384}
     image = np.zeros((224, 300, 3), "uint8")
-    image[16:208, 54:246] = 255  # what is left of 300 x 224 by a central crop of 192
+    image[16:208, 54:246] = 255  # the central crop of 192 from 300 x 224
     assert (Preprocessor(192, protocol=stored)(image) == 1).all()
 
 
@@ -193,8 +197,8 @@ def test_resize_small_grows_with_the_image():
         (None, "expected a name"),
     ],
 )
-def test_what_no_protocol_is(protocol, message):
-    """The name, the parameter and what it takes are told."""
+def test_bad_protocols_are_refused(protocol, message):
+    """The message gives the name, the parameter and the values it takes."""
     with pytest.raises(ConfigError, match=re.escape(message)):
         Preprocessor(224, protocol=protocol)
 
@@ -207,8 +211,8 @@ def test_what_no_protocol_is(protocol, message):
         (1, "field 'protocol' is 1"),
     ],
 )
-def test_a_preset_of_no_protocol(protocol, message, tmp_path):
-    """The preset's file is named, and what is wrong with it."""
+def test_a_preset_with_a_bad_protocol_is_refused_by_its_file(protocol, message, tmp_path):
+    """The message names the config.json and the fault."""
     folder = tmp_path / "preset"
     shutil.copytree(preset_named("vit_digits").folder, folder)
     content = json.loads((folder / "config.json").read_text())
