@@ -1,7 +1,7 @@
 """From an encoded image to an upright Pillow image of 8 bits per channel, within stated limits.
 
 A file is opened once and decoded only if it is a regular file, Pillow knows its format, and its
-header promises no more pixels than the limit. Whatever Pillow raises becomes one `ConfigError`
+header states no more pixels than the limit. Every exception of Pillow becomes a `ConfigError`
 that names the file.
 """
 
@@ -24,7 +24,7 @@ from keras_vit.limits import IMAGE_PIXELS
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 """Pillow's modes by number of channels."""
 
-_MOST_BYTES = 2**28  # of a file object
+_MOST_BYTES = 2**28  # read from a file object
 _LARGE = 2**24  # pixels
 
 _REFUSED_FORMATS = {
@@ -40,7 +40,7 @@ _REFUSED_FORMATS = {
 
 @functools.cache
 def formats() -> tuple[str, ...]:
-    """Returns the formats that are told by their first bytes, also those of Pillow's plugins."""
+    """Returns the formats, including Pillow's plugins, that are recognised by their first bytes."""
     Image.init()
     told = (name for name, (_, accepts) in Image.OPEN.items() if accepts is not None)
     return tuple(name for name in told if name not in _REFUSED_FORMATS)
@@ -54,7 +54,7 @@ def format_of_name(name: str) -> str | None:
 
 
 def name_of(source: Any) -> str:
-    """Returns what messages call an image."""
+    """Returns the name of an image for messages."""
     if isinstance(source, (str, os.PathLike)):
         return os.fsdecode(source)
     if isinstance(source, Image.Image):
@@ -70,11 +70,11 @@ def decoded(source: Any, channels: int, max_pixels: int | None = None) -> Image.
         source: a file name, encoded bytes, a binary file object, which is read from its start,
             or a Pillow image.
         channels: 1, 3 or 4.
-        max_pixels: what an encoded image may have; None for `keras_vit.limits.IMAGE_PIXELS`.
+        max_pixels: most pixels of an encoded image; None for `keras_vit.limits.IMAGE_PIXELS`.
 
     Raises:
-        ConfigError: no file, no regular file, no image, a damaged or too large one, more memory
-            than there is, or pixels without a range of their own.
+        ConfigError: the file does not exist, is no regular file, or is no image; the image is
+            damaged or too large, has pixels of an unknown range, or memory runs out.
     """
     if channels not in MODES:
         raise ConfigError(f"A model of {channels} channels takes arrays; files have 1, 3 or 4.")
@@ -86,10 +86,10 @@ def decoded(source: Any, channels: int, max_pixels: int | None = None) -> Image.
 
 
 def size_in_header(source: Any, max_pixels: int | None = None) -> tuple[int, int]:
-    """Returns (height, width) as the header states it, without decoding a pixel.
+    """Returns (height, width) from the header, without decoding a pixel.
 
     Raises:
-        ConfigError: as `decoded`, but for what only decoding tells.
+        ConfigError: as `decoded`, except for faults that only decoding shows.
     """
     with opened(source, max_pixels) as image:
         return image.height, image.width
@@ -97,7 +97,7 @@ def size_in_header(source: Any, max_pixels: int | None = None) -> tuple[int, int
 
 @contextlib.contextmanager
 def opened(source: Any, max_pixels: int | None = None) -> Iterator[Image.Image]:
-    """Yields an image whose header is read and whose pixels are not.
+    """Yields an image whose header is read and whose pixels are not decoded.
 
     Raises:
         ConfigError: as `size_in_header`.
@@ -109,7 +109,7 @@ def opened(source: Any, max_pixels: int | None = None) -> Iterator[Image.Image]:
     with contextlib.ExitStack() as stack:
         with _refusals(name):
             file = stack.enter_context(_file(source, name))
-            # Some formats have no first bytes of their own; a suffix must tell them.
+            # Some formats have no characteristic first bytes; the suffix decides for them.
             by_name = format_of_name(name)
             known = formats() if by_name in (None, *formats()) else (*formats(), by_name)
             image = stack.enter_context(Image.open(file, formats=known))
@@ -128,7 +128,7 @@ def pixel_limit(max_pixels: int | None) -> int:
     """Returns the largest number of pixels that an encoded image may have.
 
     Raises:
-        ConfigError: the argument or the variable of the environment is no positive number.
+        ConfigError: the argument or the environment variable is no positive number.
     """
     if max_pixels is None:
         return IMAGE_PIXELS.value
@@ -139,20 +139,20 @@ def pixel_limit(max_pixels: int | None) -> int:
 
 @functools.cache
 def _turn_of_large_images(process: int) -> threading.Lock:
-    """A lock that each process has for itself: a fork would inherit one that is held.
+    """Returns the lock of a process, since a fork would inherit a held lock.
 
-    Decoding a large image takes a multiple of its bytes, but only in one thread at a time.
+    Decoding a large image takes a multiple of its bytes, so only one thread does it at a time.
     """
     return threading.Lock()
 
 
 def _file(source: Any, name: str) -> Any:
-    """A binary file that can be sought in, as a context."""
+    """Returns a seekable binary file, as a context."""
     if isinstance(source, (str, os.PathLike)):
         return _regular_file(name)
     if isinstance(source, (bytes, bytearray, memoryview)):
         return io.BytesIO(source)
-    with contextlib.suppress(AttributeError, OSError):  # a pipe is where it is
+    with contextlib.suppress(AttributeError, OSError):  # a pipe cannot seek
         source.seek(0)
     content = source.read(_MOST_BYTES + 1)
     if isinstance(content, str):
@@ -175,7 +175,7 @@ def _regular_file(name: str) -> Any:
 
 @contextlib.contextmanager
 def _refusals(name: str) -> Iterator[None]:
-    """Turns whatever goes wrong with one image into one sentence."""
+    """Turns every exception from one image into a `ConfigError` of one sentence."""
     try:
         yield
     except ConfigError:
@@ -200,7 +200,7 @@ def _refusals(name: str) -> Iterator[None]:
 
 
 def _upright(image: Image.Image) -> Image.Image:
-    """The image as its EXIF tag says that it was seen; the given one stays as it is."""
+    """Returns the image turned upright by its EXIF tag; the argument is not changed."""
     if image.getexif().get(ExifTags.Base.Orientation, 1) == 1:
         return image
     return ImageOps.exif_transpose(image)

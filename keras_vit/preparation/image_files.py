@@ -1,8 +1,8 @@
-"""Which files are images: one rule for data sets and commands.
+"""The rule for image files, which data sets and commands share.
 
-A regular file is an image file if its suffix names a format that Pillow reads, or else if its
-content begins as one. Files whose name begins with a dot, such as the `._IMG.jpg` of macOS, are
-not looked at. A damaged `photo.jpg` is therefore an image that cannot be read, and is reported.
+A regular file is an image file if its suffix names a format that Pillow reads, or if its first
+bytes are those of such a format. Hidden files, such as the `._IMG.jpg` of macOS, are skipped. A
+damaged `photo.jpg` is therefore an image that cannot be read, and is reported.
 """
 
 import os
@@ -14,7 +14,7 @@ from keras_vit.preparation.decoding import format_of_name, size_in_header
 
 
 class ImageFiles(NamedTuple):
-    """What a folder holds: paths of images, number of hidden files, paths of other files."""
+    """The contents of a folder: paths of images, number of hidden files, paths of other files."""
 
     images: list[str]
     hidden: int
@@ -22,7 +22,7 @@ class ImageFiles(NamedTuple):
 
 
 def is_image_file(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is an image file; a file with another suffix, or none, is opened for that."""
+    """Whether a path is an image file; a file without the suffix of an image is opened."""
     path = Path(path)
     return not path.name.startswith(".") and path.is_file() and _looks_like_one(str(path))
 
@@ -30,7 +30,7 @@ def is_image_file(path: str | os.PathLike[str]) -> bool:
 def list_images(folder: str | os.PathLike[str]) -> ImageFiles:
     """Returns the files of a folder and of all folders below it, in the same order everywhere.
 
-    Links to folders are followed, but for those to a folder that they stand in. Hidden folders
+    Links to folders are followed, except for links to a folder that contains them. Hidden folders
     are not entered; each counts as one hidden file.
 
     Raises:
@@ -45,7 +45,7 @@ def _looks_like_one(path: str) -> bool:
     if format_of_name(path) is not None:
         return True
     try:
-        size_in_header(path, max_pixels=2**63)  # a large image is one too
+        size_in_header(path, max_pixels=2**63)  # an image above the limit is also an image
     except ConfigError:
         return False
     return True

@@ -1,7 +1,7 @@
-"""What is taken for what: from anything that people call images to single images.
+"""The interpretation of a user's images: from objects of many kinds to single images.
 
-The three tables of this file are the rule: `KINDS` for objects, `LAYOUTS` for the axes of an array,
-`RANGES` for its values. `docs/preprocessing.md` shows them, and each row is a test.
+The three tables of this file are the rules: `KINDS` for objects, `LAYOUTS` for the axes of an
+array, `RANGES` for its values. `docs/preprocessing.md` shows them, and a test checks each row.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from PIL import Image
 from keras_vit.errors import ConfigError
 
 Item = Any
-"""One image as it was given: a name, bytes, a file object, a Pillow image or an array."""
+"""One image in the user's form: a name, bytes, a file object, a Pillow image or an array."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -27,9 +27,9 @@ class Pixels:
     """One image in an array.
 
     Args:
-        values: `(height, width, channels)`.
-        white: the value that stands for full brightness, 1 or 255, decided for the whole array
-            that the image was given in.
+        values: the pixels, `(height, width, channels)`.
+        white: the value of full brightness, 1 or 255, which is decided for the whole array of
+            the user.
     """
 
     values: np.ndarray
@@ -37,14 +37,14 @@ class Pixels:
 
 
 class Found(NamedTuple):
-    """An image as it was given, and what can be decoded of it, or why it is none."""
+    """An image in the user's form, and the source to decode, or the error if it is no image."""
 
     given: Item
     source: Any  # a name, encoded bytes, a file object, a Pillow image, `Pixels` or a ConfigError
 
 
 class Kind(NamedTuple):
-    """A row of the table: what such an object is taken for."""
+    """A row of `KINDS`: a kind of object and its interpretation."""
 
     given: str
     taken_for: str
@@ -53,14 +53,14 @@ class Kind(NamedTuple):
 
 
 def images_in(given: Any, channels: int) -> Iterator[Found]:
-    """Yields the images of whatever was given, one at a time, in order.
+    """Yields the images of a user's object, one at a time, in order.
 
     An object that is no image is yielded with a `ConfigError` as its source, so that a caller
-    may go on with the next one.
+    may continue with the next one.
 
     Args:
-        given: see `KINDS`; an iterator is read as it is needed.
-        channels: of the model, which tell the channel axis of an array.
+        given: an object of a kind in `KINDS`; an iterator is read on demand.
+        channels: number of channels of the model, which identifies the channel axis of an array.
     """
     kind = next(kind for kind in KINDS if kind.is_such(given))
     yield from kind.images(given, channels)
@@ -71,10 +71,10 @@ class PixelImages(Sequence[Pixels]):
 
     Args:
         array: one image or a batch.
-        channels: of the model.
+        channels: number of channels of the model.
 
     Raises:
-        ConfigError: the axes are ambiguous, or are not those of images.
+        ConfigError: the axes are ambiguous, or do not fit images.
     """
 
     def __init__(self, array: Any, channels: int) -> None:
@@ -92,17 +92,17 @@ def as_array(value: Any) -> np.ndarray:
     """Returns a tensor of any backend and device as a NumPy array.
 
     Raises:
-        ConfigError: it has no values that NumPy can read, such as a symbolic tensor.
+        ConfigError: NumPy cannot read its values, as with a symbolic tensor.
     """
     try:
         if hasattr(value, "detach"):  # torch: a gradient, a device, bfloat16
             value = value.detach().cpu()
             value = value.float() if "bfloat16" in str(value.dtype) else value
         array = np.asarray(value)
-        # NumPy sees JAX's and TensorFlow's bfloat16 as a void of two bytes.
+        # In NumPy, bfloat16 of JAX and TensorFlow has the type of two bytes of void.
         is_foreign_float = array.dtype.kind == "V" and array.dtype.names is None
         return array.astype(np.float32) if is_foreign_float else array
-    except Exception as error:  # each library has errors of its own for this
+    except Exception as error:  # every library raises its own types
         reason = str(error).partition("\n")[0]
         raise ConfigError(
             f"A {type(value).__name__} gives NumPy no values ({reason}). Convert it to an array "
@@ -184,7 +184,7 @@ def _is_bytes(value: Any) -> bool:
 
 
 def _is_name_in_bytes(value: Any) -> bool:
-    """Whether bytes are one line of printable text, as no format of images is."""
+    """Whether bytes are one line of printable text, which no image format begins with."""
     if not isinstance(value, bytes) or len(value) > 4096 or b"\0" in value:
         return False
     name = os.fsdecode(value)
@@ -248,7 +248,7 @@ KINDS = (
     ),
     Kind("`None`, a number, anything else", "refused", lambda value: True, _none),
 )
-"""What an object is taken for: the first row that it belongs to."""
+"""The interpretation of an object: the first row that matches it."""
 
 
 LAYOUTS = (
@@ -261,15 +261,15 @@ LAYOUTS = (
     ("first and last axis alike", "refused: no one can tell which one counts channels"),
     ("any other", "refused"),
 )
-"""What the axes of an array are taken for.
+"""The interpretation of the axes of an array.
 
-An axis can count channels if it has as many as the model, or 1, or, for a model of 3, 4. Where
-both ends can, the one with as many as the model does.
+An axis can be the channels if its length is the model's number of channels, or 1, or, for a model
+of 3 channels, 4. If both ends can, the end with the model's number of channels is the channels.
 """
 
 
 def _images_first(values: np.ndarray, channels: int) -> np.ndarray:
-    """The images of an array, `(images, height, width, channels)`, without a copy."""
+    """Returns the images of an array, `(images, height, width, channels)`, without a copy."""
     counts = {1, 4, channels} if channels == 3 else {1, channels}
     shape = values.shape
     if values.ndim == 2:
@@ -311,16 +311,16 @@ RANGES = (
     ("a value below 0, above 255 or NaN", "refused; prepared images go to the model itself"),
     ("booleans, complex numbers", "refused"),
 )
-"""What the values of an array are taken for. One array has one range: a batch is decided as one."""
+"""The interpretation of the values of an array. All images of one array have the same range."""
 
 _ALMOST_BLACK = 3
 
 
 def _white(images: np.ndarray) -> int:
-    """The value that stands for full brightness in an array: 1 or 255."""
+    """Returns the value of full brightness in an array: 1 or 255."""
     if images.dtype.kind not in "uif" or not images.size:
         return 255  # refused when the image is decoded
-    # A bright image decides at once; other images are read until one does.
+    # The first bright image decides; the images behind it are not read.
     brightest = 0.0
     for image in images:
         brightest = max(brightest, float(image.max()))
@@ -329,8 +329,8 @@ def _white(images: np.ndarray) -> int:
     if images.dtype.kind != "f" or brightest > 1:
         if brightest > 0:
             warnings.warn(
-                f"Pixels of [0, 255] that are all almost black, at most {brightest:g}: if they are "
-                "meant as [0, 1], clip or scale them first.",
+                f"Pixels of [0, 255] that are all almost black, at most {brightest:g}: if their "
+                "range is [0, 1], clip or scale them first.",
                 stacklevel=2,
             )
         return 255
@@ -346,11 +346,11 @@ def _white(images: np.ndarray) -> int:
 def eight_bit_range(pixels: Pixels) -> np.ndarray:
     """Returns the values in [0, 255]: uint8 if all are whole numbers there, else float32.
 
-    Whole numbers are 8-bit pixels in another type, and the libraries that weights come from round
-    and clip those.
+    Whole numbers are 8-bit pixels in another type. They become uint8 because the libraries of the
+    weights round and clip 8-bit pixels.
 
     Raises:
-        ConfigError: values of another range or type, or no pixel.
+        ConfigError: the values have another range or type, or the image has no pixel.
     """
     values = pixels.values
     if values.dtype.kind not in "uif":
@@ -365,7 +365,7 @@ def eight_bit_range(pixels: Pixels) -> np.ndarray:
         raise ConfigError(_out_of_range(values, low, high))
     if values.dtype.kind != "f":
         return values.astype(np.uint8)
-    # k / 255 in few bits is not exact, and is the nearest number to it all the same.
+    # k / 255 is rounded to the type of `values`; `slack` is the largest error of that rounding.
     exact = pixels.white == 255
     scaled = values.astype(np.float32, copy=False)
     scaled = scaled if exact else scaled * np.float32(255)
@@ -382,7 +382,7 @@ def _out_of_range(values: np.ndarray, low: float, high: float) -> str:
     if low < 0:
         return (
             f"{found} Images with values below 0 are prepared already: give them to model.predict, "
-            "or call the model. Resized ones need np.clip."
+            "or call the model. If resizing made the values negative, use np.clip."
         )
     if values.dtype.kind != "f" and high <= 65535:
         return f"{found} Pixels of 16 bits become 8 bits by // 257."

@@ -1,7 +1,7 @@
-"""From images of every kind to the float32 batch that a model reads.
+"""From images of every kind to the float32 batch that a model takes.
 
-NumPy and Pillow only: it runs in any data loader, whatever the backend. `inputs` tells what is
-taken for an image, `decoding` reads files, `resizing` carries the protocols out.
+The preprocessor uses only NumPy and Pillow, so it runs in any data loader and with any backend.
+`inputs` interprets the user's images, `decoding` reads files, `resizing` applies the protocols.
 """
 
 import dataclasses
@@ -37,19 +37,19 @@ class Preprocessor:
     Args:
         image_size: (height, width), one number for both, or None to keep the images'
             own common size.
-        channels: of the model.
-        protocol: how an image comes to that size, a name or an object of name and
+        channels: number of channels of the model.
+        protocol: resizing and scaling of an image, a name or a dict of name and
             parameters; see `keras_vit.preparation.protocols.PROTOCOLS`. The range is [-1, 1]
-            unless it states another `mean` and `std`.
+            unless the protocol states another `mean` and `std`.
         data_format: `"channels_last"`, or `"channels_first"` for a model of that kind.
-        max_pixels: what an encoded image may have at most; None for the number in
+        max_pixels: most pixels of an encoded image; None for the number in
             `KERAS_VIT_MAX_PIXELS`, or 89,478,485, from which on Pillow warns.
-        scaled: whether pixels leave in the protocol's range, or in [0, 255] for a model with
-            `rescale=True`.
+        scaled: True for pixels in the protocol's range; False for pixels in [0, 255], for a
+            model with `rescale=True`.
 
     Raises:
-        ConfigError: unknown protocol or parameter; when called, an image that cannot be
-            read or has values or channels that the model does not take.
+        ConfigError: the protocol or a parameter is unknown; in a call, an image cannot be
+            read, or its values or channels do not fit the model.
 
     >>> import numpy as np
     >>> from keras_vit import Preprocessor
@@ -98,13 +98,13 @@ class Preprocessor:
         """Returns the preprocessor of a preset, without its weights and without a backend.
 
         Args:
-            source: what `VisionTransformer.from_preset` takes.
-            image_size: another one than the preset's.
+            source: a source as for `VisionTransformer.from_preset`.
+            image_size: image size instead of the preset's.
 
         Raises:
-            PresetError: there is no such preset, or its `config.json` is damaged.
+            PresetError: the preset does not exist, or its `config.json` is damaged.
             CheckpointError: a file or folder of another library cannot be read.
-            ConfigError: the source does not tell its image size.
+            ConfigError: the source does not state its image size.
         """
         from keras_vit.checkpoints import describe
 
@@ -112,14 +112,14 @@ class Preprocessor:
 
     @classmethod
     def described(cls, found: Any, image_size: int | Size | None = None) -> "Preprocessor":
-        """Returns the preprocessor of what `keras_vit.checkpoints.describe` found.
+        """Returns the preprocessor for a result of `keras_vit.checkpoints.describe`.
 
         Args:
             found: a `PresetConfig` or a `CheckpointInfo`.
-            image_size: another one than that of the checkpoint.
+            image_size: image size instead of the checkpoint's.
 
         Raises:
-            ConfigError: the checkpoint does not tell its image size.
+            ConfigError: the checkpoint does not state its image size.
         """
         size = image_size or found.config.image_size
         if size is None and "image_size" in getattr(found, "undetermined", ()):
@@ -137,21 +137,21 @@ class Preprocessor:
     def batches(
         self, images: Any, batch_size: int = 32, unreadable: Unreadable | None = None
     ) -> Iterator[tuple[list[Item], np.ndarray]]:
-        """Yields images and the batch that they become; the next batch is prepared meanwhile.
+        """Yields images and their prepared batch; a thread prepares the next batch meanwhile.
 
         Args:
-            images: as when called. An iterator is read as it is needed, so that a source may
-                be larger than memory.
-            batch_size: images per batch; the last may have fewer.
-            unreadable: called with an image and the reason where one cannot be read,
-                which is then left out. None raises the reason.
+            images: images as for a call. An iterator is read on demand, so that a source may be
+                larger than memory.
+            batch_size: images per batch; the last batch may have fewer.
+            unreadable: called with an image that cannot be read and the reason; the image is
+                left out. None raises the reason.
 
         Yields:
-            The images of a batch as they were given, and
+            The images of a batch in the user's form, and
             `float32 (images, height, width, channels)`.
 
         Raises:
-            ConfigError: as when called.
+            ConfigError: as a call.
         """
         if batch_size < 1:
             raise ConfigError(f"batch_size={batch_size}, expected at least 1.")
@@ -181,10 +181,10 @@ class Preprocessor:
         """Returns one image upright and with the model's channels, the first step of a call.
 
         Args:
-            item: one image of any kind, or the `Pixels` of one.
+            item: one image of any kind, or its `Pixels`.
 
         Raises:
-            ConfigError: the image cannot be read, or is none for this model.
+            ConfigError: the image cannot be read, or does not fit the model.
         """
         if isinstance(item, Pixels):
             return self._with_channels(eight_bit_range(item))
@@ -230,7 +230,7 @@ class Preprocessor:
         """Returns scaled images as one batch, in the model's data format.
 
         Raises:
-            ConfigError: there is none, or they differ in size.
+            ConfigError: there is no image, or the images differ in size.
         """
         images = list(images)
         if not images:
@@ -244,14 +244,14 @@ class Preprocessor:
         return stacked if self.data_format == "channels_last" else np.moveaxis(stacked, -1, 1)
 
     def _prepare(self, found: list[Found]) -> list[np.ndarray | ConfigError]:
-        """One float32 array (height, width, channels) per image, or why there is none."""
-        # One object given twice is read once: two threads must not read one file object.
+        """Returns a float32 array (height, width, channels), or the error, for each image."""
+        # An object that occurs twice is read once: two threads must not read one file object.
         sources = {id(image.source): image.source for image in found}
         workers = min(len(sources), os.cpu_count() or 1)
         if workers < 2:
             results = list(map(self._one, sources.values()))
         else:
-            # Pillow and NumPy release the interpreter while they decode and resize.
+            # Threads help, because Pillow and NumPy release the interpreter's lock.
             with ThreadPoolExecutor(workers, "keras_vit-images") as pool:
                 results = list(pool.map(self._one, sources.values()))
         prepared = dict(zip(sources, results, strict=True))

@@ -1,8 +1,7 @@
-"""How an image comes to a model's size and range: the named protocols, as plain JSON.
+"""The named protocols of resizing and scaling an image for a model, as plain JSON.
 
-A protocol is a name, or an object of a name and parameters:
-`{"name": "timm", "crop_pct": 0.9}`. It travels with the weights that were scored by it.
-`keras_vit.preparation.resizing` carries it out.
+A protocol is a name, or an object of a name and parameters: `{"name": "timm", "crop_pct": 0.9}`.
+Presets store the protocol of their weights. `keras_vit.preparation.resizing` applies it.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +12,7 @@ from keras_vit.errors import ConfigError, nearest
 ProtocolSpec = str | Mapping[str, Any]
 
 FILTERS = ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")
-"""Pillow's."""
+"""The names of Pillow's filters."""
 
 _OF_ALL: dict[str, Any] = {"mean": 0.5, "std": 0.5}
 
@@ -28,8 +27,8 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
 
 - `paper`: squash, bilinear without antialias (`vit_jax/input_pipeline.py`).
 - `big_vision`: the smaller side to `resize_small`, then a central crop
-  (`big_vision/pp/ops_image.py`). `resize_small` is meant for images of `image_size` and
-  grows with it; None is 256 for 224. `method` is `"area"` or `"bilinear"`.
+  (`big_vision/pp/ops_image.py`). `resize_small` is the side for images of `image_size`, and
+  scales with the size of the model; None is 256 for 224. `method` is `"area"` or `"bilinear"`.
 - `timm`: the smaller side to image_size / `crop_pct`, then a central crop; or the whole
   image squashed (`crop_mode="squash"`) or framed (`"border"`). `interpolation` is one of
   Pillow's filters (`timm/data/transforms_factory.py`).
@@ -38,8 +37,8 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
 - `keras_hub`: a central crop of the model's aspect ratio, then bilinear
   (`ViTImageConverter`).
 
-All end in (x / 255 - `mean`) / `std`, numbers or one per channel; 0.5 and 0.5, the
-default, is what every family of ViT was trained with: [-1, 1].
+Every protocol ends in (x / 255 - `mean`) / `std`, which are numbers or lists of one number per
+channel. The defaults, 0.5 and 0.5, give [-1, 1], the range of the official ViT.
 """
 
 
@@ -79,14 +78,14 @@ def complete(protocol: ProtocolSpec) -> dict[str, Any]:
     """Returns a protocol with its name and every parameter.
 
     Raises:
-        ConfigError: unknown name or parameter, or a value that a parameter cannot have.
+        ConfigError: the name or a parameter is unknown, or a value is invalid.
     """
     if isinstance(protocol, str):
         protocol = {"name": protocol}
     if not isinstance(protocol, Mapping) or not isinstance(protocol.get("name"), str):
         raise ConfigError(
             f"protocol={protocol!r}: expected a name ({', '.join(PROTOCOLS)}), or an object with "
-            "one under 'name' and parameters beside it."
+            "the name under 'name' and parameters beside it."
         )
     name = protocol["name"]
     if name not in PROTOCOLS:
@@ -112,7 +111,7 @@ def complete(protocol: ProtocolSpec) -> dict[str, Any]:
 
 
 def compact(protocol: ProtocolSpec) -> str | dict[str, Any]:
-    """Returns a protocol without what it has by default: what is stored.
+    """Returns a protocol without parameters at their defaults, the form to store.
 
     Raises:
         ConfigError: as `complete`.

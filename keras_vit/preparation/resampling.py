@@ -1,7 +1,7 @@
-"""Images of another size: TensorFlow's filters in NumPy, and Pillow's filters.
+"""Resizing of images by TensorFlow's filters, in NumPy, and by Pillow's filters.
 
-An image is an array `(height, width, channels)`, or a Pillow image. The filters of TensorFlow
-are written out because their rounding belongs to the scores of the weights.
+An image is an array `(height, width, channels)`, or a Pillow image. TensorFlow's filters are
+implemented here exactly, because the published scores depend on their rounding.
 """
 
 import math
@@ -21,20 +21,20 @@ _STRIP = 64
 
 
 def pixels_of(image: Picture) -> np.ndarray:
-    """Returns `(height, width, channels)`."""
+    """Returns the pixels of an image, `(height, width, channels)`."""
     pixels = np.asarray(image)
     return pixels[..., None] if pixels.ndim == 2 else pixels
 
 
 def size_of(image: Picture) -> Size:
-    """Returns (height, width)."""
+    """Returns the size of an image, (height, width)."""
     if isinstance(image, np.ndarray):
         return image.shape[0], image.shape[1]
     return image.height, image.width
 
 
 def centre(image: np.ndarray, size: Size) -> np.ndarray:
-    """Returns the middle of an array; an odd margin is smaller above and on the left."""
+    """Returns the middle of an array; an odd margin is smaller at the top and on the left."""
     top, left = ((have - want) // 2 for have, want in zip(image.shape, size, strict=False))
     return image[top : top + size[0], left : left + size[1]]
 
@@ -42,7 +42,8 @@ def centre(image: np.ndarray, size: Size) -> np.ndarray:
 def resize_with_pillow(image: Picture, size: tuple[int, ...], interpolation: str) -> np.ndarray:
     """Returns an image at another size by one of Pillow's filters, which antialias.
 
-    An array of floats stays one: its channels are resized one by one, and clipped to [0, 255].
+    The result for an array of floats is an array of floats, whose channels are resized one by one
+    and clipped to [0, 255].
     """
     to, resample = (size[1], size[0]), _FILTERS[interpolation]
     if isinstance(image, np.ndarray):
@@ -59,7 +60,7 @@ def resize_bilinear(image: np.ndarray, size: Size) -> np.ndarray:
     if image.shape[:2] == size:
         return image
     low, high, weight = zip(*map(_neighbours, image.shape[:2], size), strict=True)
-    # Four gathers of the target's size: most of a large photograph is never read.
+    # Four gathers of the target's size leave most of a large photograph unread.
     across = weight[1][:, None]
     top, bottom = (
         left + (part.take(high[1], 1) - left) * across
@@ -79,7 +80,7 @@ def resize_bilinear_antialiased(image: np.ndarray, size: Size) -> np.ndarray:
 def resize_area(image: np.ndarray, size: Size) -> np.ndarray:
     """Returns an array at another size: each new pixel is the mean of the area that it covers."""
     scales = np.array(image.shape[:2], np.float32) / np.array(size, np.float32)
-    # TensorFlow divides by the area last; its order decides which whole number a mean is cut to.
+    # TensorFlow divides by the area last; another order would round some means differently.
     for axis in (1, 0):
         image = _weighted_sums(image, axis, *_area_taps(image.shape[axis], size[axis]))
     return image * (np.float32(1) / (scales[0] * scales[1]))
@@ -91,11 +92,11 @@ RESIZE_OF_TENSORFLOW: dict[tuple[str, bool], Callable[[np.ndarray, Size], np.nda
     ("bilinear", False): resize_bilinear,
     ("bilinear", True): resize_bilinear_antialiased,
 }
-"""`tf.image.resize` by method and antialias."""
+"""(method, antialias) of `tf.image.resize` -> the function here."""
 
 
 def _neighbours(source: int, target: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each new pixel the two old pixels beside its centre, and the share of the second."""
+    """Returns for each new pixel the two old pixels beside it, and the weight of the second."""
     scale = np.float32(source) / np.float32(target)
     position = (np.arange(target, dtype=np.float32) + np.float32(0.5)) * scale - np.float32(0.5)
     floor = np.floor(position)
@@ -119,7 +120,7 @@ def _weighted_sums(
     shape = (len(first), width, channels) if axis == 0 else (height, len(first), channels)
     sums = np.zeros(shape, np.float32)
     taps = weights.T.astype(np.float32)
-    # The innermost loop runs over columns and channels together, which makes it long.
+    # The innermost loop runs over columns and channels together: a long loop is faster.
     taps = taps[:, :, None] if axis == 0 else np.repeat(taps, channels, axis=1)[:, None]
     last = image.shape[axis] - 1
     # Strips along the other axis keep both arrays in the processor's cache.
@@ -137,7 +138,7 @@ def _weighted_sums(
 
 
 def _area_taps(source: int, target: int) -> tuple[np.ndarray, np.ndarray]:
-    """How much of each old pixel a new pixel covers, in old pixels."""
+    """Returns the first old pixel of each new pixel, and the covered share of each old pixel."""
     scale = np.float32(source) / np.float32(target)
     start = np.arange(target, dtype=np.float32) * scale
     end = np.arange(1, target + 1, dtype=np.float32) * scale
@@ -151,7 +152,7 @@ def _area_taps(source: int, target: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _triangle_taps(source: int, target: int) -> tuple[np.ndarray, np.ndarray]:
-    """Bilinear weights; the triangle is as wide as a new pixel where that is the larger one."""
+    """Returns first pixels and bilinear weights; a shrinking resize widens the triangle."""
     scale = source / target
     reach = max(scale, 1.0)
     middle = (np.arange(target) + 0.5) * scale

@@ -23,7 +23,7 @@ from keras_vit.preparation.resampling import (
 )
 
 _MOST_PIXELS = 2**26
-"""Of a resized image before its central crop."""
+"""Most pixels of a resized image before its central crop."""
 
 
 def resize_small_for(size: Size, parameters: dict[str, Any]) -> int:
@@ -44,7 +44,7 @@ def _big_vision(image: Picture, size: Size, parameters: dict[str, Any]) -> np.nd
     height, width = np.rint(sides * (small / sides.min()))
     target = _affordable(int(height), int(width))
     resized = RESIZE_OF_TENSORFLOW[parameters["method"], parameters["antialias"]](pixels, target)
-    # big_vision casts back to the type that it was given: whole numbers, cut towards zero.
+    # big_vision casts back to the type of its input, which truncates to whole numbers.
     return np.clip(centre(resized, size), 0, 255).astype(pixels.dtype, copy=False)
 
 
@@ -95,14 +95,14 @@ RESIZE: dict[str, Callable[[Picture, Size, dict[str, Any]], np.ndarray]] = {
     "transformers": _transformers,
     "keras_hub": _keras_hub,
 }
-"""How each protocol resizes, by name."""
+"""The resizing function of each protocol, by name."""
 
 
 def _affordable(height: int, width: int) -> Size:
-    """Returns the size, unless a line of pixels would become gigabytes before its crop.
+    """Returns the size, unless a long and thin image would take gigabytes before its crop.
 
     Raises:
-        ConfigError: the image is too long and thin.
+        ConfigError: the size has more than `_MOST_PIXELS` pixels.
     """
     if height * width > _MOST_PIXELS:
         raise ConfigError(
@@ -113,7 +113,7 @@ def _affordable(height: int, width: int) -> Size:
 
 
 def _framed(image: np.ndarray, size: Size, mean: float | list[float]) -> np.ndarray:
-    """Returns the image in a frame of the mean colour, where it is smaller than `size`."""
+    """Returns the image in a frame of the mean colour that fills it up to `size`."""
     height, width = (max(have, want) for have, want in zip(image.shape, size, strict=False))
     top, left = (height - image.shape[0]) // 2, (width - image.shape[1]) // 2
     framed = np.empty((height, width, image.shape[2]), image.dtype)
