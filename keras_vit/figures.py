@@ -1,4 +1,4 @@
-"""What a model looks at: attention weights of chosen blocks, and attention rollout."""
+"""Explanations of a prediction: attention weights of chosen blocks, and attention rollout."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -22,13 +22,13 @@ def attention_maps(
 ) -> dict[int, np.ndarray]:
     """Returns the softmax weights of chosen blocks (Eq. 6).
 
-    The blocks run on the backend's fused attention, which keeps no weights; only
-    for the chosen ones are they computed, from the tokens that enter the block.
+    The blocks run on the backend's fused attention, which keeps no weights. The weights of
+    the chosen blocks are computed again, from the tokens that enter each block.
 
     Args:
         model: a `VisionTransformer`.
-        images: float batch as the model takes it, see `model.preprocessor`.
-        blocks: indices of blocks, negative ones from the end; None for all.
+        images: a float batch in the model's size and range, see `model.preprocessor`.
+        blocks: indices of blocks, negative indices from the end; None for all.
         batch_size: images per step.
 
     Returns:
@@ -36,21 +36,21 @@ def attention_maps(
         each row sums to 1.
 
     Raises:
-        ConfigError: there is no such block.
+        ConfigError: the model has no such block.
     """
     asked = range(model.config.num_layers) if blocks is None else blocks
     chosen = [block_index(model, block) for block in asked]
     outputs = {}
     for block in sorted(set(chosen)):
         layer = model.get_layer(f"block_{block}")
-        # A block has its tokens as input, and the rotary positions where there are some.
+        # The inputs of a block are its tokens, and the rotary positions if the model has them.
         outputs[str(block)] = _AttentionWeights(layer)(*keras.tree.flatten(layer.input))
     maps = keras.Model(model.input, outputs).predict(images, batch_size=batch_size, verbose=0)
     return {block: maps[str(block)] for block in sorted(set(chosen))}
 
 
 class _AttentionWeights(keras.layers.Layer):
-    """Reads the softmax weights of a block from the tokens that enter it."""
+    """Returns the softmax weights of a block from the tokens that enter it."""
 
     def __init__(self, block: keras.layers.Layer) -> None:
         super().__init__(dtype=block.dtype_policy)
@@ -75,18 +75,18 @@ def attention_rollout(
 
     Weights are averaged over heads, mixed half and half with the identity for the
     residual connection, and multiplied through the blocks. Tokens before the patches, a class
-    token or registers, take part in the product and are left out of what is returned.
+    token or registers, take part in the product and are left out of the result.
 
     Args:
-        maps: of `attention_maps`, for all blocks or the last ones.
+        maps: result of `attention_maps`, for all blocks or the last blocks.
         grid: the patch grid, `model.config.grid`.
-        class_token: whether the prediction reads the first token; otherwise it reads the mean
+        class_token: True if the prediction reads the first token, False if it reads the mean
             of the patches.
-        reads: of `read_tokens`, where it reads others: the share of each token, `(tokens,)` or
-            `(batch, tokens)`.
+        reads: result of `read_tokens`, for any other pooling: the share of each token,
+            `(tokens,)` or `(batch, tokens)`. None uses `class_token`.
 
     Returns:
-        float32 `(batch, rows, columns)`; each image sums to 1.
+        The contributions, float32 `(batch, rows, columns)`; each image sums to 1.
     """
     rollout: Any = None
     for block in sorted(maps):
@@ -105,17 +105,17 @@ def attention_rollout(
 
 
 def read_tokens(model: VisionTransformer, images: Any, batch_size: int = 32) -> np.ndarray:
-    """Returns the share of every token in what the head reads, float32 `(batch, tokens)`.
+    """Returns the share of every token in the input of the head, float32 `(batch, tokens)`.
 
-    1 for the class token; equal shares for a mean; for attention pooling, the weights of its
-    probe (the mean over heads). Each image sums to 1.
+    A class token has the share 1, the tokens of a mean have equal shares, and attention pooling
+    gives the weights of its probe (the mean over heads). Each image sums to 1.
 
     Raises:
         ConfigError: the model takes any size, or does not pool.
     """
     config = model.config
     if config.num_tokens is None or not config.is_pooled:
-        raise ConfigError("What the head reads is known for pooled models of a fixed image_size.")
+        raise ConfigError("read_tokens needs a model that pools, with a fixed image_size.")
     if config.classifier == "map":
         pool = model.get_layer("pool")
         weights = _ProbeWeights(pool)(pool.input)
@@ -138,7 +138,7 @@ def read_tokens(model: VisionTransformer, images: Any, batch_size: int = 32) -> 
 
 
 class _ProbeWeights(keras.layers.Layer):
-    """Reads the weights with which attention pooling reads tokens, averaged over heads."""
+    """Returns the weights of the tokens in attention pooling, averaged over heads."""
 
     def __init__(self, pool: keras.layers.Layer) -> None:
         super().__init__(dtype=pool.dtype_policy)
@@ -163,9 +163,9 @@ def draw_explanations(
 
     Args:
         model: a `VisionTransformer` with a class token or pooled tokens.
-        images: what `model.preprocessor` takes.
-        path: of the PNG.
-        titles: a line above each image; None for the label and its probability.
+        images: images as for `model.preprocessor`.
+        path: path of the PNG.
+        titles: one line above each image; None for the label and its probability.
 
     Raises:
         ConfigError: matplotlib is not installed, or the model takes any size.
@@ -175,13 +175,13 @@ def draw_explanations(
     except ImportError as error:
         raise ConfigError("Drawing needs matplotlib: pip install keras-vit[figures].") from error
     if model.config.grid is None:
-        raise ConfigError("Drawing needs a model of a fixed image_size; load it with one.")
+        raise ConfigError("Drawing needs a fixed image_size: load the model with image_size=.")
     batch = model.preprocessor(images)
     style: dict[str, Any] = {"fontsize": 9}
     if titles is None:
         answers = model.classify(images, top=1)
         titles = [f"{in_figure(answer[0][0])}  {answer[0][1]:.0%}" for answer in answers]
-        style["usetex"] = False  # a label is no program
+        style["usetex"] = False  # a label from a file must not run as LaTeX
     maps = attention_maps(model, batch)
     rollout = attention_rollout(maps, model.config.grid, reads=read_tokens(model, batch))
     pictures = model.preprocessor.pixels(batch)

@@ -1,4 +1,4 @@
-"""Frozen features: what a model makes of images, layer by layer, kept on disk if wanted."""
+"""Frozen features: the outputs of any layer for a data set, optionally cached on disk."""
 
 import hashlib
 import itertools
@@ -19,7 +19,7 @@ from keras_vit.evaluation.targets import class_indices
 from keras_vit.model import VisionTransformer
 
 _SLICES: WeakKeyDictionary[keras.Model, dict[str, Any]] = WeakKeyDictionary()
-"""Models that end at a layer, kept as long as the whole: each compiles a function of its own."""
+"""Models that end at a layer, kept as long as the whole model: a new one would compile again."""
 
 
 class Features(NamedTuple):
@@ -27,8 +27,8 @@ class Features(NamedTuple):
 
     Args:
         values: float32 `(images, width)`, or `(images, tokens, hidden_size)` for a layer
-            of tokens; mapped from the disk where they are kept there.
-        labels: int32 `(images,)`, or None if the data have none.
+            of tokens; a memory map of the file with `cache`.
+        labels: int32 `(images,)`, or None if the data have no labels.
     """
 
     values: np.ndarray
@@ -44,24 +44,25 @@ def features(
     cache: str | os.PathLike[str] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Features:
-    """Returns the output of a layer for every image, the model being frozen.
+    """Returns the output of a layer of the frozen model for every image.
 
     Args:
         model: a `VisionTransformer`.
-        data: as of `keras_vit.evaluate`; labels may be absent, and need not be the model's
-            classes.
-        layer: name of a layer, see `VisionTransformer`; `"pre_logits"` is what the head reads,
-            the representation of section 4.1.
-        batch_size: images per step where `data` is arrays.
-        cache: a folder; there, the features of these data, weights and layer are computed
-            once, an interrupted run is taken up, and more than fits into memory is kept.
-            Arrays are known again by all of their bytes; a `PyDataset` by its length, its
-            `labels` and `paths` if it has them, and its first and last batch; other data by
+        data: data as for `keras_vit.evaluate`; labels are optional, and need not be the
+            model's classes.
+        layer: name of a layer, see `VisionTransformer`; `"pre_logits"` is the input of the
+            head, the representation of section 4.1.
+        batch_size: images per step if `data` is arrays.
+        cache: a folder that keeps the features, which may be larger than memory: the features
+            of these data, weights and layer are computed once, and an interrupted run
+            continues. Arrays are identified by all of their bytes; a `PyDataset` by its length,
+            its `labels` and `paths` if it has them, and its first and last batch; other data by
             their first batch alone.
         progress: called with the number of images after each batch.
 
     Raises:
-        ConfigError: no such layer, no data, or images that the model does not take.
+        ConfigError: the model has no such layer, the data are empty, or the images do not fit
+            the model.
 
     >>> import numpy as np, keras_vit
     >>> model = keras_vit.VisionTransformer.from_preset("vit_digits")
@@ -92,27 +93,27 @@ def up_to(model: VisionTransformer, layer: str) -> keras.Model:
     """Returns the model from its images to the output of a layer; weights are shared.
 
     Raises:
-        ConfigError: there is no such layer.
+        ConfigError: the model has no such layer.
     """
     names = [each.name for each in model.layers if each.name != "images"]
     if layer not in names:
         raise ConfigError(
-            f"layer={layer!r} is none of the model's.{nearest(layer, names)} It has "
+            f"layer={layer!r} is no layer of the model.{nearest(layer, names)} It has "
             f"{', '.join(names)}."
         )
     variables = [id(variable) for variable in model.variables]
     kept = _SLICES.setdefault(model, {})
-    # LoRA and quantisation change the variables below a compiled function.
+    # LoRA and quantisation replace variables that a compiled function refers to.
     if layer not in kept or kept[layer][1] != variables:
         output = model.get_layer(layer).output
         if layer == "pre_logits" and model.config.has_two_heads and model.config.num_classes:
-            output = keras.ops.mean(output, axis=1)  # what the model without its heads returns
+            output = keras.ops.mean(output, axis=1)  # the output of the model without its heads
         kept[layer] = keras.Model(model.input, output), variables
     return kept[layer][0]
 
 
 def identity_of(model: VisionTransformer, layer: str) -> dict[str, Any]:
-    """Returns what decides the features of a given image, as plain JSON types."""
+    """Returns everything that determines the features of an image, as plain JSON types."""
     digest = hashlib.sha256()
     for weight in model.weights:
         digest.update(f"{weight.name} {weight.dtype} {weight.shape}".encode())
@@ -132,7 +133,7 @@ def _chunks(
     size: int,
     progress: Callable[[int], None] | None,
 ) -> Iterator[np.ndarray]:
-    """Records of `values` and, where there are any, `labels`."""
+    """Yields structured arrays of `values` and, if the data have them, `labels`."""
     for values, labels in predicted(part, batches, size):
         fields: list[Any] = [("values", "<f4", values.shape[1:])]
         if labels is not None:
@@ -157,7 +158,7 @@ def _keep(
     progress: Callable[[int], None] | None,
 ) -> None:
     with Rows(path, task) as rows:
-        if hasattr(data, "__next__"):  # a generator cannot begin anew
+        if hasattr(data, "__next__"):  # a generator cannot be restarted: skip its first batches
             stream = itertools.islice(stream, rows.done, None)
         elif rows.done:
             stream = batches_of(data, batch_size, start=rows.done)
@@ -170,7 +171,7 @@ def _keep(
 
 
 def _data_identity(data: Any, first: Batch) -> dict[str, Any]:
-    """What tells data from others: all of arrays, of other data what can be had cheaply."""
+    """Returns the identity of the data: all bytes of arrays, cheap facts of other data."""
     images, labels = first
     if isinstance(data, tuple):
         images, labels = data

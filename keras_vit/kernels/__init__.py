@@ -1,12 +1,12 @@
-"""The operations whose form decides the speed of a block, or its memory.
+"""The operations whose implementation decides the speed or the memory of a block.
 
-`reference` states them with `keras.ops`, for every backend. Where a backend's own form wins by
-more than 3 % of the time or 5 % of the memory, the file of its name has it, with the same
-signature, equal in value and gradient. Layers take them from here.
+`reference` implements them with `keras.ops`, for every backend. If a faster form for one backend
+saves more than 3 % of the time or 5 % of the memory, the file with the backend's name has it, with
+the same signature, values and gradients. Layers import the operations from this package.
 
-The environment variable `KERAS_VIT_KERNELS` chooses when keras_vit is imported: `fast`, or
-`reference` for plain operations without gradients of their own. It is the first question to ask
-of a wrong number: does the reference give it as well?
+The environment variable `KERAS_VIT_KERNELS` is read when keras_vit is imported: `fast`, or
+`reference` for plain operations without custom gradients. A wrong number should first be checked
+under `reference`.
 """
 
 import importlib
@@ -21,10 +21,10 @@ CHOICES = ("fast", "reference")
 
 
 def _forms_of(choice: str) -> ModuleType:
-    """Returns the module that states the operations.
+    """Returns the module that implements the operations.
 
     Raises:
-        ConfigError: there is no such choice.
+        ConfigError: the choice is unknown.
     """
     if choice not in CHOICES:
         raise ConfigError(

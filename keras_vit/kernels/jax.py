@@ -1,10 +1,10 @@
 """Imports jax: layer norm and attention with derivatives written out, and remat, for CPUs.
 
-Left to autodiff, XLA's CPU compiler fuses the gradient of every layer norm into those of all
-blocks before it: it computes the gradient of the residual stream again and again from its end,
-and a training step of twelve blocks takes half as long again (benchmarks/README.md, "Layer norm
-on JAX"). Tangents that are one expression of saved mean and deviation leave nothing to repeat.
-They serve both directions and every order. Accelerators compute the plain forms.
+A training step of twelve blocks takes half as long again with autodiff's gradient of a layer norm
+(benchmarks/README.md, "Layer norm on JAX"): XLA's CPU compiler fuses it into the gradients of all
+earlier blocks and computes the gradient of the residual stream repeatedly. The tangents here are
+one expression of saved mean and deviation, which leaves no computation to repeat. They serve
+forward and reverse mode of every order. Accelerators compute the plain forms.
 """
 
 import functools
@@ -28,10 +28,10 @@ uniform = reference.uniform
 def gelu(x: Any, approximate: bool) -> Any:
     """See `reference.gelu`.
 
-    Among many tokens XLA's CPU compiler fuses the GELU of the last block with the products around
-    it, and reserves an array as large as `x` for each of its constants: 384 MB in place of 192
-    for ViT-B/16 at 1024 pixels (XLA of JAX 0.10.2; benchmarks/README.md, "Many tokens"). Limits
-    that no finite number exceeds keep it out of that fusion.
+    For many tokens the result is clamped to the range of finite numbers, which changes no finite
+    value and prevents a fusion: XLA's CPU compiler would fuse the GELU of the last block with the
+    products around it, and reserve an array as large as `x` for each of its constants: 384 MB in
+    place of 192 for ViT-B/16 at 1024 pixels (JAX 0.10.2; benchmarks/README.md, "Many tokens").
     """
     y = reference.gelu(x, approximate)
     tokens = x.shape[1] if x.ndim > 2 else 1
@@ -45,8 +45,9 @@ def gelu(x: Any, approximate: bool) -> Any:
 def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
     """See `reference.remat`.
 
-    XLA's CPU compiler removes the barriers of `jax.checkpoint` and joins the second run with the
-    first, so that everything is kept after all. What stands in a branch stays there.
+    The second run is inside a branch. XLA's CPU compiler removes the barriers of `jax.checkpoint`
+    and merges the second run with the first, which keeps all activations; it does not merge code
+    across a branch.
     """
     if jax.default_backend() != "cpu":
         return reference.remat(function, layer)
@@ -63,7 +64,7 @@ def _remat(function: Callable[..., Any], *inputs: Any) -> Any:
 
 
 def _run_again(pure: Callable[..., Any], inputs: Any, dy: Any) -> Any:
-    """The gradient, in a branch that is always taken, which only the running program knows."""
+    """Returns the gradient, in a branch that the program always takes but XLA cannot predict."""
     some = next(part for part in jax.tree.leaves(dy) if not _is_fixed(part))
     return jax.lax.cond(
         some[(0,) * some.ndim] * 0 != 1,
@@ -73,7 +74,7 @@ def _run_again(pure: Callable[..., Any], inputs: Any, dy: Any) -> Any:
 
 
 def _is_fixed(x: Any) -> bool:
-    """Whether there is no gradient by it: states of random numbers are integers."""
+    """Whether an array has no gradient, such as the integer state of a random generator."""
     return not jnp.issubdtype(x.dtype, jnp.inexact)
 
 
@@ -107,7 +108,7 @@ def _normal_and_inverse(x: Any, epsilon: float) -> tuple[Any, Any]:
 
 
 def attention(query: Any, key: Any, value: Any) -> Any:
-    """See `reference.attention`. Accelerators have kernels of their own, which Keras calls."""
+    """See `reference.attention`. On accelerators, Keras calls their fused kernels."""
     if jax.default_backend() != "cpu":
         return ops.dot_product_attention(query, key, value)
     # (batch, heads, tokens, head_dim)
@@ -118,7 +119,7 @@ def attention(query: Any, key: Any, value: Any) -> Any:
 
 
 def _in_blocks(query: Any, key: Any, value: Any) -> Any:
-    """Attention of some queries after the others, computed again for the gradient."""
+    """Returns attention by blocks of queries, each of which is computed again for the gradient."""
     batch, heads, tokens, head_dim = query.shape
     size = reference.block_of_queries(key.shape[2])
     count = -(-tokens // size)
@@ -154,7 +155,7 @@ def _weights(query: Any, key: Any) -> Any:
 
 
 def _product(equation: str, left: Any, right: Any) -> Any:
-    """An einsum whose sums are float32 at least."""
+    """Returns an einsum whose sums are float32 at least."""
     return jnp.einsum(
         equation, left, right, preferred_element_type=reference.at_least_float32(left)
     )

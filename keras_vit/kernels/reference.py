@@ -1,7 +1,7 @@
-"""What every kernel computes, in `keras.ops`: the truth that the fast forms are tested against.
+"""The definition of every kernel in `keras.ops`, against which the fast forms are tested.
 
-Nothing here has a gradient of its own, so that every derivative that a backend knows is right:
-of any order, in both directions. `KERAS_VIT_KERNELS=reference` computes everything this way.
+The functions have no custom gradients, so that all derivatives of a backend are right: of any
+order, in forward and reverse mode. `KERAS_VIT_KERNELS=reference` makes layers use this module.
 """
 
 from collections.abc import Callable
@@ -11,23 +11,23 @@ import keras
 from keras import ops
 
 MOST_SCORES = 5 * 2**18
-"""Scores of one head, tokens times others, up to which a CPU keeps them all at once.
+"""Most attention scores of one head (tokens times others) that a CPU keeps at once.
 
-A square image of 560 pixels has as many at 16 pixels a patch; one of 1024 pixels thirteen times
-as many, of which only a block at a time is kept.
+A square image of 560 pixels has this number at 16 pixels a patch. An image of 1024 pixels has
+thirteen times as many, and its scores are computed block by block.
 """
 
 
 def block_of_queries(others: int) -> int:
-    """Returns how many queries have at most `MOST_SCORES` scores together."""
+    """Returns the number of queries that have at most `MOST_SCORES` scores together."""
     return max(1, MOST_SCORES // others)
 
 
 def normalise(x: Any, axes: tuple[int, ...], epsilon: float) -> Any:
     """Returns `(x - mean) / sqrt(variance + epsilon)` over `axes`, in float32 at least.
 
-    `ops.moments`, on which Keras's norms stand, holds the mean for a constant under TensorFlow:
-    first derivatives are right, second ones are off by a quarter.
+    Keras's norms use `ops.moments`, which treats the mean as a constant under TensorFlow: first
+    derivatives are right, second derivatives are off by a quarter.
     """
     x = ops.cast(x, at_least_float32(x))
     centred = x - ops.mean(x, axes, keepdims=True)
@@ -40,7 +40,7 @@ def at_least_float32(x: Any) -> str:
 
 
 def scaled(x: Any, gamma: Any, beta: Any, axes: list[int]) -> Any:
-    """Returns `x * gamma + beta`; either may be None, and has the axes `axes` of `x`."""
+    """Returns `x * gamma + beta`; gamma and beta have the axes `axes` of `x`, or are None."""
     shape = [size if axis in axes else 1 for axis, size in enumerate(x.shape)]
     if gamma is not None:
         x = x * ops.cast(ops.reshape(gamma, shape), x.dtype)
@@ -50,47 +50,47 @@ def scaled(x: Any, gamma: Any, beta: Any, axes: list[int]) -> Any:
 def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
     """Normalises the last axis: `(x - mean) / sqrt(variance + epsilon) * gamma + beta`.
 
-    Computes in float32 at least, and returns the type of `x`.
+    The arithmetic is float32 at least; the result has the type of `x`.
     """
     y = normalise(x, (-1,), epsilon)
     return ops.cast(y * ops.cast(gamma, y.dtype) + ops.cast(beta, y.dtype), x.dtype)
 
 
 def gelu(x: Any, approximate: bool) -> Any:
-    """x Phi(x), or its approximation 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
+    """Returns x Phi(x), or its approximation 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
 
     Args:
-        x: of any shape.
-        approximate: whether to approximate.
+        x: a tensor of any shape.
+        approximate: whether the approximation is computed.
     """
     return ops.gelu(x, approximate=approximate)
 
 
 def linear(x: Any, kernel: Any, bias: Any, axes: int = 1) -> Any:
-    """The product of the last `axes` of `x` with as many first ones of `kernel`, plus bias.
+    """Returns the product of the last axes of `x` and the first axes of `kernel`, plus bias.
 
     Args:
-        x: `(..., *inputs)`.
-        kernel: `(*inputs, *outputs)`.
-        bias: `(*outputs)`, or None.
-        axes: how many axes the inputs have.
+        x: a tensor `(..., *inputs)`.
+        kernel: a tensor `(*inputs, *outputs)`.
+        bias: a tensor `(*outputs)`, or None.
+        axes: number of axes in `inputs`.
 
     Returns:
-        `(..., *outputs)`.
+        A tensor `(..., *outputs)`.
     """
     y = ops.tensordot(x, kernel, axes)
     return y if bias is None else y + bias
 
 
 def attention(query: Any, key: Any, value: Any) -> Any:
-    """softmax(q k^T / sqrt(head_dim)) v (Eqs. 6 and 7), with a float32 softmax.
+    """Returns softmax(q k^T / sqrt(head_dim)) v (Eqs. 6 and 7), with a float32 softmax.
 
     Args:
-        query: `(batch, tokens, heads, head_dim)`.
-        key, value: `(batch, others, heads, head_dim)`.
+        query: a tensor `(batch, tokens, heads, head_dim)`.
+        key, value: tensors `(batch, others, heads, head_dim)`.
 
     Returns:
-        `(batch, tokens, heads, head_dim)`.
+        A tensor `(batch, tokens, heads, head_dim)`.
     """
     weights = attention_weights(query, key)
     return ops.einsum("bhqk,bkhd->bqhd", ops.cast(weights, value.dtype), value)
@@ -104,11 +104,11 @@ def attention_weights(query: Any, key: Any) -> Any:
 
 
 def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
-    """Returns a function whose gradient keeps its inputs alone, and runs it once more.
+    """Returns a function whose gradient keeps only its inputs, and runs it once more.
 
     Args:
-        function: of tensors.
-        layer: whose weights `function` reads besides.
+        function: a function of tensors.
+        layer: the layer whose weights `function` reads.
     """
     return keras.remat(function)
 
@@ -128,14 +128,14 @@ def call_part(layer: Any, part: Any, *inputs: Any, **arguments: Any) -> Any:
     """Returns `part(*inputs, **arguments)`.
 
     Args:
-        layer: whoever calls, with the `dtype_policy` under which it computes.
-        part: a layer, mostly one of its sublayers.
+        layer: the caller, a layer or another object with a `dtype_policy`.
+        part: the layer to call, mostly a sublayer of `layer`.
         inputs: tensors.
-        arguments: as `part` takes them.
+        arguments: keyword arguments of `part`.
     """
     return part(*inputs, **arguments)
 
 
 def direct(layer_class: Any) -> Any:
-    """Decorates a class of keras_vit whose `call` may stand for the layer, see `call_part`."""
+    """Decorates a layer class of keras_vit whose `call` the function `call_part` may use."""
     return layer_class

@@ -1,8 +1,8 @@
 """Sizes that only the running graph knows: tensors in TensorFlow, symbols in torch and in JAX.
 
 A model of any size is compiled and exported with such sizes. Keras's `arange` refuses a symbol of
-torch, and its `cast` makes a constant of one: an exported file then resizes every image's positions
-to the grid of the image that it was traced with.
+torch, and its `cast` turns a symbol into a constant: an exported file would then resize the
+positions of every image to the grid of the traced image.
 """
 
 from typing import Any

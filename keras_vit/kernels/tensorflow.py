@@ -1,4 +1,4 @@
-"""Imports tensorflow: products on matrices with their bias, attention in blocks, and remat."""
+"""Imports tensorflow: matrix products with a bias, attention in blocks, and remat."""
 
 import math
 from collections.abc import Callable
@@ -17,7 +17,7 @@ uniform = reference.uniform
 
 
 def linear(x: Any, kernel: Any, bias: Any, axes: int = 1) -> Any:
-    """See `reference.linear`. Keras's tensordot transposes first, and adds the bias apart."""
+    """See `reference.linear`. Keras's tensordot transposes first, and adds the bias separately."""
     inputs, outputs = kernel.shape[:axes], kernel.shape[axes:]
     leading, static = tf.shape(x)[:-axes], x.shape[:-axes]
     rows = tf.reshape(x, (-1, math.prod(inputs)))
@@ -30,7 +30,7 @@ def linear(x: Any, kernel: Any, bias: Any, axes: int = 1) -> Any:
 
 
 def attention(query: Any, key: Any, value: Any) -> Any:
-    """See `reference.attention`. Many tokens attend one block after the other."""
+    """See `reference.attention`. Many tokens are computed block by block."""
     tokens, others = query.shape[1], key.shape[1]
     if tokens is None or others is None or tokens * others <= reference.MOST_SCORES:
         return reference.attention(query, key, value)
@@ -46,9 +46,9 @@ def attention(query: Any, key: Any, value: Any) -> Any:
 def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
     """See `reference.remat`.
 
-    `tf.recompute_grad`, on which `keras.remat` stands, refuses a gradient of its gradient. Here it
-    serves the first run alone, of which it records nothing; the second run is recorded by every
-    tape that watches.
+    `tf.recompute_grad`, which `keras.remat` uses, refuses a gradient of its gradient. Here it only
+    makes the first run, without a record of operations; every tape that watches records the
+    second run.
     """
     first_run = tf.recompute_grad(function)
 
@@ -70,6 +70,6 @@ def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
 
 
 def _late_zero(dy: Any) -> Any:
-    """Zero, which no compiler knows before `dy` is there: else it would join both runs."""
+    """Returns a zero that depends on `dy`, so that a compiler cannot merge both runs."""
     some = tf.cast(tf.reduce_max(tf.reshape(dy, [-1])[:1]), tf.bool)
     return tf.where(some == some, 0.0, float("nan"))  # noqa: PLR0124

@@ -15,10 +15,10 @@ from keras_vit.kernels.sizes import is_known
 
 
 def _plain_where_transformed(fast: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorates a fast form: the reference computes for `torch.func` and in forward mode.
+    """Decorates a fast form, which the reference replaces under `torch.func` and forward mode.
 
-    torch's fused operations, and functions with a gradient of their own, know neither tangents
-    nor derivatives of every order.
+    torch's fused operations and functions with custom gradients support neither tangents nor
+    derivatives of every order.
     """
     plain = getattr(reference, fast.__name__)
 
@@ -30,7 +30,7 @@ def _plain_where_transformed(fast: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_transformed(x: Any) -> bool:
-    """Whether `torch.func` or torch's forward mode wants more than a backward pass."""
+    """Whether `torch.func` or torch's forward mode needs more than a backward pass."""
     if torch.compiler.is_compiling():
         return False
     active = torch._C._are_functorch_transforms_active()
@@ -38,13 +38,13 @@ def _is_transformed(x: Any) -> bool:
 
 
 def _is_recorded() -> bool:
-    """Whether a compiler or an exporter records operations, of which it knows torch's own alone."""
+    """Whether a compiler or an exporter records operations; it supports only torch's own."""
     return torch.compiler.is_compiling() or torch.jit.is_tracing()
 
 
 @_plain_where_transformed
 def attention(query: Any, key: Any, value: Any) -> Any:
-    """See `reference.attention`. torch's own form takes heads first, in any memory order."""
+    """See `reference.attention`. torch's fused attention takes heads first, in any memory order."""
     heads_first = [x.transpose(1, 2) for x in (query, key, value)]
     if torch.onnx.is_in_onnx_export():
         return _attention_in_six_nodes(*heads_first).transpose(1, 2)
@@ -55,16 +55,16 @@ def attention(query: Any, key: Any, value: Any) -> Any:
 
 
 def _attention_in_six_nodes(query: Any, key: Any, value: Any) -> Any:
-    """Attention for ONNX, heads first. torch writes its own form as fifteen nodes there."""
+    """Returns attention for ONNX, heads first; torch's exporter would write fifteen nodes."""
     scores = query * query.shape[-1] ** -0.5 @ key.transpose(-1, -2)
     return scores.softmax(-1) @ value
 
 
 class _TwiceDifferentiable(torch.autograd.Function):
-    """Passes attention on. A gradient of a gradient is computed from the formulas.
+    """The identity on attention's output, with a gradient that can be differentiated again.
 
-    torch's fused attention has a gradient that has none. A backward pass without `create_graph`
-    goes through it all the same.
+    The gradient of torch's fused attention has no derivative. A backward pass without
+    `create_graph` uses it; a pass with `create_graph` computes the gradient from the formulas.
     """
 
     @staticmethod
@@ -88,8 +88,8 @@ class _TwiceDifferentiable(torch.autograd.Function):
 
 @_plain_where_transformed
 def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
-    """See `reference.layer_norm`. On CPUs torch's own takes 16 bits and computes in 32."""
-    if torch.jit.is_tracing():  # where a shape is made of tensors, which torch's own refuses
+    """See `reference.layer_norm`. On CPUs torch's norm takes 16 bits and computes in 32 bits."""
+    if torch.jit.is_tracing():  # a traced shape consists of tensors, which torch's norm refuses
         return reference.layer_norm(x, gamma, beta, epsilon)
     dtype = torch.promote_types(x.dtype, torch.float32)
     gamma, beta = gamma.to(dtype), beta.to(dtype)
@@ -100,7 +100,7 @@ def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
 
 @_plain_where_transformed
 def gelu(x: Any, approximate: bool) -> Any:
-    """See `reference.gelu`. A compiler writes a loop of its own from torch's form."""
+    """See `reference.gelu`. A compiler generates its own loop from torch's GELU."""
     is_slow = approximate and x.dtype in _SLOW_TANH and x.device.type == "cpu"
     if is_slow and not _is_recorded():
         return _Gelu.apply(x)
@@ -110,7 +110,7 @@ def gelu(x: Any, approximate: bool) -> Any:
 _SLOW_TANH = (torch.float32, torch.bfloat16)
 _SLOPE = 2 * math.sqrt(2 / math.pi)
 _PIECE = 2**18
-"""Numbers that stay in the cache of a core from one operation to the next."""
+"""Numbers per piece, so few that they stay in a core's cache between two operations."""
 
 
 class _Gelu(torch.autograd.Function):
@@ -139,10 +139,9 @@ class _Gelu(torch.autograd.Function):
 def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
     """See `reference.remat`.
 
-    torch's `checkpoint`, as Keras calls it, records the first run and throws the record away. Its
-    small objects lie between the arrays, so that the C library finds no room for the next ones:
-    twelve blocks of ViT-B/16 at 384 pixels held 444 MB, and 147 without a record. torch's compiler
-    fails on torch's function as well; it runs this one uncompiled.
+    Twelve blocks of ViT-B/16 at 384 pixels hold 147 MB, and 444 MB with torch's `checkpoint`, which
+    Keras calls: it records the first run and discards the record, whose small objects fragment the
+    heap. torch's compiler fails on `checkpoint`, and runs this function uncompiled.
     """
     weights = [weight for weight in layer.parameters() if weight.requires_grad]
 
@@ -155,7 +154,7 @@ def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
 
 
 class _Remat(torch.autograd.Function):
-    """A function of one tensor and some weights, run again for the gradients by both."""
+    """A function of one tensor and some weights that runs again for the gradients of both."""
 
     @staticmethod
     def forward(ctx: Any, function: Callable[..., Any], x: Any, *weights: Any) -> Any:
@@ -172,7 +171,7 @@ class _Remat(torch.autograd.Function):
         generator, (devices, generators) = ctx.drawn
         kind = x.device.type if devices else "cuda"
         with torch.random.fork_rng(devices, device_type=kind), torch.enable_grad():
-            torch.set_rng_state(generator)  # dropout drops the same again
+            torch.set_rng_state(generator)  # dropout drops the same values again
             set_device_states(devices, generators, device_type=kind)
             x = x.view_as(x) if is_recorded else x.detach().requires_grad_(wanted[0])
             y = ctx.function(x)
@@ -183,7 +182,7 @@ class _Remat(torch.autograd.Function):
 
 
 def linear(x: Any, kernel: Any, bias: Any, axes: int = 1) -> Any:
-    """See `reference.linear`. In an exported graph, leading axes are reshaped for no product."""
+    """See `reference.linear`. An exported graph keeps leading axes instead of reshaping them."""
     inputs, outputs = kernel.shape[:axes], kernel.shape[axes:]
     matrix = kernel.reshape(math.prod(inputs), -1)
     if torch.compiler.is_exporting():
@@ -197,7 +196,7 @@ def linear(x: Any, kernel: Any, bias: Any, axes: int = 1) -> Any:
 
 
 def _with_last(x: Any, axes: int, *sizes: int) -> Any:
-    """The last `axes` in other sizes. Where only the batch is open, the new shape is a constant."""
+    """Returns `x` with its last `axes` reshaped; if only the batch is open, by a constant shape."""
     leading = list(x.shape[: x.ndim - axes])
     if is_known(*leading[1:]):
         leading[0] = -1
@@ -205,13 +204,13 @@ def _with_last(x: Any, axes: int, *sizes: int) -> Any:
 
 
 def uniform(shape: tuple[int, ...], limit: float, seed: Any) -> Any:
-    """See `reference.uniform`. The same numbers, without two more arrays of that size.
+    """See `reference.uniform`. The numbers are the same, without two temporary arrays.
 
-    C libraries before glibc 2.38 do not give the room of such arrays to the next ones: a ViT-B
-    of drawn weights held half as much again.
+    glibc before 2.38 does not reuse the memory of such arrays: a ViT-B with drawn weights took
+    half as much memory again.
     """
     device = keras.ops.zeros(()).device
-    if device.type == "meta":  # no numbers are wanted
+    if device.type == "meta":  # a tensor without numbers
         return reference.uniform(shape, limit, seed)
     first, second = seed.next() if isinstance(seed, keras.random.SeedGenerator) else (seed, 0)
     generator = torch.Generator(device).manual_seed(int(first + second) & 0xFFFFFFFF)
@@ -219,7 +218,7 @@ def uniform(shape: tuple[int, ...], limit: float, seed: Any) -> Any:
 
 
 def tensor(x: Any, dtype: str | None = None) -> Any:
-    """See `reference.tensor`. Returns the same without Keras's conversions, which cost a call each.
+    """See `reference.tensor`. The result is the same, without the cost of Keras's conversions.
 
     ViT-S/16 converts two arrays in each of its 72 products, which takes a measurable share of a
     forward pass at batch 1 (`python -m benchmarks.kernels`, rows `tensor`).
@@ -234,7 +233,7 @@ def tensor(x: Any, dtype: str | None = None) -> Any:
 
 
 _direct: dict[type, tuple[Any, Any]] = {}
-"""Classes that `direct` decorates, with their `call` and `__call__` of that moment."""
+"""Classes that `direct` decorates, with their `call` and `__call__` at the time of decoration."""
 
 
 def direct(layer_class: Any) -> Any:
@@ -244,10 +243,10 @@ def direct(layer_class: Any) -> Any:
 
 
 def call_part(layer: Any, part: Any, *inputs: Any, **arguments: Any) -> Any:
-    """See `reference.call_part`. Returns the same from `part.call` where nothing stands between.
+    """See `reference.call_part`. Calls `part.call` directly if `part` is unchanged.
 
-    Keras and torch spend a tenth of a millisecond on a call before anything is computed, and a
-    block has ten parts: a quarter of the time of ViT-S/16 at batch 1 goes there (`python -m
+    Keras and torch spend a tenth of a millisecond on a call before they compute, and a block has
+    ten parts: this takes a quarter of the time of ViT-S/16 at batch 1 (`python -m
     benchmarks.kernels`, rows `call_part`).
     """
     if not (isinstance(inputs[0], torch.Tensor) and _is_untouched(part, layer)):
@@ -259,14 +258,14 @@ def call_part(layer: Any, part: Any, *inputs: Any, **arguments: Any) -> Any:
 
 
 def _is_untouched(part: Any, layer: Any) -> bool:
-    """Whether `part` is a layer as keras_vit built it, to which nobody has attached anything."""
+    """Whether `part` is a layer of keras_vit without replaced methods, hooks or other changes."""
     kind, state = type(part), vars(part)
     return (
         kind in _direct
         and _direct[kind] == (kind.call, kind.__call__)
         and _REPLACED.isdisjoint(state)
         and part.built
-        # Weights are cast to the type that the surrounding layer computes in.
+        # `part.call` casts weights by its own policy, which must be that of the caller.
         and (not part.autocast or part.dtype_policy is layer.dtype_policy)
         and part.activity_regularizer is None
         and part.quantization_mode is None

@@ -42,7 +42,7 @@ def _new(config: ViTConfig) -> bool:
 
 
 def _words(block: str, stacked: bool) -> dict[str, Names]:
-    """Returns the names; the arrays of stacked blocks have the axis of the blocks in front."""
+    """Returns the names; arrays of stacked blocks have the axis of the blocks in front."""
     words: dict[str, Names] = {
         "class_token/token": StoredAs("cls"),
         "position_embedding/embedding": (
@@ -63,7 +63,7 @@ def _words(block: str, stacked: bool) -> dict[str, Names]:
 
 
 def _is_read_as_old(config: ViTConfig) -> bool:
-    """Whether `fix_old_checkpoints` would take k^2 + 1 patches for a class row and k^2."""
+    """Whether `fix_old_checkpoints` would take k^2 + 1 patches for a class token and k^2."""
     rows, columns = config.source_grid
     count = rows * columns - 1
     return not config.has_class_position and count > 0 and math.isqrt(count) ** 2 == count

@@ -1,6 +1,6 @@
 """Presets of keras-hub: one file for each backbone.
 
-A folder with `config.json`, `model.weights.h5` and, for a classifier, `task.json` and
+A preset is a folder with `config.json`, `model.weights.h5` and, for a classifier, `task.json` and
 `task.weights.h5`. Layers are named by class and order of creation.
 """
 
@@ -10,4 +10,4 @@ from keras_vit.checkpoints.dialects.keras_hub.towers import clip, siglip
 from keras_vit.checkpoints.dialects.keras_hub.vit import vit
 
 FAMILIES = (vit, deit, dinov2, dinov3, clip, siglip)
-"""Of several families that can hold a model, the first is written."""
+"""If several families can hold a model, the first is written."""

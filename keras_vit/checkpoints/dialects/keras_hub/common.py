@@ -1,4 +1,4 @@
-"""What the families of keras-hub have in common: names of arrays, keys of the backbone and task."""
+"""The names of arrays and the keys of backbone and task that families of keras-hub share."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +17,7 @@ from keras_vit.checkpoints.dialects.keras_hub.converter import fitting_image_siz
 from keras_vit.config import ViTConfig
 
 _PARAMETERS = {"kernel": "/vars/0", "gamma": "/vars/0", "beta": "/vars/1", "bias": "/vars/1"}
-"""A layer's arrays are numbered: first those that it trains, in the order of their creation."""
+"""The arrays of a layer are numbered: trainable arrays first, in the order of their creation."""
 
 GELUS = {
     "gelu": "exact",
@@ -37,7 +37,7 @@ def has_head(config: ViTConfig) -> bool:
 
 
 def has_no_head(config: ViTConfig) -> bool:
-    """Whether the model returns features."""
+    """Whether the model has no classifier."""
     return config.num_classes == 0
 
 
@@ -47,7 +47,7 @@ NO_HEAD = (has_head, "a head: keras-hub has no classifier of this family")
 def image_shape(found: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the fields that `image_shape`, (height, width, channels), states."""
     *image_size, channels = found["image_shape"]
-    # A task.json tells otherwise. Without one there is no head, whatever the arrays are called.
+    # A task.json states the head. Without it there is no head, even if arrays have its names.
     without_head = {"num_classes": 0, "representation_size": None}
     return {"image_size": image_size, "channels": channels, **without_head}
 
@@ -66,8 +66,8 @@ def size_rows(
     """Returns the rows of the sizes that every backbone states.
 
     Args:
-        mlp_dim: the family's key of the width of the MLP; `""` where another row states it.
-        patch_size: how the sides of a patch are written.
+        mlp_dim: the family's key for the width of the MLP; `""` if another row states it.
+        patch_size: codec of the sides of a patch.
         image: the row of the image size.
     """
     width: tuple[Row, ...] = (JsonField(mlp_dim, "mlp_dim", default=REQUIRED),) if mlp_dim else ()
@@ -87,7 +87,7 @@ ATTENTION_BIASES = JsonFields(
     lambda found: dict.fromkeys(("qkv_bias", "projection_bias"), found.get("use_mha_bias", True)),
     lambda config: {"use_mha_bias": config.projection_bias},
 )
-"""One word for the biases of query, key, value and of the projection behind them."""
+"""One key for the biases of query, key, value and of the projection behind them."""
 
 TASK_NOTES: tuple[Row, ...] = (
     JsonNote("activation", lambda facts: None),
@@ -96,7 +96,7 @@ TASK_NOTES: tuple[Row, ...] = (
 
 
 def has_some_attention_biases(config: ViTConfig) -> bool:
-    """Whether query, key, value and the projection behind them differ in having a bias."""
+    """Whether only some of query, key, value and the projection behind them have a bias."""
     return config.qkv_bias is not config.projection_bias
 
 
@@ -116,7 +116,7 @@ NO_SQUARE_PATCH = (
 
 
 def drops_pixels(config: ViTConfig) -> bool:
-    """Whether pixels of the model's images fill no patch."""
+    """Whether some pixels of the model's images are outside all patches."""
     return config.image_size is not None and any(config.remainder_of(config.image_size))
 
 
@@ -124,7 +124,7 @@ DROPS_PIXELS = (drops_pixels, "an image_size that patch_size does not divide")
 
 
 def metadata(*tasks: str) -> dict[str, Any]:
-    """Returns the notes that keras-hub wants: its versions, and the tasks of the backbone."""
+    """Returns the file that keras-hub needs: its versions, and the tasks of the backbone."""
     return {
         "metadata.json": {
             "keras_version": "3.15.1",

@@ -1,4 +1,4 @@
-"""`image_converter.json` and `preprocessor.json`: how keras-hub prepares images."""
+"""`image_converter.json` and `preprocessor.json`: keras-hub's preparation of images."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -50,12 +50,12 @@ def _read(files: Json) -> ProtocolSpec | None:
 
 
 def _expresses(protocol: Mapping[str, Any]) -> bool:
-    """`paper` is what the converter does without its crop, but for rounding to whole pixels."""
+    """Whether it is keras-hub's protocol, or `paper`: the converter without crop, but for rounding."""
     return protocol["name"] in ("keras_hub", "paper")
 
 
 def _writer(module: str, class_name: str) -> Callable[[dict[str, Any], ViTConfig], dict[str, Any]]:
-    """Returns what writes the converter and the preprocessor of a family's classifier."""
+    """Returns the function that writes converter and preprocessor of a family's classifier."""
 
     def write(protocol: dict[str, Any], config: ViTConfig) -> dict[str, Any]:
         if not config.num_classes:
@@ -91,17 +91,17 @@ def _writer(module: str, class_name: str) -> Callable[[dict[str, Any], ViTConfig
 
 
 def fitting_image_size(config: ViTConfig) -> tuple[int, int]:
-    """Returns the size of the images that the stored positions fit; keras-hub resizes none."""
+    """Returns the image size of the stored positions, which keras-hub does not resize."""
     rows, columns = config.source_grid
     return rows * config.patch_size[0], columns * config.patch_size[1]
 
 
 def converter_of(module: str, class_name: str) -> PreparationWords:
-    """Returns the words of a family.
+    """Returns the JSON for the preparation of images of a family.
 
     Args:
-        module: of keras-hub's models, such as `"vit"`.
-        class_name: what the names of its classes begin with, such as `"ViT"`.
+        module: module in keras-hub's models, such as `"vit"`.
+        class_name: first part of the names of its classes, such as `"ViT"`.
     """
     return PreparationWords(
         default=lambda config: "keras_hub",

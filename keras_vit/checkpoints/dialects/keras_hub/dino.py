@@ -1,8 +1,8 @@
 """DINOV2Backbone and DINOV3Backbone of keras-hub.
 
 The tokens of the embedding are numbered, and a token that a model lacks shifts the numbers
-behind it. DINOv2 stores its positions twice: as they are, and resized to the images of the
-backbone. keras-hub computes the latter anew whenever it loads the file; keras_vit does so too.
+behind it. DINOv2 stores its positions twice: unchanged, and resized to the images of the
+backbone. keras-hub and keras_vit compute the resized positions again when they load the file.
 """
 
 import dataclasses
@@ -38,7 +38,7 @@ _BACKBONE_ALONE = {"classifier": "token", "num_classes": 0}
 
 
 def _tokens(embedding: str, mask_axes: str) -> dict[str, Names]:
-    """The names of class token, mask token and registers."""
+    """Returns the names of class token, mask token and registers."""
     return {
         "class_token/token": StoredAs(f"{embedding}vars/0"),
         "mask_token/token": StoredAs(f"{embedding}vars/1", mask_axes),
@@ -72,7 +72,7 @@ _MLP2 = "layers/dinov2_encoder/layers/dinov2_layer{_l}/mlp/"
 
 
 def _number_of_tokens(count: int) -> Callable[[ViTConfig], bool]:
-    """The models with that many of mask token and registers."""
+    """Returns the condition that a model has `count` of the two: mask token and registers."""
     return lambda config: config.mask_token + (config.num_registers > 0) == count
 
 
@@ -121,7 +121,7 @@ def _image_to(config: ViTConfig) -> dict[str, Any]:
 
 
 def _hidden_of(config: ViTConfig) -> int:
-    """keras-hub states two thirds more than the width of a gated MLP, which it rounds again."""
+    """Returns keras-hub's `intermediate_dim`: for a gated MLP it is 3/2 of the width."""
     return config.mlp_dim if config.mlp_is_plain else config.mlp_dim * 3 // 2
 
 
@@ -181,7 +181,7 @@ _FIXED = {**_BACKBONE_ALONE, "layer_scale": True}
 
 
 def _imagenet(config: ViTConfig) -> ProtocolSpec:
-    """Mean and std of ImageNet, as the converters of both families have."""
+    """Returns the protocol of both families' converters, with mean and std of ImageNet."""
     return {"name": "keras_hub", "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
 
 

@@ -29,10 +29,10 @@ def keras_object(
     """Returns the tables of an object and of its `config`, which the rows describe.
 
     Args:
-        file: where it stands.
-        module: below `keras_hub.src.models`, such as `"vit.vit_backbone"`.
-        class_name: checked on reading.
-        rows: of the object's `config`.
+        file: name of the file.
+        module: module below `keras_hub.src.models`, such as `"vit.vit_backbone"`.
+        class_name: name of the class, which is checked on reading.
+        rows: rows of the object's `config`.
         at: the keys that lead to the object.
         **table: `when`, `beside` and `is_read` of the tables.
     """
@@ -56,7 +56,7 @@ def keras_object(
 
 
 def serialised(module: str, class_name: str, config: dict[str, Any]) -> dict[str, Any]:
-    """Returns the form of an object whose `config` is known."""
+    """Returns the serialised form of an object with this `config`."""
     name = module.rpartition(".")[2]
     return {
         "module": f"keras_hub.src.models.{module}",

@@ -73,7 +73,7 @@ clip = _tower(
             ),
         },
     ),
-    # keras-hub makes a new encoder with zeros here, and then every token reads the first row.
+    # A new encoder of keras-hub has zeros here, so that every token reads the first row.
     ignored={"layers/clip_vision_embedding/vars/1": _NUMBERS},
     row_numbers={
         "layers/clip_vision_embedding/position_embedding/vars/0": (
@@ -125,7 +125,7 @@ siglip = _tower(
         JsonField(
             "intermediate_activation", "numerics.gelu", one_of(GELUS), default="gelu_approximate"
         ),
-        # The last norm takes 1e-6 whatever is said here, so another value makes two epsilons.
+        # The last norm always uses 1e-6, so another value would give the model two epsilons.
         JsonConstant("layer_norm_epsilon", 1e-6),
     ),
     words=unsupported({"": "keras-hub's SigLIP has no such part"}, _SIGLIP_WORDS),

@@ -1,7 +1,7 @@
 """ViTBackbone and ViTImageClassifier of keras-hub.
 
 With `intermediate_dim` the first Dense layer of the task is `pre_logits` and the second
-the head; without, the first is the head.
+the head; without `intermediate_dim` the first is the head.
 """
 
 from typing import Any
@@ -39,7 +39,7 @@ def _has_representation(config: ViTConfig) -> bool:
 
 
 def _head(k: int) -> Names:
-    """The names of the head's kernel (0) or bias (1)."""
+    """Returns the names of the head's kernel (0) or bias (1)."""
     return (
         StoredAs(f"task/layers/dense_1/vars/{k}", when=_has_representation),
         StoredAs(f"task/layers/dense/vars/{k}", when=lambda c: not _has_representation(c)),
@@ -79,7 +79,7 @@ def _class_token(found: Json) -> dict[str, Any]:
 
 
 def _of_backbone(files: Json) -> dict[str, Any]:
-    """The class token of the backbone in `config.json`, which is read; the task repeats it."""
+    """Returns `use_class_token` of the backbone in `config.json`; the task only repeats it."""
     backbone = object_at(files["config.json"], ("config",))
     return {"use_class_token": backbone.get("use_class_token", True)}
 

@@ -1,4 +1,4 @@
-"""What the name of a timm architecture tells, and neither arrays nor `model_args` need repeat."""
+"""Arguments that follow from the name of a timm architecture, not from arrays or `model_args`."""
 
 import re
 from typing import Any
@@ -12,7 +12,7 @@ TO_WRITE: dict[tuple[int, ...] | None, str] = {
     (3, 4, 9): "vit_base_r50_s16_224",
     (3, 4, 6, 3): "vit_large_r50_s32_224",
 }
-"""A registered architecture to write for every stem; `model_args` say what is otherwise."""
+"""Units of a stem -> the registered architecture to write; `model_args` state differences."""
 
 _HEADS = {
     "tiny": 3,
@@ -25,14 +25,14 @@ _HEADS = {
     "gigantic": 16,
     "so400m": 16,
 }
-"""Heads by the size in an architecture's name."""
+"""Size in an architecture's name -> number of heads."""
 
 PLAIN = (
     rf"(?:vit|deit|eva|flexivit)_({'|'.join(_HEADS)})"
     r"(?:_(?:patch\d+|r_s16_p8|r26_s32|r50_s16|r50_s32|siglip|gap|sam|dino|miil|in21k|\d+))*"
 )
-"""Names of architectures whose blocks are those of a ViT. Another word, such as `rpn`, stands
-for another block."""
+"""Names of architectures with the blocks of a ViT. Another word, such as `rpn`, stands for
+another block."""
 
 _OTHERWISE: tuple[tuple[str, dict[str, Any]], ...] = (
     (r"flexivit_.*", {"no_embed_class": True}),
@@ -41,14 +41,14 @@ _OTHERWISE: tuple[tuple[str, dict[str, Any]], ...] = (
     (r"vit_(base_patch32|giantopt_patch16|so400m_patch16)_siglip_.*", {"act_layer": "gelu_tanh"}),
     (r"vit_large_patch16_siglip_(gap_)?512", {"act_layer": "gelu_tanh"}),
 )
-"""Architectures with arguments of their own that arrays do not tell."""
+"""Patterns of architectures, and the arguments of each that do not follow from its arrays."""
 
 
 def assumed_arguments(config: Json) -> dict[str, Any]:
-    """Returns the arguments that a model was made with where `model_args` do not say.
+    """Returns the arguments of a model that its `model_args` may leave out.
 
     Args:
-        config: the content of `config.json`.
+        config: contents of `config.json`.
     """
     architecture = str(config.get("architecture"))
     plain = re.fullmatch(PLAIN, architecture)

@@ -1,4 +1,4 @@
-"""`pretrained_cfg`: how timm prepares images (`timm/data/config.py`)."""
+"""`pretrained_cfg`: timm's preparation of images (`timm/data/config.py`)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,11 +20,11 @@ _DEFAULTS = {
     "mean": [0.485, 0.456, 0.406],
     "std": [0.229, 0.224, 0.225],
 }
-"""Words of `pretrained_cfg` and what timm takes where they are left out."""
+"""Keys of `pretrained_cfg` and timm's values for absent keys."""
 
 
 def _read(files: Json) -> ProtocolSpec | None:
-    """Reads `pretrained_cfg`, or a `config.json` that has its words at the top."""
+    """Returns the protocol in `pretrained_cfg`, or in a `config.json` with its keys at the top."""
     config = files.get("config.json")
     if config is None:
         return None
@@ -36,7 +36,7 @@ def _read(files: Json) -> ProtocolSpec | None:
         not_a_protocol(f"config.json with interpolation={stated['interpolation']!r}")
         return None
     protocol = {"name": "timm", **_DEFAULTS, **stated}
-    for key in ("mean", "std"):  # the file of a model of other channels may leave them out
+    for key in ("mean", "std"):  # may be absent for models without 3 channels
         if key not in stated and (pretrained.get("input_size") or [3])[0] != 3:
             protocol[key] = 0.5
     return complete(protocol)
@@ -62,7 +62,7 @@ def _expresses(protocol: Mapping[str, Any]) -> bool:
 
 
 def _default(config: ViTConfig) -> ProtocolSpec:
-    """timm's own entries: a crop of 0.9 at 224 pixels, all of the smaller side at 384."""
+    """Returns timm's usual protocol: a crop of 0.9 at 224 pixels, of 1.0 from 384 pixels on."""
     return {"name": "timm", "crop_pct": 1.0 if max(stored_image_size(config)) >= 384 else 0.9}
 
 

@@ -1,7 +1,7 @@
 """timm's `VisionTransformer` and its hybrids.
 
-Query, key and value are one array. Hybrids have the layout of timm's ResNetV2, and epsilons
-of their own (`vision_transformer_hybrid.py`, `layers/std_conv.py`).
+Query, key and value are one array. Hybrids have the layout of timm's ResNetV2, and other epsilons
+than the official code (`vision_transformer_hybrid.py`, `layers/std_conv.py`).
 """
 
 import dataclasses
@@ -64,7 +64,7 @@ def _last_norm(parameter: str) -> Names:
 
 
 def _root() -> dict[str, Names]:
-    """The names of the root: a stem of stages wraps it once more than a root alone."""
+    """Returns the names of the root, which are longer for a stem with stages."""
     alone = torch_modules({"root/conv": _BACKBONE + "conv", "root/norm": _BACKBONE + "norm"})
     staged = torch_modules(
         {"root/conv": _BACKBONE + "stem.conv", "root/norm": _BACKBONE + "stem.norm"}
@@ -106,7 +106,7 @@ _WORDS: dict[str, Names] = {
             "head": "head",
         }
     ),
-    # One array for query, key and value: a placeholder here that is an axis there.
+    # Query, key and value are one array: the placeholder {qkv} is an axis of it.
     "block_{l}/attention/{qkv}/kernel": StoredAs("blocks.{l}.attn.qkv.weight", "(qkv h d) m"),
     "block_{l}/attention/{qkv}/bias": StoredAs("blocks.{l}.attn.qkv.bias", "(qkv h d)"),
     "pool/attention/{qkv}/kernel": (
@@ -127,7 +127,7 @@ _POOL_OF = {ours: theirs for theirs, ours in _POOLS.items()}
 
 
 def _pooled(found: Json) -> dict[str, Any]:
-    """The classifier of a `global_pool`, and whether a class token is among what it pools."""
+    """Returns the classifier of a `global_pool`, and whether its mean includes a class token."""
     pool = found["global_pool"]
     if pool and pool not in _POOLS:
         raise ValueError(f"expected one of {', '.join(_POOLS)}")
@@ -258,7 +258,7 @@ _PRETRAINED: tuple[Row, ...] = (
 
 
 def _imagenet(files: Json, num_classes: int) -> Labels:
-    """The labels of a head on ImageNet, which the weights' tag names last."""
+    """Returns the labels of a head on ImageNet, by the last word of the weights' tag."""
     config = files["config.json"]
     tag = object_at(config, ("pretrained_cfg",)).get("tag")
     tag = str(tag or str(config.get("architecture")).partition(".")[2])
