@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,19 @@ CHECKPOINTS = Path(__file__).parents[1] / "data" / "golden"
 
 IMAGES = {"png": "PNG", "jpg": "JPEG", "bmp": "BMP", "gif": "GIF", "webp": "WEBP", "tif": "TIFF"}
 _NPZ = ("google", "google_linen", "big_vision", "big_vision_scan")
-READERS = (*_NPZ, "timm", "transformers", "sharded", "keras_hub", "keras_vit", "images")
+FAMILIES = {
+    "clip": "hf_clip_two_towers",
+    "deit": "hf_deit_teacher",
+    "dinov2": "hf_dinov2_reg_swiglu",
+    "dinov3": "hf_dinov3_gated",
+    "ijepa": "hf_ijepa_classifier",
+    "mae": "hf_mae_pretraining",
+    "msn": "hf_msn_classifier",
+    "siglip": "hf_siglip_two_towers",
+}
+"""Folders of `tests/data/families`, as transformers wrote them."""
+DIALECTS = (*_NPZ, "timm", "transformers", "sharded", "keras_hub", "keras_vit")
+READERS = (*DIALECTS, *FAMILIES, "images")
 """What a campaign is about: a dialect with its container and JSON, shards, presets, images."""
 
 
@@ -28,6 +41,10 @@ def make(reader: str, folder: Path) -> None:
         )
         for suffix, name in IMAGES.items():
             Image.fromarray(pixels).save(folder / f"x.{suffix}", name)
+    elif reader in FAMILIES:
+        shutil.copytree(
+            CHECKPOINTS.parent / "families" / FAMILIES[reader], folder, dirs_exist_ok=True
+        )
     elif reader in _NPZ:
         convert(source, folder / "x.npz", reader, lossy=True)
     elif reader == "sharded":
