@@ -33,6 +33,7 @@ FLOORS = (
     {"presets.bucket", "presets.hub"},
     {"presets.augreg"},
     {"presets.catalog"},
+    {"checkpoints.checksum", "checkpoints.local_folder"},
     {"checkpoints.source"},
     {"checkpoints.translate"},
     {"checkpoints.recognition"},

@@ -9,7 +9,7 @@ from rich.progress import track
 from rich.table import Table
 
 from keras_vit import CheckpointError
-from keras_vit.terminal import in_figure, in_html, visible
+from keras_vit.terminal import in_figure, in_html, in_markdown, visible
 from keras_vit.terminal.screen import Screen
 
 CONTROLS = "".join(
@@ -37,6 +37,23 @@ def test_bytes_of_a_file_name_that_is_not_utf8_are_shown():
     name = b"b\xe4r.png".decode("utf-8", "surrogateescape")
     assert visible(name) == "b\\xe4r.png"
     assert visible("\ud83d") == "\\ud83d"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[a](http://b)", "![a](http://b)", "<img src=x>", "&lt;", "`a`", "**a**", "_a_ __b__", "~~a~~",
+     "a | b", "$x^2$", "# a", "a_b_c http://a_b/c_d.npz", "back\\slash", "犬_犬"],
+)  # fmt: skip
+def test_markdown_shows_text_as_it_is(text):
+    """Rendered by a Markdown library, it has the same letters and no elements."""
+    from markdown_it import MarkdownIt
+
+    (inline,) = [t for t in MarkdownIt().enable("strikethrough").parse(f"- {in_markdown(text)}")
+                 if t.type == "inline"]  # fmt: skip
+    assert {part.type for part in inline.children} <= {"text", "text_special"}
+    assert "".join(part.content for part in inline.children) == text
+    assert in_markdown("a\n# b\x1b") == "a\\\\n\\# b\\\\x1b"
+    assert in_markdown("vit_b16 http://a_b/c_d") == "vit_b16 http://a_b/c_d"
 
 
 def test_line_feeds_and_tabs_are_kept_with_lines_true():

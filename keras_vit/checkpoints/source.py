@@ -8,7 +8,6 @@ and states their provenance.
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -16,9 +15,11 @@ from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from keras_vit.checkpoints.containers import PICKLE_ADVICE, Reader, joined, open_arrays
+from keras_vit.checkpoints.checksum import Checksum
+from keras_vit.checkpoints.containers import Reader, joined, open_arrays
+from keras_vit.checkpoints.local_folder import LocalFolder
 from keras_vit.errors import KerasViTError, SourceError
-from keras_vit.files import OpenFolder, exists, open_plain
+from keras_vit.files import exists
 from keras_vit.limits import JSON_BYTES
 from keras_vit.presets.preset_config import CONFIG_FILE, PresetConfig
 
@@ -91,12 +92,23 @@ class OpenSource:
         json: the JSON objects beside the weights, by file name.
         preset: contents of `config.json`, if keras_vit wrote it.
         is_folder: whether the source is a folder, which may hold JSON beside the weights.
+        checksum: of the weights, if a preset's `config.json` states it and the caller wants it.
     """
 
     reader: Reader
     json: Mapping[str, dict[str, Any]]
     preset: PresetConfig | None = None
     is_folder: bool = False
+    checksum: Checksum | None = None
+
+    def verify(self) -> None:
+        """Waits for the checksum of the weights.
+
+        Raises:
+            SourceError: the weights are not those of `config.json`.
+        """
+        if self.checksum is not None:
+            self.checksum.verify()
 
 
 class Source:
@@ -185,6 +197,8 @@ class Source:
             headers: whether names, shapes and types suffice. Weights are then not downloaded if
                 the Hub states their headers, and no checksum is computed.
             checksum: whether to compare the weights with the sha256 in a preset's `config.json`.
+                It is computed while the arrays are read, and compared at the end of the `with`
+                block; `OpenSource.verify` compares it earlier.
 
         Raises:
             SourceError: the source has no weights or several, or their sha256 is wrong.
@@ -192,7 +206,13 @@ class Source:
             PresetError: as `preset`, or a download fails.
         """
         with contextlib.ExitStack() as stack:
-            yield self._of_one_state(stack, lambda place: _open(place, stack, headers, checksum))
+            opened = self._of_one_state(stack, lambda place: _open(place, stack, headers, checksum))
+            try:
+                yield opened
+            except KerasViTError:
+                opened.verify()  # of all that damage can cause, this message is the clearest
+                raise
+            opened.verify()
 
     def _of_one_state(self, stack: contextlib.ExitStack, read: Callable[[Place], _T]) -> _T:
         """Reads the place, and reads it again if it was replaced meanwhile.
@@ -237,56 +257,6 @@ class Source:
             yield path.parent if opened.is_folder and path.is_file() else path
 
 
-class LocalFolder:
-    """A folder of this machine, or one file of it."""
-
-    pickle_advice = PICKLE_ADVICE
-    note = ""
-
-    def __init__(self, path: Path) -> None:
-        self.address = str(path)
-        self.provenance: dict[str, Any] = {}
-        self._path = path
-        self._folder = _open_folder(path)
-        self.is_file = self._folder is None
-        self.files: Mapping[str, int | None] = (
-            {path.name: None} if self._folder is None else self._folder.sizes()
-        )
-
-    def open(self, name: str) -> BufferedReader:
-        try:
-            return open_plain(self._path) if self._folder is None else self._folder.open(name)
-        except FileNotFoundError as error:
-            if self._folder is not None:
-                raise
-            message = f"{self._path}: expected a file of weights, but it does not exist."
-            raise SourceError(message) from error
-        except OSError as error:
-            raise SourceError(f"{error.filename}: cannot be opened ({error.strerror}).") from error
-
-    def header(self, name: str) -> Reader | None:
-        return None
-
-    def is_current(self) -> bool:
-        return self._folder is None or self._folder.is_current()
-
-    def close(self) -> None:
-        if self._folder is not None:
-            self._folder.close()
-
-
-def _open_folder(path: Path) -> OpenFolder | None:
-    """Returns the open folder at a path; None if the path is a file or does not exist."""
-    while exists(path):
-        try:
-            return OpenFolder(path)
-        except NotADirectoryError:
-            return None
-        except FileNotFoundError:
-            continue  # the folder was replaced between `exists` and `OpenFolder`
-    return None
-
-
 def _open(place: Place, stack: contextlib.ExitStack, headers: bool, checksum: bool) -> OpenSource:
     files = _read_json(place)
     preset = _preset(place, files)
@@ -297,6 +267,7 @@ def _open(place: Place, stack: contextlib.ExitStack, headers: bool, checksum: bo
         )
     names = _weights_named(place, files)
     readers: list[tuple[str, Reader]] = []
+    digest: Checksum | None = None
     for name in names:
         prefix = "task/" if name == TASK else ""
         if headers and (header := place.header(name)):
@@ -305,10 +276,11 @@ def _open(place: Place, stack: contextlib.ExitStack, headers: bool, checksum: bo
         stream = stack.enter_context(place.open(name))
         readers.append((prefix, stack.enter_context(open_arrays(stream.name, stream))))
         if checksum and not headers and preset is not None and preset.weights_sha256:
-            _compare(stream, preset.weights_sha256)
+            digest = Checksum(stream, preset.weights_sha256)
+            stack.callback(digest.close)
     folder = readers[0][1].path.parent
     reader = readers[0][1] if len(readers) == 1 else joined(folder, readers)
-    return OpenSource(reader, files, preset, not place.is_file)
+    return OpenSource(reader, files, preset, not place.is_file, digest)
 
 
 def _preset(place: Place, files: Mapping[str, dict[str, Any]]) -> PresetConfig | None:
@@ -317,16 +289,6 @@ def _preset(place: Place, files: Mapping[str, dict[str, Any]]) -> PresetConfig |
     if "format" not in stored:
         return None
     return PresetConfig.from_dict(stored, f"{place.address}/{CONFIG_FILE}")
-
-
-def _compare(stream: BufferedReader, expected: str) -> None:
-    stream.seek(0)
-    found = hashlib.file_digest(stream, "sha256").hexdigest()
-    if found != expected:
-        raise SourceError(
-            f"{stream.name}: its sha256 is {found}, config.json says {expected}. The file is "
-            "damaged or belongs to another preset. checksum=False loads it without this check."
-        )
 
 
 def _weights_named(place: Place, files: Mapping[str, dict[str, Any]]) -> list[str]:

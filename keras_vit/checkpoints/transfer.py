@@ -255,6 +255,7 @@ def convert(
         labels = checked(fields.get("labels", _labels(stated, wanted)), wanted.num_classes)
         protocol = {"protocol": opened.info.protocol, **source.told, **fields}["protocol"]
         arrays = _FileArrays(opened, wanted)
+        files.verify()  # before anything is written
         target = dialects_named(dialect)
         export(wanted, arrays, target, destination, names_of(labels), track, lossy, protocol)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from keras_vit.errors import PresetError, nearest
 from keras_vit.presets.preset_config import PresetConfig
+from keras_vit.terminal import in_markdown
 from keras_vit.variants import variant_of
 
 LIBRARY = "keras-vit"
@@ -27,6 +28,9 @@ _FIELDS = (*_METADATA, "description", "metrics")
 
 def model_card(name: str, preset: PresetConfig, about: Mapping[str, Any] | None = None) -> str:
     """Returns a model card with its metadata block, rendered by huggingface_hub.
+
+    Name and provenance may be of strangers, and are shown as they are written. `description` is
+    the caller's own Markdown.
 
     Args:
         name: name of the preset for `from_preset`.
@@ -108,9 +112,12 @@ def _text(name: str, preset: PresetConfig, about: Mapping[str, Any]) -> str:
         if _classifies(preset)
         else 'features = model.predict(model.preprocessor("image.jpg"))'
     )
-    origin = "\n".join(f"- {key}: {_shown(value)}" for key, value in preset.provenance.items())
+    origin = "\n".join(
+        f"- {in_markdown(key)}: {in_markdown(_shown(value))}"
+        for key, value in preset.provenance.items()
+    )
     description = f"{about['description'].strip()}\n\n" if about.get("description") else ""
-    return f"""# {name}
+    return f"""# {in_markdown(name)}
 
 {description}A Vision Transformer ({variant_of(config) or "of its own size"}) for {size},
 {config.channels} channel(s) and {config.num_classes} classes, for

@@ -2,17 +2,21 @@ r"""Safe output of text from strangers on a terminal, on a web page and in a fig
 
 Labels, provenance, tensor names, file names and error pages come from outside. On a terminal an
 escape sequence in them could move the cursor, rename the window or hide a line; U+202E could
-turn `gpj.exe` into `exe.jpg`; `[red]` is markup for rich, `<b>` for a browser and `$\frac$` for
-matplotlib. The functions here make every such character visible as itself.
+turn `gpj.exe` into `exe.jpg`; `[red]` is markup for rich, `<b>` for a browser, `[x](y)` for
+Markdown and `$\frac$` for matplotlib. The functions here make every such character visible as
+itself.
 `terminal.screen.Screen` applies them to all output of rich, and `KerasViTError` to its message.
 """
 
 import html
+import re
 import unicodedata
 
 _INVISIBLE = "\u034f\u115f\u1160\u3164\uffa0"
 """Letters and marks without a shape, which Unicode does not count among the format characters."""
 _LONGEST_TITLE = 80
+_MARKUP = re.compile(r"[\\`*\[\]<>&~|!#$]|(?<![^\W_])_|_(?![^\W_])")
+"""Characters with a meaning in Markdown; an underscore inside a word has none."""
 
 
 def visible(text: object, lines: bool = False) -> str:
@@ -36,6 +40,11 @@ def visible(text: object, lines: bool = False) -> str:
 def in_html(text: object) -> str:
     """Returns text for a web page, as content of an element or of an attribute in quotes."""
     return html.escape(visible(text))
+
+
+def in_markdown(text: object) -> str:
+    """Returns text for a line of Markdown: no markup, no HTML, no formula; an address stays one."""
+    return _MARKUP.sub(r"\\\g<0>", visible(text))
 
 
 def in_figure(text: object) -> str:

@@ -16,7 +16,7 @@ from keras_vit.files import OpenFolder
 from keras_vit.presets import describe, list_presets, save_preset
 from keras_vit.presets.catalog import preset_named
 from tests.golden import FOLDER
-from tests.helpers import random_tiny
+from tests.helpers import random_tiny, tiny
 
 
 @pytest.fixture
@@ -217,6 +217,9 @@ def test_the_weights_are_those_of_the_config(saved):
         CheckpointError, match=r"model.safetensors: its sha256 is .* checksum=False"
     ):
         VisionTransformer.from_preset(folder)
+    with pytest.raises(CheckpointError, match="its sha256 is"):
+        checkpoints.convert(folder, folder.parent / "x.npz", "google")
+    assert not (folder.parent / "x.npz").exists()
     assert checkpoints.load(folder, checksum=False).config == model.config
     edited(folder, weights_sha256=...)  # as presets of early releases are
     assert VisionTransformer.from_preset(folder).config == model.config
@@ -329,3 +332,14 @@ def test_card_names_provenance(saved):
     assert text.startswith("---\nlibrary_name: keras-vit\n")
     assert "- source: nowhere" in text
     assert keras_vit.__name__ in text
+
+
+def test_card_obeys_no_provenance(tmp_path):
+    """Markup of strangers is text, also in a preset that is saved again."""
+    told = {"note": "<script>x</script> [safe](http://evil)", "a\n# b": "`c` \x1b[2J"}
+    tiny(provenance=told).save_to_preset(tmp_path / "x")
+    VisionTransformer.from_preset(tmp_path / "x").save_to_preset(tmp_path / "y")
+    text = (tmp_path / "y" / "README.md").read_text()
+    assert r"- note: \<script\>x\</script\> \[safe\](http://evil)" in text
+    assert "- a\\\\n\\# b: \\`c\\` \\\\x1b\\[2J" in text
+    assert "\x1b" not in text
