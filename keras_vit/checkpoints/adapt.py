@@ -1,7 +1,8 @@
 """Changes arrays of a file for a model of another image size or another head, in NumPy.
 
-Three changes are possible, and the user asks for each of them: position embeddings move to another
-grid, the head is replaced, and the representation layer is left out. Every other array must match.
+Four changes are possible, and the user asks for each of them: position embeddings move to another
+grid, patches get another size, the head is replaced, and the representation layer is left out.
+Every other array must match.
 """
 
 import logging
@@ -47,6 +48,31 @@ def resize_positions(
     return np.concatenate([head.astype(np.float32), grid], axis=1)
 
 
+def resize_patches(kernel: np.ndarray, target: tuple[int, int]) -> np.ndarray:
+    """Resizes the projection of patches so that resized patches get the tokens of the old ones.
+
+    The kernel is multiplied by the pseudo-inverse of the matrix by which a bilinear resize
+    (half-pixel, without antialias) acts on a patch, transposed. The inner products stay the same
+    where patches grow; where patches shrink, it is the nearest kernel (FlexiViT, Beyer et al. 2023,
+    arXiv 2212.08013, section 3.4; `resample_patchemb` of `big_vision/models/proj/flexi/vit.py`).
+
+    Args:
+        kernel: `(rows, columns, channels, hidden_size)`.
+        target: sides (rows, columns) of the new patches in pixels.
+
+    Returns:
+        float32 `(target rows, target columns, channels, hidden_size)`.
+    """
+    # The matrix of a grid is the Kronecker product of those of its axes, and so is its inverse.
+    by_row, by_column = (
+        np.linalg.pinv(resampling_matrix(old, new, "bilinear_half_pixel").T)
+        for old, new in zip(kernel.shape[:2], target, strict=True)
+    )
+    kernel = kernel.astype(np.float64)
+    resized = np.einsum("ri,ijcm,sj->rscm", by_row, kernel, by_column, optimize=True)
+    return resized.astype(np.float32)
+
+
 def adapt(path: str, array: np.ndarray, stored: ViTConfig, wanted: ViTConfig) -> np.ndarray | None:
     """Returns the array for the weight `path` of the wanted model, or None to leave it out.
 
@@ -67,13 +93,17 @@ def adapt(path: str, array: np.ndarray, stored: ViTConfig, wanted: ViTConfig) ->
             stored.num_prefix_positions,
             wanted.numerics.position_resize,
         )
+    if path == "patch_embedding/kernel" and stored.patch_size != wanted.patch_size:
+        return resize_patches(array, wanted.patch_size)
     return array
 
 
 def adapted_dtype(path: str, dtype: np.dtype, stored: ViTConfig, wanted: ViTConfig) -> np.dtype:
     """Returns the type that `adapt` gives an array of this type."""
-    resized = path == "position_embedding/embedding" and stored.source_grid != wanted.source_grid
-    return np.dtype("float32") if resized else dtype
+    grids = stored.source_grid != wanted.source_grid
+    patches = stored.patch_size != wanted.patch_size
+    resized = {"position_embedding/embedding": grids, "patch_embedding/kernel": patches}
+    return np.dtype("float32") if resized.get(path) else dtype
 
 
 def replaces_head(stored: ViTConfig, wanted: ViTConfig) -> bool:
@@ -96,6 +126,13 @@ def announce(path: str, stored: ViTConfig, wanted: ViTConfig) -> None:
             log.info("%s: the head (%d classes) is left behind.", path, stored.num_classes)
     if stored.representation_size is not None and wanted.representation_size is None:
         log.info("%s: pre_logits is left behind, as before fine-tuning.", path)
+    if stored.patch_size != wanted.patch_size:
+        log.info(
+            "%s: the projection of patches resized from %dx%d to %dx%d pixels.",
+            path,
+            *stored.patch_size,
+            *wanted.patch_size,
+        )
     if wanted.position == "learned" and stored.source_grid != wanted.source_grid:
         log.info(
             "%s: position embeddings resized from %dx%d to %dx%d (%s).",

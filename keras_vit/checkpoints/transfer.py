@@ -84,7 +84,8 @@ def load(
         **fields: fields of `ViTConfig`. A caller may change `representation_size` to None
             (which leaves the layer out), the dropout rates, `numerics` (a dict changes the
             numerics that it names), and `classifier` between its pooled and unpooled form. Any
-            other field must agree with the file.
+            other field must agree with the file. Another `patch_size` resizes the projection
+            of patches as FlexiViT does (`adapt.resize_patches`) and, with them, the positions.
 
     Raises:
         CheckpointError: arrays do not fit; the message names the file and each such array.

@@ -6,7 +6,8 @@ from typing import Any
 
 from keras_vit.checkpoints.inspection import OpenedCheckpoint
 from keras_vit.config import ViTConfig
-from keras_vit.errors import CheckpointError
+from keras_vit.config.rules import pair
+from keras_vit.errors import CheckpointError, shown
 
 log = logging.getLogger("keras_vit")
 
@@ -53,6 +54,14 @@ def wanted_config(opened: OpenedCheckpoint, fields: dict[str, Any]) -> ViTConfig
         asked["position_grid"] = stored.source_grid
     elif "image_size" in asked:
         asked["position_grid"] = None
+    if pair("patch_size", asked.get("patch_size", stored.patch_size)) != stored.patch_size:
+        if stored.resnet is not None:
+            raise CheckpointError(
+                f"{path}: patch_size={shown(asked['patch_size'])} was asked for; patches of pixels "
+                "can be resized, and a hybrid's are of cells of a feature map."
+            )
+        if stored.image_size is not None:
+            asked["position_grid"] = None
     asked_width = asked.get("representation_size")
     if asked_width is not None and asked_width != stored.representation_size:
         raise CheckpointError(

@@ -41,6 +41,15 @@ def _new(config: ViTConfig) -> bool:
     return not config.has_class_position
 
 
+def _of_attention_pooling() -> dict[str, Names]:
+    """The names in `MAPHead_0`, and at the top level, as while ViT-G was made."""
+    inside = modules(_MAP_HEAD, FLAX_PARAMETERS)
+    return {
+        path: (stored, dataclasses.replace(stored, name=stored.name.removeprefix("MAPHead_0/")))
+        for path, stored in inside.items()
+    }
+
+
 def _words(block: str, stacked: bool) -> dict[str, Names]:
     """Returns the names; arrays of stacked blocks have the axis of the blocks in front."""
     words: dict[str, Names] = {
@@ -50,15 +59,21 @@ def _words(block: str, stacked: bool) -> dict[str, Names]:
                 "Transformer/pos_embedding", when=_old, implies={"position_before_class": False}
             ),
             StoredAs("pos_embedding", when=_new, implies={"position_before_class": True}),
+            # Files of 2021 without a class token have the old name too.
+            StoredAs("Transformer/pos_embedding", when=lambda c: not c.has_class_token),
         ),
-        "pool/probe": StoredAs("MAPHead_0/probe"),
+        "pool/probe": (StoredAs("MAPHead_0/probe"), StoredAs("probe")),
     }
-    layers = modules(encoder_layers(block, *_SUBMODULES) | _MAP_HEAD, FLAX_PARAMETERS)
+    layers: dict[str, Names] = {
+        **modules(encoder_layers(block, *_SUBMODULES), FLAX_PARAMETERS),
+        **_of_attention_pooling(),
+    }
     for word in LEXICON:
-        if word.path in layers:
-            in_block = stacked and word.path.startswith("block_")
-            axes = f"l {word.axes}" if in_block else None
-            words[word.path] = dataclasses.replace(layers[word.path], axes=axes)
+        names = layers.get(word.path)
+        if isinstance(names, StoredAs) and stacked and word.path.startswith("block_"):
+            names = dataclasses.replace(names, axes=f"l {word.axes}")
+        if names is not None:
+            words[word.path] = names
     return unsupported({"root/": _NO_STEM, "stage": _NO_STEM}, words)
 
 
