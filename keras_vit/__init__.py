@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         checkpoints,
         data,
         evaluation,
+        explanation,
         finetune,
         labels,
         layers,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
         few_shot,
         linear_probe,
     )
-    from keras_vit.figures import attention_maps, attention_rollout, read_tokens
+    from keras_vit.explanation import attention_maps, attention_rollout, explain, read_tokens
     from keras_vit.model import VisionTransformer
     from keras_vit.preparation import Preprocessor
     from keras_vit.presets import list_presets, upload_preset
@@ -80,6 +81,8 @@ __all__ = [
     "embed",
     "evaluate",
     "evaluation",
+    "explain",
+    "explanation",
     "features",
     "few_shot",
     "finetune",
@@ -113,6 +116,7 @@ _ROOMS = (
     "checkpoints",
     "data",
     "evaluation",
+    "explanation",
     "finetune",
     "labels",
     "layers",
@@ -132,7 +136,7 @@ _HOMES = {
         "few_shot",
         "linear_probe",
     ),
-    "figures": ("attention_maps", "attention_rollout", "read_tokens"),
+    "explanation": ("attention_maps", "attention_rollout", "explain", "read_tokens"),
     "model": ("VisionTransformer",),
     "preparation": ("Preprocessor",),
     "presets": ("list_presets", "upload_preset"),

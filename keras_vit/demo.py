@@ -14,7 +14,7 @@ import numpy as np
 from rich.text import Text
 
 from keras_vit.errors import ConfigError
-from keras_vit.figures import draw_explanations
+from keras_vit.explanation.drawing import draw_explanations
 from keras_vit.finetune.progress import ProgressBar
 from keras_vit.model import VisionTransformer
 from keras_vit.terminal.screen import Screen

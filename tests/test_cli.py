@@ -262,7 +262,7 @@ def test_demo_predicts_fine_tunes_saves_reloads_and_explains(tmp_path):
 def test_drawing_explanations_needs_a_fixed_image_size():
     """An any-size model has no patch grid to draw on."""
     from keras_vit import ConfigError
-    from keras_vit.figures import draw_explanations
+    from keras_vit.explanation.drawing import draw_explanations
 
     with pytest.raises(ConfigError, match="fixed image_size"):
         draw_explanations(tiny(image_size=None), [], "x.png")

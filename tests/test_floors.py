@@ -14,7 +14,7 @@ FLOORS = (
     {"config"},
     {"labels", "preparation.protocols"},
     {"preparation"},
-    {"layers.base", "kernels", "layers.precision", "layers.quantisation"},
+    {"layers.base", "kernels", "layers.precision", "layers.quantisation", "layers.watching"},
     {"layers.initializers"},
     {"layers"},
     {"losses"},
@@ -42,7 +42,8 @@ FLOORS = (
     {"checkpoints.wanted"},
     {"checkpoints"},
     {"presets"},
-    {"finetune", "figures", "evaluation"},
+    {"finetune", "evaluation"},
+    {"explanation"},
     {"demo"},
     {"cli"},
 )

@@ -11,7 +11,7 @@ import pytest
 from keras_vit import KerasViTError, checkpoints
 from keras_vit.checkpoints.containers import h5_written_beside, parts_of, write_npz
 from keras_vit.errors import WriteError
-from keras_vit.figures import draw_explanations
+from keras_vit.explanation.drawing import draw_explanations
 from keras_vit.files import write_json
 from tests.helpers import tiny
 

@@ -182,7 +182,7 @@ def _classes(found: Any, labels: Sequence[str] | None) -> list[tuple[str, int, s
 def _explain(arguments: argparse.Namespace) -> None:
     paths = image_files(arguments.images)
     model = _model(arguments)
-    from keras_vit.figures import draw_explanations
+    from keras_vit.explanation.drawing import draw_explanations
 
     draw_explanations(model, paths, arguments.out)
     console.print(f"{arguments.out} written.")

@@ -12,6 +12,7 @@ from keras_vit.layers.dropout import Dropout
 from keras_vit.layers.initializers import MixedFrequencies, XavierUniform
 from keras_vit.layers.rms_norm import norm_layer
 from keras_vit.layers.rotary_positions import rotate, turns
+from keras_vit.layers.watching import watcher
 
 
 @kernels.direct
@@ -23,7 +24,8 @@ class Attention(ConfiguredLayer):
     output `(batch, tokens, hidden_size)`. The softmax is float32 under every
     dtype policy. Without attention dropout the backend's fastest attention runs
     (`keras_vit.kernels`), which does not form the `(tokens, others)` matrix of
-    weights; the method `attention_weights` returns that matrix.
+    weights; the method `attention_weights` returns that matrix, and a call forms it
+    for a watcher (`keras_vit.layers.watching`).
 
     Kernels have the axes of flax's MultiHeadDotProductAttention: query, key and
     value `(hidden_size, heads, head_dim)`, out `(heads, head_dim, hidden_size)`.
@@ -121,8 +123,14 @@ class Attention(ConfiguredLayer):
         key = kernels.call_part(self, self.key, context)
         value = kernels.call_part(self, self.value, context)
         query, key = self._turned(query, key, rotary)
-        if training and self.dropout_rate > 0:
-            weights = self.dropout(reference.attention_weights(query, key), training=training)
+        watching = watcher()
+        drops = training and self.dropout_rate > 0
+        if drops or watching is not None:
+            weights = reference.attention_weights(query, key)
+            if watching is not None:
+                weights = watching.attention(self, weights)
+            if drops:
+                weights = self.dropout(weights, training=training)
             x = ops.einsum("bhqk,bkhd->bqhd", ops.cast(weights, value.dtype), value)
         else:
             x = kernels.attention(query, key, value)

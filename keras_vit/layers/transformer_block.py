@@ -11,6 +11,7 @@ from keras_vit.layers.mlp import MLP
 from keras_vit.layers.remat import rematerialised
 from keras_vit.layers.rms_norm import norm_layer
 from keras_vit.layers.stochastic_depth import StochasticDepth
+from keras_vit.layers.watching import watcher
 
 
 @kernels.direct
@@ -136,6 +137,8 @@ class TransformerBlock(ConfiguredLayer):
         return self._encode(inputs, rotary, training)
 
     def _encode(self, inputs, rotary, training):
+        if (watching := watcher()) is not None:
+            inputs = watching.tokens(self, inputs)
         x = kernels.call_part(self, self.attention_norm, inputs)
         told = {} if rotary is None else {"rotary": rotary}
         x = kernels.call_part(self, self.attention, x, **told, training=training)

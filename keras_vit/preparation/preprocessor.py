@@ -218,6 +218,8 @@ class Preprocessor:
         """
         if self.data_format == "channels_first":
             batch = np.moveaxis(batch, 1, -1)
+        if not self.scaled:
+            return np.clip(batch / np.float32(255), 0, 1)
         mean, std = (np.float32(self._parameters[k]) for k in ("mean", "std"))
         return np.clip(batch * std + mean, 0, 1)
 

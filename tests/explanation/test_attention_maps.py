@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_vit import ConfigError, attention_maps, attention_rollout
-from keras_vit.figures import draw_explanations
+from keras_vit.explanation.drawing import draw_explanations
 from tests.helpers import normal, random_tiny
 
 

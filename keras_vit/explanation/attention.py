@@ -1,16 +1,14 @@
 """Explanations of a prediction: attention weights of chosen blocks, and attention rollout."""
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 
+from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError
-from keras_vit.files import written_beside
 from keras_vit.model import VisionTransformer
-from keras_vit.terminal import in_figure
 from keras_vit.tokens import block_index
 
 
@@ -70,12 +68,15 @@ def attention_rollout(
     grid: tuple[int, int],
     class_token: bool = True,
     reads: np.ndarray | None = None,
+    heads: str = "mean",
+    discard: float = 0.0,
 ) -> np.ndarray:
     """Returns how much each patch contributes to the prediction (Abnar and Zuidema 2020; Figure 6).
 
-    Weights are averaged over heads, mixed half and half with the identity for the
-    residual connection, and multiplied through the blocks. Tokens before the patches, a class
-    token or registers, take part in the product and are left out of the result.
+    The weights of the heads are joined into one matrix, which is mixed half and half with the
+    identity for the residual connection; the matrices of all blocks are multiplied. Tokens before
+    the patches, a class token or registers, take part in the product and are left out of the
+    result.
 
     Args:
         maps: result of `attention_maps`, for all blocks or the last blocks.
@@ -84,14 +85,27 @@ def attention_rollout(
             of the patches.
         reads: result of `read_tokens`, for any other pooling: the share of each token,
             `(tokens,)` or `(batch, tokens)`. None uses `class_token`.
+        heads: `"mean"` (the paper), `"max"` or `"min"` over the heads.
+        discard: share of the weights of each image and block, the smallest ones, that count as
+            zero; from 0 up to, but not, 1.
 
     Returns:
         The contributions, float32 `(batch, rows, columns)`; each image sums to 1.
+
+    Raises:
+        ConfigError: no such way to join heads, or no such share.
     """
+    if heads not in _OVER_HEADS:
+        raise ConfigError(f"heads={heads!r} is not one of {', '.join(_OVER_HEADS)}.")
+    if not 0 <= discard < 1:
+        raise ConfigError(f"discard={discard!r}: expected a share from 0 up to, but not, 1.")
     rollout: Any = None
     for block in sorted(maps):
-        weights = maps[block].mean(axis=1)  # (batch, tokens, tokens)
-        weights = (weights + np.eye(weights.shape[-1], dtype=weights.dtype)) / 2
+        weights = _OVER_HEADS[heads](maps[block], axis=1)  # (batch, tokens, tokens)
+        if discard:
+            weights = _without_smallest(weights, discard)
+        weights = weights + np.eye(weights.shape[-1], dtype=weights.dtype)
+        weights = weights / weights.sum(axis=-1, keepdims=True)
         rollout = weights if rollout is None else weights @ rollout
     before = rollout.shape[-1] - grid[0] * grid[1]
     if reads is not None:
@@ -104,6 +118,17 @@ def attention_rollout(
     return patches.reshape(-1, *grid)
 
 
+_OVER_HEADS = {"mean": np.mean, "max": np.max, "min": np.min}
+
+
+def _without_smallest(weights: np.ndarray, share: float) -> np.ndarray:
+    """Sets the smallest weights of every matrix to zero; the first ones, among equals."""
+    flat = weights.reshape(len(weights), -1).copy()
+    smallest = np.argsort(flat, axis=1, kind="stable")[:, : int(share * flat.shape[1])]
+    np.put_along_axis(flat, smallest, 0, axis=1)
+    return flat.reshape(weights.shape)
+
+
 def read_tokens(model: VisionTransformer, images: Any, batch_size: int = 32) -> np.ndarray:
     """Returns the share of every token in the input of the head, float32 `(batch, tokens)`.
 
@@ -111,20 +136,29 @@ def read_tokens(model: VisionTransformer, images: Any, batch_size: int = 32) -> 
     gives the weights of its probe (the mean over heads). Each image sums to 1.
 
     Raises:
-        ConfigError: the model takes any size, or does not pool.
+        ConfigError: the model does not pool.
     """
-    config = model.config
-    if config.num_tokens is None or not config.is_pooled:
-        raise ConfigError("read_tokens needs a model that pools, with a fixed image_size.")
-    if config.classifier == "map":
-        pool = model.get_layer("pool")
-        weights = _ProbeWeights(pool)(pool.input)
-        part = keras.Model(model.input, weights)
-        shares = np.asarray(part.predict(images, batch_size=batch_size, verbose=0), "float32")
-        return np.pad(shares, [(0, 0), (config.num_tokens - shares.shape[1], 0)])
-    first = np.arange(config.num_tokens) < 1
-    front = np.arange(config.num_tokens) < 2
-    averaged = np.arange(config.num_tokens) >= (
+    if model.config.classifier != "map":
+        rows, columns = grid_of(model, images)
+        shares = reading(model.config, rows * columns + model.config.num_prefix_tokens)
+        return np.tile(shares, (len(images), 1))
+    return probe_weights(model, images, batch_size).mean(axis=1)
+
+
+def reading(config: ViTConfig, num_tokens: int) -> np.ndarray:
+    """Returns the share of every token in what a head without a probe reads, `(tokens,)`.
+
+    Raises:
+        ConfigError: the model does not pool.
+    """
+    if not config.is_pooled:
+        raise ConfigError(
+            "A share of each token in what the head reads is known for pooled models; this one "
+            f"has classifier={config.classifier!r}."
+        )
+    first = np.arange(num_tokens) < 1
+    front = np.arange(num_tokens) < 2
+    averaged = np.arange(num_tokens) >= (
         0 if config.class_token_in_mean else config.num_prefix_tokens
     )
     mean = averaged / averaged.sum()
@@ -134,11 +168,30 @@ def read_tokens(model: VisionTransformer, images: Any, batch_size: int = 32) -> 
         "token_and_mean": (first + mean) / 2,
         "token_and_distillation": front / 2,
     }[config.classifier]
-    return np.tile(shares.astype("float32"), (len(images), 1))
+    return shares.astype("float32")
+
+
+def probe_weights(model: VisionTransformer, images: Any, batch_size: int = 32) -> np.ndarray:
+    """Returns the weights with which attention pooling reads the tokens.
+
+    Returns:
+        float32 `(batch, heads, tokens)`; zero for tokens that the probe does not attend to.
+    """
+    pool = model.get_layer("pool")
+    part = keras.Model(model.input, _ProbeWeights(pool)(pool.input))
+    weights = np.asarray(part.predict(images, batch_size=batch_size, verbose=0), "float32")
+    return np.pad(weights, [(0, 0), (0, 0), (pool.skip, 0)])
+
+
+def grid_of(model: VisionTransformer, images: Any) -> tuple[int, int]:
+    """Returns rows and columns of the patches of a prepared batch."""
+    axes = (1, 2) if model.data_format == "channels_last" else (2, 3)
+    height, width = (images.shape[axis] for axis in axes)
+    return model.config.grid_of((height, width))
 
 
 class _ProbeWeights(keras.layers.Layer):
-    """Returns the weights of the tokens in attention pooling, averaged over heads."""
+    """Returns the weights of the tokens in attention pooling, one set for each head."""
 
     def __init__(self, pool: keras.layers.Layer) -> None:
         super().__init__(dtype=pool.dtype_policy)
@@ -146,60 +199,9 @@ class _ProbeWeights(keras.layers.Layer):
         self.built = True
 
     def call(self, tokens: Any) -> Any:
-        return keras.ops.mean(self.pool.attention_weights(tokens), axis=(1, 2))
+        return self.pool.attention_weights(tokens)[:, :, 0]
 
     def compute_output_spec(self, tokens: Any) -> keras.KerasTensor:
         batch, count, _ = tokens.shape
-        return keras.KerasTensor((batch, count - self.pool.skip), dtype="float32")
-
-
-def draw_explanations(
-    model: VisionTransformer,
-    images: Any,
-    path: str | os.PathLike[str],
-    titles: Sequence[str] | None = None,
-) -> None:
-    """Writes a PNG: each image, with its prediction, above its attention rollout.
-
-    Args:
-        model: a `VisionTransformer` with a class token or pooled tokens.
-        images: images as for `model.preprocessor`.
-        path: path of the PNG.
-        titles: one line above each image; None for the label and its probability.
-
-    Raises:
-        ConfigError: matplotlib is not installed, or the model takes any size.
-    """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ConfigError("Drawing needs matplotlib: pip install keras-vit[figures].") from error
-    if model.config.grid is None:
-        raise ConfigError("Drawing needs a fixed image_size: load the model with image_size=.")
-    batch = model.preprocessor(images)
-    style: dict[str, Any] = {"fontsize": 9}
-    if titles is None:
-        answers = model.classify(images, top=1)
-        titles = [f"{in_figure(answer[0][0])}  {answer[0][1]:.0%}" for answer in answers]
-        style["usetex"] = False  # a label from a file must not run as LaTeX
-    maps = attention_maps(model, batch)
-    rollout = attention_rollout(maps, model.config.grid, reads=read_tokens(model, batch))
-    pictures = model.preprocessor.pixels(batch)
-    columns = min(len(pictures), 12)
-    rows = -(-len(pictures) // columns)
-    figure = Figure(figsize=(1.3 * columns, 3.1 * rows), layout="constrained")
-    axes = figure.subplots(2 * rows, columns, squeeze=False)
-    for axis in axes.flat:
-        axis.axis("off")
-    height, width = pictures.shape[1:3]
-    for k, (picture, weights, title) in enumerate(zip(pictures, rollout, titles, strict=True)):
-        above, below = axes[2 * (k // columns) : 2 * (k // columns) + 2, k % columns]
-        grey = picture.mean(axis=-1)
-        shown = picture if picture.shape[-1] == 3 else grey
-        above.imshow(shown, cmap="gray", vmin=0, vmax=1)
-        above.set_title(title, **style)
-        below.imshow(grey, cmap="gray", vmin=0, vmax=1)
-        edges = (-0.5, width - 0.5, height - 0.5, -0.5)
-        below.imshow(weights, cmap="magma", alpha=0.6, extent=edges, interpolation="bilinear")
-    with written_beside(path) as temporary:
-        figure.savefig(temporary, dpi=120, format="png")
+        others = None if count is None else count - self.pool.skip
+        return keras.KerasTensor((batch, self.pool.num_heads, others), dtype="float32")

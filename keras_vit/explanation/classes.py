@@ -1,0 +1,102 @@
+"""Which class is explained, and what the model says of it."""
+
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_vit.errors import ConfigError, nearest, shown
+from keras_vit.model import VisionTransformer
+
+Target = int | str | np.ndarray | None
+
+
+def class_index(model: VisionTransformer, target: int | str) -> int:
+    """Returns the index of a class that is given by index or label.
+
+    A label is the model's own, whole or, in lists such as `"tench, Tinca tinca"`, one of its
+    names. Digits are an index where no label is the same.
+
+    Raises:
+        ConfigError: the model has no such class, or several of that name.
+    """
+    num_classes = model.config.num_classes
+    if isinstance(target, str):
+        labels = model.labels or ()
+        found = [k for k, label in enumerate(labels) if label == target]
+        if not found:
+            found = [k for k, label in enumerate(labels) if target in label.split(", ")]
+        if not found and target.isdecimal() and len(target) < 10:
+            target = int(target)
+        elif len(found) != 1:
+            several = f"are the classes {', '.join(map(str, found))}: give one of these numbers"
+            raise ConfigError(
+                f"target={shown(target)}: {several}."
+                if found
+                else f"target={shown(target)} is no label of the model"
+                f"{'' if labels else ', which has none'}.{nearest(target, labels)} "
+                f"An index from 0 to {num_classes - 1} names a class too."
+            )
+        else:
+            return found[0]
+    if isinstance(target, bool) or not isinstance(target, (int, np.integer)):
+        raise ConfigError(f"target={shown(target)}: expected an index, a label or None.")
+    if not 0 <= target < num_classes:
+        raise ConfigError(
+            f"target={shown(int(target))} is no class: the model has {num_classes}, "
+            f"from 0 to {num_classes - 1}."
+        )
+    return int(target)
+
+
+def classes_of(
+    model: VisionTransformer, images: np.ndarray, target: Target, batch_size: int
+) -> np.ndarray:
+    """Returns the class that is explained for each image, int32 `(batch,)`.
+
+    Args:
+        model: with one prediction per image.
+        images: float batch as the model takes it.
+        target: a class for all images, by index or label; an integer array `(batch,)`, one for
+            each; or None for the class that the model predicts.
+        batch_size: images per step.
+
+    Raises:
+        ConfigError: no such class, or another number of them than images.
+    """
+    config = model.config
+    if not config.has_one_prediction:
+        raise ConfigError(
+            f"A class can be explained where the model predicts one; this model has num_classes="
+            f"{config.num_classes} and classifier={config.classifier!r}."
+        )
+    if target is None:
+        return model.predict(images, batch_size=batch_size, verbose=0).argmax(-1).astype("int32")
+    if isinstance(target, np.ndarray) and target.ndim:
+        if target.shape != (len(images),):
+            raise ConfigError(
+                f"target has the shape {target.shape}, expected ({len(images)},): one class for "
+                "each image. A list of classes explains each of them."
+            )
+        return np.asarray([class_index(model, k) for k in target], "int32")
+    target = target.item() if isinstance(target, np.ndarray) else target
+    return np.full(len(images), class_index(model, target), "int32")
+
+
+def scores_of(model: VisionTransformer, images: Any, chosen: Any) -> Any:
+    """Returns the outputs of the chosen classes, float32 tensor `(batch,)`.
+
+    Args:
+        model: with one prediction per image.
+        images: tensor.
+        chosen: float32 `(batch, num_classes)`, 1 at the class.
+    """
+    outputs = keras.ops.cast(model(images, training=False), "float32")
+    return keras.ops.sum(outputs * chosen, axis=-1)
+
+
+def black(model: VisionTransformer) -> np.ndarray:
+    """Returns a black pixel as the model takes it, to be broadcast over a batch of images."""
+    mean, std = (np.atleast_1d(np.float32(x)) for x in model.preprocessor.normalisation)
+    pixel = -mean / std if model.preprocessor.scaled else np.zeros_like(mean)
+    return pixel if model.data_format == "channels_last" else pixel[:, None, None]

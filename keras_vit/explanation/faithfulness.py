@@ -1,0 +1,236 @@
+"""How good an explanation is: deletion and insertion, pointing, against random and centre maps."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from keras_vit.errors import ConfigError
+from keras_vit.explanation.classes import Target, classes_of
+from keras_vit.explanation.maps import checked_batch, explain
+from keras_vit.model import VisionTransformer
+
+Box = tuple[float, float, float, float]
+"""Left, top, right and lower edge in pixels of the prepared image, as PIL has them."""
+
+
+class Curve(NamedTuple):
+    """The probability of a class while pixels come or go, the most important first.
+
+    Args:
+        shares: of the pixels that came or went, from 0 to 1, `(steps + 1,)`.
+        probabilities: float32 `(batch, steps + 1)`.
+        areas: under the curves, by trapezoids, float32 `(batch,)`, in [0, 1].
+    """
+
+    shares: np.ndarray
+    probabilities: np.ndarray
+    areas: np.ndarray
+
+
+def deletion(
+    model: VisionTransformer,
+    images: Any,
+    maps: np.ndarray,
+    target: Target = None,
+    *,
+    steps: int = 16,
+    baseline: Any = None,
+    batch_size: int = 32,
+) -> Curve:
+    """Takes the most important pixels away first (Petsiuk, Das and Saenko 2018); small is good.
+
+    Args:
+        model: a `VisionTransformer` with one prediction per image.
+        images: float batch as the model takes it.
+        maps: `(batch, height, width)`, of `explain`; of equal pixels the upper left go first.
+        target: the class whose probability is watched, as of `explain`; None for the prediction
+            for the whole image.
+        steps: how many equal parts of the pixels go one after the other.
+        baseline: what takes the place of a pixel: a pixel or a batch as the model takes it; None
+            for the middle of the model's range, which is the mean colour where a protocol has one.
+        batch_size: images per step of the model.
+
+    Raises:
+        ConfigError: maps of another size than the images, no such class, or no steps.
+    """
+    images = checked_batch(images, batch_size)
+    grey = 0.0 if model.preprocessor.scaled else 127.5
+    other = np.asarray(grey if baseline is None else baseline, "float32")
+    other = np.broadcast_to(other, images.shape)
+    return _curve(model, images, other, maps, target, steps, batch_size)
+
+
+def insertion(
+    model: VisionTransformer,
+    images: Any,
+    maps: np.ndarray,
+    target: Target = None,
+    *,
+    steps: int = 16,
+    baseline: Any = None,
+    batch_size: int = 32,
+) -> Curve:
+    """Brings the most important pixels first (Petsiuk, Das and Saenko 2018); large is good.
+
+    Arguments are those of `deletion`, but that None for `baseline` starts from the blurred image,
+    as the paper does: edges of black squares would be shapes themselves.
+    """
+    images = checked_batch(images, batch_size)
+    if target is None:
+        target = classes_of(model, images, None, batch_size)
+    other = blurred(model, images) if baseline is None else np.asarray(baseline, "float32")
+    other = np.broadcast_to(other, images.shape)
+    return _curve(model, other, images, maps, target, steps, batch_size)
+
+
+def _curve(
+    model: VisionTransformer,
+    before: np.ndarray,
+    after: np.ndarray,
+    maps: np.ndarray,
+    target: Target,
+    steps: int,
+    batch_size: int,
+) -> Curve:
+    """Replaces pixels of `before` by those of `after`."""
+    classes = classes_of(model, before, target, batch_size)
+    last = model.data_format == "channels_last"
+    size = before.shape[1:3] if last else before.shape[2:]
+    if maps.shape != (len(before), *size):
+        raise ConfigError(f"maps has the shape {maps.shape}, expected {(len(before), *size)}.")
+    if steps < 1:
+        raise ConfigError(f"steps={steps}: expected at least 1.")
+    order = np.argsort(-maps.reshape(len(maps), -1), axis=1, kind="stable")
+    rank = np.empty_like(order)
+    np.put_along_axis(rank, order, np.arange(order.shape[1])[None], axis=1)
+    rank = rank.reshape(len(maps), *size)[:, :, :, None] if last else rank.reshape(-1, 1, *size)
+    shares = np.arange(steps + 1) / steps
+    found = []
+    for share in shares:
+        images = np.where(rank < round(share * order.shape[1]), after, before)
+        found.append(probabilities(model, images, batch_size)[np.arange(len(images)), classes])
+    curves = np.stack(found, axis=1)
+    areas = (curves[:, 1:] + curves[:, :-1]).mean(axis=1) / 2
+    return Curve(shares, curves, areas)
+
+
+def probabilities(model: VisionTransformer, images: np.ndarray, batch_size: int) -> np.ndarray:
+    """Returns float32 `(batch, num_classes)` that sum to 1, or what the model's activation says."""
+    outputs = np.asarray(model.predict(images, batch_size=batch_size, verbose=0), "float32")
+    if model.config.classifier_activation is not None:
+        return outputs
+    outputs = np.exp(outputs - outputs.max(axis=1, keepdims=True))
+    return outputs / outputs.sum(axis=1, keepdims=True)
+
+
+def blurred(model: VisionTransformer, images: np.ndarray) -> np.ndarray:
+    """Returns images without their details: Gaussian, with 5 of 224 pixels as its deviation.
+
+    Petsiuk et al. blur images of 224 pixels so (kernel 11, deviation 5); edges are repeated. An
+    image of few pixels is blurred by one pixel at least.
+    """
+    first = 1 if model.data_format == "channels_last" else 2
+    for axis in (first, first + 1):
+        sigma = max(1.0, 5 / 224 * images.shape[axis])
+        reach = max(1, round(1.1 * sigma))
+        weights = np.exp(-((np.arange(-reach, reach + 1) / sigma) ** 2) / 2)
+        widths = [(0, 0)] * 4
+        widths[axis] = (reach, reach)
+        padded = np.pad(images, widths, mode="edge")
+        count = images.shape[axis]
+        images = sum(
+            np.float32(w / weights.sum()) * padded.take(range(k, k + count), axis)
+            for k, w in enumerate(weights)
+        )
+    return np.asarray(images, "float32")
+
+
+def points_at(maps: np.ndarray, boxes: Sequence[Box]) -> np.ndarray:
+    """Returns whether the largest value of each map lies in its box (the pointing game).
+
+    Args:
+        maps: `(batch, height, width)`. Where several pixels share the largest value, as those of
+            one patch do, their middle counts.
+        boxes: one for each map.
+
+    Returns:
+        bool `(batch,)`.
+
+    Source: Zhang et al. 2016, *Top-down neural attention by excitation backprop*, without the
+    margin of 15 pixels.
+    """
+    _check_boxes(maps, boxes)
+    found = []
+    for map_, (left, top, right, lower) in zip(maps, boxes, strict=True):
+        y, x = (c.mean() + 0.5 for c in np.nonzero(map_ == map_.max()))
+        found.append(left <= x < right and top <= y < lower)
+    return np.array(found)
+
+
+def share_inside(maps: np.ndarray, boxes: Sequence[Box]) -> np.ndarray:
+    """Returns the share of the positive values of each map that lies in its box, `(batch,)`.
+
+    The energy-based pointing game of Wang et al. 2020 (Score-CAM). A pixel is in the box if its
+    middle is. A map without positive values has 0.
+    """
+    _check_boxes(maps, boxes)
+    y, x = (np.arange(n) + 0.5 for n in maps.shape[1:])
+    found = []
+    for map_, (left, top, right, lower) in zip(np.maximum(maps, 0), boxes, strict=True):
+        inside = ((top <= y) & (y < lower))[:, None] & (left <= x) & (x < right)
+        total = map_.sum()
+        found.append(map_[inside].sum() / total if total else 0.0)
+    return np.array(found, "float32")
+
+
+def _check_boxes(maps: np.ndarray, boxes: Sequence[Box]) -> None:
+    if len(boxes) != len(maps):
+        raise ConfigError(f"{len(boxes)} boxes for {len(maps)} maps; expected one for each.")
+
+
+class Faithfulness(NamedTuple):
+    """Means over the images.
+
+    Args:
+        deletion: area under the deletion curve; small is good.
+        insertion: area under the insertion curve; large is good.
+    """
+
+    deletion: float
+    insertion: float
+
+
+BASELINES = ("random", "centre")
+
+
+def compare_methods(
+    model: VisionTransformer,
+    images: Any,
+    target: Target = None,
+    methods: Sequence[str] = ("relevance", "integrated_gradients", "gradcam", "rollout"),
+    *,
+    steps: int = 16,
+    batch_size: int = 32,
+) -> dict[str, Faithfulness]:
+    """Returns how faithful each method is on this model, and the two baselines.
+
+    A method that does no better than `"random"` and `"centre"` says nothing of this model.
+
+    Args:
+        model, images, target, steps, batch_size: as of `deletion`.
+        methods: of `explain`, with their own defaults.
+    """
+    images = checked_batch(images, batch_size)
+    classes = classes_of(model, images, target, batch_size)
+    told = {}
+    for method in dict.fromkeys((*methods, *BASELINES)):
+        maps = explain(model, images, classes, method, batch_size=batch_size).maps  # type: ignore[union-attr]
+        areas = [
+            float(
+                curve(model, images, maps, classes, steps=steps, batch_size=batch_size).areas.mean()
+            )
+            for curve in (deletion, insertion)
+        ]
+        told[method] = Faithfulness(*areas)
+    return told

@@ -1,0 +1,60 @@
+"""Imports jax, tensorflow or torch: gradients by what a function reads, in compiled functions."""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+
+def compiled(model: keras.Model, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns `function`, which takes arrays and calls the model, as the backend runs it fastest.
+
+    Under JAX the weights are arguments of the compiled function: it holds no copy of them.
+    """
+    backend = keras.backend.backend()
+    if backend == "jax":
+        import jax
+
+        variables = model.variables
+
+        def run(values: Any, *arrays: Any) -> Any:
+            with keras.StatelessScope(list(zip(variables, values, strict=True))):
+                return function(*arrays)
+
+        quick = jax.jit(run)
+        return lambda *arrays: quick([variable.value for variable in variables], *arrays)
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        quick = tf.function(function, reduce_retracing=True)
+        return lambda *arrays: quick(*(tf.convert_to_tensor(array) for array in arrays))
+    return lambda *arrays: function(*(keras.ops.convert_to_tensor(array) for array in arrays))
+
+
+def gradient(function: Callable[..., Any], sources: list[Any]) -> tuple[list[Any], Any]:
+    """Returns the derivative of a score by each of its sources, and what else was computed.
+
+    Args:
+        function: takes `sources`, returns a scalar and anything besides.
+        sources: tensors of the backend. The gradient by one that the score does not depend on
+            is zero.
+    """
+    backend = keras.backend.backend()
+    if backend == "jax":
+        import jax
+
+        return jax.grad(function, has_aux=True)(sources)
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(sources)
+            score, other = function(sources)
+        return tape.gradient(score, sources, unconnected_gradients="zero"), other
+    import torch
+
+    with torch.enable_grad():
+        sources = [source.detach().requires_grad_() for source in sources]
+        score, other = function(sources)
+    found = torch.autograd.grad(score, sources, allow_unused=True, materialize_grads=True)
+    return list(found), keras.tree.map_structure(torch.Tensor.detach, other)

@@ -1,0 +1,163 @@
+"""`explain`: what in an image speaks for a class, as a map."""
+
+import inspect
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+
+from keras_vit.errors import ConfigError, nearest
+from keras_vit.explanation.attention import grid_of
+from keras_vit.explanation.classes import Target, classes_of
+from keras_vit.explanation.methods import METHODS
+from keras_vit.explanation.pixels import per_patch, per_pixel
+from keras_vit.model import VisionTransformer
+
+
+class Explanation(NamedTuple):
+    """What speaks for a class in each image; larger is more.
+
+    Args:
+        maps: float32 `(batch, height, width)` at the size of the images. A pixel has the value of
+            its patch, but for `"integrated_gradients"`, which has a value for each pixel.
+        patches: float32 `(batch, rows, columns)`; of `"integrated_gradients"` the sums of the
+            pixels.
+        classes: int32 `(batch,)`, the class that is explained; None for the methods that ask for
+            none: `"attention"`, `"rollout"`, `"random"` and `"centre"`.
+    """
+
+    maps: np.ndarray
+    patches: np.ndarray
+    classes: np.ndarray | None
+
+
+def explain(
+    model: VisionTransformer,
+    images: Any,
+    target: Target | Sequence[int | str] = None,
+    method: str = "relevance",
+    *,
+    batch_size: int = 32,
+    **options: Any,
+) -> Explanation | dict[int | str, Explanation]:
+    """Returns a map over each image that says what speaks for a class.
+
+    Attention is not explanation: a map of weights tells where a model looked, not what would
+    change its mind. `keras_vit.explanation.compare_methods` measures which map to believe.
+
+    | method | map | options |
+    |---|---|---|
+    | `"relevance"` | gradient times attention, all blocks (arXiv 2103.15679) | |
+    | `"integrated_gradients"` | Sundararajan et al. 2017, signed | `steps=32`, `baseline` |
+    | `"gradcam"` | Selvaraju et al. 2017, tokens that enter a block | `block=-1` |
+    | `"occlusion"` | fall of the score without a patch, signed | `window=1`, `baseline` |
+    | `"rollout"` | attention, all blocks (arXiv 2005.00928) | `heads="mean"`, `discard=0.0` |
+    | `"attention"` | from what the head reads, one block | `block=-1`, `head` |
+    | `"random"` | uniform numbers, as a baseline | `seed=0` |
+    | `"centre"` | the middle of the image, as a baseline | |
+
+    `block="pool"` is the attention pooling of `classifier="map"`, and its default. `head=None` is
+    the mean over the heads. `baseline` is a pixel or an image as the model takes it; black without
+    one. `occlusion` runs the model once for every patch.
+
+    Args:
+        model: a `VisionTransformer`.
+        images: float batch as the model takes it, see `model.preprocessor`.
+        target: the class, by index or label; a list of several; an integer array `(batch,)` with
+            one for each image; None for the model's own prediction.
+        method: a row of the table.
+        batch_size: images per step; the memory of one step is that of a training step, with the
+            attention weights of all blocks for `"relevance"` and `"rollout"`.
+        **options: of the method.
+
+    Returns:
+        An `Explanation`; for a list of targets `{target: Explanation}`.
+
+    Raises:
+        ConfigError: no such method, option, class, block or head; a quantised model where
+            gradients are needed; a map that is no number, because a weight is none.
+
+    >>> import numpy as np, keras_vit
+    >>> model = keras_vit.VisionTransformer.from_preset("vit_digits")
+    >>> images = model.preprocessor(np.zeros((2, 8, 8), "uint8"))
+    >>> keras_vit.explain(model, images, target="3").maps.shape
+    (2, 16, 16)
+    """
+    images = checked_batch(images, batch_size)
+    if method not in METHODS:
+        raise ConfigError(
+            f"method={method!r} is none of {', '.join(METHODS)}.{nearest(method, METHODS)}"
+        )
+    make, asks_class, gives_pixels = METHODS[method]
+    known = list(inspect.signature(make).parameters)[1:]
+    if odd := [name for name in options if name not in known]:
+        raise ConfigError(
+            f"method={method!r} has no option {odd[0]!r}; it has {', '.join(known) or 'none'}."
+        )
+    run = make(model, **options)
+    grid = grid_of(model, images)
+
+    def explained(one: Target) -> Explanation:
+        classes = None
+        if asks_class or one is not None:
+            classes = classes_of(model, images, one, batch_size)
+        found = _in_batches(model, run, images, classes, batch_size)
+        if not np.isfinite(found).all():
+            raise ConfigError(_why_not_finite(model, method))
+        if gives_pixels:
+            return Explanation(found, per_patch(found, grid, model.config), classes)
+        axes = (1, 2) if model.data_format == "channels_last" else (2, 3)
+        height, width = (images.shape[axis] for axis in axes)
+        maps = per_pixel(found, (height, width), model.config)
+        return Explanation(maps, found, classes if asks_class else None)
+
+    if isinstance(target, (list, tuple)):
+        if not target:
+            raise ConfigError("target is an empty list; None explains the model's prediction.")
+        return {one: explained(one) for one in target}
+    return explained(target)  # type: ignore[arg-type]
+
+
+def checked_batch(images: Any, batch_size: int) -> np.ndarray:
+    """Returns float images with four axes; raises `ConfigError` on others."""
+    if batch_size < 1:
+        raise ConfigError(f"batch_size={batch_size}: expected at least 1.")
+    images = np.asarray(keras.ops.convert_to_numpy(images), "float32")
+    if images.ndim != 4 or not len(images):
+        raise ConfigError(
+            f"images has the shape {images.shape}; expected a batch as the model takes it, with "
+            "four axes: model.preprocessor makes one of files and arrays."
+        )
+    return images
+
+
+def _in_batches(
+    model: VisionTransformer,
+    run: Any,
+    images: np.ndarray,
+    classes: np.ndarray | None,
+    batch_size: int,
+) -> np.ndarray:
+    """Runs a method over all images; the last batch is filled up: no other shape is compiled."""
+    chosen = np.zeros((len(images), max(model.config.num_classes, 1)), "float32")
+    if classes is not None:
+        chosen[np.arange(len(images)), classes] = 1
+    size = min(batch_size, len(images))
+    found = []
+    for start in range(0, len(images), size):
+        part = np.s_[start : start + size]
+        count = len(images[part])
+        batch, wanted = (
+            np.pad(x[part], [(0, size - count)] + [(0, 0)] * (x.ndim - 1)) for x in (images, chosen)
+        )
+        found.append(run(batch, wanted)[:count])
+    return np.concatenate(found).astype("float32", copy=False)
+
+
+def _why_not_finite(model: VisionTransformer, method: str) -> str:
+    """The sentence for a map with NaN or infinity: the weight or the images that have it."""
+    for weight in model.weights:
+        if not np.isfinite(keras.ops.convert_to_numpy(keras.ops.cast(weight, "float32"))).all():
+            return f"method={method!r} gave NaN: the weight {weight.path} is not finite."
+    return f"method={method!r} gave NaN although all weights are finite; are the images?"

@@ -1,0 +1,328 @@
+"""The ways to explain: each takes a batch and the classes, and returns a map over the patches.
+
+Gradients are of the model's own output for the class: the logit, or the probability of a model
+with `classifier_activation="softmax"`.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_vit.errors import ConfigError
+from keras_vit.explanation.attention import (
+    attention_maps,
+    attention_rollout,
+    grid_of,
+    probe_weights,
+    read_tokens,
+    reading,
+)
+from keras_vit.explanation.classes import black, scores_of
+from keras_vit.explanation.gradients import compiled, gradient
+from keras_vit.explanation.pixels import pixels_per_patch
+from keras_vit.layers.quantisation import quantised_parts
+from keras_vit.layers.watching import Watcher, watched_by
+from keras_vit.model import VisionTransformer
+from keras_vit.tokens import block_index
+
+OneBatch = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""Images and `(batch, num_classes)`, 1 at the class, to `(batch, rows, columns)` or pixels."""
+
+
+def attention(
+    model: VisionTransformer, block: int | str | None = None, head: int | None = None
+) -> OneBatch:
+    """Attention from what the head reads to the patches, in one block."""
+    if block is None:
+        block = "pool" if model.config.classifier == "map" else -1
+    if block == "pool" and model.config.classifier == "map":
+        heads = model.get_layer("pool").num_heads
+    else:
+        block = _block(model, block)
+        heads = model.config.num_heads
+    if head is not None and not 0 <= head < heads:
+        raise ConfigError(f"head={head}: there is no such head; block {block} has {heads}.")
+    chosen = slice(None) if head is None else slice(head, head + 1)
+
+    def run(images: np.ndarray, chosen_class: np.ndarray) -> np.ndarray:
+        if block == "pool":
+            read = probe_weights(model, images, len(images))[:, chosen].mean(axis=1)
+        else:
+            (weights,) = attention_maps(model, images, [block], len(images)).values()
+            shares = read_tokens(model, images, len(images))
+            read = np.einsum("bt,btk->bk", shares, weights[:, chosen].mean(axis=1))
+        return _patches(model, images, read)
+
+    return run
+
+
+def rollout(model: VisionTransformer, heads: str = "mean", discard: float = 0.0) -> OneBatch:
+    """Attention through all blocks (Abnar and Zuidema 2020)."""
+
+    def run(images: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+        maps = attention_maps(model, images, batch_size=len(images))
+        shares = read_tokens(model, images, len(images))
+        grid = grid_of(model, images)
+        return attention_rollout(maps, grid, reads=shares, heads=heads, discard=discard)
+
+    return run
+
+
+def relevance(model: VisionTransformer) -> OneBatch:
+    """Gradient times attention (Chefer, Gur and Wolf 2021, arXiv 2103.15679, Eqs. 5 and 6).
+
+    R = 1 before the first block; R += mean over heads of (dy/dA * A)+ times R in each. The head
+    reads rows of R: that of the class token, or the mean that it takes. A probe of attention
+    pooling attends as a token does: its row is the mean over its heads of (dy/dA * A)+ times R.
+    """
+    _refuse_quantised(model, "relevance")
+    blocks = [model.get_layer(f"block_{i}") for i in range(model.config.num_layers)]
+    layers = [getattr(block, "attention", None) for block in blocks]
+    pool = model.get_layer("pool")
+    if model.config.classifier == "map":
+        layers.append(pool.attention)
+
+    def of_batch(images: Any, chosen: Any) -> Any:
+        rows, columns = grid_of(model, images)
+        batch, tokens = images.shape[0], rows * columns + model.config.num_prefix_tokens
+        shapes = [(batch, model.config.num_heads, tokens, tokens)] * len(blocks)
+        if model.config.classifier == "map":
+            shapes.append((batch, pool.num_heads, 1, tokens - pool.skip))
+
+        def score(changes: list[Any]) -> tuple[Any, list[Any]]:
+            watcher = _AddsToAttention(layers, changes)
+            with watched_by(watcher):
+                total = ops.sum(scores_of(model, images, chosen))
+            return total, watcher.found()
+
+        gradients, weights = gradient(score, [ops.zeros(shape, "float32") for shape in shapes])
+        seen = [ops.mean(ops.relu(g * a), axis=1) for g, a in zip(gradients, weights, strict=True)]
+        total = ops.eye(tokens, dtype="float32")[None]
+        for step in seen[: len(blocks)]:
+            total = total + step @ total
+        if model.config.classifier == "map":
+            row = ops.pad(seen[-1], [(0, 0), (0, 0), (pool.skip, 0)])
+        else:
+            row = ops.convert_to_tensor(reading(model.config, tokens))[None, None]
+        return (row @ total)[:, 0]
+
+    read = _in_numpy(compiled(model, of_batch))
+    return lambda images, chosen: _patches(model, images, read(images, chosen))
+
+
+class _AddsToAttention(Watcher):
+    """Adds to the softmax weights of chosen layers, and keeps the weights."""
+
+    def __init__(self, layers: list[Any], changes: list[Any]) -> None:
+        self.layers = layers
+        self.changes = {id(a): change for a, change in zip(layers, changes, strict=True)}
+        self.weights: dict[int, Any] = {}
+
+    def attention(self, layer: Any, weights: Any) -> Any:
+        if id(layer) not in self.changes:
+            return weights
+        self.weights[id(layer)] = weights
+        return weights + self.changes[id(layer)]
+
+    def found(self) -> list[Any]:
+        for i, layer in enumerate(self.layers):
+            if id(layer) not in self.weights:
+                raise ConfigError(
+                    f"block_{i} computed no attention weights in the way of keras_vit's Attention, "
+                    "so that there is no gradient by them; its attention was replaced."
+                )
+        return [self.weights[id(layer)] for layer in self.layers]
+
+
+def gradcam(model: VisionTransformer, block: int = -1) -> OneBatch:
+    """Grad-CAM (Selvaraju et al. 2017) on the tokens that enter a block.
+
+    Channels are weighted by their mean gradient over the patches; their sum is cut at zero. What
+    leaves the last block has no gradient at the patches where the head reads the class token.
+    """
+    _refuse_quantised(model, "gradcam")
+    layer = model.get_layer(f"block_{_block(model, block)}")
+    prefix = model.config.num_prefix_tokens
+
+    def of_batch(images: Any, chosen: Any) -> Any:
+        rows, columns = grid_of(model, images)
+        shape = (images.shape[0], rows * columns + prefix, model.config.hidden_size)
+
+        def score(changes: list[Any]) -> tuple[Any, Any]:
+            watcher = _AddsToTokens(layer, changes[0])
+            with watched_by(watcher):
+                total = ops.sum(scores_of(model, images, chosen))
+            if watcher.found is None:
+                raise ConfigError(f"{layer.name} was replaced by one that tells no tokens.")
+            return total, ops.cast(watcher.found, "float32")
+
+        (slopes,), tokens = gradient(score, [ops.zeros(shape, "float32")])
+        channels = ops.mean(slopes[:, prefix:], axis=1, keepdims=True)
+        return ops.relu(ops.sum(tokens[:, prefix:] * channels, axis=-1))
+
+    run = _in_numpy(compiled(model, of_batch))
+    return lambda images, chosen: run(images, chosen).reshape(-1, *grid_of(model, images))
+
+
+class _AddsToTokens(Watcher):
+    """Adds to the tokens that enter a block, and keeps them."""
+
+    def __init__(self, layer: Any, change: Any) -> None:
+        self.layer, self.change, self.found = layer, change, None
+
+    def tokens(self, layer: Any, tokens: Any) -> Any:
+        if layer is not self.layer:
+            return tokens
+        self.found = tokens
+        return tokens + ops.cast(self.change, tokens.dtype)
+
+
+def integrated_gradients(
+    model: VisionTransformer, steps: int = 32, baseline: Any = None
+) -> OneBatch:
+    """Integrated gradients (Sundararajan et al. 2017), summed over channels, signed.
+
+    The integral from the baseline to the image is a sum at the middles of `steps` equal parts.
+    """
+    _refuse_quantised(model, "integrated_gradients")
+    if steps < 1:
+        raise ConfigError(f"steps={steps}: expected at least 1.")
+    start = _baseline(model, baseline)
+    channels = -1 if model.data_format == "channels_last" else 1
+
+    def of_batch(images: Any, chosen: Any) -> Any:
+        def score(sources: list[Any]) -> tuple[Any, list[Any]]:
+            return ops.sum(scores_of(model, sources[0], chosen)), []
+
+        return gradient(score, [images])[0][0]
+
+    slopes = _in_numpy(compiled(model, of_batch))
+
+    def run(images: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+        way = np.float32(images - start)
+        total = np.zeros(images.shape, "float64")
+        for k in range(steps):
+            total += slopes(start + np.float32((k + 0.5) / steps) * way, chosen)
+        return np.float32((total / steps * way).sum(axis=channels))
+
+    return run
+
+
+def occlusion(model: VisionTransformer, window: int = 1, baseline: Any = None) -> OneBatch:
+    """The fall of the score when a square of patches is covered (Zeiler and Fergus 2014).
+
+    A patch gets the mean over all squares of `window` by `window` patches that cover it.
+    """
+    if window < 1:
+        raise ConfigError(f"window={window}: expected at least 1 patch.")
+    cover = _baseline(model, baseline)
+    axes = (1, 2) if model.data_format == "channels_last" else (2, 3)
+
+    def of(images: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+        outputs = model.predict(images, batch_size=len(images), verbose=0)
+        return (outputs * chosen).sum(axis=-1)
+
+    def run(images: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+        rows, columns = grid_of(model, images)
+        if window > min(rows, columns):
+            raise ConfigError(f"window={window} is larger than the grid of {rows} x {columns}.")
+        high, wide = pixels_per_patch(model.config)
+        whole = of(images, chosen)
+        falls = np.zeros((len(images), rows, columns), "float32")
+        squares = np.zeros((rows, columns), "float32")
+        for r in range(rows - window + 1):
+            for c in range(columns - window + 1):
+                covered = np.moveaxis(images, axes, (1, 2)).copy()
+                inside = np.s_[:, r * high : (r + window) * high, c * wide : (c + window) * wide]
+                covered[inside] = np.moveaxis(np.broadcast_to(cover, images.shape), axes, (1, 2))[
+                    inside
+                ]
+                fall = whole - of(np.moveaxis(covered, (1, 2), axes), chosen)
+                falls[:, r : r + window, c : c + window] += fall[:, None, None]
+                squares[r : r + window, c : c + window] += 1
+        return falls / squares
+
+    return run
+
+
+def random(model: VisionTransformer, seed: int = 0) -> OneBatch:
+    """Uniform random numbers: what an explanation has to beat."""
+    rng = np.random.default_rng(seed)
+    return lambda images, chosen: rng.random(
+        (len(images), *grid_of(model, images)), dtype="float32"
+    )
+
+
+def centre(model: VisionTransformer) -> OneBatch:
+    """1 in the middle of the image, falling to 0 in the corners: the photographer's habit."""
+
+    def run(images: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+        rows, columns = grid_of(model, images)
+        y, x = ((np.arange(n) + 0.5) * 2 / n - 1 for n in (rows, columns))
+        map_ = 1 - np.sqrt((y[:, None] ** 2 + x**2) / 2)
+        return np.tile(map_.astype("float32"), (len(images), 1, 1))
+
+    return run
+
+
+class Method(NamedTuple):
+    """A way to explain, and whether it asks for a class and answers for each pixel."""
+
+    of: Callable[..., OneBatch]
+    asks_class: bool = True
+    per_pixel: bool = False
+
+
+METHODS = {
+    "attention": Method(attention, asks_class=False),
+    "rollout": Method(rollout, asks_class=False),
+    "relevance": Method(relevance),
+    "gradcam": Method(gradcam),
+    "integrated_gradients": Method(integrated_gradients, per_pixel=True),
+    "occlusion": Method(occlusion),
+    "random": Method(random, asks_class=False),
+    "centre": Method(centre, asks_class=False),
+}
+
+
+def _block(model: VisionTransformer, block: int | str) -> int:
+    if not isinstance(block, int) or isinstance(block, bool):
+        pool = ' or "pool"' if model.config.classifier == "map" else ""
+        raise ConfigError(f"block={block!r}: expected the index of a block{pool}.")
+    return block_index(model, block)
+
+
+def _baseline(model: VisionTransformer, baseline: Any) -> np.ndarray:
+    """A pixel or an image, to be broadcast over a batch: the given one, or a black pixel."""
+    if baseline is None:
+        return black(model)
+    start = np.asarray(baseline, "float32")
+    shape = model.input_shape[1:]
+    odd = start.ndim > 3 or any(
+        side not in (1, want) and want is not None
+        for side, want in zip(start.shape[::-1], shape[::-1], strict=False)
+    )
+    if odd:
+        raise ConfigError(f"baseline has the shape {start.shape}; expected that of an image.")
+    return start
+
+
+def _patches(model: VisionTransformer, images: np.ndarray, read: np.ndarray) -> np.ndarray:
+    """Drops the tokens before the patches and gives the others the form of their grid."""
+    return read[:, model.config.num_prefix_tokens :].reshape(-1, *grid_of(model, images))
+
+
+def _in_numpy(run: Callable[..., Any]) -> Callable[..., np.ndarray]:
+    return lambda *arrays: keras.ops.convert_to_numpy(run(*arrays))
+
+
+def _refuse_quantised(model: VisionTransformer, method: str) -> None:
+    if parts := quantised_parts(model.layers):
+        raise ConfigError(
+            f"method={method!r} needs gradients, which the quantised {next(iter(parts))} has not: "
+            "explain the model from before its quantisation, or choose attention, rollout or "
+            "occlusion."
+        )

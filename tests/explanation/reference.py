@@ -1,0 +1,149 @@
+"""A small Vision Transformer in torch, float64, whose explicit attention autograd differentiates.
+
+It shares no code with keras_vit: weights come by name, formulas from the papers. The tokens that
+enter the first block are read off the model; the projection of patches is computed here too, for
+gradients by pixels.
+"""
+
+import keras
+import numpy as np
+import torch
+from torch import nn
+
+from tests.helpers import weights_of
+
+
+class Reference:
+    """The model's logits, and what the papers' methods make of them.
+
+    Args:
+        model: a `VisionTransformer`.
+        images: float batch as the model takes it.
+        classes: the class of each image.
+    """
+
+    def __init__(self, model, images, classes):
+        self.config, self.classes = model.config, list(classes)
+        self.weights = {
+            layer.name: {k: torch.tensor(v) for k, v in weights_of(layer).items()}
+            for layer in model.layers
+        }
+        first = keras.Model(model.input, model.get_layer("embedding_dropout").output)
+        self.z, self.constant = (
+            torch.tensor(first.predict(x, verbose=0)).double().requires_grad_()
+            for x in (images, np.zeros_like(images))
+        )
+        if model.data_format == "channels_first":
+            images = np.moveaxis(images, 1, -1)
+        self.images = torch.tensor(images).double()
+
+    def tokens(self, images):
+        """z_0 of Eq. 1: the tokens of a zero image, plus the projection of each patch."""
+        high, wide = self.config.patch_size
+        kernel = self.weights["patch_embedding"]["kernel"]
+        rows, columns = images.shape[1] // high, images.shape[2] // wide
+        cut = images[:, : rows * high, : columns * wide]
+        cut = cut.reshape(len(images), rows, high, columns, wide, -1).permute(0, 1, 3, 2, 4, 5)
+        patches = cut.reshape(len(images), rows * columns, -1) @ kernel.reshape(
+            -1, kernel.shape[-1]
+        )
+        empty = torch.zeros(len(images), self.constant.shape[1] - rows * columns, kernel.shape[-1])
+        return self.constant + torch.cat([empty.double(), patches], 1)
+
+    def encoder(self, z):
+        """Logits of tokens; keeps every block's tokens and attention weights."""
+        self.attention, self.entered = [], []
+        for i in range(self.config.num_layers):
+            w = self.weights[f"block_{i}"]
+            self.entered.append(z)
+            x = norm(z, w, "attention_norm")
+            z = z + self.attend(x, x, w, "attention/")
+            x = norm(z, w, "mlp_norm")
+            z = z + mlp(x, w, "mlp/")
+        return self.head(norm(z, self.weights["encoder_norm"], ""))
+
+    def attend(self, x, context, w, at):
+        q, k, v = (
+            torch.einsum("btm,mhd->bhtd", y, w[f"{at}{n}/kernel"]) + w[f"{at}{n}/bias"][:, None]
+            for y, n in ((x, "query"), (context, "key"), (context, "value"))
+        )
+        a = torch.softmax(q @ k.transpose(2, 3) / q.shape[-1] ** 0.5, -1)
+        if a.requires_grad:
+            a.retain_grad()
+        self.attention.append(a)
+        return torch.einsum("bhtd,hdm->btm", a @ v, w[f"{at}out/kernel"]) + w[f"{at}out/bias"]
+
+    def head(self, y):
+        kind, skip = self.config.classifier, self.config.num_prefix_tokens
+        if kind == "map":
+            w = self.weights["pool"]
+            context = y[:, 0 if self.config.prefix_in_map else skip :]
+            x = self.attend(w["probe"].expand(len(y), 1, -1), context, w, "attention/")
+            pooled = (x + mlp(norm(x, w, "norm"), w, "mlp/"))[:, 0]
+        elif kind == "token_and_distillation":
+            w = self.weights["head"]
+            names = sorted({name.rpartition("/")[0] for name in w})
+            return sum(y[:, i] @ w[f"{n}/kernel"] + w[f"{n}/bias"] for i, n in enumerate(names)) / 2
+        else:
+            mean = y[:, skip:].mean(1)
+            pooled = {
+                "token": y[:, 0],
+                "gap": mean,
+                "token_and_mean": torch.cat([y[:, 0], mean], 1),
+            }
+            pooled = pooled[kind]
+        return pooled @ self.weights["head"]["kernel"] + self.weights["head"]["bias"]
+
+    def score(self, logits):
+        return logits[torch.arange(len(logits)), self.classes].sum()
+
+    def relevance(self):
+        self.score(self.encoder(self.z)).backward()
+        seen = [(a.grad * a).clamp(min=0).mean(1) for a in self.attention]
+        total = torch.eye(self.z.shape[1]).double()
+        for step in seen[: self.config.num_layers]:
+            total = total + step @ total
+        return self.read(total, seen[-1])[:, self.config.num_prefix_tokens :].detach().numpy()
+
+    def read(self, rows, probe):
+        """Rows of a matrix over tokens, as the head reads tokens."""
+        kind, skip = self.config.classifier, self.config.num_prefix_tokens
+        if kind == "map":
+            return (probe @ rows[:, 0 if self.config.prefix_in_map else skip :])[:, 0]
+        mean = rows[:, skip:].mean(1)
+        return {
+            "token": rows[:, 0],
+            "gap": mean,
+            "token_and_mean": (rows[:, 0] + mean) / 2,
+            "token_and_distillation": rows[:, :2].mean(1),
+        }[kind]
+
+    def gradcam(self, block):
+        logits = self.encoder(self.z)
+        entered = self.entered[block]
+        (slope,) = torch.autograd.grad(self.score(logits), entered)
+        skip = self.config.num_prefix_tokens
+        channels = slope[:, skip:].mean(1, keepdim=True)
+        return (entered[:, skip:] * channels).sum(-1).clamp(min=0).detach().numpy()
+
+    def integrated_gradients(self, start, steps):
+        total = torch.zeros_like(self.images)
+        for k in range(steps):
+            x = start + (k + 0.5) / steps * (self.images - start)
+            x.requires_grad_()
+            (slope,) = torch.autograd.grad(self.score(self.encoder(self.tokens(x))), x)
+            total += slope
+        return (total / steps * (self.images - start)).sum(-1).numpy()
+
+
+def norm(x, w, at):
+    gamma, beta = (w[f"{at}/{n}".lstrip("/")] for n in ("gamma", "beta"))
+    return nn.functional.layer_norm(x, x.shape[-1:], gamma, beta, 1e-6)
+
+
+def mlp(x, w, at):
+    names = sorted({k.removeprefix(at).rpartition("/")[0] for k in w if k.startswith(at)})
+    for i, name in enumerate(names):
+        x = x @ w[f"{at}{name}/kernel"] + w[f"{at}{name}/bias"]
+        x = x if i else nn.functional.gelu(x, approximate="tanh")
+    return x

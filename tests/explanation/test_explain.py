@@ -1,0 +1,281 @@
+"""Maps of what speaks for a class, beside an independent model that autograd differentiates."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit import ConfigError, attention_maps, explain, read_tokens
+from keras_vit.explanation.methods import METHODS
+from tests.explanation.reference import Reference
+from tests.helpers import HYBRID, assert_close, normal, random_tiny
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+GRADIENTS = ("relevance", "gradcam", "integrated_gradients", "occlusion")
+MODELS = {
+    "token": {"num_layers": 2},
+    "gap": {"classifier": "gap", "image_size": (24, 16)},
+    "map": {"classifier": "map", "class_token": True, "prefix_in_map": False},
+    "probe of all": {"classifier": "map", "num_registers": 1, "prefix_in_map": True},
+    "registers": {"classifier": "token_and_mean", "num_registers": 3, "num_layers": 2},
+    "distilled": {"classifier": "token_and_distillation"},
+    "any size": {"image_size": None, "position_grid": (2, 2), "num_layers": 2},
+    "channels first": {"data_format": "channels_first", "image_size": (16, 24)},
+    "hybrid": {**HYBRID, "image_size": (24, 16)},
+}
+
+
+def made(fields, count=2):
+    """A model, a batch that it takes, and the reference for the classes 3 and 1."""
+    model = random_tiny(**fields)
+    height, width = model.config.image_size or (24, 16)
+    shape = (height, width, 3) if model.data_format == "channels_last" else (3, height, width)
+    if keras.backend.backend() == "tensorflow" and shape[0] == 3:
+        pytest.skip("TensorFlow has no convolution with channels first on a CPU")
+    images = 0.5 * normal(count, *shape)
+    return model, images, Reference(model, images, [3, 1][:count])
+
+
+@pytest.fixture(scope="module", params=MODELS.values(), ids=MODELS.keys())
+def case(request):
+    return made(request.param)
+
+
+def test_the_reference_is_the_same_model(case):
+    """Logits agree, else nothing below would mean anything."""
+    model, images, reference = case
+    logits = reference.encoder(reference.z).detach().numpy()
+    assert_close(model.predict(images, verbose=0), logits, 2e-6)
+
+
+def test_relevance(case):
+    """Gradient times attention through all blocks, read as the head reads."""
+    model, images, reference = case
+    found = explain(model, images, np.array([3, 1]))
+    assert_close(found.patches.reshape(2, -1), reference.relevance())
+    assert found.maps.shape == (2, *images_size(model, images))
+    assert found.classes.tolist() == [3, 1]
+
+
+def test_gradcam(case):
+    """The tokens that enter the first block, weighted by their mean gradient."""
+    model, images, reference = case
+    found = explain(model, images, np.array([3, 1]), "gradcam", block=0)
+    assert_close(found.patches.reshape(2, -1), reference.gradcam(0))
+
+
+def images_size(model, images):
+    return images.shape[1:3] if model.data_format == "channels_last" else images.shape[2:]
+
+
+@pytest.mark.parametrize("name", ["token", "map", "channels first"])
+def test_integrated_gradients(name):
+    """From a black image, channels summed; the sum of a map is what the score rises by."""
+    model, images, reference = made(MODELS[name])
+    found = explain(model, images, np.array([3, 1]), "integrated_gradients", steps=3)
+    wanted = reference.integrated_gradients(-1, 3)
+    assert_close(found.maps, wanted)
+    assert_close(found.patches.sum((1, 2)), wanted.sum((1, 2)), 1e-4)
+
+
+def test_integrated_gradients_through_a_stem():
+    """The sum over an image is the rise of the score from the baseline: the completeness axiom."""
+    model, images, _ = made(MODELS["hybrid"], count=1)
+    start = np.full((24, 16, 3), 0.4, "float32")
+    images = start + 0.02 * images  # near enough for few steps
+    options = {"steps": 24, "baseline": start}
+    found = explain(model, images, 3, "integrated_gradients", **options)
+    high, low = (model.predict(x, verbose=0)[0, 3] for x in (images, start[None]))
+    np.testing.assert_allclose(found.maps.sum(), high - low, rtol=2e-2)
+
+
+@pytest.mark.parametrize("name", ["token", "any size", "channels first", "hybrid"])
+def test_occlusion(name):
+    """What the score loses when squares of 8 pixels are black."""
+    model, images, _ = made(MODELS[name])
+    found = explain(model, images, np.array([3, 1]), "occlusion")
+    height, width = images_size(model, images)
+    whole = model.predict(images, verbose=0)
+    for r in range(height // 8):
+        for c in range(width // 8):
+            covered = images.copy()
+            last = model.data_format == "channels_last"
+            view = covered if last else np.moveaxis(covered, 1, -1)
+            view[:, 8 * r : 8 * r + 8, 8 * c : 8 * c + 8] = -1
+            fall = (whole - model.predict(covered, verbose=0))[[0, 1], [3, 1]]
+            assert_close(found.patches[:, r, c], fall, 1e-4)
+
+
+def test_occlusion_by_larger_squares_is_their_mean():
+    """One square of two by two patches covers an image of four: each patch gets its fall."""
+    model, images, _ = made({})
+    found = explain(model, images, 3, "occlusion", window=2)
+    fall = (model.predict(images, verbose=0) - model.predict(images * 0 - 1, verbose=0))[:, 3]
+    assert_close(found.patches, np.tile(fall[:, None, None], (1, 2, 2)), 1e-4)
+
+
+@pytest.mark.parametrize("name", ["gap", "registers", "map"])
+def test_attention_and_rollout(name):
+    """From what the head reads, through one block and one head, or through all."""
+    model, images, _ = made(MODELS[name])
+    maps, reads = attention_maps(model, images), read_tokens(model, images)
+    skip = model.config.num_prefix_tokens
+    found = explain(model, images, method="attention", block=-1, head=1)
+    last = np.einsum("bt,btk->bk", reads, maps[model.config.num_layers - 1][:, 1])
+    assert_close(found.patches.reshape(2, -1), last[:, skip:])
+    assert found.classes is None
+    found = explain(model, images, method="rollout", heads="max", discard=0.5)
+    product = np.eye(maps[0].shape[-1])
+    for weights in maps.values():
+        weights = weights.max(1).astype("float64")
+        for matrix in weights:
+            smallest = np.argsort(matrix.ravel(), kind="stable")[: matrix.size // 2]
+            matrix.ravel()[smallest] = 0
+        weights = weights + np.eye(weights.shape[-1])
+        product = (weights / weights.sum(-1, keepdims=True)) @ product
+    wanted = np.einsum("bt,btk->bk", reads, product)[:, skip:]
+    assert_close(found.patches.reshape(2, -1), wanted / wanted.sum(1, keepdims=True))
+
+
+def test_attention_pooling_is_a_block_of_its_own():
+    """Without a block, the weights of the probe are shown."""
+    model, images, reference = made(MODELS["map"])
+    reference.encoder(reference.z)
+    probe = reference.attention[-1].detach().numpy()[:, :, 0]
+    found = explain(model, images, method="attention")
+    assert_close(found.patches.reshape(2, -1), probe.mean(1))
+    found = explain(model, images, method="attention", head=1)
+    assert_close(found.patches.reshape(2, -1), probe[:, 1])
+
+
+def test_batches_do_not_show():
+    """A last batch of another size gives the same maps as one batch."""
+    model, images, _ = made({"num_layers": 1})
+    images = np.concatenate([images, images[::-1], images[:1]])
+    whole, parts = (explain(model, images, 2, batch_size=size).maps for size in (5, 2))
+    np.testing.assert_allclose(whole, parts, atol=1e-6)
+
+
+def test_targets():
+    """An index, a label, one name of a label, digits, several, one for each, the prediction."""
+    labels = ("tench, Tinca tinca", "crane", "crane", "7", "cat")
+    model, images = random_tiny(labels=labels), normal(2, 16, 16, 3)
+    for target, index in ((4, 4), ("cat", 4), ("Tinca tinca", 0), ("7", 3), ("2", 2)):
+        assert explain(model, images, target).classes.tolist() == [index] * 2
+    predicted = model.predict(images, verbose=0).argmax(-1)
+    np.testing.assert_array_equal(explain(model, images).classes, predicted)
+    several = explain(model, images, ["cat", 0])
+    assert [(k, v.classes.tolist()) for k, v in several.items()] == [("cat", [4, 4]), (0, [0, 0])]
+    np.testing.assert_array_equal(several["cat"].maps, explain(model, images, 4).maps)
+
+
+def test_a_pixel_has_the_value_of_its_patch():
+    """Nothing is interpolated; pixels that fill no patch have nothing."""
+    model = random_tiny(image_size=None, position_grid=(2, 2))
+    found = explain(model, normal(1, 19, 16, 3), 0)
+    np.testing.assert_array_equal(found.maps[0, :16], found.patches[0].repeat(8, 0).repeat(8, 1))
+    assert not found.maps[0, 16:].any()
+
+
+def test_baselines():
+    """Random numbers follow their seed; the centre is highest in the middle."""
+    model, images = random_tiny(image_size=40), normal(2, 40, 40, 3)
+    one, same, other = (explain(model, images, method="random", seed=s).patches for s in (1, 1, 2))
+    np.testing.assert_array_equal(one, same)
+    assert not np.allclose(one, other)
+    centre = explain(model, images, method="centre").patches[0]
+    assert np.unravel_index(centre.argmax(), (5, 5)) == (2, 2)
+    np.testing.assert_allclose(centre, centre[::-1, ::-1], atol=1e-6)
+
+
+def test_a_model_of_features_has_attention_and_no_classes():
+    """Attention and rollout ask for no class; the other methods say what they miss."""
+    model, images = random_tiny(num_classes=0), normal(1, 16, 16, 3)
+    assert explain(model, images, method="rollout").classes is None
+    with pytest.raises(ConfigError, match=r"where the model predicts one; .* num_classes=0"):
+        explain(model, images)
+
+
+def test_hooks_and_subclasses_take_part():
+    """A layer that a user changed is explained as it is; one without weights is refused."""
+    model, images = random_tiny(), normal(1, 16, 16, 3)
+    before = explain(model, images, 0).maps
+    attention = model.get_layer("block_0").attention
+
+    class Doubled(type(attention)):
+        def call(self, inputs, **told):
+            return 2 * super().call(inputs, **told)
+
+    attention.__class__ = Doubled
+    after = explain(model, images, 0).maps
+    assert not np.allclose(before, after)
+    type(attention).call = lambda self, inputs, **told: inputs
+    with pytest.raises(ConfigError, match="block_0 computed no attention weights"):
+        explain(model, images, 0)
+
+
+def test_mixed_precision():
+    """Maps are float32 and near those of float32 computations."""
+    model = random_tiny(num_layers=2)
+    half = keras_vit.VisionTransformer(model.config, dtype="mixed_bfloat16")
+    half.set_weights(model.get_weights())
+    images = normal(2, 16, 16, 3)
+    whole, mixed = (explain(m, images, 1).patches for m in (model, half))
+    assert mixed.dtype == np.float32
+    assert_close(mixed, whole, 0.1)
+
+
+def refused(message, model=None, images=None, **arguments):
+    model = model or random_tiny(labels=tuple("abcde"))
+    images = normal(1, 16, 16, 3) if images is None else images
+    with pytest.raises(ConfigError, match=message):
+        explain(model, images, **arguments)
+
+
+def test_requests_that_cannot_be_met():
+    """Each is one sentence that names the argument and what there is."""
+    model = random_tiny(labels=("crane", "crane", "dog", "x", "y"))
+    refused("target=9 is no class: the model has 5, from 0 to 4", model, target=9)
+    refused("target=-1 is no class", model, target=-1)
+    refused("'dig' is no label of the model. Did you mean 'dog'", model, target="dig")
+    refused("'crane': are the classes 0, 1: give one of these numbers", model, target="crane")
+    refused("expected an index, a label or None", model, target=1.5)
+    refused("one class for each image", model, target=np.array([1, 2]))
+    refused("empty list", model, target=[])
+    refused("is none of relevance|is none of attention", model, method="relevence")
+    refused("has no option 'head'; it has none", model, head=1)
+    refused(
+        "there is no such head; block -1 has 2|block 0 has 2", model, method="attention", head=2
+    )
+    refused("there is no block 4", model, method="attention", block=4)
+    refused("expected the index of a block", model, method="gradcam", block="pool")
+    refused("steps=0", model, method="integrated_gradients", steps=0)
+    refused("baseline has the shape", model, method="occlusion", baseline=np.zeros((3, 5, 3)))
+    refused("window=3 is larger than the grid of 2 x 2", model, method="occlusion", window=3)
+    refused("heads='sum' is not one of mean, max, min", model, method="rollout", heads="sum")
+    refused("discard=1", model, method="rollout", discard=1)
+    refused("four axes: model.preprocessor", model, images=np.zeros((16, 16, 3)))
+    refused("batch_size=0", model, batch_size=0)
+
+
+def test_weights_that_are_no_numbers():
+    """The first such weight is named."""
+    model = random_tiny()
+    kernel = model.get_layer("block_0").mlp.weights[0]
+    kernel.assign(np.full(kernel.shape, np.nan))
+    refused(r"gave NaN: the weight .*block_0/mlp.* is not finite", model, target=0)
+
+
+def test_a_quantised_model():
+    """Gradients are refused with the way out, attention is shown."""
+    model = random_tiny()
+    model.quantize("int8")
+    refused("needs gradients, which the quantised block_0/", model, target=0)
+    assert np.isfinite(explain(model, normal(1, 16, 16, 3), method="rollout").maps).all()
+
+
+def test_every_method_is_told_of():
+    """The table of the docstring has a row for each."""
+    for name in METHODS:
+        assert f'`"{name}"`' in explain.__doc__

@@ -1,0 +1,102 @@
+"""Deletion, insertion and pointing, beside their definitions pixel by pixel."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vit import ConfigError, explain
+from keras_vit.explanation import compare_methods, deletion, insertion, points_at, share_inside
+from keras_vit.explanation.faithfulness import blurred
+from tests.helpers import assert_close, normal, random_tiny
+
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "torch", reason="arithmetic of NumPy around a model's predictions"
+)
+
+
+def softmax_of(model, image):
+    logits = model.predict(image[None], verbose=0)[0].astype("float64")
+    return np.exp(logits - logits.max()) / np.exp(logits - logits.max()).sum()
+
+
+@pytest.mark.parametrize("channels_first", [False, True])
+def test_deletion_takes_pixels_by_importance(channels_first):
+    """A quarter of the pixels at a time becomes grey, in the order of the map."""
+    fields = {"data_format": "channels_first"} if channels_first else {}
+    model = random_tiny(**fields)
+    image = normal(1, 16, 16, 3)
+    importance = normal(1, 16, 16, seed=1)
+    curve = deletion(
+        model, np.moveaxis(image, -1, 1) if channels_first else image, importance, 2, steps=4
+    )
+    order = np.argsort(-importance.ravel())
+    wanted = []
+    for count in (0, 64, 128, 192, 256):
+        gone = image[0].reshape(-1, 3).copy()
+        gone[order[:count]] = 0
+        gone = gone.reshape(16, 16, 3)
+        wanted.append(softmax_of(model, np.moveaxis(gone, -1, 0) if channels_first else gone)[2])
+    assert_close(curve.probabilities[0], np.array(wanted))
+    np.testing.assert_allclose(curve.shares, [0, 0.25, 0.5, 0.75, 1])
+    np.testing.assert_allclose(curve.areas[0], np.trapezoid(wanted, dx=0.25), rtol=1e-5)
+
+
+def test_insertion_is_deletion_backwards():
+    """From the same baseline, what comes last in one goes first in the other."""
+    model, images, maps = random_tiny(), normal(3, 16, 16, 3), normal(3, 16, 16, seed=1)
+    comes = insertion(model, images, maps, 1, baseline=0, steps=4)
+    goes = deletion(model, images, -maps, 1, baseline=0, steps=4)
+    assert_close(comes.probabilities, goes.probabilities[:, ::-1])
+
+
+def test_the_class_of_the_whole_image_is_watched():
+    """Without a target both curves follow the prediction for the image, not for the blurred one."""
+    model, images, maps = random_tiny(), normal(3, 16, 16, 3), normal(3, 16, 16, seed=1)
+    whole = np.array([softmax_of(model, image).max() for image in images])
+    assert_close(deletion(model, images, maps).probabilities[:, 0], whole)
+    assert_close(insertion(model, images, maps).probabilities[:, -1], whole)
+
+
+def test_blur_is_gaussian():
+    """As scipy's, cut at the same distance."""
+    from scipy.ndimage import gaussian_filter
+
+    images = normal(2, 224, 112, 1)
+    wanted = [
+        gaussian_filter(image[..., 0], (5, 2.5), mode="nearest", radius=(6, 3)) for image in images
+    ]
+    assert_close(blurred(random_tiny(), images)[..., 0], np.array(wanted))
+
+
+def test_pointing():
+    """The middle of the largest pixels decides; edges belong to the box on their right."""
+    maps = np.zeros((3, 8, 8), "float32")
+    maps[0, 2:4, 2:4] = 1
+    maps[1, 5, 5] = 1
+    maps[2, 0, 0] = -1
+    found = points_at(maps, [(2, 2, 4, 4), (0, 0, 5, 8), (0, 0, 8, 8)])
+    assert found.tolist() == [True, False, True]
+    maps[1, 0, 0] = 3
+    found = share_inside(maps, [(2, 2, 3, 4), (0, 0, 5, 8), (0, 0, 8, 8)])
+    np.testing.assert_allclose(found, [0.5, 0.75, 0])
+
+
+def test_methods_beside_the_baselines():
+    """Each number is the mean area of the method's own maps."""
+    model, images = random_tiny(), normal(2, 16, 16, 3)
+    told = compare_methods(model, images, 3, ("relevance", "rollout"), steps=4)
+    assert list(told) == ["relevance", "rollout", "random", "centre"]
+    maps = explain(model, images, 3, "relevance").maps
+    assert told["relevance"].deletion == deletion(model, images, maps, 3, steps=4).areas.mean()
+    assert told["relevance"].insertion == insertion(model, images, maps, 3, steps=4).areas.mean()
+
+
+def test_requests_that_cannot_be_met():
+    model, images = random_tiny(), normal(2, 16, 16, 3)
+    for message, call in (
+        ("maps has the shape", lambda: deletion(model, images, np.zeros((2, 8, 8)))),
+        ("steps=0", lambda: insertion(model, images, np.zeros((2, 16, 16)), steps=0)),
+        ("1 boxes for 2 maps", lambda: points_at(np.zeros((2, 4, 4)), [(0, 0, 1, 1)])),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            call()
