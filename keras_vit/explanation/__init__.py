@@ -11,18 +11,38 @@ from keras_vit.explanation.faithfulness import (
     share_inside,
 )
 from keras_vit.explanation.maps import Explanation, explain
+from keras_vit.explanation.model_figures import (
+    Filters,
+    TokenNorms,
+    attention_distance,
+    looks_untrained,
+    patch_filters,
+    position_similarity,
+    token_norms,
+)
+from keras_vit.explanation.similarity import block_similarity, few_shot_curve, receptive_field
 
 __all__ = [
     "Curve",
     "Explanation",
     "Faithfulness",
+    "Filters",
+    "TokenNorms",
+    "attention_distance",
     "attention_maps",
     "attention_rollout",
+    "block_similarity",
     "compare_methods",
     "deletion",
     "explain",
+    "few_shot_curve",
     "insertion",
+    "looks_untrained",
+    "patch_filters",
     "points_at",
+    "position_similarity",
     "read_tokens",
+    "receptive_field",
     "share_inside",
+    "token_norms",
 ]

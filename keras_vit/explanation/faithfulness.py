@@ -211,6 +211,7 @@ def compare_methods(
     methods: Sequence[str] = ("relevance", "integrated_gradients", "gradcam", "rollout"),
     *,
     steps: int = 16,
+    baseline: Any = None,
     batch_size: int = 32,
 ) -> dict[str, Faithfulness]:
     """Returns how faithful each method is on this model, and the two baselines.
@@ -219,18 +220,17 @@ def compare_methods(
 
     Args:
         model, images, target, steps, batch_size: as of `deletion`.
+        baseline: for both curves, as of `deletion`; None for their own.
         methods: of `explain`, with their own defaults.
     """
     images = checked_batch(images, batch_size)
     classes = classes_of(model, images, target, batch_size)
+    options: dict[str, Any] = {"steps": steps, "baseline": baseline, "batch_size": batch_size}
     told = {}
     for method in dict.fromkeys((*methods, *BASELINES)):
         maps = explain(model, images, classes, method, batch_size=batch_size).maps  # type: ignore[union-attr]
-        areas = [
-            float(
-                curve(model, images, maps, classes, steps=steps, batch_size=batch_size).areas.mean()
-            )
-            for curve in (deletion, insertion)
-        ]
-        told[method] = Faithfulness(*areas)
+        areas = (
+            curve(model, images, maps, classes, **options).areas for curve in (deletion, insertion)
+        )
+        told[method] = Faithfulness(*(float(area.mean()) for area in areas))
     return told

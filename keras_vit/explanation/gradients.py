@@ -26,7 +26,7 @@ def compiled(model: keras.Model, function: Callable[..., Any]) -> Callable[..., 
     if backend == "tensorflow":
         import tensorflow as tf
 
-        quick = tf.function(function, reduce_retracing=True)
+        quick = tf.function(function, autograph=False, reduce_retracing=True)
         return lambda *arrays: quick(*(tf.convert_to_tensor(array) for array in arrays))
     return lambda *arrays: function(*(keras.ops.convert_to_tensor(array) for array in arrays))
 

@@ -173,7 +173,7 @@ class _AddsToTokens(Watcher):
     def __init__(self, layer: Any, change: Any) -> None:
         self.layer, self.change, self.found = layer, change, None
 
-    def tokens(self, layer: Any, tokens: Any) -> Any:
+    def enters(self, layer: Any, tokens: Any) -> Any:
         if layer is not self.layer:
             return tokens
         self.found = tokens

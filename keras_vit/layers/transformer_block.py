@@ -138,7 +138,7 @@ class TransformerBlock(ConfiguredLayer):
 
     def _encode(self, inputs, rotary, training):
         if (watching := watcher()) is not None:
-            inputs = watching.tokens(self, inputs)
+            inputs = watching.enters(self, inputs)
         x = kernels.call_part(self, self.attention_norm, inputs)
         told = {} if rotary is None else {"rotary": rotary}
         x = kernels.call_part(self, self.attention, x, **told, training=training)
@@ -151,7 +151,8 @@ class TransformerBlock(ConfiguredLayer):
         y = kernels.call_part(self, self.mlp, y, training=training)
         if self.layer_scale is not None:
             y = kernels.call_part(self, self.mlp_scale, y)
-        return self._branch(y, training) + x  # Eq. 3
+        z = self._branch(y, training) + x  # Eq. 3
+        return z if watching is None else watching.leaves(self, z)
 
     def _branch(self, x, training):
         drops = training and self.stochastic_depth_rate > 0

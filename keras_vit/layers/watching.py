@@ -2,8 +2,9 @@
 
 Explanations need gradients by attention weights and by tokens. No layer returns these, and the
 fused attention never forms the weights. While a watcher is in place, `Attention` forms them and
-hands them over, and every block hands over the tokens that enter it. The model itself is called as
-always, so that a subclass, a hook, LoRA or a quantised part takes part in what is explained.
+hands them over, and every block hands over the tokens that enter it and those that leave it. The
+model itself is called as always, so that a subclass, a hook, LoRA or a quantised part takes part
+in what is explained.
 """
 
 import threading
@@ -19,8 +20,12 @@ class Watcher:
         """Takes the softmax weights of an `Attention`, float32 `(batch, heads, tokens, others)`."""
         return weights
 
-    def tokens(self, layer: Any, tokens: Any) -> Any:
+    def enters(self, layer: Any, tokens: Any) -> Any:
         """Takes the tokens that enter a `TransformerBlock`, `(batch, tokens, hidden_size)`."""
+        return tokens
+
+    def leaves(self, layer: Any, tokens: Any) -> Any:
+        """Takes the tokens that leave a `TransformerBlock`, `(batch, tokens, hidden_size)`."""
         return tokens
 
 

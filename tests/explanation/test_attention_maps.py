@@ -93,7 +93,7 @@ def test_rollout_shows_the_attended_patch_for_any_number_of_tokens_before(before
 
 
 def drawn(monkeypatch, model, images, path) -> list[np.ndarray]:
-    """The colour pictures that `draw_explanations` shows, one per image."""
+    """The colour pictures that `draw_explanations` shows: each image, and its overlay."""
     from matplotlib.axes import Axes
 
     shown = []
@@ -113,7 +113,7 @@ def test_the_picture_shows_the_pixels_of_the_image(monkeypatch, tmp_path):
     photo = np.random.default_rng(0).integers(0, 256, (16, 16, 3), dtype="uint8")
     protocol = {"name": "transformers", "mean": [0.48, 0.45, 0.4], "std": [0.22, 0.23, 0.24]}
     model = random_tiny(protocol=protocol)
-    (picture,) = drawn(monkeypatch, model, photo, tmp_path / "x.png")
+    picture, _ = drawn(monkeypatch, model, photo, tmp_path / "x.png")
     np.testing.assert_allclose(picture, photo / 255, atol=1e-6)
 
 

@@ -14,16 +14,29 @@ pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 GRADIENTS = ("relevance", "gradcam", "integrated_gradients", "occlusion")
 MODELS = {
-    "token": {"num_layers": 2},
-    "gap": {"classifier": "gap", "image_size": (24, 16)},
+    "token, any size": {"image_size": None, "position_grid": (2, 2), "num_layers": 2},
     "map": {"classifier": "map", "class_token": True, "prefix_in_map": False},
-    "probe of all": {"classifier": "map", "num_registers": 1, "prefix_in_map": True},
-    "registers": {"classifier": "token_and_mean", "num_registers": 3, "num_layers": 2},
-    "distilled": {"classifier": "token_and_distillation"},
-    "any size": {"image_size": None, "position_grid": (2, 2), "num_layers": 2},
-    "channels first": {"data_format": "channels_first", "image_size": (16, 24)},
-    "hybrid": {**HYBRID, "image_size": (24, 16)},
+    "hybrid, registers": {
+        **HYBRID,
+        "image_size": (24, 16),
+        "classifier": "token_and_mean",
+        "num_registers": 2,
+    },
+    "gap, channels first": {
+        "classifier": "gap",
+        "data_format": "channels_first",
+        "image_size": (16, 24),
+    },
 }
+"""Models that have, between them, what decides how a map is read."""
+MORE = {
+    "plain": {"num_layers": 2},
+    "probe of all": {"classifier": "map", "num_registers": 1, "prefix_in_map": True},
+    "distilled": {"classifier": "token_and_distillation"},
+}
+"""What the backends do not differ in: on torch alone."""
+ON_TORCH = keras.backend.backend() == "torch"
+not_by_backend = pytest.mark.skipif(not ON_TORCH, reason="the backends do not differ in it")
 
 
 def made(fields, count=2):
@@ -31,17 +44,16 @@ def made(fields, count=2):
     model = random_tiny(**fields)
     height, width = model.config.image_size or (24, 16)
     shape = (height, width, 3) if model.data_format == "channels_last" else (3, height, width)
-    if keras.backend.backend() == "tensorflow" and shape[0] == 3:
-        pytest.skip("TensorFlow has no convolution with channels first on a CPU")
     images = 0.5 * normal(count, *shape)
     return model, images, Reference(model, images, [3, 1][:count])
 
 
-@pytest.fixture(scope="module", params=MODELS.values(), ids=MODELS.keys())
+@pytest.fixture(scope="module", params=[*MODELS, *(MORE if ON_TORCH else ())])
 def case(request):
-    return made(request.param)
+    return made({**MODELS, **MORE}[request.param])
 
 
+@not_by_backend
 def test_the_reference_is_the_same_model(case):
     """Logits agree, else nothing below would mean anything."""
     model, images, reference = case
@@ -69,9 +81,9 @@ def images_size(model, images):
     return images.shape[1:3] if model.data_format == "channels_last" else images.shape[2:]
 
 
-@pytest.mark.parametrize("name", ["token", "map", "channels first"])
+@pytest.mark.parametrize("name", ["map", "gap, channels first"])
 def test_integrated_gradients(name):
-    """From a black image, channels summed; the sum of a map is what the score rises by."""
+    """From a black image to the image, channels summed; patches sum their pixels."""
     model, images, reference = made(MODELS[name])
     found = explain(model, images, np.array([3, 1]), "integrated_gradients", steps=3)
     wanted = reference.integrated_gradients(-1, 3)
@@ -79,18 +91,19 @@ def test_integrated_gradients(name):
     assert_close(found.patches.sum((1, 2)), wanted.sum((1, 2)), 1e-4)
 
 
+@not_by_backend
 def test_integrated_gradients_through_a_stem():
     """The sum over an image is the rise of the score from the baseline: the completeness axiom."""
-    model, images, _ = made(MODELS["hybrid"], count=1)
-    start = np.full((24, 16, 3), 0.4, "float32")
-    images = start + 0.02 * images  # near enough for few steps
-    options = {"steps": 24, "baseline": start}
+    model, images, _ = made(MODELS["hybrid, registers"], count=1)
+    start = 0.5 * normal(24, 16, 3, seed=5)  # no pixels alike, of which a maximum would be torn
+    images = start + 0.1 * images
+    options = {"steps": 200, "baseline": start}
     found = explain(model, images, 3, "integrated_gradients", **options)
     high, low = (model.predict(x, verbose=0)[0, 3] for x in (images, start[None]))
-    np.testing.assert_allclose(found.maps.sum(), high - low, rtol=2e-2)
+    np.testing.assert_allclose(found.maps.sum(), high - low, rtol=3e-2)
 
 
-@pytest.mark.parametrize("name", ["token", "any size", "channels first", "hybrid"])
+@pytest.mark.parametrize("name", ["token, any size", "gap, channels first"])
 def test_occlusion(name):
     """What the score loses when squares of 8 pixels are black."""
     model, images, _ = made(MODELS[name])
@@ -107,6 +120,7 @@ def test_occlusion(name):
             assert_close(found.patches[:, r, c], fall, 1e-4)
 
 
+@not_by_backend
 def test_occlusion_by_larger_squares_is_their_mean():
     """One square of two by two patches covers an image of four: each patch gets its fall."""
     model, images, _ = made({})
@@ -115,7 +129,7 @@ def test_occlusion_by_larger_squares_is_their_mean():
     assert_close(found.patches, np.tile(fall[:, None, None], (1, 2, 2)), 1e-4)
 
 
-@pytest.mark.parametrize("name", ["gap", "registers", "map"])
+@pytest.mark.parametrize("name", MODELS if ON_TORCH else ["map"])
 def test_attention_and_rollout(name):
     """From what the head reads, through one block and one head, or through all."""
     model, images, _ = made(MODELS[name])
@@ -138,6 +152,7 @@ def test_attention_and_rollout(name):
     assert_close(found.patches.reshape(2, -1), wanted / wanted.sum(1, keepdims=True))
 
 
+@not_by_backend
 def test_attention_pooling_is_a_block_of_its_own():
     """Without a block, the weights of the probe are shown."""
     model, images, reference = made(MODELS["map"])
@@ -149,6 +164,7 @@ def test_attention_pooling_is_a_block_of_its_own():
     assert_close(found.patches.reshape(2, -1), probe[:, 1])
 
 
+@not_by_backend
 def test_batches_do_not_show():
     """A last batch of another size gives the same maps as one batch."""
     model, images, _ = made({"num_layers": 1})
@@ -157,6 +173,7 @@ def test_batches_do_not_show():
     np.testing.assert_allclose(whole, parts, atol=1e-6)
 
 
+@not_by_backend
 def test_targets():
     """An index, a label, one name of a label, digits, several, one for each, the prediction."""
     labels = ("tench, Tinca tinca", "crane", "crane", "7", "cat")
@@ -170,6 +187,7 @@ def test_targets():
     np.testing.assert_array_equal(several["cat"].maps, explain(model, images, 4).maps)
 
 
+@not_by_backend
 def test_a_pixel_has_the_value_of_its_patch():
     """Nothing is interpolated; pixels that fill no patch have nothing."""
     model = random_tiny(image_size=None, position_grid=(2, 2))
@@ -178,6 +196,7 @@ def test_a_pixel_has_the_value_of_its_patch():
     assert not found.maps[0, 16:].any()
 
 
+@not_by_backend
 def test_baselines():
     """Random numbers follow their seed; the centre is highest in the middle."""
     model, images = random_tiny(image_size=40), normal(2, 40, 40, 3)
@@ -189,6 +208,7 @@ def test_baselines():
     np.testing.assert_allclose(centre, centre[::-1, ::-1], atol=1e-6)
 
 
+@not_by_backend
 def test_a_model_of_features_has_attention_and_no_classes():
     """Attention and rollout ask for no class; the other methods say what they miss."""
     model, images = random_tiny(num_classes=0), normal(1, 16, 16, 3)
@@ -215,6 +235,7 @@ def test_hooks_and_subclasses_take_part():
         explain(model, images, 0)
 
 
+@not_by_backend
 def test_mixed_precision():
     """Maps are float32 and near those of float32 computations."""
     model = random_tiny(num_layers=2)
@@ -233,6 +254,7 @@ def refused(message, model=None, images=None, **arguments):
         explain(model, images, **arguments)
 
 
+@not_by_backend
 def test_requests_that_cannot_be_met():
     """Each is one sentence that names the argument and what there is."""
     model = random_tiny(labels=("crane", "crane", "dog", "x", "y"))
@@ -267,6 +289,7 @@ def test_weights_that_are_no_numbers():
     refused(r"gave NaN: the weight .*block_0/mlp.* is not finite", model, target=0)
 
 
+@not_by_backend
 def test_a_quantised_model():
     """Gradients are refused with the way out, attention is shown."""
     model = random_tiny()
@@ -275,6 +298,7 @@ def test_a_quantised_model():
     assert np.isfinite(explain(model, normal(1, 16, 16, 3), method="rollout").maps).all()
 
 
+@not_by_backend
 def test_every_method_is_told_of():
     """The table of the docstring has a row for each."""
     for name in METHODS:

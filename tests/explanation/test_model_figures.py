@@ -1,0 +1,201 @@
+"""The papers' figures as numbers, beside NumPy from the definitions."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vit import ConfigError, VisionTransformer, attention_maps, few_shot
+from keras_vit.explanation import (
+    attention_distance,
+    block_similarity,
+    few_shot_curve,
+    looks_untrained,
+    patch_filters,
+    position_similarity,
+    receptive_field,
+    token_norms,
+)
+from tests.helpers import HYBRID, assert_close, normal, numpy_of, random_tiny
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+not_by_backend = pytest.mark.skipif(
+    keras.backend.backend() != "torch", reason="NumPy makes it of weights, tokens or attention"
+)
+
+
+@not_by_backend
+def test_filters_are_principal_components():
+    """As scikit-learn finds them, up to their sign."""
+    from sklearn.decomposition import PCA
+
+    model = random_tiny(hidden_size=32)
+    found = patch_filters(model, count=5)
+    filters = numpy_of(model.get_layer("patch_embedding").kernel).reshape(-1, 32).T
+    pca = PCA(5, svd_solver="full").fit(filters.astype("float64"))
+    kernels = found.kernels.reshape(5, -1)
+    wanted = pca.components_ * np.sign((kernels * pca.components_).sum(1))[:, None]
+    assert_close(kernels, wanted)
+    assert_close(found.explained, pca.explained_variance_ratio_)
+    assert (np.take_along_axis(kernels, np.abs(kernels).argmax(1)[:, None], 1) > 0).all()
+
+
+@not_by_backend
+def test_a_hybrid_shows_its_root():
+    """Its kernels have mean 0 and deviation 1, as the convolution reads them."""
+    found = patch_filters(random_tiny(**HYBRID), count=4)
+    assert (found.kernels.shape, found.explained) == ((4, 7, 7, 3), None)
+    np.testing.assert_allclose(found.kernels.mean((1, 2, 3)), 0, atol=1e-6)
+    np.testing.assert_allclose(found.kernels.std((1, 2, 3)), 1, atol=1e-4)
+
+
+@not_by_backend
+@pytest.mark.parametrize("fields", [{}, {"position": "sincos2d"}, {"num_registers": 2}])
+def test_positions_are_compared_by_their_angle(fields):
+    """The class token and registers have no place on the grid."""
+    model = random_tiny(image_size=(24, 16), **fields)
+    found = position_similarity(model)
+    assert found.shape == (3, 2, 3, 2)
+    if not fields:
+        table = numpy_of(model.get_layer("position_embedding").embedding)[0, 1:]
+        one, other = table[3], table[4]  # row 1, column 1; row 2, column 0
+        wanted = one @ other / np.sqrt((one @ one) * (other @ other))
+        np.testing.assert_allclose(found[1, 1, 2, 0], wanted, atol=1e-6)
+    np.testing.assert_allclose(np.einsum("rcrc->rc", found), 1, atol=1e-6)
+
+
+@not_by_backend
+def test_a_model_without_positions_is_refused():
+    with pytest.raises(ConfigError, match="where there are some; the model has none"):
+        position_similarity(random_tiny(position="none"))
+
+
+@not_by_backend
+def test_attention_distance():
+    """Pixels between the middles of patches, weighted by attention; registers have no place."""
+    model = random_tiny(image_size=(16, 24), patch_size=(8, 4), num_registers=2)
+    images = normal(2, 16, 24, 3)
+    maps = attention_maps(model, images)
+    found = attention_distance(maps, model.config.grid, model.config)
+    total = np.zeros(2)
+    for image in range(2):
+        for head in range(2):
+            for q in range(12):
+                row = maps[0][image, head, 3 + q, 3:]
+                far = [np.hypot(8 * (q // 6 - k // 6), 4 * (q % 6 - k % 6)) for k in range(12)]
+                total[head] += (row * far).sum() / row.sum() / 24
+    assert_close(found[0], total)
+
+
+@not_by_backend
+def test_token_norms():
+    """Lengths of the patches' tokens; the share above three medians."""
+    model, images = random_tiny(num_layers=2, num_registers=1), normal(3, 16, 16, 3)
+    found = token_norms(model, images, factor=1.2)
+    tokens = keras.Model(model.input, model.get_layer("block_1").output).predict(images, verbose=0)
+    lengths = np.sqrt((tokens[:, 2:] ** 2).sum(-1))
+    assert_close(found.norms[1].reshape(3, 4), lengths)
+    assert found.outlier_share[1] == np.float32((lengths > 1.2 * np.median(lengths)).mean())
+
+
+def alignment(x, y):
+    """Unbiased centred kernel alignment, sum by sum (Song et al. 2012, Eq. 5)."""
+
+    def criterion(k, m):
+        n = len(k)
+        k, m = k - np.diag(np.diag(k)), m - np.diag(np.diag(m))
+        one = np.ones(n)
+        return (
+            np.trace(k @ m)
+            + (one @ k @ one) * (one @ m @ one) / (n - 1) / (n - 2)
+            - 2 / (n - 2) * (one @ k @ m @ one)
+        ) / (n * (n - 3))
+
+    k, m = x @ x.T, y @ y.T
+    return criterion(k, m) / np.sqrt(criterion(k, k) * criterion(m, m))
+
+
+def flat_tokens(model, images, block):
+    part = keras.Model(model.input, model.get_layer(f"block_{block}").output)
+    return part.predict(images, verbose=0)[:, 1:].reshape(len(images), -1).astype("float64")
+
+
+@not_by_backend
+def test_block_similarity():
+    """One batch is the definition; a model is like itself; batches are estimates of the same."""
+    model, other = random_tiny(num_layers=2), random_tiny(num_layers=1, hidden_size=24)
+    images = normal(9, 16, 16, 3)
+    found = block_similarity(model, images, other)
+    assert found.shape == (2, 1)
+    for block in range(2):
+        wanted = alignment(flat_tokens(model, images, block), flat_tokens(other, images, 0))
+        np.testing.assert_allclose(found[block, 0], wanted, rtol=1e-4)
+    same = block_similarity(model, images, batch_size=5)  # 5 and 4
+    np.testing.assert_allclose(np.diag(same), 1, rtol=1e-6)
+    np.testing.assert_allclose(same, same.T, rtol=1e-6)
+
+
+@not_by_backend
+def test_block_similarity_needs_several_images():
+    with pytest.raises(ConfigError, match="3 images"):
+        block_similarity(random_tiny(), normal(3, 16, 16, 3))
+
+
+def test_receptive_field():
+    """The derivative by a pixel is the limit of differences; before mixing, one patch alone."""
+    model = random_tiny(num_layers=1, image_size=16)
+    images = normal(1, 16, 16, 3)
+    found = receptive_field(model, images, [0], patch=(0, 1))[0]
+    np.testing.assert_allclose(found.sum(), 1, rtol=1e-5)
+    part = keras.Model(model.input, model.get_layer("block_0").output)
+
+    def slope(y, x):
+        total = 0
+        for channel in range(3):
+            steps = []
+            for sign in (1, -1):
+                moved = images.astype("float64")
+                moved[0, y, x, channel] += sign * 0.01
+                steps.append(part.predict(moved, verbose=0)[0, 2].astype("float64").sum())
+            total += abs(steps[0] - steps[1]) / 0.02
+        return total
+
+    near, far = slope(3, 9), slope(12, 2)
+    np.testing.assert_allclose(found[12, 2] / found[3, 9], far / near, rtol=5e-2)
+    attention = model.get_layer("block_0").attention.out.kernel
+    attention.assign(np.zeros(attention.shape))  # no patch hears of another
+    alone = receptive_field(model, images, [-1], patch=(0, 1))[0]
+    assert alone[:8, 8:].sum() == pytest.approx(1)
+
+
+@not_by_backend
+def test_few_shot_curve():
+    """Mean and deviation over the seeds of what `few_shot` finds."""
+    model, images, labels = random_tiny(), normal(24, 16, 16, 3), np.arange(24) % 3
+    images += labels[:, None, None, None]
+    found = few_shot_curve(model, (images, labels), (images, labels), (1, 4))
+    values = keras.Model(model.input, model.get_layer("pre_logits").output).predict(
+        images, verbose=0
+    )
+    wanted = few_shot((values, labels), (values, labels), (1, 4))
+    assert found == {
+        k: (pytest.approx(np.mean(v)), pytest.approx(np.std(v))) for k, v in wanted.items()
+    }
+
+
+@not_by_backend
+def test_weights_that_nobody_trained_are_named():
+    """The digits' own positions pass, and smooth filters; fresh or mixed up ones are told of."""
+    assert looks_untrained(VisionTransformer.from_preset("vit_digits")) == []
+    (positions,) = looks_untrained(VisionTransformer.from_preset("vit_digits", load_weights=False))
+    assert positions.startswith("Neighbouring positions are more alike than others by")
+    model = random_tiny()  # of 2 x 2 positions, which nobody can judge
+    (filters,) = looks_untrained(model)
+    assert filters.startswith("Neighbouring weights of the filters correlate by")
+    smooth = np.cumsum(np.cumsum(normal(8, 8, 3, 16), axis=0), axis=1)
+    model.get_layer("patch_embedding").kernel.assign(smooth)
+    assert looks_untrained(model) == []
+    model.get_layer("patch_embedding").kernel.assign(np.random.default_rng(0).permutation(smooth))
+    assert looks_untrained(model) == []  # rows alone: columns still match
+    mixed = smooth.reshape(64, 3, 16)[np.random.default_rng(0).permutation(64)]
+    model.get_layer("patch_embedding").kernel.assign(mixed.reshape(8, 8, 3, 16))
+    assert len(looks_untrained(model)) == 1
