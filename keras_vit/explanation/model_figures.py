@@ -170,9 +170,10 @@ def looks_untrained(model: VisionTransformer) -> list[str]:
 
 
 def _neighbours(kernels: np.ndarray) -> float:
-    """The mean correlation of numbers side by side, in rows and in columns."""
+    """The mean correlation of weights side by side, in rows and in columns of each filter."""
+    kernels = kernels - kernels.mean(axis=(1, 2), keepdims=True)
     pairs = ((kernels[:, :-1], kernels[:, 1:]), (kernels[:, :, :-1], kernels[:, :, 1:]))
-    return float(np.mean([np.corrcoef(a.ravel(), b.ravel())[0, 1] for a, b in pairs]))
+    return float(np.mean([(a * b).sum() / np.sqrt((a**2).sum() * (b**2).sum()) for a, b in pairs]))
 
 
 def _numpy(tensor: Any) -> np.ndarray:

@@ -194,8 +194,6 @@ def test_weights_that_nobody_trained_are_named():
     smooth = np.cumsum(np.cumsum(normal(8, 8, 3, 16), axis=0), axis=1)
     model.get_layer("patch_embedding").kernel.assign(smooth)
     assert looks_untrained(model) == []
-    model.get_layer("patch_embedding").kernel.assign(np.random.default_rng(0).permutation(smooth))
-    assert looks_untrained(model) == []  # rows alone: columns still match
     mixed = smooth.reshape(64, 3, 16)[np.random.default_rng(0).permutation(64)]
     model.get_layer("patch_embedding").kernel.assign(mixed.reshape(8, 8, 3, 16))
     assert len(looks_untrained(model)) == 1
