@@ -118,7 +118,7 @@ def attention_rollout(
     return patches.reshape(-1, *grid)
 
 
-_OVER_HEADS = {"mean": np.mean, "max": np.max, "min": np.min}
+_OVER_HEADS: dict[str, Any] = {"mean": np.mean, "max": np.max, "min": np.min}
 
 
 def _without_smallest(weights: np.ndarray, share: float) -> np.ndarray:

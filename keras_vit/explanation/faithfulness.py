@@ -139,10 +139,11 @@ def blurred(model: VisionTransformer, images: np.ndarray) -> np.ndarray:
         widths[axis] = (reach, reach)
         padded = np.pad(images, widths, mode="edge")
         count = images.shape[axis]
-        images = sum(
+        parts = [
             np.float32(w / weights.sum()) * padded.take(range(k, k + count), axis)
             for k, w in enumerate(weights)
-        )
+        ]
+        images = np.sum(parts, axis=0)
     return np.asarray(images, "float32")
 
 

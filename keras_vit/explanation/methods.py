@@ -41,7 +41,7 @@ def attention(
     if block == "pool" and model.config.classifier == "map":
         heads = model.get_layer("pool").num_heads
     else:
-        block = _block(model, block)
+        block = index = _block(model, block)
         heads = model.config.num_heads
     if head is not None and not 0 <= head < heads:
         raise ConfigError(f"head={head}: there is no such head; block {block} has {heads}.")
@@ -51,7 +51,7 @@ def attention(
         if block == "pool":
             read = probe_weights(model, images, len(images))[:, chosen].mean(axis=1)
         else:
-            (weights,) = attention_maps(model, images, [block], len(images)).values()
+            (weights,) = attention_maps(model, images, [index], len(images)).values()
             shares = read_tokens(model, images, len(images))
             read = np.einsum("bt,btk->bk", shares, weights[:, chosen].mean(axis=1))
         return _patches(model, images, read)
@@ -206,7 +206,7 @@ def integrated_gradients(
         total = np.zeros(images.shape, "float64")
         for k in range(steps):
             total += slopes(start + np.float32((k + 0.5) / steps) * way, chosen)
-        return np.float32((total / steps * way).sum(axis=channels))
+        return (total / steps * way).sum(axis=channels).astype("float32")
 
     return run
 

@@ -128,8 +128,8 @@ def token_norms(
     multiple of the median serves all models.
     """
     blocks = range(model.config.num_layers)
-    tokens = model.tokens(images, blocks, norm=False, batch_size=batch_size)
-    norms = np.stack([np.linalg.norm(tokens[block].patches, axis=-1) for block in blocks])  # type: ignore[index]
+    tokens: Any = model.tokens(images, blocks, norm=False, batch_size=batch_size)
+    norms = np.stack([np.linalg.norm(tokens[block].patches, axis=-1) for block in blocks])
     medians = np.median(norms, axis=(1, 2, 3), keepdims=True)
     share = (norms > factor * medians).mean(axis=(1, 2, 3))
     return TokenNorms(norms.astype("float32"), share.astype("float32"), factor)

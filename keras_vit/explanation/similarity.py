@@ -72,8 +72,8 @@ def block_similarity(
 def _kernels(model: VisionTransformer, images: np.ndarray) -> np.ndarray:
     """X X^T of every block without its diagonal, `(blocks, batch, batch)`, float64."""
     blocks = range(model.config.num_layers)
-    tokens = model.tokens(images, blocks, norm=False, batch_size=len(images))
-    flat = (tokens[b].patches.reshape(len(images), -1).astype("float64") for b in blocks)  # type: ignore[index]
+    tokens: Any = model.tokens(images, blocks, norm=False, batch_size=len(images))
+    flat = (tokens[b].patches.reshape(len(images), -1).astype("float64") for b in blocks)
     kernels = np.stack([x @ x.T for x in flat])
     kernels[:, np.arange(len(images)), np.arange(len(images))] = 0
     return kernels
@@ -151,7 +151,8 @@ class _Keeps(Watcher):
     """Keeps the tokens that leave a block."""
 
     def __init__(self, layer: Any) -> None:
-        self.layer, self.found = layer, None
+        self.layer = layer
+        self.found: Any = None
 
     def leaves(self, layer: Any, tokens: Any) -> Any:
         if layer is self.layer:
@@ -182,6 +183,8 @@ def few_shot_curve(
     Returns:
         `{shots: (mean, standard deviation over the seeds)}`.
     """
-    parts = [features(model, data, layer, batch_size=batch_size) for data in (train, test)]
-    found = few_shot(*((part.values, part.labels) for part in parts), shots, num_seeds=num_seeds)
+    examples, held_out = (
+        features(model, data, layer, batch_size=batch_size) for data in (train, test)
+    )
+    found = few_shot(examples, held_out, shots, num_seeds=num_seeds)
     return {k: (float(np.mean(a)), float(np.std(a))) for k, a in found.items()}
