@@ -45,7 +45,7 @@ def test_finetune_trains_on_folders_and_saves_presets(desk, capsys):
 
     before = (out / "last" / "model.safetensors").read_bytes()
     assert finetune(desk, *arguments) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
     assert finetune(desk, *arguments, "--resume") == 0
     assert (out / "last" / "model.safetensors").read_bytes() == before
     assert finetune(desk, *arguments, "--resume", "--seed", 1) == 2

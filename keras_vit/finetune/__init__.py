@@ -1,4 +1,4 @@
-"""Fine-tuning and pre-training as in the papers, in the user's own `model.fit`."""
+"""Fine-tuning and pre-training as in the papers, by recipes for an ordinary `model.fit`."""
 
 from keras_vit.finetune.curves import draw_curves
 from keras_vit.finetune.lora import enable_lora, merge_lora

@@ -16,12 +16,12 @@ def draw_curves(
 ) -> None:
     """Writes a PNG of loss and accuracy against training steps.
 
-    Training is dashed, validation solid, where there is one.
+    Curves of training are dashed, curves of validation solid.
 
     Args:
         histories: name of a training -> the `history` that `fit` returns.
-        path: of the PNG.
-        steps_per_epoch: batches per epoch, the same for all.
+        path: path of the PNG.
+        steps_per_epoch: batches per epoch, the same for all trainings.
 
     Raises:
         ConfigError: matplotlib is not installed.

@@ -1,4 +1,4 @@
-"""What a training writes of itself after every epoch: a CSV file and a TensorBoard log."""
+"""The logs of a training: a CSV file and a TensorBoard log, written after every epoch."""
 
 import csv
 import os
@@ -15,11 +15,11 @@ from keras_vit.files import written_beside
 class CsvLog(keras.callbacks.Callback):
     """Writes the whole history as CSV, one row per epoch, with the learning rate.
 
-    The file is written anew from the history, which `Resume` continues, so that no row is
-    missing or stands twice after a training was killed; `keras.callbacks.CSVLogger` appends.
+    Each write replaces the file by the whole history, which `Resume` continues. After a killed
+    training the file therefore has every row once; `keras.callbacks.CSVLogger` appends.
 
     Args:
-        path: of the file.
+        path: path of the file.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -52,11 +52,11 @@ class CsvLog(keras.callbacks.Callback):
 class TensorBoard(keras.callbacks.Callback):
     """Writes scalars for TensorBoard on every backend, without TensorFlow.
 
-    Curves of training and validation share a chart; the x-axis is the training step. After
-    a training was killed, its whole history is logged again and hides what stood there.
+    Curves of training and validation share a chart; the x-axis is the training step. A resumed
+    training logs its whole history again, which hides the earlier logs.
 
     Args:
-        folder: of the logs: `train/` and `validation/` are made in it.
+        folder: folder of the logs, with the subfolders `train/` and `validation/`.
 
     Raises:
         ConfigError: the library tensorboardX is not installed.
@@ -78,7 +78,7 @@ class TensorBoard(keras.callbacks.Callback):
         if self._writers:
             return
         for part in ("train", "validation"):
-            # Two files of one second would be one: this one has all that the other had.
+            # Two files made in the same second have one name; this file holds the whole history.
             self._writers[part] = self._writer(str(self._folder / part), purge_step=0)
         history = self.model.history.history
         for past in range(epoch):

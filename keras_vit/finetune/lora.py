@@ -28,25 +28,25 @@ def enable_lora(
     targets: Sequence[str] | None = ("attention/query", "attention/value"),
     alpha: float | None = None,
 ) -> int:
-    """Adds `alpha / rank * A B` to kernels of every block; A, B and the head alone learn.
+    """Adds `alpha / rank * A B` to kernels of every block; only A, B and the head learn.
 
-    B starts at zero, so the model answers as before. Call it before `compile`. What was
-    learnt goes to `.keras` files merged into the kernels; for presets and other libraries,
-    `merge_lora` first.
+    B starts at zero, so the outputs do not change at first. Call the function before `compile`.
+    `.keras` files hold the additions merged into the kernels; call `merge_lora` before writing
+    presets or files of other libraries.
 
     Args:
         model: a `VisionTransformer`.
-        rank: r of the paper: columns of A, rows of B.
-        targets: out of `PROJECTIONS`; query and value as in the paper's experiments. None
-            for all that the model has.
-        alpha: scale of the paper; None for `rank`.
+        rank: r in the paper: number of columns of A and rows of B.
+        targets: names from `PROJECTIONS`; the default is query and value, as in the paper's
+            experiments. None adapts all projections of the model.
+        alpha: scale in the paper; None for `rank`.
 
     Returns:
-        How many parameters are left to train.
+        The number of trainable parameters.
 
     Raises:
-        ConfigError: there is no such target, the model has adapted kernels already, or
-            `rank` is not positive.
+        ConfigError: a target is unknown, the model is adapted already, or `rank` is not
+            positive.
     """
     if not isinstance(rank, int) or rank < 1:
         raise ConfigError(f"lora_rank={rank!r}: expected a positive int.")
@@ -57,7 +57,7 @@ def enable_lora(
         raise ConfigError(f"LoRA targets {unknown}: expected some of {', '.join(known)}.")
     adapted = [path for path, layer in _projections(model).items() if layer.lora_enabled]
     if adapted:
-        raise ConfigError(f"{adapted[0]} is adapted already; merge_lora(model) gives a plain one.")
+        raise ConfigError(f"{adapted[0]} is adapted already; merge_lora(model) returns a plain one.")
     for path, layer in _projections(model).items():
         if path.split("/", 1)[1] in targets:
             layer.enable_lora(rank, lora_alpha=alpha)
@@ -66,7 +66,7 @@ def enable_lora(
 
 
 def merge_lora(model: "VisionTransformer") -> "VisionTransformer":
-    """Returns a plain model of the same outputs, its kernels `W + alpha / rank * A B`."""
+    """Returns a plain model with the same outputs and the kernels `W + alpha / rank * A B`."""
     from keras_vit.model import VisionTransformer
 
     merged = VisionTransformer.from_config(model.get_config())
@@ -75,12 +75,12 @@ def merge_lora(model: "VisionTransformer") -> "VisionTransformer":
         if weight.path in plain:
             plain[weight.path].assign(weight)
     for path, layer in _projections(model).items():
-        plain[f"{path}/kernel"].assign(layer.kernel)  # with what LoRA adds to it
+        plain[f"{path}/kernel"].assign(layer.kernel)  # Keras's property includes LoRA's addition
     return merged
 
 
 def _projections(model: "VisionTransformer") -> dict[str, Any]:
-    """`{path: layer}` of every Dense and EinsumDense in the blocks."""
+    """Returns `{path: layer}` of every Dense and EinsumDense in the blocks."""
     found = {}
     for i in range(model.config.num_layers):
         for path in PROJECTIONS:

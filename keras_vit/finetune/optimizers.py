@@ -1,7 +1,7 @@
-"""Keras's SGD and AdamW with a learning rate and weight decay of their own for each variable.
+"""Keras's SGD and AdamW with a separate learning rate and weight decay for each variable.
 
-Both clip by the norm of all gradients together, as Keras's do; `keras.optimizers.MultiOptimizer`,
-which also gives variables different rates, clips each group by itself.
+Both clip by the norm of all gradients together, as Keras's optimizers do. Keras's
+`MultiOptimizer`, which also gives variables different rates, clips each group separately.
 """
 
 import re
@@ -16,7 +16,7 @@ from keras_vit.keras_fixes.keras_internals import adam_moments, index_of
 
 
 class _PerVariable:
-    """An optimizer that looks up, by a variable's path, its multiplier and whether it decays."""
+    """An optimizer whose learning rate and weight decay depend on the path of a variable."""
 
     def __init__(
         self,
@@ -45,12 +45,12 @@ class _PerVariable:
         super().build(variables)  # type: ignore[misc]
 
     def _multiplier(self, path: str) -> float:
-        """Returns the multiplier of the first pattern that is found in the path, or 1."""
+        """Returns the multiplier of the first pattern found in the path, or 1."""
         found = (m for pattern, m in self.multipliers.items() if re.search(pattern, path))
         return float(next(found, 1.0))
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
-        """Moves one variable by its gradient, which was clipped together with all others."""
+        """Updates one variable by its gradient, which is already clipped."""
         index = index_of(self, variable)
         rate = ops.cast(learning_rate, variable.dtype) * self.multiplier_of[index]
         if self.weight_decay and self.is_decayed[index]:  # type: ignore[attr-defined]
@@ -61,10 +61,10 @@ class _PerVariable:
         raise NotImplementedError
 
     def _apply_weight_decay(self, variables: list[Any]) -> None:
-        """Does nothing, because `update_step` decays each variable at a rate of its own."""
+        """Has no effect, because `update_step` decays each variable at the variable's own rate."""
 
     def _clip_gradients(self, grads: list[Any]) -> list[Any]:
-        """Leaves clipping by the norm of all to `_backend_update_step` under torch."""
+        """Clips; under torch, `_backend_update_step` clips by the norm of all gradients."""
         if keras.backend.backend() == "torch" and self.global_clipnorm:  # type: ignore[attr-defined]
             return grads
         return super()._clip_gradients(grads)  # type: ignore[misc]
@@ -72,7 +72,7 @@ class _PerVariable:
     def _backend_update_step(
         self, grads: list[Any], trainable_variables: list[Any], learning_rate: Any
     ) -> None:
-        """Under torch does in one pass what `update_step` does variable by variable."""
+        """Updates all variables; under torch in one pass instead of by `update_step`."""
         if keras.backend.backend() == "torch":
             from keras_vit.finetune import fused
 
@@ -85,15 +85,15 @@ class _PerVariable:
         super()._backend_update_step(grads, trainable_variables, learning_rate)  # type: ignore[misc]
 
     def _update_model_variables_moving_average(self, trainable_variables: list[Any]) -> None:
-        """Averages the weights of each update; Keras averages those of each batch.
+        """Averages the weights after each update; Keras averages them after each batch.
 
-        The two differ with gradient accumulation, where the weights move once in several batches.
-        Until the first update the average is the initial weights.
+        Updates and batches differ with gradient accumulation, where several batches make one
+        update. Until the first update the average is the initial weights.
         """
         if not self.use_ema:  # type: ignore[attr-defined]
             return
         batches = self.gradient_accumulation_steps or 1  # type: ignore[attr-defined]
-        # The public `iterations` counts updates, in which batches cannot be told apart.
+        # The public `iterations` counts updates, not batches.
         seen = self._iterations + 1  # type: ignore[attr-defined]
         kept = ops.where(seen % batches == 0, self.ema_momentum, 1.0)  # type: ignore[attr-defined]
         kept = ops.where(seen <= batches, 0.0, kept)
@@ -116,9 +116,9 @@ class LayerwiseSGD(_PerVariable, keras.optimizers.SGD):
         trace  = momentum * trace + gradient
         weight = weight - rate * (trace + weight_decay * weight)
 
-    `keras.optimizers.SGD` keeps `rate * gradient` in its momentum instead. The two are the same
-    while the rate is constant. Under a schedule, each of Keras's gradients keeps the rate of its
-    own step, and after a warm-up of a few hundred steps the weights differ visibly.
+    The momentum of `keras.optimizers.SGD` sums `rate * gradient` instead. The results are the same
+    while the rate is constant. Under a schedule, Keras weights each gradient by the rate of its own
+    step, and after a warm-up of a few hundred steps the weights differ visibly.
 
     Args:
         learning_rate, momentum, nesterov, ...: arguments of `keras.optimizers.SGD`.
@@ -142,7 +142,7 @@ class LayerwiseSGD(_PerVariable, keras.optimizers.SGD):
     def add_variable_from_reference(
         self, reference_variable: Any, name: str | None = None, initializer: Any = "zeros"
     ) -> Any:
-        """Creates a variable beside a weight, the traces of momentum in their own type."""
+        """Creates a variable for a weight; traces of momentum have the type `momentum_dtype`."""
         if name != "momentum" or self.momentum_dtype is None:
             return super().add_variable_from_reference(reference_variable, name, initializer)
         path = reference_variable.path.replace("/", "_")
@@ -172,21 +172,21 @@ class LayerwiseAdamW(_PerVariable, keras.optimizers.AdamW):
 
     with mean and variance corrected for their start at zero, as in Algorithm 1 of Kingma and Ba
     (arXiv 1412.6980), optax and torch. `keras.optimizers.AdamW` adds epsilon before that
-    correction, so that its first steps feel an epsilon 30 times as large.
+    correction, so that its first steps have in effect an epsilon 30 times as large.
 
-    Only kernels decay by default, as in big_vision: neither biases and norms nor the class
-    token and position embeddings. What `exclude_from_weight_decay` of Keras's AdamW excludes
-    is forgotten when a model is saved; `decays` is not.
+    By default only kernels decay, as in big_vision; biases, norms, the class token and position
+    embeddings do not. A saved model keeps `decays`; it loses the exclusions by
+    `exclude_from_weight_decay` of Keras's AdamW.
 
     Args:
-        learning_rate, weight_decay, beta_1, beta_2, epsilon, ...: as of
+        learning_rate, weight_decay, beta_1, beta_2, epsilon, ...: as in
             `keras.optimizers.AdamW`.
         multipliers: `{pattern: factor}`; the learning rate of a variable is multiplied by the
             factor of the first pattern (a regular expression) found in its path.
         decays: pattern of the variables that `weight_decay` applies to.
 
     Raises:
-        ConfigError: a pattern is no regular expression, or `amsgrad` is asked for.
+        ConfigError: a pattern is no regular expression, or `amsgrad` is True.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

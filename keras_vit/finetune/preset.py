@@ -1,4 +1,4 @@
-"""From a preset and a name of data to a trained preset: what `keras-vit finetune` calls."""
+"""From a preset and the name of a data set to a trained preset: `keras-vit finetune`."""
 
 import dataclasses
 import math
@@ -24,7 +24,7 @@ from keras_vit.presets.preset_config import PresetConfig
 from keras_vit.variants import variant
 
 _EPOCHS = 20
-"""How often a training is validated and keeps its state: an epoch is that part of the steps."""
+"""Number of epochs that the steps are divided into; each epoch ends with a validation."""
 SWEEP = "sweep.json"
 """Scores of the learning rates that were tried, in the folder of a training."""
 _EXTRAS = {"curves.png": "matplotlib", "tensorboard/": "tensorboardX"}
@@ -32,15 +32,15 @@ _EXTRAS = {"curves.png": "matplotlib", "tensorboard/": "tensorboardX"}
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What a fine-tuning found, and what it will do.
+    """The data, model and settings of a fine-tuning, before its first step.
 
     Args:
-        model: ready to train.
+        model: the model, ready to train.
         data: the training data.
         validation: held-out data, or None.
-        recipe: what `compile` and `fit` take.
+        recipe: arguments of `compile` and `fit`.
         keeps_head: whether the data have the classes of the preset, so that its head stays.
-        left_out: results that are not written, by the package that is not installed.
+        left_out: results that are not written -> the package that is not installed.
         sweep: accuracy of each learning rate that was tried; empty without a sweep.
     """
 
@@ -55,10 +55,10 @@ class Plan:
 
 @dataclasses.dataclass(frozen=True)
 class Finetuned:
-    """What a fine-tuning left.
+    """The results of a fine-tuning.
 
     Args:
-        preset: folder of the best preset, or of the last one where nothing was validated.
+        preset: folder of the best preset, or of the last preset without validation.
         history: values of each epoch by name, from the first epoch on.
     """
 
@@ -91,42 +91,42 @@ def finetune_preset(
     verbose: Any = 0,
     **recipe: Any,
 ) -> Finetuned:
-    """Trains a preset on images by the paper's recipe, and leaves everything in one folder.
+    """Trains a preset on images by the paper's recipe, and writes all results into one folder.
 
-    The head of the preset stays if the data have its classes, in its order; other data get a
-    head of zeros. See `train` for what is in the folder.
+    The head of the preset stays if the data have its classes, in its order; for other data a
+    head of zeros replaces it. `train` lists the files of the folder.
 
     Args:
-        preset: what `VisionTransformer.from_preset` takes; with `from_scratch` a variant's name.
+        preset: a source of `VisionTransformer.from_preset`; with `from_scratch` a variant's name.
         data: a folder with a folder of images per class, `"tfds:NAME"` or `"hf:OWNER/NAME"`.
-        out: folder for the results; new, unless `resume`.
-        resume: continue the training in `out`, which was begun with the same arguments.
-        from_scratch: train fresh weights, by the recipe of AugReg.
-        split: of a `tfds:` or `hf:` data set.
+        out: folder for the results; new, except with `resume`.
+        resume: whether to continue the training in `out`, which had the same arguments.
+        from_scratch: whether to train fresh weights, by the recipe of AugReg.
+        split: split of a `tfds:` or `hf:` data set.
         validation: a share of the data, such as 0.1; another folder, or split of the data set;
             or None.
-        image_size: in pixels, int or (height, width); None for the preset's.
-        dtype: such as `"mixed_bfloat16"`.
-        dropout_rate: of the model; None for the preset's.
+        image_size: pixels, an int or (height, width); None for the preset's size.
+        dtype: a Keras dtype or policy, such as `"mixed_bfloat16"`.
+        dropout_rate: dropout of the model; None for the preset's rate.
         steps, batch_size, accumulate: weight updates, images per update, batches per update.
-        augmentation: a name of AugReg's, such as `"light1"`; None leaves images as they are.
-        label_smoothing: share of the label that all classes get.
+        augmentation: a name in `AUGREG`, such as `"light1"`; None does not change images.
+        label_smoothing: share of the label that is divided among all classes.
         unreadable: `"raise"`, or `"skip"` to leave out images that cannot be read.
-        seed: of weights, order and augmentation.
+        seed: seed of weights, order and augmentation.
         sweep_over: learning rates to choose from, such as `RATES` of table 4. Each is trained on
-            nine tenths of the training data and scored on the rest; the best one then trains on
-            all of them. `sweep.json` in `out` keeps the scores.
+            nine tenths of the training data and scored on the rest; the best rate then trains on
+            all training data. `sweep.json` in `out` keeps the scores.
         announce: called once, before the first step.
-        callbacks, verbose: of `fit`.
+        callbacks, verbose: arguments of `fit`.
         **recipe: other arguments of `transfer_recipe`, or of `augreg_recipe` with `from_scratch`.
-            The learning rate is 0.01 if it is not given, 0.001 from scratch.
+            The default learning rate is 0.01, and 0.001 from scratch.
 
     Raises:
-        ConfigError: names the argument that cannot be.
-        PresetError: there is no such preset.
+        ConfigError: an argument is invalid; the message names it.
+        PresetError: the preset does not exist.
         CheckpointError: the weights do not fit, or `out` holds another training.
     """
-    check_out(Path(out), resume)  # before anything is read
+    check_out(Path(out), resume)  # before any data are read
     rates = None if sweep_over is None else _rates(sweep_over, from_scratch, recipe)
     source, found = _start(preset, from_scratch, image_size)
     images, held_out = training_and_validation(
@@ -150,7 +150,7 @@ def finetune_preset(
         "label_smoothing": label_smoothing,
         "accumulate": accumulate,
     }
-    # Classes that the preset has already keep their head.
+    # The head stays if the data have exactly the classes of the preset.
     keeps_head = source is not None and names_of(found.labels) == images.class_names
 
     def build() -> VisionTransformer:
@@ -181,7 +181,7 @@ def finetune_preset(
         held_out,
         recipe=chosen,
         out=out,
-        resume=resume or rates is not None,  # the sweep has begun the folder
+        resume=resume or rates is not None,  # the sweep has already written into the folder
         callbacks=callbacks,
         verbose=verbose,
     )
@@ -189,10 +189,10 @@ def finetune_preset(
 
 
 def _rates(rates: Sequence[float], from_scratch: bool, recipe: dict[str, Any]) -> tuple[float, ...]:
-    """The learning rates of a sweep, each once.
+    """Returns the learning rates of a sweep, each once.
 
     Raises:
-        ConfigError: they are none, or other arguments speak against a sweep.
+        ConfigError: a rate is invalid, or another argument excludes a sweep.
     """
     if from_scratch or "learning_rate" in recipe:
         other = "from_scratch" if from_scratch else "learning_rate"
@@ -208,7 +208,7 @@ def _rates(rates: Sequence[float], from_scratch: bool, recipe: dict[str, Any]) -
 def _start(
     preset: Any, from_scratch: bool, image_size: Any
 ) -> tuple[Source | None, PresetConfig | CheckpointInfo]:
-    """Where the weights lie, None for fresh ones; and configuration, protocol and labels."""
+    """Returns the source of the weights, None for fresh weights, and its description."""
     if from_scratch:
         return None, PresetConfig(variant(str(preset)).config(image_size or 224))
     source = Source.of(preset)

@@ -1,4 +1,4 @@
-"""From the name of a published recipe and of data to a trained model: `keras-vit pretrain`."""
+"""From the names of a published recipe and a data set to a trained model: `keras-vit pretrain`."""
 
 import dataclasses
 import os
@@ -23,14 +23,14 @@ from keras_vit.variants import variant as variant_named
 
 @dataclasses.dataclass(frozen=True)
 class PretrainingPlan:
-    """What a pre-training found, and what it will do.
+    """The data, model and settings of a pre-training, before its first step.
 
     Args:
         published: the recipe as its paper states it.
-        model: with fresh weights.
+        model: the model, with fresh weights.
         data: the training data.
         validation: held-out data, or None.
-        recipe: what `compile` and `fit` take.
+        recipe: arguments of `compile` and `fit`.
         epochs: passes over the data.
     """
 
@@ -44,12 +44,12 @@ class PretrainingPlan:
 
 @dataclasses.dataclass(frozen=True)
 class Pretrained:
-    """What a pre-training left.
+    """The results of a pre-training.
 
     Args:
         preset: folder of the model after the last update, which papers report.
         history: values of each epoch by name, from the first epoch on.
-        evaluation: scores of that model on the held-out data; None where there are none.
+        evaluation: scores of that model on the held-out data; None without held-out data.
     """
 
     preset: Path
@@ -81,41 +81,41 @@ def pretrain(
 ) -> Pretrained:
     """Trains a fresh model by a published recipe, and scores it on held-out images.
 
-    An epoch is one pass over the training data in full batches. See `train` for what is in the
-    folder; of the presets there, `last/` is the model that a paper would report.
+    An epoch is one pass over the training data in full batches. `train` lists the files of the
+    folder; its preset `last/` is the model that a paper would report.
 
     Args:
         data: a folder with a folder of images per class, `"tfds:NAME"` or `"hf:OWNER/NAME"`.
-        recipe: name of `PRETRAINING`, such as `"plain_s16_i1k"`, or of `augreg_search()`.
-        out: folder for the results; new, unless `resume`.
-        resume: continue the training in `out`, which was begun with the same arguments.
-        variant: builder of the model; None for the first that the paper trains so.
-        epochs: passes; None for the longest training that the paper reports.
-        split: of a `tfds:` or `hf:` data set.
+        recipe: name in `PRETRAINING`, such as `"plain_s16_i1k"`, or in `augreg_search()`.
+        out: folder for the results; new, except with `resume`.
+        resume: whether to continue the training in `out`, which had the same arguments.
+        variant: name of the model's builder; None for the first variant of the recipe.
+        epochs: passes over the data; None for the longest training that the paper reports.
+        split: split of a `tfds:` or `hf:` data set.
         validation: a share of the data, such as 0.1; another folder, or split of the data set;
             or None.
-        image_size: in pixels, int or (height, width).
-        dtype: such as `"mixed_bfloat16"`.
-        batch_size: images per weight update; None for the paper's. The learning rate stays the
-            paper's: one that fits a much smaller batch is an argument of yours.
+        image_size: pixels, an int or (height, width).
+        dtype: a Keras dtype or policy, such as `"mixed_bfloat16"`.
+        batch_size: images per weight update; None for the paper's number. The learning rate
+            does not change with it: give `learning_rate` for a much smaller batch.
         accumulate: batches per weight update.
         unreadable: `"raise"`, or `"skip"` to leave out images that cannot be read.
-        seed: of weights, order and augmentation.
+        seed: seed of weights, order and augmentation.
         announce: called once, before the first step.
-        callbacks, verbose: of `fit`.
-        fields: of `ViTConfig`, where the model shall differ from its variant, such as
+        callbacks, verbose: arguments of `fit`.
+        fields: fields of `ViTConfig` in which the model differs from its variant, such as
             `{"patch_size": 4}` for small images.
         **changes: other arguments of `augreg_recipe`, such as `learning_rate` or `ema`.
 
     Raises:
-        ConfigError: names the argument that cannot be.
+        ConfigError: an argument is invalid; the message names it.
         CheckpointError: `out` holds another training.
     """
-    check_out(Path(out), resume)  # before anything is read
+    check_out(Path(out), resume)  # before any data are read
     published = published_recipe(recipe)
     builder = variant_named(variant or published.variants[0])
     fields = {**published.fields, **(fields or {})}
-    config = builder.config(image_size, 1, **fields)  # the data tell the number of classes
+    config = builder.config(image_size, 1, **fields)  # the number of classes is not known yet
     batch_size = batch_size or published.batch_size
     if accumulate < 1 or batch_size % accumulate:
         raise ConfigError(f"batch_size={batch_size} is not divisible by accumulate={accumulate}.")

@@ -1,4 +1,4 @@
-"""Progress of `fit` as a bar, also where the output is no terminal."""
+"""Progress of `fit` as a bar, also if the output is no terminal."""
 
 from typing import Any
 
@@ -11,8 +11,8 @@ class ProgressBar(keras.callbacks.Callback):
     """A bar of all steps of a training, and a line of figures for every epoch.
 
     Args:
-        console: of rich, where they are shown.
-        title: in front of the bar.
+        console: the rich console for bar and lines.
+        title: text in front of the bar.
         epochs: whether the lines are shown.
     """
 
@@ -52,7 +52,7 @@ class ProgressBar(keras.callbacks.Callback):
         self.close()
 
     def close(self) -> None:
-        """Takes the bar down, also after a training that failed."""
+        """Removes the bar, also after a training that failed."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None

@@ -18,23 +18,23 @@ _PLAIN = "arXiv 2205.01580; big_vision/configs/vit_s16_i1k.py"
 
 @dataclasses.dataclass(frozen=True)
 class Pretraining:
-    """How a paper trains a model from scratch, at 224 pixels with Adam (0.9, 0.999).
+    """A paper's training of a model from scratch, at 224 pixels with Adam (0.9, 0.999).
 
     Attributes:
         source: paper and file that state the numbers.
-        variants: builders that the paper trains so.
-        epochs: passes over the data set; several where the paper reports several.
-        learning_rate: the peak, after a linear warm-up of `warmup_steps` updates.
+        variants: names of the builders of the models that the paper trains by this recipe.
+        epochs: the numbers of passes over the data set that the paper reports.
+        learning_rate: highest learning rate, after a linear warm-up of `warmup_steps` updates.
         decay: `"linear"` or `"cosine"`.
-        weight_decay: decoupled, on kernels, times the learning rate.
-        clip_norm: largest norm of all gradients; None for none.
+        weight_decay: decoupled decay of kernels, multiplied by the learning rate.
+        clip_norm: largest norm of all gradients together; None for no clipping.
         batch_size: images per update.
-        warmup_steps: updates before the peak.
-        augmentation: a name of `keras_vit.data.AUGREG`.
+        warmup_steps: updates before the highest learning rate.
+        augmentation: a name in `keras_vit.data.AUGREG`.
         loss: `"softmax"`, or `"sigmoid"` summed over the classes.
         fields: arguments of the builder, such as `dropout_rate`.
-        protocol: how images are prepared to evaluate, see `keras_vit.Preprocessor`.
-        reported: top-1 accuracy that the paper reports after each number of epochs.
+        protocol: preparation of images for evaluation, see `keras_vit.Preprocessor`.
+        reported: number of epochs -> the top-1 accuracy that the paper reports.
     """
 
     source: str
@@ -53,14 +53,14 @@ class Pretraining:
     protocol: str = "paper"
 
     def steps(self, num_images: int, epochs: int | None = None) -> int:
-        """Returns the number of updates for a data set; None takes the longest training."""
+        """Returns the number of updates for a data set; `epochs=None` is the longest training."""
         return max(1, round(num_images * (epochs or max(self.epochs)) / self.batch_size))
 
 
 def _jft(
     variants: tuple[str, ...], learning_rate: float, epochs: tuple[int, ...] = (7,)
 ) -> Pretraining:
-    # Some builders have the dropout of ImageNet-21k; on JFT-300M there was none.
+    # Some builders have the dropout of ImageNet-21k; JFT-300M was trained without dropout.
     fields = {"dropout_rate": 0.0}
     return Pretraining(_PAPER, variants, epochs, learning_rate, "linear", 0.1, fields=fields)
 
@@ -113,12 +113,12 @@ PRETRAINING: dict[str, Pretraining] = {
 def augreg_search(num_classes: int = 21_843) -> dict[str, Pretraining]:
     """Returns AugReg's search space: 28 recipes for every variant.
 
-    Seven augmentations, with dropout and stochastic depth of 0 or of 0.1 each, with a weight decay
-    of 0.1 or 0.03; 300 epochs, on ImageNet-21k also 30.
+    The recipes combine seven augmentations, dropout and stochastic depth of 0 or 0.1 each, and a
+    weight decay of 0.1 or 0.03; trainings have 300 epochs, on ImageNet-21k also 30.
 
     Args:
-        num_classes: 21,843 stands for ImageNet-21k, which is trained with a sigmoid loss and an
-            initial bias of the head of -10.
+        num_classes: number of classes; 21,843 stands for ImageNet-21k, whose recipes have a
+            sigmoid loss and an initial bias of the head of -10.
 
     >>> recipe = augreg_search()["medium1_sd0.1_wd0.03"]
     >>> recipe.augmentation, recipe.fields["stochastic_depth_rate"], recipe.loss
@@ -148,16 +148,16 @@ def augreg_search(num_classes: int = 21_843) -> dict[str, Pretraining]:
 
 
 def published_recipe(name: str) -> Pretraining:
-    """Returns a recipe by its name, of `PRETRAINING` or of `augreg_search()`.
+    """Returns a recipe by its name in `PRETRAINING` or in `augreg_search()`.
 
     Raises:
-        ConfigError: there is none; the message names the nearest.
+        ConfigError: the name is unknown; the message states the nearest name.
     """
     known = PRETRAINING if name in PRETRAINING else PRETRAINING | augreg_search()
     if name not in known:
         raise ConfigError(
             f"{name!r} is not a published recipe.{nearest(name, known)} There are "
-            f"{', '.join(PRETRAINING)}, and those of augreg_search()."
+            f"{', '.join(PRETRAINING)}, and the recipes of augreg_search()."
         )
     return known[name]
 
@@ -169,7 +169,7 @@ def pretraining_recipe(
     epochs: int | None = None,
     **changes: Any,
 ) -> Recipe:
-    """Returns a published recipe as what `compile` and `fit` take.
+    """Returns a published recipe as arguments of `compile` and `fit`.
 
     The model should be built with the recipe's `fields`, and the data with its `augmentation`:
 
@@ -181,14 +181,14 @@ def pretraining_recipe(
 
     Args:
         model: the model to train, with a head.
-        name: of `PRETRAINING`, or of `augreg_search()`.
+        name: name of the recipe, in `PRETRAINING` or in `augreg_search()`.
         num_images: images in the data set.
-        epochs: passes; None for the longest training that the paper reports.
+        epochs: passes over the data; None for the longest training that the paper reports.
         **changes: other arguments of `augreg_recipe`, such as a smaller `batch_size`,
             `steps_per_epoch`, `label_smoothing` or `accumulate`.
 
     Raises:
-        ConfigError: there is no such recipe, or the model has not the recipe's fields.
+        ConfigError: the recipe is unknown, or the model differs from the recipe's fields.
 
     >>> import keras_vit
     >>> from keras_vit.finetune import PRETRAINING, pretraining_recipe
@@ -224,7 +224,7 @@ class FineTuning:
 
     Attributes:
         steps: weight updates.
-        learning_rates: the peaks that the paper tries; it takes the best on held-out images.
+        learning_rates: highest learning rates that the paper tries; held-out images decide.
     """
 
     steps: int
@@ -232,7 +232,7 @@ class FineTuning:
 
 
 RATES = (0.001, 0.003, 0.01, 0.03)
-"""The peaks that table 4 tries for every data set but ImageNet and VTAB."""
+"""The highest learning rates that table 4 tries for data sets other than ImageNet and VTAB."""
 
 FINE_TUNING = {
     "imagenet": FineTuning(20_000, (0.003, 0.01, 0.03, 0.06)),
@@ -242,14 +242,14 @@ FINE_TUNING = {
     "oxford_flowers102": FineTuning(500, RATES),
     "vtab": FineTuning(2_500, (0.01,)),
 }
-"""Table 4 of arXiv 2010.11929, by data set."""
+"""The rows of table 4 of arXiv 2010.11929, by data set."""
 
 
 def rates_for(data: str) -> tuple[float, ...]:
-    """Returns the learning rates that table 4 tries for a data set, those of most for others.
+    """Returns the learning rates that table 4 tries for a data set; for unknown data, `RATES`.
 
     Args:
-        data: as `finetune_preset` takes it.
+        data: name of the data, as for `finetune_preset`.
 
     >>> rates_for("tfds:imagenet2012")
     (0.003, 0.01, 0.03, 0.06)

@@ -1,7 +1,7 @@
-"""The global random states that training draws from; torch is imported for its own.
+"""The global random states that training draws from; torch is imported for its generator.
 
-Layers keep their seeds as variables. Beside them, `fit` shuffles with Python's `random`
-or NumPy's, and on torch a dropout without a seed draws from torch's global generator.
+Layers keep their seeds as variables. `fit` shuffles with Python's `random` or NumPy's, and
+on torch a dropout without a seed draws from torch's global generator.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""The recipes of the papers, as what `compile` and `fit` take."""
+"""The recipes of the papers, as arguments of `compile` and `fit`."""
 
 import dataclasses
 import math
@@ -25,17 +25,17 @@ IMAGENET21K_CLASSES = 21843
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """Arguments of `compile` and `fit`: dicts of ordinary Keras objects, which you may change.
+    """Arguments of `compile` and `fit`: dicts of ordinary Keras objects, which may be changed.
 
         model.compile(**recipe.compile_args)
         model.fit(data, **recipe.fit_args)
 
     Attributes:
         compile_args: optimizer, loss and metrics.
-        fit_args: epochs, callbacks, and steps_per_epoch for data without an end.
-        batch_size: images per batch that the data should give: those of a weight update,
-            divided by `accumulate`.
-        settings: the arguments that the recipe was made from, as plain JSON types.
+        fit_args: epochs, callbacks, and steps_per_epoch for endless data.
+        batch_size: images per batch of the data: the images of a weight update, divided by
+            `accumulate`.
+        settings: the arguments of the recipe, as plain JSON types.
     """
 
     compile_args: dict[str, Any]
@@ -72,39 +72,39 @@ def transfer_recipe(
     Momentum SGD, linear warm-up and cosine decay to 0, gradients clipped to a global norm
     of 1, no weight decay; defaults of `vit_jax/configs/common.py` and `vit_jax/train.py`.
     The paper tries learning rates of 0.003, 0.01, 0.03 and 0.06 and takes the best on held-out
-    images; a batch much smaller than 512 wants a smaller one.
+    images; a batch much smaller than 512 needs a smaller rate.
 
     Args:
-        model: as `from_preset(..., num_classes=n)` gives it, with a zero head.
-        steps: weight updates, see `steps_for`.
+        model: the model, mostly from `from_preset(..., num_classes=n)`, with a zero head.
+        steps: number of weight updates, see `steps_for`.
         batch_size: images per weight update.
-        learning_rate: the peak.
-        warmup_steps: updates before the peak; None for 500, or a tenth of `steps` if fewer.
+        learning_rate: highest learning rate.
+        warmup_steps: updates before the highest rate; None for 500, or a tenth of `steps` if
+            that is less.
         decay: `"cosine"`, or `"linear"` (to 1e-5).
         momentum: decay of the trace of gradients.
         momentum_dtype: `"bfloat16"` stores the trace as the paper's code does; None stores it in
             the type of the weights. See `LayerwiseSGD`.
-        clip_norm: largest norm of all gradients together; None clips nothing.
-        weight_decay: decoupled, on kernels, times the learning rate.
-        layer_decay: share of the learning rate that each block leaves to the one before it,
-            such as 0.75; see `layer_decay_multipliers`.
-        label_smoothing: share of the label that all classes get; needs `one_hot`.
-        one_hot: whether the labels are `(batch, num_classes)`, as mixup and cutmix make them,
-            and not ints `(batch,)`.
-        new_head: set the head to zero first, see `zero_head`; a head that was trained stays
-            otherwise.
-        head_only, trainable_blocks, lora_rank: what learns if not everything: the head, the
-            last blocks, low-rank additions; see `train_head`, `train_last_blocks`,
+        clip_norm: largest norm of all gradients together; None turns clipping off.
+        weight_decay: decoupled decay of kernels, multiplied by the learning rate.
+        layer_decay: ratio of the learning rates of a block and the next block, such as 0.75;
+            see `layer_decay_multipliers`.
+        label_smoothing: share of the label that is divided among all classes; needs `one_hot`.
+        one_hot: True for labels `(batch, num_classes)`, such as mixup and cutmix make; False
+            for ints `(batch,)`.
+        new_head: whether the head is set to zero first, see `zero_head`.
+        head_only, trainable_blocks, lora_rank: restrict the training to the head, the last
+            blocks, or low-rank additions; see `train_head`, `train_last_blocks`,
             `enable_lora`. They change the model.
         ema: share that the moving average of the weights keeps per update, such as 0.999.
-            Validation sees the average, and `fit` leaves it in the model at its end.
-        accumulate: batches per update, to save memory; `recipe.batch_size` images each.
-        steps_per_epoch: batches per epoch, `len(data)`. Epochs are whole: a last one may go
-            on beyond `steps`, at a rate of 0. None for one epoch of `steps`, out of data that
-            do not end.
+            Validation uses the average, and `fit` leaves it in the model at the end.
+        accumulate: batches per update, of `recipe.batch_size` images each, to save memory.
+        steps_per_epoch: batches per epoch, `len(data)`. Epochs are complete: the last epoch may
+            continue beyond `steps`, at a rate of 0. None for one epoch of `steps` on endless
+            data.
 
     Raises:
-        ConfigError: names the argument, what was found and what was expected.
+        ConfigError: an argument is invalid; the message names it and the valid values.
 
     >>> import keras_vit
     >>> model = keras_vit.vit_ti16(image_size=32, num_classes=5)
@@ -148,20 +148,20 @@ def augreg_recipe(
 
     Adam with beta 0.9 and 0.999, linear warm-up over 10,000 updates, cosine decay, gradients
     clipped to a global norm of 1, and weight decay of 0.1 or 0.03 times the learning rate on
-    kernels (`wd=0.0001` in big_vision, which does not multiply by the rate of 0.001). The rest
-    of that recipe lives elsewhere: dropout and stochastic depth of 0 or 0.1 each are fields of
-    the model (`vit_s16(dropout_rate=0.1, stochastic_depth_rate=0.1)`), and RandAugment and
-    mixup come with the data, by the paper's names, `"none"` to `"strong2"`.
+    kernels (`wd=0.0001` in big_vision, which does not multiply by the rate of 0.001). Model and
+    data have the other settings of the recipe: dropout and stochastic depth of 0 or 0.1 each
+    (`vit_s16(dropout_rate=0.1, stochastic_depth_rate=0.1)`), and RandAugment and mixup, by the
+    paper's names, `"none"` to `"strong2"`.
 
     Args:
-        loss: `"softmax"`, or `"sigmoid"`, one yes or no per class, summed over the classes;
+        loss: `"softmax"`, or `"sigmoid"`, a binary loss per class, summed over the classes;
             None for sigmoid with ImageNet-21k's 21,843 classes and softmax otherwise. With
             sigmoid, an initial bias of the head of -10 helps (`head_bias_init=-10.0`).
-        model, steps, and the others: as of `transfer_recipe`; `warmup_steps` of None is a
-            tenth of `steps`, if that is fewer than 10,000.
+        model, steps, and other arguments: as in `transfer_recipe`; `warmup_steps=None` is
+            10,000, or a tenth of `steps` if that is less.
 
     Raises:
-        ConfigError: names the argument, what was found and what was expected.
+        ConfigError: an argument is invalid; the message names it and the valid values.
 
     >>> import keras_vit
     >>> recipe = augreg_recipe(keras_vit.vit_s16(image_size=32), steps=93_000, weight_decay=0.03)
@@ -175,7 +175,7 @@ def augreg_recipe(
     _choose_what_learns(model)
     optimizer = LayerwiseAdamW(
         _schedule(settings),
-        epsilon=1e-8,  # of optax.scale_by_adam
+        epsilon=1e-8,  # default of optax.scale_by_adam
         **_update_options(model, settings),
     )
     compile_: dict[str, Any] = {"optimizer": optimizer, "metrics": [_accuracy(one_hot)]}
@@ -185,7 +185,7 @@ def augreg_recipe(
         compile_["loss"] = keras.losses.BinaryCrossentropy(
             from_logits=True, label_smoothing=label_smoothing
         )
-        # Keras takes the mean over classes, big_vision the sum, which clipping can tell apart.
+        # Keras takes the mean over classes, big_vision the sum; clipping makes them differ.
         compile_["loss_weights"] = float(model.config.num_classes)
     else:
         compile_["loss"] = _softmax_loss(label_smoothing, one_hot)
@@ -193,7 +193,7 @@ def augreg_recipe(
 
 
 def steps_for(num_images: int) -> int:
-    """Weight updates by the size of the data set, for batches of 512 (BiT-HyperRule).
+    """Returns the number of updates for a size of data set, in batches of 512 (BiT-HyperRule).
 
     500 below 20,000 images, 10,000 below 500,000, 20,000 otherwise (Kolesnikov et al. 2020,
     arXiv 1912.11370, section 3.3).
@@ -207,7 +207,7 @@ def steps_for(num_images: int) -> int:
 
 
 def _check(settings: dict[str, Any], warmup_steps: int | None, longest: int) -> int:
-    """Refuses numbers that make no training; returns the warm-up."""
+    """Refuses invalid settings; returns the number of warm-up steps."""
     for name in ("steps", "batch_size", "accumulate"):
         if not isinstance(settings[name], int) or settings[name] < 1:
             raise ConfigError(f"{name}={settings[name]!r}: expected a positive int.")
@@ -264,7 +264,7 @@ def _choose_what_learns(
 
 
 def _schedule(settings: dict[str, Any]) -> keras.optimizers.schedules.LearningRateSchedule:
-    """Learning rate per update, which counts batches where several make one update."""
+    """Returns the schedule of the learning rate, in updates, also if an update has batches."""
     peak, warmup_steps = settings["learning_rate"], settings["warmup_steps"]
     decay_steps = settings["steps"] - warmup_steps
     if settings["decay"] == "linear":
@@ -280,7 +280,7 @@ def _schedule(settings: dict[str, Any]) -> keras.optimizers.schedules.LearningRa
 
 
 def _update_options(model: "VisionTransformer", settings: dict[str, Any]) -> dict[str, Any]:
-    """What both optimizers take."""
+    """Returns the arguments that both optimizers share."""
     layer_decay, ema, accumulate = (settings[n] for n in ("layer_decay", "ema", "accumulate"))
     options: dict[str, Any] = {
         "weight_decay": float(settings["weight_decay"]),

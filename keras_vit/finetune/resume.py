@@ -1,4 +1,4 @@
-"""Training that may be killed at any moment and continues as if it had not been."""
+"""Resuming of a killed training, with the results of an uninterrupted one."""
 
 import dataclasses
 import json
@@ -20,31 +20,31 @@ STATE_FILE = "state.safetensors"
 
 
 class Resume(keras.callbacks.Callback):
-    """Keeps the state of `fit` in a folder, and continues from what it finds there.
+    """Keeps the state of `fit` in a folder, and continues from a state in that folder.
 
     At the start of every epoch, weights, optimizer (momentum, averages, accumulated
     gradients, position in the schedule), seeds, the global random states and the history
-    go into one file, written beside and renamed: a process killed at any moment
-    leaves a whole one. The same program, run again, repeats the epoch in which it was
-    killed and ends with the same weights and the same history as an unbroken run. Short
-    epochs (`steps_per_epoch`) lose little.
+    go into one file. The file is replaced by a rename, so that a process killed at any
+    moment leaves a complete file. The same program, run again, repeats the epoch in which
+    it was killed and ends with the same weights and history as an uninterrupted run. Short
+    epochs (`steps_per_epoch`) reduce the repeated work.
 
-    `keras.callbacks.BackupAndRestore` keeps neither seeds nor history, and writes over
-    the file that it may have to read.
+    `keras.callbacks.BackupAndRestore` keeps neither seeds nor history, and overwrites the
+    file that it may have to read.
 
     Args:
-        folder: of the state; created where it is missing, one folder per training.
-        data: what `fit` trains on: an object with an int `epoch`, such as
+        folder: folder of the state, created if absent; each training needs its own.
+        data: the training data: an object with an int `epoch`, such as
             `keras_vit.data.ImageData`, which is set before every epoch; None if
-            every epoch has the same batches, as arrays with `fit(shuffle=False)` do.
-        callbacks: others of this `fit` whose progress is kept, such as
-            `keras.callbacks.EarlyStopping`: those of their attributes that are numbers,
-            strings or lists of arrays and have changed since.
+            every epoch has the same batches, such as arrays with `fit(shuffle=False)`.
+        callbacks: other callbacks of this `fit` whose progress is kept, such as
+            `keras.callbacks.EarlyStopping`: their attributes that have changed and are
+            numbers, strings or lists of arrays.
 
     Raises:
-        ConfigError: the order of `data` cannot be continued.
-        CheckpointError: on `fit`, the folder holds the state of another training, or a
-            damaged one.
+        ConfigError: `data` has no attribute `epoch`.
+        CheckpointError: in `fit`, the state in the folder is damaged or belongs to another
+            training.
 
     >>> import keras, numpy, tempfile
     >>> from keras_vit.finetune import Resume
@@ -81,7 +81,7 @@ class Resume(keras.callbacks.Callback):
     def on_train_begin(self, logs: Any = None) -> None:
         if not self.model.optimizer.built:
             self.model.optimizer.build(self.model.trainable_variables)
-        # Before anything is restored: a learning rate that is a number changes in training.
+        # Before the restore, which may change a constant learning rate, one of the settings.
         self._settings = self._describe()
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._restored = None
@@ -90,8 +90,8 @@ class Resume(keras.callbacks.Callback):
             self._restore_weights(self._restored)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Saves here, not at an epoch's end: by now every other callback has ended it."""
-        continue_fit_at(self.model, None)  # the number is for this fit, not for the next one
+        """Saves the state; every other callback has completed the epoch before by now."""
+        continue_fit_at(self.model, None)  # the number must not affect a later `fit`
         if self._data is not None:
             self._data.epoch = epoch
         if self._restored is None:
@@ -102,7 +102,7 @@ class Resume(keras.callbacks.Callback):
 
     def on_train_end(self, logs: Any = None) -> None:
         continue_fit_at(self.model, None)
-        if self._restored is None:  # else there was nothing left to train
+        if self._restored is None:  # a restored state here means that the training was complete
             self._save(self.params["epochs"], finished=True)
 
     def _variables(self) -> list[Any]:
@@ -160,7 +160,7 @@ class Resume(keras.callbacks.Callback):
         self.model.history.history = facts["history"]
 
     def _restore_the_rest(self, state: State) -> None:
-        """What other callbacks' on_train_begin would have reset."""
+        """Restores the state that `on_train_begin` of other callbacks has reset."""
         self.model.history.epoch = list(range(state.facts["epoch"]))
         for k, callback in enumerate(self._callbacks):
             for name, value in state.facts["callbacks"][k].items():
@@ -173,9 +173,9 @@ class Resume(keras.callbacks.Callback):
         set_random_states(state.below("random"))
 
     def _describe(self) -> dict[str, Any]:
-        """What must be the same for a training to be the same, as JSON types."""
+        """Returns the settings that identify a training, as plain JSON types."""
         model, prefix = self.model, f"{self.model.name}/"
-        # Of other models Keras's config is full of names that it counts in this process.
+        # The config of another model contains names that Keras numbers per process.
         config = model.get_config() if isinstance(model, VisionTransformer) else {}
         names = ("seed", "batch_size", "num_images", "class_names", "augmentation")
         facts = {
@@ -211,7 +211,7 @@ def _as_json(value: Any) -> Any:
 
 
 def _nameless(config: Any) -> Any:
-    """A config without names, in which Keras counts the optimizers of this process."""
+    """Returns a config without names, because Keras numbers optimizers per process."""
     if isinstance(config, Mapping):
         return {key: _nameless(value) for key, value in config.items() if key != "name"}
     return [_nameless(value) for value in config] if isinstance(config, list) else config

@@ -1,4 +1,4 @@
-"""Learning-rate schedules that Keras lacks; its own `CosineDecay` is the usual one."""
+"""Learning-rate schedules that Keras lacks; recipes with a cosine use Keras's `CosineDecay`."""
 
 from typing import Any
 
@@ -12,9 +12,9 @@ class LinearDecay(LearningRateSchedule):
     """Linear warm-up from 0, then a linear decay (`decay_type="linear"` of `vit_jax/utils.py`).
 
     Args:
-        learning_rate: the peak, reached after `warmup_steps`.
-        decay_steps: steps from the peak to the end.
-        warmup_steps: steps before the peak.
+        learning_rate: highest learning rate, reached after `warmup_steps`.
+        decay_steps: steps from the highest rate to the end.
+        warmup_steps: steps before the highest rate.
         end: learning rate from `warmup_steps + decay_steps` on.
 
     >>> rate = LinearDecay(1.0, decay_steps=10, warmup_steps=4, end=0.0)
@@ -49,9 +49,9 @@ class LinearDecay(LearningRateSchedule):
 
 @keras.saving.register_keras_serializable("keras_vit")
 class PerUpdate(LearningRateSchedule):
-    """A schedule over weight updates, where several batches make one update.
+    """A schedule over weight updates, for updates of several batches.
 
-    Keras counts batches: with `gradient_accumulation_steps=8` a schedule would end after an
+    Keras counts batches: with `gradient_accumulation_steps=8` another schedule would end after an
     eighth of the updates.
 
     Args:

@@ -1,4 +1,4 @@
-"""The state of a training as one safetensors file: whole, or not there."""
+"""The state of a training as one safetensors file, which is always complete."""
 
 import errno
 import json
@@ -18,8 +18,8 @@ class State:
     """Arrays by name, and facts as JSON in the header of the file.
 
     Args:
-        arrays: names with slashes make groups.
-        facts: plain JSON types.
+        arrays: name -> array; slashes in names make groups.
+        facts: the facts, as plain JSON types.
     """
 
     def __init__(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
@@ -33,31 +33,31 @@ class State:
         return {name.removeprefix(start): self.arrays[name] for name in names}
 
     def write(self, path: Path) -> None:
-        """Writes beside `path` and renames.
+        """Writes a file beside `path` and renames it to `path`.
 
         Raises:
-            WriteError: the place cannot be written; the state that stood there is as it was.
+            WriteError: the file cannot be written; an existing state is unchanged.
         """
         from safetensors import SafetensorError
         from safetensors.numpy import save_file
 
-        # safetensors stores no order of the axes, and takes the bytes as they lie.
+        # safetensors takes the bytes of an array in memory order and stores no axis order.
         arrays = {name: np.asarray(array, order="C") for name, array in self.arrays.items()}
         text = json.dumps({"format": _FORMAT, **self.facts}, default=float)
         with written_beside(path) as temporary:
             try:
                 save_file(arrays, temporary, {"keras_vit": text})
-            except SafetensorError as error:  # an error of the disk has no type of its own there
+            except SafetensorError as error:  # safetensors has one type for errors of the disk
                 raise OSError(errno.EIO, str(error)) from error
             with temporary.open("rb") as file:
-                os.fsync(file.fileno())  # else a power cut could leave the name without the bytes
+                os.fsync(file.fileno())  # a power cut must not leave the name without the bytes
 
     @classmethod
     def read(cls, path: Path) -> "State":
-        """Reads it back.
+        """Reads a state from a file.
 
         Raises:
-            CheckpointError: the file is damaged, or of another format.
+            CheckpointError: the file is damaged, or has another format.
         """
         from safetensors import SafetensorError, safe_open
 

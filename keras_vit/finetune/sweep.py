@@ -1,4 +1,4 @@
-"""The choice of a learning rate on held-out images, as table 4 of the paper makes it."""
+"""The choice of a learning rate on held-out images, as for table 4 of the paper."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -30,26 +30,26 @@ def sweep(
 ) -> dict[float, float]:
     """Trains once per learning rate on a share of the data, and scores on the rest.
 
-    The rate to train on all of the data with is `max(found, key=found.get)`, as the paper
-    chooses it (appendix B.1.1).
+    The rate for the training on all data is `max(found, key=found.get)` of the result `found`,
+    as in the paper (appendix B.1.1).
 
     Args:
-        build: makes the model of a training anew, such as
+        build: returns a new model for a training, such as
             `lambda: VisionTransformer.from_preset(name, num_classes=n)`.
         data: training data.
         steps: weight updates of each training.
-        learning_rates: the peaks.
+        learning_rates: highest learning rates to try.
         validation_split: share of the data that is held out.
-        callbacks: for each `fit`.
-        keep: a JSON file that gets the score of each rate once it is known. A sweep that was
-            interrupted goes on after the rates that stand there.
+        callbacks: callbacks for each `fit`.
+        keep: a JSON file that receives the score of each rate. An interrupted sweep continues
+            after the rates in this file.
         **options: other arguments of `transfer_recipe`.
 
     Returns:
-        `{learning rate: accuracy on the held-out images}`.
+        The accuracy on the held-out images for each learning rate.
 
     Raises:
-        ConfigError: no rates, or as `transfer_recipe`.
+        ConfigError: `learning_rates` is empty, or as `transfer_recipe`.
         CheckpointError: `keep` is damaged.
     """
     if not learning_rates:

@@ -1,4 +1,4 @@
-"""Which variables learn, and at what share of the learning rate."""
+"""The choice of trainable variables, and multipliers of their learning rates."""
 
 import math
 from collections.abc import Sequence
@@ -20,20 +20,20 @@ _AFTER_BLOCKS = ("encoder_norm", "pool", "projection", "pre_logits", "head")
 
 
 def train_only(model: keras.Model, prefixes: Sequence[str]) -> int:
-    """Freezes every weight but those below the named layers; call it before `compile`.
+    """Freezes every weight except the weights below the named layers; call it before `compile`.
 
-    Keras saves no such choice: make it again for a model that was loaded.
+    Keras does not save this choice: call the function again after loading a model.
 
     Args:
         model: a built model.
-        prefixes: beginnings of weight paths, whole names between slashes: `"block_1"`
-            is not `"block_10"`, and `"block_1/attention"` is a part of it.
+        prefixes: beginnings of weight paths, by complete names between slashes: `"block_1"`
+            does not include `"block_10"`, and `"block_1/attention"` is a part of `"block_1"`.
 
     Returns:
-        How many parameters are left to train.
+        The number of trainable parameters.
 
     Raises:
-        ConfigError: a prefix names no weight.
+        ConfigError: a prefix matches no weight.
 
     >>> import keras_vit
     >>> train_only(keras_vit.vit_ti16(image_size=32, num_classes=5), ["head"])
@@ -44,14 +44,14 @@ def train_only(model: keras.Model, prefixes: Sequence[str]) -> int:
         if not any(_is_below(path, prefix) for path in paths):
             layers = ", ".join(dict.fromkeys(path.split("/")[0] for path in paths))
             raise ConfigError(f"No weight's path begins with {prefix!r}; the layers are {layers}.")
-    model.trainable = True  # a frozen layer hides its weights, whatever is said of each
+    model.trainable = True  # the weights of a frozen layer would stay frozen
     for weight in model.weights:
         weight.trainable = _is_float(weight) and any(_is_below(weight.path, p) for p in prefixes)
     return sum(math.prod(weight.shape) for weight in model.trainable_weights)
 
 
 def train_head(model: "VisionTransformer") -> int:
-    """Freezes all but the head; returns how many parameters are left to train.
+    """Freezes all weights except the head's; returns the number of trainable parameters.
 
     Raises:
         ConfigError: the model has no head.
@@ -60,10 +60,10 @@ def train_head(model: "VisionTransformer") -> int:
 
 
 def train_last_blocks(model: "VisionTransformer", blocks: int) -> int:
-    """Freezes the embeddings and all but the last blocks; what follows these learns too.
+    """Freezes all weights before the last blocks; these blocks and the layers behind them learn.
 
     Returns:
-        How many parameters are left to train.
+        The number of trainable parameters.
 
     Raises:
         ConfigError: the model has fewer blocks.
@@ -77,13 +77,14 @@ def train_last_blocks(model: "VisionTransformer", blocks: int) -> int:
 
 
 def layer_decay_multipliers(model: "VisionTransformer", decay: float) -> dict[str, float]:
-    """Learning-rate multipliers that fall by `decay` from each block to the one before it.
+    """Returns learning-rate multipliers that fall by `decay` from each block to the one before it.
 
-    1 for what follows the blocks, `decay` for the last block, `decay ** (num_layers + 1)` for
-    the embeddings and a hybrid's stem (BEiT, arXiv 2106.08254; MAE, arXiv 2111.06377).
+    The multiplier is 1 for the layers behind the blocks, `decay` for the last block, and
+    `decay ** (num_layers + 1)` for the embeddings and a hybrid's stem (BEiT, arXiv 2106.08254;
+    MAE, arXiv 2111.06377).
 
     Returns:
-        `{pattern: multiplier}`, as `LayerwiseSGD` and `LayerwiseAdamW` take it.
+        `{pattern: multiplier}`, for `LayerwiseSGD` and `LayerwiseAdamW`.
 
     Raises:
         ConfigError: `decay` is not in (0, 1].
@@ -102,9 +103,9 @@ def layer_decay_multipliers(model: "VisionTransformer", decay: float) -> dict[st
 
 
 def zero_head(model: "VisionTransformer") -> None:
-    """Sets the head to zero, as fine-tuning starts (section 3.2); what it knew is lost.
+    """Sets the head to zero, the start of fine-tuning (section 3.2); its weights are lost.
 
-    `from_preset(..., num_classes=n)` gives a zero head already.
+    A model of `from_preset(..., num_classes=n)` has a zero head already.
 
     Raises:
         ConfigError: the model has no head.

@@ -1,4 +1,4 @@
-"""A whole training in one call: log, curves, best and last preset, and resuming."""
+"""A complete training in one call: log, curves, best and last preset, and resuming."""
 
 import os
 from collections.abc import Iterable
@@ -34,31 +34,32 @@ def train(
     tensorboard: bool | None = None,
     verbose: Any = "auto",
 ) -> dict[str, list[float]]:
-    """Compiles and fits a model by a recipe, and leaves everything in one folder.
+    """Compiles and fits a model by a recipe, and writes all results into one folder.
 
-    In `out` stand `log.csv` (one row per epoch), `curves.png`, `tensorboard/`, the presets
-    `best/` (highest validation accuracy so far; of equal ones, the lowest loss) and
-    `last/`, and `resume/`, from which a training that was killed continues. Without
-    validation there is no `best/`.
+    The folder `out` has `log.csv` (one row per epoch), `curves.png`, `tensorboard/`, the
+    presets `best/` (highest validation accuracy so far, and then lowest loss) and `last/`,
+    and `resume/`, from which a killed training continues. A training without validation
+    writes no `best/`.
 
     Args:
-        model: with one class per class of the data.
-        data: `keras_vit.data.ImageData`.
-        validation: the same, prepared for evaluation; or None.
-        recipe: of `transfer_recipe` or `augreg_recipe`.
-        out: folder for the results; new, unless `resume`.
-        resume: continue a training that was begun in `out` with the same arguments; one
-            that has come to its end is not trained further.
-        callbacks: for `fit`, beside those of the recipe.
-        tensorboard: write a TensorBoard log; None for yes where tensorboardX is installed.
-        verbose: of `fit`.
+        model: the model, with the classes of the data.
+        data: a `keras_vit.data.ImageData`.
+        validation: an `ImageData` prepared for evaluation, or None.
+        recipe: result of `transfer_recipe` or `augreg_recipe`.
+        out: folder for the results; new, except with `resume`.
+        resume: whether to continue the training in `out`, which had the same arguments; a
+            complete training is not continued.
+        callbacks: callbacks for `fit` beside the recipe's.
+        tensorboard: whether to write a TensorBoard log; None writes it if tensorboardX is
+            installed.
+        verbose: argument of `fit`.
 
     Returns:
         The history, `{name: value per epoch}`, from the first epoch on.
 
     Raises:
-        ConfigError: the data do not fit the model or the recipe; `out` holds something and
-            `resume` is not asked for.
+        ConfigError: the data do not fit the model or the recipe, or `out` is not empty and
+            `resume` is False.
         CheckpointError: `out` holds another training.
     """
     out = Path(out)
@@ -74,12 +75,12 @@ def train(
     of_recipe = list(fit.pop("callbacks", ()))
     best = _BestPreset(out / BEST)
     model.compile(**recipe.compile_args)
-    # The best preset comes first: at the end of a validation, callbacks of the recipe take
-    # averaged weights out of the model again.
+    # The best preset comes first, because at the end of a validation callbacks of the recipe
+    # remove the averaged weights from the model.
     history = model.fit(
         data,
         validation_data=validation,
-        shuffle=False,  # the data are, and remember how
+        shuffle=False,  # ImageData shuffles by itself, repeatably
         verbose=verbose,
         callbacks=[
             best,
@@ -98,15 +99,15 @@ def train(
 
 
 def check_out(out: Path, resume: bool) -> None:
-    """Raises if the folder of a new training holds something already.
+    """Checks the folder for a training.
 
     Raises:
-        ConfigError: as above.
+        ConfigError: the folder is not empty, or is a file, and `resume` is False.
     """
     taken = out.exists() and (not out.is_dir() or any(out.iterdir()))
     if taken and not resume:
         raise ConfigError(
-            f"{out}: is there already. Choose another folder, or continue the training in it with "
+            f"{out}: exists already. Choose another folder, or continue the training in it with "
             "resume=True (--resume)."
         )
 
@@ -133,7 +134,7 @@ def _save(model: "VisionTransformer", folder: Path) -> None:
 
 
 def _check_recipe(recipe: Recipe, data: Any) -> None:
-    """Raises where recipe and data were made for different batches."""
+    """Raises `ConfigError` if recipe and data were made for different batches."""
     every = recipe.fit_args.get("validation_freq", 1)
     if every != 1:
         raise ConfigError(

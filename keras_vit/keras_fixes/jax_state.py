@@ -7,12 +7,12 @@ first step, every method of the model raises `'NoneType' object is not callable`
 predict at the same time raise the same, or "Array has been deleted", and break the model.
 
 Cause: Keras takes the values out of the variables, donates them to the compiled step, whose
-outputs reuse their memory, and puts the last outputs back when all went well.
+outputs reuse their memory, and puts the last outputs back only after success.
 
-Workaround: the variables keep their values. A compiled step of `evaluate` or `predict` donates
-nothing, so that it takes nothing from other threads. (It returns only what it changed, too:
-200 weights that go in and out cost 0.6 ms a call.) A step of `fit` donates as before, and its
-outputs go into the variables at once.
+Workaround: the variables keep their values. A compiled step of `evaluate` or `predict` donates no
+array, so that other threads keep theirs. (It also returns only changed values: 200 weights as
+inputs and outputs cost 0.6 ms per call.) A step of `fit` donates as in Keras, and its outputs are
+written into the variables at once.
 
 Leans on: `JAXTrainer._purge_model_variables`, `JAXTrainer._make_function`,
 `JAXTrainer._jax_state_synced`, `Variable._value`.
@@ -29,27 +29,27 @@ import jax
 import keras
 
 Step = Callable[[Any, Any], tuple[Any, Any]]
-"""From a state and a batch to outputs and the next state; a state is a tuple of lists of arrays."""
+"""(state, batch) -> (outputs, next state); a state is a tuple of lists of arrays."""
 
 
 class StateInPlace:
-    """A model whose variables hold its weights at any time, whatever fails."""
+    """A model whose variables hold its weights at any time, also after an error."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         model = super().__new__(cls, *args, **kwargs)
-        # Keras tracks the variables in every attribute that is set in the usual way.
+        # An attribute that is set in the usual way would be tracked by Keras.
         vars(model)["_training"] = _Training()
         return model
 
     def _purge_model_variables(self, *args: Any, **kwargs: Any) -> None:
-        """Called by Keras to take the values out of the variables; leaves them there."""
+        """Keeps the values in the variables, where Keras calls it to remove them."""
 
     def jax_state_sync(self) -> None:
-        """Called by Keras to put the values back; they are there."""
+        """Has no effect: Keras calls it to restore values, which were never removed."""
 
     @property
     def _jax_state_synced(self) -> bool:
-        """Whether this thread has yet to read the state that it hands from step to step."""
+        """Whether this thread has not yet read the state that it passes from step to step."""
         return getattr(self._training.of_thread, "synced", True)  # type: ignore[attr-defined]
 
     @_jax_state_synced.setter
@@ -68,13 +68,13 @@ class StateInPlace:
             training.is_fit = False
 
     def make_test_function(self, force: bool = False) -> None:
-        """Makes what `evaluate` and `test_on_batch` call for a batch; called by Keras."""
+        """Makes the function of a batch for `evaluate` and `test_on_batch`; called by Keras."""
         if self.test_function is None or force:  # type: ignore[has-type]
             step = self._undonated(self.test_step)  # type: ignore[attr-defined]
             self.test_function = super()._make_function(step)  # type: ignore[misc]
 
     def make_predict_function(self, force: bool = False) -> None:
-        """Makes what `predict` and `predict_on_batch` call for a batch; called by Keras."""
+        """Makes the function of a batch for `predict` and `predict_on_batch`; called by Keras."""
 
         def predict_step(state: Any, data: Any) -> Any:
             outputs, non_trainable = self.predict_step(state, data)  # type: ignore[attr-defined]
@@ -85,14 +85,14 @@ class StateInPlace:
             self.predict_function = super()._make_function(step, concatenate_outputs=True)  # type: ignore[misc]
 
     def _make_function(self, step_function: Step, concatenate_outputs: bool = False) -> Any:
-        """Called by Keras for the compiled step of `fit`, which donates its state."""
+        """Returns the compiled step of `fit`, which donates its state; called by Keras."""
         return super()._make_function(self._donated(step_function), concatenate_outputs)  # type: ignore[misc]
 
     def _donated(self, step: Step) -> Step:
-        """Returns a training step whose outputs go into the variables at once.
+        """Returns a training step whose outputs are written into the variables at once.
 
-        Signals, Ctrl-C among them, are served between operations of Python. Nothing of Python
-        runs from the donation until `done` holds the outputs, and `finally` puts them back.
+        Python handles signals such as Ctrl-C between its operations. No Python operation runs
+        between the donation and the moment when `done` holds the outputs; `finally` writes them.
         """
 
         def run(state: Any, data: Any) -> tuple[Any, Any]:
@@ -109,7 +109,7 @@ class StateInPlace:
         return run
 
     def _undonated(self, step: Step) -> Step:
-        """Returns a step of evaluation, compiled so that it takes nothing from other threads."""
+        """Returns a compiled step of evaluation that donates no array of other threads."""
         compiles = self.jit_compile and not self.run_eagerly  # type: ignore[attr-defined]
         changes = _changes(step)
         changes = jax.jit(changes) if compiles else changes
@@ -117,7 +117,7 @@ class StateInPlace:
         def run(state: Any, data: Any) -> tuple[Any, Any]:
             try:
                 outputs, new = changes(state, data)
-            except (RuntimeError, ValueError):  # of JAX's Python and of its C++
+            except (RuntimeError, ValueError):  # JAX's Python and its C++ raise different types
                 if not any(value.is_deleted() for value in jax.tree.leaves(state)):
                     raise
                 # Another thread has trained the model since Keras read its state.
@@ -147,10 +147,10 @@ class StateInPlace:
 
 
 class _Training:
-    """What the training steps of one model share."""
+    """The common state of the training steps of one model."""
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()  # while values are donated and not yet put back
+        self.lock = threading.RLock()  # held while values are donated and not yet replaced
         self.of_thread = threading.local()
         self.is_fit = False
         self.variables: list[Any] | None = None
@@ -165,7 +165,7 @@ def _of(state: Any) -> tuple[str, ...]:
 
 
 def _changes(step: Step) -> Step:
-    """Returns a step whose next state has None for every value that stays."""
+    """Returns a step whose next state has None for every unchanged value."""
 
     def run(state: Any, data: Any) -> tuple[Any, Any]:
         outputs, new = step(state, data)
@@ -180,8 +180,8 @@ def _changes(step: Step) -> Step:
 def _write(variables: Sequence[Any], values: Sequence[Any]) -> None:
     """Puts the values that are not None into the variables.
 
-    `Variable.assign` converts and checks each value: half a millisecond for 200 of them. This
-    loop is the interpreter's own, which no signal interrupts.
+    `Variable.assign` converts and checks each value, which takes half a millisecond for 200. This
+    loop runs inside the interpreter, so no signal interrupts it.
     """
     if any(value is None for value in values):
         pairs = zip(variables, values, strict=True)

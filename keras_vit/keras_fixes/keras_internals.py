@@ -1,7 +1,6 @@
 """Private names of Keras that have no public counterpart, one function each.
 
-Found 2026-11 in Keras 3.15.1. Each function leans on the private name in its body, and on nothing
-else.
+Found 2026-11 in Keras 3.15.1. Each function leans only on the private name in its body.
 """
 
 from collections.abc import Iterator
@@ -14,16 +13,16 @@ def all_layers(layer: Any) -> Iterator[Any]:
 
 
 def continue_fit_at(model: Any, epoch: int | None) -> None:
-    """Lets the `fit` that runs begin at this epoch; None for the argument `initial_epoch`.
+    """Makes the running `fit` begin at an epoch; None stands for its argument `initial_epoch`.
 
-    To be called in `on_train_begin`, as `keras.callbacks.BackupAndRestore` does it. Keras keeps
-    the number for later calls of `fit`, too: call it again with None when `fit` has begun.
+    Call it in `on_train_begin`, as `keras.callbacks.BackupAndRestore` does. Keras keeps the number
+    for later calls of `fit`: call it again with None when `fit` has begun.
     """
     model._initial_epoch = epoch
 
 
 def index_of(optimizer: Any, variable: Any) -> int:
-    """Returns the place of a model's variable among those that the optimizer was built with.
+    """Returns the index of a model's variable among the optimizer's trainable variables.
 
     On TensorFlow the variable may be one replica's part of a distributed variable.
     """

@@ -3,12 +3,12 @@
 Found 2026-11 in Keras 3.15.1 and before, on every backend. Report: docs/upstream/threads.md.
 
 Symptom: threads that evaluate one model at the same time get wrong losses and metrics. The
-metrics of a model are variables of the model: each `evaluate` resets them at its start, and adds
-to them what the other one is counting.
+metrics of a model are variables of the model: each `evaluate` resets them at its start, and both
+threads count in the same variables.
 
-Workaround: the second thread waits for the first. It does not wait for `fit`, which may take
-hours and whose data may come from the second thread: it raises. `predict`, `predict_on_batch`
-and `classify` use no metrics and do not wait.
+Workaround: the second thread waits for the first. During `fit`, which may take hours and whose
+data may come from the second thread, the second thread raises instead. `predict`,
+`predict_on_batch` and `classify` use no metrics and do not wait.
 
 Leans on: nothing private.
 """
@@ -24,7 +24,7 @@ from keras_vit.errors import ConfigError
 
 
 def _in_turn(name: str) -> Callable[..., Any]:
-    """Returns the method of that name, which waits for other threads that train or evaluate."""
+    """Returns the method of a name, which waits for other threads that train or evaluate."""
 
     @functools.wraps(getattr(keras.Model, name))
     def method(self: "OneAtATime", *args: Any, **kwargs: Any) -> Any:
@@ -39,7 +39,7 @@ class OneAtATime:
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         model = super().__new__(cls, *args, **kwargs)
-        # Keras and torch refuse or track attributes that are set before their constructors run.
+        # Keras and torch would refuse or track an attribute set before their constructors run.
         vars(model)["_turns"] = _Turns()
         return model
 
@@ -54,7 +54,7 @@ class OneAtATime:
 
 
 class _Turns:
-    """The lock of one model, and the thread that is inside `fit`, if one is."""
+    """The lock of one model, and the thread that is inside `fit`, or None."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()

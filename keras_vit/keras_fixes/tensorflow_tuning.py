@@ -7,13 +7,13 @@ Symptom: `fit`, `evaluate` and `predict` return up to twice as late as their las
 instead of 0.19 s.
 
 Cause: tf.data tunes a data set in a thread that sleeps for 10 ms, then 20, 40, and so on up to a
-minute. Keras drops an iterator that is not exhausted at the end of each epoch. That wakes the
+minute. At the end of each epoch Keras drops an iterator that is not exhausted; this wakes the
 thread and waits for its end. `CancellationManager::StartCancel` wakes the thread a moment before
-`IsCancelled` tells it why, so that in about half of all cases it goes back to sleep.
+`IsCancelled` returns true, so that in about half of all cases the thread goes back to sleep.
 
-Workaround: the data of a model are handed to Keras in a data adapter, which Keras takes in place
-of data, with `options.autotune.enabled = False`. A data set that sets this option itself, either
-way, keeps it. `validation_split` is left to Keras.
+Workaround: Keras gets the data of a model in a data adapter, which it accepts in place of data,
+with `options.autotune.enabled = False`. A data set that sets this option itself keeps its value.
+Keras handles `validation_split`.
 
 Leans on: `keras.src.trainers.data_adapters.get_data_adapter`.
 """
@@ -63,7 +63,7 @@ class UntunedData:
     @functools.wraps(keras.Model.evaluate)
     def evaluate(self, *args: Any, **kwargs: Any) -> Any:
         given = _SIGNATURES["evaluate"].bind(self, *args, **kwargs).arguments
-        further = given.pop("kwargs", {})  # by which `fit` says that it holds the data already
+        further = given.pop("kwargs", {})  # `fit` passes data that it has already prepared here
         if self.compiled and not further:  # type: ignore[attr-defined]
             given["x"] = _untuned(
                 given.get("x"),
@@ -94,7 +94,7 @@ def _untuned(
     shuffle: bool = False,
     class_weight: Any = None,
 ) -> Any:
-    """Returns Keras's adapter of these data, which makes a data set that is not tuned."""
+    """Returns Keras's adapter of these data, changed to make a data set without tuning."""
     adapter = data_adapters.get_data_adapter(
         x, y, sample_weight, batch_size, steps, shuffle, class_weight
     )

@@ -1,18 +1,17 @@
-"""Frees the gradients of a torch step before the next forward pass, not after it.
+"""Frees the gradients of a torch step before the next forward pass instead of after it.
 
 Found 2026-11 in Keras 3.15.1. Report: docs/upstream/torch_gradients.md.
 
-Symptom: an epoch needs as much memory for gradients as the model has weights, on top of the
-activations. Keras calls `zero_grad` after the forward pass, and the gradients of the last step
-stand beside all that this pass keeps for its own: the highest point of the whole epoch.
+Symptom: the peak memory of a training includes gradients as large as all weights, on top of the
+activations. Keras calls `zero_grad` after the forward pass, so the gradients of the last step
+still exist while the forward pass keeps its activations, which is the peak of the epoch.
 
 Workaround: `zero_grad` before Keras's step.
 
-Under `remat` the highest point is the backward pass, and the heap of glibc 2.36 adds to it: new
-gradients stand among the arrays of a block that come and go, and leave gaps that no array of the
-next block fits in. There, Keras's own call of `zero_grad` fills the gradients with zeros where
-they are. ViT-S/16 in training takes 360 MB
-instead of 476 MB at 224 pixels, and 445 MB instead of 645 MB at 384.
+Under `remat` the peak is the backward pass, and the heap of glibc 2.36 adds to it: new gradients
+are allocated among the temporary arrays of a block, and fragment the heap. Therefore Keras's own
+call of `zero_grad` then keeps the gradients and fills them with zeros. ViT-S/16 in training takes
+360 MB instead of 476 MB at 224 pixels, and 445 MB instead of 645 MB at 384.
 
 Leans on: nothing private; `Trainer.train_step` calls `self.zero_grad()` once.
 """
@@ -23,11 +22,11 @@ import torch
 
 
 class GradientsFreedFirst:
-    """A model that begins a training step without the gradients of the last one."""
+    """A model that begins a training step without the gradients of the previous step."""
 
     _in_keras_step = False
 
-    @torch.compiler.disable  # else compiled once for gradients that are there, and once for none
+    @torch.compiler.disable  # would be compiled twice, with and without existing gradients
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Resets the gradients, as `torch.nn.Module.zero_grad` does."""
         if not self._in_keras_step:

@@ -13,13 +13,13 @@ elif keras.backend.backend() == "torch":
 else:
 
     class _OfTheBackend:  # type: ignore[no-redef]
-        """Other backends need nothing."""
+        """Other backends need no workaround."""
 
 
 class FixedTrainer(OneAtATime, _OfTheBackend):  # type: ignore[misc]
-    """Stands in front of `keras.Model` among the bases of a model.
+    """A base class to be placed before `keras.Model` among the bases of a model.
 
     A model with this base can be used by several threads, survives a failed `fit`, `evaluate`
     and `predict`, ends its epochs on TensorFlow without a wait, and begins its steps on torch
-    without the gradients of the last one.
+    without the gradients of the previous step.
     """
