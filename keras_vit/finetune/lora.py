@@ -57,7 +57,7 @@ def enable_lora(
         raise ConfigError(f"LoRA targets {unknown}: expected some of {', '.join(known)}.")
     adapted = [path for path, layer in _projections(model).items() if layer.lora_enabled]
     if adapted:
-        raise ConfigError(f"{adapted[0]} is adapted already; merge_lora(model) returns a plain one.")
+        raise ConfigError(f"{adapted[0]} is adapted already; use merge_lora(model) first.")
     for path, layer in _projections(model).items():
         if path.split("/", 1)[1] in targets:
             layer.enable_lora(rank, lora_alpha=alpha)
