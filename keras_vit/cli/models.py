@@ -18,6 +18,7 @@ def add(commands: Any) -> None:
     command = commands.add_parser("list", help="show presets, or the variants of the papers")
     command.add_argument("--variants", action="store_true", help="architectures, not presets")
     command.add_argument("--variant", help="presets of this variant alone")
+    command.add_argument("--family", help="vit, dinov2, dinov3, clip, siglip, deit, mae, ...")
     command.add_argument("--data", help="trained on: i21k, i1k, i21k_ft_i1k, i1k_ft_i1k")
     command.add_argument("--resolution", type=positive, metavar="PIXELS")
     command.add_argument(
@@ -95,7 +96,8 @@ def _list(arguments: argparse.Namespace) -> None:
             rows.append((name, num_parameters(config), *sizes, config.patch_size[0], stem))
         columns = "variant parameters hidden_size num_layers num_heads mlp_dim patch_size stem"
         return show(arguments, columns.split(), rows)
-    asked = {key: getattr(arguments, key) for key in ("variant", "data", "resolution", "hybrid")}
+    filters = ("variant", "data", "resolution", "hybrid", "family")
+    asked = {key: getattr(arguments, key) for key in filters}
     for row in map(preset_named, list_presets(**asked)):
         parameters = num_parameters(describe(row.name).config)
         score = row.top1 and f"{row.top1:.2f}"

@@ -20,13 +20,15 @@ from typing import Any
 
 from keras_vit.checkpoints.dialects import dialects_named
 from keras_vit.checkpoints.lexicon import num_parameters
-from keras_vit.config import ViTConfig
+from keras_vit.config import Numerics, ViTConfig
 from keras_vit.errors import ConfigError, PresetError, SourceError, nearest
 from keras_vit.preparation.protocols import ProtocolSpec
 from keras_vit.presets import bucket
 from keras_vit.presets.augreg import FOLDER as _AUGREG
 from keras_vit.presets.augreg import AugRegFile, protocol_at
 from keras_vit.presets.bucket import BucketFile
+from keras_vit.presets.families import ROWS as FAMILY_ROWS
+from keras_vit.presets.families import UNVERIFIED, FamilyRow
 from keras_vit.presets.hub import SCHEME, HubFolder
 from keras_vit.presets.preset_config import PresetConfig
 from keras_vit.variants import list_variants
@@ -60,6 +62,7 @@ class Preset:
         dialect: dialect of the file, for its arithmetic; the file is recognised without it.
         labels: name of a shipped list, or None.
         license: SPDX identifier.
+        family: family for `list_presets`; `"vit"` for the paper's model.
         folder: folder of an embedded preset.
     """
 
@@ -81,6 +84,7 @@ class Preset:
     dialect: str = "google"
     labels: str | None = None
     license: str = "Apache-2.0"
+    family: str = "vit"
     folder: Path | None = None
 
     @property
@@ -91,7 +95,7 @@ class Preset:
     @property
     def mebibytes(self) -> float | None:
         """Size of the float32 weights in MiB; None if only the file determines it."""
-        if self.variant is None or self.num_classes is None:
+        if self.num_classes is None or (self.variant is None and self.family == "vit"):
             return None
         return num_parameters(self.config()) * 4 / 2**20
 
@@ -101,6 +105,8 @@ class Preset:
         Raises:
             PresetError: only the file, or the `config.json` of a folder, states it.
         """
+        if self.family != "vit":
+            return self._config_of_family()
         if self.variant is None or self.num_classes is None:
             unknown = "size" if self.variant is None else "number of classes"
             raise PresetError(
@@ -113,6 +119,15 @@ class Preset:
         return variant_named(self.variant).config(
             self.image_size, self.num_classes, **{**fields, **self.fields}
         )
+
+    def _config_of_family(self) -> ViTConfig:
+        """The fields of the row over what every file of its dialect has."""
+        dialect = dialects_named(self.dialect)[0]
+        given = dict(self.fields)
+        numerics = {**(dialect.numerics or Numerics()).to_dict(), **given.pop("numerics", {})}
+        own = {"image_size": self.image_size, "num_classes": self.num_classes}
+        fields = {**dialect.conventions, **own, **given, "numerics": numerics}
+        return ViTConfig.from_dict(fields)
 
     def preset_config(self) -> PresetConfig:
         """Returns the `PresetConfig` of the row, without a download; raises as `config`."""
@@ -132,7 +147,9 @@ class Preset:
 
     def told(self) -> dict[str, Any]:
         """Returns arguments of `checkpoints.load`, without the dialect, which the file shows."""
-        told: dict[str, Any] = {"labels": self.labels, "protocol": self.protocol}
+        told: dict[str, Any] = {"labels": self.labels}
+        if self.family == "vit":
+            told["protocol"] = self.protocol  # else the files state it
         if self.variant and not str(self.source).startswith(SCHEME):
             told["variant"] = self.variant
         if self.fields.get("position") == "sincos2d":
@@ -275,11 +292,18 @@ _ROWS = (
 )
 # fmt: on
 
+
+def _of_family(row: FamilyRow) -> Preset:
+    """The row of a family as a row of the catalog."""
+    shared = {field.name: getattr(row, field.name) for field in dataclasses.fields(row)}
+    return Preset(variant=None, protocol=row.protocol, unverified=UNVERIFIED, **shared)
+
+
 _SHIPPED_LABELS = {1000: "imagenet1k", 21843: "imagenet21k"}
 
 CATALOG = {
     row.name: dataclasses.replace(row, labels=_SHIPPED_LABELS.get(row.num_classes or 0))
-    for row in _ROWS
+    for row in (*_ROWS, *map(_of_family, FAMILY_ROWS))
 }
 
 
@@ -288,6 +312,7 @@ def list_presets(
     data: str | None = None,
     resolution: int | None = None,
     hybrid: bool | None = None,
+    family: str | None = None,
 ) -> list[str]:
     """Returns the names of the presets in the catalog that match every given argument.
 
@@ -296,9 +321,10 @@ def list_presets(
         data: data of the training, `"i21k"`, `"i1k"`, or with fine-tuning, `"i21k_ft_i1k"`.
         resolution: side of the images in pixels.
         hybrid: True for models with a ResNet before the Transformer, False for models without.
+        family: such as `"dinov2"`; `"vit"` for the paper's model and AugReg's.
 
     Raises:
-        ConfigError: the variant is unknown, or no row has such data or resolution.
+        ConfigError: the variant is unknown, or no row has such data, resolution or family.
     """
     if variant is not None:
         variant_named(variant)
@@ -306,6 +332,12 @@ def list_presets(
     if data is not None and data not in known:
         raise ConfigError(
             f"data={data!r}: no preset.{nearest(data, known)} Known: {', '.join(known)}."
+        )
+    families = sorted({row.family for row in CATALOG.values()})
+    if family is not None and family not in families:
+        raise ConfigError(
+            f"family={family!r}: no preset.{nearest(family, families)} Known: "
+            f"{', '.join(families)}."
         )
     sizes = sorted({row.image_size for row in CATALOG.values()})
     if resolution is not None and resolution not in sizes:
@@ -320,6 +352,7 @@ def list_presets(
         and data in (None, row.data)
         and resolution in (None, row.image_size)
         and hybrid in (None, row.hybrid)
+        and family in (None, row.family)
     ]
 
 
