@@ -31,7 +31,7 @@ FLOORS = (
     {"presets.preset_config", "presets.retries"},
     {"presets.refusals"},
     {"presets.bucket", "presets.hub"},
-    {"presets.augreg"},
+    {"presets.augreg", "presets.families"},
     {"presets.catalog"},
     {"checkpoints.checksum", "checkpoints.local_folder"},
     {"checkpoints.source"},
