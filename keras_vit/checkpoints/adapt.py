@@ -63,7 +63,7 @@ def resize_patches(kernel: np.ndarray, target: tuple[int, int]) -> np.ndarray:
     Returns:
         float32 `(target rows, target columns, channels, hidden_size)`.
     """
-    # The matrix of a grid is the Kronecker product of those of its axes, and so is its inverse.
+    # The matrix of a grid is the Kronecker product of its axes' matrices; so is its inverse.
     by_row, by_column = (
         np.linalg.pinv(resampling_matrix(old, new, "bilinear_half_pixel").T)
         for old, new in zip(kernel.shape[:2], target, strict=True)

@@ -13,14 +13,14 @@ _CHUNK = 2**20
 
 
 class Checksum:
-    """Computes the sha256 of an open file in a thread, beside whoever reads the file.
+    """Computes the sha256 of an open file in a thread, while another thread reads the file.
 
-    hashlib and the system's reading leave Python's lock, so that a second processor does the work.
+    hashlib and the system's reads release Python's lock, so that a second processor does the work.
 
     Args:
-        file: is read by position, which leaves its own where it is. It has to be open until
-            `close`.
-        expected: sha256 in hexadecimal.
+        file: the file, which must stay open until `close`. It is read by position, which does
+            not move its own position.
+        expected: the expected sha256 in hexadecimal.
     """
 
     def __init__(self, file: BufferedReader, expected: str) -> None:
@@ -36,7 +36,7 @@ class Checksum:
         """Waits for the checksum and compares it.
 
         Raises:
-            SourceError: it is another one, or the file cannot be read.
+            SourceError: the checksum differs, or the file cannot be read.
         """
         self._thread.join()
         if self._failure is not None:
@@ -50,7 +50,7 @@ class Checksum:
             )
 
     def close(self) -> None:
-        """Ends the computation, if nobody waits for it any more."""
+        """Stops the thread, also before the end of the file."""
         self._stopped = True
         self._thread.join()
 

@@ -249,7 +249,7 @@ def infer_config(
 def _ask(
     files: OpenSource, recognition: Recognition, stated: Statement, asked: Mapping[str, Any]
 ) -> None:
-    """Refuses a file without JSON whose arrays leave open what decides the output."""
+    """Refuses a file without JSON if its arrays leave the arithmetic open."""
     reader, dialect = files.reader, recognition.dialect
     if dialect.needs_json and not any(table.file in files.json for table in dialect.json):
         raise CheckpointError(
@@ -272,7 +272,7 @@ def _ask(
 
 
 def numerics_of(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of `Numerics` that a caller names, in a dict or as all of them."""
+    """Returns the fields of `Numerics` that a caller gives, in a dict or as a `Numerics`."""
     numerics = asked.get("numerics") or {}
     return numerics.to_dict() if isinstance(numerics, Numerics) else dict(numerics)
 

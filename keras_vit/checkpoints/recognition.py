@@ -18,14 +18,14 @@ from keras_vit.errors import CheckpointError, listed, shown
 Bindings = dict[str, str]
 
 WRAPPERS = ("module.", "model.", "backbone.", "timm_model.", "_orig_mod.")
-"""What training scripts and classes around a model put in front of the names of all its arrays:
-torch's DistributedDataParallel, Lightning and others, a detector or segmenter, the TimmWrapper of
+"""Prefixes that training scripts and wrapper classes add to the names of all arrays: torch's
+DistributedDataParallel, Lightning and others, a detector or segmenter, the TimmWrapper of
 transformers, torch.compile."""
 
 
 def wrapper_of(names: Collection[str]) -> str:
-    """Returns the stack of `WRAPPERS` in front of every name, such as `"module.model."`."""
-    first, last = min(names, default=""), max(names, default="")  # what they share, all share
+    """Returns the combination of `WRAPPERS` in front of every name, such as `"module.model."`."""
+    first, last = min(names, default=""), max(names, default="")  # all names share their prefix
     found = ""
     while wrapper := next(
         (w for w in WRAPPERS if first.startswith(found + w) and last.startswith(found + w)), ""

@@ -92,7 +92,8 @@ class OpenSource:
         json: the JSON objects beside the weights, by file name.
         preset: contents of `config.json`, if keras_vit wrote it.
         is_folder: whether the source is a folder, which may hold JSON beside the weights.
-        checksum: of the weights, if a preset's `config.json` states it and the caller wants it.
+        checksum: checksum of the weights, if a preset's `config.json` states it and the caller
+            asks for the check.
     """
 
     reader: Reader
@@ -105,7 +106,7 @@ class OpenSource:
         """Waits for the checksum of the weights.
 
         Raises:
-            SourceError: the weights are not those of `config.json`.
+            SourceError: the checksum differs from `config.json`.
         """
         if self.checksum is not None:
             self.checksum.verify()

@@ -25,7 +25,7 @@ OF_THE_MODEL = (
 
 
 def with_numerics(stored: ViTConfig, asked: dict[str, Any]) -> dict[str, Any]:
-    """Returns the fields with those numerics that a dict does not name as they are stored."""
+    """Returns the caller's fields, with the stored values of numerics that its dict leaves out."""
     if not isinstance(asked.get("numerics"), Mapping):
         return asked
     return {**asked, "numerics": {**stored.numerics.to_dict(), **asked["numerics"]}}

@@ -43,18 +43,18 @@ def training_and_validation(
     validation: float | str | os.PathLike[str] | None = 0.1,
     **options: Any,
 ) -> tuple[ImageData, ImageData | None]:
-    """Returns the images to train on, and others to validate on.
+    """Returns training data and validation data.
 
     Args:
-        name, preprocessor: as of `from_name`.
-        split: of a `tfds:` or `hf:` data set.
+        name, preprocessor: as in `from_name`.
+        split: split of a `tfds:` or `hf:` data set for the training.
         validation: a share of the images, such as 0.1; another folder, or another split of the
             data set; or None for no validation.
-        **options: of `ImageData`, for the training data. The validation data have the same labels
-            and batches, in order and without augmentation.
+        **options: arguments of `ImageData`, for the training data. The validation data have the
+            same labels and batch size, in order and without augmentation.
 
     Raises:
-        ConfigError: as `from_name`; or `validation` is none of these.
+        ConfigError: as `from_name`; or `validation` is invalid.
     """
     is_folder = not os.fspath(name).startswith(("tfds:", "hf:"))
     train = from_name(name, preprocessor, split=None if is_folder else split, **options)

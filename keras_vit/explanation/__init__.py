@@ -1,4 +1,4 @@
-"""What a model sees: maps of images, how good they are, and the figures of the papers."""
+"""Explanations of a model: maps over images, their faithfulness, and the figures of the papers."""
 
 from keras_vit.explanation.attention import attention_maps, attention_rollout, read_tokens
 from keras_vit.explanation.faithfulness import (

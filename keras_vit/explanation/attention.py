@@ -86,14 +86,14 @@ def attention_rollout(
         reads: result of `read_tokens`, for any other pooling: the share of each token,
             `(tokens,)` or `(batch, tokens)`. None uses `class_token`.
         heads: `"mean"` (the paper), `"max"` or `"min"` over the heads.
-        discard: share of the weights of each image and block, the smallest ones, that count as
-            zero; from 0 up to, but not, 1.
+        discard: share of the weights of each image and block that are set to zero, the smallest
+            first; a number in [0, 1).
 
     Returns:
         The contributions, float32 `(batch, rows, columns)`; each image sums to 1.
 
     Raises:
-        ConfigError: no such way to join heads, or no such share.
+        ConfigError: `heads` is unknown, or `discard` is out of range.
     """
     if heads not in _OVER_HEADS:
         raise ConfigError(f"heads={heads!r} is not one of {', '.join(_OVER_HEADS)}.")
@@ -122,7 +122,7 @@ _OVER_HEADS: dict[str, Any] = {"mean": np.mean, "max": np.max, "min": np.min}
 
 
 def _without_smallest(weights: np.ndarray, share: float) -> np.ndarray:
-    """Sets the smallest weights of every matrix to zero; the first ones, among equals."""
+    """Sets the smallest weights of every matrix to zero; of equal weights, the first."""
     flat = weights.reshape(len(weights), -1).copy()
     smallest = np.argsort(flat, axis=1, kind="stable")[:, : int(share * flat.shape[1])]
     np.put_along_axis(flat, smallest, 0, axis=1)
@@ -146,7 +146,7 @@ def read_tokens(model: VisionTransformer, images: Any, batch_size: int = 32) -> 
 
 
 def reading(config: ViTConfig, num_tokens: int) -> np.ndarray:
-    """Returns the share of every token in what a head without a probe reads, `(tokens,)`.
+    """Returns the share of every token in the input of a head without a probe, `(tokens,)`.
 
     Raises:
         ConfigError: the model does not pool.
@@ -172,7 +172,7 @@ def reading(config: ViTConfig, num_tokens: int) -> np.ndarray:
 
 
 def probe_weights(model: VisionTransformer, images: Any, batch_size: int = 32) -> np.ndarray:
-    """Returns the weights with which attention pooling reads the tokens.
+    """Returns the weights of the tokens in attention pooling.
 
     Returns:
         float32 `(batch, heads, tokens)`; zero for tokens that the probe does not attend to.

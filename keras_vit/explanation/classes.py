@@ -1,4 +1,4 @@
-"""Which class is explained, and what the model says of it."""
+"""The class of an explanation, and the model's output for it."""
 
 from typing import Any
 
@@ -14,11 +14,11 @@ Target = int | str | np.ndarray | None
 def class_index(model: VisionTransformer, target: int | str) -> int:
     """Returns the index of a class that is given by index or label.
 
-    A label is the model's own, whole or, in lists such as `"tench, Tinca tinca"`, one of its
-    names. Digits are an index where no label is the same.
+    A label is a label of the model, or one of the names in a label such as `"tench, Tinca tinca"`.
+    A string of digits is an index if no label equals it.
 
     Raises:
-        ConfigError: the model has no such class, or several of that name.
+        ConfigError: the model has no such class, or several classes with that name.
     """
     num_classes = model.config.num_classes
     if isinstance(target, str):
@@ -55,14 +55,14 @@ def classes_of(
     """Returns the class that is explained for each image, int32 `(batch,)`.
 
     Args:
-        model: with one prediction per image.
-        images: float batch as the model takes it.
-        target: a class for all images, by index or label; an integer array `(batch,)`, one for
-            each; or None for the class that the model predicts.
+        model: a model with one prediction per image.
+        images: a float batch in the model's size and range.
+        target: a class for all images, by index or label; an integer array `(batch,)` with one
+            class per image; or None for the predicted class.
         batch_size: images per step.
 
     Raises:
-        ConfigError: no such class, or another number of them than images.
+        ConfigError: the model has no such class, or the numbers of classes and images differ.
     """
     config = model.config
     if not config.has_one_prediction:
@@ -87,16 +87,16 @@ def scores_of(model: VisionTransformer, images: Any, chosen: Any) -> Any:
     """Returns the outputs of the chosen classes, float32 tensor `(batch,)`.
 
     Args:
-        model: with one prediction per image.
-        images: tensor.
-        chosen: float32 `(batch, num_classes)`, 1 at the class.
+        model: a model with one prediction per image.
+        images: a tensor of images.
+        chosen: one-hot classes, float32 `(batch, num_classes)`.
     """
     outputs = keras.ops.cast(model(images, training=False), "float32")
     return keras.ops.sum(outputs * chosen, axis=-1)
 
 
 def black(model: VisionTransformer) -> np.ndarray:
-    """Returns a black pixel as the model takes it, to be broadcast over a batch of images."""
+    """Returns a black pixel in the model's range, to be broadcast over a batch of images."""
     mean, std = (np.atleast_1d(np.float32(x)) for x in model.preprocessor.normalisation)
     pixel = -mean / std if model.preprocessor.scaled else np.zeros_like(mean)
     return pixel if model.data_format == "channels_last" else pixel[:, None, None]

@@ -1,4 +1,4 @@
-"""Pictures of what a model sees, one function for each kind of numbers.
+"""Pictures of explanations, one function for each kind of numbers.
 
 Colour maps are perceptually uniform, every patch is a square of one colour, aspect ratios are kept.
 """
@@ -22,7 +22,7 @@ _INK = {False: "#1b1f24", True: "#e6e6e6"}
 
 
 def figure_class() -> Any:
-    """Returns matplotlib's Figure; raises `ConfigError` where it is not installed."""
+    """Returns matplotlib's Figure; raises `ConfigError` if matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -32,7 +32,7 @@ def figure_class() -> Any:
 
 @contextmanager
 def themed(dark: bool) -> Iterator[None]:
-    """Draws what is drawn inside with light or dark ink on a background that is not painted."""
+    """Makes figures inside the context have light or dark ink and a transparent background."""
     figure_class()
     import matplotlib
 
@@ -44,7 +44,7 @@ def themed(dark: bool) -> Iterator[None]:
 
 
 def draw_filters(filters: Filters, columns: int = 7) -> Any:
-    """Returns a figure of filters (Figure 7, left), each in a range of its own."""
+    """Returns a figure of filters (Figure 7, left), each scaled to its own range."""
     kernels = filters.kernels if filters.kernels.shape[-1] == 3 else filters.kernels[..., :1]
     size = np.abs(kernels).max(axis=(1, 2, 3), keepdims=True)
     shown = 0.5 + 0.5 * kernels / np.maximum(size, 1e-30)
@@ -174,12 +174,12 @@ def draw_faithfulness(curves: Mapping[str, tuple[Curve, Curve]]) -> Any:
 def overlaid(picture: np.ndarray, map_: np.ndarray, most: float | None = None) -> np.ndarray:
     """Returns a picture with a map on it, float32 `(height, width, 3)` in [0, 1].
 
-    What is high is opaque and bright; where the map is 0 or negative the picture shows as it is.
+    High values are opaque and bright; the picture is unchanged where the map is 0 or negative.
 
     Args:
-        picture: `(height, width, 1 or 3)` in [0, 1].
-        map_: `(height, width)`.
-        most: the value of the brightest colour; None for the largest of the map.
+        picture: the picture, `(height, width, 1 or 3)` in [0, 1].
+        map_: the map, `(height, width)`.
+        most: the value of the brightest colour; None for the largest value of the map.
     """
     figure_class()
     from matplotlib import colormaps
@@ -199,14 +199,14 @@ def draw_explanations(
     titles: Sequence[str] | None = None,
     method: str = "rollout",
 ) -> None:
-    """Writes a PNG: each image, with its prediction, above what a method says of it.
+    """Writes a PNG: each image, with its prediction, above its explanation.
 
     Args:
         model: a `VisionTransformer` with a class token or pooled tokens.
-        images: what `model.preprocessor` takes.
-        path: of the PNG.
-        titles: a line above each image; None for the label and its probability.
-        method: of `keras_vit.explain`.
+        images: images as for `model.preprocessor`.
+        path: path of the PNG.
+        titles: one line above each image; None for the label and its probability.
+        method: a method of `keras_vit.explain`.
 
     Raises:
         ConfigError: matplotlib is not installed, or as `keras_vit.explain`.
@@ -236,14 +236,14 @@ def draw_explanations(
         above_axis.imshow(
             picture if picture.shape[-1] == 3 else picture[..., 0], cmap="gray", vmin=0, vmax=1
         )
-        above_axis.set_title(title, fontsize=9, usetex=False)  # a label is no program
+        above_axis.set_title(title, fontsize=9, usetex=False)  # a label must not run as LaTeX
         below.imshow(overlaid(picture, map_))
     with written_beside(path) as temporary:
         figure.savefig(temporary, dpi=120, format="png")
 
 
 def _wrapped(title: str, width: int) -> str:
-    """A title on as many lines as it takes; matplotlib's escapes stay whole."""
+    """Returns a title broken into lines; matplotlib's escapes are not broken."""
     pieces = [title[k : k + width] for k in range(0, len(title), width)] or [""]
     for k, piece in enumerate(pieces[:-1]):
         if piece.endswith("\\"):
@@ -265,7 +265,7 @@ def _whole_numbers(axis: Any) -> None:
 
 
 def _mosaic(tiles: np.ndarray, columns: int) -> np.ndarray:
-    """Tiles `(count, rows, columns, channels)` side by side, with a gap that is not painted."""
+    """Returns tiles `(count, rows, columns, channels)` side by side, with transparent gaps."""
     gap = max(1, tiles.shape[1] // 8)
     rows = -(-len(tiles) // columns)
     missing = [(0, rows * columns - len(tiles)), (0, gap), (0, gap), (0, 0)]
@@ -276,5 +276,5 @@ def _mosaic(tiles: np.ndarray, columns: int) -> np.ndarray:
     whole = joined.reshape(rows * high, columns * wide, channels)[:-gap, :-gap]
     if channels == 1:
         return whole
-    seen = ~np.isnan(whole).any(axis=-1, keepdims=True)  # colours have no NaN: they are clear
+    seen = ~np.isnan(whole).any(axis=-1, keepdims=True)  # colours: alpha 0 in place of NaN
     return np.concatenate([np.nan_to_num(whole), seen], axis=-1)

@@ -1,4 +1,4 @@
-"""How good an explanation is: deletion and insertion, pointing, against random and centre maps."""
+"""Measures of an explanation: deletion, insertion and pointing, with two baselines."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -11,16 +11,16 @@ from keras_vit.explanation.maps import checked_batch, explain
 from keras_vit.model import VisionTransformer
 
 Box = tuple[float, float, float, float]
-"""Left, top, right and lower edge in pixels of the prepared image, as PIL has them."""
+"""Left, top, right and lower edge in pixels of the prepared image, in PIL's order."""
 
 
 class Curve(NamedTuple):
-    """The probability of a class while pixels come or go, the most important first.
+    """The probability of a class while pixels are inserted or deleted, the most important first.
 
     Args:
-        shares: of the pixels that came or went, from 0 to 1, `(steps + 1,)`.
-        probabilities: float32 `(batch, steps + 1)`.
-        areas: under the curves, by trapezoids, float32 `(batch,)`, in [0, 1].
+        shares: shares of the pixels that are inserted or deleted, from 0 to 1, `(steps + 1,)`.
+        probabilities: probabilities of the class, float32 `(batch, steps + 1)`.
+        areas: areas under the curves, by trapezoids, float32 `(batch,)`, in [0, 1].
     """
 
     shares: np.ndarray
@@ -38,21 +38,23 @@ def deletion(
     baseline: Any = None,
     batch_size: int = 32,
 ) -> Curve:
-    """Takes the most important pixels away first (Petsiuk, Das and Saenko 2018); small is good.
+    """Deletes the most important pixels first (Petsiuk, Das and Saenko 2018); small is good.
 
     Args:
         model: a `VisionTransformer` with one prediction per image.
-        images: float batch as the model takes it.
-        maps: `(batch, height, width)`, of `explain`; of equal pixels the upper left go first.
-        target: the class whose probability is watched, as of `explain`; None for the prediction
-            for the whole image.
-        steps: how many equal parts of the pixels go one after the other.
-        baseline: what takes the place of a pixel: a pixel or a batch as the model takes it; None
-            for the middle of the model's range, which is the mean colour where a protocol has one.
+        images: a float batch in the model's size and range.
+        maps: maps of `explain`, `(batch, height, width)`; of equal pixels the upper left goes
+            first.
+        target: the class of the probability, as in `explain`; None for the prediction for the
+            complete image.
+        steps: number of equal parts of the pixels that are deleted one after the other.
+        baseline: the replacement of a pixel: a pixel or a batch in the model's range; None for the
+            middle of the model's range, which is the mean colour if the protocol has one.
         batch_size: images per step of the model.
 
     Raises:
-        ConfigError: maps of another size than the images, no such class, or no steps.
+        ConfigError: maps and images differ in size, the model has no such class, or `steps` is
+            below 1.
     """
     images = checked_batch(images, batch_size)
     grey = 0.0 if model.preprocessor.scaled else 127.5
@@ -71,10 +73,10 @@ def insertion(
     baseline: Any = None,
     batch_size: int = 32,
 ) -> Curve:
-    """Brings the most important pixels first (Petsiuk, Das and Saenko 2018); large is good.
+    """Inserts the most important pixels first (Petsiuk, Das and Saenko 2018); large is good.
 
-    Arguments are those of `deletion`, but that None for `baseline` starts from the blurred image,
-    as the paper does: edges of black squares would be shapes themselves.
+    The arguments are the same as in `deletion`, but `baseline=None` starts from the blurred image,
+    as the paper does, because the edges of uniform squares would be shapes themselves.
     """
     images = checked_batch(images, batch_size)
     if target is None:
@@ -93,7 +95,7 @@ def _curve(
     steps: int,
     batch_size: int,
 ) -> Curve:
-    """Replaces pixels of `before` by those of `after`."""
+    """Returns the curve while pixels of `before` are replaced by pixels of `after`."""
     classes = classes_of(model, before, target, batch_size)
     last = model.data_format == "channels_last"
     size = before.shape[1:3] if last else before.shape[2:]
@@ -116,7 +118,7 @@ def _curve(
 
 
 def probabilities(model: VisionTransformer, images: np.ndarray, batch_size: int) -> np.ndarray:
-    """Returns float32 `(batch, num_classes)` that sum to 1, or what the model's activation says."""
+    """Returns probabilities `(batch, num_classes)`: softmax, or the model's own activation."""
     outputs = np.asarray(model.predict(images, batch_size=batch_size, verbose=0), "float32")
     if model.config.classifier_activation is not None:
         return outputs
@@ -125,10 +127,10 @@ def probabilities(model: VisionTransformer, images: np.ndarray, batch_size: int)
 
 
 def blurred(model: VisionTransformer, images: np.ndarray) -> np.ndarray:
-    """Returns images without their details: Gaussian, with 5 of 224 pixels as its deviation.
+    """Returns images after a Gaussian blur whose deviation is 5/224 of a side.
 
-    Petsiuk et al. blur images of 224 pixels so (kernel 11, deviation 5); edges are repeated. An
-    image of few pixels is blurred by one pixel at least.
+    Petsiuk et al. blur images of 224 pixels in this way (kernel 11, deviation 5); edges are
+    repeated. The deviation is at least one pixel.
     """
     first = 1 if model.data_format == "channels_last" else 2
     for axis in (first, first + 1):
@@ -151,12 +153,12 @@ def points_at(maps: np.ndarray, boxes: Sequence[Box]) -> np.ndarray:
     """Returns whether the largest value of each map lies in its box (the pointing game).
 
     Args:
-        maps: `(batch, height, width)`. Where several pixels share the largest value, as those of
-            one patch do, their middle counts.
-        boxes: one for each map.
+        maps: the maps, `(batch, height, width)`. If several pixels have the largest value, such as
+            the pixels of one patch, their middle counts.
+        boxes: one box for each map.
 
     Returns:
-        bool `(batch,)`.
+        True for each map whose largest value is in its box, bool `(batch,)`.
 
     Source: Zhang et al. 2016, *Top-down neural attention by excitation backprop*, without the
     margin of 15 pixels.
@@ -172,8 +174,8 @@ def points_at(maps: np.ndarray, boxes: Sequence[Box]) -> np.ndarray:
 def share_inside(maps: np.ndarray, boxes: Sequence[Box]) -> np.ndarray:
     """Returns the share of the positive values of each map that lies in its box, `(batch,)`.
 
-    The energy-based pointing game of Wang et al. 2020 (Score-CAM). A pixel is in the box if its
-    middle is. A map without positive values has 0.
+    This is the energy-based pointing game of Wang et al. 2020 (Score-CAM). A pixel counts as inside
+    if its middle is inside. The share of a map without positive values is 0.
     """
     _check_boxes(maps, boxes)
     y, x = (np.arange(n) + 0.5 for n in maps.shape[1:])
@@ -191,7 +193,7 @@ def _check_boxes(maps: np.ndarray, boxes: Sequence[Box]) -> None:
 
 
 class Faithfulness(NamedTuple):
-    """Means over the images.
+    """The faithfulness of a method, as means over the images.
 
     Args:
         deletion: area under the deletion curve; small is good.
@@ -215,14 +217,14 @@ def compare_methods(
     baseline: Any = None,
     batch_size: int = 32,
 ) -> dict[str, Faithfulness]:
-    """Returns how faithful each method is on this model, and the two baselines.
+    """Returns the faithfulness of each method and of the two baselines on this model.
 
-    A method that does no better than `"random"` and `"centre"` says nothing of this model.
+    A method that is not better than `"random"` and `"centre"` does not explain this model.
 
     Args:
-        model, images, target, steps, batch_size: as of `deletion`.
-        baseline: for both curves, as of `deletion`; None for their own.
-        methods: of `explain`, with their own defaults.
+        model, images, target, steps, batch_size: as in `deletion`.
+        baseline: baseline of both curves, as in `deletion`; None for their different defaults.
+        methods: methods of `explain`, with their default options.
     """
     images = checked_batch(images, batch_size)
     classes = classes_of(model, images, target, batch_size)

@@ -1,4 +1,4 @@
-"""Imports jax, tensorflow or torch: gradients by what a function reads, in compiled functions."""
+"""Imports jax, tensorflow or torch: gradients by the inputs of a function, and compilation."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,9 +7,9 @@ import keras
 
 
 def compiled(model: keras.Model, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns `function`, which takes arrays and calls the model, as the backend runs it fastest.
+    """Returns `function`, which takes arrays and calls the model, in the backend's fastest form.
 
-    Under JAX the weights are arguments of the compiled function: it holds no copy of them.
+    Under JAX the weights are arguments of the compiled function, so that it has no copy of them.
     """
     backend = keras.backend.backend()
     if backend == "jax":
@@ -32,11 +32,11 @@ def compiled(model: keras.Model, function: Callable[..., Any]) -> Callable[..., 
 
 
 def gradient(function: Callable[..., Any], sources: list[Any]) -> tuple[list[Any], Any]:
-    """Returns the derivative of a score by each of its sources, and what else was computed.
+    """Returns the derivative of a score by each of its sources, and the second result.
 
     Args:
-        function: takes `sources`, returns a scalar and anything besides.
-        sources: tensors of the backend. The gradient by one that the score does not depend on
+        function: takes `sources`, and returns a scalar score and a second result.
+        sources: tensors of the backend. The gradient by a source without influence on the score
             is zero.
     """
     backend = keras.backend.backend()

@@ -1,4 +1,4 @@
-"""`explain`: what in an image speaks for a class, as a map."""
+"""`explain`: maps of the evidence for a class in an image."""
 
 import inspect
 from collections.abc import Sequence
@@ -16,15 +16,15 @@ from keras_vit.model import VisionTransformer
 
 
 class Explanation(NamedTuple):
-    """What speaks for a class in each image; larger is more.
+    """The evidence for a class in each image; a larger value is more evidence.
 
     Args:
         maps: float32 `(batch, height, width)` at the size of the images. A pixel has the value of
-            its patch, but for `"integrated_gradients"`, which has a value for each pixel.
-        patches: float32 `(batch, rows, columns)`; of `"integrated_gradients"` the sums of the
-            pixels.
-        classes: int32 `(batch,)`, the class that is explained; None for the methods that ask for
-            none: `"attention"`, `"rollout"`, `"random"` and `"centre"`.
+            its patch; `"integrated_gradients"` has separate values for pixels.
+        patches: float32 `(batch, rows, columns)`; for `"integrated_gradients"` the sums over the
+            pixels of a patch.
+        classes: int32 `(batch,)`, the class that is explained; None for the methods without a
+            class: `"attention"`, `"rollout"`, `"random"` and `"centre"`.
     """
 
     maps: np.ndarray
@@ -41,10 +41,10 @@ def explain(
     batch_size: int = 32,
     **options: Any,
 ) -> Explanation | dict[int | str, Explanation]:
-    """Returns a map over each image that says what speaks for a class.
+    """Returns a map over each image of the evidence for a class.
 
-    Attention is not explanation: a map of weights tells where a model looked, not what would
-    change its mind. `keras_vit.explanation.compare_methods` measures which map to believe.
+    Attention is not explanation: a map of weights shows where a model looked, not which change
+    would alter its prediction. `keras_vit.explanation.compare_methods` measures the methods.
 
     | method | map | options |
     |---|---|---|
@@ -53,30 +53,30 @@ def explain(
     | `"gradcam"` | Selvaraju et al. 2017, tokens that enter a block | `block=-1` |
     | `"occlusion"` | fall of the score without a patch, signed | `window=1`, `baseline` |
     | `"rollout"` | attention, all blocks (arXiv 2005.00928) | `heads="mean"`, `discard=0.0` |
-    | `"attention"` | from what the head reads, one block | `block=-1`, `head` |
+    | `"attention"` | attention of the head's input, one block | `block=-1`, `head` |
     | `"random"` | uniform numbers, as a baseline | `seed=0` |
     | `"centre"` | the middle of the image, as a baseline | |
 
-    `block="pool"` is the attention pooling of `classifier="map"`, and its default. `head=None` is
-    the mean over the heads. `baseline` is a pixel or an image as the model takes it; black without
-    one. `occlusion` runs the model once for every patch.
+    `block="pool"` is the attention pooling of `classifier="map"`, and the default there.
+    `head=None` is the mean over the heads. `baseline` is a pixel or an image in the model's range;
+    the default is black. `occlusion` runs the model once for every patch.
 
     Args:
         model: a `VisionTransformer`.
-        images: float batch as the model takes it, see `model.preprocessor`.
-        target: the class, by index or label; a list of several; an integer array `(batch,)` with
-            one for each image; None for the model's own prediction.
-        method: a row of the table.
-        batch_size: images per step; the memory of one step is that of a training step, with the
-            attention weights of all blocks for `"relevance"` and `"rollout"`.
-        **options: of the method.
+        images: a float batch in the model's size and range, see `model.preprocessor`.
+        target: the class, by index or label; a list of classes; an integer array `(batch,)` with
+            one class per image; None for the predicted class.
+        method: a method of the table.
+        batch_size: images per step. A step takes as much memory as a training step, and
+            `"relevance"` and `"rollout"` also keep the attention weights of all blocks.
+        **options: options of the method.
 
     Returns:
         An `Explanation`; for a list of targets `{target: Explanation}`.
 
     Raises:
-        ConfigError: no such method, option, class, block or head; a quantised model where
-            gradients are needed; a map that is no number, because a weight is none.
+        ConfigError: the method, option, class, block or head is unknown; the model is quantised
+            and the method needs gradients; or the map has NaN, because a weight has.
 
     >>> import numpy as np, keras_vit
     >>> model = keras_vit.VisionTransformer.from_preset("vit_digits")
@@ -120,7 +120,7 @@ def explain(
 
 
 def checked_batch(images: Any, batch_size: int) -> np.ndarray:
-    """Returns float images with four axes; raises `ConfigError` on others."""
+    """Returns the images as float32; raises `ConfigError` unless they have four axes."""
     if batch_size < 1:
         raise ConfigError(f"batch_size={batch_size}: expected at least 1.")
     images = np.asarray(keras.ops.convert_to_numpy(images), "float32")
@@ -139,7 +139,7 @@ def _in_batches(
     classes: np.ndarray | None,
     batch_size: int,
 ) -> np.ndarray:
-    """Runs a method over all images; the last batch is filled up: no other shape is compiled."""
+    """Runs a method over all images in batches of one size, so that it is compiled once."""
     chosen = np.zeros((len(images), max(model.config.num_classes, 1)), "float32")
     if classes is not None:
         chosen[np.arange(len(images)), classes] = 1
@@ -156,7 +156,7 @@ def _in_batches(
 
 
 def _why_not_finite(model: VisionTransformer, method: str) -> str:
-    """The sentence for a map with NaN or infinity: the weight or the images that have it."""
+    """Returns the message for a map with NaN or infinity, which names the cause."""
     for weight in model.weights:
         if not np.isfinite(keras.ops.convert_to_numpy(keras.ops.cast(weight, "float32"))).all():
             return f"method={method!r} gave NaN: the weight {weight.path} is not finite."

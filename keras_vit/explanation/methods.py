@@ -1,7 +1,7 @@
-"""The ways to explain: each takes a batch and the classes, and returns a map over the patches.
+"""The methods of explanation: each takes a batch and classes, and returns a map over the patches.
 
-Gradients are of the model's own output for the class: the logit, or the probability of a model
-with `classifier_activation="softmax"`.
+A score is the model's own output for the class: the logit, or the probability of a model with
+`classifier_activation="softmax"`.
 """
 
 from collections.abc import Callable
@@ -29,13 +29,13 @@ from keras_vit.model import VisionTransformer
 from keras_vit.tokens import block_index
 
 OneBatch = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""Images and `(batch, num_classes)`, 1 at the class, to `(batch, rows, columns)` or pixels."""
+"""(images, one-hot classes `(batch, num_classes)`) -> map `(batch, rows, columns)` or pixels."""
 
 
 def attention(
     model: VisionTransformer, block: int | str | None = None, head: int | None = None
 ) -> OneBatch:
-    """Attention from what the head reads to the patches, in one block."""
+    """Attention of the head's input to the patches, in one block."""
     if block is None:
         block = "pool" if model.config.classifier == "map" else -1
     if block == "pool" and model.config.classifier == "map":
@@ -74,9 +74,9 @@ def rollout(model: VisionTransformer, heads: str = "mean", discard: float = 0.0)
 def relevance(model: VisionTransformer) -> OneBatch:
     """Gradient times attention (Chefer, Gur and Wolf 2021, arXiv 2103.15679, Eqs. 5 and 6).
 
-    R = 1 before the first block; R += mean over heads of (dy/dA * A)+ times R in each. The head
-    reads rows of R: that of the class token, or the mean that it takes. A probe of attention
-    pooling attends as a token does: its row is the mean over its heads of (dy/dA * A)+ times R.
+    R = 1 before the first block; each block adds the mean over heads of (dy/dA * A)+ times R. The
+    result is the row of R that the head reads: the class token's, or the mean of rows. For
+    attention pooling, it is the mean over the probe's heads of (dy/dA * A)+ times R.
     """
     _refuse_quantised(model, "relevance")
     blocks = [model.get_layer(f"block_{i}") for i in range(model.config.num_layers)]
@@ -114,7 +114,7 @@ def relevance(model: VisionTransformer) -> OneBatch:
 
 
 class _AddsToAttention(Watcher):
-    """Adds to the softmax weights of chosen layers, and keeps the weights."""
+    """Adds a change to the softmax weights of chosen layers, and keeps the weights."""
 
     def __init__(self, layers: list[Any], changes: list[Any]) -> None:
         self.layers = layers
@@ -140,8 +140,9 @@ class _AddsToAttention(Watcher):
 def gradcam(model: VisionTransformer, block: int = -1) -> OneBatch:
     """Grad-CAM (Selvaraju et al. 2017) on the tokens that enter a block.
 
-    Channels are weighted by their mean gradient over the patches; their sum is cut at zero. What
-    leaves the last block has no gradient at the patches where the head reads the class token.
+    Channels are weighted by their mean gradient over the patches, and their sum is clipped at zero.
+    The method uses tokens that enter a block: if the head reads the class token, the patches that
+    leave the last block have no gradient.
     """
     _refuse_quantised(model, "gradcam")
     layer = model.get_layer(f"block_{_block(model, block)}")
@@ -168,7 +169,7 @@ def gradcam(model: VisionTransformer, block: int = -1) -> OneBatch:
 
 
 class _AddsToTokens(Watcher):
-    """Adds to the tokens that enter a block, and keeps them."""
+    """Adds a change to the tokens that enter a block, and keeps the tokens."""
 
     def __init__(self, layer: Any, change: Any) -> None:
         self.layer, self.change, self.found = layer, change, None
@@ -185,7 +186,7 @@ def integrated_gradients(
 ) -> OneBatch:
     """Integrated gradients (Sundararajan et al. 2017), summed over channels, signed.
 
-    The integral from the baseline to the image is a sum at the middles of `steps` equal parts.
+    The integral from the baseline to the image is a sum over the middles of `steps` equal parts.
     """
     _refuse_quantised(model, "integrated_gradients")
     if steps < 1:
@@ -212,9 +213,9 @@ def integrated_gradients(
 
 
 def occlusion(model: VisionTransformer, window: int = 1, baseline: Any = None) -> OneBatch:
-    """The fall of the score when a square of patches is covered (Zeiler and Fergus 2014).
+    """The decrease of the score when a square of patches is covered (Zeiler and Fergus 2014).
 
-    A patch gets the mean over all squares of `window` by `window` patches that cover it.
+    The value of a patch is the mean over all squares of `window` by `window` patches with it.
     """
     if window < 1:
         raise ConfigError(f"window={window}: expected at least 1 patch.")
@@ -249,7 +250,7 @@ def occlusion(model: VisionTransformer, window: int = 1, baseline: Any = None) -
 
 
 def random(model: VisionTransformer, seed: int = 0) -> OneBatch:
-    """Uniform random numbers: what an explanation has to beat."""
+    """Uniform random numbers, a baseline for other methods."""
     rng = np.random.default_rng(seed)
     return lambda images, chosen: rng.random(
         (len(images), *grid_of(model, images)), dtype="float32"
@@ -257,7 +258,7 @@ def random(model: VisionTransformer, seed: int = 0) -> OneBatch:
 
 
 def centre(model: VisionTransformer) -> OneBatch:
-    """1 in the middle of the image, falling to 0 in the corners: the photographer's habit."""
+    """1 in the middle of the image, falling to 0 in the corners: objects are often central."""
 
     def run(images: np.ndarray, chosen: np.ndarray) -> np.ndarray:
         rows, columns = grid_of(model, images)
@@ -269,7 +270,7 @@ def centre(model: VisionTransformer) -> OneBatch:
 
 
 class Method(NamedTuple):
-    """A way to explain, and whether it asks for a class and answers for each pixel."""
+    """A method, whether it needs a class, and whether its map has a value for each pixel."""
 
     of: Callable[..., OneBatch]
     asks_class: bool = True
@@ -296,7 +297,7 @@ def _block(model: VisionTransformer, block: int | str) -> int:
 
 
 def _baseline(model: VisionTransformer, baseline: Any) -> np.ndarray:
-    """A pixel or an image, to be broadcast over a batch: the given one, or a black pixel."""
+    """Returns the given pixel or image, or a black pixel, to be broadcast over a batch."""
     if baseline is None:
         return black(model)
     start = np.asarray(baseline, "float32")
@@ -311,7 +312,7 @@ def _baseline(model: VisionTransformer, baseline: Any) -> np.ndarray:
 
 
 def _patches(model: VisionTransformer, images: np.ndarray, read: np.ndarray) -> np.ndarray:
-    """Drops the tokens before the patches and gives the others the form of their grid."""
+    """Drops the tokens before the patches, and reshapes the patches to their grid."""
     return read[:, model.config.num_prefix_tokens :].reshape(-1, *grid_of(model, images))
 
 

@@ -13,11 +13,11 @@ from keras_vit.model import VisionTransformer
 
 
 class Filters(NamedTuple):
-    """What the first layer looks for.
+    """The filters of the first layer.
 
     Args:
         kernels: float32 `(count, rows, columns, channels)`: principal components of the patch
-            embedding, of length 1, the strongest first; or the root's kernels of a hybrid.
+            embedding, of length 1, the strongest first; for a hybrid, the kernels of its root.
         explained: float32 `(count,)`, the share of the variance of all filters that each component
             explains; None for a hybrid.
     """
@@ -30,12 +30,12 @@ def patch_filters(model: VisionTransformer, count: int = 28) -> Filters:
     """Returns the principal components of the patch embedding (Figure 7, left).
 
     Each of the `hidden_size` filters is one observation of `rows * columns * channels` numbers;
-    their mean is taken off. The sign of a component is such that its largest number is positive.
-    A hybrid has a stem before its patches: the standardised kernels of its root are returned.
+    their mean is subtracted. The largest number of a component is positive. For a hybrid, which
+    has a stem before its patches, the result is the standardised kernels of its root.
 
     Args:
         model: a `VisionTransformer`.
-        count: how many; fewer where there are fewer.
+        count: most filters to return.
     """
     if model.config.resnet is not None:
         kernels = _numpy(model.get_layer("root").conv.standardised_kernel())
@@ -54,7 +54,7 @@ def position_similarity(model: VisionTransformer) -> np.ndarray:
     """Returns the cosine similarity of the position embeddings (Figure 7, centre; Figure 10).
 
     Returns:
-        float32 `(rows, columns, rows, columns)` on the grid that the embeddings are stored for.
+        float32 `(rows, columns, rows, columns)` on the grid of the stored embeddings.
 
     Raises:
         ConfigError: the model has no position embeddings.
@@ -76,19 +76,19 @@ def position_similarity(model: VisionTransformer) -> np.ndarray:
 def attention_distance(
     maps: Mapping[int, np.ndarray], grid: tuple[int, int], config: ViTConfig
 ) -> dict[int, np.ndarray]:
-    """Returns how far each head looks, in pixels (Figures 7, right, and 11; appendix D.7).
+    """Returns the mean attention distance of each head in pixels (Figures 7 and 11; appendix D.7).
 
-    The distance between the middles of two patches, averaged over all patches that look and all
-    images, weighted by attention. Weights on tokens before the patches have no distance: those on
-    the patches are scaled to a sum of 1.
+    The distance between the middles of two patches is weighted by attention and averaged over
+    all queries among the patches and all images. Tokens before the patches have no distance: the
+    weights on the patches are scaled to a sum of 1.
 
     Args:
-        maps: of `attention_maps`.
+        maps: result of `attention_maps`.
         grid: rows and columns of the patches.
-        config: of the model.
+        config: configuration of the model.
 
     Returns:
-        `{block: float32 (heads,)}`.
+        The distances of each block, `{block: float32 (heads,)}`.
     """
     sides = pixels_per_patch(config)
     y, x = np.meshgrid(*(np.arange(n) * p for n, p in zip(grid, sides, strict=True)), indexing="ij")
@@ -104,13 +104,13 @@ def attention_distance(
 
 
 class TokenNorms(NamedTuple):
-    """The lengths of the patches' tokens behind each block.
+    """The norms of the patches' tokens behind each block.
 
     Args:
         norms: float32 `(blocks, batch, rows, columns)`.
         outlier_share: float32 `(blocks,)`, the share of patches whose norm is above `factor` times
             the median of its block.
-        factor: see there.
+        factor: the factor of `outlier_share`.
     """
 
     norms: np.ndarray
@@ -123,9 +123,9 @@ def token_norms(
 ) -> TokenNorms:
     """Returns the norms of tokens by depth, and the share of outliers (arXiv 2309.16588).
 
-    Large models without registers keep what concerns the whole image in a few patches that have
-    nothing to say of their own. The paper calls norms above 150 outliers, a number for DINOv2; a
-    multiple of the median serves all models.
+    Large models without registers store global information in a few background patches, whose norms
+    are large. The paper calls norms above 150 outliers, a number for DINOv2; a multiple of the
+    median serves all models.
     """
     blocks = range(model.config.num_layers)
     tokens: Any = model.tokens(images, blocks, norm=False, batch_size=batch_size)
@@ -136,11 +136,11 @@ def token_norms(
 
 
 def looks_untrained(model: VisionTransformer) -> list[str]:
-    """Returns a sentence for each part whose weights look as if nobody had trained them.
+    """Returns a sentence for each part whose weights look untrained.
 
-    Trained filters are smooth and trained positions resemble their neighbours; an order of axes
-    that was mixed up while converting destroys both. A sentence is a warning, no proof: few
-    training images leave rough filters, too.
+    Trained filters are smooth and trained positions resemble their neighbours; a conversion that
+    mixes up the order of axes destroys both properties. A sentence is a warning and no proof: a
+    training on few images leaves rough filters, too.
     """
     told = []
     if model.config.resnet is None and min(model.config.patch_size) >= 8:
@@ -170,7 +170,7 @@ def looks_untrained(model: VisionTransformer) -> list[str]:
 
 
 def _neighbours(kernels: np.ndarray) -> float:
-    """The mean correlation of weights side by side, in rows and in columns of each filter."""
+    """Returns the mean correlation of neighbouring weights in rows and columns of each filter."""
     kernels = kernels - kernels.mean(axis=(1, 2), keepdims=True)
     pairs = ((kernels[:, :-1], kernels[:, 1:]), (kernels[:, :, :-1], kernels[:, :, 1:]))
     return float(np.mean([(a * b).sum() / np.sqrt((a**2).sum() * (b**2).sum()) for a, b in pairs]))

@@ -1,4 +1,4 @@
-"""Between the grid of patches and the pixels of the image."""
+"""Conversions between values of patches and values of pixels."""
 
 import numpy as np
 
@@ -6,16 +6,16 @@ from keras_vit.config import ViTConfig
 
 
 def pixels_per_patch(config: ViTConfig) -> tuple[int, int]:
-    """Returns height and width of a patch in pixels of the image; the stem of a hybrid counts."""
+    """Returns height and width of a patch in pixels of the image, including a hybrid's stem."""
     halvings = config.resnet.halvings if config.resnet else 0
     high, wide = (side * 2**halvings for side in config.patch_size)
     return high, wide
 
 
 def per_pixel(patches: np.ndarray, image_size: tuple[int, int], config: ViTConfig) -> np.ndarray:
-    """Returns `(batch, height, width)` where each pixel has the value of its patch.
+    """Returns `(batch, height, width)`, in which each pixel has the value of its patch.
 
-    Pixels at the right and lower edge that fill no patch have 0: the model does not see them.
+    Pixels at the right and lower edge that fill no patch are 0: the model does not read them.
     """
     high, wide = pixels_per_patch(config)
     maps = patches.repeat(high, axis=1).repeat(wide, axis=2)[:, : image_size[0], : image_size[1]]

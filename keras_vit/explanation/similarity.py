@@ -1,4 +1,4 @@
-"""What blocks have in common, what a token sees of the image, what few examples suffice for."""
+"""Similarity of blocks, receptive fields of tokens, and accuracy by the number of examples."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -27,23 +27,23 @@ def block_similarity(
 ) -> np.ndarray:
     """Returns the centred kernel alignment of all blocks with all blocks (arXiv 2108.08810).
 
-    The alignment is 1 where two blocks tell the same of the images but for a rotation and a scale.
-    The kernels are those of the patches' tokens, flattened. Each batch gives an unbiased estimate
-    of the Hilbert-Schmidt independence criterion, and the estimates are averaged before the
-    quotient (Nguyen, Raghu and Kornblith 2021, Eqs. 2 and 3), so that memory is that of one batch.
+    The alignment of two blocks is 1 if their tokens differ only by a rotation and a scale. The
+    kernels are computed from the flattened tokens of the patches. Each batch gives an unbiased
+    estimate of the Hilbert-Schmidt independence criterion, and the estimates are averaged before
+    the quotient (Nguyen, Raghu and Kornblith 2021, Eqs. 2 and 3), so one batch is in memory.
 
     Args:
         model: a `VisionTransformer`.
-        images: float batch as the model takes it, 4 images at least.
-        other: another model; None for the same.
-        other_images: the same images as the other model takes them; None for the same batch.
-        batch_size: images per estimate, 4 at least; a last batch of fewer than 4 is left out.
+        images: a float batch in the model's size and range, at least 4 images.
+        other: another model; None for the same model.
+        other_images: the same images in the other model's size and range; None for `images`.
+        batch_size: images per estimate, at least 4; a last batch of fewer than 4 is left out.
 
     Returns:
-        float32 `(blocks, blocks of the other)`.
+        The alignment, float32 `(blocks, blocks of the other model)`.
 
     Raises:
-        ConfigError: fewer than 4 images, or another number of them for the other model.
+        ConfigError: there are fewer than 4 images, or `other_images` differ in number.
     """
     images = checked_batch(images, batch_size)
     others = images if other_images is None else checked_batch(other_images, batch_size)
@@ -70,7 +70,7 @@ def block_similarity(
 
 
 def _kernels(model: VisionTransformer, images: np.ndarray) -> np.ndarray:
-    """X X^T of every block without its diagonal, `(blocks, batch, batch)`, float64."""
+    """Returns X X^T of every block without its diagonal, float64 `(blocks, batch, batch)`."""
     blocks = range(model.config.num_layers)
     tokens: Any = model.tokens(images, blocks, norm=False, batch_size=len(images))
     flat = (tokens[b].patches.reshape(len(images), -1).astype("float64") for b in blocks)
@@ -80,7 +80,7 @@ def _kernels(model: VisionTransformer, images: np.ndarray) -> np.ndarray:
 
 
 def _independence(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The unbiased criterion HSIC_1 of Song et al. 2012, of all pairs, `(len(a), len(b))`."""
+    """Returns the unbiased criterion HSIC_1 (Song et al. 2012) of all pairs, `(len(a), len(b))`."""
     n = a.shape[-1]
     products = np.einsum("aij,bji->ab", a, b)
     sums = np.outer(a.sum(axis=(1, 2)), b.sum(axis=(1, 2))) / ((n - 1) * (n - 2))
@@ -98,21 +98,21 @@ def receptive_field(
 ) -> dict[int, np.ndarray]:
     """Returns the effective receptive field of a patch behind blocks (arXiv 1701.04128).
 
-    The size of the derivative of the patch's token, its sum over channels, by every pixel: absolute
-    values, averaged over the images and summed over the colours, then scaled to a sum of 1.
+    The field is the derivative of the token's sum over channels by every pixel: absolute values,
+    averaged over the images and summed over the colours, then scaled to a sum of 1.
 
     Args:
         model: a `VisionTransformer`.
-        images: float batch as the model takes it.
-        blocks: indices of blocks, negative ones from the end.
-        patch: row and column of the patch; None for the one in the middle.
+        images: a float batch in the model's size and range.
+        blocks: indices of blocks, negative indices from the end.
+        patch: row and column of the patch; None for the patch in the middle.
         batch_size: images per step.
 
     Returns:
-        `{block: float32 (height, width)}`.
+        The field of each block, `{block: float32 (height, width)}`.
 
     Raises:
-        ConfigError: no such block or patch.
+        ConfigError: the model has no such block or patch.
     """
     images = checked_batch(images, batch_size)
     rows, columns = grid_of(model, images)
@@ -173,15 +173,15 @@ def few_shot_curve(
     """Returns accuracy against the number of examples of each class (Figure 4's form).
 
     Args:
-        model: a `VisionTransformer`; it stays as it is.
-        train, test: images with labels, as of `keras_vit.evaluate`.
-        shots: examples of each class, as of `keras_vit.few_shot`.
-        layer: whose features are classified.
-        num_seeds: how often the examples are drawn.
+        model: a `VisionTransformer`, which is not changed.
+        train, test: images with labels, as in `keras_vit.evaluate`.
+        shots: numbers of examples of each class, as in `keras_vit.few_shot`.
+        layer: name of the layer whose features are classified.
+        num_seeds: number of draws of the examples.
         batch_size: images per step.
 
     Returns:
-        `{shots: (mean, standard deviation over the seeds)}`.
+        The accuracies, `{shots: (mean, standard deviation over the seeds)}`.
     """
     examples, held_out = (
         features(model, data, layer, batch_size=batch_size) for data in (train, test)

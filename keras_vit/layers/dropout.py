@@ -7,21 +7,21 @@ from keras_vit.errors import ConfigError
 
 @keras.saving.register_keras_serializable("keras_vit")
 class Dropout(keras.layers.Dropout):
-    """Keras's Dropout, with a seed generator that is called `NAME_seed` after its layer.
+    """Keras's Dropout, with a seed generator that has the name `NAME_seed` after its layer.
 
-    Keras counts the seed generators of a process, so that no two models would have the same keys
-    in `state_dict` under torch, nor the same paths of variables.
+    Keras numbers the seed generators of a process, so that the keys of torch's `state_dict` and
+    the paths of variables would differ between two equal models.
 
     Args:
         rate: share of the input that is set to 0 in training, from 0 to 1.
-        noise_shape, seed: as of `keras.layers.Dropout`.
+        noise_shape, seed: as in `keras.layers.Dropout`.
 
     Raises:
         ConfigError: `rate` is outside [0, 1].
     """
 
     def __init__(self, rate, noise_shape=None, seed=None, **kwargs):
-        super().__init__(0.0, noise_shape, seed, **kwargs)  # of rate 0, it makes no generator
+        super().__init__(0.0, noise_shape, seed, **kwargs)  # at rate 0 Keras makes no generator
         if not 0 <= rate <= 1:
             raise ConfigError(f"rate must be in [0, 1], found {rate!r}.")
         self.rate = rate
@@ -29,4 +29,4 @@ class Dropout(keras.layers.Dropout):
             self.seed_generator = keras.random.SeedGenerator(seed, name=f"{self.name}_seed")
 
     def build(self, input_shape):
-        """Nothing to do; Keras would close a layer without this method before it has its seed."""
+        """Has no effect; Keras would lock a layer without this method before the seed is set."""

@@ -1,10 +1,10 @@
-"""A watcher reads, and may change, what the layers of a model compute on their way.
+"""Watchers: objects that read, and may change, intermediate results of a model's layers.
 
 Explanations need gradients by attention weights and by tokens. No layer returns these, and the
-fused attention never forms the weights. While a watcher is in place, `Attention` forms them and
-hands them over, and every block hands over the tokens that enter it and those that leave it. The
-model itself is called as always, so that a subclass, a hook, LoRA or a quantised part takes part
-in what is explained.
+fused attention never forms the weights. While a watcher is active, `Attention` forms the weights
+and passes them to the watcher, and every block passes the tokens that enter and leave it. The
+model itself is called as always, so that the explanation includes a subclass, a hook, LoRA or a
+quantised part.
 """
 
 import threading
@@ -14,18 +14,18 @@ from typing import Any
 
 
 class Watcher:
-    """Sees what passes, and returns what the model goes on with. This one changes nothing."""
+    """Gets intermediate results and returns their replacements; this base class changes none."""
 
     def attention(self, layer: Any, weights: Any) -> Any:
-        """Takes the softmax weights of an `Attention`, float32 `(batch, heads, tokens, others)`."""
+        """Gets the softmax weights of an `Attention`, float32 `(batch, heads, tokens, others)`."""
         return weights
 
     def enters(self, layer: Any, tokens: Any) -> Any:
-        """Takes the tokens that enter a `TransformerBlock`, `(batch, tokens, hidden_size)`."""
+        """Gets the tokens that enter a `TransformerBlock`, `(batch, tokens, hidden_size)`."""
         return tokens
 
     def leaves(self, layer: Any, tokens: Any) -> Any:
-        """Takes the tokens that leave a `TransformerBlock`, `(batch, tokens, hidden_size)`."""
+        """Gets the tokens that leave a `TransformerBlock`, `(batch, tokens, hidden_size)`."""
         return tokens
 
 
@@ -39,7 +39,7 @@ def watcher() -> Watcher | None:
 
 @contextmanager
 def watched_by(chosen: Watcher) -> Iterator[Watcher]:
-    """Puts a watcher in place, in this thread, until the block of code ends."""
+    """Makes a watcher active in this thread, until the `with` block ends."""
     before = watcher()
     _here.watcher = chosen
     try:

@@ -45,7 +45,7 @@ class NpzReader(FileReader):
                 self._add(reading.name, member)
 
     def _refuse_a_model(self) -> None:
-        """Names what a `.keras` file holds, which is a zip too."""
+        """Refuses a `.keras` file, which is also a zip, and names the class of its model."""
         if not {"config.json", "model.weights.h5"} <= set(self._zip.namelist()):
             return
         with self._zip.open("config.json") as stream:

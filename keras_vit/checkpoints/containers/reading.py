@@ -194,7 +194,7 @@ def joined(path: Path, parts: list[tuple[str, Reader]]) -> Reader:
 
 
 class _UnwrappedReader:
-    """An open file without the prefix of its names. It is closed by whoever opened it."""
+    """An open file without a prefix of its names. The caller that opened the file closes it."""
 
     def __init__(self, reader: Reader, prefix: str) -> None:
         self.path = reader.path

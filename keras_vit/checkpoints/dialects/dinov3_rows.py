@@ -1,4 +1,4 @@
-"""The arithmetic of DINOv3 as its two libraries state it: one set of rows, two sets of words."""
+"""The rows for the arithmetic of DINOv3, which two libraries share under different keys."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ GELUS = {
     "gelu_fast": "tanh",
     "quick_gelu": "quick",
 }
-"""transformers' names of activations, and the forms that they are in `Numerics.gelu`."""
+"""transformers' name of an activation -> its form in `Numerics.gelu`."""
 
 _ACTIVATIONS = {**{word: ("gelu", form) for word, form in GELUS.items()}, "silu": ("silu", "exact")}
 
@@ -37,11 +37,11 @@ def dinov3_rows(
     activation: str,
     layer_scale: str,
 ) -> tuple[Row, ...]:
-    """Returns the rows of what a block of DINOv3 may or may not have.
+    """Returns the rows of the optional parts of a DINOv3 block.
 
     Args:
         biases: the library's keys for the biases of query, key and value.
-        projection_bias, mlp_bias, activation, layer_scale: likewise.
+        projection_bias, mlp_bias, activation, layer_scale: the library's keys for these parts.
     """
 
     def read_biases(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,4 +93,4 @@ OWN_ROPE: tuple[Limit, ...] = (
     (lambda c: c.rope is None, "rope=None"),
     (lambda c: c.rope not in (None, _own_rope(c)), "a rope of another form than 'dinov3'"),
 )
-"""What no file of DINOv3 can hold."""
+"""Models that no file of DINOv3 can hold."""

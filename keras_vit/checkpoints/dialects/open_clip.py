@@ -1,7 +1,7 @@
-"""The vision towers of open_clip, out of files of two towers: its own, and those of timm.
+"""The vision towers in open_clip's files of two towers: open_clip's own, and towers of timm.
 
-OpenAI's own files have the same names. The form of the GELU is not in the arrays:
-`open_clip_config.json` tells it, or whoever loads the file.
+OpenAI's own files have the same names. The arrays do not show the form of the GELU:
+`open_clip_config.json` or the caller states it.
 """
 
 import dataclasses
@@ -97,7 +97,7 @@ _CLIP: dict[str, Any] = {
 
 
 def _read_preprocess(files: Json) -> ProtocolSpec | None:
-    """Reads mean and std of `preprocess_cfg`."""
+    """Returns the protocol with mean and std of `preprocess_cfg`."""
     if CONFIG not in files:
         return None
     stated = object_at(files[CONFIG], ("preprocess_cfg",))
@@ -131,10 +131,10 @@ open_clip = Dialect(
 
 
 def _untold_by_a_trunk(fields: Mapping[str, Any]) -> dict[str, str]:
-    """timm tells GELU and epsilon by the name of the architecture, which the file lacks.
+    """Returns the numerics that a file of a timm trunk leaves open, because it lacks its name.
 
-    All of its trunks with a norm before the blocks have 1e-5 (CLIP, the Perception Encoder), all
-    with attention pooling and neither that norm nor a class token 1e-6 (SigLIP).
+    The epsilon is 1e-5 for all trunks with a norm before the blocks (CLIP, the Perception Encoder),
+    and 1e-6 for all trunks with attention pooling, without that norm and a class token (SigLIP).
     """
     untold = {
         "gelu": "'quick' where the architecture's name has quickgelu, 'tanh' in some of SigLIP, "
@@ -146,7 +146,7 @@ def _untold_by_a_trunk(fields: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _trunk_of(family: Dialect) -> Dialect:
-    """A family of timm as the trunk of a vision tower, with the tower's own projection."""
+    """Returns the dialect of a vision tower with a timm trunk and the tower's own projection."""
     projection = StoredAs("visual.head.proj.weight", "t m", outside=True)
     pre_norm = StoredAs("norm_pre.weight", implies={"numerics": {"layer_norm_epsilon": 1e-5}})
     return dataclasses.replace(

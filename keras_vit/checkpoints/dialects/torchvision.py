@@ -1,7 +1,7 @@
 """torchvision's `VisionTransformer` (`vit_b_16` and its kin): a state dict, without JSON.
 
-Query, key and value are one array, as in torch's MultiheadAttention. The arrays do not tell the
-number of heads.
+Query, key and value are one array, as in torch's MultiheadAttention. The number of heads does not
+follow from the arrays.
 """
 
 from keras_vit.checkpoints.dialects.base import (
@@ -19,7 +19,7 @@ _BLOCK = "encoder.layers.encoder_layer_{l}."
 
 
 def _mlp(number: int, name: str) -> dict[str, Names]:
-    """The names of a layer of the MLP: by its place, or, before release 0.13, by a word."""
+    """Returns the names of an MLP layer: by its index, or, before release 0.13, by a name."""
     new, old = (
         torch_modules({f"block_{{l}}/mlp/dense_{number}": f"{_BLOCK}mlp.{word}"})
         for word in (name, f"linear_{number + 1}")
