@@ -18,25 +18,25 @@ Stages = dict[str, np.ndarray]
 
 @dataclasses.dataclass
 class Live:
-    """A model of another library, its own outputs, the folder it wrote, and our model of it.
+    """A model of another library, its outputs, the folder it wrote, and keras_vit's model of it.
 
     Args:
-        theirs: the model, in evaluation.
+        library_model: the model of the library, in evaluation mode.
         image: `(batch, height, width, channels)`.
-        stages: their outputs, by the names of `tests.golden`.
-        folder: with `model.safetensors` and `config.json`, as their library wrote them.
-        ours: loaded from the folder.
+        stages: the outputs of the library's model, by the names of `tests.golden`.
+        folder: with `model.safetensors` and `config.json`, as the library wrote them.
+        keras_vit_model: loaded from the folder.
     """
 
-    theirs: Any
+    library_model: Any
     image: np.ndarray
     stages: Stages
     folder: Path
-    ours: VisionTransformer
+    keras_vit_model: VisionTransformer
 
     def errors(self) -> dict[str, float]:
-        """Our relative error of each stage."""
-        got = outputs(self.ours, self.image, self.stages)
+        """The relative error of each stage of keras_vit's model."""
+        got = outputs(self.keras_vit_model, self.image, self.stages)
         assert got.keys() == self.stages.keys()
         return {name: relative_error(got[name], want) for name, want in self.stages.items()}
 

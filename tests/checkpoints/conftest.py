@@ -1,4 +1,4 @@
-"""What the tests of checkpoints may ask for by name."""
+"""Fixtures for the tests of checkpoints."""
 
 import socket
 
@@ -9,7 +9,7 @@ from keras_vit.layers import blank_weights
 
 @pytest.fixture(scope="module")
 def offline():
-    """Nothing touches the network: the Hub's client is told so, and any connection fails."""
+    """Forbids the network: the Hub's client is set offline, and every connection fails."""
 
     def refuse(self, address):
         raise AssertionError(f"a connection to {address}")
@@ -22,6 +22,6 @@ def offline():
 
 @pytest.fixture(scope="module")
 def blank_models():
-    """Models start as zeros, for tests that build many and overwrite all their weights."""
+    """New models have zero weights, for tests that build many and overwrite all weights."""
     with blank_weights():
         yield

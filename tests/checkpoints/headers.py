@@ -1,4 +1,4 @@
-"""A file of which only names, shapes and types exist."""
+"""A stand-in for a file, with names, shapes and dtypes of arrays and no values."""
 
 import dataclasses
 from pathlib import Path
@@ -8,12 +8,12 @@ import numpy as np
 
 @dataclasses.dataclass
 class Headers:
-    """A reader without numbers behind its names."""
+    """A reader of arrays that have names and shapes, and no values."""
 
     shapes: dict[str, tuple[int, ...]]
     path: Path = Path("headers")
 
     @property
     def dtypes(self) -> dict[str, np.dtype]:
-        """float32 throughout."""
+        """float32 for every array."""
         return dict.fromkeys(self.shapes, np.dtype("float32"))

@@ -1,4 +1,4 @@
-"""A model for every dialect whose files hold another one than the paper's."""
+"""The fields of a model for every dialect whose files do not hold the paper's model."""
 
 _TOWER = {"num_classes": 0, "resnet": None}
 _CLIP = {**_TOWER, "classifier": "token", "pre_norm": True, "patch_bias": False}
@@ -69,4 +69,4 @@ HOMES = {
         "class_token": False,
     },
 }
-"""Fields that the laws give a model before a dialect is asked to hold it."""
+"""Fields that the tests of the laws give a model before they write it in a dialect."""

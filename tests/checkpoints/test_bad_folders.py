@@ -1,4 +1,4 @@
-"""Damaged or contradictory folders of other libraries: one precise error, nothing written."""
+"""Damaged or contradictory folders of other libraries are refused by one precise error."""
 
 import json
 import shutil
@@ -14,12 +14,12 @@ from tests.helpers import random_tiny
 
 @pytest.fixture
 def folder(tmp_path):
-    """A copy of a transformers checkpoint, to be spoilt."""
+    """A copy of a transformers checkpoint, which the tests damage."""
     return shutil.copytree(FOLDER / "hf_classifier", tmp_path / "copy")
 
 
 def refused(folder, **fields) -> str:
-    """Loads and converts; returns the message of the refusal, which must be one and the same."""
+    """Loads and converts the folder; returns the message, which must be the same for both."""
     with pytest.raises(CheckpointError) as caught:
         checkpoints.load(folder, **fields)
     with pytest.raises(CheckpointError) as again:
@@ -37,8 +37,8 @@ def edit(folder, **changes):
 
 
 @pytest.mark.parametrize("kept", [4, 100, 3000, 40_000])
-def test_truncated_safetensors(folder, kept):
-    """A cut file is named as such."""
+def test_a_cut_safetensors_file_is_refused(folder, kept):
+    """The message names the file."""
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:kept])
     message = refused(folder)
@@ -47,8 +47,8 @@ def test_truncated_safetensors(folder, kept):
 
 
 @pytest.mark.parametrize("position", [0, 7, 9, 200])
-def test_flipped_header_bytes(folder, position):
-    """A header that no longer parses, or promises other bytes than there are, is refused."""
+def test_a_safetensors_file_with_a_damaged_header_is_refused(folder, position):
+    """The header does not parse, or states more or fewer bytes than the file has."""
     path = folder / "model.safetensors"
     content = bytearray(path.read_bytes())
     content[position] ^= 0x81
@@ -56,16 +56,16 @@ def test_flipped_header_bytes(folder, position):
     assert "model.safetensors" in refused(folder)
 
 
-def test_integers(folder):
-    """A wrong type is named."""
+def test_an_array_of_integers_is_refused(folder):
+    """The message names the array, the type found and the type expected."""
     arrays = load_file(folder / "model.safetensors")
     arrays["classifier.bias"] = arrays["classifier.bias"].astype("int32")
     save_file(arrays, folder / "model.safetensors")
     assert "classifier.bias is int32, expected a float" in refused(folder)
 
 
-def test_missing_and_unexpected(folder):
-    """Both sides of a renamed array are named, with our path and the shape in torch's axes."""
+def test_a_renamed_array_is_named_as_missing_and_unexpected(folder):
+    """With keras_vit's path of the weight and the shape in torch's axes."""
     arrays = load_file(folder / "model.safetensors")
     good = "vit.encoder.layer.1.attention.attention.query.weight"
     arrays["vit.encoder.layer.1.attention.attention.q.weight"] = arrays.pop(good)
@@ -91,27 +91,27 @@ def test_missing_and_unexpected(folder):
         ({"layer_norm_eps": None}, "layer_norm_epsilon must be a number"),
     ],
 )
-def test_config_that_disagrees(folder, changes, message):
-    """What config.json says and the arrays contradict is named."""
+def test_a_config_that_contradicts_the_arrays_is_refused(folder, changes, message):
+    """The message names the array or the value of config.json."""
     assert message in refused(edit(folder, **changes))
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"[" * 100_000, b"\xff"])
-def test_config_that_is_no_json(folder, content):
-    """A damaged config.json is named."""
+def test_a_config_that_is_no_json_is_refused(folder, content):
+    """Empty, cut, a list, deeply nested, and not UTF-8."""
     (folder / "config.json").write_bytes(content)
     refused(folder)
 
 
-def test_pickles_are_refused_with_the_way_out(tmp_path):
-    """A folder with pytorch_model.bin alone says how to make a safetensors file."""
+def test_a_folder_with_only_a_pickle_is_refused(tmp_path):
+    """The message says how to write a safetensors file."""
     (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x02}.")
     with pytest.raises(CheckpointError, match=r"never unpickles. Write a safetensors file"):
         checkpoints.load(tmp_path)
 
 
-def test_several_files_of_weights(tmp_path):
-    """Which one is not guessed."""
+def test_a_folder_with_several_files_of_weights_is_refused(tmp_path):
+    """The message names the files."""
     for name in ("a.npz", "b.npz"):
         shutil.copy(FOLDER / "vit_rep.npz", tmp_path / name)
     with pytest.raises(CheckpointError, match="expected one file of weights .* found a.npz, b.npz"):
@@ -119,7 +119,7 @@ def test_several_files_of_weights(tmp_path):
 
 
 def shard(folder, files: dict[str, list[str]]):
-    """Splits model.safetensors as transformers does."""
+    """Splits model.safetensors into shards with an index, as transformers does."""
     arrays = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
     rest = set(arrays) - {name for names in files.values() for name in names}
@@ -132,8 +132,8 @@ def shard(folder, files: dict[str, list[str]]):
     return index, weight_map
 
 
-def test_shards(folder):
-    """Sharded safetensors load; a missing shard, a foreign path and a double name are named."""
+def test_sharded_safetensors_load_and_bad_indices_are_refused(folder):
+    """A missing shard, a path outside the folder, and an array that stands in two shards."""
     names = ["classifier.weight", "vit.layernorm.bias"]
     index, weight_map = shard(folder, {"model-00001-of-00002.safetensors": names})
     whole = checkpoints.load(FOLDER / "hf_classifier")
@@ -164,15 +164,15 @@ def test_shards(folder):
         (["conv1.weight", "layer1.0.conv1.weight", "fc.weight"], "a ResNet"),
     ],
 )
-def test_other_models_are_named(tmp_path, names, guess):
-    """A file that is no ViT is refused with what it looks like."""
+def test_a_file_of_another_architecture_is_refused_by_its_likely_kind(tmp_path, names, guess):
+    """A Swin Transformer, a text model, and a ResNet."""
     save_file({name: np.zeros((2, 2), "float32") for name in names}, tmp_path / "x.safetensors")
     with pytest.raises(CheckpointError, match=f"no Vision Transformer .* It looks like {guess}"):
         checkpoints.load(tmp_path / "x.safetensors")
 
 
-def test_heads_are_asked_for():
-    """A bare state dict does not tell them, and they are not guessed."""
+def test_a_bare_state_dict_needs_num_heads():
+    """The arrays do not determine the number of heads, and it is not guessed."""
     path = FOLDER / "timm_token" / "model.safetensors"
     with pytest.raises(
         CheckpointError, match="num_heads cannot be inferred from the arrays; give it by name"
@@ -181,8 +181,8 @@ def test_heads_are_asked_for():
     assert checkpoints.load(path, num_heads=3, image_size=16).config.num_heads == 3
 
 
-def test_foreign_folder_is_not_overwritten(tmp_path):
-    """A folder that holds other things is left alone, and an older checkpoint replaced."""
+def test_a_folder_with_other_files_is_not_overwritten(tmp_path):
+    """A folder with an older checkpoint is."""
     model = random_tiny(numerics={"gelu": "exact", "layer_norm_epsilon": 1e-12})
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "notes.txt").touch()

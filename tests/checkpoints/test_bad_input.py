@@ -1,4 +1,4 @@
-"""Bad files get one exception that names file and key, what was found and expected."""
+"""Bad files are refused by an error that names file and array, the value found and expected."""
 
 import io
 import zipfile
@@ -16,7 +16,7 @@ BLOCK = "Transformer/encoderblock_1"
 
 @pytest.fixture
 def arrays():
-    """The arrays of a good file, to be spoilt."""
+    """The arrays of a good file, which the tests damage."""
     with np.load(SOURCE) as file:
         return dict(file)
 
@@ -42,8 +42,8 @@ def refused_bytes(tmp_path, content: bytes) -> str:
     return str(caught.value)
 
 
-def test_missing_array(tmp_path, arrays):
-    """The name, its shape in numbers and words, our path and the nearest unclaimed name."""
+def test_a_missing_array_is_named_with_its_shape(tmp_path, arrays):
+    """Also with keras_vit's path of the weight and the nearest name in the file."""
     arrays[f"{BLOCK}/MlpBlock_3/Dense_0/kernl"] = arrays.pop(f"{BLOCK}/MlpBlock_3/Dense_0/kernel")
     message = refused(tmp_path, arrays)
     assert "2 arrays do not fit" in message
@@ -53,8 +53,8 @@ def test_missing_array(tmp_path, arrays):
     assert f"unexpected: {BLOCK}/MlpBlock_3/Dense_0/kernl (24, 40)" in message
 
 
-def test_misshapen_array(tmp_path, arrays):
-    """Found and expected shape; the majority of arrays decides what is expected."""
+def test_an_array_of_another_shape_is_named_with_both_shapes(tmp_path, arrays):
+    """The majority of the arrays decides the expected size."""
     arrays["Transformer/encoder_norm/scale"] = np.zeros(25, "float32")
     message = refused(tmp_path, arrays)
     assert "1 array does not fit" in message
@@ -64,16 +64,16 @@ def test_misshapen_array(tmp_path, arrays):
     )
 
 
-def test_missing_block_is_named(tmp_path, arrays):
-    """A gap in the blocks is no shorter model, as it is for the reference's renumbering."""
+def test_a_gap_in_the_blocks_is_refused(tmp_path, arrays):
+    """The blocks are not renumbered, as vit_jax does."""
     arrays = {name.replace("block_1", "block_2"): array for name, array in arrays.items()}
     message = refused(tmp_path, arrays)
     assert "missing: Transformer/encoderblock_1/LayerNorm_0/scale" in message
     assert "16 arrays do not fit" in message
 
 
-def test_several_faults_in_one_message(tmp_path, arrays):
-    """All differences at once."""
+def test_one_message_lists_all_faults(tmp_path, arrays):
+    """Missing, unexpected and misshapen arrays."""
     del arrays["cls"], arrays["head/bias"]
     arrays["extra"] = np.zeros(3, "float32")
     arrays["embedding/bias"] = np.zeros(1, "float32")
@@ -82,8 +82,8 @@ def test_several_faults_in_one_message(tmp_path, arrays):
     assert "unexpected: extra (3,)" in message and "misshapen: embedding/bias" in message
 
 
-def test_wrong_variant_names_the_one_that_fits(tmp_path):
-    """Asked for as another variant, a file says what it is."""
+def test_a_file_loaded_as_another_variant_is_refused_by_the_variant_that_fits(tmp_path):
+    """The message also names an array with both shapes."""
     from keras_vit.checkpoints.dialects import DIALECTS
     from keras_vit.checkpoints.translate import plan
     from keras_vit.variants import variant
@@ -96,25 +96,25 @@ def test_wrong_variant_names_the_one_that_fits(tmp_path):
     assert "head/kernel is (192, 2), expected (384, 2)" in message
 
 
-def test_contradicting_field(tmp_path, arrays):
-    """A field that the arrays contradict is refused, not overruled."""
+def test_a_field_that_the_arrays_contradict_is_refused(tmp_path, arrays):
+    """The field is neither ignored nor overruled."""
     message = refused(tmp_path, arrays, mlp_dim=41)
     assert "MlpBlock_3/Dense_0/bias is (40,), expected (41,) [mlp_dim]" in message
 
 
-def test_unknown_field(tmp_path, arrays):
-    """A misspelt argument gets the nearest name."""
+def test_an_unknown_field_is_refused_with_the_nearest_name(tmp_path, arrays):
+    """`image_size` for `image_siz`."""
     message = refused(tmp_path, arrays, ConfigError, image_siz=24)
     assert "Unknown field image_siz. Did you mean 'image_size'?" in message
 
 
-def test_unknown_variant(tmp_path, arrays):
-    """So does a misspelt variant."""
+def test_an_unknown_variant_is_refused_with_the_nearest_name(tmp_path, arrays):
+    """`vit_b16` for `vitb16`."""
     assert "Did you mean 'vit_b16'?" in refused(tmp_path, arrays, ConfigError, variant="vitb16")
 
 
-def test_unknown_dialect(tmp_path, arrays):
-    """And a misspelt dialect."""
+def test_an_unknown_dialect_is_refused_with_the_nearest_name(tmp_path, arrays):
+    """`google` for `gogle`."""
     path = tmp_path / "spoilt.npz"
     write_npz(path, parts_of(arrays.items()))
     with pytest.raises(CheckpointError, match="Unknown dialect 'gogle'. Did you mean 'google'"):
@@ -122,27 +122,27 @@ def test_unknown_dialect(tmp_path, arrays):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_non_finite_weights(tmp_path, arrays, bad):
-    """One bad number in one array is found and named."""
+def test_an_array_with_nan_or_infinity_is_refused_by_name(tmp_path, arrays, bad):
+    """A single bad number is enough."""
     arrays["head/kernel"][3, 2] = bad
     message = refused(tmp_path, arrays)
     assert "array 'head/kernel' holds NaN or infinity" in message
 
 
-def test_integers_are_no_weights(tmp_path, arrays):
-    """A wrong type is named with the one found."""
+def test_an_array_of_integers_is_refused(tmp_path, arrays):
+    """The message names the array, the type found and the type expected."""
     arrays["cls"] = np.zeros((1, 1, 24), "int32")
     assert "cls is int32, expected a float" in refused(tmp_path, arrays)
 
 
-def test_representation_layer_is_not_invented(tmp_path, arrays):
-    """A layer that the file lacks is not filled with random numbers."""
+def test_a_representation_layer_that_the_file_lacks_is_refused(tmp_path, arrays):
+    """It is not filled with random numbers."""
     message = refused(tmp_path, arrays, representation_size=24)
     assert "representation_size=24 was asked for, the file has None" in message
 
 
-def test_rectangle_is_asked_for():
-    """Positions that are no square do not tell an image size, and no size is guessed."""
+def test_positions_that_are_no_square_need_an_image_size():
+    """The message names the arguments; the size is not guessed."""
     with pytest.raises(CheckpointError) as caught:
         checkpoints.load(FOLDER / "vit_gap.npz")
     message = str(caught.value)
@@ -154,22 +154,22 @@ def test_rectangle_is_asked_for():
         checkpoints.load(FOLDER / "vit_gap.npz", position_grid=(4, 4))
 
 
-def test_no_vision_transformer(tmp_path):
-    """Arrays of something else are refused with what they look like."""
+def test_arrays_of_another_network_are_refused(tmp_path):
+    """The message names some of the arrays."""
     message = refused(tmp_path, {"conv1/kernel": np.zeros((7, 7, 3, 64), "float32")})
     assert "no Vision Transformer in any of the dialects" in message
     assert "conv1/kernel" in message
 
 
-def test_pickled_objects(tmp_path):
-    """An npz with Python objects is refused before anything is unpickled."""
+def test_an_npz_with_pickled_objects_is_refused(tmp_path):
+    """No object is unpickled."""
     buffer = io.BytesIO()
     np.savez(buffer, cls=np.array([{"a": 1}], dtype=object))
     assert "array 'cls' holds pickled Python objects" in refused_bytes(tmp_path, buffer.getvalue())
 
 
-def test_torch_pickle(tmp_path):
-    """A torch zip is told from an npz, with the way to a safetensors file."""
+def test_a_torch_pickle_is_refused_with_the_way_to_safetensors(tmp_path):
+    """A torch zip is distinguished from an npz file."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as file:
         file.writestr("archive/data.pkl", b"\x80\x02}.")
@@ -179,19 +179,19 @@ def test_torch_pickle(tmp_path):
 
 
 @pytest.mark.parametrize("kept", [0, 3, 100, 20_000])
-def test_truncated_file(tmp_path, kept):
-    """A cut download says so."""
+def test_a_cut_npz_file_is_refused(tmp_path, kept):
+    """The message says that the file is not complete, or no npz file."""
     message = refused_bytes(tmp_path, SOURCE.read_bytes()[:kept])
     assert "not a complete npz" in message or "neither an npz" in message
 
 
-def test_error_page_instead_of_a_file(tmp_path):
-    """The first bytes show what was saved in place of weights."""
+def test_an_html_page_saved_as_a_file_is_refused_by_its_first_bytes(tmp_path):
+    """Failed downloads leave such files."""
     assert "begins with b'<!DOCTYP'" in refused_bytes(tmp_path, b"<!DOCTYPE html><html></html>")
 
 
-def test_flipped_bytes_in_an_array(tmp_path):
-    """The zip's checksum finds them, and the message names the array."""
+def test_an_array_with_damaged_bytes_is_refused_by_name(tmp_path):
+    """The checksum of the zip finds the damage."""
     content = bytearray(SOURCE.read_bytes())
     with zipfile.ZipFile(SOURCE) as file:
         member = max(file.infolist(), key=lambda info: info.file_size)
@@ -201,8 +201,8 @@ def test_flipped_bytes_in_an_array(tmp_path):
     assert f"array {member.filename.removesuffix('.npy')!r} is damaged" in message
 
 
-def test_header_that_promises_terabytes(tmp_path):
-    """A header is compared with what is stored before memory is asked for."""
+def test_a_header_that_states_terabytes_is_refused_before_memory_is_allocated(tmp_path):
+    """The size in the header is compared with the stored bytes."""
     buffer = io.BytesIO()
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(
@@ -216,8 +216,8 @@ def test_header_that_promises_terabytes(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_duplicate_names(tmp_path):
-    """Two members of one name are not resolved in silence."""
+def test_two_arrays_of_one_name_are_refused(tmp_path):
+    """Neither of them is chosen."""
     buffer = io.BytesIO()
     npy = io.BytesIO()
     np.save(npy, np.zeros(3, "float32"))
@@ -227,22 +227,22 @@ def test_duplicate_names(tmp_path):
     assert "array 'cls' stands twice" in refused_bytes(tmp_path, buffer.getvalue())
 
 
-def test_safetensors_header_of_terabytes(tmp_path):
-    """The header's length is checked by the library; the file is named."""
+def test_a_safetensors_header_longer_than_the_file_is_refused(tmp_path):
+    """The header states a length of 4 TiB."""
     content = (2**42).to_bytes(8, "little") + b"{" + bytes(100)
     assert "not a complete safetensors file" in refused_bytes(tmp_path, content)
 
 
-def test_missing_file_and_folder(tmp_path):
-    """A path that is no file says what it is."""
+def test_an_absent_path_and_an_empty_folder_are_refused(tmp_path):
+    """The message says that the path does not exist, or that the folder has no weights."""
     with pytest.raises(CheckpointError, match="it does not exist"):
         checkpoints.load(tmp_path / "absent.npz")
     with pytest.raises(CheckpointError, match=r"expected one file of weights .* found none"):
         checkpoints.load(tmp_path)
 
 
-def test_an_npz_that_is_replaced_is_read_as_it_was(tmp_path):
-    """One open serves the head, the directory and the arrays."""
+def test_an_npz_file_that_is_replaced_after_opening_is_read_as_it_was(tmp_path):
+    """One open file serves header, directory and arrays."""
     path = tmp_path / "x.npz"
     np.savez(path, a=np.zeros(3))
     opened = open_arrays(path)

@@ -1,4 +1,4 @@
-"""What a file promises is compared with the arrays that are there, before it costs anything."""
+"""Sizes stated by a file are compared with its arrays before they cost time or memory."""
 
 import json
 import shutil
@@ -25,7 +25,7 @@ BIG_VISION = {
 
 
 def refused(shapes, files=(), **fields) -> str:
-    """The message, which is short; the test's own time limit is that of the suite."""
+    """The message of the refusal, which must be short."""
     with pytest.raises(CheckpointError) as caught:
         open_checkpoint(OpenSource(Headers(dict(shapes)), dict(files)), fields)
     message = str(caught.value)
@@ -34,16 +34,16 @@ def refused(shapes, files=(), **fields) -> str:
 
 
 @pytest.mark.parametrize("number", [1000, 100_000, 10**8, "9" * 5000])
-def test_one_array_of_a_late_block(number):
-    """Nobody lists the blocks before it."""
+def test_one_array_of_a_block_of_huge_number_is_refused_quickly(number):
+    """The blocks before it are not listed."""
     name = f"Transformer/encoderblock_{number}/LayerNorm_0/scale"
     message = refused({**BIG_VISION, name: (16,)})
     assert "blocks are announced, but there are arrays of 2" in message or "unexpected: " in message
 
 
 @pytest.mark.parametrize("name", ["block9/unit1", "block1/unit1000", "block99999999/unit99999999"])
-def test_one_array_of_a_late_unit_of_a_stem(name):
-    """Nor the units."""
+def test_one_array_of_a_stem_unit_of_huge_number_is_refused_quickly(name):
+    """The units before it are not listed."""
     stem = {"conv_root/kernel": (7, 7, 3, 64), f"{name}/gn1/scale": (1, 1, 1, 64)}
     refused({**BIG_VISION, **stem}, dialect="google_linen")
 
@@ -63,8 +63,8 @@ def test_one_array_of_a_late_unit_of_a_stem(name):
         ("kh_classifier", "config.json", ("config", "image_shape"), list(range(10**5))),
     ],
 )
-def test_numbers_in_json(golden, file, path, value, tmp_path):
-    """A number of blocks or pixels is compared with the arrays, not listed."""
+def test_huge_numbers_in_json_are_refused_quickly(golden, file, path, value, tmp_path):
+    """They are compared with the arrays before blocks or positions are listed."""
     folder = shutil.copytree(FOLDER / golden, tmp_path / "copy")
     content = json.loads((folder / file).read_text())
     place = content
@@ -77,22 +77,22 @@ def test_numbers_in_json(golden, file, path, value, tmp_path):
 
 
 @pytest.mark.parametrize("count", [20_000, 200_000])
-def test_foreign_names(count):
-    """The first few are named, the others counted."""
+def test_of_many_unknown_arrays_the_first_are_named_and_the_others_counted(count):
+    """Beside a ViT, and alone."""
     foreign = {f"{'abcdefghij'[k % 10]}{k}/kernel_{k}": (2, 2) for k in range(count)}
     message = refused({**BIG_VISION, **foreign})
     assert f"{count - 24:,} more" in message or "more" in message
     assert "no Vision Transformer" in refused(foreign)
 
 
-def test_names_without_end():
-    """A name of a million letters is cut in a message."""
+def test_a_name_of_a_million_letters_is_cut_in_the_message():
+    """A shape of 100,000 axes too."""
     refused({**BIG_VISION, "x" * 10**6: (2, 2), "y" * 10**6: tuple(range(10**5))})
     refused({"x" * 10**6: (2, 2)})
 
 
-def test_a_lost_array_of_positions_makes_no_other_model():
-    """A class token without positions could be a lost array; `position=` tells."""
+def test_a_file_without_positions_is_not_read_as_a_model_with_fixed_positions():
+    """A class token without positions may mean a lost array; `position=` decides."""
     path = FOLDER / "vit_token_published.npz"
     with np.load(path) as file:
         shapes = {name: array.shape for name, array in file.items() if "pos_embedding" not in name}
@@ -110,8 +110,8 @@ def test_a_lost_array_of_positions_makes_no_other_model():
     assert opened.info.config.position == "sincos2d"
 
 
-def test_fixed_positions_are_not_read_over_stored_ones():
-    """Who asks for fixed positions where the file has an array of them is told so."""
+def test_fixed_positions_for_a_file_with_stored_positions_are_refused():
+    """The message names the array of positions."""
     with np.load(FOLDER / "bv_gap.npz") as file:
         shapes = {name: array.shape for name, array in file.items()}
     message = refused(shapes, position="sincos2d", image_size=16)

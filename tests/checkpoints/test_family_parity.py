@@ -1,4 +1,4 @@
-"""The numbers of the libraries for the families beyond ViT, from the libraries' own files."""
+"""Families beyond ViT give the outputs of their libraries from the files of these libraries."""
 
 import json
 
@@ -23,13 +23,13 @@ TRANSFORMERS = cases_of("transformers")
 
 
 def _sizes(want):
-    """Every size of the images of a case, as the suffix of the names of its outputs."""
+    """The suffixes by which the outputs of a case name their image sizes."""
     return [name.removeprefix("image") for name in want if name in ("image",) or "image_" in name]
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_every_stage_equals_the_library(name):
-    """Each stage is within the case's tolerance of the library's largest value, at every size."""
+    """At every image size, within the case's tolerance relative to the largest value."""
     case, want = CASES[name], expected(name)
     errors = {}
     for suffix in (s for s in _sizes(want) if s != "_embeds"):
@@ -48,11 +48,11 @@ def test_every_stage_equals_the_library(name):
 
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
-def test_files_come_back_as_they_were(name, tmp_path):
-    """From the library's file to the library's file: the same names and bits.
+def test_converting_a_file_to_its_own_dialect_keeps_names_and_bits(name, tmp_path):
+    """From a file of the library to a file of the library.
 
-    A class with a text tower cannot be written without one; of the others, arrays that the class
-    does not read are left out.
+    A class with a text tower is refused, because keras_vit writes the vision tower alone. Arrays
+    that the class does not read are left out.
     """
     case = CASES[name]
     source = FOLDER / case["checkpoint"]
@@ -62,22 +62,22 @@ def test_files_come_back_as_they_were(name, tmp_path):
             checkpoints.convert(source, tmp_path / "x", dialect)
         return
     checkpoints.convert(source, tmp_path / "x", dialect)
-    theirs = load_file(source / "model.safetensors")
-    ours = load_file(tmp_path / "x" / "model.safetensors")
-    short = {n.removeprefix("vision_model.").removeprefix("vit."): n for n in ours}
+    original = load_file(source / "model.safetensors")
+    written = load_file(tmp_path / "x" / "model.safetensors")
+    short = {n.removeprefix("vision_model.").removeprefix("vit."): n for n in written}
     unused = set(case["unused_arrays"] or ()) | {"embeddings.position_ids"}
-    theirs = {n: array for n, array in theirs.items() if not n.startswith("decoder.")}
-    for found, array in theirs.items():
+    original = {n: array for n, array in original.items() if not n.startswith("decoder.")}
+    for found, array in original.items():
         known = found.removeprefix("vision_model.").removeprefix("vit.")
         if known in short:
-            np.testing.assert_array_equal(ours[short.pop(known)], array)
+            np.testing.assert_array_equal(written[short.pop(known)], array)
         else:
             assert found in unused or known in unused
     assert not short
 
 
-def test_the_features_of_two_heads_are_the_mean_of_their_tokens():
-    """Without heads, DeiT returns the mean of class and distillation token (timm's pre_logits)."""
+def test_a_distilled_model_without_heads_returns_the_mean_of_its_two_tokens():
+    """The mean of class and distillation token is timm's pre_logits of DeiT."""
     want = expected("hf_deit_teacher")
     got = load_case("hf_deit_teacher", num_classes=0).predict(want["image"], verbose=0)
     assert relative_error(got, want["pre_logits"]) <= CASES["hf_deit_teacher"]["tolerance"]
@@ -89,8 +89,8 @@ _ONE_TOWER = [
 
 
 @pytest.mark.parametrize("name", _ONE_TOWER)
-def test_transformers_computes_the_same_from_our_file(name, tmp_path):
-    """A model that is loaded, saved and opened by transformers gives the library's outputs."""
+def test_transformers_gives_the_same_outputs_from_a_file_of_keras_vit(name, tmp_path):
+    """The checkpoint is loaded and saved by keras_vit, and opened by transformers."""
     torch = pytest.importorskip("torch")
     from tests import torchvision_shim  # noqa: F401
 
@@ -101,11 +101,11 @@ def test_transformers_computes_the_same_from_our_file(name, tmp_path):
         model, tmp_path / "x", checkpoints.inspect(FOLDER / case["checkpoint"]).dialect
     )
     written = json.loads((tmp_path / "x" / "config.json").read_text())["architectures"][0]
-    theirs = getattr(transformers, written).from_pretrained(tmp_path / "x").eval()
+    library_model = getattr(transformers, written).from_pretrained(tmp_path / "x").eval()
     pixels = torch.from_numpy(want["image"].transpose(0, 3, 1, 2).copy())
     more = {"noise": torch.arange(16.0)[None].repeat(len(pixels), 1)} if "MAE" in written else {}
     with torch.no_grad():
-        found = theirs(pixels, **more)
+        found = library_model(pixels, **more)
     for key, stage in (("logits", "logits"), ("image_embeds", "image_embeds")):
         if stage in want:
             assert relative_error(found[key].numpy(), want[stage]) <= case["tolerance"]

@@ -1,4 +1,4 @@
-"""Files of the families that contradict themselves, or hold less than a model: one message each."""
+"""Contradictory or incomplete files of the families are refused by one precise message."""
 
 import json
 import shutil
@@ -35,21 +35,21 @@ def refused(source, **fields) -> str:
     return str(caught.value)
 
 
-def test_registers_of_another_number(tmp_path):
-    """config.json says 5, the array has 4."""
+def test_a_config_with_another_number_of_registers_is_refused(tmp_path):
+    """config.json states 5 registers, the array has 4."""
     message = refused(changed("hf_dinov2_reg_model", tmp_path, num_register_tokens=5))
     assert "misshapen: embeddings.register_tokens is (1, 4, 24), expected (1, 5, 24)" in message
     assert "num_registers" in message
 
 
-def test_a_rope_of_another_width(tmp_path):
-    """Heads of 6 channels have no rows and columns of pairs."""
+def test_rotary_positions_with_heads_of_six_channels_are_refused(tmp_path):
+    """Pairs of channels for rows and for columns need a multiple of 4."""
     message = refused(changed("hf_dinov3_model", tmp_path, num_attention_heads=4))
     assert "rope needs heads of a multiple of 4 channels; hidden_size / num_heads is" in message
 
 
-def test_a_classifier_of_another_width(tmp_path):
-    """DINOv2's classifier reads the class token and the mean."""
+def test_a_dinov2_classifier_of_another_width_is_refused(tmp_path):
+    """DINOv2's classifier reads the class token and the mean, so it is twice as wide."""
 
     def narrow(arrays):
         return {**arrays, "classifier.weight": np.ones((5, 24), "float32")}
@@ -58,14 +58,14 @@ def test_a_classifier_of_another_width(tmp_path):
     assert "misshapen: classifier.weight is (5, 24), expected (5, 48)" in message
 
 
-def test_heads_that_the_arrays_contradict(tmp_path):
+def test_a_number_of_heads_that_keras_hubs_arrays_contradict_is_refused(tmp_path):
     """keras-hub's arrays have an axis of heads."""
     folder = changed("kh_dinov2", tmp_path, at=("config",), num_heads=4)
     assert "query_dense/vars/0 is (16, 2, 8), expected (16, 4, 4)" in refused(folder)
 
 
-def test_two_towers_without_a_vision_tower(tmp_path):
-    """The text tower alone is called so, and where the other is expected."""
+def test_a_clip_file_without_its_vision_tower_is_refused_as_a_text_model(tmp_path):
+    """The message says that a vision tower is expected."""
 
     def text(arrays):
         return {name: array for name, array in arrays.items() if name.startswith("text_")}
@@ -76,8 +76,8 @@ def test_two_towers_without_a_vision_tower(tmp_path):
     assert "config.json has model_type='clip'" in message
 
 
-def test_a_model_of_another_name(tmp_path):
-    """A folder of a family that nobody reads: model and class of config.json are named."""
+def test_a_folder_of_an_unknown_family_is_refused_by_its_model_type(tmp_path):
+    """The message names model type and class from config.json."""
     folder = changed(
         "hf_dinov3_model",
         tmp_path,
@@ -98,15 +98,15 @@ def test_a_model_of_another_name(tmp_path):
         ("hf_clip_vision/model.safetensors", "the arrays do not tell gelu. Give numerics="),
     ],
 )
-def test_weights_alone_are_not_guessed_at(name, reason):
-    """Without JSON, what decides the output and stands in no array is named."""
+def test_a_file_without_json_is_refused_by_the_missing_fact(name, reason):
+    """The message names the fact that decides the output and that no array shows."""
     assert reason in refused(FOLDER / name, num_heads=3)
 
 
-def test_a_keras_file_is_called_so(tmp_path):
-    """A whole model of Keras is a zip, as an npz is; ours and others' are named by class."""
+def test_a_keras_file_is_refused_by_the_class_of_its_model(tmp_path):
+    """A .keras file is a zip, as an npz file is."""
     tiny().save(tmp_path / "ours.keras")
     keras.Sequential([keras.layers.Dense(2)]).save(tmp_path / "theirs.keras")
-    for name, kind in (("ours", "keras_vit>VisionTransformer"), ("theirs", "Sequential")):
+    for name, kind in (("vit", "keras_vit>VisionTransformer"), ("sequential", "Sequential")):
         message = refused(tmp_path / f"{name}.keras")
         assert f"this is a .keras file, a whole model of the class {kind}" in message

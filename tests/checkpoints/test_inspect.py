@@ -1,4 +1,4 @@
-"""What a file's headers tell."""
+"""`inspect` infers the configuration from the headers of a file."""
 
 import pytest
 
@@ -8,8 +8,8 @@ from tests.golden import CASES, FOLDER, OFFICIAL
 
 
 @pytest.mark.parametrize("name", OFFICIAL)
-def test_headers_tell_the_configuration(name):
-    """Every official golden is inferred right, as far as its arrays tell."""
+def test_inspect_infers_the_configuration_of_every_official_golden(name):
+    """As far as the arrays determine it."""
     case = CASES[name]
     want = case["config"]
     info = checkpoints.inspect(FOLDER / case["checkpoint"])
@@ -32,14 +32,14 @@ def test_headers_tell_the_configuration(name):
         assert config.grid == (rows, columns)
 
 
-def test_given_image_size_completes_it():
-    """With the image size, a rectangle is no longer undetermined."""
+def test_a_given_image_size_determines_the_grid_of_a_rectangle():
+    """`undetermined` is then empty."""
     info = checkpoints.inspect(FOLDER / "vit_gap.npz", image_size=(20, 12))
     assert info.undetermined == ()
     assert info.config.grid == (5, 3)
 
 
-def test_parameters_are_counted():
-    """The count is that of the model."""
+def test_inspect_counts_the_parameters_of_the_model():
+    """As `count_params` of the loaded model."""
     info = checkpoints.inspect(FOLDER / "vit_token_published.npz")
     assert info.num_parameters == checkpoints.load(info.path).count_params()

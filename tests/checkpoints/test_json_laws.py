@@ -1,4 +1,4 @@
-"""The laws of the JSON beside the weights, over every row of every dialect's tables."""
+"""Laws of the JSON beside the weights, checked for every row of every dialect's tables."""
 
 import json
 
@@ -69,7 +69,7 @@ OTHERS = (
     {"layer_norm_epsilon": 1e-3},
     {"pool_before_norm": True, "classifier": "gap"},
 )
-"""What models may differ in, one after the other. A new field of a row needs its line here."""
+"""Differences between models, one at a time. A new field of a row needs a line here."""
 
 LABELS = ("a tree", "a cat", "a dog")
 
@@ -95,7 +95,7 @@ CONSTANTS = [
 
 
 def models_of(dialect) -> list[Facts]:
-    """Models that the library can express: a plain one, and one for each difference."""
+    """The models that the library can express: a plain model, and one for each difference."""
     found = []
     for other in ({}, *OTHERS):
         numerics = dialect.numerics.to_dict()
@@ -113,7 +113,7 @@ def models_of(dialect) -> list[Facts]:
 
 
 def stated_by(dialect, files) -> dict:
-    """What JSON states, by the fields of rows, over what the dialect takes for granted."""
+    """The facts read from JSON by field; fields without a fact have the dialect's defaults."""
     stated = dialect.read_json(json.loads(json.dumps(files)))
     numerics = dialect.numerics.to_dict() | stated.fields.get("numerics", {})
     fields = {**ViTConfig(**SIZES).to_dict(), **dict.fromkeys(SIZES), **stated.fields}
@@ -122,8 +122,8 @@ def stated_by(dialect, files) -> dict:
 
 
 @pytest.mark.parametrize(("dialect", "table", "row"), ROWS)
-def test_what_a_row_writes_it_reads(dialect, table, row):
-    """Every row is written for some model, and gives back the field of each model."""
+def test_a_row_reads_the_field_that_it_has_written(dialect, table, row):
+    """For every model; every row is written for at least one model."""
     fields = (row.field,) if isinstance(row, JsonField) else row.fields
     written = 0
     for facts in models_of(dialect):
@@ -140,15 +140,15 @@ def test_what_a_row_writes_it_reads(dialect, table, row):
                 want = facts.config.has_class_token
             if field in ("patch_size", "image_size"):
                 got = (got, got) if isinstance(got, int) else tuple(got)
-            if field == "mlp":  # one library's only form of the gated MLP is another's packed one
+            if field == "mlp":  # some libraries have the gated MLP only in its packed form
                 want, got = want.removesuffix("_packed"), got.removesuffix("_packed")
             assert got == want, field
     assert written, "no model in this file has the key"
 
 
 @pytest.mark.parametrize(("dialect", "table", "row"), ROWS)
-def test_a_row_is_sensitive(dialect, table, row):
-    """Two models that differ in the field differ in what the row writes, and only then."""
+def test_a_row_writes_different_values_for_different_fields(dialect, table, row):
+    """Over all models of the dialect."""
     fields = (row.field,) if isinstance(row, JsonField) else row.fields
     seen = {}
     for facts in models_of(dialect):
@@ -160,8 +160,8 @@ def test_a_row_is_sensitive(dialect, table, row):
 
 
 @pytest.mark.parametrize(("dialect", "table", "row"), CONSTANTS)
-def test_a_constant_is_checked(dialect, table, row):
-    """Another value is refused, with file, key, what was found and what is expected."""
+def test_another_value_of_a_constant_is_refused(dialect, table, row):
+    """The message names file, key, the value found and the value expected."""
     files = json.loads(json.dumps(dialect.write_json(models_of(dialect)[0].config, LABELS)))
     place = files[table.file]
     for key in table.at:
@@ -173,8 +173,8 @@ def test_a_constant_is_checked(dialect, table, row):
 
 @pytest.mark.parametrize(("dialect", "table", "row"), ROWS)
 @pytest.mark.parametrize("wrong", [{"a": 1}, [[]], "\x00", 10**30, -1.5, True], ids=str)
-def test_a_value_of_another_kind_is_refused_or_read(dialect, table, row, wrong):
-    """Whatever stands under a key, reading it ends in fields or in a ValueError."""
+def test_a_value_of_another_type_is_read_or_refused_by_a_value_error(dialect, table, row, wrong):
+    """No other exception escapes, and the message is short."""
     files = json.loads(json.dumps(dialect.write_json(models_of(dialect)[0].config, LABELS)))
     place = files[table.file]
     for key in table.at:
@@ -187,8 +187,8 @@ def test_a_value_of_another_kind_is_refused_or_read(dialect, table, row, wrong):
 
 
 @pytest.mark.parametrize(("dialect", "table", "row"), ROWS)
-def test_a_key_that_is_absent(dialect, table, row):
-    """The library's default is read, nothing is stated, or the key is named as missing."""
+def test_an_absent_key_has_a_default_or_is_named_as_missing(dialect, table, row):
+    """The library's default is read, or no fact, or the required key is named."""
     if not isinstance(row, JsonField):
         return
     files = json.loads(json.dumps(dialect.write_json(models_of(dialect)[0].config, LABELS)))

@@ -1,4 +1,4 @@
-"""The laws of translation, over every dialect: total, injective, and inverse both ways."""
+"""Laws of translation, checked for every dialect: total, injective, and inverse both ways."""
 
 import dataclasses
 import json
@@ -31,7 +31,7 @@ written_dialects = pytest.mark.parametrize("dialect", WRITTEN, ids=lambda dialec
 
 @st.composite
 def configs(draw) -> ViTConfig:
-    """Configurations of every kind, small enough to hold their arrays."""
+    """Configurations of every kind, small enough that their arrays fit in memory."""
     heads = draw(st.integers(1, 4))
     stem = draw(st.none() | st.lists(st.integers(1, 3), max_size=3))
     return ViTConfig(
@@ -63,11 +63,11 @@ CONCESSIONS = (
     {"classifier": "token"},
     {"mlp_dim": 16, "num_heads": 2, "hidden_size": 16},
 )
-"""What a drawn model gives up, one after the other, until a library can express it."""
+"""Changes to a drawn model, made one after the other until a library can express it."""
 
 
 def expressible(config: ViTConfig, dialect) -> ViTConfig:
-    """The drawn model, or the nearest one that the dialect holds and its library expresses."""
+    """The drawn model, or a similar model that the dialect and its library can express."""
     home = HOMES.get(dialect.name, {})
     config = config.replace(numerics=dialect.numerics or Numerics())
     if home:
@@ -96,8 +96,8 @@ def assert_bitwise_equal(left, right):
 
 
 @dialects
-def test_every_word_has_an_answer(dialect):
-    """A dialect has a name or a reason for every word of the lexicon, and no other."""
+def test_a_dialect_has_a_name_or_a_reason_for_every_word_of_the_lexicon(dialect):
+    """And no further words."""
     assert dialect.words.keys() == {word.path for word in lexicon.LEXICON}
     for path, answer in dialect.words.items():
         assert answer.reason if isinstance(answer, Unsupported) else dialect.all_names(path)
@@ -112,8 +112,8 @@ def test_every_word_has_an_answer(dialect):
         {"resnet": {"num_layers": [2, 1], "width_factor": 0.5}, "patch_size": 1},
     ],
 )
-def test_every_weight_of_a_model_is_one_entry_of_the_lexicon(fields):
-    """Paths and shapes of the Keras model are those that the lexicon lists, each once."""
+def test_the_lexicon_lists_every_trainable_weight_of_a_model_once(fields):
+    """With the path and shape that it has in the Keras model."""
     sizes = {"patch_size": 4, "hidden_size": 8, "mlp_dim": 12, "num_heads": 2, "num_layers": 2}
     config = ViTConfig(**{**sizes, "image_size": 16, "num_classes": 3, **fields})
     listed = [(weight.path, weight.shape) for weight in lexicon.weights(config)]
@@ -126,35 +126,35 @@ def test_every_weight_of_a_model_is_one_entry_of_the_lexicon(fields):
 @written_dialects
 @given(config=configs())
 @settings(max_examples=60, deadline=None)
-def test_theirs_to_ours_to_theirs_is_bitwise_equal(dialect, config):
-    """Law 2: names, shapes and bits survive, and no name is written twice."""
+def test_reading_and_writing_a_file_is_bitwise_equal(dialect, config):
+    """Law 2: names, shapes and bits are kept, and no name is written twice."""
     config = expressible(config, dialect)
     moves = plan(config, dialect, dialect.prefix_for(config))
     shapes = {name: move.file_shape for move in moves for name in move.names}
     assert len(shapes) == sum(len(move.names) for move in moves)
-    theirs = random_arrays(shapes)
-    ours = dict(to_weights(moves, theirs.__getitem__))
-    assert {p: a.shape for p, a in ours.items()} == {
+    file_arrays = random_arrays(shapes)
+    weights = dict(to_weights(moves, file_arrays.__getitem__))
+    assert {p: a.shape for p, a in weights.items()} == {
         w.path: w.shape for w in lexicon.weights(config)
     }
-    assert_bitwise_equal(dict(whole(to_parts(moves, ours.__getitem__))), theirs)
+    assert_bitwise_equal(dict(whole(to_parts(moves, weights.__getitem__))), file_arrays)
 
 
 @written_dialects
 @given(config=configs())
 @settings(max_examples=60, deadline=None)
-def test_ours_to_theirs_to_ours_is_bitwise_equal(dialect, config):
+def test_writing_and_reading_a_model_is_bitwise_equal(dialect, config):
     """Law 3: every weight comes back."""
     config = expressible(config, dialect)
     moves = plan(config, dialect)
-    ours = random_arrays({weight.path: weight.shape for weight in lexicon.weights(config)})
-    theirs = dict(whole(to_parts(moves, ours.__getitem__)))
-    assert_bitwise_equal(dict(to_weights(moves, theirs.__getitem__)), ours)
+    weights = random_arrays({weight.path: weight.shape for weight in lexicon.weights(config)})
+    file_arrays = dict(whole(to_parts(moves, weights.__getitem__)))
+    assert_bitwise_equal(dict(to_weights(moves, file_arrays.__getitem__)), weights)
 
 
 @dataclasses.dataclass
 class Headers:
-    """A file of which only names, shapes and types exist."""
+    """A reader of arrays that have names, shapes and dtypes, and no values."""
 
     shapes: dict
     path: Path = Path("headers")
@@ -167,10 +167,10 @@ class Headers:
 @written_dialects
 @given(config=configs(), prefix=st.integers(0, 3))
 @settings(max_examples=60, deadline=None)
-def test_what_is_written_is_read_as_the_same_model(dialect, config, prefix):
-    """Names, shapes and the JSON files beside them tell dialect, prefix and configuration."""
+def test_a_written_file_is_read_as_the_same_model(dialect, config, prefix):
+    """Names, shapes and JSON files determine dialect, prefix and configuration."""
     config = expressible(config, dialect)
-    # k * k + 1 positions are read as a square grid and the class token's, as everywhere.
+    # k * k + 1 positions are always read as a square grid and the class token's position.
     rows, columns = config.grid
     square = math.isqrt(rows * columns - 1) ** 2 == rows * columns - 1 > 0
     assume(not (square and config.has_class_token and config.position_before_class))
@@ -185,7 +185,7 @@ def test_what_is_written_is_read_as_the_same_model(dialect, config, prefix):
         asked["classifier"] = config.classifier
     if not files:
         asked["image_size"] = config.image_size
-        asked["num_heads"] = config.num_heads  # a fused axis hides it
+        asked["num_heads"] = config.num_heads  # a fused axis hides the number of heads
     if config.position == "sincos2d":  # a class token without positions could be a lost array
         asked["position"] = "sincos2d"
     opened = open_checkpoint(OpenSource(Headers(shapes), files), asked)
@@ -198,8 +198,8 @@ def test_what_is_written_is_read_as_the_same_model(dialect, config, prefix):
 
 @pytest.mark.parametrize("name", list_variants())
 @pytest.mark.parametrize("dialect", [d for d in WRITTEN if "/" not in d.name], ids=lambda d: d.name)
-def test_every_variant_translates_totally_or_not_at_all(dialect, name):
-    """Each full-size variant has a name for every weight, each name once, or one refusal."""
+def test_a_variant_has_a_name_for_every_weight_or_is_refused(dialect, name):
+    """At full size; no name stands for two weights."""
     config = variant(name).config()
     if config.resnet is not None and isinstance(dialect.words["root/conv/kernel"], Unsupported):
         with pytest.raises(

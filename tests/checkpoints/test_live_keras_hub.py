@@ -1,4 +1,4 @@
-"""keras-hub itself: its presets come in and go out bit for bit, and it loads what we write."""
+"""keras-hub presets are read and written bit for bit, and keras-hub loads the written presets."""
 
 import dataclasses
 import json
@@ -55,7 +55,7 @@ EXACT = {"numerics": {"gelu": "exact"}}
 BLOCK = "layers/vi_t_encoder/encoder_layers/vi_t_encoder_block"
 
 
-def their_model(backbone=None, task=None, seed=0):
+def random_hub_model(backbone=None, task=None, seed=0):
     """A model of keras-hub with a random value in every weight; `task=None` for a backbone."""
     model = keras_hub.models.ViTBackbone(**{**BACKBONE, **(backbone or {})})
     hidden = model.hidden_dim
@@ -93,7 +93,7 @@ def assert_same_arrays(left, right):
 
 
 def arguments(folder, name) -> dict:
-    """What a JSON file of a preset says of its own model, without the names of objects."""
+    """The arguments of a model in a JSON file of a preset, without the names of objects."""
     config = json.loads((Path(folder) / name).read_text())["config"]
     others = ("name", "trainable", "dtype", "backbone", "preprocessor")
     return {key: value for key, value in config.items() if key not in others}
@@ -108,13 +108,19 @@ def edit(file, **values):
 
 @dataclasses.dataclass
 class Preset:
-    """A preset that keras-hub wrote, its own outputs, our model of it, and what we wrote."""
+    """A preset that keras-hub wrote, its outputs, keras_vit's model of it, and its preset.
+
+    Args:
+        folder: the preset that keras-hub wrote.
+        model: keras_vit's model, loaded from `folder`.
+        written: the preset that keras_vit wrote from `model`.
+    """
 
     folder: Path
     image: np.ndarray
     tokens: np.ndarray
     logits: np.ndarray | None
-    ours: keras.Model
+    model: keras.Model
     written: Path
 
 
@@ -122,58 +128,58 @@ class Preset:
 def preset(request, tmp_path_factory, quick_compilation):
     """Each kind of preset in turn."""
     folder = tmp_path_factory.mktemp(request.param)
-    theirs = their_model(*KINDS[request.param])
+    hub_model = random_hub_model(*KINDS[request.param])
     is_task = KINDS[request.param][1] is not None
-    backbone = theirs.backbone if is_task else theirs
+    backbone = hub_model.backbone if is_task else hub_model
     image = normal(1 if request.param == "vit_s16" else 2, *backbone.image_shape)
-    theirs.save_to_preset(str(folder / "theirs"))
-    ours = checkpoints.load(folder / "theirs")
-    checkpoints.save(ours, folder / "ours", dialect="keras_hub")
+    hub_model.save_to_preset(str(folder / "original"))
+    model = checkpoints.load(folder / "original")
+    checkpoints.save(model, folder / "written", dialect="keras_hub")
     yield Preset(
-        folder=folder / "theirs",
+        folder=folder / "original",
         image=image,
         tokens=numpy_of(backbone(image)),
-        logits=numpy_of(theirs(image)) if is_task else None,
-        ours=ours,
-        written=folder / "ours",
+        logits=numpy_of(hub_model(image)) if is_task else None,
+        model=model,
+        written=folder / "written",
     )
     shutil.rmtree(folder)
 
 
-def test_preset_comes_back_bitwise(preset):
-    """theirs -> model -> theirs: files, names, shapes and bits."""
+def test_loading_and_saving_a_preset_is_bitwise_equal(preset):
+    """Files, names, shapes and bits."""
     assert_same_arrays(preset.folder, preset.written)
 
 
-def test_conversion_onto_itself_is_bitwise(preset):
-    """theirs -> theirs without a model."""
+def test_converting_a_preset_to_its_own_dialect_is_bitwise_equal(preset):
+    """Without a model."""
     checkpoints.convert(preset.folder, preset.folder.with_name("converted"), "keras_hub")
     assert_same_arrays(preset.folder, preset.folder.with_name("converted"))
 
 
-def test_arguments_come_back(preset):
-    """What keras-hub needs to build the model again is as it was."""
+def test_written_json_files_have_the_arguments_of_the_original(preset):
+    """The arguments with which keras-hub builds the model."""
     names = ["config.json"] if preset.logits is None else ["config.json", "task.json"]
     for name in names:
         assert arguments(preset.written, name) == arguments(preset.folder, name)
 
 
-def test_forward_passes_agree(preset, record_property):
-    """Tokens and logits within 1e-5 of keras-hub's largest value."""
+def test_tokens_and_logits_equal_those_of_keras_hub(preset, record_property):
+    """Within 1e-5 of the largest value."""
     want = {"encoder_norm": preset.tokens, "head": preset.logits}
     stages = {
-        name: preset.ours.get_layer(name).output
+        name: preset.model.get_layer(name).output
         for name, value in want.items()
         if value is not None
     }
-    got = keras.Model(preset.ours.input, stages)(preset.image)
+    got = keras.Model(preset.model.input, stages)(preset.image)
     errors = {name: relative_error(numpy_of(got[name]), want[name]) for name in stages}
     record_property("errors", errors)
     assert max(errors.values()) <= 1e-5
 
 
-def test_keras_hub_loads_what_comes_back(preset):
-    """`from_preset` builds the same model from our folder, with the same outputs."""
+def test_keras_hub_loads_a_preset_written_by_keras_vit(preset):
+    """`from_preset` gives a model with the same outputs."""
     if preset.logits is None:
         model, want = keras_hub.models.Backbone.from_preset(str(preset.written)), preset.tokens
     else:
@@ -182,16 +188,16 @@ def test_keras_hub_loads_what_comes_back(preset):
     assert relative_error(numpy_of(model(preset.image)), want) <= 1e-6
 
 
-def test_softmax_is_left_to_the_caller(tmp_path):
-    """A classifier that gives probabilities has our logits behind them."""
-    theirs = their_model({}, {"activation": "softmax"})
-    theirs.save_to_preset(str(tmp_path / "preset"))
+def test_a_hub_classifier_with_softmax_is_loaded_as_logits(tmp_path):
+    """The softmax of the logits equals the probabilities of keras-hub."""
+    hub_model = random_hub_model({}, {"activation": "softmax"})
+    hub_model.save_to_preset(str(tmp_path / "preset"))
     image = normal(2, 16, 16, 3)
     got = keras.ops.softmax(checkpoints.load(tmp_path / "preset")(image))
-    assert relative_error(numpy_of(got), numpy_of(theirs(image))) <= 1e-5
+    assert relative_error(numpy_of(got), numpy_of(hub_model(image))) <= 1e-5
 
 
-OURS = {
+MODELS = {
     "token": {},
     "representation": {"representation_size": 9},
     "gap": {"classifier": "gap"},
@@ -206,43 +212,43 @@ OURS = {
 }
 
 
-@pytest.mark.parametrize("kind", OURS)
-def test_keras_hub_loads_a_model_of_ours(kind, tmp_path):
-    """A classifier born here gives its logits there."""
-    model = random_tiny(**{**EXACT, **OURS[kind]})
+@pytest.mark.parametrize("kind", MODELS)
+def test_keras_hub_gives_the_logits_of_a_classifier_of_keras_vit(kind, tmp_path):
+    """Within 1e-5 of the largest logit."""
+    model = random_tiny(**{**EXACT, **MODELS[kind]})
     checkpoints.save(model, tmp_path / "preset", dialect="keras_hub")
     image = normal(2, *model.input_shape[1:])
-    theirs = keras_hub.models.ViTImageClassifier.from_preset(str(tmp_path / "preset"))
-    assert relative_error(numpy_of(theirs(image)), numpy_of(model(image))) <= 1e-5
+    hub_model = keras_hub.models.ViTImageClassifier.from_preset(str(tmp_path / "preset"))
+    assert relative_error(numpy_of(hub_model(image)), numpy_of(model(image))) <= 1e-5
 
 
-def test_model_of_any_size_is_written_at_its_stored_grid(tmp_path):
-    """keras-hub resizes no positions, so it gets the images that they were stored for."""
+def test_an_any_size_model_is_written_with_the_image_size_of_its_stored_grid(tmp_path):
+    """keras-hub does not resize positions."""
     model = random_tiny(**EXACT, image_size=None, position_grid=(2, 3))
     checkpoints.save(model, tmp_path / "preset", dialect="keras_hub")
-    theirs = keras_hub.models.ImageClassifier.from_preset(str(tmp_path / "preset"))
-    assert theirs.backbone.input_shape == (None, 16, 24, 3)
-    assert theirs.preprocessor.image_size == (16, 24)
+    hub_model = keras_hub.models.ImageClassifier.from_preset(str(tmp_path / "preset"))
+    assert hub_model.backbone.input_shape == (None, 16, 24, 3)
+    assert hub_model.preprocessor.image_size == (16, 24)
     want = model.config.replace(image_size=(16, 24), position_grid=None)
     assert checkpoints.load(tmp_path / "preset").config == want
 
 
 @pytest.mark.parametrize("kind", ["token", "gap", "rectangle"])
-def test_keras_hub_loads_features_of_ours(kind, tmp_path):
-    """Without a head, the backbone gives the tokens behind our last norm."""
-    model = random_tiny(**{**EXACT, **OURS[kind], "num_classes": 0})
+def test_keras_hub_loads_a_model_without_a_head_as_a_backbone(kind, tmp_path):
+    """The backbone gives the tokens after the encoder norm."""
+    model = random_tiny(**{**EXACT, **MODELS[kind], "num_classes": 0})
     checkpoints.save(model, tmp_path / "preset", dialect="keras_hub")
     image = normal(2, *model.input_shape[1:])
-    theirs = keras_hub.models.Backbone.from_preset(str(tmp_path / "preset"))
+    hub_model = keras_hub.models.Backbone.from_preset(str(tmp_path / "preset"))
     tokens = keras.Model(model.input, model.get_layer("encoder_norm").output)(image)
-    assert relative_error(numpy_of(theirs(image)), numpy_of(tokens)) <= 1e-5
+    assert relative_error(numpy_of(hub_model(image)), numpy_of(tokens)) <= 1e-5
     backbone = checkpoints.load(tmp_path / "preset")
     assert backbone.config == model.config
 
 
 @pytest.mark.parametrize("fields", [{}, {"image_size": (24, 16), "channels": 1}])
-def test_preprocessor_scales_to_minus_one_and_one(fields, tmp_path):
-    """The image converter loads, alone and in its preprocessor: 0 and 255 become -1 and 1."""
+def test_the_written_preprocessor_scales_pixels_to_minus_one_to_one(fields, tmp_path):
+    """keras-hub loads the image converter alone and in its preprocessor."""
     model = random_tiny(**EXACT, **fields)
     checkpoints.save(model, tmp_path / "preset", dialect="keras_hub")
     pixels = np.zeros((1, *model.input_shape[1:]), "uint8")
@@ -256,13 +262,13 @@ def test_preprocessor_scales_to_minus_one_and_one(fields, tmp_path):
         np.testing.assert_allclose(got, pixels / 127.5 - 1, atol=1e-6)
 
 
-def test_pixels_to_logits(tmp_path):
-    """Images of another size, through either library's own preprocessing, give one answer."""
+def test_both_libraries_give_the_same_logits_from_pixels(tmp_path):
+    """Each prepares images of another size by its own preprocessing."""
     model = random_tiny(**EXACT, image_size=(24, 16))
     checkpoints.save(model, tmp_path / "preset", dialect="keras_hub")
     pixels = np.random.default_rng(0).integers(0, 256, (2, 37, 41, 3)).astype("uint8")
-    theirs = keras_hub.models.ImageClassifier.from_preset(str(tmp_path / "preset"))
-    want = theirs.predict(pixels, verbose=0)
+    hub_model = keras_hub.models.ImageClassifier.from_preset(str(tmp_path / "preset"))
+    want = hub_model.predict(pixels, verbose=0)
     got = model.predict(model.preprocessor(pixels), verbose=0)
     assert relative_error(got, want) <= 1e-5
 
@@ -291,8 +297,8 @@ def test_pixels_to_logits(tmp_path):
         ),
     ],
 )
-def test_what_keras_hub_cannot_express_is_not_written(fields, reason, tmp_path):
-    """Each refusal says why, before anything is written."""
+def test_a_model_that_keras_hub_cannot_express_is_not_written(fields, reason, tmp_path):
+    """The message gives the reason."""
     model = tiny(**{**EXACT, **fields})
     with pytest.raises(CheckpointError) as caught:
         checkpoints.save(model, tmp_path / "preset", dialect="keras_hub")
@@ -300,41 +306,42 @@ def test_what_keras_hub_cannot_express_is_not_written(fields, reason, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_hybrid_is_not_written(tmp_path):
-    """keras-hub's ViT has no stem, whatever is conceded."""
+def test_a_hybrid_is_not_written_even_with_lossy(tmp_path):
+    """keras-hub's ViT has no ResNet stem."""
     with pytest.raises(CheckpointError, match="no place for root/conv/kernel: keras-hub has no hy"):
         checkpoints.convert(FOLDER / "hybrid_r26.npz", tmp_path / "preset", "keras_hub", lossy=True)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_lossy_writes_a_tanh_model(tmp_path):
-    """The weights go out as they are, and keras-hub computes with its own GELU."""
+def test_lossy_writes_a_model_with_the_tanh_gelu(tmp_path):
+    """The weights are unchanged, and keras-hub computes with the exact GELU."""
     model = random_tiny()
     checkpoints.save(model, tmp_path / "preset", dialect="keras_hub", lossy=True)
     image = normal(2, 16, 16, 3)
-    theirs = numpy_of(keras_hub.models.ImageClassifier.from_preset(str(tmp_path / "preset"))(image))
+    hub_model = keras_hub.models.ImageClassifier.from_preset(str(tmp_path / "preset"))
+    hub_logits = numpy_of(hub_model(image))
     exact = checkpoints.load(tmp_path / "preset")
     assert exact.config == model.config.replace(**EXACT)
-    assert relative_error(numpy_of(exact(image)), theirs) <= 1e-5
-    assert relative_error(numpy_of(model(image)), theirs) > 3e-5
+    assert relative_error(numpy_of(exact(image)), hub_logits) <= 1e-5
+    assert relative_error(numpy_of(model(image)), hub_logits) > 3e-5
 
 
 @pytest.fixture(scope="module")
 def unspoilt(tmp_path_factory, quick_compilation):
     """A classifier's preset as keras-hub writes it."""
     folder = tmp_path_factory.mktemp("unspoilt")
-    their_model({}, {"intermediate_dim": 9}).save_to_preset(str(folder))
+    random_hub_model({}, {"intermediate_dim": 9}).save_to_preset(str(folder))
     return folder
 
 
 @pytest.fixture
 def folder(unspoilt, tmp_path):
-    """A copy of it, to be spoilt."""
+    """A copy of the preset `unspoilt`, which the tests damage."""
     return shutil.copytree(unspoilt, tmp_path / "preset")
 
 
 def refused(folder) -> str:
-    """Loads and converts a preset; returns the message with which both are refused."""
+    """Loads and converts a preset; returns the message, which must be the same for both."""
     with pytest.raises(CheckpointError) as caught:
         checkpoints.load(folder)
     with pytest.raises(CheckpointError) as again:
@@ -370,16 +377,16 @@ def refused(folder) -> str:
         ("task.json", "pooling", None, "task.json has pooling=None"),
     ],
 )
-def test_json_that_disagrees_with_the_weights(file, field, value, line, folder):
-    """One error names every array, or the statement itself, that cannot be."""
+def test_json_that_contradicts_the_weights_is_refused(file, field, value, line, folder):
+    """The message names the arrays that do not fit, or the value in the JSON file."""
     edit(folder / file, **{field: value})
     assert line in refused(folder)
 
 
-def test_backbone_that_disagrees_on_its_class_token(tmp_path):
-    """A class token that config.json denies, in a backbone alone."""
+def test_a_class_token_that_config_json_denies_is_refused(tmp_path):
+    """In a preset of a backbone alone."""
     folder = tmp_path / "preset"
-    their_model().save_to_preset(str(folder))
+    random_hub_model().save_to_preset(str(folder))
     edit(folder / "config.json", use_class_token=False)
     message = refused(folder)
     assert "2 arrays do not fit" in message
@@ -394,14 +401,14 @@ def test_backbone_that_disagrees_on_its_class_token(tmp_path):
         ({}, {"pooling": None}, "task.json has pooling=None"),
     ],
 )
-def test_what_we_cannot_express_is_refused(backbone, task, reason, tmp_path):
-    """Models of keras-hub that are none of ours are not read as something else."""
-    their_model(backbone, task).save_to_preset(str(tmp_path / "preset"))
+def test_a_hub_model_that_keras_vit_cannot_express_is_refused(backbone, task, reason, tmp_path):
+    """It is not read as another model."""
+    random_hub_model(backbone, task).save_to_preset(str(tmp_path / "preset"))
     assert reason in refused(tmp_path / "preset")
 
 
-def test_preset_of_another_model(folder):
-    """A config.json of another class is named."""
+def test_a_preset_of_another_class_is_refused_by_its_class(folder):
+    """GemmaBackbone in this case."""
     content = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**content, "class_name": "GemmaBackbone"}))
     assert "config.json has class_name='GemmaBackbone', expected 'ViTBackbone' or" in refused(
@@ -411,16 +418,16 @@ def test_preset_of_another_model(folder):
 
 @pytest.mark.parametrize("name", ["model.weights.h5", "task.weights.h5"])
 @pytest.mark.parametrize("kept", [0, 20, 0.5, 0.99])
-def test_truncated_weights(name, kept, folder):
-    """A cut file is named, wherever it was cut."""
+def test_a_cut_weights_file_is_refused_by_name(name, kept, folder):
+    """Wherever it is cut."""
     content = (folder / name).read_bytes()
     (folder / name).write_bytes(content[: int(kept * len(content)) if 0 < kept < 1 else kept])
     message = refused(folder)
     assert str(folder / name) in message
 
 
-def test_missing_task_weights(folder):
-    """A classifier without the file of its head: every array of the head is named."""
+def test_a_missing_task_weights_file_names_every_array_of_the_head(folder):
+    """As missing arrays."""
     (folder / "task.weights.h5").unlink()
     message = refused(folder)
     assert "4 arrays do not fit" in message
@@ -428,29 +435,29 @@ def test_missing_task_weights(folder):
         assert f"missing: task/layers/{array}, expected" in message
 
 
-def test_missing_task_json(folder):
-    """A head that nothing describes: every array of it is named."""
+def test_a_missing_task_json_names_the_arrays_of_the_head(folder):
+    """As unexpected arrays."""
     (folder / "task.json").unlink()
     assert "unexpected: task/layers/dense_1/vars/0 (9, 5)" in refused(folder)
 
 
-def test_head_that_nothing_describes(folder):
-    """Without config.json nobody knows which layer is the head; none is guessed."""
+def test_a_preset_without_both_json_files_is_refused(folder):
+    """Without them the layer of the head is unknown, and it is not guessed."""
     (folder / "config.json").unlink()
     (folder / "task.json").unlink()
     assert "config.json and task.json are missing beside it" in refused(folder)
 
 
-def test_missing_model_weights(folder):
-    """A head alone is no checkpoint."""
+def test_a_preset_without_model_weights_is_refused(folder):
+    """The weights of a head alone are no checkpoint."""
     (folder / "model.weights.h5").unlink()
     assert "expected one file of weights" in refused(folder)
 
 
-def test_bfloat16_presets(tmp_path):
-    """HDF5 has no bfloat16: Keras marks it, and so do we, in both directions."""
+def test_bfloat16_presets_are_read_and_written_bit_for_bit(tmp_path):
+    """HDF5 has no bfloat16, so Keras marks the arrays by an attribute."""
     folder, converted = tmp_path / "preset", tmp_path / "converted"
-    their_model({"dtype": "bfloat16", "num_layers": 1}, {}).save_to_preset(str(folder))
+    random_hub_model({"dtype": "bfloat16", "num_layers": 1}, {}).save_to_preset(str(folder))
     arrays = stored(folder)
     assert {array.dtype.str for array in arrays.values()} == {"|V2"}
     kernel = numpy_of(checkpoints.load(folder).get_layer("head").kernel)

@@ -1,4 +1,4 @@
-"""keras-hub's other families: their files come back bit for bit, and keras-hub loads ours."""
+"""keras-hub's other families: files are read and written bit for bit, and keras-hub loads them."""
 
 import json
 import shutil
@@ -23,8 +23,8 @@ FAMILIES = [name for name in HOMES if name.startswith("keras_hub/")]
 _SIZES = {"hidden_size": 16, "mlp_dim": 32, "num_heads": 2, "num_layers": 2, "num_classes": 3}
 
 
-def their_outputs(folder, image) -> np.ndarray:
-    """What keras-hub's own loader makes of a folder, and answers to an image."""
+def keras_hub_outputs(folder, image) -> np.ndarray:
+    """The output for an image of the model that keras-hub loads from a folder."""
     kind = json.loads((folder / "config.json").read_text())["class_name"]
     if (folder / "task.json").exists():
         model = keras_hub.models.ImageClassifier.from_preset(str(folder))
@@ -35,48 +35,48 @@ def their_outputs(folder, image) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", KERAS_HUB)
-def test_files_come_back_as_they_were(name, tmp_path):
-    """Names, types and bits; a table that keras-hub computes from another one is left out.
+def test_converting_a_file_to_its_own_dialect_keeps_names_and_bits(name, tmp_path):
+    """Names, dtypes and bits; a table that keras-hub computes from another table is left out.
 
     The encoders of CLIP in `tests/data/families` let every token read the first position; the
     positions come back as the model reads them.
     """
     source = FOLDER / CASES[name]["checkpoint"]
     checkpoints.convert(source, tmp_path / "x", "keras_hub")
-    theirs, ours = stored(source), stored(tmp_path / "x")
+    original, written = stored(source), stored(tmp_path / "x")
     if "dinov2" in name:
         tokens = "model.weights.h5/layers/dinov2_embedding/vars/"
         first = 2 + (CASES[name]["config"]["num_registers"] > 0)
-        del theirs[f"{tokens}{first}"]
+        del original[f"{tokens}{first}"]
     if "clip" in name:
         numbers = "model.weights.h5/layers/clip_vision_embedding/vars/1"
         table = "model.weights.h5/layers/clip_vision_embedding/position_embedding/vars/0"
-        theirs[table] = theirs[table][theirs[numbers][0]]
-        theirs[numbers] = np.arange(17, dtype="int32")[None]
-    assert theirs.keys() == ours.keys()
-    for array, value in theirs.items():
-        assert value.dtype == ours[array].dtype
-        np.testing.assert_array_equal(value, ours[array])
+        original[table] = original[table][original[numbers][0]]
+        original[numbers] = np.arange(17, dtype="int32")[None]
+    assert original.keys() == written.keys()
+    for array, value in original.items():
+        assert value.dtype == written[array].dtype
+        np.testing.assert_array_equal(value, written[array])
 
 
 @pytest.mark.parametrize("name", KERAS_HUB)
-def test_keras_hub_computes_the_same_from_our_file(name, tmp_path):
-    """keras-hub gives the outputs of `tests/data/families` from what keras_vit wrote.
+def test_keras_hub_gives_the_same_outputs_from_a_file_of_keras_vit(name, tmp_path):
+    """The outputs of `tests/data/families`.
 
-    The resize of DINOv2's positions is the backend's own; the reference is JAX's.
+    DINOv2's positions are resized by the backend; the reference was computed on JAX.
     """
     case, want = CASES[name], expected(name)
     checkpoints.save(load_case(name), tmp_path / "x", "keras_hub")
     if name == "kh_dinov2_resized" and keras.backend.backend() != "jax":
         pytest.skip("keras-hub resizes positions otherwise under another backend than JAX")
-    found = their_outputs(tmp_path / "x", want["image"])
+    found = keras_hub_outputs(tmp_path / "x", want["image"])
     stage = "logits" if "logits" in want else "pre_logits" if "siglip" in name else "encoded"
     assert relative_error(found, want[stage]) <= case["tolerance_tokens"]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_keras_hub_loads_a_model_of_ours(family, tmp_path):
-    """A model born here, with every weight random, gives its outputs there."""
+def test_keras_hub_gives_the_outputs_of_a_random_model_of_keras_vit(family, tmp_path):
+    """Every weight of the model is random."""
     fields = {"image_size": 16, "patch_size": 4, **HOMES[family]}
     fields |= {name: size for name, size in _SIZES.items() if name not in HOMES[family]}
     model = VisionTransformer(**fields, numerics=DIALECTS[family].numerics)
@@ -84,15 +84,15 @@ def test_keras_hub_loads_a_model_of_ours(family, tmp_path):
     checkpoints.save(model, tmp_path / "x", "keras_hub")
     assert checkpoints.inspect(tmp_path / "x").config == model.config
     image = normal(2, *model.input_shape[1:])
-    found = their_outputs(tmp_path / "x", image)
-    ours = numpy_of(model(image))
-    if found.ndim > ours.ndim:
+    found = keras_hub_outputs(tmp_path / "x", image)
+    expected_output = numpy_of(model(image))
+    if found.ndim > expected_output.ndim:
         found = found[:, 0]
-    assert relative_error(ours, found) <= 1e-5
+    assert relative_error(expected_output, found) <= 1e-5
 
 
-def test_positions_of_another_grid_keep_it(tmp_path):
-    """DINOv2's own table goes back as it was, for the images of the backbone."""
+def test_positions_stored_for_another_grid_are_written_for_that_grid(tmp_path):
+    """DINOv2's table is written unchanged, beside the image size of the backbone."""
     model = load_case("kh_dinov2_resized")
     assert (model.config.position_grid, model.config.grid) == ((4, 4), (6, 6))
     checkpoints.save(model, tmp_path / "x", "keras_hub")
@@ -101,8 +101,8 @@ def test_positions_of_another_grid_keep_it(tmp_path):
     assert written["position_embedding_shape"] == [16, 16, 3]
 
 
-def test_numbers_of_rows_that_are_not_there(tmp_path):
-    """A number beyond the table of positions is named with its array."""
+def test_a_position_number_beyond_the_table_is_refused(tmp_path):
+    """The message names the numbers expected and found."""
     folder = shutil.copytree(FOLDER / "kh_clip_vision", tmp_path / "x")
     with h5py.File(folder / "model.weights.h5", "r+") as file:
         file["layers/clip_vision_embedding/vars/1"][0, 3] = 17

@@ -1,4 +1,4 @@
-"""timm itself: its files come in and go out bit for bit, and it loads what we write."""
+"""timm's files are read and written bit for bit, and timm loads the written files."""
 
 import json
 import shutil
@@ -62,32 +62,32 @@ KINDS = {
 """Arguments of `timm.create_model`."""
 
 
-def their_model(**arguments):
-    """A model of timm with a random value in every parameter; tiny, unless it is a name alone."""
+def random_timm_model(**arguments):
+    """A model of timm with random parameters; tiny unless only a name is given."""
     if arguments.keys() != {"model_name"}:
         arguments = {**PLAIN, **arguments}
     return randomise(timm.create_model(**arguments, device="meta"))
 
 
-def write(theirs, folder, **config):
-    """Writes a model as timm writes one for the Hub."""
-    timm.models.save_for_hf(theirs, folder, safe_serialization=True, model_config=config)
+def write(timm_model, folder, **config):
+    """Writes a timm model as timm writes it for the Hub."""
+    timm.models.save_for_hf(timm_model, folder, safe_serialization=True, model_config=config)
 
 
 def load(folder):
-    """Their model of a folder. timm loads it strictly: an array too few or many is an error."""
+    """timm's model of a folder; timm fails if an array is missing or left over."""
     return timm.create_model(f"local-dir:{folder}", pretrained=True).eval()
 
 
-def run(theirs, image):
-    """Their outputs by the names of ours."""
+def run(timm_model, image):
+    """The outputs of a timm model by the stage names of keras_vit."""
     with torch.no_grad():
-        features = theirs.forward_features(channels_first(image))
-        stages = {"pre_logits": theirs.forward_head(features, pre_logits=True)}
-        if isinstance(theirs.fc_norm, torch.nn.Identity):
+        features = timm_model.forward_features(channels_first(image))
+        stages = {"pre_logits": timm_model.forward_head(features, pre_logits=True)}
+        if isinstance(timm_model.fc_norm, torch.nn.Identity):
             stages["encoded"] = features
-        if theirs.num_classes:
-            stages["logits"] = theirs(channels_first(image))
+        if timm_model.num_classes:
+            stages["logits"] = timm_model(channels_first(image))
     return {name: tensor.numpy() for name, tensor in stages.items()}
 
 
@@ -95,48 +95,48 @@ def run(theirs, image):
 def live(request, tmp_path_factory):
     """Each kind of model in turn."""
     folder = tmp_path_factory.mktemp(request.param)
-    theirs = their_model(**KINDS[request.param])
-    write(theirs, folder / "theirs")
-    ours = checkpoints.load(folder / "theirs")
-    image = normal(1 if request.param == "vit_s16" else 2, *ours.input_shape[1:])
-    yield Live(theirs, image, run(theirs, image), folder / "theirs", ours)
+    timm_model = random_timm_model(**KINDS[request.param])
+    write(timm_model, folder / "original")
+    model = checkpoints.load(folder / "original")
+    image = normal(1 if request.param == "vit_s16" else 2, *model.input_shape[1:])
+    yield Live(timm_model, image, run(timm_model, image), folder / "original", model)
     shutil.rmtree(folder)
 
 
-def test_forward_equals_theirs(live, record_property):
-    """Logits, what the head reads, and all tokens: within 1e-5."""
+def test_logits_pre_logits_and_tokens_equal_those_of_timm(live, record_property):
+    """Within 1e-5."""
     errors = live.errors()
     record_property("errors", errors)
     assert max(errors.values()) <= 1e-5, errors
 
 
-def test_theirs_to_ours_to_theirs_is_bitwise_equal(live, tmp_path):
-    """And what we write is loaded by their own loader, and computes the same."""
-    checkpoints.save(live.ours, tmp_path / "back", dialect="timm")
+def test_loading_and_saving_a_folder_is_bitwise_equal(live, tmp_path):
+    """timm loads the saved folder and computes the same outputs."""
+    checkpoints.save(live.keras_vit_model, tmp_path / "back", dialect="timm")
     assert_same_weights(live.folder, tmp_path / "back")
     again = load(tmp_path / "back")
     assert_same_stages(run(again, live.image), live.stages)
-    assert again.pretrained_cfg["first_conv"] == live.theirs.pretrained_cfg["first_conv"]
+    assert again.pretrained_cfg["first_conv"] == live.library_model.pretrained_cfg["first_conv"]
 
 
-def test_convert_is_bitwise_equal(live, tmp_path):
-    """theirs -> theirs without a model; the JSON file is that of a save."""
+def test_converting_a_folder_to_its_own_dialect_is_bitwise_equal(live, tmp_path):
+    """Without a model; the JSON file equals that of `save`."""
     checkpoints.convert(live.folder, tmp_path / "converted", "timm")
     assert_same_weights(live.folder, tmp_path / "converted")
     written = json.loads((tmp_path / "converted" / "config.json").read_text())
-    ours = live.ours
-    files = DIALECTS["timm"].write_json(ours.config, ours.labels, ours.preprocessor.protocol)
+    model = live.keras_vit_model
+    files = DIALECTS["timm"].write_json(model.config, model.labels, model.preprocessor.protocol)
     assert written == files["config.json"]
 
 
-def test_comparison_sees_wrong_numerics(tmp_path):
-    """Read with other arithmetic, a hybrid's outputs are far from theirs."""
-    theirs = their_model(**ROOT)
-    with torch.no_grad():  # a kernel of so small a variance that 1e-8 shows
-        theirs.patch_embed.backbone.conv.weight.mul_(1e-3)
-    write(theirs, tmp_path)
+def test_the_comparison_detects_wrong_numerics(tmp_path):
+    """Loaded with other numerics, a hybrid's outputs differ clearly from timm's."""
+    timm_model = random_timm_model(**ROOT)
+    with torch.no_grad():  # a kernel with a variance so small that an epsilon of 1e-8 matters
+        timm_model.patch_embed.backbone.conv.weight.mul_(1e-3)
+    write(timm_model, tmp_path)
     image = normal(2, 32, 48, 3)
-    want = run(theirs, image)["logits"]
+    want = run(timm_model, image)["logits"]
     right = checkpoints.load(tmp_path)
     assert relative_error(right.predict(image, verbose=0), want) <= 1e-5
     for wrong in ({"gelu": "tanh"}, {"std_conv_epsilon": 1e-9}):
@@ -153,13 +153,13 @@ def test_comparison_sees_wrong_numerics(tmp_path):
     ],
     ids=["any_size_tanh", "gap_exact", "map_tanh"],
 )
-def test_model_born_here_gives_our_outputs_there(fields, tmp_path):
-    """`create_model("local-dir:...")` reads what `save` writes, and computes what we compute."""
-    ours = random_tiny(**fields)
-    checkpoints.save(ours, tmp_path / "x", dialect="timm")
-    theirs = load(tmp_path / "x")
-    image = normal(2, *theirs.patch_embed.img_size, ours.config.channels)
-    assert relative_error(run(theirs, image)["logits"], ours.predict(image, verbose=0)) <= 1e-5
+def test_timm_gives_the_logits_of_a_saved_keras_vit_model(fields, tmp_path):
+    """`create_model("local-dir:...")` reads the folder that `save` writes."""
+    model = random_tiny(**fields)
+    checkpoints.save(model, tmp_path / "x", dialect="timm")
+    timm_model = load(tmp_path / "x")
+    image = normal(2, *timm_model.patch_embed.img_size, model.config.channels)
+    assert relative_error(run(timm_model, image)["logits"], model.predict(image, verbose=0)) <= 1e-5
 
 
 @pytest.mark.parametrize(
@@ -181,8 +181,8 @@ def test_model_born_here_gives_our_outputs_there(fields, tmp_path):
         "kh_gap",
     ],
 )
-def test_official_weights_give_official_outputs_there(name, tmp_path):
-    """Tanh, pooling and the place of the class token go into config.json."""
+def test_timm_gives_the_official_outputs_from_official_weights(name, tmp_path):
+    """config.json tells timm the GELU, the pooling and the place of the class token."""
     case, want = CASES[name], expected(name)
     config = {"image_size": tuple(case["config"]["image_size"])}
     config["classifier"] = case["config"]["classifier"]
@@ -194,7 +194,7 @@ def test_official_weights_give_official_outputs_there(name, tmp_path):
 
 
 def test_official_hybrids_are_written_only_as_lossy(tmp_path):
-    """timm computes its stem otherwise; it is said before, and seen after."""
+    """timm's stem computes with other numerics, so its logits differ by up to 10 %."""
     source, want = FOLDER / "hybrid_r_ti.npz", expected("hybrid_r_ti")
     with raises(
         CheckpointError,
@@ -215,64 +215,64 @@ def test_official_hybrids_are_written_only_as_lossy(tmp_path):
     assert all(np.array_equal(array, back[name]) for name, array in arrays.items())
 
 
-def test_labels_survive_both_ways(tmp_path):
-    """label_names, a list or an object by number, -> `model.labels` -> label_names."""
+def test_labels_are_read_from_timm_and_written_to_timm(tmp_path):
+    """From label_names, a list or an object by number, to `model.labels` and back."""
     names = ["tench", "goldfish", "crane", "crane, bird", "Ä"]
-    theirs = their_model()
-    write(theirs, tmp_path / "list", label_names=names)
-    write(theirs, tmp_path / "dict", label_names=dict(enumerate(names)))
+    timm_model = random_timm_model()
+    write(timm_model, tmp_path / "list", label_names=names)
+    write(timm_model, tmp_path / "dict", label_names=dict(enumerate(names)))
     for folder in ("list", "dict"):
-        ours = checkpoints.load(tmp_path / folder)
-        assert ours.labels == tuple(names)
-    checkpoints.save(ours, tmp_path / "saved", dialect="timm")
+        model = checkpoints.load(tmp_path / folder)
+        assert model.labels == tuple(names)
+    checkpoints.save(model, tmp_path / "saved", dialect="timm")
     checkpoints.convert(tmp_path / "list", tmp_path / "converted", "timm")
     for folder in ("saved", "converted"):
         assert load(tmp_path / folder).pretrained_cfg["label_names"] == names
 
 
-def test_labels_cross_to_transformers(tmp_path):
-    """And on to the id2label of the other library."""
-    write(their_model(act_layer="gelu_tanh"), tmp_path / "x", label_names=list("abcde"))
+def test_labels_of_timm_are_converted_to_transformers(tmp_path):
+    """From label_names to id2label."""
+    write(random_timm_model(act_layer="gelu_tanh"), tmp_path / "x", label_names=list("abcde"))
     checkpoints.convert(tmp_path / "x", tmp_path / "y", "transformers")
     config = json.loads((tmp_path / "y" / "config.json").read_text())
     assert config["id2label"] == dict(zip("01234", "abcde", strict=True))
 
 
 @pytest.mark.parametrize("name", ["vit_base_patch16_224", "vit_small_r26_s32_224"])
-def test_the_name_of_an_architecture_tells_the_heads(name, tmp_path):
-    """config.json as published: an architecture and no model_args. The file alone asks."""
-    theirs = timm.create_model(name, depth=1, num_classes=3, device="meta")
+def test_the_name_of_the_architecture_determines_the_heads(name, tmp_path):
+    """Published config.json files have no model_args; the weights alone need num_heads."""
+    timm_model = timm.create_model(name, depth=1, num_classes=3, device="meta")
     published = {
         "architecture": name,
         "num_classes": 3,
-        "num_features": theirs.num_features,
+        "num_features": timm_model.num_features,
         "global_pool": "token",
-        "pretrained_cfg": {"input_size": [3, *theirs.patch_embed.img_size], "num_classes": 3},
+        "pretrained_cfg": {"input_size": [3, *timm_model.patch_embed.img_size], "num_classes": 3},
     }
     file = tmp_path / "model.safetensors"
-    save_file(theirs.to_empty(device="cpu").state_dict(), file)
+    save_file(timm_model.to_empty(device="cpu").state_dict(), file)
     with raises(
         CheckpointError, str(file), "num_heads cannot be inferred from the arrays; give it by name"
     ):
         checkpoints.inspect(file)
-    heads = theirs.blocks[0].attn.num_heads
+    heads = timm_model.blocks[0].attn.num_heads
     alone = checkpoints.inspect(file, num_heads=heads).config
     (tmp_path / "config.json").write_text(json.dumps(published))
     assert checkpoints.inspect(tmp_path).config == alone
-    assert alone.image_size == theirs.patch_embed.img_size
+    assert alone.image_size == timm_model.patch_embed.img_size
 
 
-def test_a_bare_file_works_with_the_heads(tmp_path):
-    """Whoever gives num_heads gets the same model from the file as from the folder."""
-    write(their_model(global_pool="avg"), tmp_path / "theirs")
-    ours = checkpoints.load(tmp_path / "theirs" / "model.safetensors", num_heads=3)
-    assert ours.config == checkpoints.inspect(tmp_path / "theirs").config
-    checkpoints.save(ours, tmp_path / "back", dialect="timm")
-    assert_same_weights(tmp_path / "theirs", tmp_path / "back")
+def test_a_bare_file_with_num_heads_gives_the_model_of_the_folder(tmp_path):
+    """The configuration and the saved weights are equal."""
+    write(random_timm_model(global_pool="avg"), tmp_path / "original")
+    model = checkpoints.load(tmp_path / "original" / "model.safetensors", num_heads=3)
+    assert model.config == checkpoints.inspect(tmp_path / "original").config
+    checkpoints.save(model, tmp_path / "back", dialect="timm")
+    assert_same_weights(tmp_path / "original", tmp_path / "back")
 
 
-def test_whatever_timm_registers_is_read_truly_or_refused(tmp_path):
-    """An architecture's name never stands for a wrong number of heads, GELU, norm or pooling."""
+def test_every_architecture_of_timm_is_read_correctly_or_refused(tmp_path):
+    """Heads, GELU, norm, pooling and tokens are those of timm's model of that name."""
     read = set()
     for name in timm.list_models(module=["vision_transformer", "vision_transformer_hybrid"]):
         published = {"architecture": name}
@@ -281,18 +281,18 @@ def test_whatever_timm_registers_is_read_truly_or_refused(tmp_path):
         except ValueError as refusal:
             assert "whose blocks are known as those of a ViT" in str(refusal)
             continue
-        theirs = timm.create_model(name, depth=1, device="meta")
-        published["num_classes"] = theirs.num_classes
-        published["global_pool"] = theirs.global_pool
-        published["pretrained_cfg"] = {"input_size": list(theirs.pretrained_cfg["input_size"])}
-        reader = Headers(tmp_path / name, shapes_of(theirs))
+        timm_model = timm.create_model(name, depth=1, device="meta")
+        published["num_classes"] = timm_model.num_classes
+        published["global_pool"] = timm_model.global_pool
+        published["pretrained_cfg"] = {"input_size": list(timm_model.pretrained_cfg["input_size"])}
+        reader = Headers(tmp_path / name, shapes_of(timm_model))
         try:
             source = OpenSource(reader, {"config.json": published})
             config = open_checkpoint(source, {}).info.config
         except CheckpointError:
             continue
         read.add(name)
-        block = theirs.blocks[0]
+        block = timm_model.blocks[0]
         assert type(block) is Block, name
         told = {
             "num_heads": config.num_heads,
@@ -308,27 +308,27 @@ def test_whatever_timm_registers_is_read_truly_or_refused(tmp_path):
             "num_heads": block.attn.num_heads,
             "gelu": "tanh" if "tanh" in repr(block.mlp.act).lower() else "exact",
             "layer_norm_epsilon": block.norm1.eps,
-            "pool": {"avg": "gap"}.get(theirs.global_pool, theirs.global_pool),
-            "pool_before_norm": not isinstance(theirs.fc_norm, torch.nn.Identity),
-            "class_token": theirs.has_class_token,
-            "no_embed_class": theirs.no_embed_class,
-            "image_size": theirs.patch_embed.img_size,
+            "pool": {"avg": "gap"}.get(timm_model.global_pool, timm_model.global_pool),
+            "pool_before_norm": not isinstance(timm_model.fc_norm, torch.nn.Identity),
+            "class_token": timm_model.has_class_token,
+            "no_embed_class": timm_model.no_embed_class,
+            "image_size": timm_model.patch_embed.img_size,
         }, name
     assert len(read) >= 70
     assert read >= {"vit_tiny_r_s16_p8_384", "vit_base_patch32_siglip_256", "flexivit_small"}
 
 
 @pytest.mark.parametrize("name", list_variants())
-def test_every_variant_builds_their_model(name, tmp_path):
-    """From the config.json of each variant timm builds a model of our names and shapes."""
+def test_timm_builds_every_variant_with_the_planned_names_and_shapes(name, tmp_path):
+    """From the config.json that keras_vit writes for the variant."""
     config = variant(name).config(image_size=448, num_classes=21843)
     written = DIALECTS["timm"].write_json(config, None)["config.json"]
     (tmp_path / "config.json").write_text(json.dumps(written))
-    theirs = timm.create_model(f"local-dir:{tmp_path}", device="meta")
+    timm_model = timm.create_model(f"local-dir:{tmp_path}", device="meta")
     moves = plan(config, DIALECTS["timm"])
-    assert shapes_of(theirs) == {name: move.file_shape for move in moves for name in move.names}
-    assert theirs.blocks[0].attn.num_heads == config.num_heads
-    assert theirs.patch_embed.img_size == config.image_size
+    assert shapes_of(timm_model) == {name: move.file_shape for move in moves for name in move.names}
+    assert timm_model.blocks[0].attn.num_heads == config.num_heads
+    assert timm_model.patch_embed.img_size == config.image_size
 
 
 @pytest.mark.parametrize(
@@ -343,8 +343,8 @@ def test_every_variant_builds_their_model(name, tmp_path):
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_what_timm_cannot_express_is_not_written(fields, words, tmp_path):
-    """The reason is said before a byte is written."""
+def test_a_model_that_timm_cannot_express_is_not_written(fields, words, tmp_path):
+    """The message gives the reason."""
     with raises(CheckpointError, *words):
         checkpoints.save(tiny(**fields), tmp_path / "x", dialect="timm")
     assert list(tmp_path.iterdir()) == []
@@ -367,8 +367,8 @@ def test_what_timm_cannot_express_is_not_written(fields, words, tmp_path):
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_config_that_disagrees_with_the_weights_is_refused(stated, words, tmp_path):
-    """One error names what config.json says, or the array that it does not fit."""
+def test_a_config_that_contradicts_the_weights_is_refused(stated, words, tmp_path):
+    """The message names the value in config.json, or the array that does not fit."""
     checkpoints.save(random_tiny(), tmp_path / "x", dialect="timm")
     file = tmp_path / "x" / "config.json"
     config = json.loads(file.read_text())
@@ -378,7 +378,7 @@ def test_config_that_disagrees_with_the_weights_is_refused(stated, words, tmp_pa
 
 
 def test_other_architectures_are_refused_by_name(tmp_path):
-    """The same arrays can stand for other blocks; nobody is sent to the file of weights alone."""
+    """Equal arrays may belong to other blocks, so the message does not suggest the bare file."""
     checkpoints.save(random_tiny(), tmp_path / "x", dialect="timm")
     file = tmp_path / "x" / "config.json"
     config = json.loads(file.read_text())

@@ -1,4 +1,4 @@
-"""transformers itself: its files come in and go out bit for bit, and it loads what we write."""
+"""transformers' files are read and written bit for bit, and transformers loads written files."""
 
 import json
 import shutil
@@ -59,25 +59,25 @@ KINDS = {
     "model_no_pooler": {"pooler": False, "image_size": (12, 20), "qkv_bias": False},
     "vit_s16": VIT_S16,
 }
-"""Fields of a ViTConfig; one with `pooler` is for a ViTModel, others for a classifier."""
+"""Fields of a ViTConfig; kinds with `pooler` are a ViTModel, the others a classifier."""
 
 
-def their_model(pooler=None, **fields):
-    """A model of transformers with a random value in every parameter."""
+def random_library_model(pooler=None, **fields):
+    """A model of transformers with random parameters."""
     config = transformers.ViTConfig(**{**SIZES, **fields})
     with torch.device("meta"):
         if pooler is None:
-            theirs = ViTForImageClassification(config)
+            library_model = ViTForImageClassification(config)
         else:
-            theirs = ViTModel(config, add_pooling_layer=pooler)
-    return randomise(theirs)
+            library_model = ViTModel(config, add_pooling_layer=pooler)
+    return randomise(library_model)
 
 
-def run(theirs, image):
-    """Their outputs by the names of ours."""
+def run(library_model, image):
+    """The outputs of a transformers model by the stage names of keras_vit."""
     with torch.no_grad():
-        out = theirs(channels_first(image), output_hidden_states=True)
-    if isinstance(theirs, ViTForImageClassification):
+        out = library_model(channels_first(image), output_hidden_states=True)
+    if isinstance(library_model, ViTForImageClassification):
         return {"logits": out.logits.numpy()}
     stages = {"encoded": out.last_hidden_state.numpy()}
     if out.pooler_output is not None:
@@ -86,7 +86,7 @@ def run(theirs, image):
 
 
 def load(folder, config):
-    """Their model of a folder that we wrote; fails if an array is missing or left over."""
+    """transformers' model of a folder; fails if an array is missing or left over."""
     kind, options = ViTForImageClassification, {}
     if not config.num_classes:
         kind, options = ViTModel, {"add_pooling_layer": config.representation_size is not None}
@@ -99,47 +99,47 @@ def load(folder, config):
 def live(request, tmp_path_factory):
     """Each kind of model in turn."""
     folder = tmp_path_factory.mktemp(request.param)
-    theirs = their_model(**KINDS[request.param])
-    theirs.save_pretrained(folder / "theirs")
-    ours = checkpoints.load(folder / "theirs")
-    image = normal(1 if request.param == "vit_s16" else 2, *ours.input_shape[1:])
-    yield Live(theirs, image, run(theirs, image), folder / "theirs", ours)
+    library_model = random_library_model(**KINDS[request.param])
+    library_model.save_pretrained(folder / "original")
+    model = checkpoints.load(folder / "original")
+    image = normal(1 if request.param == "vit_s16" else 2, *model.input_shape[1:])
+    yield Live(library_model, image, run(library_model, image), folder / "original", model)
     shutil.rmtree(folder)
 
 
-def test_forward_equals_theirs(live, record_property):
-    """Logits; last hidden state and pooler output of a ViTModel: within 1e-5."""
+def test_outputs_equal_those_of_transformers(live, record_property):
+    """Logits, or last hidden state and pooler output of a ViTModel, within 1e-5."""
     errors = live.errors()
     record_property("errors", errors)
     assert max(errors.values()) <= 1e-5, errors
 
 
-def test_theirs_to_ours_to_theirs_is_bitwise_equal(live, tmp_path):
-    """And what we write is loaded by their own loader, and computes the same."""
-    checkpoints.save(live.ours, tmp_path / "back", dialect="transformers")
+def test_loading_and_saving_a_folder_is_bitwise_equal(live, tmp_path):
+    """transformers loads the saved folder and computes the same outputs."""
+    checkpoints.save(live.keras_vit_model, tmp_path / "back", dialect="transformers")
     assert_same_weights(live.folder, tmp_path / "back")
-    again = load(tmp_path / "back", live.ours.config)
+    again = load(tmp_path / "back", live.keras_vit_model.config)
     assert_same_stages(run(again, live.image), live.stages)
 
 
-def test_convert_is_bitwise_equal(live, tmp_path):
-    """theirs -> theirs without a model; the JSON files are those of a save."""
+def test_converting_a_folder_to_its_own_dialect_is_bitwise_equal(live, tmp_path):
+    """Without a model; the JSON files equal those of `save`."""
     checkpoints.convert(live.folder, tmp_path / "converted", "transformers")
-    checkpoints.save(live.ours, tmp_path / "saved", dialect="transformers")
+    checkpoints.save(live.keras_vit_model, tmp_path / "saved", dialect="transformers")
     assert_same_weights(live.folder, tmp_path / "converted")
     for file in (tmp_path / "saved").glob("*.json"):
         assert file.read_text() == (tmp_path / "converted" / file.name).read_text()
 
 
-def test_comparison_sees_wrong_numerics(tmp_path):
-    """Where embeddings are so small that 1e-12 shows, other arithmetic is far from theirs."""
-    theirs = their_model()
+def test_the_comparison_detects_wrong_numerics(tmp_path):
+    """With embeddings so small that an epsilon of 1e-12 matters, other numerics differ clearly."""
+    library_model = random_library_model()
     with torch.no_grad():
-        for parameter in theirs.vit.embeddings.parameters():
+        for parameter in library_model.vit.embeddings.parameters():
             parameter.mul_(3e-6)
-    theirs.save_pretrained(tmp_path)
+    library_model.save_pretrained(tmp_path)
     image = normal(2, 16, 16, 3)
-    want = run(theirs, image)["logits"]
+    want = run(library_model, image)["logits"]
     right = checkpoints.load(tmp_path)
     assert relative_error(right.predict(image, verbose=0), want) <= 1e-5
     for wrong in ({"gelu": "tanh"}, {"layer_norm_epsilon": 1e-6}):
@@ -156,17 +156,17 @@ def test_comparison_sees_wrong_numerics(tmp_path):
     ],
     ids=["any_size_tanh", "headless_exact", "pooler_tanh"],
 )
-def test_model_born_here_gives_our_outputs_there(fields, tmp_path):
-    """`from_pretrained` reads what `save` writes, and computes what we compute."""
-    ours = random_tiny(**fields)
-    checkpoints.save(ours, tmp_path / "x", dialect="transformers")
+def test_transformers_gives_the_outputs_of_a_saved_keras_vit_model(fields, tmp_path):
+    """`from_pretrained` reads the folder that `save` writes."""
+    model = random_tiny(**fields)
+    checkpoints.save(model, tmp_path / "x", dialect="transformers")
     written = checkpoints.inspect(tmp_path / "x").config
     image = normal(2, *written.image_size, written.channels)
     got = run(load(tmp_path / "x", written), image)
     if "encoded" in got:
         got.setdefault("pre_logits", got["encoded"][:, 0])
     got = got["logits" if written.num_classes else "pre_logits"]
-    assert relative_error(got, ours.predict(image, verbose=0)) <= 1e-5
+    assert relative_error(got, model.predict(image, verbose=0)) <= 1e-5
 
 
 @pytest.mark.parametrize(
@@ -183,8 +183,8 @@ def test_model_born_here_gives_our_outputs_there(fields, tmp_path):
         "bv_from_published",
     ],
 )
-def test_official_weights_give_official_outputs_there(name, tmp_path):
-    """Tanh and epsilon 1e-6 go into config.json: transformers gives the reference's logits."""
+def test_transformers_gives_the_official_outputs_from_official_weights(name, tmp_path):
+    """config.json tells transformers the tanh GELU and the epsilon of 1e-6."""
     case, want = CASES[name], expected(name)
     size = tuple(case["config"]["image_size"])
     checkpoints.convert(
@@ -198,48 +198,50 @@ def test_official_weights_give_official_outputs_there(name, tmp_path):
         assert relative_error(got["encoded"], want["encoded"]) <= 1e-5
 
 
-def test_auto_classes_and_processor_read_what_we_write(tmp_path):
-    """`AutoModel...` finds the class; their processor prepares pixels as ours does."""
-    ours = random_tiny(image_size=(16, 24))
-    checkpoints.save(ours, tmp_path / "x", dialect="transformers")
-    theirs = transformers.AutoModelForImageClassification.from_pretrained(tmp_path / "x")
-    assert isinstance(theirs, ViTForImageClassification)
+def test_auto_classes_find_the_model_and_the_image_processor(tmp_path):
+    """The processor of transformers prepares pixels as keras_vit's preprocessor does."""
+    model = random_tiny(image_size=(16, 24))
+    checkpoints.save(model, tmp_path / "x", dialect="transformers")
+    library_model = transformers.AutoModelForImageClassification.from_pretrained(tmp_path / "x")
+    assert isinstance(library_model, ViTForImageClassification)
     processor = transformers.AutoImageProcessor.from_pretrained(tmp_path / "x")
     pixels = np.random.default_rng(0).integers(0, 256, (16, 24, 3), "uint8")
     got = processor(pixels, return_tensors="np")["pixel_values"]
-    assert np.abs(got.transpose(0, 2, 3, 1) - ours.preprocessor(pixels)).max() <= 1e-6
+    assert np.abs(got.transpose(0, 2, 3, 1) - model.preprocessor(pixels)).max() <= 1e-6
 
 
-def test_labels_survive_both_ways(tmp_path):
-    """id2label -> `model.labels` -> id2label."""
+def test_labels_are_read_from_transformers_and_written_to_transformers(tmp_path):
+    """From id2label to `model.labels` and back."""
     names = {0: "tench", 1: "goldfish", 2: "crane", 3: "crane, bird", 4: "Ä"}
-    theirs = their_model(id2label=names, label2id={name: k for k, name in names.items()})
-    theirs.save_pretrained(tmp_path / "theirs")
-    ours = checkpoints.load(tmp_path / "theirs")
-    assert ours.labels == tuple(names.values())
-    checkpoints.save(ours, tmp_path / "saved", dialect="transformers")
-    checkpoints.convert(tmp_path / "theirs", tmp_path / "converted", "transformers")
+    library_model = random_library_model(
+        id2label=names, label2id={name: k for k, name in names.items()}
+    )
+    library_model.save_pretrained(tmp_path / "original")
+    model = checkpoints.load(tmp_path / "original")
+    assert model.labels == tuple(names.values())
+    checkpoints.save(model, tmp_path / "saved", dialect="transformers")
+    checkpoints.convert(tmp_path / "original", tmp_path / "converted", "transformers")
     for folder in ("saved", "converted"):
         config = transformers.AutoConfig.from_pretrained(tmp_path / folder)
         assert config.id2label == names
-        assert config.label2id == theirs.config.label2id
+        assert config.label2id == library_model.config.label2id
 
 
 def test_placeholder_names_are_no_labels(tmp_path):
-    """LABEL_0 and so on stand for no labels, both ways."""
-    their_model().save_pretrained(tmp_path / "theirs")
-    ours = checkpoints.load(tmp_path / "theirs")
-    assert ours.labels is None
-    checkpoints.save(ours, tmp_path / "ours", dialect="transformers")
-    assert checkpoints.load(tmp_path / "ours").labels is None
-    assert transformers.AutoConfig.from_pretrained(tmp_path / "ours").num_labels == 5
+    """LABEL_0 and so on are read as no labels, and no labels are written so."""
+    random_library_model().save_pretrained(tmp_path / "original")
+    model = checkpoints.load(tmp_path / "original")
+    assert model.labels is None
+    checkpoints.save(model, tmp_path / "written", dialect="transformers")
+    assert checkpoints.load(tmp_path / "written").labels is None
+    assert transformers.AutoConfig.from_pretrained(tmp_path / "written").num_labels == 5
 
 
 def test_sharded_files_load(tmp_path):
-    """Shards and their index are one checkpoint, with the same weights as a single file."""
-    theirs = their_model()
-    theirs.save_pretrained(tmp_path / "whole")
-    theirs.save_pretrained(tmp_path / "shards", max_shard_size="8kB")
+    """Shards with an index are one checkpoint, with the weights of the single file."""
+    library_model = random_library_model()
+    library_model.save_pretrained(tmp_path / "whole")
+    library_model.save_pretrained(tmp_path / "shards", max_shard_size="8kB")
     assert len(list((tmp_path / "shards").glob("model-*.safetensors"))) > 2
     checkpoints.convert(tmp_path / "shards", tmp_path / "converted", "transformers")
     assert_same_weights(tmp_path / "whole", tmp_path / "converted")
@@ -247,25 +249,25 @@ def test_sharded_files_load(tmp_path):
     assert_same_weights(tmp_path / "whole", tmp_path / "saved")
 
 
-def test_a_bare_file_asks_for_the_heads(tmp_path):
-    """Without config.json the arrays do not tell num_heads; given, the model is the same."""
-    their_model().save_pretrained(tmp_path / "theirs")
-    file = tmp_path / "theirs" / "model.safetensors"
+def test_a_bare_file_needs_num_heads(tmp_path):
+    """The arrays do not determine it; with num_heads, the model is that of the folder."""
+    random_library_model().save_pretrained(tmp_path / "original")
+    file = tmp_path / "original" / "model.safetensors"
     with raises(
         CheckpointError, str(file), "num_heads cannot be inferred from the arrays; give it by name"
     ):
         checkpoints.load(file)
-    ours = checkpoints.load(file, num_heads=3)
-    assert ours.config == checkpoints.inspect(tmp_path / "theirs").config
-    checkpoints.save(ours, tmp_path / "back", dialect="transformers")
-    assert_same_weights(tmp_path / "theirs", tmp_path / "back")
+    model = checkpoints.load(file, num_heads=3)
+    assert model.config == checkpoints.inspect(tmp_path / "original").config
+    checkpoints.save(model, tmp_path / "back", dialect="transformers")
+    assert_same_weights(tmp_path / "original", tmp_path / "back")
 
 
 def test_a_pooler_beside_a_classifier_is_not_read_as_a_layer_of_it(tmp_path):
-    """Their classifier reads the class token, not the pooler; such a file is refused by name."""
-    theirs = their_model()
-    theirs.vit.pooler = their_model(pooler=True).pooler
-    theirs.save_pretrained(tmp_path)
+    """transformers' classifier reads the class token, not the pooler; the array is refused."""
+    library_model = random_library_model()
+    library_model.vit.pooler = random_library_model(pooler=True).pooler
+    library_model.save_pretrained(tmp_path)
     assert "vit.pooler.dense.weight" in stored(tmp_path / "model.safetensors")
     with raises(CheckpointError, "unexpected: vit.pooler.dense.weight"):
         checkpoints.load(tmp_path)
@@ -287,27 +289,27 @@ def test_a_pooler_beside_a_classifier_is_not_read_as_a_layer_of_it(tmp_path):
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_what_transformers_cannot_express_is_not_written(fields, words, tmp_path):
-    """A hybrid, a MAP head and the rest are refused with the reason, before a byte is written."""
+def test_a_model_that_transformers_cannot_express_is_not_written(fields, words, tmp_path):
+    """The message gives the reason."""
     with raises(CheckpointError, *words):
         checkpoints.save(tiny(**fields), tmp_path / "x", dialect="transformers")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_every_plain_variant_fills_their_model():
-    """From the config.json of each variant they build a model of our names and shapes."""
+def test_transformers_builds_every_plain_variant_with_the_planned_names_and_shapes():
+    """From the config.json that keras_vit writes for the variant."""
     for name in list_variants():
         config = variant(name).config()
         if config.resnet is not None:
             continue
         written = DIALECTS["transformers"].write_json(config, None)["config.json"]
         with torch.device("meta"):
-            theirs = ViTForImageClassification(transformers.ViTConfig.from_dict(written))
-        arrays = revert_weight_conversion(theirs, theirs.state_dict())
+            library_model = ViTForImageClassification(transformers.ViTConfig.from_dict(written))
+        arrays = revert_weight_conversion(library_model, library_model.state_dict())
         moves = plan(config, DIALECTS["transformers"], "vit.")
-        ours = {name: move.file_shape for move in moves for name in move.names}
-        assert {name: tuple(array.shape) for name, array in arrays.items()} == ours
-        assert theirs.config.num_attention_heads == config.num_heads
+        planned = {name: move.file_shape for move in moves for name in move.names}
+        assert {name: tuple(array.shape) for name, array in arrays.items()} == planned
+        assert library_model.config.num_attention_heads == config.num_heads
 
 
 @pytest.mark.parametrize(
@@ -325,8 +327,8 @@ def test_every_plain_variant_fills_their_model():
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_config_that_disagrees_with_the_weights_is_refused(stated, words, tmp_path):
-    """One error names what config.json says, or the array that it does not fit."""
+def test_a_config_that_contradicts_the_weights_is_refused(stated, words, tmp_path):
+    """The message names the value in config.json, or the array that does not fit."""
     checkpoints.save(random_tiny(), tmp_path / "x", dialect="transformers")
     file = tmp_path / "x" / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | stated))

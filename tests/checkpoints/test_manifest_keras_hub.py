@@ -1,6 +1,6 @@
-"""Every preset that keras-hub names, at full size, against what keras-hub writes for it.
+"""The plans for keras-hub's full-size presets against the arrays that keras-hub writes.
 
-The manifest's own story is in `tests/data/make_keras_hub_manifest.py`.
+`tests/data/make_keras_hub_manifest.py` makes the manifest and describes it.
 """
 
 import gzip
@@ -25,7 +25,7 @@ presets = pytest.mark.parametrize("preset", PRESETS.values(), ids=PRESETS)
 
 
 def config_of(preset) -> ViTConfig:
-    """Our variant of a preset."""
+    """The configuration of the keras_vit variant of a preset."""
     return variant(preset["variant"]).config(preset["image_size"], preset["num_classes"])
 
 
@@ -33,7 +33,7 @@ def shapes_of(preset) -> dict[str, tuple[int, ...]]:
     return {name: tuple(shape) for name, shape in preset["shapes"].items()}
 
 
-def test_every_plain_size_of_the_paper_is_there():
+def test_the_manifest_has_every_plain_size_of_the_paper():
     """B/16, B/32, L/16, L/32 and H/14, in a file that stays small."""
     variants = {preset["variant"] for preset in PRESETS.values()}
     assert variants == {"vit_b16", "vit_b32", "vit_l16", "vit_l32", "vit_h14"}
@@ -41,8 +41,8 @@ def test_every_plain_size_of_the_paper_is_there():
 
 
 @presets
-def test_plan_has_exactly_the_names_and_shapes(preset):
-    """Every array of the preset is planned for once, and no other."""
+def test_the_plan_has_exactly_the_names_and_shapes_of_the_preset(preset):
+    """Each array once."""
     moves = plan(config_of(preset), KERAS_HUB)
     planned = [(name, move.file_shape) for move in moves for name in move.names]
     assert len(dict(planned)) == len(planned)
@@ -50,16 +50,16 @@ def test_plan_has_exactly_the_names_and_shapes(preset):
 
 
 @presets
-def test_plan_has_every_weight_of_the_variant(preset):
-    """Every weight of our variant has its place in the preset, once."""
+def test_the_plan_has_every_weight_of_the_variant(preset):
+    """Each weight once."""
     config = config_of(preset)
     paths = [path for move in plan(config, KERAS_HUB) for path in move.paths]
     assert sorted(paths) == sorted(weight.path for weight in lexicon.weights(config))
 
 
 @presets
-def test_names_and_shapes_tell_the_sizes(preset):
-    """The arrays alone tell the dialect and the sizes of the variant."""
+def test_names_and_shapes_determine_dialect_and_sizes(preset):
+    """Without JSON."""
     found = recognise(shapes_of(preset), tuple(DIALECTS.values()))
     config = config_of(preset)
     assert found.dialect is KERAS_HUB
@@ -68,8 +68,8 @@ def test_names_and_shapes_tell_the_sizes(preset):
 
 
 @presets
-def test_backbone_has_the_published_count_of_parameters(preset):
-    """keras-hub's own number for the published preset, without the head."""
+def test_the_backbone_has_the_published_number_of_parameters(preset):
+    """The number that keras-hub states for the preset, without the head."""
     config = config_of(preset).replace(num_classes=0)
     counted = sum(math.prod(weight.shape) for weight in lexicon.weights(config))
     assert counted == preset["parameters"]

@@ -1,6 +1,6 @@
-"""Every variant at full size, in the names and shapes that timm and transformers give it.
+"""The plans for full-size variants against the arrays of timm and transformers.
 
-The manifests' own story is in `tests/data/make_manifests.py`.
+`tests/data/make_manifests.py` makes the manifests and describes them.
 """
 
 import gzip
@@ -21,7 +21,7 @@ FOLDER = Path(__file__).parents[1] / "data" / "manifests"
 
 
 def _presets(library: str) -> dict[str, dict]:
-    """The presets of a library, each with the dialect that it is written in."""
+    """The presets of a library, each with its dialect."""
     manifest = json.loads(gzip.decompress((FOLDER / f"{library}.json.gz").read_bytes()))
     return {name: {**preset, "dialect": library} for name, preset in manifest["presets"].items()}
 
@@ -33,7 +33,7 @@ presets = pytest.mark.parametrize("preset", PRESETS.values(), ids=PRESETS)
 
 
 def config_of(preset) -> ViTConfig:
-    """Our variant of a preset."""
+    """The configuration of the keras_vit variant of a preset."""
     fields = ("image_size", "num_classes", "representation_size")
     return variant(preset["variant"]).config(**{field: preset[field] for field in fields})
 
@@ -47,8 +47,8 @@ def moves_of(preset):
     return plan(config, dialect, dialect.prefix_for(config))
 
 
-def test_every_variant_is_there():
-    """All fourteen in timm, at each image size; the plain ones of the paper in transformers."""
+def test_the_manifests_have_every_variant():
+    """timm has all fourteen, transformers has the plain variants of the paper."""
     assert {preset["variant"] for preset in TIMM.values()} == set(list_variants())
     assert {preset["variant"] for preset in TRANSFORMERS.values()} == {
         "vit_b16",
@@ -64,23 +64,23 @@ def test_every_variant_is_there():
 
 
 @presets
-def test_plan_has_exactly_the_names_and_shapes(preset):
-    """Every array of the preset is planned for once, and no other."""
+def test_the_plan_has_exactly_the_names_and_shapes_of_the_preset(preset):
+    """Each array once."""
     planned = [(name, move.file_shape) for move in moves_of(preset) for name in move.names]
     assert len(dict(planned)) == len(planned)
     assert dict(planned) == shapes_of(preset)
 
 
 @presets
-def test_plan_has_every_weight_of_the_variant(preset):
-    """Every weight of our variant has its place in the preset, once."""
+def test_the_plan_has_every_weight_of_the_variant(preset):
+    """Each weight once."""
     paths = [path for move in moves_of(preset) for path in move.paths]
     assert sorted(paths) == sorted(weight.path for weight in lexicon.weights(config_of(preset)))
 
 
 @presets
-def test_names_and_shapes_tell_the_sizes(preset):
-    """The arrays alone tell the dialect, and all of the variant but its heads."""
+def test_names_and_shapes_determine_dialect_and_sizes(preset):
+    """All sizes of the variant except the number of heads."""
     found = recognise(shapes_of(preset), tuple(DIALECTS.values()))
     config = config_of(preset)
     assert found.dialect is DIALECTS[preset["dialect"]]
@@ -113,12 +113,12 @@ MEBIBYTES = {
     "vit_small_r26_s32_224": 170,
     "vit_tiny_r_s16_p8_224": 40,
 }
-"""AugReg's files of 21,843 classes, from the README of google-research/vision_transformer."""
+"""The sizes of AugReg's files of 21,843 classes, from the README of vision_transformer."""
 
 
 @pytest.mark.parametrize("architecture", MEBIBYTES)
 def test_published_files_have_the_size_of_the_manifest(architecture):
-    """What timm describes has as many float32 numbers as the file that Google published."""
+    """timm's arrays have the number of float32 values of the file that Google published."""
     shapes = shapes_of(TIMM[f"{architecture}.augreg_in21k"])
     found = 4 * sum(map(math.prod, shapes.values())) / 2**20
     assert abs(found - MEBIBYTES[architecture]) <= 1

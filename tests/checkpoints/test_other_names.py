@@ -1,4 +1,4 @@
-"""Names of other tools: prefixes of wrappers, torchvision's state dicts, open_clip's two towers."""
+"""Files of wrappers with prefixed names, of torchvision, of open_clip, and of TimmWrapper."""
 
 import json
 import re
@@ -16,14 +16,14 @@ PLAIN = {"num_heads": 3}
 
 
 def wrapped(arrays, prefix, path):
-    """A file with a prefix in front of every name."""
+    """Writes a file with a prefix before every name; returns its path."""
     save_file({prefix + name: array for name, array in arrays.items()}, path)
     return path
 
 
 @pytest.mark.parametrize("prefix", [*WRAPPERS, "module.model.", "_orig_mod.module.backbone."])
-def test_a_stack_of_wrappers_is_taken_off(prefix, tmp_path):
-    """A file with prefixes is the file without them, in every dialect of torch's names."""
+def test_prefixes_of_wrappers_are_removed(prefix, tmp_path):
+    """A file with prefixed names is read like the file without prefixes."""
     for name in ("px_torchvision.safetensors", "hf_dinov2_model/model.safetensors"):
         arrays = load_file(FOLDER / name)
         bare = checkpoints.inspect(wrapped(arrays, "", tmp_path / "a.safetensors"), **PLAIN)
@@ -33,8 +33,8 @@ def test_a_stack_of_wrappers_is_taken_off(prefix, tmp_path):
         assert set(info.shapes) == {prefix + name for name in arrays}
 
 
-def test_a_prefix_of_some_names_stays(tmp_path):
-    """What stands in front of some names alone belongs to them."""
+def test_a_prefix_of_only_some_names_is_kept(tmp_path):
+    """Such a prefix is part of the names."""
     assert wrapper_of(["model.a", "model.b", "head.weight"]) == ""
     assert wrapper_of(["module.model.a", "module.head.weight"]) == "module."
     arrays = load_file(FOLDER / "px_torchvision.safetensors")
@@ -44,8 +44,8 @@ def test_a_prefix_of_some_names_stays(tmp_path):
         checkpoints.inspect(path, **PLAIN)
 
 
-def test_torchvision_opens_what_is_written(tmp_path):
-    """A model of keras_vit, its state dict in torchvision's class, and the same logits."""
+def test_torchvision_gives_the_logits_of_a_saved_keras_vit_model(tmp_path):
+    """torchvision's class loads the state dict strictly."""
     torch = pytest.importorskip("torch")
     from tests import torchvision_shim  # noqa: F401
 
@@ -56,7 +56,7 @@ def test_torchvision_opens_what_is_written(tmp_path):
     )
     randomise(model)
     checkpoints.save(model, tmp_path / "x.safetensors", "torchvision")
-    theirs = models.VisionTransformer(
+    torchvision_model = models.VisionTransformer(
         image_size=16,
         patch_size=4,
         num_layers=2,
@@ -67,28 +67,28 @@ def test_torchvision_opens_what_is_written(tmp_path):
         representation_size=9,
     ).eval()
     state = {k: torch.from_numpy(v) for k, v in load_file(tmp_path / "x.safetensors").items()}
-    theirs.load_state_dict(state)
+    torchvision_model.load_state_dict(state)
     image = normal(2, 16, 16, 3)
     with torch.no_grad():
-        want = theirs(torch.from_numpy(image.transpose(0, 3, 1, 2).copy())).numpy()
+        want = torchvision_model(torch.from_numpy(image.transpose(0, 3, 1, 2).copy())).numpy()
     assert relative_error(numpy_of(model(image)), want) <= 1e-5
 
 
-def test_torchvision_files_come_back(tmp_path):
-    """Names and bits; and the names of the MLP before release 0.13 are read."""
+def test_torchvision_files_are_read_and_written_bit_for_bit(tmp_path):
+    """Files with the MLP names before release 0.13 are read too."""
     source = FOLDER / "px_torchvision.safetensors"
     checkpoints.convert(source, tmp_path / "x.safetensors", "torchvision", **PLAIN)
-    theirs, ours = load_file(source), load_file(tmp_path / "x.safetensors")
-    assert theirs.keys() == ours.keys()
-    for name, array in theirs.items():
-        np.testing.assert_array_equal(ours[name], array)
+    original, written = load_file(source), load_file(tmp_path / "x.safetensors")
+    assert original.keys() == written.keys()
+    for name, array in original.items():
+        np.testing.assert_array_equal(written[name], array)
     old = {
         re.sub(r"mlp\.([03])", lambda m: f"mlp.linear_{1 if m[1] == '0' else 2}", name): array
-        for name, array in theirs.items()
+        for name, array in original.items()
     }
     path = wrapped(old, "", tmp_path / "old.safetensors")
     checkpoints.convert(path, tmp_path / "new.safetensors", "torchvision", **PLAIN)
-    assert load_file(tmp_path / "new.safetensors").keys() == theirs.keys()
+    assert load_file(tmp_path / "new.safetensors").keys() == original.keys()
 
 
 @pytest.mark.parametrize(
@@ -98,8 +98,8 @@ def test_torchvision_files_come_back(tmp_path):
         ("px_open_clip_trunk_siglip", "gelu: 'quick' where the architecture's name has quickgelu"),
     ],
 )
-def test_arithmetic_that_no_array_tells_is_asked_for(name, facts):
-    """The form of GELU decides the output, so none is guessed; an answer is taken."""
+def test_a_file_that_does_not_determine_the_gelu_needs_numerics(name, facts):
+    """The GELU decides the output, so it is not guessed."""
     path = FOLDER / f"{name}.safetensors"
     with pytest.raises(CheckpointError) as caught:
         checkpoints.load(path, **PLAIN)
@@ -109,8 +109,8 @@ def test_arithmetic_that_no_array_tells_is_asked_for(name, facts):
     assert model.config.numerics.gelu == "tanh"
 
 
-def test_a_dict_of_numerics_changes_what_it_names():
-    """The rest stays as the file's library computes: 1e-5 in open_clip, 1e-6 by default."""
+def test_a_dict_of_numerics_changes_only_the_fields_that_it_names():
+    """The epsilon stays at open_clip's 1e-5, not at the default of 1e-6."""
     path = FOLDER / "px_open_clip_gelu.safetensors"
     for load_weights in (True, False):
         model = checkpoints.load(
@@ -119,8 +119,8 @@ def test_a_dict_of_numerics_changes_what_it_names():
         assert model.config.numerics.layer_norm_epsilon == 1e-5
 
 
-def test_open_clip_config_tells_heads_and_gelu(tmp_path):
-    """A folder as open_clip publishes it needs no further facts."""
+def test_open_clips_config_determines_heads_and_gelu(tmp_path):
+    """A published folder of open_clip needs no further arguments."""
     arrays = load_file(FOLDER / "px_open_clip_quickgelu.safetensors")
     save_file(arrays, tmp_path / "open_clip_model.safetensors")
     vision = {"image_size": 16, "layers": 2, "width": 24, "head_width": 8, "patch_size": 4}
@@ -135,8 +135,8 @@ def test_open_clip_config_tells_heads_and_gelu(tmp_path):
     assert info.protocol["mean"] == [0.1, 0.2, 0.3]
 
 
-def test_two_towers_are_not_written(tmp_path):
-    """open_clip opens no vision tower alone."""
+def test_a_vision_tower_is_not_written_as_open_clip(tmp_path):
+    """open_clip does not open a vision tower without a text tower."""
     with pytest.raises(CheckpointError, match="a vision tower alone, where this library has a t"):
         checkpoints.convert(
             FOLDER / "px_open_clip_gelu.safetensors",
@@ -147,7 +147,7 @@ def test_two_towers_are_not_written(tmp_path):
         )
 
 
-def test_the_class_of_a_timm_wrapper_needs_no_head():
-    """transformers' TimmWrapper states 2 classes where there is no head: the arrays decide."""
+def test_the_arrays_of_a_timm_wrapper_determine_the_number_of_classes():
+    """config.json of transformers' TimmWrapper may state another number."""
     info = checkpoints.inspect(FOLDER / "px_wrapper_classifier")
     assert (info.dialect, info.prefix, info.config.num_classes) == ("timm", "timm_model.", 5)

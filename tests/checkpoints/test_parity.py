@@ -1,4 +1,4 @@
-"""The numbers of the reference implementations, from their own files."""
+"""Models loaded from files of the reference implementations give the outputs of the references."""
 
 import keras
 import numpy as np
@@ -14,7 +14,7 @@ HEAD = ("logits", "pre_logits")
 
 @pytest.mark.parametrize("name", CASES)
 def test_every_stage_equals_the_reference(name, record_property):
-    """Each stage is within the case's tolerance of the reference's largest value."""
+    """Within the case's tolerance relative to the largest value of the stage."""
     case, want = CASES[name], expected(name)
     image = want.pop("image")
     got = outputs(load_case(name), image, want)
@@ -22,15 +22,15 @@ def test_every_stage_equals_the_reference(name, record_property):
     assert ("logits" in got) == ("logits" in want)
     errors = {}
     for stage, value in got.items():
-        channels = want[stage].shape[-1]  # stages of a stem are stored by their first channels
+        channels = want[stage].shape[-1]  # of a stem's stages, only the first channels are stored
         errors[stage] = relative_error(value[..., :channels], want[stage])
     record_property("errors", errors)
     limits = {s: case["tolerance" if s in HEAD else "tolerance_tokens"] for s in errors}
     assert {s: e for s, e in errors.items() if not e <= limits[s]} == {}
 
 
-def test_every_family_has_goldens():
-    """Every library that a dialect speaks for is compared with."""
+def test_every_library_has_goldens():
+    """The official code, big_vision, timm, transformers and keras-hub."""
     assert {case["family"] for case in CASES.values()} == {
         "vision_transformer",
         "big_vision",
@@ -40,8 +40,8 @@ def test_every_family_has_goldens():
     }
 
 
-def test_every_numeric_of_a_reference_is_ours():
-    """What the references say of their arithmetic is what the dialects declare."""
+def test_dialects_declare_the_numerics_of_their_references():
+    """The goldens record the numerics of the reference."""
     words = {
         "gelu": lambda n: n.gelu,
         "ln_eps": lambda n: n.layer_norm_epsilon,
@@ -53,13 +53,13 @@ def test_every_numeric_of_a_reference_is_ours():
     for name, case in CASES.items():
         size = tuple(case["config"]["image_size"])
         numerics = inspect(FOLDER / case["checkpoint"], image_size=size).config.numerics
-        for word, ours in words.items():
+        for word, numeric in words.items():
             if word in case["config"]["numerics"]:
-                assert ours(numerics) == case["config"]["numerics"][word], (name, word)
+                assert numeric(numerics) == case["config"]["numerics"][word], (name, word)
 
 
-def test_transformers_interpolation_equals_the_reference():
-    """Bicubic positions, as `interpolate_pos_encoding` makes them, on loading and in the graph."""
+def test_positions_are_resized_as_by_transformers():
+    """Bicubic, as `interpolate_pos_encoding`, on loading and in the graph."""
     want = expected("hf_classifier")
     model = load_case("hf_classifier", image_size=24)
     got = keras.ops.convert_to_numpy(model.get_layer("position_embedding").embedding)
@@ -72,8 +72,8 @@ def test_transformers_interpolation_equals_the_reference():
 
 
 @pytest.mark.parametrize("name", ["bv_resize_up", "bv_resize_down"])
-def test_big_vision_positions_are_resized_alike(name):
-    """big_vision's `resample_posemb`, without a class row."""
+def test_positions_are_resized_as_by_big_vision(name):
+    """By `resample_posemb`, without a class position."""
     model = load_case(name)
     got = keras.ops.convert_to_numpy(model.get_layer("position_embedding").embedding)
     want = expected(name)["pos_embedding"]
@@ -82,7 +82,7 @@ def test_big_vision_positions_are_resized_alike(name):
 
 @pytest.mark.parametrize("name", [n for n in CASES if "attention_00" in expected(n)])
 def test_attention_weights_equal_the_reference(name):
-    """`attention_maps` gives the softmax weights of the reference's blocks."""
+    """`attention_maps` against the softmax weights of the reference."""
     want = expected(name)
     blocks = {int(key[-2:]): value for key, value in want.items() if key.startswith("attention_")}
     got = attention_maps(load_case(name), want["image"], blocks=tuple(blocks))
@@ -115,7 +115,7 @@ def _resizes():
 
 @pytest.mark.parametrize(("stored", "want", "side"), _resizes())
 def test_resized_positions_equal_the_reference(stored, want, side):
-    """Up and down, with and without a class row: `interpolate_posembed` to 1e-6."""
+    """`interpolate_posembed` of vit_jax to 1e-6, up and down, with and without a class position."""
     class_position = want.shape[1] != side * side
     source = round((stored.shape[1] - class_position) ** 0.5)
     got = resize_positions(stored, (source, source), (side, side), class_position)

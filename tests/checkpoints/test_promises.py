@@ -1,4 +1,4 @@
-"""A header that promises more than the file holds is refused before memory or time is spent."""
+"""A header that states more than the file holds is refused before memory or time is spent."""
 
 import io
 import json
@@ -21,7 +21,7 @@ MIB = 2**20
 
 @pytest.fixture(autouse=True)
 def memory():
-    """No test may take 256 MiB more than there was before."""
+    """Limits every test to 256 MiB of additional memory."""
     with open("/proc/self/statm") as file:  # noqa: PTH123
         now = int(file.read().split()[0]) * resource.getpagesize()
     limits = resource.getrlimit(resource.RLIMIT_AS)
@@ -31,7 +31,7 @@ def memory():
 
 
 def refused(path) -> str:
-    """The message with which a file is refused by its header alone."""
+    """The message by which a file is refused when it is opened."""
     with pytest.raises(CheckpointError) as caught:
         open_arrays(path)
     message = str(caught.value)
@@ -41,7 +41,7 @@ def refused(path) -> str:
 
 
 def npy(header: str, data: bytes = b"", version: bytes = b"\x01\x00") -> bytes:
-    """A .npy member with this header."""
+    """A .npy member with the given header."""
     length = struct.pack("<H" if version[0] == 1 else "<I", len(header))
     return b"\x93NUMPY" + version + length + header.encode("latin-1") + data
 
@@ -80,14 +80,14 @@ def write_zip(path, members: dict[str, bytes], method: int = zipfile.ZIP_STORED)
     ids=range(17),
 )
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-def test_npy_headers(tmp_path, member, method):
-    """Shapes, types and lengths that are not there."""
+def test_a_bad_npy_header_is_refused_by_the_name_of_its_array(tmp_path, member, method):
+    """Impossible shapes, dtypes and lengths, and text that does not parse."""
     write_zip(tmp_path / "x.npz", {"a.npy": member}, method)
     assert "array 'a'" in refused(tmp_path / "x.npz")
 
 
-def test_zip_of_zeros(tmp_path):
-    """A thousand times its size is more than weights ever shrink; a new head among them may."""
+def test_an_npz_that_expands_a_thousand_times_is_refused(tmp_path):
+    """128 MiB of zeros are refused; 16 MiB, such as a new head, are read."""
     with (
         zipfile.ZipFile(tmp_path / "bomb.npz", "w", zipfile.ZIP_DEFLATED) as file,
         file.open("a.npy", "w") as member,
@@ -102,8 +102,8 @@ def test_zip_of_zeros(tmp_path):
         assert not reader.read("a").any()
 
 
-def test_a_bomb_of_many_members(tmp_path, monkeypatch):
-    """Together they may not exceed what one may not; the limit can be raised."""
+def test_many_members_that_expand_too_much_together_are_refused(tmp_path, monkeypatch):
+    """An environment variable raises the limit."""
     members = dict.fromkeys("abcdef", floats("(4194304,)", b"\0" * 16 * MIB))
     write_zip(tmp_path / "x.npz", members, zipfile.ZIP_DEFLATED)
     assert "set KERAS_VIT_MAX_EXPANSION" in refused(tmp_path / "x.npz")
@@ -112,8 +112,8 @@ def test_a_bomb_of_many_members(tmp_path, monkeypatch):
         assert len(reader.shapes) == 6
 
 
-def test_a_limit_is_a_number(tmp_path, monkeypatch):
-    """Anything else in the environment is named."""
+def test_a_limit_that_is_no_positive_number_is_refused(tmp_path, monkeypatch):
+    """The message names the environment variable and its value."""
     write_npz(tmp_path / "x.npz", parts_of([("a", np.zeros(2, "float32"))]))
     for value in ("many", "0", "-3", ""):
         monkeypatch.setenv("KERAS_VIT_MAX_ARRAYS", value)
@@ -121,8 +121,8 @@ def test_a_limit_is_a_number(tmp_path, monkeypatch):
             open_arrays(tmp_path / "x.npz")
 
 
-def test_members_that_share_their_bytes(tmp_path):
-    """Many entries of the directory that lead to one place make no larger file."""
+def test_zip_members_that_share_their_bytes_are_refused(tmp_path):
+    """200 entries of the directory point to one member."""
     member = floats("(524288,)", b"\1" * 2 * MIB)
     write_zip(tmp_path / "x.npz", {f"{k:03}.npy": member for k in range(2)})
     content = (tmp_path / "x.npz").read_bytes()
@@ -136,8 +136,8 @@ def test_members_that_share_their_bytes(tmp_path):
 
 
 @pytest.mark.parametrize("count", [10_001, 60_000])
-def test_too_many_members(tmp_path, count):
-    """Sixty thousand extra arrays are counted, not read."""
+def test_too_many_members_are_refused_by_their_number(tmp_path, count):
+    """They are counted, not read."""
     with zipfile.ZipFile(tmp_path / "x.npz", "w") as file:
         file.writestr("a.npy", floats("(1,)", b"\0" * 4))
         start = file.start_dir
@@ -148,8 +148,8 @@ def test_too_many_members(tmp_path, count):
     assert f"{count:,} arrays, expected at most 10,000" in refused(tmp_path / "x.npz")
 
 
-def test_a_directory_of_any_size(tmp_path):
-    """Eight million bytes of it are the most; a gigabyte is not read to be counted."""
+def test_a_zip_directory_of_a_gigabyte_is_refused_unread(tmp_path):
+    """The limit is eight million bytes."""
     path = tmp_path / "x.npz"
     size = 2**30
     with path.open("wb") as file:
@@ -161,8 +161,8 @@ def test_a_directory_of_any_size(tmp_path):
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_other_compression(tmp_path, method):
-    """bzip2 turns 45 bytes into as many megabytes; NumPy never writes it."""
+def test_an_npz_compressed_by_bzip2_or_lzma_is_refused(tmp_path, method):
+    """bzip2 expands 45 bytes to 45 megabytes; NumPy never writes it."""
     write_zip(tmp_path / "x.npz", {"a.npy": floats("(1,)", b"\0" * 4)}, method)
     assert "is compressed by method" in refused(tmp_path / "x.npz")
 
@@ -207,16 +207,16 @@ BAD_HEADERS = {
 
 
 @pytest.mark.parametrize("fault", BAD_HEADERS)
-def test_safetensors_headers(tmp_path, fault):
-    """Each fault that the library refuses is refused, and names that stand twice."""
+def test_a_bad_safetensors_header_is_refused(tmp_path, fault):
+    """All faults that the library safetensors refuses, and repeated names."""
     header = BAD_HEADERS[fault]
     header, length = header if isinstance(header, tuple) else (header, None)
     write_safetensors(tmp_path / "x.safetensors", header, b"\1\2\3\4", length)
     refused(tmp_path / "x.safetensors")
 
 
-def test_a_good_safetensors_header(tmp_path):
-    """The one that the others are bad forms of; metadata, unknown keys and spaces included."""
+def test_a_good_safetensors_header_is_read(tmp_path):
+    """With metadata, unknown keys and trailing spaces."""
     header = {"__metadata__": {"format": "pt"}, "b": tensor(3, 4), "a": {**tensor(0, 3), "x": 1}}
     text = json.dumps(header).encode() + b"   "
     write_safetensors(tmp_path / "x.safetensors", text, b"\1\2\3\4")
@@ -225,8 +225,8 @@ def test_a_good_safetensors_header(tmp_path):
         assert reader.read("b").tolist() == [4]
 
 
-def test_many_safetensors_names(tmp_path):
-    """They are counted, not understood; and a header of many megabytes is not even read."""
+def test_too_many_safetensors_names_are_refused_by_their_number(tmp_path):
+    """A header of nine megabytes is refused unread."""
     header = {f"n{k}": tensor(0, 0, [0]) for k in range(20_000)}
     write_safetensors(tmp_path / "x.safetensors", header)
     assert "10,001 arrays, expected at most 10,000" in refused(tmp_path / "x.safetensors")
@@ -295,15 +295,15 @@ BAD_FILES = {
 
 
 @pytest.mark.parametrize("fault", BAD_FILES)
-def test_h5_files(tmp_path, fault):
-    """Numbers of other files, numbers that were never written, ways that do not end."""
+def test_a_bad_h5_file_is_refused(tmp_path, fault):
+    """Data of other files, data that was never written, links, foreign filters, endless groups."""
     fill, reason = BAD_FILES[fault]
     write_h5(tmp_path / "x.h5", fill)
     assert reason in refused(tmp_path / "x.h5")
 
 
-def test_h5_chunks_that_are_there(tmp_path):
-    """Compressed and compact arrays, scalars and empty arrays are read as ever."""
+def test_compressed_scalar_and_empty_h5_arrays_are_read(tmp_path):
+    """gzip and lzf chunks, a scalar, and an array without values."""
     array = np.random.default_rng(0).standard_normal((50, 30)).astype("float32")
 
     def fill(file):
@@ -321,8 +321,8 @@ def test_h5_chunks_that_are_there(tmp_path):
 
 
 @pytest.mark.parametrize("attribute", [np.zeros(3), 1.5, h5py.Empty("f4"), "float8"])
-def test_h5_dtype_attributes(tmp_path, attribute):
-    """Two bytes of void are bfloat16 where the attribute says so, and else nothing known."""
+def test_an_unknown_dtype_attribute_leaves_two_byte_void_as_it_is(tmp_path, attribute):
+    """Only the attribute "bfloat16" makes it bfloat16."""
 
     def fill(file):
         file["a"] = np.zeros(3, "V2")
@@ -333,8 +333,8 @@ def test_h5_dtype_attributes(tmp_path, attribute):
         assert reader.dtypes["a"] == np.dtype("V2")
 
 
-def test_damaged_h5_headers(tmp_path):
-    """Whatever byte is hit, the file is read or refused."""
+def test_an_h5_file_with_any_byte_damaged_is_read_or_refused(tmp_path):
+    """Every 31st byte is inverted in turn."""
     array = np.arange(6, dtype="float32")
     write_h5(tmp_path / "x.h5", lambda file: file.__setitem__("g/a", array))
     content = (tmp_path / "x.h5").read_bytes()
@@ -354,8 +354,8 @@ def test_damaged_h5_headers(tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="has no pipes with names")
-def test_what_is_no_file(tmp_path):
-    """A pipe does not wait, a device does not fill the memory."""
+def test_pipes_devices_folders_and_absent_files_are_refused(tmp_path):
+    """Opening a pipe does not wait, and a device does not fill the memory."""
     os.mkfifo(tmp_path / "pipe.npz")
     assert "expected a plain file" in refused(tmp_path / "pipe.npz")
     (tmp_path / "zero.npz").symlink_to("/dev/zero")
@@ -367,8 +367,8 @@ def test_what_is_no_file(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["npz", "safetensors", "h5"])
-def test_a_file_that_is_replaced_while_it_is_read(tmp_path, kind):
-    """One that was opened stays what it was; nobody is told that it is damaged."""
+def test_an_open_file_that_is_replaced_is_read_as_it_was(tmp_path, kind):
+    """Replacing the file is not reported as damage."""
     path = tmp_path / f"x.{kind}"
     array = np.arange(5, dtype="float32")
     if kind == "npz":
@@ -386,8 +386,8 @@ def test_a_file_that_is_replaced_while_it_is_read(tmp_path, kind):
     assert file.closed
 
 
-def test_memory_that_is_not_there(tmp_path):
-    """An array that does not fit is named; the process goes on."""
+def test_an_array_that_does_not_fit_in_memory_is_refused_by_name(tmp_path):
+    """The process continues."""
     write_zip(
         tmp_path / "x.npz",
         {"a.npy": floats("(10485760,)", np.random.default_rng(0).bytes(4 * MIB) * 10)},
@@ -428,8 +428,8 @@ def endless(path):
     ],
     ids=["pipe", "device", "digits", "deep", "no UTF-8", "list", "large"],
 )
-def test_json_beside_the_weights(tmp_path, make):
-    """Whatever stands at config.json, the answer comes at once and names it."""
+def test_a_bad_config_json_beside_the_weights_is_refused_at_once(tmp_path, make):
+    """A pipe, a device, endless digits, deep nesting, no UTF-8, a list, and a large file."""
     write_npz(tmp_path / "model.npz", parts_of([("a", np.zeros(2, "float32"))]))
     make(tmp_path / "config.json")
     with pytest.raises(CheckpointError, match="config.json") as caught:

@@ -1,4 +1,4 @@
-"""How images are prepared goes from a library's JSON into the model, and back into its words."""
+"""Preprocessing protocols are read from the JSON of other libraries and written to it."""
 
 import json
 import logging
@@ -29,8 +29,8 @@ EXACT = {"gelu": "exact"}
         ("kh_backbone", "keras_hub"),
     ],
 )
-def test_loading_sets_it(source, protocol):
-    """By the JSON beside the weights, or by the dialect; the caller's word is the last."""
+def test_loading_sets_the_protocol_of_the_library(source, protocol):
+    """From the JSON beside the weights, or from the dialect; an argument takes precedence."""
     assert checkpoints.inspect(FOLDER / source).protocol == protocol
     assert checkpoints.load(FOLDER / source).preprocessor.protocol == protocol
     asked = checkpoints.load(FOLDER / source, protocol={"name": "timm", "crop_pct": 1.0})
@@ -38,7 +38,7 @@ def test_loading_sets_it(source, protocol):
 
 
 def with_json(tmp_path, golden, name, **changes):
-    """A copy of a golden folder with other values in a JSON file; None leaves a key out."""
+    """A copy of a golden folder with other values in a JSON file; None removes a key."""
     folder = tmp_path / "copy"
     shutil.copytree(FOLDER / golden, folder, dirs_exist_ok=True)
     content = json.loads((folder / name).read_text())
@@ -59,8 +59,8 @@ def with_json(tmp_path, golden, name, **changes):
         ({"crop_pct": None, "mean": None, "std": None}, {"crop_pct": 0.875, **IMAGENET}),
     ],
 )
-def test_words_of_timm(changes, protocol, tmp_path):
-    """pretrained_cfg; what it leaves out is what timm takes then."""
+def test_the_protocol_is_read_from_timms_pretrained_cfg(changes, protocol, tmp_path):
+    """Missing keys have timm's defaults."""
     folder = with_json(tmp_path, "timm_avg", "config.json", **changes)
     assert checkpoints.inspect(folder).protocol == {"name": "timm", **protocol}
 
@@ -85,8 +85,8 @@ def test_words_of_timm(changes, protocol, tmp_path):
         ({"image_mean": IMAGENET["mean"], "image_std": IMAGENET["std"]}, IMAGENET),
     ],
 )
-def test_words_of_transformers(changes, protocol, tmp_path):
-    """preprocessor_config.json of today and of feature extractors; factor, mean and std as one."""
+def test_the_protocol_is_read_from_transformers_preprocessor_config(changes, protocol, tmp_path):
+    """Of image processors and feature extractors; rescale_factor, mean and std are combined."""
     folder = with_json(tmp_path, "hf_classifier", "preprocessor_config.json", **changes)
     want = {"name": "transformers", **protocol} if protocol else "transformers"
     assert checkpoints.inspect(folder).protocol == want
@@ -106,8 +106,8 @@ def test_words_of_transformers(changes, protocol, tmp_path):
         ),
     ],
 )
-def test_words_of_keras_hub(changes, protocol, tmp_path):
-    """image_converter.json; scale and offset are a mean and a std."""
+def test_the_protocol_is_read_from_keras_hubs_image_converter(changes, protocol, tmp_path):
+    """scale and offset become a mean and a std."""
     folder = with_json(tmp_path, "kh_classifier", "image_converter.json", **changes)
     want = {"name": "keras_hub", **(changes if protocol is ... else protocol)}
     assert checkpoints.inspect(folder).protocol == want
@@ -123,8 +123,10 @@ def test_words_of_keras_hub(changes, protocol, tmp_path):
         ("timm_avg", "config.json", {"mean": [0.1, 0.2]}, "timm"),
     ],
 )
-def test_what_no_protocol_does_is_said(golden, name, changes, default, tmp_path, caplog):
-    """The weights load, the default of their library prepares images, and a warning says so."""
+def test_preprocessing_without_a_protocol_gives_the_default_and_a_warning(
+    golden, name, changes, default, tmp_path, caplog
+):
+    """The weights load; the default protocol of the library prepares images."""
     folder = with_json(tmp_path, golden, name, **changes)
     with caplog.at_level(logging.WARNING, "keras_vit"):
         found = checkpoints.inspect(folder).protocol
@@ -143,8 +145,8 @@ def test_what_no_protocol_does_is_said(golden, name, changes, default, tmp_path,
         ("kh_classifier", "image_converter.json", {"scale": 0}, "a JSON file beside"),
     ],
 )
-def test_damaged_words(golden, name, changes, message, tmp_path):
-    """A value that cannot be is an error about the file."""
+def test_impossible_values_in_the_json_are_refused(golden, name, changes, message, tmp_path):
+    """The message names the value or the JSON file."""
     with pytest.raises(CheckpointError, match=message):
         checkpoints.inspect(with_json(tmp_path, golden, name, **changes))
 
@@ -160,8 +162,10 @@ def test_damaged_words(golden, name, changes, message, tmp_path):
         ("keras_hub", "keras_hub"),
     ],
 )
-def test_saved_and_loaded(dialect, protocol, tmp_path, caplog):
-    """What a library has words for comes back."""
+def test_a_protocol_that_a_library_can_express_is_saved_and_loaded(
+    dialect, protocol, tmp_path, caplog
+):
+    """No warning is logged."""
     model = tiny(numerics=EXACT, protocol=protocol)
     checkpoints.save(model, tmp_path / "x", dialect, lossy=True)
     assert checkpoints.load(tmp_path / "x").preprocessor.protocol == protocol
@@ -180,8 +184,10 @@ def test_saved_and_loaded(dialect, protocol, tmp_path, caplog):
         ("paper", "keras_hub", {"name": "keras_hub", "crop_to_aspect_ratio": False}),
     ],
 )
-def test_the_same_in_other_words(protocol, dialect, stated, tmp_path):
-    """Where two libraries do the same, the one's protocol is written in the other's words."""
+def test_a_protocol_is_written_as_the_equal_protocol_of_another_library(
+    protocol, dialect, stated, tmp_path
+):
+    """Both protocols prepare a photograph equally."""
     model = tiny(protocol=protocol)
     checkpoints.save(model, tmp_path / "x", dialect, lossy=True)
     back = checkpoints.load(tmp_path / "x").preprocessor
@@ -194,8 +200,8 @@ def test_the_same_in_other_words(protocol, dialect, stated, tmp_path):
 
 
 @pytest.mark.parametrize("dialect", ["timm", "transformers"])
-def test_a_library_without_words_gets_its_own(dialect, tmp_path, caplog):
-    """Its default stands in the files, with the model's range, and one line of the log says so."""
+def test_a_protocol_that_a_library_cannot_express_becomes_its_default(dialect, tmp_path, caplog):
+    """The model's mean and std are kept, and one line of the log says so."""
     model = tiny(protocol={"name": "big_vision", **IMAGENET})
     with caplog.at_level(logging.WARNING, "keras_vit"):
         checkpoints.save(model, tmp_path / "x", dialect, lossy=True)
@@ -204,15 +210,15 @@ def test_a_library_without_words_gets_its_own(dialect, tmp_path, caplog):
     assert checkpoints.load(tmp_path / "x").preprocessor.protocol == {"name": dialect, **IMAGENET}
 
 
-def test_default_of_timm_by_size():
-    """Its 384-pixel entries use the whole smaller side, its smaller ones nine tenths."""
+def test_timms_default_crop_depends_on_the_image_size():
+    """The crop is 0.9 of the smaller side, and the whole side from 384 pixels on."""
     default = DIALECTS["timm"].images.default
     assert complete(default(tiny().config))["crop_pct"] == 0.9
     assert complete(default(tiny(image_size=384).config))["crop_pct"] == 1.0
 
 
-def test_convert_carries_it(tmp_path):
-    """Also without a model; what the caller says goes before what the files say."""
+def test_convert_keeps_the_protocol(tmp_path):
+    """An argument takes precedence over the files."""
     checkpoints.convert(FOLDER / "hf_classifier", tmp_path / "a", "timm", lossy=True)
     found = checkpoints.inspect(tmp_path / "a").protocol
     assert complete(found)["crop_mode"] == "squash"
@@ -222,8 +228,8 @@ def test_convert_carries_it(tmp_path):
     assert checkpoints.inspect(tmp_path / "b").protocol == "timm"
 
 
-def test_the_libraries_read_what_is_written(tmp_path):
-    """timm's data config and transformers' processor have the model's numbers."""
+def test_timm_and_transformers_read_the_written_protocol(tmp_path):
+    """timm's data config has the numbers; transformers' processor gives the same pixels."""
     from timm.data import resolve_data_config
     from transformers import AutoImageProcessor
 
@@ -237,5 +243,5 @@ def test_the_libraries_read_what_is_written(tmp_path):
     checkpoints.save(model, tmp_path / "hf", "transformers", lossy=True)
     process = AutoImageProcessor.from_pretrained(tmp_path / "hf", backend="pil")
     photo = np.random.default_rng(0).integers(0, 256, (40, 30, 3), dtype="uint8")
-    theirs = np.asarray(process(photo, return_tensors="np")["pixel_values"]).transpose(0, 2, 3, 1)
-    np.testing.assert_allclose(model.preprocessor(photo), theirs, rtol=0, atol=1e-6)
+    pixels = np.asarray(process(photo, return_tensors="np")["pixel_values"]).transpose(0, 2, 3, 1)
+    np.testing.assert_allclose(model.preprocessor(photo), pixels, rtol=0, atol=1e-6)

@@ -1,4 +1,4 @@
-"""Files to models, models to files, files to files."""
+"""Loading files into models, saving models to files, and converting files to files."""
 
 import logging
 import tracemalloc
@@ -25,7 +25,7 @@ def read_all(path) -> dict[str, np.ndarray]:
 
 
 def assert_same_file(left, right):
-    """Same names, shapes, types and bits."""
+    """Fails unless two files have the same names, shapes, dtypes and bits."""
     left, right = read_all(left), read_all(right)
     assert left.keys() == right.keys()
     for name, array in left.items():
@@ -36,21 +36,21 @@ def assert_same_file(left, right):
 @pytest.mark.parametrize(
     "name", ["vit_token_published", "hybrid_r26", "vit_deep11", "vit_headless"]
 )
-def test_published_file_comes_back_bitwise(name, tmp_path):
-    """theirs -> model -> theirs: names, shapes and bits, the (1, 1, 1, C) norms included."""
+def test_loading_and_saving_a_published_file_is_bitwise_equal(name, tmp_path):
+    """Names, shapes and bits, also of norms of shape (1, 1, 1, C)."""
     checkpoints.save(load_case(name), tmp_path / "back.npz", dialect="google")
     assert_same_file(FOLDER / CASES[name]["checkpoint"], tmp_path / "back.npz")
 
 
 @pytest.mark.parametrize("name", ["vit_token_linen", "hybrid_r50_64x48", "vit_rep_other_size"])
-def test_linen_file_comes_back_bitwise(name, tmp_path):
-    """The same for the names of flax linen."""
+def test_loading_and_saving_a_linen_file_is_bitwise_equal(name, tmp_path):
+    """With the names of flax linen."""
     checkpoints.save(load_case(name), tmp_path / "back.npz", dialect="google_linen")
     assert_same_file(FOLDER / CASES[name]["checkpoint"], tmp_path / "back.npz")
 
 
-def test_convert_gives_the_other_spelling_bitwise(tmp_path):
-    """The reference's two spellings of one network turn into each other, without a model."""
+def test_convert_translates_published_names_to_linen_and_back(tmp_path):
+    """The converted file equals the reference's file of the other naming, bit by bit."""
     published, linen = FOLDER / "vit_token_published.npz", FOLDER / "vit_token_linen.npz"
     checkpoints.convert(published, tmp_path / "linen.npz", "google_linen")
     assert_same_file(tmp_path / "linen.npz", linen)
@@ -59,23 +59,23 @@ def test_convert_gives_the_other_spelling_bitwise(tmp_path):
 
 
 def test_convert_through_safetensors_is_lossless(tmp_path):
-    """npz -> our safetensors -> npz, for a hybrid."""
+    """From npz to keras_vit's safetensors and back, for a hybrid."""
     source = FOLDER / "hybrid_r50.npz"
-    checkpoints.convert(source, tmp_path / "ours.safetensors", "keras_vit")
-    ours, back = tmp_path / "ours.safetensors", tmp_path / "back.npz"
+    checkpoints.convert(source, tmp_path / "x.safetensors", "keras_vit")
+    converted, back = tmp_path / "x.safetensors", tmp_path / "back.npz"
     numerics = checkpoints.inspect(source).config.numerics
-    checkpoints.convert(ours, back, "google", numerics=numerics)
+    checkpoints.convert(converted, back, "google", numerics=numerics)
     assert_same_file(back, source)
 
 
 def test_convert_refuses_to_overwrite_its_source():
-    """A conversion onto itself would read what it is writing."""
+    """The conversion would read the file that it writes."""
     with pytest.raises(CheckpointError, match="source and destination are one file"):
         checkpoints.convert(SOURCE, SOURCE, "google")
 
 
 def test_convert_may_resize_and_drop_the_head(tmp_path):
-    """What may change on loading may change on converting, but no head is invented."""
+    """As on loading; but a conversion does not make a new head."""
     checkpoints.convert(SOURCE, tmp_path / "x.npz", "google", image_size=24, num_classes=0)
     found = checkpoints.inspect(tmp_path / "x.npz").config
     assert (found.image_size, found.num_classes) == ((24, 24), 0)
@@ -85,8 +85,8 @@ def test_convert_may_resize_and_drop_the_head(tmp_path):
 
 
 @pytest.mark.parametrize("prefix", ["params/", "opt/target/"])
-def test_containers_of_the_reference(prefix, tmp_path):
-    """Prefixed files load as bare ones; what stands beside the weights is known and left out."""
+def test_training_checkpoints_of_the_reference_load_without_their_optimizer_state(prefix, tmp_path):
+    """Their names have a prefix; `inspect` lists the arrays that are ignored."""
     arrays = {prefix + name: array for name, array in read_all(SOURCE).items()}
     if prefix == "opt/target/":
         arrays["opt/state/step"] = np.zeros((), "int32")
@@ -101,8 +101,8 @@ def test_containers_of_the_reference(prefix, tmp_path):
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
-def test_other_float_types(dtype, tmp_path):
-    """16-bit files load into float32 exactly; NumPy shows bfloat16 as two bytes of void."""
+def test_files_of_other_float_types_load_and_convert(dtype, tmp_path):
+    """16-bit values become float32 exactly; NumPy shows bfloat16 as two bytes of void."""
     kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype
     arrays = {name: array.astype(kind) for name, array in read_all(SOURCE).items()}
     write_npz(tmp_path / "x.npz", parts_of(arrays.items()))
@@ -117,8 +117,8 @@ def test_other_float_types(dtype, tmp_path):
 
 
 @pytest.mark.parametrize("gn_axes", [1, 4])
-def test_group_norms_of_either_rank(gn_axes, tmp_path):
-    """GroupNorm arrays (C,) under published names, and (1, 1, 1, C) under linen's."""
+def test_group_norm_arrays_of_rank_1_and_rank_4_load(gn_axes, tmp_path):
+    """(C,) under published names, and (1, 1, 1, C) under the names of linen."""
     source = "hybrid_r50_64x48.npz" if gn_axes == 4 else "hybrid_r50.npz"
     arrays = {
         name: array.reshape((1,) * (gn_axes - 1) + (-1,)) if "gn" in name else array
@@ -134,8 +134,8 @@ def test_group_norms_of_either_rank(gn_axes, tmp_path):
     assert relative_error(logits, want["logits"]) <= 1e-5
 
 
-def test_new_head_is_zero_and_said(caplog):
-    """Another number of classes: a zero head, one line in the log, all else from the file."""
+def test_a_new_head_is_zero_and_logged(caplog):
+    """Another number of classes gives a zero head and one line in the log."""
     caplog.set_level(logging.INFO, logger="keras_vit")
     model = checkpoints.load(SOURCE, num_classes=3)
     kernel = keras.ops.convert_to_numpy(model.get_layer("head").kernel)
@@ -146,22 +146,22 @@ def test_new_head_is_zero_and_said(caplog):
     assert "new head with zero weights for 3 classes; the file has 7 classes" in said[0]
 
 
-def test_same_size_says_nothing(caplog):
-    """A load that changes nothing is silent."""
+def test_a_load_without_changes_logs_nothing(caplog):
+    """The log stays empty."""
     caplog.set_level(logging.INFO, logger="keras_vit")
     checkpoints.load(SOURCE)
     assert caplog.records == []
 
 
-def test_resize_is_said(caplog):
-    """So is a resize of the positions."""
+def test_a_resize_of_positions_is_logged(caplog):
+    """With both grids and the method."""
     caplog.set_level(logging.INFO, logger="keras_vit")
     checkpoints.load(SOURCE, image_size=(24, 12))
     assert "resized from 4x4 to 6x3 (bilinear_align_corners)" in caplog.text
 
 
-def test_equal_count_on_another_grid_is_resized(tmp_path):
-    """Positions of a 4x9 grid are not those of 6x6, though their numbers agree."""
+def test_positions_are_resized_to_a_grid_with_an_equal_number_of_cells(tmp_path):
+    """From 4x9 to 6x6."""
     model = random_tiny(image_size=(32, 72), classifier="gap")
     checkpoints.save(model, tmp_path / "x.npz")
     square = checkpoints.load(tmp_path / "x.npz", position_grid=(4, 9), image_size=48)
@@ -172,20 +172,20 @@ def test_equal_count_on_another_grid_is_resized(tmp_path):
     assert not np.allclose(got, stored)
 
 
-def test_any_size_model_keeps_the_stored_grid():
-    """image_size=None: positions stay as stored and are resized per call."""
+def test_an_any_size_model_keeps_the_stored_grid():
+    """With `image_size=None`, positions are resized in every call."""
     model = checkpoints.load(FOLDER / "vit_gap.npz", image_size=None, position_grid=(5, 3))
     assert model.config.source_grid == (5, 3)
     assert model.predict(np.zeros((1, 40, 44, 3)), verbose=0).shape == (1, 7)
 
 
-def test_unpooled_reading_of_a_pooled_file():
-    """The classifier may change between its pooled and unpooled form; weights are the same."""
+def test_a_pooled_file_can_be_loaded_unpooled():
+    """The pooled and the unpooled form of a classifier have the same weights."""
     assert checkpoints.load(SOURCE, classifier="token_unpooled").output_shape == (None, 17, 7)
 
 
-def test_dtype_and_names_of_the_build():
-    """dtype, name and data_format go to the model."""
+def test_load_passes_dtype_name_and_data_format_to_the_model():
+    """As arguments of `load`."""
     model = checkpoints.load(
         SOURCE, dtype="mixed_bfloat16", name="mine", data_format="channels_first"
     )
@@ -206,21 +206,21 @@ def test_dtype_and_names_of_the_build():
         ),
     ],
 )
-def test_what_the_official_code_cannot_express_is_not_written(fields, reason, tmp_path):
-    """Saved weights never meet the wrong arithmetic."""
+def test_a_model_that_the_official_code_cannot_express_is_not_written(fields, reason, tmp_path):
+    """The official code would compute other outputs from the weights."""
     with pytest.raises(CheckpointError) as caught:
         checkpoints.save(tiny(**fields), tmp_path / "x.npz")
     assert reason in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_numerics_that_do_not_enter_do_not_matter(tmp_path):
-    """A plain model may have any epsilon for the kernels that it does not have."""
+def test_numerics_of_layers_that_a_model_lacks_do_not_prevent_saving(tmp_path):
+    """A plain model has no standardised convolutions, so their epsilon is free."""
     checkpoints.save(tiny(numerics={"std_conv_epsilon": 1e-8}), tmp_path / "x.npz")
 
 
-def test_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
-    """A write that breaks off leaves neither a part nor a temporary file."""
+def test_a_failed_save_keeps_the_old_file(tmp_path, monkeypatch):
+    """No temporary file is left."""
     path = tmp_path / "x.npz"
     checkpoints.save(tiny(), path)
     before = path.read_bytes()
@@ -235,16 +235,16 @@ def test_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["x.npz"]
 
 
-def test_files_are_as_readable_as_others(tmp_path):
-    """A written file has the mode that the umask gives, not that of a private temporary."""
+def test_a_saved_file_has_the_mode_of_the_umask(tmp_path):
+    """Not the private mode of a temporary file."""
     checkpoints.save(tiny(), tmp_path / "x.npz")
     (tmp_path / "plain").touch()
     assert (tmp_path / "x.npz").stat().st_mode == (tmp_path / "plain").stat().st_mode
     assert zipfile.is_zipfile(tmp_path / "x.npz")
 
 
-def test_weights_are_found_in_a_nested_model():
-    """Paths do not depend on what a model is nested in, or on its name."""
+def test_weight_paths_do_not_depend_on_the_name_or_the_outer_model():
+    """A nested model named "inner" has the paths of a model alone."""
     inner = tiny(name="inner")
     outer = keras.Sequential([keras.Input((16, 16, 3)), inner])
     names = transfer.weights_by_path(inner).keys()
@@ -252,8 +252,8 @@ def test_weights_are_found_in_a_nested_model():
     assert names == transfer.weights_by_path(tiny()).keys()
 
 
-def test_a_model_does_not_live_on_its_file(tmp_path):
-    """Files are mapped into memory; overwriting one in place changes no loaded weight."""
+def test_overwriting_a_file_in_place_does_not_change_the_loaded_model(tmp_path):
+    """Files are mapped into memory, but the weights of the model are copies."""
     path = tmp_path / "x.npz"
     path.write_bytes(SOURCE.read_bytes())
     model = checkpoints.load(path)
@@ -265,7 +265,7 @@ def test_a_model_does_not_live_on_its_file(tmp_path):
 
 
 def test_reading_holds_one_array_at_a_time(tmp_path):
-    """Beside the model, a load needs memory for the largest array, not for the file."""
+    """Besides the model, a load needs memory for the largest array, not for the whole file."""
     sizes = {"hidden_size": 128, "mlp_dim": 512, "num_layers": 8, "num_heads": 4}
     model = VisionTransformer(patch_size=8, image_size=16, num_classes=2, **sizes)
     checkpoints.save(model, tmp_path / "x.npz")
@@ -281,8 +281,8 @@ def test_reading_holds_one_array_at_a_time(tmp_path):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_a_diverged_model_is_not_saved(bad, tmp_path):
-    """The weight is named, and nothing is written."""
+def test_a_model_with_nan_or_infinite_weights_is_not_saved(bad, tmp_path):
+    """The message names the weight; no file is written."""
     model = random_tiny()
     kernel = model.get_layer("block_0").mlp.dense_0.kernel
     values = keras.ops.convert_to_numpy(kernel).copy()
@@ -298,8 +298,8 @@ def test_a_diverged_model_is_not_saved(bad, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_number_beyond_float16_is_not_made_infinite(tmp_path, caplog):
-    """The weight, its largest number and the way out are named."""
+def test_a_weight_beyond_the_range_of_float16_is_refused(tmp_path, caplog):
+    """The message names the weight and its largest value; under mixed_float16 it is a warning."""
     model = random_tiny()
     model.get_layer("block_0").mlp.dense_0.bias.assign(np.full(32, 1e6))
     checkpoints.save(model, tmp_path / "x.npz")
@@ -313,8 +313,8 @@ def test_a_number_beyond_float16_is_not_made_infinite(tmp_path, caplog):
     assert not caplog.text
 
 
-def test_a_model_of_others_is_named(tmp_path):
-    """`save` writes Vision Transformers; whatever else it is given, it says what that is."""
+def test_save_refuses_other_models_by_their_class(tmp_path):
+    """A Sequential model and a string."""
     other = keras.Sequential([keras.layers.Dense(2)], name="other")
     with pytest.raises(CheckpointError, match="found a Sequential named 'other'"):
         checkpoints.save(other, tmp_path / "x.npz")

@@ -1,4 +1,4 @@
-"""Checkpoints run side by side, and beside their own library."""
+"""`verify` compares the outputs of two checkpoints, or of a checkpoint and its library."""
 
 import numpy as np
 import pytest
@@ -9,8 +9,8 @@ from tests.golden import FOLDER
 from tests.helpers import random_tiny
 
 
-def test_a_lossless_conversion_differs_in_nothing(tmp_path):
-    """Two spellings of one network give the same tokens, pre_logits and logits."""
+def test_a_lossless_conversion_has_no_differences(tmp_path):
+    """Tokens, pre_logits and logits are equal."""
     source = FOLDER / "vit_rep.npz"
     checkpoints.convert(source, tmp_path / "x.npz", "google_linen")
     found = checkpoints.verify(source, tmp_path / "x.npz")
@@ -20,8 +20,8 @@ def test_a_lossless_conversion_differs_in_nothing(tmp_path):
                              "the google_linen dialect has no library to install")  # fmt: skip
 
 
-def test_a_lossy_conversion_shows(tmp_path):
-    """Weights under the other GELU come out different, and by how much is said."""
+def test_a_lossy_conversion_has_differences(tmp_path):
+    """`verify` returns the absolute and relative difference due to the other GELU."""
     source = random_tiny(num_classes=3)
     checkpoints.save(source, tmp_path / "tanh.npz")
     checkpoints.convert(
@@ -33,8 +33,8 @@ def test_a_lossy_conversion_shows(tmp_path):
     assert logits.absolute > 0
 
 
-def test_keras_hub_agrees():
-    """The library's own forward pass is within 1e-5 of ours."""
+def test_keras_hub_gives_the_logits_of_keras_vit():
+    """Within 1e-5."""
     pytest.importorskip("keras_hub")
     (found,) = checkpoints.verify(FOLDER / "kh_classifier").differences
     assert (found.output, found.against) == ("logits", "keras_hub")
@@ -42,8 +42,8 @@ def test_keras_hub_agrees():
 
 
 @pytest.mark.parametrize("name", ["timm_token", "hf_classifier"])
-def test_torch_libraries_agree(name):
-    """So are timm's and transformers'."""
+def test_timm_and_transformers_give_the_logits_of_keras_vit(name):
+    """Within 1e-5."""
     pytest.importorskip("torch")
     from tests import torchvision_shim  # noqa: F401  so that timm imports beside any torch
 
@@ -53,15 +53,15 @@ def test_torch_libraries_agree(name):
     assert found.relative <= 1e-5
 
 
-def test_a_file_alone_is_too_little_for_a_library():
-    """A library reads a folder with its config.json."""
+def test_a_bare_file_cannot_be_run_by_its_library():
+    """timm reads a folder with a config.json."""
     path = FOLDER / "timm_token" / "model.safetensors"
     with pytest.raises(LibraryUnavailableError, match="timm reads a folder with its config.json"):
         library_logits("timm", path, np.zeros((1, 16, 16, 3), "float32"))
 
 
-def test_command_line(capsys, tmp_path):
-    """The table names what was compared; a difference above the tolerance is status 1."""
+def test_keras_vit_verify_prints_a_table_and_exits_with_status_1_on_a_difference(capsys, tmp_path):
+    """Status 1 means a difference above the tolerance."""
     checkpoints.convert(FOLDER / "vit_rep.npz", tmp_path / "x.npz", "google_linen")
     assert cli.main(["verify", str(FOLDER / "vit_rep.npz"), str(tmp_path / "x.npz")]) == 0
     assert "tokens" in capsys.readouterr().out

@@ -6,9 +6,9 @@ Writes `manifests/keras_hub.json.gz`: for each preset that keras-hub names
 (`ViTBackbone.presets`) the arrays of `model.weights.h5` and, under `task/`, those of
 `task.weights.h5`. The published files themselves are not read. keras-hub's own
 `save_weights` and `save_task_weights` write a model on torch's "meta" device, whose weights
-have shapes and no values; the one thing replaced is how a value goes into the h5 file, as a
-dataset of that shape which is never filled. The size of each backbone is checked against
-the count of parameters that keras-hub states for its preset.
+have shapes and no values. This script replaces one method, which writes a value to the h5
+file: it creates a dataset of the value's shape and never fills it. The size of each backbone
+is checked against the number of parameters that keras-hub states for its preset.
 """
 
 import gzip
@@ -37,7 +37,7 @@ NUM_CLASSES = {"imagenet": 1000, "imagenet21k": 0}  # described as "model", as "
 
 
 def describe(preset: str, parameters: int) -> dict:
-    """Builds a preset's model without weights; returns what it is and its arrays."""
+    """Builds a preset's model without weights; returns its variant, sizes and array shapes."""
     size, patch, side, data = re.fullmatch(r"vit_(\w+)_patch(\d+)_(\d+)_(\w+)", preset).groups()
     depth, heads, hidden, mlp = SIZES[size]
     with keras.device("meta"), tempfile.TemporaryDirectory() as folder:
@@ -50,7 +50,7 @@ def describe(preset: str, parameters: int) -> dict:
         shapes = _shapes(f"{folder}/model.weights.h5")
         if NUM_CLASSES[data]:
             task = keras_hub.models.ViTImageClassifier(backbone, NUM_CLASSES[data])
-            task.optimizer = None  # made by the task itself; it would write its counters too
+            task.optimizer = None  # the task makes an optimizer, whose counters would be saved
             task.save_task_weights(f"{folder}/task.weights.h5")
             shapes |= _shapes(f"{folder}/task.weights.h5", "task/")
     return {
@@ -75,7 +75,7 @@ def _shapes(path: str, prefix: str = "") -> dict[str, list[int]]:
 
 
 def _announce(store: H5IOStore, key: str, value: keras.Variable) -> None:
-    """Gives the file a dataset of the value's shape; HDF5 takes no room until it is filled."""
+    """Creates a dataset of the value's shape, which takes no room in HDF5 until it is filled."""
     if not store._h5_entry_initialized:
         store._create_h5_group(store._h5_entry_path)
     store._h5_entry_group.create_dataset(key, value.shape, "float32")

@@ -1,14 +1,14 @@
-"""Names and shapes of full-size ViTs of timm and transformers, from the libraries without weights.
+"""Names and shapes of full-size ViTs of timm and transformers, built without weights.
 
     python -m tests.data.make_manifests     # timm 1.0.31, transformers 5.23.0: 15 seconds
 
 Writes `manifests/timm.json.gz` and `manifests/transformers.json.gz`: for each checkpoint that
-the library publishes for a variant of ours, the arrays of its `model.safetensors`. The published
+the library publishes for a keras_vit variant, the arrays of `model.safetensors`. The published
 files themselves are not read. torch builds the library's own model on its "meta" device, where
 arrays have shapes and no values. timm states its checkpoints in its registry; those of
 transformers are the eleven `google/vit-*` of the Hub, a ViTModel with its pooler where they were
-not fine-tuned. transformers names arrays in files otherwise than in memory; its own
-`revert_weight_conversion` does that here as it does in `save_pretrained`.
+not fine-tuned. transformers gives arrays other names in files than in memory; its function
+`revert_weight_conversion` translates them here as in `save_pretrained`.
 """
 
 import gzip
@@ -42,10 +42,10 @@ ARCHITECTURES = {
     "vit_base_r50_s16": "r50_vit_b16",
     "vit_large_r50_s32": "r50_vit_l32",
 }
-"""timm's architectures, without the image size, and our variants."""
+"""timm's architectures, without the image size, and keras_vit's variants."""
 
 TRAININGS = ("orig", "augreg", "untrained")
-"""First words of timm's tags: the paper's weights, AugReg's, and R26+B/32, which has none."""
+"""First words of timm's tags: the paper's weights, AugReg's, and R26+B/32 without weights."""
 
 SIZES = {
     "base": {},
@@ -80,15 +80,15 @@ HUB = (
 
 
 def of_timm() -> Iterator[tuple[str, dict]]:
-    """Every image size and number of classes in which timm has a variant of ours."""
+    """Every image size and number of classes in which timm has a keras_vit variant."""
     described = set()
     for name in timm.list_models(["vit_*"], include_tags=True):
         architecture, _, tag = name.partition(".")
         family, _, size = architecture.rpartition("_")
         num_classes = timm.get_pretrained_cfg(name).num_classes
         key = (architecture, num_classes)
-        is_ours = family in ARCHITECTURES and tag.partition("_")[0] in TRAININGS
-        if not is_ours or key in described:
+        is_variant = family in ARCHITECTURES and tag.partition("_")[0] in TRAININGS
+        if not is_variant or key in described:
             continue
         described.add(key)
         model = timm.create_model(name, device="meta")

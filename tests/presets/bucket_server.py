@@ -1,4 +1,4 @@
-"""A bucket on 127.0.0.1 that speaks Google Cloud Storage's HTTP, with faults on purpose."""
+"""A bucket on 127.0.0.1 with the HTTP of Google Cloud Storage and faults that tests choose."""
 
 import base64
 import contextlib
@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote
 
 Fault = Callable[["_Handler", bytes], bool]
-"""Answers a request in the server's place and says whether it did."""
+"""Answers a request in place of the server; returns whether it has answered."""
 
 
 class Bucket(ThreadingHTTPServer):
@@ -34,7 +34,7 @@ class Bucket(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}"
 
     def handle_error(self, request, client_address) -> None:
-        """A client that was killed is no news."""
+        """Ignores errors of connections, such as those of killed clients."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -86,7 +86,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body[first : first + 65536])
 
     def log_message(self, *arguments: object) -> None:
-        """Nothing on the console."""
+        """Prints no log."""
 
 
 def md5_of(body: bytes) -> str:
@@ -94,7 +94,7 @@ def md5_of(body: bytes) -> str:
 
 
 def status(code: int, **headers: str) -> Fault:
-    """The server answers with this status."""
+    """The server answers with the given status."""
 
     def fault(handler: _Handler, body: bytes) -> bool:
         handler.answer(code, b"error page", headers)
@@ -104,7 +104,7 @@ def status(code: int, **headers: str) -> Fault:
 
 
 def cut(after: int) -> Fault:
-    """The connection breaks after so many bytes of the body that was announced."""
+    """The connection breaks after `after` bytes of the announced body."""
 
     def fault(handler: _Handler, body: bytes) -> bool:
         etag = f'"{hashlib.md5(body).hexdigest()}"'
@@ -130,7 +130,7 @@ def changed(headers: dict[str, str], body: bytes | None = None) -> Fault:
 
 
 def partial(headers: dict[str, str], part: bytes) -> Fault:
-    """The server answers 206 with bytes from anywhere."""
+    """The server answers 206 with the bytes `part`, whatever range was requested."""
 
     def fault(handler: _Handler, body: bytes) -> bool:
         handler.answer(206, part, headers)
@@ -140,7 +140,7 @@ def partial(headers: dict[str, str], part: bytes) -> Fault:
 
 
 def silence(seconds: float) -> Fault:
-    """The server accepts the request and says nothing for a while."""
+    """The server accepts the request and does not answer for some seconds."""
 
     def fault(handler: _Handler, body: bytes) -> bool:
         time.sleep(seconds)
@@ -151,13 +151,13 @@ def silence(seconds: float) -> Fault:
 
 
 def redirect(target: str) -> Fault:
-    """The file lies elsewhere."""
+    """The server redirects to `target`."""
     return status(302, Location=target)
 
 
 @contextlib.contextmanager
 def serving() -> Iterator[Bucket]:
-    """A running bucket, stopped at the end."""
+    """A running bucket, which is stopped on exit."""
     bucket = Bucket()
     thread = threading.Thread(target=bucket.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()

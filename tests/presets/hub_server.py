@@ -1,7 +1,7 @@
-"""A Hub on 127.0.0.1: the HTTP that huggingface_hub speaks, and its failures on purpose.
+"""A Hub on 127.0.0.1 with the HTTP that huggingface_hub uses, and failures that tests choose.
 
-Repositories live in memory. Large files and weights are stored with LFS: asked for, they are
-redirected to another host, as to the Hub's CDN. Commits, branches, gates and tokens are kept.
+Repositories live in memory, with commits, branches, gates and tokens. Weights are stored with
+LFS: requests for them are redirected to another host, as to the Hub's CDN.
 """
 
 import base64
@@ -37,7 +37,7 @@ def sha256(content: bytes) -> str:
 
 @dataclasses.dataclass
 class Repo:
-    """A repository: its branches, and every commit's files."""
+    """A repository: its branches, and the files of every commit."""
 
     branches: dict[str, str] = dataclasses.field(default_factory=dict)
     commits: dict[str, dict[str, bytes]] = dataclasses.field(default_factory=dict)
@@ -61,16 +61,16 @@ class Repo:
 
 @dataclasses.dataclass
 class Fault:
-    """What goes wrong, how often, and where.
+    """A failure of matching requests.
 
     Args:
         where: regular expression on `"METHOD /path"`.
-        status, headers: answer with these.
-        cut: break the connection after so many bytes of the body.
-        reset: break it by a reset, not by its end.
-        truncated: announce and send so many bytes fewer.
-        corrupt: send as many bytes, but others.
-        times: how often, then all is well; None for ever.
+        status, headers: of the answer.
+        cut: the connection breaks after so many bytes of the body.
+        reset: the connection breaks by a reset instead of its regular end.
+        truncated: so many bytes fewer are announced and sent.
+        corrupt: the bytes of the body are inverted.
+        times: the number of failures; None for every request.
     """
 
     where: str
@@ -84,7 +84,7 @@ class Fault:
 
 
 class Hub:
-    """What the server knows: repositories, uploaded objects, faults to come, requests so far."""
+    """The state of the server: repositories, uploaded objects, faults and requests."""
 
     def __init__(self) -> None:
         self.repos: dict[str, Repo] = {}
@@ -96,7 +96,7 @@ class Hub:
         self.endpoint = ""
 
     def add(self, name: str, files: dict[str, bytes] | Path, **fields) -> Repo:
-        """Adds a repository with one commit, of the given files or of a folder's."""
+        """Adds a repository with one commit of the given files or of the files in a folder."""
         if isinstance(files, Path):
             files = {
                 path.relative_to(files).as_posix(): path.read_bytes()
@@ -108,15 +108,15 @@ class Hub:
         return repo
 
     def fail(self, where: str, **fields) -> None:
-        """Has requests fail from now on; see `Fault`."""
+        """Makes matching requests fail from now on; see `Fault`."""
         self.faults.append(Fault(where, **fields))
 
     def seen(self, pattern: str) -> list[str]:
-        """The requests so far that match."""
+        """The requests so far that match the pattern."""
         return [request for request in self.requests if re.search(pattern, request)]
 
     def fetched(self) -> set[str]:
-        """Names of the files whose bytes were asked for."""
+        """The names of the files whose bytes were requested."""
         found = (re.match(r"GET /[^/]+/[^/]+/resolve/[^/]+/(.*)", r) for r in self.requests)
         by_name = {match[1] for match in found if match}
         shas = {request.split("/cdn/")[1] for request in self.seen("^GET /cdn/")}
@@ -126,7 +126,7 @@ class Hub:
         return by_name
 
     def fault_at(self, request: str) -> Fault | None:
-        """The fault that is due, counted."""
+        """The fault of a request, which is counted; None if the request succeeds."""
         for fault in self.faults:
             if fault.times != 0 and re.search(fault.where, request):
                 if fault.times is not None:
@@ -166,7 +166,7 @@ def environment(hub: Hub, cache: Path) -> dict[str, str]:
 
 
 def connect(hub: Hub, cache: Path, monkeypatch, slept: Callable[[float], None]) -> None:
-    """Points the huggingface_hub of this process at a Hub; nobody sleeps, but tells `slept`."""
+    """Points this process's huggingface_hub at a Hub; waiting times go to `slept` instead."""
     import types
 
     from huggingface_hub import constants
@@ -187,14 +187,14 @@ def connect(hub: Hub, cache: Path, monkeypatch, slept: Callable[[float], None]) 
     monkeypatch.setattr(_http, "time", clock)
     monkeypatch.setattr("huggingface_hub.file_download.time", clock)
     monkeypatch.setattr("keras_vit.presets.retries.time", clock)
-    close_session()  # it may know another proxy
+    close_session()  # the session may have another proxy
 
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: object, client_address: object) -> None:
-        if not isinstance(sys.exception(), OSError):  # the client has gone, killed perhaps
+        if not isinstance(sys.exception(), OSError):  # the client has gone, perhaps killed
             super().handle_error(request, client_address)
 
 
@@ -223,7 +223,7 @@ class _Handler(BaseHTTPRequestHandler):
                 return method(self, *match.groups())
         return self._send(404, b"no such route")
 
-    # Questions about repositories
+    # Repositories
 
     def _info(self, name: str, revision: str | None) -> None:
         if (found := self._repo(name, revision)) is None:
@@ -298,7 +298,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._json(200, {})
 
     def _validate_yaml(self) -> None:
-        """Types of the fields, as the Hub checks them."""
+        """Checks the types of the fields as the Hub does."""
         content = json.loads(self.sent)["content"]
         match = re.match(r"---\n(.*?)\n---\n", content, re.DOTALL)
         try:
@@ -423,7 +423,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.hub.bytes_sent += len(body)
         try:
             self._write(body)
-        except OSError:  # the client has gone, killed perhaps
+        except OSError:  # the client has gone, perhaps killed
             self.close_connection = True
         if cut is not None:
             self.close_connection = True

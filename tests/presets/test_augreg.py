@@ -1,4 +1,4 @@
-"""AugReg's file names and index: what they tell, and what is refused."""
+"""AugReg's file names and index: the facts read from them, searches, and refusals."""
 
 import pytest
 
@@ -30,7 +30,7 @@ ROWS = (
 
 @pytest.fixture
 def server(tmp_path, monkeypatch):
-    """A bucket with an index of six rows."""
+    """A local bucket that serves an index of six rows."""
     monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
     for name in ("KERAS_VIT_OFFLINE", "HF_HUB_OFFLINE"):
         monkeypatch.delenv(name, raising=False)
@@ -44,8 +44,8 @@ def index(*rows, header=COLUMNS):
     return "\n".join((header, *rows, "")).encode()
 
 
-def test_best_comes_first(server):
-    """Sorted by test accuracy, those without at the end; fetched once."""
+def test_search_sorts_by_test_accuracy(server):
+    """Rows without an accuracy come last; the index is downloaded once."""
     found = search_augreg()
     assert [row.adapt_filename for row in found] == [BEST, "a", "c", "b"]
     assert (found[0].score, found[0].adapt_steps, found[3].score) == (0.8373, 20000, None)
@@ -69,8 +69,8 @@ def test_best_comes_first(server):
     ],
     ids=str,
 )
-def test_filters(server, asked, found):
-    """Each alone, and together."""
+def test_search_filters_rows(server, asked, found):
+    """By each filter alone, and by several together."""
     assert [row.adapt_filename for row in search_augreg(**asked)] == found
 
 
@@ -84,8 +84,8 @@ def test_filters(server, asked, found):
     ],
     ids=str,
 )
-def test_values_that_no_row_has(server, asked, error, words):
-    """Those that some have are listed."""
+def test_a_filter_value_that_no_row_has_is_refused(server, asked, error, words):
+    """The message lists the values of the index."""
     with raises(error, *words):
         search_augreg(**asked)
 
@@ -107,15 +107,15 @@ def test_values_that_no_row_has(server, asked, error, words):
         (b"<html>", ("unexpected ['<html>']",)),
     ],
 )
-def test_damaged_index(server, content, words):
-    """One error with file, line, column, and what to do."""
+def test_a_damaged_index_is_refused(server, content, words):
+    """The message names file, line and column, and says to delete the file."""
     server.files["vit_models/augreg/index.csv"] = content
     with raises(PresetError, "index.csv", *words, "Delete the file"):
         search_augreg()
 
 
-def test_file_names():
-    """Size, data, resolution, classes, labels and protocol; with and without `.npz`."""
+def test_a_file_name_gives_variant_data_resolution_labels_and_protocol():
+    """With and without `.npz`."""
     file = AugRegFile.of(f"{BEST}.npz")
     assert file == AugRegFile(BEST, "vit_s16", "i21k", "imagenet2012", 384)
     assert (file.num_classes, file.labels) == (1000, "imagenet1k")
@@ -131,21 +131,21 @@ def test_file_names():
 @pytest.mark.parametrize(
     "name", ["", "B_16", "../../x", "index.csv", UPSTREAM + "--", UPSTREAM + "/x", UPSTREAM + "\n"]
 )
-def test_other_names_are_none_of_augreg(name):
-    """An example shows the form."""
+def test_names_of_another_form_are_refused(name):
+    """The message shows an example."""
     with raises(PresetError, "no file name of AugReg", "S_16-i21k"):
         AugRegFile.of(name)
 
 
 def test_every_size_of_augreg_has_a_variant():
-    """The table names variants that exist."""
+    """The table of sizes names existing variants."""
     assert {variant(name).name for name in augreg._VARIANTS.values()} == set(
         augreg._VARIANTS.values()
     )
 
 
-def test_a_found_row_loads(server, tmp_path):
-    """By its source, though nothing but the file tells its classes."""
+def test_a_row_of_the_search_loads_by_its_source(server, tmp_path):
+    """The file determines the number of classes."""
     model = variant("vit_ti16")(32, num_classes=3, classifier="token")
     checkpoints.save(model, tmp_path / "x.npz", "google")
     name = "Ti_16-i21k-300ep-lr_0.001-aug_none-wd_0.03-do_0.0-sd_0.0--pets-steps_0k-lr_0.003-res_32"

@@ -1,4 +1,4 @@
-"""Downloads: whole or not at all, resumed, checked, and used again without a network."""
+"""Downloads from the bucket are complete or absent, resumed, checked and cached."""
 
 import contextlib
 import errno
@@ -29,16 +29,16 @@ NAME = "vit_models/imagenet21k+imagenet2012/ViT-B_16.npz"
 
 @pytest.fixture
 def server(tmp_path, monkeypatch):
-    """A bucket that stands in for the official one, and an empty cache."""
+    """A local bucket in place of the official bucket, and an empty cache."""
     monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
     for name in ("KERAS_VIT_OFFLINE", "HF_HUB_OFFLINE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("no_proxy", "*")
-    close_session()  # it may know another proxy
+    close_session()  # the session may have another proxy
     clock = SimpleNamespace(sleep=lambda seconds: None, time=time.time)
     for module in ("huggingface_hub.file_download", "huggingface_hub.utils._http"):
         monkeypatch.setattr(f"{module}.time", clock)
-    monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 65536)  # 10 MB are written at once else
+    monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 65536)  # the default is 10 MB
     monkeypatch.setattr(retries, "FIRST_WAIT", 0.01)
     with serving() as served:
         monkeypatch.setenv("KERAS_VIT_BUCKET", served.url)
@@ -50,7 +50,7 @@ URL = bucket.OFFICIAL + NAME.replace("+", "%2B")
 
 
 def left_beside(path) -> list[str]:
-    """Names in the file's folder, but for itself and its lock."""
+    """The names in the folder of a file, except the file and its lock."""
     return sorted(p.name for p in path.parent.iterdir() if p not in (path, lock_of(path)))
 
 
@@ -59,7 +59,7 @@ def lock_of(path):
 
 
 def test_a_file_is_downloaded_once(server, tmp_path):
-    """Into the cache, by the official URL, with its sha256; afterwards no server is needed."""
+    """To the cache, with a record of its sha256; the second call makes no request."""
     path = fetch(URL)
     assert path.read_bytes() == CONTENT
     assert path.is_relative_to(tmp_path / "cache" / "storage.googleapis.com")
@@ -69,8 +69,8 @@ def test_a_file_is_downloaded_once(server, tmp_path):
     assert server.gets[NAME] == 1
 
 
-def test_offline(server, monkeypatch):
-    """No connection is tried; what is in the cache is served."""
+def test_offline_reads_the_cache_and_opens_no_connection(server, monkeypatch):
+    """A file that is not in the cache is refused."""
     for name, value in (("KERAS_VIT_OFFLINE", "1"), ("HF_HUB_OFFLINE", "True")):
         with monkeypatch.context() as patch:
             patch.setenv(name, value)
@@ -82,8 +82,8 @@ def test_offline(server, monkeypatch):
     assert fetch("https://storage.googleapis.com/absent.npz", URL) == path
 
 
-def test_a_busy_server_is_asked_again(server, monkeypatch):
-    """With growing pauses, or after as long as its Retry-After says."""
+def test_a_busy_server_is_retried(server, monkeypatch):
+    """With growing pauses, or after the time of its Retry-After header; an hour is refused."""
     server.head_faults[NAME] = [status(429), status(500)]
     server.faults[NAME] = [status(429), status(500)]
     assert fetch(URL).read_bytes() == CONTENT
@@ -101,7 +101,7 @@ def test_a_busy_server_is_asked_again(server, monkeypatch):
 
 
 def test_a_cut_connection_is_resumed(server, monkeypatch):
-    """The bytes that came are not sent again."""
+    """The bytes already received are not requested again."""
     monkeypatch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 0.5)
     server.faults[NAME] = [cut(1_245_184), silence(0.8)]
     path = fetch(URL)
@@ -111,7 +111,7 @@ def test_a_cut_connection_is_resumed(server, monkeypatch):
 
 
 def test_a_later_call_resumes(server):
-    """A download that was given up goes on where it stopped."""
+    """A download that failed is continued by the next call."""
     server.faults[NAME] = [cut(65536)] + [status(503)] * 4
     with raises(PresetError, NAME.replace("+", "%2B"), "503", "4 attempts", "65536 bytes are kept"):
         fetch(URL)
@@ -120,7 +120,7 @@ def test_a_later_call_resumes(server):
 
 
 def test_a_file_that_changed_is_not_joined_to_its_old_part(server):
-    """The ETag tells: the new one is fetched from its start, and the old part goes."""
+    """The ETag shows the change: the new file is downloaded whole, and the old part removed."""
     server.faults[NAME] = [cut(65536)] + [status(503)] * 4
     with pytest.raises(PresetError):
         fetch(URL)
@@ -130,8 +130,8 @@ def test_a_file_that_changed_is_not_joined_to_its_old_part(server):
     assert left_beside(path) == ["ViT-B_16.npz.json"]
 
 
-def test_a_server_that_mistakes_the_range_is_not_believed(server):
-    """The checksum tells that other bytes came; all is fetched anew."""
+def test_wrong_bytes_for_a_range_are_detected_by_the_checksum(server):
+    """The whole file is downloaded again."""
     wrong = {"Content-Range": f"bytes 65536-{len(CONTENT) - 1}/{len(CONTENT)}", "ETag": '"x"'}
     rest = bytes(len(CONTENT) - 65536)
     server.faults[NAME] = [cut(65536), partial(wrong, rest)]
@@ -140,7 +140,7 @@ def test_a_server_that_mistakes_the_range_is_not_believed(server):
 
 
 def test_without_etag_a_part_is_not_resumed(server):
-    """Nothing tells whether it belongs to the same file."""
+    """Without an ETag it is unknown whether the part belongs to the same file."""
     server.validators = False
     server.faults[NAME] = [cut(65536)] + [status(503)] * 4
     with pytest.raises(PresetError):
@@ -149,8 +149,8 @@ def test_without_etag_a_part_is_not_resumed(server):
     assert server.ranges[-1] is None
 
 
-def test_wrong_checksum(server):
-    """Some more attempts, then an error, and nothing is kept."""
+def test_a_wrong_checksum_is_retried_and_then_refused(server):
+    """After four attempts; no file is kept."""
     server.faults[NAME] = [changed({}, CONTENT[::-1])]
     assert fetch(URL).read_bytes() == CONTENT
     other = URL.replace("B_16", "B_32")
@@ -162,8 +162,8 @@ def test_wrong_checksum(server):
     assert fetch(other).read_bytes() == CONTENT
 
 
-def test_truncated_body(server):
-    """A server that always sends too little: the length is named."""
+def test_a_server_that_always_cuts_the_body_is_refused(server):
+    """The message says to check the connection."""
     server.faults[NAME] = [cut(10)] * 99
     with raises(PresetError, "ViT-B_16.npz", "closed connection", "check the connection"):
         fetch(URL)
@@ -180,8 +180,8 @@ def test_truncated_body(server):
     ],
     ids=["404", "403", "401", "204"],
 )
-def test_refusals_are_final(server, fault, words):
-    """One request, one error, and the next call may succeed."""
+def test_client_errors_are_not_retried(server, fault, words):
+    """The next call may succeed."""
     server.head_faults[NAME] = [fault]
     with raises(PresetError, "ViT-B_16.npz", *words):
         fetch(URL)
@@ -189,8 +189,8 @@ def test_refusals_are_final(server, fault, words):
     assert fetch(URL).read_bytes() == CONTENT
 
 
-def test_timeouts_and_dead_servers(server, monkeypatch):
-    """Silence, and no server at all."""
+def test_timeouts_and_refused_connections_are_named(server, monkeypatch):
+    """After four attempts."""
     server.head_faults[NAME] = [silence(0.2)] * 9
     monkeypatch.setattr(bucket, "TIMEOUT", 0.1)
     with raises(PresetError, "timed out", "4 attempts"):
@@ -200,8 +200,8 @@ def test_timeouts_and_dead_servers(server, monkeypatch):
         fetch(URL)
 
 
-def test_redirects(server):
-    """Are followed, but not in a circle, and not to the local disk."""
+def test_redirects_are_followed_except_loops_and_local_files(server):
+    """A redirect to file:///etc/passwd is refused."""
     server.files["elsewhere"] = CONTENT
     server.faults[NAME] = [redirect("/elsewhere")]
     server.head_faults[NAME] = [redirect("/elsewhere")]
@@ -214,8 +214,8 @@ def test_redirects(server):
             fetch(other)
 
 
-def test_alternative_spellings(server, caplog):
-    """The next is tried where the server does not know one, and the log says so."""
+def test_alternative_urls_are_tried_in_turn(server, caplog):
+    """If the server does not know a URL; the log names the URL that was used."""
     missing = bucket.OFFICIAL + "vit_models/R50-ViT-B_16.npz"
     assert fetch(missing, URL) == bucket.place(URL)
     assert f"Fetched {URL} instead" in caplog.text
@@ -223,8 +223,8 @@ def test_alternative_spellings(server, caplog):
         fetch(missing, bucket.OFFICIAL + "also.npz")
 
 
-def test_an_expected_sha256(server):
-    """Is demanded of a download and of a file in the cache."""
+def test_a_given_sha256_is_checked(server):
+    """For a download and for a file in the cache."""
     with raises(PresetError, URL, f"sha256 is {SHA256}, expected 00"):
         fetch(URL, sha256="00")
     assert not bucket.place(URL).exists()
@@ -233,8 +233,8 @@ def test_an_expected_sha256(server):
         fetch(URL, sha256="11")
 
 
-def test_a_damaged_file_is_fetched_again(server, caplog):
-    """Told by size or time of change; with check=True by its bytes alone."""
+def test_a_damaged_file_in_the_cache_is_downloaded_again(server, caplog):
+    """Damage shows in size or modification time, and with `check=True` in the bytes."""
     path = fetch(URL)
     path.write_bytes(CONTENT[:-1])
     assert fetch(URL).read_bytes() == CONTENT
@@ -249,7 +249,7 @@ def test_a_damaged_file_is_fetched_again(server, caplog):
 
 
 def test_another_file_under_the_same_url_is_refused(server):
-    """The sha256 of the first download holds, until its record is deleted."""
+    """The sha256 of the first download is required until its record is deleted."""
     path = fetch(URL)
     path.unlink()
     server.files[NAME] = b"poisoned"
@@ -261,8 +261,8 @@ def test_another_file_under_the_same_url_is_refused(server):
 
 
 @pytest.mark.parametrize("damage", [b"", b"[1]", b'{"url": 1}', b"\xff"])
-def test_a_damaged_record_makes_no_trust(server, damage):
-    """A file whose record cannot be read is fetched again; a part of another time goes."""
+def test_a_file_with_an_unreadable_record_is_downloaded_again(server, damage):
+    """A part left by an earlier download is removed."""
     path = fetch(URL)
     path.with_name("ViT-B_16.npz.json").write_bytes(damage)
     path.with_name(f"ViT-B_16.npz.{'0' * 16}.part").write_bytes(b"rubbish")
@@ -286,22 +286,22 @@ def test_a_damaged_record_makes_no_trust(server, damage):
         "https://host/",
     ],
 )
-def test_names_that_lead_elsewhere_are_refused(server, url, tmp_path):
-    """Nothing is requested and nothing is written."""
+def test_urls_that_lead_out_of_the_cache_are_refused(server, url, tmp_path):
+    """So are URLs with passwords, queries or no file; no request is made."""
     with raises(PresetError, url):
         fetch(url)
     assert not server.gets
     assert not list(tmp_path.rglob("*"))
 
 
-def test_a_name_stays_one_name(server, tmp_path):
-    """Encoded slashes, backslashes and drive letters are letters."""
+def test_encoded_slashes_stay_encoded_in_the_cache(server, tmp_path):
+    """Backslashes and colons too."""
     path = bucket.place("https://host/a%2F..%2F..%2Fb/C%3A%5Cx.npz")
     assert path == tmp_path / "cache" / "host" / "a%2F..%2F..%2Fb" / "C%3A%5Cx.npz"
 
 
-def test_disk_full(server, monkeypatch):
-    """Told before the download where the length is known, and in its middle."""
+def test_a_full_disk_is_refused_before_or_during_the_download(server, monkeypatch):
+    """The next call resumes."""
     monkeypatch.setattr(bucket.shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
     with raises(PresetError, URL, "disk is full", "3000000 bytes to come, 1000 free", "Make room"):
         fetch(URL)
@@ -315,29 +315,29 @@ def test_disk_full(server, monkeypatch):
 
 
 def disk_that_fills(url, file, **options):
-    """In place of the download: a MiB comes, then the disk is full."""
+    """Replaces the download: after a MiB the disk is full."""
     file.write(CONTENT[: 2**20])
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_a_cache_that_cannot_be_written(server, monkeypatch, tmp_path):
-    """One error, which names the folder."""
+def test_a_cache_folder_that_cannot_be_written_is_refused_by_name(server, monkeypatch, tmp_path):
+    """The path of the cache is a file."""
     (tmp_path / "file").touch()
     monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "file"))
     with raises(PresetError, URL, "cache cannot be used", str(tmp_path / "file")):
         fetch(URL)
 
 
-def test_where_the_cache_lies(monkeypatch, tmp_path):
-    """Among the assets of Hugging Face's cache, unless the environment names a folder."""
+def test_the_cache_is_in_the_assets_of_hugging_face_or_in_the_given_folder(monkeypatch, tmp_path):
+    """KERAS_VIT_CACHE names the folder."""
     monkeypatch.delenv("KERAS_VIT_CACHE", raising=False)
     assert bucket.cache_folder().parts[-2:] == ("assets", "keras_vit")
     monkeypatch.setenv("KERAS_VIT_CACHE", "~/weights")
     assert bucket.cache_folder() == Path.home() / "weights"
 
 
-def test_a_proxy(server, monkeypatch):
-    """That of the environment is asked, unless no_proxy excepts the host."""
+def test_the_proxy_of_the_environment_is_used(server, monkeypatch):
+    """Unless no_proxy lists the host."""
     monkeypatch.setenv("KERAS_VIT_BUCKET", "http://bucket.invalid")
     monkeypatch.setenv("http_proxy", server.url)
     monkeypatch.setenv("no_proxy", "other.invalid")
@@ -347,7 +347,7 @@ def test_a_proxy(server, monkeypatch):
 
 
 def test_two_processes_share_one_download(server):
-    """The second waits for the first and takes its file."""
+    """The second process waits for the first and uses its file."""
     server.pause = 0.01
     both = [downloading() for _ in range(2)]
     assert [process.wait(timeout=60) for process in both] == [0, 0]
@@ -355,7 +355,7 @@ def test_two_processes_share_one_download(server):
 
 
 def downloading() -> subprocess.Popen:
-    """A process that fetches the file and fails unless it gets it whole."""
+    """A process that downloads the file and fails unless the file is complete."""
     code = (
         "import hashlib, sys; from huggingface_hub import constants\n"
         "constants.DOWNLOAD_CHUNK_SIZE = 65536\n"
@@ -366,8 +366,8 @@ def downloading() -> subprocess.Popen:
     return subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
 
 
-def test_killed_at_any_moment(server):
-    """kill -9 during a slow download, ten times: nothing half-written has the name, all resume."""
+def test_a_download_killed_at_any_moment_leaves_no_half_file_and_resumes(server):
+    """`kill -9` at random moments of a slow download, ten times."""
     server.pause = 0.01  # 46 pieces: half a second
     moments = random.Random(1)
     path = bucket.place(URL)
@@ -377,7 +377,7 @@ def test_killed_at_any_moment(server):
         while server.gets[NAME] == seen and process.poll() is None:
             time.sleep(0.005)
         time.sleep(moments.uniform(0, 0.4))
-        with contextlib.suppress(ProcessLookupError):  # it was quicker
+        with contextlib.suppress(ProcessLookupError):  # the process has ended already
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         if path.exists():

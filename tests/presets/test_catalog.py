@@ -1,4 +1,4 @@
-"""The catalog: every row consistent, and a file in the official layout loads by its name."""
+"""The catalog: every row is consistent, and official files load by the name of their row."""
 
 import math
 import re
@@ -41,8 +41,8 @@ README_SIZES = {
 
 
 @every_row
-def test_the_name_tells_the_row(name):
-    """Variant, data, classes and resolution; the recipe's own word in between."""
+def test_the_name_of_a_row_agrees_with_its_facts(name):
+    """Variant, data, classes and resolution."""
     row, told = CATALOG[name], NAME.fullmatch(name)
     assert (row.variant, row.data, row.image_size) == (
         told["variant"], told["data"], int(told["size"]),
@@ -52,11 +52,11 @@ def test_the_name_tells_the_row(name):
 
 
 @every_row
-def test_parameters_are_the_reference_counts(name):
-    """Those of the variant, plus positions at other sizes and plus pre_logits."""
+def test_parameters_equal_the_counts_of_the_reference(name):
+    """The count of the variant, plus positions of other sizes and pre_logits."""
     row = CATALOG[name]
     config = row.config()
-    if config.position == "sincos2d":  # those without a class token have a reference count
+    if config.position == "sincos2d":  # the count without a class token, minus the positions
         expected = GAP_COUNTS[row.variant] - 196 * config.hidden_size
     elif row.fields.get("classifier") == "gap":
         expected = GAP_COUNTS[row.variant]
@@ -71,8 +71,8 @@ def test_parameters_are_the_reference_counts(name):
 
 
 @every_row
-def test_what_a_row_states_can_be(name):
-    """Dialect, protocol, score with its origin, license, and what the file name says."""
+def test_the_facts_of_a_row_are_consistent(name):
+    """Dialect, protocol, score with its origin, license, and the facts of the file name."""
     row = CATALOG[name]
     assert row.dialect in DIALECTS
     complete(row.protocol)
@@ -89,8 +89,8 @@ def test_what_a_row_states_can_be(name):
         assert row.data.startswith(file.data)
 
 
-def test_accuracies_at_the_end_of_pre_training():
-    """Those that an author reports in VT#62; they go into the provenance of what is loaded."""
+def test_accuracies_after_pre_training_are_part_of_the_provenance():
+    """As an author reports them in VT#62."""
     told = {row.variant: row.upstream_top1 for row in CATALOG.values() if row.upstream_top1}
     sizes = ("vit_b16", "vit_b32", "vit_l16", "vit_l32", "vit_h14")
     assert told == dict(zip(sizes, (47.88, 44.04, 49.90, 45.42, 49.06), strict=True))
@@ -102,7 +102,7 @@ def test_accuracies_at_the_end_of_pre_training():
 
 @every_row
 def test_urls_are_well_formed(name):
-    """Percent-encoded, in a public bucket, with a place in the cache; no two rows share one."""
+    """Percent-encoded, in a public bucket, with a place in the cache; no two rows share a URL."""
     row = CATALOG[name]
     sources = (row.source, *row.alternatives)
     for source in sources:
@@ -119,22 +119,22 @@ def test_urls_are_well_formed(name):
 
 
 @pytest.mark.parametrize("name", README_SIZES)
-def test_sizes_are_those_of_the_readme(name):
-    """AugReg's nine, in MiB: float32 weights with 21,843 classes and without pre_logits."""
+def test_file_sizes_equal_those_of_the_readme(name):
+    """Nine AugReg files in MiB: float32 weights with 21,843 classes and without pre_logits."""
     size = CATALOG[f"{name}.augreg_i21k_224"].mebibytes
     assert abs(size - README_SIZES[name]) < 1
 
 
-def test_ten_models_of_augreg():
-    """All ten at 224 pixels, upstream and fine-tuned; nine at 384."""
+def test_the_catalog_has_the_ten_models_of_augreg():
+    """Ten at 224 pixels, pre-trained and fine-tuned, and nine at 384."""
     assert len(list_presets(data="i21k", resolution=224, family="vit")) == 10 + 6
     named = [name for name in CATALOG if ".augreg_i21k_ft_i1k_" in name]
     assert len([n for n in named if n.endswith("_224")]) == 10
     assert len([n for n in named if n.endswith("_384")]) == 9
 
 
-def test_filters():
-    """By variant, data, resolution and hybrid, alone and together."""
+def test_list_presets_filters_by_variant_data_resolution_and_hybrid():
+    """Alone and together; unknown values are refused with the nearest."""
     assert list_presets() == list(CATALOG)
     assert list_presets(family="dinov3") == [n for n in CATALOG if ".dinov3_" in n]
     with raises(ConfigError, "family='dinov4'", "Did you mean 'dinov", "siglip"):
@@ -150,8 +150,8 @@ def test_filters():
         list_presets(data="i21")
 
 
-def test_unknown_names():
-    """The nearest are offered."""
+def test_an_unknown_name_is_refused_with_the_nearest():
+    """For rows of the catalog; for AugReg's files the message names search_augreg."""
     with raises(
         PresetError, "_384x' is no preset", "Did you mean 'vit_b16.augreg_i21k_ft_i1k_384'"
     ):
@@ -177,7 +177,7 @@ def test_a_row_is_described_without_a_download(monkeypatch):
 
 @pytest.fixture
 def rows(tmp_path, monkeypatch):
-    """Rows of a small stand-in, its file served by a local bucket; nothing in the cache."""
+    """Catalog rows of small models, whose files a local bucket serves; an empty cache."""
     monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
     for name in ("KERAS_VIT_OFFLINE", "HF_HUB_OFFLINE"):
         monkeypatch.delenv(name, raising=False)
@@ -203,7 +203,7 @@ def rows(tmp_path, monkeypatch):
 
 
 def test_an_official_file_loads_by_its_name(rows, caplog):
-    """Weights, protocol and provenance; the sha256 is that of the file; a zero head is told."""
+    """With weights, protocol, and the sha256 in its provenance; a zero head is logged."""
     model = VisionTransformer.from_preset("tiny")
     images = np.random.default_rng(0).uniform(-1, 1, (2, 16, 16, 3)).astype("float32")
     assert np.array_equal(model.predict(images, verbose=0), rows.predict(images, verbose=0))
@@ -214,8 +214,8 @@ def test_an_official_file_loads_by_its_name(rows, caplog):
     assert "tiny: the head was published as zeros" in caplog.text
 
 
-def test_another_head_is_no_reason_to_warn(rows, caplog):
-    """Nor do labels of the old one stay; overrides go through."""
+def test_a_new_head_is_loaded_without_the_warning_of_a_zero_head(rows, caplog):
+    """Other classes, image size and name."""
     model = VisionTransformer.from_preset("tiny", num_classes=3, image_size=32, name="mine")
     assert (model.name, model.output_shape) == ("mine", (None, 3))
     assert model.config.image_size == (32, 32)
@@ -223,19 +223,19 @@ def test_another_head_is_no_reason_to_warn(rows, caplog):
 
 
 def test_computed_positions_take_the_image_size_of_the_row(rows):
-    """Nothing in such a file tells it."""
+    """A file without stored positions does not determine the image size."""
     assert VisionTransformer.from_preset("sincos").config.image_size == (16, 16)
 
 
-def test_unverified_names(rows):
-    """The alternatives are tried, and a failure says what was not verified."""
+def test_unverified_urls_have_alternatives_and_say_so_on_failure(rows):
+    """The message names the fact that is not verified."""
     assert VisionTransformer.from_preset("dash").provenance["source"].endswith("tiny%2Bx.npz")
     with raises(PresetError, "gone.npz", "404", "gone: unverified is whether it is"):
         VisionTransformer.from_preset("gone")
 
 
-def test_a_variant_of_full_size_loads_by_its_row(tmp_path, monkeypatch):
-    """vit_ti16 with its official name, config and labels, the dialect told by the file."""
+def test_a_full_size_file_loads_by_its_row(tmp_path, monkeypatch):
+    """vit_ti16 with config and labels of the row; `inspect` finds the dialect of the row."""
     row = CATALOG["vit_ti16.augreg_i21k_ft_i1k_224"]
     monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("KERAS_VIT_OFFLINE", raising=False)
@@ -251,8 +251,8 @@ def test_a_variant_of_full_size_loads_by_its_row(tmp_path, monkeypatch):
     assert (found.dialect, found.variant) == (row.dialect, row.variant)
 
 
-def test_a_row_may_lie_on_the_hub(tmp_path, monkeypatch):
-    """Weights by the Hub's client; protocol, labels and provenance of the row."""
+def test_a_row_may_have_its_file_on_the_hub(tmp_path, monkeypatch):
+    """The Hub's client downloads the weights; protocol and provenance come from the row."""
     own = {"name": "timm", "crop_pct": 0.875}
     source = "hf://timm/vit_tiny.again"
     row = Preset("again", None, "i1k", source, 16, 6, own, 80.0, "x", dialect="timm")
@@ -271,7 +271,7 @@ def test_a_row_may_lie_on_the_hub(tmp_path, monkeypatch):
 
 
 def test_fresh_weights_need_no_download(monkeypatch):
-    """load_weights=False builds the architecture of the row."""
+    """`load_weights=False` builds the architecture of the row."""
     monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
     model = VisionTransformer.from_preset("vit_ti16.augreg_i21k_ft_i1k_384", load_weights=False)
     assert model.config.image_size == (384, 384)
@@ -279,8 +279,8 @@ def test_fresh_weights_need_no_download(monkeypatch):
     assert not keras.ops.convert_to_numpy(model.get_layer("head").kernel).any()
 
 
-def test_the_command_line_shows_the_table(capsys):
-    """A line per row with its facts, filtered as list_presets; no backend is started."""
+def test_keras_vit_list_prints_a_line_per_row(capsys):
+    """Filtered as by `list_presets`; no backend is imported."""
     assert cli.main(["list", "--variant", "vit_b16", "--resolution", "384"]) == 0
     printed = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in printed[1:]] == list_presets("vit_b16", resolution=384)

@@ -1,4 +1,4 @@
-"""From the Hub: what is fetched, what is refused, and what happens when the line is bad."""
+"""Loading from the Hub: downloaded files, refusals, and failing connections."""
 
 import errno
 import json
@@ -27,12 +27,12 @@ DIGITS = preset_named("vit_digits").folder
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 MOMENTS = int(os.environ.get("KERAS_VIT_KILLS", "10"))
-"""How often a process is killed; 50 before a release."""
+"""The number of kills; 50 before a release."""
 
 
 @pytest.fixture
 def slept():
-    """Seconds that were waited for, in order."""
+    """The waiting times in seconds, in order; no test sleeps."""
     return []
 
 
@@ -46,13 +46,13 @@ def hub(tmp_path, monkeypatch, slept):
 
 @pytest.fixture
 def digits(hub):
-    """A Hub with a preset of ours, `hf://us/digits`."""
+    """A Hub with a keras_vit preset, `hf://us/digits`."""
     hub.add("us/digits", DIGITS)
     return hub
 
 
 def read(path: Path) -> dict[str, bytes]:
-    """The files of a golden; a single one under its own name."""
+    """The files of a golden by name; a golden may be a single file."""
     paths = sorted(path.iterdir()) if path.is_dir() else [path]
     return {file.name: file.read_bytes() for file in paths}
 
@@ -62,13 +62,13 @@ def golden(name: str) -> dict[str, bytes]:
 
 
 def fetched(source: str) -> Path:
-    """The local folder, or file, that an address of the Hub leads to."""
+    """The local folder, or file, to which an address of the Hub is downloaded."""
     with Source.of(source).local() as path:
         return path
 
 
 def refusal(source: str) -> str:
-    """The message with which an address is refused."""
+    """The message by which an address is refused."""
     with pytest.raises(PresetError) as caught:
         fetched(source)
     return str(caught.value)
@@ -78,7 +78,7 @@ def offline(monkeypatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
 
 
-# What is fetched
+# Downloads
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def offline(monkeypatch) -> None:
     ],
 )
 def test_goldens_load_from_the_hub(name, hub):
-    """A repository of every dialect gives the logits of its own library."""
+    """A repository of each dialect gives the outputs of its library."""
     hub.add("them/vit", golden(name))
     case, want = CASES[name], expected(name)
     stage = "logits" if case["config"]["num_classes"] else "encoded"
@@ -106,8 +106,8 @@ def test_goldens_load_from_the_hub(name, hub):
     assert relative_error(got, want[stage]) <= case["tolerance_tokens"]
 
 
-def test_preset_of_ours(digits):
-    """Labels, protocol and provenance come along; where it came from is added."""
+def test_a_keras_vit_preset_loads_with_labels_and_provenance(digits):
+    """Repository, commit and checksum are added to the provenance."""
     model = VisionTransformer.from_preset("hf://us/digits")
     assert model.labels == tuple("0123456789")
     commit = digits.repos["us/digits"].branches["main"]
@@ -117,8 +117,8 @@ def test_preset_of_ours(digits):
     assert digits.fetched() == {"config.json", "model.safetensors"}
 
 
-def test_only_what_is_needed_is_fetched(hub):
-    """Neither other libraries' weights, nor optimizer states, nor subfolders."""
+def test_only_the_needed_files_are_downloaded(hub):
+    """Not the weights of other libraries, optimizer states, subfolders or tokenizers."""
     others = ["pytorch_model.bin", "flax_model.msgpack", "tf_model.h5", "optimizer.pt", "x.npz"]
     others += ["onnx/model.safetensors", "tokenizer.json", "README.md"]
     hub.add("them/vit", golden("hf_classifier") | dict.fromkeys(others, b"no"))
@@ -127,7 +127,7 @@ def test_only_what_is_needed_is_fetched(hub):
 
 
 def sharded(files: dict[str, bytes], folder: Path) -> dict[str, bytes]:
-    """Weights in two files, as `save_pretrained` writes them above a size."""
+    """Splits the weights into two files with an index, as `save_pretrained` does."""
     folder.mkdir()
     (folder / "whole").write_bytes(files.pop("model.safetensors"))
     arrays = load_file(folder / "whole")
@@ -141,8 +141,8 @@ def sharded(files: dict[str, bytes], folder: Path) -> dict[str, bytes]:
     return files | {"model.safetensors.index.json": json.dumps({"weight_map": weight_map}).encode()}
 
 
-def test_sharded_weights(hub, tmp_path):
-    """Every shard is fetched, and recorded."""
+def test_every_shard_is_downloaded_and_recorded(hub, tmp_path):
+    """The provenance lists both files."""
     hub.add("them/vit", sharded(golden("hf_classifier"), tmp_path / "shards") | {"x.bin": b"no"})
     case, want = CASES["hf_classifier"], expected("hf_classifier")
     model = VisionTransformer.from_preset("hf://them/vit")
@@ -152,8 +152,8 @@ def test_sharded_weights(hub, tmp_path):
     assert "x.bin" not in hub.fetched()
 
 
-def test_subfolder_and_file(hub):
-    """An address may go on with a folder, or name one file of several."""
+def test_an_address_may_name_a_subfolder_or_a_file(hub):
+    """Several files of weights without a name are refused."""
     files = {f"a/{name}": content for name, content in golden("timm_token").items()}
     files |= golden("vit_gap") | golden("vit_token_published")
     hub.add("them/zoo", files)
@@ -170,14 +170,14 @@ def test_subfolder_and_file(hub):
 
 
 def test_pickles_alone_are_refused(hub):
-    """Nothing is fetched, and the way out is named."""
+    """The pickle is not downloaded; the message says to ask for safetensors."""
     hub.add("them/vit", {"config.json": b"{}", "pytorch_model.bin": b"\x80"})
     assert "never unpickles; ask the authors for safetensors" in refusal("hf://them/vit")
     assert hub.fetched() == {"config.json"}
 
 
-def test_revisions(digits):
-    """A branch moves, a commit does not."""
+def test_a_revision_may_be_a_branch_a_pull_request_or_a_commit(digits):
+    """A branch follows new commits, a commit does not."""
     repo = digits.repos["us/digits"]
     first = repo.branches["main"]
     card = json.loads((DIGITS / "config.json").read_text())
@@ -192,8 +192,8 @@ def test_revisions(digits):
 
 
 @pytest.mark.parametrize("name", ["hf_classifier", "digits"])
-def test_overrides(name, digits):
-    """Another head, size, type and rates, as from a folder."""
+def test_fields_of_the_preset_can_be_overridden(name, digits):
+    """Head, image size, dtype and dropout rate, as for a folder."""
     digits.add("them/vit", DIGITS if name == "digits" else golden(name))
     fields = {"num_classes": 3, "image_size": 32, "dropout_rate": 0.1, "dtype": "mixed_bfloat16"}
     model = VisionTransformer.from_preset("hf://them/vit", **fields)
@@ -203,8 +203,8 @@ def test_overrides(name, digits):
 
 
 @pytest.mark.parametrize("name", ["timm_map", "hf_classifier", "sharded", "digits", "vit_gap"])
-def test_description_without_weights(name, hub, tmp_path):
-    """JSON and safetensors headers say enough; an npz has to be fetched."""
+def test_describe_downloads_no_weights(name, hub, tmp_path):
+    """JSON and safetensors headers are enough; an npz file has to be downloaded."""
     if name == "digits":
         files = read(DIGITS)
     elif name == "sharded":
@@ -217,8 +217,8 @@ def test_description_without_weights(name, hub, tmp_path):
     assert fetched == ({"vit_gap.npz"} if name == "vit_gap" else set())
 
 
-def test_architecture_without_weights(hub, tmp_path):
-    """load_weights=False builds the model, and no weights are fetched."""
+def test_load_weights_false_downloads_no_weights(hub, tmp_path):
+    """The model is built from the JSON files."""
     hub.add("them/vit", golden("hf_classifier"))
     model = VisionTransformer.from_preset("hf://them/vit", load_weights=False, num_classes=3)
     assert (model.output_shape, model.labels) == ((None, 3), None)
@@ -227,20 +227,20 @@ def test_architecture_without_weights(hub, tmp_path):
 
 
 def snapshot_names(folder: Path) -> set[str]:
-    """Names of the files in the cache."""
+    """The names of the files in the cache."""
     return {path.name for path in folder.glob("cache/hub/*/snapshots/*/*")}
 
 
-def test_second_load_asks_once(digits):
-    """What is in the cache is not fetched again."""
+def test_a_second_load_makes_a_single_request(digits):
+    """Files in the cache are not downloaded again."""
     fetched("hf://us/digits")
     digits.requests.clear()
     fetched("hf://us/digits")
     assert digits.requests == ["GET /api/models/us/digits"]
 
 
-def test_offline_afterwards(digits, monkeypatch):
-    """With all in the cache HF_HUB_OFFLINE loads the same; without, it says so."""
+def test_offline_loads_from_the_cache(digits, monkeypatch):
+    """Files that are not in the cache are refused."""
     online = load("hf://us/digits")
     digits.requests.clear()
     offline(monkeypatch)
@@ -251,23 +251,23 @@ def test_offline_afterwards(digits, monkeypatch):
     assert not digits.requests
 
 
-def test_offline_after_half_a_download(digits, monkeypatch):
-    """A cache with the JSON alone is no preset."""
+def test_offline_with_only_the_json_in_the_cache_is_refused(digits, monkeypatch):
+    """`describe` has downloaded the JSON files alone."""
     describe("hf://us/digits")
     offline(monkeypatch)
     assert "not in the cache" in refusal("hf://us/digits")
 
 
-def test_hub_that_is_down_after_a_download(digits, caplog):
-    """The cache answers, and says so."""
+def test_the_cache_is_read_if_the_hub_is_down(digits, caplog):
+    """The log says so."""
     fetched("hf://us/digits")
     digits.fail("GET /api", status=503)
     assert (fetched("hf://us/digits") / "model.safetensors").is_file()
     assert "busy or down (503" in caplog.text and "Read from the cache, commit" in caplog.text
 
 
-def test_description(digits, capsys):
-    """`keras-vit info` reads the Hub without its weights."""
+def test_keras_vit_info_describes_a_repository(digits, capsys):
+    """Of transformers and of keras_vit; an unknown repository gives status 2."""
     digits.add("them/vit", golden("hf_classifier"))
     assert cli.main(["info", "--json", "hf://them/vit"]) == 0
     assert json.loads(capsys.readouterr().out)["dialect"] == "transformers"
@@ -276,7 +276,7 @@ def test_description(digits, capsys):
     assert cli.main(["info", "hf://them/none"]) == 2
 
 
-# What is refused
+# Refusals
 
 
 @pytest.mark.parametrize(
@@ -292,14 +292,14 @@ def test_description(digits, capsys):
         r"hf://a/b\..\c",
     ],
 )
-def test_bad_address(address, hub):
-    """What is no address, or leads elsewhere, is not asked for."""
+def test_a_bad_address_is_refused_without_a_request(address, hub):
+    """Incomplete addresses, and addresses with `..` or backslashes."""
     assert "expected hf://owner/repo[@revision][/subfolder]" in refusal(address)
     assert not hub.requests
 
 
-def test_large_config_is_not_fetched(hub):
-    """The listing tells the size."""
+def test_a_huge_config_json_is_not_downloaded(hub):
+    """The listing of the repository has its size."""
     files = golden("hf_classifier") | {"config.json": b" " * (16 * 2**20 + 1)}
     hub.add("them/vit", files)
     assert "config.json: 16,777,217 bytes of JSON, expected at most" in refusal("hf://them/vit")
@@ -307,8 +307,8 @@ def test_large_config_is_not_fetched(hub):
 
 
 @pytest.mark.parametrize("name", ["../../evil", "/tmp/evil", "a/../../evil", "..", ".git/config"])
-def test_hostile_names(name, hub, tmp_path):
-    """Names that lead out of the cache are neither fetched nor followed."""
+def test_file_names_that_lead_out_of_the_cache_are_refused(name, hub, tmp_path):
+    """Such files are not downloaded."""
     index = {"weight_map": {"x": name}}
     files = {"config.json": b"{}", "model.safetensors.index.json": json.dumps(index).encode()}
     hub.add("them/vit", files | {name: b"evil", f"{name}.safetensors": b"evil"})
@@ -321,29 +321,29 @@ def test_hostile_names(name, hub, tmp_path):
 @pytest.mark.parametrize(
     "content", [b"{", b"[]", b'{"weight_map": 3}', b'{"weight_map": {"x": []}}']
 )
-def test_damaged_index(content, hub):
-    """An index of shards that is none is named."""
+def test_a_damaged_index_of_shards_is_refused_by_name(content, hub):
+    """No JSON, a list, and wrong types."""
     hub.add("them/vit", {"config.json": b"{}", "model.safetensors.index.json": content})
     with pytest.raises((PresetError, CheckpointError), match="index.json"):
         fetched("hf://them/vit")
 
 
-def test_what_git_stores_of_a_link(hub):
-    """A link in a repository is a file with a path in it, and so no JSON."""
+def test_a_link_in_place_of_config_json_is_refused(hub):
+    """git stores a link as a file with a path in it, which is no JSON."""
     hub.add("them/vit", {"config.json": b"../../../etc/passwd", "model.safetensors": b"x"})
     with pytest.raises(PresetError, match="config.json: not a readable JSON file"):
         describe("hf://them/vit")
 
 
-def test_damaged_header(hub):
-    """A safetensors file that is none is named before it is fetched."""
+def test_a_damaged_safetensors_header_is_refused_before_the_download(hub):
+    """The header alone is requested."""
     hub.add("them/vit", {"config.json": b"{}", "model.safetensors": b"\xff" * 1000})
     with pytest.raises(CheckpointError, match=r"model.safetensors: not a safetensors file"):
         describe("hf://them/vit")
 
 
-def test_gated_and_private(digits, monkeypatch):
-    """Without a token it is said how to get in; with one, it goes, and never to the CDN."""
+def test_gated_and_private_repositories_need_a_token(digits, monkeypatch):
+    """The message says how to log in; the token is not sent to the CDN."""
     repo = digits.repos["us/digits"]
     repo.gated = True
     message = refusal("hf://us/digits")
@@ -356,7 +356,7 @@ def test_gated_and_private(digits, monkeypatch):
     assert fetched("hf://us/digits").is_dir()
 
 
-# What goes wrong on the way
+# Failures on the way
 
 INFO, HEAD, GET = "GET /api/models", "HEAD /us/.*safetensors", "GET /cdn"
 GET_JSON = "GET /us/digits/resolve/.*json"
@@ -383,8 +383,8 @@ PASSES = {
 
 
 @pytest.mark.parametrize("fault", PASSES.values(), ids=PASSES)
-def test_what_passes_is_waited_for(fault, digits, slept):
-    """A failure that does not last ends in success."""
+def test_a_temporary_failure_is_retried(fault, digits, slept):
+    """The files are complete in the end."""
     digits.fail(**fault)
     folder = fetched("hf://us/digits")
     wanted = (DIGITS / "model.safetensors").read_bytes()
@@ -438,8 +438,8 @@ LASTS = {
 
 
 @pytest.mark.parametrize(("where", "fault", "message"), LASTS.values(), ids=LASTS)
-def test_what_lasts_is_one_clear_refusal(where, fault, message, digits):
-    """Repository, revision or file, what happened, what to do; the next call goes through."""
+def test_a_lasting_failure_is_refused_by_one_message(where, fault, message, digits):
+    """The message names the file or repository, the failure and the fix; a later call succeeds."""
     digits.fail(where, **fault)
     said = refusal("hf://us/digits")
     assert said.startswith("hf://us/digits") and message in said
@@ -449,14 +449,14 @@ def test_what_lasts_is_one_clear_refusal(where, fault, message, digits):
     assert (folder / "model.safetensors").read_bytes() == wanted
 
 
-def test_no_connection(digits, monkeypatch):
-    """A Hub that does not listen is named."""
+def test_a_refused_connection_names_the_address_of_the_hub(digits, monkeypatch):
+    """No server listens at the address."""
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
     assert "no connection to http://127.0.0.1:9" in refusal("hf://us/digits")
 
 
-def test_disk_full(digits, monkeypatch, tmp_path):
-    """Nothing is left of the file, and the folder to make room in is named."""
+def test_a_full_disk_leaves_no_part_and_names_the_cache(digits, monkeypatch, tmp_path):
+    """Once there is room, the next call succeeds."""
 
     def full(url, temp_file, **kwargs):
         temp_file.write(b"half")
@@ -491,8 +491,8 @@ for line in sys.stdin:
 
 
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="runs once, from torch")
-def test_killed_downloads(tmp_path):
-    """`kill -9` at any moment: the next call goes through, and loads nothing that is half there."""
+def test_a_download_killed_at_any_moment_leaves_whole_files_or_none(tmp_path):
+    """By `kill -9`; the next call succeeds."""
     rng = random.Random(0)
     wanted = (DIGITS / "model.safetensors").read_bytes()
     with served() as hub:
@@ -508,7 +508,7 @@ def test_killed_downloads(tmp_path):
             killed = 0
             for moment in range(2 * MOMENTS):
                 kills = moment % 2 == 0
-                # A download of a fifth of a second, most of it the weights; then a quick one.
+                # A download that takes a fifth of a second is killed; a quick one follows.
                 hub.bytes_per_second = 5 * len(wanted) if kills else None
                 parent.stdin.write("wait\n" if kills else "go\n")
                 parent.stdin.flush()

@@ -1,4 +1,4 @@
-"""Presets: by name, from a folder, from a file; saved whole or not at all."""
+"""Presets load by name, from a folder and from a file, and are saved whole or not at all."""
 
 import json
 import os
@@ -38,8 +38,8 @@ def images_for(model, count=2):
     return rng.uniform(-1, 1, (count, height, width, model.config.channels)).astype("float32")
 
 
-def test_preset_comes_back_whole(saved):
-    """Config with numerics, labels, provenance, weights and logits."""
+def test_a_saved_preset_loads_with_config_labels_provenance_and_weights(saved):
+    """The logits are equal bit by bit."""
     folder, model = saved
     back = VisionTransformer.from_preset(folder)
     assert back.config == model.config
@@ -52,7 +52,7 @@ def test_preset_comes_back_whole(saved):
 
 
 def test_every_embedded_preset_loads():
-    """What ships inside the package is a model; see test_catalog.py for what is fetched."""
+    """The presets inside the package; test_catalog.py tests the presets that are downloaded."""
     assert "vit_digits" in list_presets()
     for name in list_presets():
         if preset_named(name).folder is not None:
@@ -76,8 +76,8 @@ def test_vit_digits_reads_digits():
     assert sum(path.stat().st_size for path in folder.iterdir()) < 1_000_000
 
 
-def test_overrides(saved):
-    """Another head, another size, another dtype; labels of the old head go with it."""
+def test_fields_of_a_preset_can_be_overridden(saved):
+    """Head, image size, dtype and dropout rate; a new head drops the labels."""
     folder, _ = saved
     model = VisionTransformer.from_preset(
         folder, num_classes=2, image_size=32, dtype="mixed_bfloat16", dropout_rate=0.1
@@ -91,8 +91,8 @@ def test_overrides(saved):
     assert relabelled.labels == ("x", "y")
 
 
-def test_any_size_model_from_a_preset(saved):
-    """image_size=None keeps the stored rectangular grid."""
+def test_a_preset_loads_as_an_any_size_model(saved):
+    """`image_size=None` keeps the stored rectangular grid."""
     folder, model = saved
     back = VisionTransformer.from_preset(folder, image_size=None)
     assert back.config.source_grid == (2, 3)
@@ -101,22 +101,22 @@ def test_any_size_model_from_a_preset(saved):
     np.testing.assert_allclose(got, want, atol=1e-5 * np.abs(want).max())
 
 
-def test_fresh_weights(saved):
-    """load_weights=False builds the architecture alone."""
+def test_load_weights_false_builds_the_architecture_with_new_weights(saved):
+    """The head is zero, as in a new model."""
     folder, model = saved
     fresh = VisionTransformer.from_preset(folder, load_weights=False)
     assert fresh.config == model.config
     assert not keras.ops.convert_to_numpy(fresh.get_layer("head").kernel).any()
 
 
-def test_checkpoint_file_as_a_source():
-    """`from_preset` takes a file of any dialect."""
+def test_from_preset_takes_a_checkpoint_file():
+    """Of any dialect."""
     model = VisionTransformer.from_preset(FOLDER / "vit_token_published.npz", num_classes=3)
     assert model.output_shape == (None, 3)
 
 
-def test_saving_again_replaces(saved):
-    """The new preset takes the place of the old one, and nothing is left beside it."""
+def test_saving_again_replaces_the_preset(saved):
+    """No temporary folder is left."""
     folder, _ = saved
     other = random_tiny(num_classes=2)
     other.save_to_preset(folder)
@@ -124,8 +124,8 @@ def test_saving_again_replaces(saved):
     assert [path.name for path in folder.parent.iterdir()] == ["mine"]
 
 
-def test_foreign_folder_is_not_overwritten(tmp_path):
-    """A folder with other things in it is left alone."""
+def test_a_folder_with_other_files_is_not_overwritten(tmp_path):
+    """The message names a file of the folder."""
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter1.tex").touch()
     with pytest.raises(PresetError, match="holds chapter1.tex, so it is not overwritten"):
@@ -133,8 +133,8 @@ def test_foreign_folder_is_not_overwritten(tmp_path):
     assert [path.name for path in (tmp_path / "thesis").iterdir()] == ["chapter1.tex"]
 
 
-def test_failed_save_leaves_the_old_preset(saved, monkeypatch):
-    """A save that breaks off leaves the old preset and no rubbish."""
+def test_a_failed_save_keeps_the_old_preset(saved, monkeypatch):
+    """No temporary folder is left."""
     folder, model = saved
 
     def disk_full(*args, **kwargs):
@@ -149,7 +149,7 @@ def test_failed_save_leaves_the_old_preset(saved, monkeypatch):
 
 
 def edited(folder, **changes):
-    """Changes fields of a preset's config.json; a value of ... removes one."""
+    """Changes fields of a preset's config.json; the value ... removes a field."""
     path = folder / "config.json"
     stored = {**json.loads(path.read_text()), **changes}
     path.write_text(json.dumps({k: v for k, v in stored.items() if v is not ...}))
@@ -172,8 +172,8 @@ def edited(folder, **changes):
         ({"config": {}}, "needs patch_size"),
     ],
 )
-def test_damaged_config(saved, changes, message):
-    """Each fault of config.json is named, with its file."""
+def test_a_fault_in_config_json_is_refused_by_its_field(saved, changes, message):
+    """The message names the file and the field."""
     folder, _ = saved
     with pytest.raises(PresetError) as caught:
         VisionTransformer.from_preset(edited(folder, **changes))
@@ -181,8 +181,8 @@ def test_damaged_config(saved, changes, message):
     assert "config.json" in str(caught.value)
 
 
-def test_config_that_disagrees_with_the_weights(saved):
-    """The arrays that differ are named."""
+def test_a_config_that_contradicts_the_weights_is_refused(saved):
+    """The message names the arrays that differ."""
     folder, model = saved
     edited(folder, config={**model.config.to_dict(), "mlp_dim": 33})
     with pytest.raises(CheckpointError, match=r"dense_0/bias is \(32,\), expected \(33,\)"):
@@ -190,24 +190,24 @@ def test_config_that_disagrees_with_the_weights(saved):
 
 
 @pytest.mark.parametrize("content", [b"", b"[1]", b"{", b"\xff\xfe", b"[" * 100_000])
-def test_config_that_is_no_json(saved, content):
-    """So is a config.json that is none."""
+def test_a_config_json_that_is_no_json_is_refused(saved, content):
+    """Empty, a list, cut, not UTF-8, deeply nested."""
     folder, _ = saved
     (folder / "config.json").write_bytes(content)
     with pytest.raises(PresetError, match="config.json"):
         VisionTransformer.from_preset(folder)
 
 
-def test_missing_weights(saved):
-    """A folder without its weights names the file."""
+def test_a_preset_without_weights_is_refused_by_the_missing_file(saved):
+    """model.safetensors."""
     folder, _ = saved
     (folder / "model.safetensors").unlink()
     with pytest.raises(CheckpointError, match=r"model.safetensors: .* does not exist"):
         VisionTransformer.from_preset(folder)
 
 
-def test_the_weights_are_those_of_the_config(saved):
-    """A changed byte is told by the checksum, which may be left out."""
+def test_weights_with_another_checksum_than_the_config_states_are_refused(saved):
+    """One byte is changed; `checksum=False` skips the check, and old presets have no checksum."""
     folder, model = saved
     weights = folder / "model.safetensors"
     content = bytearray(weights.read_bytes())
@@ -238,8 +238,8 @@ def test_a_preset_without_its_config_is_refused(saved, damage):
             read(folder)
 
 
-def test_what_is_open_stays_as_it_is(saved, monkeypatch):
-    """A folder that is replaced between two files, or while it is read, gives one state."""
+def test_a_preset_that_is_replaced_while_it_is_read_gives_one_state(saved, monkeypatch):
+    """Replaced between two files, and after it was opened."""
     folder, model = saved
     other = random_tiny(num_classes=2)
     opening = OpenFolder.open
@@ -258,8 +258,8 @@ def test_what_is_open_stays_as_it_is(saved, monkeypatch):
         assert opened.reader.read("head/bias").shape == (2,)
 
 
-def test_readers_beside_a_writer(tmp_path):
-    """While a thread saves two presets by turns, every load gives the one or the other."""
+def test_loads_beside_a_writer_give_one_of_its_presets(tmp_path):
+    """A thread saves two presets in turn; no load mixes them."""
     models = [random_tiny(num_classes=2 + k, provenance={"k": k}) for k in range(2)]
     for model in models:
         model.get_layer("head").bias.assign([model.provenance["k"]] * model.config.num_classes)
@@ -284,8 +284,8 @@ def test_readers_beside_a_writer(tmp_path):
         writer.join()
 
 
-def test_a_config_may_be_a_pipe(saved):
-    """Something that is no plain file is refused, and does not hang."""
+def test_a_pipe_in_place_of_config_json_is_refused(saved):
+    """Opening it does not hang."""
     folder, _ = saved
     (folder / "config.json").unlink()
     os.mkfifo(folder / "config.json")
@@ -293,8 +293,8 @@ def test_a_config_may_be_a_pipe(saved):
         VisionTransformer.from_preset(folder)
 
 
-def test_a_source_answers_the_same_of_a_file_and_a_folder(saved):
-    """Names and sizes, the preset, the open weights, and where they come from."""
+def test_a_source_has_the_same_methods_for_a_file_and_a_folder(saved):
+    """Sizes, preset, open weights and provenance."""
     folder, model = saved
     source = checkpoints.Source.of(folder)
     assert checkpoints.Source.of(source) is source
@@ -310,22 +310,22 @@ def test_a_source_answers_the_same_of_a_file_and_a_folder(saved):
         assert "cls" in opened.reader.shapes and path == opened.reader.path
 
 
-def test_unknown_name():
-    """The nearest name is offered; of addresses only the Hub's are known."""
+def test_an_unknown_name_is_refused_with_the_nearest():
+    """A web address is refused with the form of the Hub's addresses."""
     with pytest.raises(PresetError, match="Did you mean 'vit_digits'"):
         VisionTransformer.from_preset("vit_digit")
     with pytest.raises(PresetError, match="expected hf://owner/repo"):
         VisionTransformer.from_preset("https://example.org/vit")
 
 
-def test_description_without_weights(saved):
-    """A preset can be described from its config.json alone."""
+def test_describe_reads_only_config_json(saved):
+    """The weights may be missing."""
     folder, model = saved
     (folder / "model.safetensors").unlink()
     assert describe(folder).config == model.config
 
 
-def test_card_names_provenance(saved):
+def test_the_model_card_names_the_provenance(saved):
     """The model card has the Hub's metadata and the origin of the weights."""
     folder, _ = saved
     text = (folder / "README.md").read_text()

@@ -1,4 +1,4 @@
-"""A save that is killed: the old preset, the new one, or none, and never a part."""
+"""A save that is killed leaves the old preset, the new preset or no preset, never a part."""
 
 import os
 import random
@@ -45,7 +45,7 @@ for line in sys.stdin:
 
 
 def whole(folder) -> int | None:
-    """Which of the models a folder holds, all of it; None if there is no folder."""
+    """The number of the model that a folder holds whole; None if there is no folder."""
     if not folder.exists():
         return None
     k = describe(folder).provenance["k"]
@@ -59,9 +59,9 @@ def whole(folder) -> int | None:
 
 @pytest.fixture
 def saver(tmp_path):
-    """A process that saves model 0 or 1, as told, each time in a child of its own.
+    """A process that saves model 0 or 1 on command, each time in a forked child.
 
-    Keras's NumPy backend has no threads, which a fork would lose.
+    It runs Keras's NumPy backend, which has no threads that a fork would lose.
     """
     variables = {**os.environ, "KERAS_BACKEND": "numpy"}
     with subprocess.Popen(
@@ -77,8 +77,8 @@ def saver(tmp_path):
 
 
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="runs once, from torch")
-def test_killed_saves(saver, tmp_path):
-    """`kill -9` at any moment: what is there is whole, and the next save goes through."""
+def test_a_save_killed_at_any_moment_leaves_a_whole_preset_or_none(saver, tmp_path):
+    """By `kill -9`; the next save succeeds."""
     rng = random.Random(0)
     in_time = 0
     for moment in range(MOMENTS):
@@ -101,8 +101,10 @@ def test_killed_saves(saver, tmp_path):
 
 
 @pytest.mark.parametrize("lost", ["config.json", "model.safetensors"])
-def test_a_folder_that_is_taken_away_while_it_is_read(tmp_path, monkeypatch, lost):
-    """What a writer has half removed is no preset without a config; the new one is read."""
+def test_a_preset_that_is_replaced_while_it_is_opened_gives_the_new_preset(
+    tmp_path, monkeypatch, lost
+):
+    """The writer has removed a file of the old folder already."""
     place = tmp_path / "preset"
     for word in ("old", "new"):
         tiny(provenance={"word": word}).save_to_preset(tmp_path / word)

@@ -1,4 +1,4 @@
-"""To the Hub: whole, checked, in one commit, and back again unchanged."""
+"""`upload_preset` uploads whole, checked presets in one commit."""
 
 import json
 import os
@@ -56,7 +56,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def kept(model, tmp_path_factory):
-    """Its preset folder, to be copied."""
+    """The preset folder of the model, which `folder` copies."""
     folder = tmp_path_factory.mktemp("kept") / "flowers"
     model.save_to_preset(folder, card=CARD)
     return folder
@@ -64,12 +64,12 @@ def kept(model, tmp_path_factory):
 
 @pytest.fixture
 def folder(kept, tmp_path):
-    """A preset folder to do something with."""
+    """A copy of the preset folder, which a test may change."""
     return shutil.copytree(kept, tmp_path / "flowers")
 
 
 def files_at(hub, repo="us/flowers", branch="main") -> dict[str, bytes]:
-    """What a branch holds."""
+    """The files of a branch."""
     found = hub.repos[repo]
     return found.commits[found.branches[branch]]
 
@@ -82,8 +82,8 @@ np.save(sys.argv[2], model.predict(np.load(sys.argv[1]), verbose=0))
 """
 
 
-def test_round_trip(hub, model, folder, tmp_path):
-    """Saved, uploaded, fetched and loaded: the same bits; in the two others the same logits."""
+def test_an_uploaded_preset_loads_with_the_same_bits(hub, model, folder, tmp_path):
+    """The two other backends give the same logits within 1e-5."""
     upload_preset("hf://us/flowers", folder)
     back = VisionTransformer.from_preset("hf://us/flowers")
     assert (back.config, back.labels) == (model.config, model.labels)
@@ -101,8 +101,8 @@ def test_round_trip(hub, model, folder, tmp_path):
         assert np.abs(got - want).max() <= 1e-5 * np.abs(want).max()
 
 
-def test_one_commit(hub, folder):
-    """A new repository has the preset in one commit; its card loads from the repository."""
+def test_a_new_repository_has_the_preset_in_one_commit(hub, folder):
+    """The uploaded model card names the repository."""
     url = upload_preset("hf://us/flowers", folder, commit_message="Flowers")
     repo = hub.repos["us/flowers"]
     assert url == f"{hub.endpoint}/us/flowers/commit/{repo.branches['main']}"
@@ -114,8 +114,8 @@ def test_one_commit(hub, folder):
     assert b'VisionTransformer.from_preset("hf://us/flowers")' in uploaded["README.md"]
 
 
-def test_private_repository_and_branch(hub, folder):
-    """Both are made if they are not there; a public repository is not called private."""
+def test_a_private_repository_and_a_branch_are_created(hub, folder):
+    """`private=True` for an existing public repository is refused."""
     upload_preset("hf://us/flowers@trial", folder, private=True)
     assert hub.repos["us/flowers"].private
     assert not NAMES & set(files_at(hub))
@@ -127,16 +127,16 @@ def test_private_repository_and_branch(hub, folder):
         upload_preset("hf://us/flowers", folder, private=True)
 
 
-def test_same_content_again_is_no_overwrite(hub, folder):
-    """Nothing is sent, and nothing is said."""
+def test_uploading_the_same_files_again_makes_no_commit(hub, folder):
+    """The listing of the repository is the only request."""
     first = upload_preset("hf://us/flowers", folder)
     hub.requests.clear()
     assert upload_preset("hf://us/flowers", folder) == first
     assert hub.requests == ["GET /api/models/us/flowers"]
 
 
-def test_overwriting_needs_a_word(hub, folder, tmp_path):
-    """Another preset stays, unless overwrite=True; an edited README counts."""
+def test_overwriting_other_files_needs_overwrite_true(hub, folder, tmp_path):
+    """An edited README counts too."""
     upload_preset("hf://us/flowers", folder)
     before = dict(files_at(hub))
     random_tiny(num_classes=2).save_to_preset(tmp_path / "other")
@@ -150,8 +150,8 @@ def test_overwriting_needs_a_word(hub, folder, tmp_path):
         upload_preset("hf://us/flowers", tmp_path / "other")
 
 
-def test_broken_upload_goes_on(hub, folder):
-    """What had arrived is not sent again, and nobody saw half a preset."""
+def test_a_failed_upload_is_resumed_by_the_next_call(hub, folder):
+    """Weights that have arrived are not sent again; the branch never has half a preset."""
     hub.fail("POST /api/models/.*/commit", status=500)
     with pytest.raises(PresetError, match="busy or down"):
         upload_preset("hf://us/flowers", folder)
@@ -173,7 +173,7 @@ def test_broken_upload_goes_on(hub, folder):
         "POST .*commit",
     ],
 )
-def test_busy_hub_is_waited_for(where, hub, folder):
+def test_a_busy_hub_is_retried(where, hub, folder):
     """Two failures of any request end in one commit."""
     hub.fail(where, status=503, times=2)
     upload_preset("hf://us/flowers", folder)
@@ -184,8 +184,8 @@ def test_busy_hub_is_waited_for(where, hub, folder):
 @pytest.mark.parametrize(
     ("status", "message"), [(503, "the Hub is busy or down .503"), (403, "access refused .403")]
 )
-def test_storage_that_refuses(status, message, hub, folder):
-    """One clear refusal, no commit, and the next call goes through."""
+def test_a_refusal_of_the_storage_makes_no_commit(status, message, hub, folder):
+    """The message names the refusal; the next call succeeds."""
     hub.fail("^PUT", status=status)
     with pytest.raises(PresetError, match=message):
         upload_preset("hf://us/flowers", folder)
@@ -194,8 +194,8 @@ def test_storage_that_refuses(status, message, hub, folder):
     upload_preset("hf://us/flowers", folder)
 
 
-def test_commit_in_between(hub, folder, monkeypatch):
-    """Another's commit between the look and ours is not lost."""
+def test_a_commit_of_another_user_during_the_upload_is_not_lost(hub, folder, monkeypatch):
+    """The upload is refused with status 412."""
     upload_preset("hf://us/flowers", folder)
     repo = hub.repos["us/flowers"]
     (folder / "README.md").write_text("---\nlicense: mit\n---\n# Mine\n")
@@ -207,25 +207,25 @@ def test_commit_in_between(hub, folder, monkeypatch):
     def look_then_another_commits(*args, **kwargs):
         info = looked(*args, **kwargs)
         if info.sha == first:
-            repo.commit({"theirs.txt": b"theirs"})
+            repo.commit({"other.txt": b"other"})
         return info
 
     monkeypatch.setattr(HfApi, "model_info", look_then_another_commits)
     with pytest.raises(PresetError, match="412"):
         upload_preset("hf://us/flowers", folder, overwrite=True)
-    assert "theirs.txt" in files_at(hub)
+    assert "other.txt" in files_at(hub)
 
 
-def test_refused_by_the_hub(hub, folder, monkeypatch):
-    """Without a token that may write, it is said how to get one."""
+def test_a_bad_token_is_refused_with_the_way_to_log_in(hub, folder, monkeypatch):
+    """`token=` takes precedence over the environment."""
     monkeypatch.setenv("HF_TOKEN", "hf_" + "b" * 34)
     with pytest.raises(PresetError, match="access refused .401.* Log in with `hf auth login`"):
         upload_preset("hf://us/flowers", folder)
     assert upload_preset("hf://us/flowers", folder, token=TOKEN)
 
 
-def test_metadata_that_the_hub_refuses(hub, folder):
-    """The README is named before anything is sent."""
+def test_metadata_that_the_hub_refuses_name_the_readme(hub, folder):
+    """Before any file is uploaded."""
     (folder / "README.md").write_text("---\nlicense: [3]\n---\n# Flowers\n")
     with pytest.raises(PresetError, match='README.md: .*\n.*"license" must be of type str'):
         upload_preset("hf://us/flowers", folder)
@@ -233,7 +233,7 @@ def test_metadata_that_the_hub_refuses(hub, folder):
 
 
 def damaged(folder, name):
-    """Does one kind of damage to a preset folder."""
+    """Damages a preset folder in the way `name`."""
     config = json.loads((folder / "config.json").read_text())
     if name == "missing":
         (folder / "README.md").unlink()
@@ -263,8 +263,8 @@ def damaged(folder, name):
         ("truncated", CheckpointError, "not a complete safetensors file"),
     ],
 )
-def test_only_whole_presets_are_sent(damage, error, message, hub, folder):
-    """What is wrong with the folder is said before the Hub is asked."""
+def test_a_damaged_preset_folder_is_refused_before_any_request(damage, error, message, hub, folder):
+    """The message names the file and the fault."""
     damaged(folder, damage)
     with pytest.raises(error) as caught:
         upload_preset("hf://us/flowers", folder)
@@ -272,8 +272,8 @@ def test_only_whole_presets_are_sent(damage, error, message, hub, folder):
     assert not hub.requests
 
 
-def test_bad_targets(hub, folder):
-    """A subfolder, a path and a missing folder are refused."""
+def test_bad_targets_and_missing_folders_are_refused(hub, folder):
+    """A target with a subfolder, a path, an incomplete address."""
     for target in ("hf://us/flowers/sub", "us/flowers", "hf://flowers"):
         with pytest.raises(PresetError, match="expected hf://owner/repo"):
             upload_preset(target, folder)
@@ -281,19 +281,19 @@ def test_bad_targets(hub, folder):
         upload_preset("hf://us/flowers", folder / "none")
 
 
-def test_command_line(hub, folder, capsys):
-    """`keras-vit upload` prints where the preset is."""
+def test_keras_vit_upload_prints_the_url_of_the_commit(hub, folder, capsys):
+    """A damaged folder gives status 2."""
     assert cli.main(["upload", str(folder), "hf://us/flowers", "--private"]) == 0
     assert capsys.readouterr().out.strip().startswith(f"{hub.endpoint}/us/flowers/commit/")
     (folder / "README.md").unlink()
     assert cli.main(["upload", str(folder), "hf://us/flowers"]) == 2
 
 
-# The card
+# The model card
 
 
-def test_card_has_the_hubs_metadata(hub, folder):
-    """What the user says and what the model knows, as huggingface_hub reads and checks it."""
+def test_the_card_has_the_metadata_of_the_user_and_of_the_model(hub, folder):
+    """huggingface_hub reads and validates them."""
     upload_preset("hf://us/flowers", folder)
     (folder / "uploaded.md").write_bytes(files_at(hub)["README.md"])
     card = ModelCard.load(folder / "uploaded.md")
@@ -312,8 +312,8 @@ def test_card_has_the_hubs_metadata(hub, folder):
     assert "- source: nowhere" in card.text
 
 
-def test_card_knows_where_the_weights_come_from(hub, folder, tmp_path):
-    """A model from the Hub names its base model, and the license of its provenance."""
+def test_the_card_names_the_base_model_and_its_license(hub, folder, tmp_path):
+    """From the provenance of the model."""
     upload_preset("hf://us/flowers", folder)
     model = VisionTransformer.from_preset("hf://us/flowers", num_classes=2)
     model.save_to_preset(tmp_path / "mine")
@@ -333,16 +333,16 @@ def test_card_knows_where_the_weights_come_from(hub, folder, tmp_path):
         ({"metrics": {"accuracy": 0.9}}, "expected a list of objects"),
     ],
 )
-def test_bad_card(card, message, tmp_path):
-    """A field that is none is named, and nothing is written."""
+def test_bad_fields_of_a_card_are_refused_by_name(card, message, tmp_path):
+    """No file is written."""
     with pytest.raises(PresetError) as caught:
         random_tiny().save_to_preset(tmp_path / "mine", card=card)
     assert message in str(caught.value)
     assert not list(tmp_path.iterdir())
 
 
-def test_card_of_features(model):
-    """Without a head there is nothing to classify."""
+def test_the_card_of_a_model_without_a_head_is_for_feature_extraction(model):
+    """It does not mention classification."""
     from keras_vit.presets.preset_config import PresetConfig
 
     text = model_card("features", PresetConfig(model.config.replace(num_classes=0)))

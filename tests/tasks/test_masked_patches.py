@@ -1,4 +1,4 @@
-"""Masked patch prediction: what is corrupted, what is predicted, and what is left behind."""
+"""Masked patch prediction: corruption, targets, losses, training, and the encoder it leaves."""
 
 import keras
 import numpy as np
@@ -22,7 +22,7 @@ FIELDS = {"image_size": (16, 24), "patch_size": 4, "dropout_rate": 0.1}
 
 
 def integer_colours(pixels, patch, bits=3):
-    """The targets out of whole numbers: a mean that is shifted right by 8 - bits."""
+    """The targets in integer arithmetic: the mean of a patch, shifted right by 8 - bits."""
     batch, height, width, channels = pixels.shape
     rows, columns = height // patch, width // patch
     pixels = pixels[:, : rows * patch, : columns * patch].astype("int64")
@@ -35,14 +35,14 @@ def integer_colours(pixels, patch, bits=3):
 
 
 def compiled(task, **arguments):
-    """The task with an optimizer."""
+    """The task, compiled with Adam."""
     task.compile(keras.optimizers.Adam(0.01), **arguments)
     return task
 
 
 @pytest.fixture(scope="module")
 def untrained():
-    """A task whose weights are all random, of a model with class token and attention pooling."""
+    """A task with random weights for a model with class token and attention pooling."""
     keras.utils.set_random_seed(0)
     model = tiny(**FIELDS, classifier="map", class_token=True, representation_size=6)
     return randomise(MaskedPatchPrediction(model, seed=1))
@@ -56,7 +56,7 @@ def first_weights(untrained):
 
 @pytest.fixture(scope="module")
 def task(untrained, first_weights):
-    """The task after one step, on images with labels that mean nothing."""
+    """The task after one step on images whose labels are ignored."""
     compiled(untrained, weighted_metrics=["sparse_top_k_categorical_accuracy"])
     untrained.fit(IMAGES, np.zeros((12, 7)), batch_size=12, verbose=0)
     return untrained
@@ -64,20 +64,20 @@ def task(untrained, first_weights):
 
 @pytest.fixture(scope="module")
 def outputs(task):
-    """What the task predicts for the images."""
+    """The outputs of `predict` for the images."""
     return task.predict(IMAGES, batch_size=12, verbose=0)
 
 
 @pytest.fixture(scope="module")
 def corrupted():
-    """300 images of 15 patches, before and after, which were drawn, and the [mask]."""
+    """300 images of 15 patches before and after corruption, the drawn patches, and [mask]."""
     patches, layer = normal(300, 15, 4), PatchCorruption(seed=2)
     after, drawn = layer(patches)
     return patches, numpy_of(after), keras.ops.convert_to_numpy(drawn), numpy_of(layer.mask)
 
 
 def test_half_of_the_patches_of_every_image_are_drawn(corrupted):
-    """Eight of fifteen, at places that differ, each as often as another."""
+    """Eight of fifteen patches, at varying places, each equally often."""
     drawn = corrupted[2]
     assert (drawn.sum(axis=1) == 8).all()
     assert len(np.unique(drawn, axis=0)) > 250
@@ -85,14 +85,14 @@ def test_half_of_the_patches_of_every_image_are_drawn(corrupted):
     assert np.abs(drawn.mean(axis=0) - 8 / 15).max() < 4 * deviation
 
 
-def test_patches_that_are_not_drawn_stay(corrupted):
-    """Bitwise."""
+def test_patches_that_are_not_drawn_are_unchanged(corrupted):
+    """Bit by bit."""
     before, after, drawn, _ = corrupted
     np.testing.assert_array_equal(after[~drawn], before[~drawn])
 
 
 def test_drawn_patches_are_masked_swapped_or_kept_in_the_papers_shares(corrupted):
-    """80, 10 and 10 %, within four standard deviations of 2,400 draws; nothing else occurs."""
+    """80, 10 and 10 %, within four standard deviations of 2,400 draws."""
     before, after, drawn, mask = corrupted
     masked = (after == mask).all(axis=-1) & drawn
     kept = (after == before).all(axis=-1) & drawn
@@ -105,12 +105,12 @@ def test_drawn_patches_are_masked_swapped_or_kept_in_the_papers_shares(corrupted
         origin = np.flatnonzero((before[image] == after[image, place]).all(axis=-1))
         assert len(origin) == 1
         distances.append((origin[0] - place) % 15)
-    assert set(distances) == set(range(1, 15))  # every other patch, never the patch itself
+    assert set(distances) == set(range(1, 15))  # from every other patch, never from itself
 
 
 @pytest.mark.parametrize(("patches", "rate", "drawn"), [(1, 0.5, 1), (7, 0.15, 1), (9, 1.0, 9)])
 def test_the_rate_is_rounded_to_at_least_one_patch(patches, rate, drawn):
-    """Also in an image of one patch, which has no other."""
+    """Also in an image of a single patch, which cannot be swapped."""
     layer = PatchCorruption(rate, mask_share=0.0, other_share=1.0)
     inputs = normal(2, patches, 4)
     after, chosen = layer(inputs)
@@ -121,8 +121,8 @@ def test_the_rate_is_rounded_to_at_least_one_patch(patches, rate, drawn):
 
 @pytest.mark.parametrize("bits", [3, 2])
 @pytest.mark.parametrize("channels", [1, 3, 4])
-def test_colours_are_those_of_whole_numbers(bits, channels):
-    """Plain, random and black and white patches, with pixels that fill no patch."""
+def test_mean_colours_equal_integer_arithmetic(bits, channels):
+    """For plain, random and black-and-white patches, and with pixels that fill no patch."""
     rng = np.random.default_rng(1)
     plain = np.broadcast_to(np.arange(256)[:, None, None, None], (256, 5, 4, channels))
     noise = rng.integers(0, 256, (64, 5, 4, channels))
@@ -135,14 +135,14 @@ def test_colours_are_those_of_whole_numbers(bits, channels):
     assert expected.max() == 2 ** (bits * channels) - 1
 
 
-def test_targets_are_the_colours_of_the_images_own_patches(outputs):
-    """By rows of patches, whatever is corrupted."""
+def test_targets_are_the_colours_of_the_uncorrupted_patches(outputs):
+    """In the order of rows of patches."""
     assert outputs["predictions"].shape == (12, 24, 512)
     np.testing.assert_array_equal(outputs["targets"], integer_colours(PIXELS, 4))
 
 
 def test_colours_follow_the_range_and_layout_of_the_encoders_images():
-    """Another mean and deviation per channel, channels first, 16-bit computation."""
+    """Another mean and std per channel, channels first, mixed_bfloat16."""
     mean, std = [0.2, 0.5, 0.7], [0.3, 0.25, 0.5]
     protocol = {"name": "timm", "mean": mean, "std": std}
     fields = {**FIELDS, "protocol": protocol, "data_format": "channels_first"}
@@ -153,7 +153,7 @@ def test_colours_follow_the_range_and_layout_of_the_encoders_images():
 
 
 def test_the_loss_is_the_cross_entropy_over_corrupted_patches(task, outputs):
-    """Computed again in float64, as a mean over each image, with and without weights."""
+    """Against float64: the mean over the patches of each image, with and without weights."""
     logits = outputs["predictions"].astype("float64")
     log_probability = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
     chosen = np.take_along_axis(log_probability, outputs["targets"][..., None], axis=-1)[..., 0]
@@ -166,7 +166,7 @@ def test_the_loss_is_the_cross_entropy_over_corrupted_patches(task, outputs):
 
 
 def test_metrics_count_corrupted_patches(task, outputs):
-    """`accuracy`, and the weighted ones given to `compile`."""
+    """`accuracy`, and the weighted metrics given to `compile`."""
     task.reset_metrics()
     found = task.compute_metrics(IMAGES, None, outputs)
     drawn = outputs["corrupted"]
@@ -178,8 +178,8 @@ def test_metrics_count_corrupted_patches(task, outputs):
     task.reset_metrics()
 
 
-def test_without_corruption_the_tokens_are_the_encoders():
-    """All drawn patches kept: logits are the head on the last norm of the last block's patches."""
+def test_without_corruption_the_predictions_are_the_head_of_the_encoders_tokens():
+    """The head reads the normalised patch tokens of the last block."""
     fields = {"classifier": "gap", "class_token": True, "numerics": {"pool_before_norm": True}}
     model = tiny(**FIELDS, **fields)
     task = randomise(MaskedPatchPrediction(model, mask_share=0.0, other_share=0.0))
@@ -191,8 +191,8 @@ def test_without_corruption_the_tokens_are_the_encoders():
     assert_close(found, tokens @ kernel + bias)
 
 
-def test_a_step_moves_every_weight_that_is_trained(task, first_weights):
-    """[mask], class token, positions and blocks; the pooling gets no gradient and stays."""
+def test_a_step_moves_every_trainable_weight(task, first_weights):
+    """Only the weights of the pooling are not trained."""
     trained = {weight.path for weight in task.trainable_weights}
     still = {w.path for w in task.weights if np.array_equal(numpy_of(w), first_weights[w.path])}
     assert still == first_weights.keys() - trained
@@ -200,23 +200,23 @@ def test_a_step_moves_every_weight_that_is_trained(task, first_weights):
 
 
 def test_draws_follow_the_seed_and_differ_from_call_to_call():
-    """Equal seeds make equal draws."""
+    """Equal seeds give equal draws."""
     layers = [PatchCorruption(seed=5) for _ in range(2)]
     draws = [[numpy_of(layer(normal(3, 16, 4))[1]) for _ in range(2)] for layer in layers]
     np.testing.assert_array_equal(draws[0], draws[1])
     assert not np.array_equal(draws[0][0], draws[0][1])
 
 
-def test_a_model_of_any_size_is_trained_at_several():
+def test_an_any_size_model_trains_at_several_sizes():
     """Targets and corruption follow the size of each batch."""
     task = compiled(MaskedPatchPrediction(tiny(image_size=None, patch_size=4)))
     for images in (IMAGES, IMAGES[:, :, :16]):
         loss = task.train_on_batch(images, return_dict=True)["loss"]
-        assert abs(loss - np.log(512)) < 0.5  # a new head knows nothing
+        assert abs(loss - np.log(512)) < 0.5  # the loss of a uniform prediction
 
 
 def test_a_classifier_has_the_encoders_weights_bitwise(task, tmp_path):
-    """Directly, through a preset at another resolution, and with a head that starts at zero."""
+    """Directly and through a preset; the head starts at zero."""
     weights = {weight.path: numpy_of(weight) for weight in task.encoder.weights}
     model = task.classifier(num_classes=4, labels=list("abcd"))
     found = {weight.path: numpy_of(weight) for weight in model.weights}
@@ -230,8 +230,8 @@ def test_a_classifier_has_the_encoders_weights_bitwise(task, tmp_path):
     assert_close(run(loaded, IMAGES), run(model, IMAGES), 0)
 
 
-def test_weights_of_a_given_model_are_taken_over(task):
-    """Those of pooling too, which a classifier trains again; not those of pre_logits and head."""
+def test_a_task_takes_the_weights_of_a_given_model(task):
+    """Pooling included; the encoder has no pre_logits and no head."""
     source = task.classifier(num_classes=3, representation_size=6)
     assert len(source.trainable_weights) == len(source.weights)
     for layer in MaskedPatchPrediction(source).encoder.layers:
@@ -242,8 +242,8 @@ def test_weights_of_a_given_model_are_taken_over(task):
             np.testing.assert_array_equal(found, given)
 
 
-def test_a_keras_file_gives_the_task_back(task, tmp_path):
-    """Config, weights and the state of the optimizer; training goes on."""
+def test_a_keras_file_restores_the_task(task, tmp_path):
+    """Config, weights and the state of the optimizer."""
     task.save(tmp_path / "task.keras")
     loaded = keras.saving.load_model(tmp_path / "task.keras")
     assert loaded.get_config() == task.get_config()
@@ -265,34 +265,34 @@ def test_a_keras_file_gives_the_task_back(task, tmp_path):
         ({"encoder": "B/16"}, "encoder must be a ViTConfig or a VisionTransformer, found 'B/16'"),
     ],
 )
-def test_bad_arguments_are_named(arguments, message):
-    """What was found, and what is expected."""
+def test_bad_arguments_are_refused_by_name(arguments, message):
+    """The message gives the value found and the values expected."""
     config = ViTConfig(4, 8, 16, 2, 1, image_size=16)
     with pytest.raises(ConfigError, match=message):
         MaskedPatchPrediction(**{"encoder": config, **arguments})
 
 
 def test_hybrids_are_refused():
-    """Their stems let neighbours see a patch before it is masked."""
+    """Their stems mix neighbouring patches before a patch is masked."""
     with pytest.raises(ConfigError, match="found a hybrid"):
         MaskedPatchPrediction(tiny(**HYBRID).config)
 
 
 def test_a_loss_in_compile_is_refused():
-    """The task has its own."""
+    """The task has its own loss."""
     task = compiled(MaskedPatchPrediction(tiny(**FIELDS)), loss="mse")
     with pytest.raises(ConfigError, match="found loss='mse'"):
         task.fit(IMAGES, IMAGES, verbose=0)
 
 
 def test_a_classifier_of_another_size_is_refused(task):
-    """Position embeddings are resized on loading alone."""
+    """Position embeddings are resized only when a preset is loaded."""
     with pytest.raises(ConfigError, match="weights of position_embedding do not fit"):
         task.classifier(num_classes=2, image_size=32)
 
 
-def test_downsized_patches_are_sixteen_colours():
-    """Means of the cells out of whole numbers; the loss is their mean cross-entropy."""
+def test_the_target_downsized_has_sixteen_colours_per_patch():
+    """The mean colours of 4x4 cells; the loss is the mean of their cross-entropies."""
     config = tiny(image_size=(16, 24), patch_size=8).config
     task = randomise(MaskedPatchPrediction(config, target="downsized", seed=1))
     found = task.predict(IMAGES, verbose=0)
@@ -311,8 +311,8 @@ def test_downsized_patches_are_sixteen_colours():
         MaskedPatchPrediction(tiny(image_size=12, patch_size=6).config, target="downsized")
 
 
-def test_all_pixels_are_regressed():
-    """The images themselves, patch by patch, and the mean squared error over corrupted ones."""
+def test_the_target_pixels_regresses_the_pixels_of_each_patch():
+    """The loss is the mean squared error over corrupted patches."""
     task = randomise(MaskedPatchPrediction(tiny(**FIELDS).config, target="pixels", seed=1))
     found = task.predict(IMAGES, verbose=0)
     patches = IMAGES.reshape(12, 4, 4, 6, 4, 3).swapaxes(2, 3).reshape(12, 24, 48)
@@ -324,7 +324,7 @@ def test_all_pixels_are_regressed():
 
 @pytest.mark.parametrize("target", ["downsized", "pixels"])
 def test_every_target_trains(target):
-    """The loss on grey images falls, and the task comes back from its config."""
+    """The loss on grey images falls by 20 %; the task is rebuilt from its config."""
     task = MaskedPatchPrediction(tiny(**FIELDS).config, target=target, seed=1)
     again = MaskedPatchPrediction.from_config(through_json(task.get_config()))
     assert again.get_config() == task.get_config()
@@ -335,8 +335,8 @@ def test_every_target_trains(target):
     assert ("accuracy" in history) == (target == "downsized")
 
 
-def test_the_schedule_is_the_papers():
-    """Warm-up of 10,000 updates to 2e-4, a cosine over the rest of a million."""
+def test_the_schedule_is_that_of_the_paper():
+    """10,000 steps of warm-up to 2e-4, then a cosine to the millionth step."""
     rate = masked_patch_optimizer()._learning_rate
     for step in (0, 5_000, 10_000, 505_000, 1_000_000):
         decayed = 1e-4 * (1 + np.cos(np.pi * max(0, step - 10_000) / 990_000))
