@@ -445,7 +445,8 @@ def test_a_preset_without_both_json_files_is_refused(folder):
     """Without them the layer of the head is unknown, and it is not guessed."""
     (folder / "config.json").unlink()
     (folder / "task.json").unlink()
-    assert "config.json and task.json are missing beside it" in refused(folder)
+    message = refused(folder)
+    assert "config.json and task.json, which name the layer of the head, are missing" in message
 
 
 def test_a_preset_without_model_weights_is_refused(folder):
