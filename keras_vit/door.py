@@ -6,6 +6,8 @@ array that `fit`, `evaluate` or `predict` gets, or from the first batch of torch
 has no values.
 """
 
+import functools
+import inspect
 import warnings
 from typing import Any
 
@@ -49,30 +51,26 @@ class CheckedInputs:
             trainable_variables, non_trainable_variables, inputs, **kwargs
         )
 
-    def fit(
-        self,
-        x: Any = None,
-        y: Any = None,
-        batch_size: int | None = None,
-        epochs: int = 1,
-        verbose: Any = "auto",
-        callbacks: Any = None,
-        **options: Any,
-    ) -> Any:
+    @functools.wraps(keras.Model.fit)
+    def fit(self, *args: Any, **kwargs: Any) -> Any:
         """Trains as `keras.Model.fit`; warns of pixels out of range and of a high first loss."""
-        self._look_at_data(x)
+        given = inspect.signature(keras.Model.fit).bind(self, *args, **kwargs).arguments
+        del given["self"]
+        self._look_at_data(given.get("x"))
+        callbacks = given.get("callbacks")
         if self.config.num_classes > 1 and not isinstance(callbacks, keras.callbacks.CallbackList):
-            kind = FirstStepLoss if verbose else FirstLoss
-            callbacks = [*keras.tree.flatten(callbacks or []), kind(self.config.num_classes)]
-        return super().fit(  # type: ignore[misc]
-            x, y, batch_size, epochs, verbose, callbacks, **options
-        )
+            kind = FirstStepLoss if given.get("verbose", "auto") else FirstLoss
+            watch = kind(self.config.num_classes)
+            given["callbacks"] = [*keras.tree.flatten(callbacks or []), watch]
+        return super().fit(**given)  # type: ignore[misc]
 
+    @functools.wraps(keras.Model.evaluate)
     def evaluate(self, x: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Evaluates as `keras.Model.evaluate`, and warns of pixels out of range."""
         self._look_at_data(x)
         return super().evaluate(x, *args, **kwargs)  # type: ignore[misc]
 
+    @functools.wraps(keras.Model.predict)
     def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """Predicts as `keras.Model.predict`, and warns of pixels out of range."""
         self._look_at_data(x)

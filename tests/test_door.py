@@ -1,12 +1,13 @@
 """A model refuses images it cannot take in every call, and the message names the fix."""
 
+import inspect
 import warnings
 
 import keras
 import numpy as np
 import pytest
 
-from keras_vit import ConfigError
+from keras_vit import ConfigError, VisionTransformer
 from keras_vit.door import refusal
 from tests.helpers import normal, numpy_of, tiny
 
@@ -141,3 +142,17 @@ def test_a_traced_model_checks_shapes_alone():
     with pytest.raises(ConfigError, match="image_size="):
         jax.jit(model)(normal(2, 8, 16, 3))
     assert model.predict_on_batch(normal(2, 16, 16, 3)).shape == (2, 5)
+
+
+@pytest.mark.parametrize("name", ["fit", "evaluate", "predict"])
+def test_methods_have_the_signatures_of_keras(name):
+    """`help` and editors show every argument, and all of them can be given by position."""
+    expected = inspect.signature(getattr(keras.Model, name))
+    assert inspect.signature(getattr(VisionTransformer, name)) == expected
+
+
+def test_fit_takes_its_arguments_by_position():
+    """`validation_split` stands behind the callbacks, which keras_vit adds to."""
+    model = compiled()
+    history = model.fit(normal(4, 16, 16, 3), np.zeros(4), 2, 1, 0, None, 0.5)
+    assert set(history.history) == {"loss", "val_loss"}

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from keras import ops
 
+from keras_vit.keras_fixes import xla_on_cpus
 from keras_vit.kernels import reference
 from keras_vit.kernels.sizes import is_known
 
@@ -26,56 +27,18 @@ uniform = reference.uniform
 
 
 def gelu(x: Any, approximate: bool) -> Any:
-    """See `reference.gelu`.
-
-    For many tokens the result is clamped to the range of finite numbers, which changes no finite
-    value and prevents a fusion: XLA's CPU compiler would fuse the GELU of the last block with the
-    products around it, and reserve an array as large as `x` for each of its constants: 384 MB in
-    place of 192 for ViT-B/16 at 1024 pixels (JAX 0.10.2; benchmarks/README.md, "Many tokens").
-    """
+    """See `reference.gelu`. Among many tokens its arrays stay out of XLA's fusions on CPUs."""
     y = reference.gelu(x, approximate)
     tokens = x.shape[1] if x.ndim > 2 else 1
     few = not is_known(tokens) or tokens**2 <= reference.MOST_SCORES
-    if few or jax.default_backend() != "cpu":
-        return y
-    most = jnp.finfo(x.dtype).max
-    return jax.lax.clamp(-most, y, most)
+    return y if few or jax.default_backend() != "cpu" else xla_on_cpus.kept_out_of_fusions(y)
 
 
 def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
-    """See `reference.remat`.
-
-    The second run is inside a branch. XLA's CPU compiler removes the barriers of `jax.checkpoint`
-    and merges the second run with the first, which keeps all activations; it does not merge code
-    across a branch.
-    """
+    """See `reference.remat`."""
     if jax.default_backend() != "cpu":
         return reference.remat(function, layer)
-    return functools.partial(_remat, function)
-
-
-def _remat(function: Callable[..., Any], *inputs: Any) -> Any:
-    if any(isinstance(x, jax.interpreters.ad.JVPTracer) for x in jax.tree.leaves(inputs)):
-        return function(*inputs)  # forward mode keeps nothing for later
-    pure, weights = jax.closure_convert(function, *inputs)
-    run = jax.custom_vjp(pure)
-    run.defvjp(lambda *every: (pure(*every), every), functools.partial(_run_again, pure))
-    return run(*inputs, *weights)
-
-
-def _run_again(pure: Callable[..., Any], inputs: Any, dy: Any) -> Any:
-    """Returns the gradient, in a branch that the program always takes but XLA cannot predict."""
-    some = next(part for part in jax.tree.leaves(dy) if not _is_fixed(part))
-    return jax.lax.cond(
-        some[(0,) * some.ndim] * 0 != 1,
-        lambda: jax.tree.map(lambda d: None if _is_fixed(d) else d, jax.vjp(pure, *inputs)[1](dy)),
-        lambda: jax.tree.map(lambda x: None if _is_fixed(x) else jnp.zeros_like(x), inputs),
-    )
-
-
-def _is_fixed(x: Any) -> bool:
-    """Whether an array has no gradient, such as the integer state of a random generator."""
-    return not jnp.issubdtype(x.dtype, jnp.inexact)
+    return xla_on_cpus.remat(function)
 
 
 def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:

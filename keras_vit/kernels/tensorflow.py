@@ -6,6 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from keras_vit.keras_fixes import recompute_grad
 from keras_vit.kernels import reference
 
 call_part = reference.call_part
@@ -14,6 +15,11 @@ tensor = reference.tensor
 gelu = reference.gelu
 layer_norm = reference.layer_norm
 uniform = reference.uniform
+
+
+def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
+    """See `reference.remat`."""
+    return recompute_grad.remat(function)
 
 
 def linear(x: Any, kernel: Any, bias: Any, axes: int = 1) -> Any:
@@ -35,41 +41,9 @@ def attention(query: Any, key: Any, value: Any) -> Any:
     if tokens is None or others is None or tokens * others <= reference.MOST_SCORES:
         return reference.attention(query, key, value)
     size = reference.block_of_queries(others)
-    attend = remat(reference.attention, None)  # keeps no scores for the gradient
+    attend = recompute_grad.remat(reference.attention)  # keeps no scores for the gradient
     done: list[Any] = []
     for start in range(0, tokens, size):
         with tf.control_dependencies(done[-1:]):
             done.append(attend(query[:, start : start + size], key, value))
     return tf.concat(done, axis=1)
-
-
-def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
-    """See `reference.remat`.
-
-    `tf.recompute_grad`, which `keras.remat` uses, refuses a gradient of its gradient. Here it only
-    makes the first run, without a record of operations; every tape that watches records the
-    second run.
-    """
-    first_run = tf.recompute_grad(function)
-
-    @tf.custom_gradient
-    def run(*inputs: Any) -> Any:
-        def gradient(dy: Any, variables: Any = ()) -> Any:
-            variables = list(variables)
-            with tf.GradientTape() as tape:
-                again = [x + tf.cast(_late_zero(dy), x.dtype) for x in inputs]
-                tape.watch([*again, *variables])
-                y = function(*again)
-            zeros = tf.UnconnectedGradients.ZERO
-            found = tape.gradient(y, [*again, *variables], dy, unconnected_gradients=zeros)
-            return found[: len(inputs)], found[len(inputs) :]
-
-        return first_run(*inputs), gradient
-
-    return run
-
-
-def _late_zero(dy: Any) -> Any:
-    """Returns a zero that depends on `dy`, so that a compiler cannot merge both runs."""
-    some = tf.cast(tf.reduce_max(tf.reshape(dy, [-1])[:1]), tf.bool)
-    return tf.where(some == some, 0.0, float("nan"))  # noqa: PLR0124

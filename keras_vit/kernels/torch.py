@@ -8,8 +8,8 @@ from typing import Any
 import keras
 import torch
 from torch.autograd import forward_ad
-from torch.utils.checkpoint import get_device_states, set_device_states
 
+from keras_vit.keras_fixes import torch_checkpoint
 from keras_vit.kernels import reference
 from keras_vit.kernels.sizes import is_known
 
@@ -137,48 +137,13 @@ class _Gelu(torch.autograd.Function):
 
 
 def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
-    """See `reference.remat`.
-
-    Twelve blocks of ViT-B/16 at 384 pixels hold 147 MB, and 444 MB with torch's `checkpoint`, which
-    Keras calls: it records the first run and discards the record, whose small objects fragment the
-    heap. torch's compiler fails on `checkpoint`, and runs this function uncompiled.
-    """
-    weights = [weight for weight in layer.parameters() if weight.requires_grad]
+    """See `reference.remat`. Under `torch.func` the function keeps everything, as it stands."""
+    again = torch_checkpoint.remat(function, layer)
 
     def run(x: Any) -> Any:
-        if _is_transformed(x):  # torch.func differentiates plain functions only
-            return function(x)
-        return _Remat.apply(function, x, *weights)
+        return function(x) if _is_transformed(x) else again(x)
 
     return torch.compiler.disable(run)
-
-
-class _Remat(torch.autograd.Function):
-    """A function of one tensor and some weights that runs again for the gradients of both."""
-
-    @staticmethod
-    def forward(ctx: Any, function: Callable[..., Any], x: Any, *weights: Any) -> Any:
-        ctx.function, ctx.weights = function, weights
-        ctx.save_for_backward(x)
-        ctx.drawn = torch.get_rng_state(), get_device_states(x)
-        return function(x)
-
-    @staticmethod
-    def backward(ctx: Any, dy: Any) -> Any:
-        is_recorded = torch.is_grad_enabled()  # for a gradient of this gradient
-        (x,) = ctx.saved_tensors
-        _, *wanted = ctx.needs_input_grad
-        generator, (devices, generators) = ctx.drawn
-        kind = x.device.type if devices else "cuda"
-        with torch.random.fork_rng(devices, device_type=kind), torch.enable_grad():
-            torch.set_rng_state(generator)  # dropout drops the same values again
-            set_device_states(devices, generators, device_type=kind)
-            x = x.view_as(x) if is_recorded else x.detach().requires_grad_(wanted[0])
-            y = ctx.function(x)
-        inputs = [at for at, want in zip((x, *ctx.weights), wanted, strict=True) if want]
-        found = torch.autograd.grad(y, inputs, dy, create_graph=is_recorded, allow_unused=True)
-        gradients = iter(found)
-        return (None, *(next(gradients) if want else None for want in wanted))
 
 
 def linear(x: Any, kernel: Any, bias: Any, axes: int = 1) -> Any:

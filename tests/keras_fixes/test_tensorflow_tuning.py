@@ -1,7 +1,5 @@
 """tf.data's autotuning is off; see keras_vit/keras_fixes/tensorflow_tuning.py."""
 
-import inspect
-
 import keras
 import numpy as np
 import pytest
@@ -91,13 +89,6 @@ def test_the_strategy_is_the_one_in_whose_scope_the_model_was_made():
     assert vit().distribute_strategy is tf.distribute.get_strategy()
     model.fit(IMAGES, LABELS, verbose=0)
     assert model.predict(IMAGES, verbose=0).shape == (16, 3)
-
-
-def test_methods_have_the_signatures_of_keras():
-    """So that `help` and editors show them."""
-    for name in ("fit", "evaluate", "predict"):
-        expected = inspect.signature(getattr(keras.Model, name))
-        assert inspect.signature(getattr(VisionTransformer, name)) == expected
 
 
 def test_canary_keras_tunes_its_data_sets_and_takes_adapters(tuned):

@@ -1,0 +1,44 @@
+"""Makes TensorFlow's gradient of a block that is computed again differentiable itself.
+
+Found 2026-11 in TensorFlow 2.21.0. Report: docs/upstream/recompute_grad.md.
+
+Symptom: a gradient of a gradient through `tf.recompute_grad`, which `keras.remat` calls, is
+refused where the function reads variables: "recompute_grad tried to transpose grad".
+
+Workaround: `tf.recompute_grad` computes the first run alone, of which it records nothing. A custom
+gradient runs the function again, under a tape, so that every tape that watches records it.
+
+Leans on: nothing private.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+
+def remat(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a function whose gradient keeps its inputs alone, and runs it once more."""
+    first_run = tf.recompute_grad(function)
+
+    @tf.custom_gradient
+    def run(*inputs: Any) -> Any:
+        def gradient(dy: Any, variables: Any = ()) -> Any:
+            variables = list(variables)
+            with tf.GradientTape() as tape:
+                again = [x + tf.cast(_late_zero(dy), x.dtype) for x in inputs]
+                tape.watch([*again, *variables])
+                y = function(*again)
+            zeros = tf.UnconnectedGradients.ZERO
+            found = tape.gradient(y, [*again, *variables], dy, unconnected_gradients=zeros)
+            return found[: len(inputs)], found[len(inputs) :]
+
+        return first_run(*inputs), gradient
+
+    return run
+
+
+def _late_zero(dy: Any) -> Any:
+    """Returns a zero that depends on `dy`, so that a compiler cannot merge both runs."""
+    some = tf.cast(tf.reduce_max(tf.reshape(dy, [-1])[:1]), tf.bool)
+    return tf.where(some == some, 0.0, float("nan"))  # noqa: PLR0124

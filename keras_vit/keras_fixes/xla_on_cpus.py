@@ -1,0 +1,57 @@
+"""Keeps XLA from joining operations of JAX that have to stay apart on CPUs.
+
+Found 2026-11 in the XLA of JAX 0.10.2. Report: docs/upstream/xla_on_cpus.md.
+
+Symptoms: a gradient under `jax.checkpoint`, which `keras.remat` calls, needs as much memory as
+without it, because the compiler removes the barriers of `jax.checkpoint` and joins the second run
+with the first. And the GELU of the last block is fused with the products around it, for which the
+compiler reserves an array as large as the hidden layer for each constant of the GELU: 384 MB in
+place of 192 MB for ViT-B/16 at 1024 pixels (benchmarks/README.md, "Many tokens").
+
+Workarounds: the second run stands in a branch that is always taken, which only the running program
+knows; the output of the GELU passes limits that no finite number exceeds.
+
+Leans on: nothing private.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+
+def kept_out_of_fusions(x: Any) -> Any:
+    """Returns `x`, in an array that XLA does not join with the products that read it."""
+    most = jnp.finfo(x.dtype).max
+    return jax.lax.clamp(-most, x, most)
+
+
+def remat(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a function whose gradient keeps its inputs alone, and runs it once more."""
+    return functools.partial(_remat, function)
+
+
+def _remat(function: Callable[..., Any], *inputs: Any) -> Any:
+    if any(isinstance(x, jax.interpreters.ad.JVPTracer) for x in jax.tree.leaves(inputs)):
+        return function(*inputs)  # forward mode keeps nothing for later
+    pure, weights = jax.closure_convert(function, *inputs)
+    run = jax.custom_vjp(pure)
+    run.defvjp(lambda *every: (pure(*every), every), functools.partial(_run_again, pure))
+    return run(*inputs, *weights)
+
+
+def _run_again(pure: Callable[..., Any], inputs: Any, dy: Any) -> Any:
+    """Returns the gradient, in a branch that the program always takes but XLA cannot predict."""
+    some = next(part for part in jax.tree.leaves(dy) if not _is_fixed(part))
+    return jax.lax.cond(
+        some[(0,) * some.ndim] * 0 != 1,
+        lambda: jax.tree.map(lambda d: None if _is_fixed(d) else d, jax.vjp(pure, *inputs)[1](dy)),
+        lambda: jax.tree.map(lambda x: None if _is_fixed(x) else jnp.zeros_like(x), inputs),
+    )
+
+
+def _is_fixed(x: Any) -> bool:
+    """Whether an array has no gradient, such as the integer state of a random generator."""
+    return not jnp.issubdtype(x.dtype, jnp.inexact)
