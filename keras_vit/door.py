@@ -9,7 +9,8 @@ has no values.
 import functools
 import inspect
 import warnings
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 import keras
 import numpy as np
@@ -24,6 +25,14 @@ elif keras.backend.backend() == "jax":
     import jax
 
 _LOOKED_AT = 8  # images
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def _shown_as(method: Any) -> Callable[[Method], Method]:
+    """Decorates a method of which `help` shows the signature and the text of another one."""
+    return cast(Callable[[Method], Method], functools.wraps(method))
 
 
 class CheckedInputs:
@@ -51,7 +60,7 @@ class CheckedInputs:
             trainable_variables, non_trainable_variables, inputs, **kwargs
         )
 
-    @functools.wraps(keras.Model.fit)
+    @_shown_as(keras.Model.fit)
     def fit(self, *args: Any, **kwargs: Any) -> Any:
         """Trains as `keras.Model.fit`; warns of pixels out of range and of a high first loss."""
         given = inspect.signature(keras.Model.fit).bind(self, *args, **kwargs).arguments
@@ -64,13 +73,13 @@ class CheckedInputs:
             given["callbacks"] = [*keras.tree.flatten(callbacks or []), watch]
         return super().fit(**given)  # type: ignore[misc]
 
-    @functools.wraps(keras.Model.evaluate)
+    @_shown_as(keras.Model.evaluate)
     def evaluate(self, x: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Evaluates as `keras.Model.evaluate`, and warns of pixels out of range."""
         self._look_at_data(x)
         return super().evaluate(x, *args, **kwargs)  # type: ignore[misc]
 
-    @functools.wraps(keras.Model.predict)
+    @_shown_as(keras.Model.predict)
     def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """Predicts as `keras.Model.predict`, and warns of pixels out of range."""
         self._look_at_data(x)

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "keras_vit"
 TABLE = ROOT / "docs" / "upstream" / "README.md"
 LIBRARIES = ("keras", "tensorflow", "torch", "jax")
-STANDARD = {"_replace", "_asdict", "_fields", "_unit", "_ft_", "_global"}
+STANDARD = {"_replace", "_asdict", "_fields", "_unit", "_ft_", "_global", "_seed"}
 """Public methods of named tuples, and parts of words that are no names."""
 
 
