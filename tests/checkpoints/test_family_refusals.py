@@ -105,8 +105,8 @@ def test_a_file_without_json_is_refused_by_the_missing_fact(name, reason):
 
 def test_a_keras_file_is_refused_by_the_class_of_its_model(tmp_path):
     """A .keras file is a zip, as an npz file is."""
-    tiny().save(tmp_path / "ours.keras")
-    keras.Sequential([keras.layers.Dense(2)]).save(tmp_path / "theirs.keras")
+    tiny().save(tmp_path / "vit.keras")
+    keras.Sequential([keras.layers.Dense(2)]).save(tmp_path / "sequential.keras")
     for name, kind in (("vit", "keras_vit>VisionTransformer"), ("sequential", "Sequential")):
         message = refused(tmp_path / f"{name}.keras")
         assert f"this is a .keras file, a whole model of the class {kind}" in message
