@@ -153,7 +153,7 @@ def open_checkpoint(files: OpenSource, fields: Mapping[str, Any]) -> OpenedCheck
     recognition = recognise_dialect(files, asked.get("dialect"))
     if recognition.dialect is keras_vit and preset is None and asked.get("numerics") is None:
         raise SourceError(_without_config(files))
-    asked.pop("patch_size", None)  # of the wanted model; the arrays tell that of the file
+    asked.pop("patch_size", None)  # the wanted model's; the file's is inferred from arrays
     if asked.get("variant"):
         asked = {**variant(asked["variant"]).fields, **asked}
     stated = read_json_fields(files, recognition)

@@ -211,7 +211,7 @@ class Source:
             try:
                 yield opened
             except KerasViTError:
-                opened.verify()  # of all that damage can cause, this message is the clearest
+                opened.verify()  # damage causes many errors; this message is the clearest
                 raise
             opened.verify()
 

@@ -10,7 +10,7 @@ from keras_vit.errors import KerasViTError
 from keras_vit.terminal import visible
 
 INTERRUPTED = 130
-"""Exit status after Ctrl-C, as of a shell."""
+"""Exit status after Ctrl-C, the same as a shell's."""
 
 _WITHOUT_BACKEND = ("list", "doctor", "info", "convert", "upload")
 

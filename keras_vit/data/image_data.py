@@ -301,7 +301,7 @@ class ImageData(keras.utils.PyDataset):
         return train, validation
 
     def in_epochs_of(self, steps_per_epoch: int) -> "ImageData":
-        """Returns the same data in epochs of that many full batches.
+        """Returns the same data in epochs of `steps_per_epoch` full batches.
 
         Args:
             steps_per_epoch: batches per epoch, out of an endless stream of shuffled passes.

@@ -79,7 +79,7 @@ def from_tfds(
         image: name of the feature that holds the image.
         label: name of the feature that holds its class; or a function that computes the class,
             an int, from a record, a mapping of its features.
-        class_names: one per class, where a function computes them.
+        class_names: names of the classes; for a `label` that is a function, and only then.
         data_dir: folder of the data sets; None for the default of TensorFlow Datasets.
         download: whether an absent data set is downloaded and prepared.
         validation_split: share of the images, of each class alike, to hold out for validation;

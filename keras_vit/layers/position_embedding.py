@@ -101,7 +101,7 @@ class AddPositionEmbs(ConfiguredLayer):
                 if self._prefix
                 else embedding
             )
-        # Sides that a graph of any size does not know yet cannot be compared.
+        # Sides cannot be compared while they are unknown, as in a graph for images of any size.
         if is_known(rows, columns) and (rows, columns) == self.grid:
             return self.embedding
         embedding = ops.cast(self.embedding, "float32")

@@ -29,7 +29,7 @@ class StochasticDepth(ConfiguredLayer):
         self.rate = rate
         self.seed = seed
         self.seed_generator = None
-        if rate > 0:  # by a name of its own, as in `Dropout`
+        if rate > 0:  # with a name of its own, as in `Dropout`
             self.seed_generator = keras.random.SeedGenerator(seed, name=f"{self.name}_seed")
 
     def build(self, input_shape):

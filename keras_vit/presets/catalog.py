@@ -121,7 +121,7 @@ class Preset:
         )
 
     def _config_of_family(self) -> ViTConfig:
-        """The fields of the row over what every file of its dialect has."""
+        """Returns the configuration from the dialect's conventions and the fields of the row."""
         dialect = dialects_named(self.dialect)[0]
         given = dict(self.fields)
         numerics = {**(dialect.numerics or Numerics()).to_dict(), **given.pop("numerics", {})}
@@ -149,7 +149,7 @@ class Preset:
         """Returns arguments of `checkpoints.load`, without the dialect, which the file shows."""
         told: dict[str, Any] = {"labels": self.labels}
         if self.family == "vit":
-            told["protocol"] = self.protocol  # else the files state it
+            told["protocol"] = self.protocol  # the files of other families state their protocol
         if self.variant and not str(self.source).startswith(SCHEME):
             told["variant"] = self.variant
         if self.fields.get("position") == "sincos2d":
@@ -294,7 +294,7 @@ _ROWS = (
 
 
 def _of_family(row: FamilyRow) -> Preset:
-    """The row of a family as a row of the catalog."""
+    """Returns the row of the catalog for a row of a family."""
     shared = {field.name: getattr(row, field.name) for field in dataclasses.fields(row)}
     return Preset(variant=None, protocol=row.protocol, unverified=UNVERIFIED, **shared)
 
@@ -321,7 +321,7 @@ def list_presets(
         data: data of the training, `"i21k"`, `"i1k"`, or with fine-tuning, `"i21k_ft_i1k"`.
         resolution: side of the images in pixels.
         hybrid: True for models with a ResNet before the Transformer, False for models without.
-        family: such as `"dinov2"`; `"vit"` for the paper's model and AugReg's.
+        family: name of a family, such as `"dinov2"`; `"vit"` is the paper's model and AugReg's.
 
     Raises:
         ConfigError: the variant is unknown, or no row has such data, resolution or family.

@@ -1,9 +1,9 @@
 """Rows of the catalog for the families beyond the paper's ViT, by their repositories on the Hub.
 
-Names are `<size><patch>.<family>_<data>_<pixels>`, without what the family has only one of. No file
-of these repositories was read here: sizes are those of the papers and of the libraries'
-configurations, and what the files say decides when one is loaded. How images are prepared is
-that of the repository's `preprocessor_config.json` too; the protocol of a row is the family's.
+Names are `<size><patch>.<family>_<data>_<pixels>`; data or pixels are left out where the family
+has a single choice. No file of these repositories was read here: the sizes come from the papers and
+the libraries' configurations. When a preset is loaded, the repository's files decide, and its
+`preprocessor_config.json` states the preparation of images; a row states the family's protocol.
 """
 
 import dataclasses
@@ -42,13 +42,13 @@ GATED = "gated: accept the license on the repository's page and log in by `hf au
 
 @dataclasses.dataclass(frozen=True)
 class FamilyRow:
-    """What a row of a family states.
+    """One preset of a family.
 
     Args:
-        name, data, source, image_size, num_classes, license, note: as of `Preset`.
-        family: for `list_presets(family=...)`.
-        dialect: of the repository's files.
-        fields: of `ViTConfig`, beside what the dialect takes for granted.
+        name, data, source, image_size, num_classes, license, note: as in `Preset`.
+        family: name of the family in `list_presets(family=...)`.
+        dialect: dialect of the repository's files.
+        fields: fields of `ViTConfig` that the dialect's conventions do not set.
     """
 
     name: str
@@ -64,7 +64,7 @@ class FamilyRow:
 
     @property
     def protocol(self) -> dict[str, Any]:
-        """How images are prepared in this family."""
+        """The family's protocol for the preparation of images."""
         return _PROTOCOLS[self.family]
 
 

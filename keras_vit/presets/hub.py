@@ -340,7 +340,7 @@ def _checksum(sibling: Any) -> str:
 
 
 def _found(path: Path, expected: str) -> str:
-    """The checksum of a file, of the kind that is expected."""
+    """Returns the checksum of a file: SHA-256 or git's, by the length of the expected one."""
     if len(expected) == _SHA256:
         return _sha256(path)
     content = path.read_bytes()  # files that are not stored with LFS are small

@@ -29,8 +29,8 @@ _FIELDS = (*_METADATA, "description", "metrics")
 def model_card(name: str, preset: PresetConfig, about: Mapping[str, Any] | None = None) -> str:
     """Returns a model card with its metadata block, rendered by huggingface_hub.
 
-    Name and provenance may be of strangers, and are shown as they are written. `description` is
-    the caller's own Markdown.
+    Name and provenance may come from strangers, so their markup is escaped. `description` is the
+    caller's own Markdown.
 
     Args:
         name: name of the preset for `from_preset`.

@@ -43,7 +43,7 @@ def in_html(text: object) -> str:
 
 
 def in_markdown(text: object) -> str:
-    """Returns text for a line of Markdown: no markup, no HTML, no formula; an address stays one."""
+    """Returns text for a line of Markdown, with markup escaped; a bare URL stays a link."""
     return _MARKUP.sub(r"\\\g<0>", visible(text))
 
 

@@ -213,5 +213,5 @@ class _UnwrappedReader:
 
 
 def unwrapped(reader: Reader, prefix: str) -> Reader:
-    """Returns an open file as a reader of names without the prefix, which each of them has."""
+    """Returns a reader that removes the prefix, which all names in the file have, from names."""
     return _UnwrappedReader(reader, prefix)

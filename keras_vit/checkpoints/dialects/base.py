@@ -193,10 +193,10 @@ class Dialect:
         prefixes: prefixes that all names in a file may have.
         prefix_for: returns the prefix for writing a model.
         ignored: regular expressions of names that are no weights, and the reason for each.
-        needs_json: fact that the JSON beside the weights states and no array tells; "" if the
-            arrays tell the model, except for the number of heads and `untold`.
-        untold: takes the fields that the arrays tell and returns the fields of `Numerics` that a
-            caller must give for files without JSON, and the values of known weights.
+        needs_json: fact that only the JSON beside the weights states; "" if the model can be
+            inferred from the arrays, except for the number of heads and `untold`.
+        untold: takes the fields inferred from the arrays and returns the fields of `Numerics` that
+            a caller must give for files without JSON, and the values of known weights.
         derived: takes a configuration and returns the names of arrays that the library computes
             from others, and the reason for each. They are neither read nor written.
         row_numbers: name of an array -> name of an array of integers `(1, rows)`, by which the

@@ -111,7 +111,7 @@ GELU_OF_CLIP = {
     "gelu": "'quick' in the weights of OpenAI, MetaCLIP and DFN, 'exact' in those of LAION and "
     "DataComp"
 }
-"""What a file of CLIP's arrays alone does not tell."""
+"""The fields that cannot be inferred from CLIP's arrays, and their values in known weights."""
 
 IMAGE_SIZE = JsonField("image_size", "image_size", write=_image_size)
 
