@@ -31,7 +31,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def _shown_as(method: Any) -> Callable[[Method], Method]:
-    """Decorates a method of which `help` shows the signature and the text of another one."""
+    """Decorates a method; `help` shows it with the signature and docstring of `method`."""
     return cast(Callable[[Method], Method], functools.wraps(method))
 
 

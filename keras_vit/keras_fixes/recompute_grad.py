@@ -1,12 +1,12 @@
-"""Makes TensorFlow's gradient of a block that is computed again differentiable itself.
+"""Makes the gradient of a recomputed block differentiable on TensorFlow.
 
 Found 2026-11 in TensorFlow 2.21.0. Report: docs/upstream/recompute_grad.md.
 
-Symptom: a gradient of a gradient through `tf.recompute_grad`, which `keras.remat` calls, is
-refused where the function reads variables: "recompute_grad tried to transpose grad".
+Symptom: a gradient of a gradient through `tf.recompute_grad`, which `keras.remat` calls, raises an
+error if the function reads variables: "recompute_grad tried to transpose grad".
 
-Workaround: `tf.recompute_grad` computes the first run alone, of which it records nothing. A custom
-gradient runs the function again, under a tape, so that every tape that watches records it.
+Workaround: `tf.recompute_grad` computes only the first run, without recording it. A custom gradient
+runs the function again under a tape, so that all outer tapes record the second run.
 
 Leans on: nothing private.
 """
@@ -18,7 +18,7 @@ import tensorflow as tf
 
 
 def remat(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a function whose gradient keeps its inputs alone, and runs it once more."""
+    """Returns a function whose gradient keeps only the inputs and runs the function again."""
     first_run = tf.recompute_grad(function)
 
     @tf.custom_gradient

@@ -1,11 +1,11 @@
-"""Computes a block again for its gradient, without torch's record of the first run.
+"""Recomputes a block for its gradient without torch's record of the first run.
 
 Found 2026-11 in torch 2.13.0 on Linux. Report: docs/upstream/torch_checkpoint.md.
 
 Symptom: `torch.utils.checkpoint.checkpoint(use_reentrant=False)`, which `keras.remat` calls, saves
-less memory than the arrays that it drops. It records the first run and throws the record away. The
-small objects of the record lie between the arrays, so that the C library finds no room for the next
-arrays: twelve blocks of ViT-B/16 at 384 pixels held 444 MB, and 147 MB without a record.
+less memory than the size of the arrays that it drops. It records the first run and discards the
+record, whose small objects lie between the arrays, so that the C library cannot reuse the memory:
+twelve blocks of ViT-B/16 at 384 pixels held 444 MB, and 147 MB without a record.
 
 Workaround: an autograd function whose forward pass runs without a record.
 
@@ -20,18 +20,18 @@ from torch.utils.checkpoint import get_device_states, set_device_states
 
 
 def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
-    """Returns a function of one tensor whose gradient keeps its input alone, and runs it once more.
+    """Returns a function whose gradient keeps only the input and runs `function` again.
 
     Args:
-        function: of one tensor.
-        layer: a layer whose weights `function` reads.
+        function: function of one tensor.
+        layer: the layer whose weights `function` reads.
     """
     weights = [weight for weight in layer.parameters() if weight.requires_grad]
     return lambda x: _Remat.apply(function, x, *weights)
 
 
 class _Remat(torch.autograd.Function):
-    """A function of one tensor and some weights that runs again for the gradients of both."""
+    """A function of a tensor and weights that runs again to compute the gradients of both."""
 
     @staticmethod
     def forward(ctx: Any, function: Callable[..., Any], x: Any, *weights: Any) -> Any:
@@ -48,7 +48,7 @@ class _Remat(torch.autograd.Function):
         generator, (devices, generators) = ctx.drawn
         kind = x.device.type if devices else "cuda"
         with torch.random.fork_rng(devices, device_type=kind), torch.enable_grad():
-            torch.set_rng_state(generator)  # dropout drops the same again
+            torch.set_rng_state(generator)  # dropout drops the same values again
             set_device_states(devices, generators, device_type=kind)
             x = x.view_as(x) if is_recorded else x.detach().requires_grad_(wanted[0])
             y = ctx.function(x)

@@ -1,15 +1,15 @@
-"""Keeps XLA from joining operations of JAX that have to stay apart on CPUs.
+"""Keeps XLA from merging operations of JAX that must stay separate on CPUs.
 
 Found 2026-11 in the XLA of JAX 0.10.2. Report: docs/upstream/xla_on_cpus.md.
 
 Symptoms: a gradient under `jax.checkpoint`, which `keras.remat` calls, needs as much memory as
-without it, because the compiler removes the barriers of `jax.checkpoint` and joins the second run
-with the first. And the GELU of the last block is fused with the products around it, for which the
-compiler reserves an array as large as the hidden layer for each constant of the GELU: 384 MB in
-place of 192 MB for ViT-B/16 at 1024 pixels (benchmarks/README.md, "Many tokens").
+without it: the compiler removes the barriers of `jax.checkpoint` and merges the second run with the
+first. The GELU of the last block takes 384 MB instead of 192 MB for ViT-B/16 at 1024 pixels
+(benchmarks/README.md, "Many tokens"): the compiler fuses it with the matrix products around it, and
+reserves an array as large as the hidden layer for each constant of the GELU.
 
-Workarounds: the second run stands in a branch that is always taken, which only the running program
-knows; the output of the GELU passes limits that no finite number exceeds.
+Workarounds: the second run is inside a branch that is always taken, which the compiler cannot
+predict; the output of the GELU is clamped to limits that no finite number exceeds.
 
 Leans on: nothing private.
 """
@@ -23,19 +23,19 @@ import jax.numpy as jnp
 
 
 def kept_out_of_fusions(x: Any) -> Any:
-    """Returns `x`, in an array that XLA does not join with the products that read it."""
+    """Returns `x` in an array that XLA does not fuse with the matrix products that read it."""
     most = jnp.finfo(x.dtype).max
     return jax.lax.clamp(-most, x, most)
 
 
 def remat(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a function whose gradient keeps its inputs alone, and runs it once more."""
+    """Returns a function whose gradient keeps only the inputs and runs the function again."""
     return functools.partial(_remat, function)
 
 
 def _remat(function: Callable[..., Any], *inputs: Any) -> Any:
     if any(isinstance(x, jax.interpreters.ad.JVPTracer) for x in jax.tree.leaves(inputs)):
-        return function(*inputs)  # forward mode keeps nothing for later
+        return function(*inputs)  # forward mode stores no activations
     pure, weights = jax.closure_convert(function, *inputs)
     run = jax.custom_vjp(pure)
     run.defvjp(lambda *every: (pure(*every), every), functools.partial(_run_again, pure))

@@ -27,7 +27,7 @@ uniform = reference.uniform
 
 
 def gelu(x: Any, approximate: bool) -> Any:
-    """See `reference.gelu`. Among many tokens its arrays stay out of XLA's fusions on CPUs."""
+    """See `reference.gelu`. With many tokens on CPUs the result stays out of XLA's fusions."""
     y = reference.gelu(x, approximate)
     tokens = x.shape[1] if x.ndim > 2 else 1
     few = not is_known(tokens) or tokens**2 <= reference.MOST_SCORES

@@ -104,7 +104,7 @@ def attention_weights(query: Any, key: Any) -> Any:
 
 
 def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
-    """Returns a function whose gradient keeps only its inputs, and runs it once more.
+    """Returns a function whose gradient keeps only the inputs and runs the function again.
 
     Args:
         function: a function of tensors.

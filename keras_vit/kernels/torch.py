@@ -137,7 +137,7 @@ class _Gelu(torch.autograd.Function):
 
 
 def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
-    """See `reference.remat`. Under `torch.func` the function keeps everything, as it stands."""
+    """See `reference.remat`. Under `torch.func` the function runs once and keeps activations."""
     again = torch_checkpoint.remat(function, layer)
 
     def run(x: Any) -> Any:

@@ -42,7 +42,7 @@ def _new(config: ViTConfig) -> bool:
 
 
 def _of_attention_pooling() -> dict[str, Names]:
-    """Returns the names in `MAPHead_0`, and at the top level, as in files from ViT-G's development."""
+    """Returns the names in `MAPHead_0`, or at the top level as in files of ViT-G's development."""
     inside = modules(_MAP_HEAD, FLAX_PARAMETERS)
     return {
         path: (stored, dataclasses.replace(stored, name=stored.name.removeprefix("MAPHead_0/")))
