@@ -8,6 +8,15 @@ hypothesis.settings.register_profile("repeatable", derandomize=True)
 hypothesis.settings.load_profile("repeatable")
 
 
+def pytest_collection_modifyitems(items):
+    """Tests that run no backend run once, under torch, which starts first."""
+    if keras.backend.backend() != "torch":
+        once = pytest.mark.skip(reason="The test runs no backend; it runs under torch.")
+        for item in items:
+            if item.get_closest_marker("without_backend"):
+                item.add_marker(once)
+
+
 @pytest.fixture(autouse=True)
 def same_random_numbers():
     """Seeds every test, so that it draws the same numbers alone and after other tests."""

@@ -7,6 +7,8 @@ from PIL import Image
 from keras_vit import VisionTransformer, cli
 from tests.helpers import tiny
 
+pytestmark = pytest.mark.without_backend
+
 ORDER = "[/red][link=https://evil.example]\x1b[2J\u202egpj"
 SHOWN = "[/red][link=https://evil.example]\\x1b[2J\\u202egpj"
 

@@ -12,6 +12,8 @@ import pytest
 from keras_vit import PresetError
 from keras_vit.files import folder_written_beside, write_json, written_beside
 
+pytestmark = pytest.mark.without_backend
+
 DIES = """
 import os, signal, sys
 from pathlib import Path

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.without_backend
+
 PACKAGE = Path(__file__).parents[1] / "keras_vit"
 
 FLOORS = (

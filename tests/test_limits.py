@@ -8,6 +8,8 @@ import pytest
 from keras_vit import CheckpointError, ConfigError, limits
 from keras_vit.limits import Limit
 
+pytestmark = pytest.mark.without_backend
+
 LIMITS = [value for value in vars(limits).values() if isinstance(value, Limit)]
 STATED = (Path(__file__).parents[1] / "SECURITY.md").read_text()
 

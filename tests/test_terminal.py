@@ -12,6 +12,8 @@ from keras_vit import CheckpointError
 from keras_vit.terminal import in_figure, in_html, in_markdown, visible
 from keras_vit.terminal.screen import Screen
 
+pytestmark = pytest.mark.without_backend
+
 CONTROLS = "".join(
     map(chr, [*range(32), *range(0x7F, 0xA0), 0xAD, 0x61C, *range(0x200B, 0x2010)])
 ) + "".join(map(chr, [*range(0x2028, 0x202F), *range(0x2060, 0x206A), 0x3164, 0xFEFF, 0xE0041]))

@@ -12,6 +12,8 @@ from keras_vit.checkpoints.source import OpenSource, Source
 from tests.checkpoints.headers import Headers
 from tests.golden import FOLDER
 
+pytestmark = pytest.mark.without_backend
+
 BIG_VISION = {
     "embedding/kernel": (4, 4, 3, 16),
     "embedding/bias": (16,),

@@ -6,6 +6,8 @@ from keras_vit import checkpoints
 from keras_vit.config import ResNetStem
 from tests.golden import CASES, FOLDER, OFFICIAL
 
+pytestmark = pytest.mark.without_backend
+
 
 @pytest.mark.parametrize("name", OFFICIAL)
 def test_inspect_infers_the_configuration_of_every_official_golden(name):

@@ -17,6 +17,8 @@ from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError
 from tests.checkpoints.homes import HOMES
 
+pytestmark = pytest.mark.without_backend
+
 SIZES = {
     "patch_size": (4, 8),
     "hidden_size": 16,

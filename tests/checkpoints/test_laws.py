@@ -95,6 +95,7 @@ def assert_bitwise_equal(left, right):
         assert array.tobytes() == right[name].tobytes(), name
 
 
+@pytest.mark.without_backend
 @dialects
 def test_a_dialect_has_a_name_or_a_reason_for_every_word_of_the_lexicon(dialect):
     """And no further words."""
@@ -123,6 +124,7 @@ def test_the_lexicon_lists_every_trainable_weight_of_a_model_once(fields):
     assert held == dict(listed)
 
 
+@pytest.mark.without_backend
 @written_dialects
 @given(config=configs())
 @settings(max_examples=60, deadline=None)
@@ -140,6 +142,7 @@ def test_reading_and_writing_a_file_is_bitwise_equal(dialect, config):
     assert_bitwise_equal(dict(whole(to_parts(moves, weights.__getitem__))), file_arrays)
 
 
+@pytest.mark.without_backend
 @written_dialects
 @given(config=configs())
 @settings(max_examples=60, deadline=None)
@@ -164,6 +167,7 @@ class Headers:
         return dict.fromkeys(self.shapes, np.dtype("float32"))
 
 
+@pytest.mark.without_backend
 @written_dialects
 @given(config=configs(), prefix=st.integers(0, 3))
 @settings(max_examples=60, deadline=None)
@@ -196,6 +200,7 @@ def test_a_written_file_is_read_as_the_same_model(dialect, config, prefix):
     assert {k: got[k] for k in want if got[k] != want[k]} == {}
 
 
+@pytest.mark.without_backend
 @pytest.mark.parametrize("name", list_variants())
 @pytest.mark.parametrize("dialect", [d for d in WRITTEN if "/" not in d.name], ids=lambda d: d.name)
 def test_a_variant_has_a_name_for_every_weight_or_is_refused(dialect, name):

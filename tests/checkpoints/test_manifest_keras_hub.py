@@ -17,6 +17,8 @@ from keras_vit.checkpoints.translate import plan
 from keras_vit.config import ViTConfig
 from keras_vit.variants import variant
 
+pytestmark = pytest.mark.without_backend
+
 MANIFEST = Path(__file__).parents[1] / "data" / "manifests" / "keras_hub.json.gz"
 PRESETS = json.loads(gzip.decompress(MANIFEST.read_bytes()))["presets"]
 KERAS_HUB = DIALECTS["keras_hub"]

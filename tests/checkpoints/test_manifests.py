@@ -17,6 +17,8 @@ from keras_vit.checkpoints.translate import plan
 from keras_vit.config import ViTConfig
 from keras_vit.variants import list_variants, variant
 
+pytestmark = pytest.mark.without_backend
+
 FOLDER = Path(__file__).parents[1] / "data" / "manifests"
 
 

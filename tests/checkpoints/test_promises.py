@@ -16,6 +16,8 @@ import pytest
 from keras_vit import CheckpointError, ConfigError, checkpoints
 from keras_vit.checkpoints.containers import open_arrays, parts_of, write_npz
 
+pytestmark = pytest.mark.without_backend
+
 MIB = 2**20
 
 

@@ -10,6 +10,8 @@ from keras_vit import ConfigError
 from keras_vit.evaluation import rows as rows_module
 from keras_vit.evaluation.rows import Rows
 
+pytestmark = pytest.mark.without_backend
+
 CHUNKS = [np.random.default_rng(k).random((n, 3), "float32") for k, n in enumerate((4, 4, 1, 4, 2))]
 
 

@@ -6,6 +6,8 @@ import pytest
 from keras_vit import ConfigError, labels
 from keras_vit.evaluation.targets import acceptable, class_indices, matched
 
+pytestmark = pytest.mark.without_backend
+
 
 def test_all_forms_of_labels_give_the_same_classes():
     """Numbers, a column of numbers, one-hot rows, lists, sets, an object array."""

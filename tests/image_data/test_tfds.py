@@ -10,6 +10,8 @@ from keras_vit import ConfigError, Preprocessor
 from keras_vit.data import from_tfds, tfds
 from tests.digits import digits
 
+pytestmark = pytest.mark.without_backend
+
 PLAIN = Preprocessor(8, channels=1)
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.without_backend
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "keras_vit"
 TABLE = ROOT / "docs" / "upstream" / "README.md"

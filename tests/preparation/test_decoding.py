@@ -12,6 +12,8 @@ from PIL import Image
 from keras_vit import ConfigError, Preprocessor
 from keras_vit.preparation import decoding
 
+pytestmark = pytest.mark.without_backend
+
 PREPARE = Preprocessor(16)
 
 

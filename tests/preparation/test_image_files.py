@@ -9,6 +9,8 @@ from PIL import Image
 from keras_vit import ConfigError
 from keras_vit.preparation import is_image_file, list_images
 
+pytestmark = pytest.mark.without_backend
+
 PICTURE = Image.fromarray(np.zeros((4, 4, 3), "uint8"))
 SUFFIXES = (".jpg", ".JPEG", ".jfif", ".png", ".avif", ".ppm", ".webp", ".tiff", ".bmp", ".gif")
 

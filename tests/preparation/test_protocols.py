@@ -14,6 +14,8 @@ from keras_vit.preparation.protocols import PROTOCOLS, compact, complete
 from keras_vit.presets.catalog import preset_named
 from tests import torchvision_shim  # noqa: F401  before timm and transformers
 
+pytestmark = pytest.mark.without_backend
+
 DOCS = (Path(__file__).parents[2] / "docs" / "preprocessing.md").read_text()
 ROWS = [
     (json.loads(protocol), float(difference))

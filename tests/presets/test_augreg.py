@@ -9,6 +9,8 @@ from keras_vit.variants import variant
 from tests.presets.bucket_server import serving
 from tests.words import raises
 
+pytestmark = pytest.mark.without_backend
+
 COLUMNS = (
     "name,ds,lr,aug,wd,do,sd,best_val,final_val,final_test,adapt_ds,adapt_lr,adapt_steps,"
     "adapt_resolution,adapt_final_val,adapt_final_test,params,infer_samples_per_sec,filename,"

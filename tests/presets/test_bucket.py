@@ -22,6 +22,8 @@ from keras_vit.presets.bucket import fetch
 from tests.presets.bucket_server import changed, cut, partial, redirect, serving, silence, status
 from tests.words import raises
 
+pytestmark = pytest.mark.without_backend
+
 CONTENT = random.Random(0).randbytes(3_000_000)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 NAME = "vit_models/imagenet21k+imagenet2012/ViT-B_16.npz"
