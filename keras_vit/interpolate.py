@@ -32,7 +32,7 @@ def resampling_weights(
         method: `"bilinear_align_corners"` maps the first and last points onto each
             other (`scipy.ndimage.zoom` of order 1). The others align the outer edges
             of the points' cells: `"bilinear_half_pixel"` (`jax.image.resize` without
-            antialias), `"bicubic"` and `"bicubic_antialias"`
+            antialias), `"bilinear_antialias"`, `"bicubic"` and `"bicubic_antialias"`
             (`torch.nn.functional.interpolate`, whose cubic has a = -0.75, and with
             antialias a = -0.5), and `"bicubic_catmull_rom"` (`jax.image.resize`
             without antialias: a = -0.5).
@@ -56,8 +56,12 @@ def resampling_weights(
             matrix = matrix + weight * xp.maximum(1.0 - xp.abs(read - source_points), 0.0)
         return matrix
     # Antialias: a shrinking resize widens the kernel.
-    scale = xp.maximum(ratio, 1.0) if method == "bicubic_antialias" else 1.0
-    matrix = _cubic((position[:, None] - source_points) / scale, -0.5, xp)
+    scale = xp.maximum(ratio, 1.0) if method.endswith("antialias") else 1.0
+    distance = (position[:, None] - source_points) / scale
+    if method == "bilinear_antialias":
+        matrix = xp.maximum(1.0 - xp.abs(distance), 0.0)
+    else:
+        matrix = _cubic(distance, -0.5, xp)
     return matrix / xp.sum(matrix, axis=1, keepdims=True)
 
 

@@ -42,6 +42,10 @@ _ARCHITECTURE = (
 """Fields that follow from the arrays; if the caller gives one, the arrays must agree with it."""
 
 
+_NEEDED = ("patch_size", "hidden_size", "mlp_dim", "num_heads")
+"""Sizes without which no model can be built."""
+
+
 @dataclasses.dataclass(frozen=True)
 class CheckpointInfo:
     """The description of a file of weights.
@@ -226,7 +230,7 @@ def infer_config(
     """
     known = {**told, **{k: asked[k] for k in _ARCHITECTURE if k in asked}}
     num_positions = known.pop("num_positions", None)
-    missing = [name for name in ("hidden_size", "mlp_dim", "num_heads") if name not in known]
+    missing = [name for name in _NEEDED if name not in known]
     if missing:
         raise CheckpointError(
             f"{reader.path}: {', '.join(missing)} cannot be inferred from the arrays; give it by "

@@ -173,7 +173,9 @@ def recognise(shapes: Mapping[str, Shape], dialects: Sequence[Dialect]) -> Recog
         own = [claim for claim in claims if claim.holds_under(number, prefix)]
         candidates.append(_read(shapes, dialects[number], prefix, own))
     best = max(candidates, key=lambda r: (not _contradicted(r), -len(r.prefix)))
-    has_patches = "patch_size" in best.fields and best.fields["num_layers"] > 0
+    # Where the sides of a patch are one axis of a matrix, the JSON tells them.
+    has_patches = "patch_size" in best.fields or "patch_embedding/kernel" in best.found
+    has_patches = has_patches and best.fields["num_layers"] > 0
     return best if has_patches else None
 
 

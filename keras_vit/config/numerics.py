@@ -12,6 +12,7 @@ STD_CONV_FORMS = ("std_plus_epsilon", "sqrt_var_plus_epsilon")
 POSITION_RESIZES = (
     "bilinear_align_corners",
     "bilinear_half_pixel",
+    "bilinear_antialias",
     "bicubic",
     "bicubic_catmull_rom",
     "bicubic_antialias",
@@ -45,8 +46,8 @@ class Numerics:
         std_conv_epsilon: the epsilon of `std_conv`.
         position_resize: resampling of position embeddings to another grid:
             `"bilinear_align_corners"` (the official `scipy.ndimage.zoom` of
-            order 1), `"bilinear_half_pixel"`, `"bicubic"` (transformers),
-            `"bicubic_catmull_rom"` (keras-hub on JAX) or
+            order 1), `"bilinear_half_pixel"`, `"bilinear_antialias"` (SigLIP 2),
+            `"bicubic"` (transformers), `"bicubic_catmull_rom"` (keras-hub on JAX) or
             `"bicubic_antialias"` (timm).
         pool_before_norm: True if the last norm follows the mean of `"gap"` (timm), False if
             it precedes the mean (the official code).

@@ -32,6 +32,7 @@ def patches(grid):
 RESIZES = {
     "bilinear_align_corners": formulas.zoom,
     "bilinear_half_pixel": formulas.torch_resize("bilinear"),
+    "bilinear_antialias": formulas.torch_resize("bilinear", antialias=True),
     "bicubic": formulas.torch_resize("bicubic"),
     "bicubic_catmull_rom": formulas.jax_resize,
     "bicubic_antialias": formulas.torch_resize("bicubic", antialias=True),

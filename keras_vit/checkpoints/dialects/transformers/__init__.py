@@ -12,12 +12,15 @@ from keras_vit.checkpoints.dialects.transformers.towers import (
     clip_projection,
     clip_vision,
     siglip,
+    siglip2,
     siglip_classifier,
     siglip_vision,
 )
 from keras_vit.checkpoints.dialects.transformers.vit import vit
 from keras_vit.checkpoints.dialects.transformers.vit_kin import (
     deit,
+    dpt,
+    flava_image,
     ijepa,
     vit_mae,
     vit_msn,
@@ -39,5 +42,8 @@ FAMILIES = (
     siglip_vision,
     siglip_classifier,
     siglip,
+    *siglip2,
+    flava_image,
+    dpt,
 )
 """If several families can hold a model, the first is written."""

@@ -4,6 +4,8 @@ A file of two towers holds `text_model.*`, which keras_vit leaves out, and puts 
 front of the names of the vision tower; config.json then nests the sizes in `vision_config`.
 """
 
+import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +13,7 @@ from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, Stored
 from keras_vit.checkpoints.dialects.json_fields import (
     JsonConstant,
     JsonField,
+    JsonFields,
     JsonNote,
     JsonTable,
     Row,
@@ -18,6 +21,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
 from keras_vit.checkpoints.dialects.torch_layout import POSITIONS_OF_ANOTHER_GRID, torch_modules
 from keras_vit.checkpoints.dialects.transformers.common import (
     GELU_OF_CLIP,
+    IMAGE_SIZE,
     LABEL_ROWS,
     VIT_REASONS,
     arithmetic_rows,
@@ -285,5 +289,65 @@ siglip_classifier = _tower(
         POSITIONS_OF_ANOTHER_GRID,
         (has_no_head, "num_classes=0"),
         _NO_TOKEN,
+    ),
+)
+
+
+def _packed(dialect: Dialect, name: str, class_name: str, json: tuple[JsonTable, ...]) -> Dialect:
+    """SigLIP 2 in its NaFlex form: patches come as rows of a matrix, which a convolution equals.
+
+    A model of keras_vit takes images of one size; positions go to another grid by torch's
+    antialiased bilinear resize, as the class resizes them for each image.
+    """
+    kernel = StoredAs("embeddings.patch_embedding.weight", "m (p q c)")
+    return dataclasses.replace(
+        dialect,
+        name=f"transformers/{name}",
+        words={**dialect.words, "patch_embedding/kernel": kernel},
+        identity=_class(class_name),
+        json=json,
+        needs_json="patch_size",
+        numerics=dataclasses.replace(_SIGLIP_NUMERICS, position_resize="bilinear_antialias"),
+        only_read="images of one size, where this class takes packed patches of any",
+    )
+
+
+def _image_of_patches(found: Mapping[str, Any]) -> dict[str, Any]:
+    side = math.isqrt(found["num_patches"])
+    return {"image_size": side * found["patch_size"]}
+
+
+_SIGLIP2_ROWS: tuple[Row, ...] = (
+    JsonFields(("num_patches",), ("image_size",), _image_of_patches, lambda config: {}),
+    *(row for row in _SIGLIP_ROWS if row is not IMAGE_SIZE),
+)
+_SIGLIP2_SIZES = {**_SIGLIP_SIZES, "num_patches": 256}
+
+siglip2 = (
+    _packed(
+        siglip_vision,
+        "siglip2_vision_model",
+        "Siglip2VisionModel",
+        (
+            _alone(
+                "siglip2",
+                "Siglip2VisionModel",
+                "siglip2_vision_model",
+                _SIGLIP2_ROWS,
+                _SIGLIP2_SIZES,
+            ),
+        ),
+    ),
+    _packed(
+        siglip,
+        "siglip2",
+        "Siglip2Model",
+        _nested("Siglip2Model", "siglip2", _SIGLIP2_ROWS, _SIGLIP2_SIZES),
+    ),
+    _packed(
+        siglip_classifier,
+        "siglip2_classifier",
+        "Siglip2ForImageClassification",
+        _nested("Siglip2ForImageClassification", "siglip2", _SIGLIP2_ROWS, _SIGLIP2_SIZES),
     ),
 )

@@ -53,7 +53,7 @@ def _family(
         library="transformers",
         container="safetensors",
         words=unsupported(VIT_REASONS, {**vit_names(), **words}),
-        prefixes=(prefix, ""),
+        prefixes=more.pop("prefixes", (prefix, "")),
         identity=Identity("config.json", "model_type", model_type, repr(model_type)),
         json=(
             JsonTable(
@@ -155,4 +155,29 @@ ijepa = _family(
     fields={"class_token": None},
     ignored={r"(ijepa\.)?embeddings\.mask_token": "mask of masked image modelling"},
     impossible=((lambda c: c.has_class_token, "a class token"),),
+)
+
+flava_image = _family(
+    "flava_image_model",
+    "image_model.",
+    (None, "FlavaImageModel"),
+    {**torch_modules({"pre_logits": "pooler.dense"})},
+    ("token",),
+    prefixes=("", "image_model.", "flava.image_model."),
+    ignored={r".*embeddings\.mask_token": "mask of masked image modelling"},
+    only_read="an image model alone, where Flava's files have text and multimodal models too",
+)
+
+dpt = _family(
+    "dpt",
+    "dpt.",
+    (None, "DPTModel"),
+    {},
+    ("token",),
+    ignored={
+        r"(neck|head|auxiliary_head)\..*": "what makes depths or segments of the tokens",
+        r"(dpt\.)?pooler\..*": "a layer that no class of DPT reads",
+    },
+    rows=(JsonConstant("is_hybrid", False), JsonConstant("backbone_config", None)),
+    only_read="an encoder alone, where DPT has a decoder too",
 )
