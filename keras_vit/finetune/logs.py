@@ -9,7 +9,7 @@ from typing import Any
 import keras
 
 from keras_vit.errors import ConfigError
-from keras_vit.files import written_beside
+from keras_vit.files import failure_named, written_beside
 
 
 class CsvLog(keras.callbacks.Callback):
@@ -79,7 +79,8 @@ class TensorBoard(keras.callbacks.Callback):
             return
         for part in ("train", "validation"):
             # Two files made in the same second have one name; this file holds the whole history.
-            self._writers[part] = self._writer(str(self._folder / part), purge_step=0)
+            with failure_named(self._folder):
+                self._writers[part] = self._writer(str(self._folder / part), purge_step=0)
         history = self.model.history.history
         for past in range(epoch):
             self._add(
@@ -94,10 +95,12 @@ class TensorBoard(keras.callbacks.Callback):
             part = "validation" if name.startswith("val_") else "train"
             step = (epoch + 1) * self.params["steps"]
             self._writers[part].add_scalar(name.removeprefix("val_"), value, step)
-        for writer in self._writers.values():
-            writer.flush()
+        with failure_named(self._folder):
+            for writer in self._writers.values():
+                writer.flush()
 
     def on_train_end(self, logs: Any = None) -> None:
-        for writer in self._writers.values():
-            writer.close()
+        with failure_named(self._folder):
+            for writer in self._writers.values():
+                writer.close()
         self._writers = {}

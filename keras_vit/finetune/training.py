@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from keras_vit.errors import ConfigError
+from keras_vit.files import failure_named
 from keras_vit.finetune.curves import draw_curves
 from keras_vit.finetune.logs import CsvLog, TensorBoard
 from keras_vit.finetune.lora import merge_lora
@@ -61,6 +62,7 @@ def train(
         ConfigError: the data do not fit the model or the recipe, or `out` is not empty and
             `resume` is False.
         CheckpointError: `out` holds another training.
+        WriteError: the system refuses to write in `out`, which may have no space left.
     """
     out = Path(out)
     check_out(out, resume)
@@ -68,7 +70,8 @@ def train(
         if part is not None:
             part.check(model)
     _check_recipe(recipe, data)
-    out.mkdir(parents=True, exist_ok=True)
+    with failure_named(out):
+        out.mkdir(parents=True, exist_ok=True)
     if tensorboard or (tensorboard is None and find_spec("tensorboardX")):
         callbacks = (TensorBoard(out / "tensorboard"), *callbacks)
     fit = dict(recipe.fit_args)

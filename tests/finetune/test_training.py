@@ -1,8 +1,10 @@
 """`train` trains, logs, plots and saves; after a crash the same call resumes."""
 
 import csv
+import resource
 import struct
 from pathlib import Path
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -10,7 +12,9 @@ import pytest
 
 from keras_vit import ConfigError, VisionTransformer
 from keras_vit.data import from_arrays
+from keras_vit.errors import WriteError
 from keras_vit.finetune import train, transfer_recipe
+from keras_vit.finetune.logs import TensorBoard
 from tests.digits import digits
 from tests.helpers import random_tiny, tiny
 
@@ -119,3 +123,25 @@ def test_a_recipe_for_another_batch_size_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="made for batch_size=4, the data have batch_size=2"):
         train(model, data, recipe=recipe, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_full_disk_ends_the_tensorboard_log_with_write_error(tmp_path):
+    """The error names the folder of the log."""
+    log = TensorBoard(tmp_path / "tensorboard")
+    log.set_model(SimpleNamespace(history=SimpleNamespace(history={})))
+    log.set_params({"steps": 1})
+    log.on_epoch_begin(0)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        with pytest.raises(WriteError, match="tensorboard: cannot be written"):
+            log.on_epoch_end(0, {"loss": 1.0, "val_loss": 2.0, "accuracy": 0.5})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    """Its parent is a file."""
+    (tmp_path / "file").touch()
+    with pytest.raises(WriteError, match="out: cannot be written"):
+        run(tmp_path / "file" / "out")
