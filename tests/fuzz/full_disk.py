@@ -25,7 +25,7 @@ from keras_vit import embed
 from keras_vit.checkpoints import save
 from keras_vit.data import from_arrays
 from keras_vit.errors import WriteError
-from keras_vit.figures import draw_explanations
+from keras_vit.explanation.drawing import draw_explanations
 from keras_vit.files import write_json
 from keras_vit.finetune import Resume, train, transfer_recipe
 from tests.helpers import tiny

@@ -88,9 +88,8 @@ def main() -> int:
     backend = keras.backend.backend()
     today = datetime.datetime.now(datetime.UTC).date()
     print(f"{today}, {backend}, keras {keras.__version__}\n")
-    print(
-        "| backend | what | count | MiB after a tenth | MiB more at the end |\n|---|---|---:|---:|---:|"
-    )
+    print("| backend | what | count | MiB after a tenth | MiB more at the end |")
+    print("|---|---|---:|---:|---:|")
     for what, action, count in (
         ("predictions", predict, arguments.predictions),
         ("models made and dropped", make, arguments.models),

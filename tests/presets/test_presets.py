@@ -238,6 +238,18 @@ def test_a_preset_without_its_config_is_refused(saved, damage):
             read(folder)
 
 
+def test_weights_of_a_preset_are_refused_by_their_own_name(saved):
+    """The file alone does not say which GELU, unless the caller does."""
+    folder, model = saved
+    weights = folder / "model.safetensors"
+    for read in (VisionTransformer.from_preset, checkpoints.inspect):
+        with pytest.raises(PresetError, match=r"config\.json states the arithmetic.*numerics="):
+            read(weights)
+    asked = {"numerics": model.config.numerics, "image_size": model.config.image_size}
+    told = VisionTransformer.from_preset(weights, **asked)
+    assert told.config.numerics == model.config.numerics
+
+
 def test_a_preset_that_is_replaced_while_it_is_read_gives_one_state(saved, monkeypatch):
     """Replaced between two files, and after it was opened."""
     folder, model = saved
