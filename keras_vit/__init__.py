@@ -27,7 +27,13 @@ if TYPE_CHECKING:
     )
     from keras_vit.config import Numerics, ResNetStem, Rope, ViTConfig
     from keras_vit.costs import flops
-    from keras_vit.errors import CheckpointError, ConfigError, KerasViTError, PresetError
+    from keras_vit.errors import (
+        CheckpointError,
+        ConfigError,
+        ExportError,
+        KerasViTError,
+        PresetError,
+    )
     from keras_vit.evaluation import (
         Evaluation,
         LinearProbe,
@@ -38,6 +44,7 @@ if TYPE_CHECKING:
         linear_probe,
     )
     from keras_vit.explanation import attention_maps, attention_rollout, explain, read_tokens
+    from keras_vit.exporting import export
     from keras_vit.model import VisionTransformer
     from keras_vit.preparation import Preprocessor
     from keras_vit.presets import list_presets, upload_preset
@@ -65,6 +72,7 @@ __all__ = [
     "CheckpointError",
     "ConfigError",
     "Evaluation",
+    "ExportError",
     "KerasViTError",
     "LinearProbe",
     "Numerics",
@@ -83,6 +91,7 @@ __all__ = [
     "evaluation",
     "explain",
     "explanation",
+    "export",
     "features",
     "few_shot",
     "finetune",
@@ -126,7 +135,7 @@ _ROOMS = (
 _HOMES = {
     "costs": ("flops",),
     "config": ("Numerics", "ResNetStem", "Rope", "ViTConfig"),
-    "errors": ("CheckpointError", "ConfigError", "KerasViTError", "PresetError"),
+    "errors": ("CheckpointError", "ConfigError", "ExportError", "KerasViTError", "PresetError"),
     "evaluation": (
         "Evaluation",
         "LinearProbe",
@@ -137,6 +146,7 @@ _HOMES = {
         "linear_probe",
     ),
     "explanation": ("attention_maps", "attention_rollout", "explain", "read_tokens"),
+    "exporting": ("export",),
     "model": ("VisionTransformer",),
     "preparation": ("Preprocessor",),
     "presets": ("list_presets", "upload_preset"),

@@ -15,6 +15,9 @@ _EXTRAS = {
     "tensorflow-datasets": ("tfds", "data named tfds:NAME"),
     "datasets": ("huggingface", "data named hf:OWNER/NAME"),
     "pyarrow": ("parquet", "embed --out NAME.parquet"),
+    "onnxruntime": ("export", "export to ONNX and transformers.js"),
+    "openvino": ("openvino", "export to OpenVINO"),
+    "ai-edge-litert": ("litert", "export to LiteRT"),
     "scikit-learn": ("demo", "keras-vit demo"),
 }
 

@@ -38,6 +38,13 @@ class SourceError(PresetError, CheckpointError):
     """A source does not exist, or it is unclear whether it is a preset or a checkpoint."""
 
 
+class ExportError(KerasViTError):
+    """A model cannot be written in a format, or what was written answers otherwise than the model.
+
+    Nothing is left behind.
+    """
+
+
 class WriteError(KerasViTError, OSError):
     """A file cannot be written: no space, no permission, no such folder. Also an `OSError`."""
 

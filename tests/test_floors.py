@@ -44,7 +44,7 @@ FLOORS = (
     {"checkpoints.wanted"},
     {"checkpoints"},
     {"presets"},
-    {"finetune", "evaluation"},
+    {"exporting", "finetune", "evaluation"},
     {"explanation"},
     {"demo"},
     {"cli"},

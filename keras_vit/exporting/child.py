@@ -1,0 +1,128 @@
+"""The model for an export: as it is, rebuilt in float32, or loaded by a process of another backend.
+
+Run as a program (`python -m keras_vit.exporting.child REQUEST`), it is that process.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from keras_vit.errors import ConfigError, ExportError
+from keras_vit.exporting.plan import Plan
+from keras_vit.files import write_json
+
+if TYPE_CHECKING:
+    from keras_vit.model import VisionTransformer
+
+
+class Source:
+    """A model and its weights, for this process and for others.
+
+    Args:
+        model: of any policy.
+        image_size: another one than the model's, or None.
+    """
+
+    def __init__(
+        self, model: "VisionTransformer", image_size: int | tuple[int, int] | None
+    ) -> None:
+        self._model = model
+        asked = model.config if image_size is None else model.config.replace(image_size=image_size)
+        self.image_size = asked.image_size
+        self.was_of_another_policy = model.dtype_policy.name != "float32"
+        self.data_format = model.data_format
+
+    def model(self, folder: Path) -> "VisionTransformer":
+        """Returns the model in float32 at the size that was asked for.
+
+        Args:
+            folder: for a preset of the weights, where the model has to be built again.
+        """
+        same_size = self.image_size == self._model.config.image_size
+        if same_size and not self.was_of_another_policy:
+            return self._model
+        return _loaded(self.preset(folder), self.image_size, self.data_format)
+
+    def preset(self, folder: Path) -> Path:
+        """Returns a preset of the model below `folder`.
+
+        Raises:
+            ExportError: the model is of a class that another process does not know.
+        """
+        from keras_vit.model import VisionTransformer
+
+        if type(self._model) is not VisionTransformer:
+            raise ExportError(
+                f"A {type(self._model).__name__} is not built again from its weights, by this "
+                "backend or another. Export it in float32, at its own size, under the backend "
+                "that writes the format."
+            )
+        path = folder / "preset"
+        if not path.exists():
+            self._model.save_to_preset(path)
+        return path
+
+
+def write(source: Source, plan: Plan, folder: Path, facts: dict[str, Any], backend: str) -> None:
+    """Writes the artefact in a process of another backend.
+
+    Raises:
+        ExportError: the process failed; the message has its last line.
+    """
+    request = folder.parent / "request.json"
+    described = {
+        "preset": str(source.preset(folder.parent)),
+        "image_size": source.image_size,
+        "data_format": source.data_format,
+        "plan": plan.to_dict(),
+        "folder": str(folder),
+        "facts": facts,
+    }
+    write_json(request, described)
+    package = str(Path(__file__).parents[2])
+    paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {
+        **os.environ,
+        "KERAS_BACKEND": backend,
+        "PYTHONPATH": os.pathsep.join(paths),
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+    command = [sys.executable, "-m", "keras_vit.exporting.child", str(request)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if line.strip()] or ["no message"]
+        raise ExportError(
+            f"format={plan.format!r}: the process of the backend {backend} failed: {lines[-1]}"
+        )
+
+
+def _loaded(
+    preset: Path, image_size: tuple[int, int] | None, data_format: str
+) -> "VisionTransformer":
+    from keras_vit.model import VisionTransformer
+
+    return VisionTransformer.from_preset(
+        preset, image_size=image_size, dtype="float32", data_format=data_format
+    )
+
+
+def main(request: str) -> None:
+    """Does what `write` asked for."""
+    from keras_vit.exporting.formats import format_named
+    from keras_vit.exporting.pipeline import Pipeline
+
+    told = json.loads(Path(request).read_text(encoding="utf-8"))
+    plan = Plan.from_dict(told["plan"])
+    size = told["image_size"] and tuple(told["image_size"])
+    model = _loaded(Path(told["preset"]), size, told["data_format"])
+    form = format_named(plan.format)
+    form.write(Pipeline(model, plan), plan, Path(told["folder"]), told["facts"])
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        raise ConfigError("Expected the file of a request.")
+    main(sys.argv[1])

@@ -1,0 +1,161 @@
+"""What stands beside an exported model: labels.txt, README.md and export.json."""
+
+import dataclasses
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from keras_vit import __version__
+from keras_vit.exporting.formats.base import Format
+from keras_vit.exporting.plan import Plan
+from keras_vit.exporting.verification import Verification
+from keras_vit.files import write_json
+from keras_vit.preparation.protocols import complete
+
+if TYPE_CHECKING:
+    from keras_vit.model import VisionTransformer
+
+FILES = ("labels.txt", "README.md", "export.json")
+
+
+def facts(model: "VisionTransformer") -> dict[str, Any]:
+    """Returns what a model says of itself, as plain JSON types."""
+    return {
+        "name": model.name,
+        "labels": None if model.labels is None else list(model.labels),
+        "protocol": model.preprocessor.protocol,
+        "provenance": dict(model.provenance),
+        "config": model.config.to_dict(),
+    }
+
+
+def write(
+    folder: Path,
+    name: str,
+    form: Format,
+    plan: Plan,
+    facts: dict[str, Any],
+    found: Verification | None,
+    notes: list[str],
+) -> None:
+    """Writes the three files.
+
+    Args:
+        folder: to write to.
+        name: that the folder will have.
+        form: the format.
+        plan: of the export.
+        facts: of the model.
+        found: what the comparison found, or None.
+        notes: what the export does otherwise than it was asked to.
+    """
+    labels = facts["labels"] if plan.outputs != "features" else None
+    if labels is not None:
+        lines = [" ".join(label.split()) for label in labels]
+        (folder / "labels.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    sizes = {
+        str(file.relative_to(folder)): file.stat().st_size
+        for file in sorted(folder.rglob("*"))
+        if file.is_file()
+    }
+    described = {
+        "format": plan.format,
+        "keras_vit_version": __version__,
+        "model": form.model,
+        "input": {
+            "name": plan.input,
+            "dtype": plan.input_dtype,
+            "shape": list(plan.input_shape),
+            "pixels": _pixels(plan),
+        },
+        "output": plan.outputs,
+        "precision": plan.precision,
+        "preprocessing_in_the_graph": plan.prepares,
+        **facts,
+        "notes": notes,
+        "verification": None if found is None else dataclasses.asdict(found),
+        "bytes": sizes,
+    }
+    write_json(folder / "export.json", described)
+    text = _readme(name, form, plan, labels is not None, found, notes)
+    (folder / "README.md").write_text(text, encoding="utf-8")
+
+
+def write_json_of_transformers(model: "VisionTransformer", folder: Path, format: str) -> None:
+    """Writes `config.json` and `preprocessor_config.json` for the format that reads them.
+
+    Raises:
+        CheckpointError: transformers cannot express the model.
+    """
+    if format != "transformers_js":
+        return
+    from keras_vit import checkpoints
+    from keras_vit.exporting.formats.transformers_js import JSON
+
+    checkpoints.save(model, folder / "written", "transformers")
+    for name in JSON:
+        (folder / "written" / name).rename(folder / name)
+    shutil.rmtree(folder / "written")
+
+
+def _pixels(plan: Plan) -> str:
+    if plan.prepares == "resize":
+        return "[0, 255], any size"
+    if plan.prepares == "scale":
+        return "[0, 255], resized before"
+    return "prepared: resized and normalised by the protocol" if plan.scaled else "[0, 255], floats"
+
+
+def _images(plan: Plan) -> str:
+    """The lines of the program that read a photograph."""
+    mode, axis = ("L", "[None, ..., None]") if plan.channels == 1 else ("RGB", "[None]")
+    opened = f'Image.open("photo.jpg").convert("{mode}")'
+    if plan.prepares != "resize":
+        height, width = plan.image_size or tuple(3 * side for side in plan.unit)
+        opened += f".resize(({width}, {height}), Image.Resampling.BILINEAR)"
+    lines = [f"images = np.asarray({opened}){axis}"]
+    if plan.prepares == "nothing" and plan.scaled:
+        mean, std = (complete(plan.protocol)[key] for key in ("mean", "std"))
+        lines.append(f"images = ((images / 255 - {mean}) / {std}).astype(np.float32)")
+    elif plan.prepares == "nothing":
+        lines.append("images = images.astype(np.float32)")
+    if plan.batch not in (None, 1):
+        lines.append(f"images = np.repeat(images, {plan.batch}, axis=0)")
+    return "\n".join(lines)
+
+
+def _readme(
+    name: str,
+    form: Format,
+    plan: Plan,
+    has_labels: bool,
+    found: Verification | None,
+    notes: list[str],
+) -> str:
+    program = form.program.format(images=_images(plan), input=plan.input, folder=name)
+    language = "js" if plan.format == "transformers_js" else "python"
+    if language == "python":
+        program = "from PIL import Image\n" + program
+        first, rest = program.split("\n\n", 1)
+        lines = sorted(
+            first.splitlines(), key=lambda line: line.removeprefix("from ").removeprefix("import ")
+        )
+        program = "\n".join(lines) + "\n\n" + rest
+        if has_labels:
+            program += 'labels = open("labels.txt", encoding="utf-8").read().splitlines()\n'
+            program += "best = outputs[0].argmax()\nprint(labels[best], outputs[0][best])\n"
+        else:
+            program += "print(outputs.shape, outputs)\n"
+    shape = ", ".join("any" if side is None else str(side) for side in plan.input_shape)
+    verified = "It was not compared with the model."
+    if found is not None:
+        verified = (
+            f"In its own runtime it differs from the model by {found.difference:.1e} of the "
+            f"largest output at most (tolerance {found.tolerance:.0e})."
+        )
+    told = "".join(f"\n{note}\n" for note in notes)
+    return (
+        f"# {name}\n\nA Vision Transformer in the format {plan.format}, written by keras_vit "
+        f"{__version__}. Input `{plan.input}`: {plan.input_dtype} ({shape}), {_pixels(plan)}. "
+        f"Output: {plan.outputs}. {verified}\n{told}\n```{language}\n{program}```\n"
+    )

@@ -1,0 +1,51 @@
+"""What each format answers for."""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_vit.exporting.plan import Plan
+
+Run = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Format:
+    """A format, as one file of this folder declares it.
+
+    Args:
+        model: name of the model's file or folder.
+        files: names of all that a folder of this format may hold, beside what every folder holds.
+        writes: modules that writing needs, and the extra of keras_vit that brings them.
+        reads: likewise for the runtime.
+        write: writes the pipeline of a plan into a folder, in the process of the right backend.
+        finish: what is done afterwards without a backend: `(folder, plan, calibration, facts)`.
+        open: returns the function that runs the artefact of a folder.
+        program: the program in the README, which runs the artefact without keras_vit.
+        any_size: whether the input's height and width may stay open.
+        precisions: which ones the format can hold.
+        refusal: returns why the format cannot hold a model, and the way round, or None.
+        channels_first: whether the format's readers give channels first.
+        input: name of the input.
+        outputs: the only outputs that its readers take, or None.
+        prepares: whether the graph may prepare images.
+    """
+
+    model: str
+    files: tuple[str, ...]
+    writes: dict[str, str]
+    reads: dict[str, str]
+    write: Callable[[Any, Plan, Path, dict[str, Any]], None]
+    open: Callable[[Path, Plan], Run]
+    program: str
+    any_size: bool = True
+    precisions: tuple[str, ...] = ("float32",)
+    finish: Callable[[Path, Plan, list[np.ndarray] | None, dict[str, Any]], None] | None = None
+    refusal: Callable[[Plan], str | None] = lambda plan: None
+    channels_first: bool = False
+    input: str = "images"
+    outputs: str | None = None
+    prepares: bool = True

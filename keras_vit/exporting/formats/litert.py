@@ -1,0 +1,77 @@
+"""Imports tensorflow: a flatbuffer of LiteRT, model.tflite, for telephones."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_vit.exporting.formats import saved_model
+from keras_vit.exporting.formats.base import Format, Run
+from keras_vit.exporting.plan import Plan
+
+
+def _write(pipeline: Any, plan: Plan, folder: Path, facts: dict[str, Any]) -> None:
+    import tensorflow as tf
+
+    saved = folder.parent / "saved"
+    saved.mkdir()
+    saved_model.write(pipeline, plan, saved, facts)
+    # From a function alone, the converter leaves weights as variables that nothing initialises.
+    converter = tf.lite.TFLiteConverter.from_saved_model(
+        str(saved / "model"), signature_keys=["serve"]
+    )
+    if plan.precision != "float32":
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    if plan.precision == "float16":
+        converter.target_spec.supported_types = [tf.float16]
+    (folder / "model.tflite").write_bytes(converter.convert())
+
+
+def _open(folder: Path, plan: Plan) -> Run:
+    from ai_edge_litert.interpreter import Interpreter
+
+    def run(images: np.ndarray) -> np.ndarray:
+        model = Interpreter(str(folder / "model.tflite"))
+        index = model.get_input_details()[0]["index"]
+        model.resize_tensor_input(index, images.shape)
+        model.allocate_tensors()
+        model.set_tensor(index, images)
+        model.invoke()
+        outputs: np.ndarray = model.get_tensor(model.get_output_details()[0]["index"])
+        return outputs
+
+    return run
+
+
+def _refusal(plan: Plan) -> str | None:
+    if plan.image_size is not None:
+        return None
+    return (
+        "LiteRT cannot allocate a model of any size. Choose a size, image_size=224 for example, or "
+        "another format."
+    )
+
+
+FORMAT = Format(
+    model="model.tflite",
+    files=("model.tflite",),
+    writes={"tensorflow": "tensorflow"},
+    reads={"ai_edge_litert": "litert"},
+    write=_write,
+    open=_open,
+    any_size=False,
+    precisions=("float32", "float16", "int8"),
+    refusal=_refusal,
+    program="""\
+import numpy as np
+from ai_edge_litert.interpreter import Interpreter
+
+model = Interpreter("model.tflite")
+{images}
+model.resize_tensor_input(0, images.shape)
+model.allocate_tensors()
+model.set_tensor(model.get_input_details()[0]["index"], images)
+model.invoke()
+outputs = model.get_tensor(model.get_output_details()[0]["index"])
+""",
+)

@@ -1,0 +1,78 @@
+"""Imports torch: an ONNX file of opset 20, by torch's exporter of recorded programs."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_vit.exporting.formats import onnx_precision
+from keras_vit.exporting.formats.base import Format, Run
+from keras_vit.exporting.formats.torch import exported
+from keras_vit.exporting.plan import Plan
+
+OPSET = 20
+"""The first with Gelu; OpenVINO reads it. One with Attention (23) is no faster in ONNX Runtime."""
+
+
+def write(pipeline: Any, plan: Plan, folder: Path, facts: dict[str, Any]) -> None:
+    """Writes `model.onnx`, with what `facts` tell as its metadata."""
+    import torch
+
+    module, inputs, is_open = exported(pipeline, plan)
+    with torch.no_grad():
+        program = torch.onnx.export(
+            module,
+            inputs,
+            dynamo=True,
+            dynamic_shapes=is_open,
+            input_names=[plan.input],
+            output_names=[plan.outputs],
+            opset_version=OPSET,
+            verbose=False,
+        )
+    metadata = program.model.metadata_props
+    for key in ("labels", "protocol", "provenance"):
+        metadata[f"keras_vit.{key}"] = json.dumps(facts[key])
+    for node in program.model.graph:  # where in whose files each operation was traced
+        node.metadata_props.clear()
+        node.doc_string = None
+    program.save(folder / "model.onnx")
+
+
+def session(path: Path) -> Run:
+    """Returns the function that runs an ONNX file in ONNX Runtime, on the CPU."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    opened = onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
+    name = opened.get_inputs()[0].name
+
+    def run(images: np.ndarray) -> np.ndarray:
+        outputs: np.ndarray = opened.run(None, {name: images})[0]
+        return outputs
+
+    return run
+
+
+FORMAT = Format(
+    model="model.onnx",
+    files=("model.onnx", "model.onnx.data"),
+    writes={"torch": "torch", "onnx": "export", "onnxscript": "export"},
+    reads={"onnxruntime": "export"},
+    write=write,
+    finish=lambda folder, plan, calibration, facts: onnx_precision.convert(
+        folder / "model.onnx", plan, calibration
+    ),
+    open=lambda folder, plan: session(folder / "model.onnx"),
+    precisions=("float32", "float16", "int8"),
+    program="""\
+import numpy as np
+import onnxruntime
+
+model = onnxruntime.InferenceSession("model.onnx", providers=["CPUExecutionProvider"])
+{images}
+outputs = model.run(None, {{"{input}": images}})[0]
+""",
+)

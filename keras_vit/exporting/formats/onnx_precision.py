@@ -1,0 +1,103 @@
+"""ONNX files of fewer bits: int8 products of matrices, and float16."""
+
+import logging
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_vit.exporting.plan import Plan
+
+
+def convert(path: Path, plan: Plan, calibration: list[np.ndarray] | None) -> None:
+    """Rewrites an ONNX file in the plan's precision; what prepares images stays float32.
+
+    Args:
+        path: of the file.
+        plan: of the export.
+        calibration: inputs of the graph, for int8 of activations with fixed ranges; None for
+            ranges that each call measures.
+    """
+    if plan.precision == "int8":
+        quantise(path, path, calibration)
+    elif plan.precision == "float16":
+        _halve(path)
+
+
+def quantise(path: Path, target: Path, calibration: list[np.ndarray] | None = None) -> None:
+    """Writes the int8 form of an ONNX file: weights by channel, as QDQ where it is calibrated."""
+    import onnx
+    from onnxruntime import quantization
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    folded = path.with_name("folded.onnx")
+    level = logging.getLogger().level
+    logging.getLogger().setLevel(logging.ERROR)  # it advises what is done here already
+    try:
+        # Unfolded, most weights are no initializers of a MatMul, and silently stay as they are.
+        quant_pre_process(str(path), str(folded), skip_symbolic_shape=True)
+        before = _input_of(onnx.load(folded))
+        kinds = ["MatMul", "Gemm"]
+        if calibration is None:
+            quantization.quantize_dynamic(
+                folded, target, op_types_to_quantize=kinds, per_channel=True
+            )
+        else:
+            quantization.quantize_static(
+                folded,
+                target,
+                _batches(before, calibration),
+                op_types_to_quantize=kinds,
+                per_channel=True,
+                extra_options={"MatMulConstBOnly": True},
+            )
+    finally:
+        logging.getLogger().setLevel(level)
+        folded.unlink(missing_ok=True)
+
+
+def _batches(name: str, images: list[np.ndarray]) -> Any:
+    from onnxruntime.quantization import CalibrationDataReader
+
+    class Batches(CalibrationDataReader):
+        def __init__(self) -> None:
+            self._left = iter(images)
+
+        def get_next(self) -> dict[str, np.ndarray] | None:
+            image = next(self._left, None)
+            return None if image is None else {name: image[None]}
+
+    return Batches()
+
+
+def _halve(path: Path) -> None:
+    import onnx
+    from onnxruntime.transformers.float16 import convert_float_to_float16
+
+    model = onnx.load(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of numbers that float16 rounds to zero
+        half = convert_float_to_float16(
+            model, keep_io_types=True, node_block_list=_before_patches(model)
+        )
+    onnx.save(half, path)
+
+
+def _before_patches(model: Any) -> list[str]:
+    """Names of the nodes that the first convolution reads: pixels up to 4,000 need float32."""
+    makers = {output: node for node in model.graph.node for output in node.output}
+    first = next(node for node in model.graph.node if node.op_type == "Conv")
+    found: dict[str, Any] = {}
+    waiting = [first.input[0]]
+    while waiting:
+        node = makers.get(waiting.pop())
+        if node is not None and node.name not in found:
+            found[node.name] = node
+            waiting += node.input
+    return list(found)
+
+
+def _input_of(model: Any) -> str:
+    stored = {weight.name for weight in model.graph.initializer}
+    return next(str(i.name) for i in model.graph.input if i.name not in stored)

@@ -1,0 +1,51 @@
+"""Imports tensorflow: a SavedModel, as TensorFlow Serving reads it."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_vit.exporting.formats.base import Format, Run
+from keras_vit.exporting.plan import Plan
+
+
+def write(pipeline: Any, plan: Plan, folder: Path, facts: dict[str, Any]) -> None:
+    """Writes the folder `model`, whose endpoints `serve` and `serving_default` are the pipeline."""
+    import keras
+    import tensorflow as tf
+
+    archive = keras.export.ExportArchive()
+    archive.track(pipeline.model)
+    spec = tf.TensorSpec(plan.input_shape, plan.input_dtype, plan.input)
+    archive.add_endpoint("serve", pipeline, input_signature=[spec])
+    archive.write_out(str(folder / "model"), verbose=False)
+
+
+def _open(folder: Path, plan: Plan) -> Run:
+    import tensorflow as tf
+
+    model = tf.saved_model.load(str(folder / "model"))
+
+    def run(images: np.ndarray) -> np.ndarray:
+        outputs: np.ndarray = model.serve(tf.constant(images)).numpy()
+        return outputs
+
+    return run
+
+
+FORMAT = Format(
+    model="model",
+    files=("model",),
+    writes={"tensorflow": "tensorflow"},
+    reads={"tensorflow": "tensorflow"},
+    write=write,
+    open=_open,
+    program="""\
+import numpy as np
+import tensorflow as tf
+
+model = tf.saved_model.load("model")
+{images}
+outputs = model.serve(tf.constant(images)).numpy()
+""",
+)

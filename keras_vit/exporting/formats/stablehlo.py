@@ -1,0 +1,58 @@
+"""Imports jax: StableHLO with the weights in it, as `jax.export` serialises it."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_vit.exporting.formats.base import Format, Run
+from keras_vit.exporting.plan import Plan
+
+
+def _write(pipeline: Any, plan: Plan, folder: Path, facts: dict[str, Any]) -> None:
+    import jax
+    from jax import export
+
+    sides = plan.unit if plan.prepares != "resize" else (1, 1)
+    names = dict(zip(("height", "width"), sides, strict=True))
+    axes = (
+        ("batch", "c", "height", "width")
+        if plan.channels_first
+        else ("batch", "height", "width", "c")
+    )
+    words, bounds = [], []
+    for axis, size in zip(axes, plan.input_shape, strict=True):
+        unit = names.get(axis, 1)
+        words.append(str(size) if size is not None else axis if unit == 1 else f"{unit}*{axis}")
+        bounds += [] if size is not None else [f"{axis} >= 1"]
+    shape = export.symbolic_shape(", ".join(words), constraints=bounds)
+    program = export.export(jax.jit(pipeline), platforms=("cpu", "cuda", "tpu"))(
+        jax.ShapeDtypeStruct(shape, plan.input_dtype)
+    )
+    (folder / "model.stablehlo").write_bytes(program.serialize())
+
+
+def _open(folder: Path, plan: Plan) -> Run:
+    import jax
+
+    program = jax.export.deserialize(bytearray((folder / "model.stablehlo").read_bytes()))
+    return lambda images: np.asarray(program.call(images))
+
+
+FORMAT = Format(
+    model="model.stablehlo",
+    files=("model.stablehlo",),
+    writes={"jax": "jax"},
+    reads={"jax": "jax"},
+    write=_write,
+    open=_open,
+    program="""\
+import numpy as np
+from jax import export
+
+with open("model.stablehlo", "rb") as file:
+    model = export.deserialize(bytearray(file.read()))
+{images}
+outputs = np.asarray(model.call(images))
+""",
+)

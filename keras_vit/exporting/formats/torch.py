@@ -1,0 +1,80 @@
+"""Imports torch: a program of `torch.export`, model.pt2."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_vit.exporting.formats.base import Format, Run
+from keras_vit.exporting.plan import Plan
+
+
+def exported(pipeline: Any, plan: Plan) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
+    """Returns the pipeline as a module of torch, an input for tracing, and its open axes."""
+    import torch
+
+    class Module(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = pipeline.model
+
+        def forward(self, images: Any) -> Any:
+            return pipeline(images)
+
+    height, width = plan.image_size or tuple(3 * side for side in plan.unit)
+    # No side may look like another one, or like a size that the model knows.
+    height, width = (height, width + plan.unit[1]) if plan.image_size is None else (height, width)
+    if plan.prepares == "resize":
+        height, width = 2 * height + 5, 3 * width + 2
+    batch = plan.batch or 2
+    first = plan.channels_first
+    shape = (
+        (batch, plan.channels, height, width) if first else (batch, height, width, plan.channels)
+    )
+    dtype = getattr(torch, plan.input_dtype)
+    names = ("batch", "rows", "height", "width") if first else ("batch", "height", "width", "rows")
+    is_open = {k: names[k] for k, side in enumerate(plan.input_shape) if side is None}
+    return Module().eval(), (torch.zeros(shape, dtype=dtype),), (is_open or None,)
+
+
+def _write(pipeline: Any, plan: Plan, folder: Path, facts: dict[str, Any]) -> None:
+    import torch
+
+    module, inputs, is_open = exported(pipeline, plan)
+    dynamic = torch.export.Dim.DYNAMIC
+    axes = tuple(axis and dict.fromkeys(axis, dynamic) for axis in is_open)
+    with torch.no_grad():
+        program = torch.export.export(module, inputs, dynamic_shapes=axes)
+    torch.export.save(program, folder / "model.pt2")
+
+
+def _open(folder: Path, plan: Plan) -> Run:
+    import torch
+
+    program = torch.export.load(folder / "model.pt2").module()
+
+    def run(images: np.ndarray) -> np.ndarray:
+        with torch.no_grad():
+            outputs: np.ndarray = program(torch.from_numpy(images)).numpy()
+        return outputs
+
+    return run
+
+
+FORMAT = Format(
+    model="model.pt2",
+    files=("model.pt2",),
+    writes={"torch": "torch"},
+    reads={"torch": "torch"},
+    write=_write,
+    open=_open,
+    program="""\
+import numpy as np
+import torch
+
+model = torch.export.load("model.pt2").module()
+{images}
+with torch.no_grad():
+    outputs = model(torch.from_numpy(images)).numpy()
+""",
+)

@@ -1,0 +1,45 @@
+"""The folder that transformers.js loads in a browser or in Node: ONNX files and JSON."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_vit.exporting.formats import onnx, onnx_precision
+from keras_vit.exporting.formats.base import Format
+from keras_vit.exporting.plan import Plan
+
+JSON = ("config.json", "preprocessor_config.json")
+
+
+def _finish(
+    folder: Path, plan: Plan, calibration: list[np.ndarray] | None, facts: dict[str, Any]
+) -> None:
+    inside = folder / "onnx"
+    inside.mkdir()
+    for name in onnx.FORMAT.files:
+        if (folder / name).exists():
+            (folder / name).rename(inside / name)
+    onnx_precision.quantise(inside / "model.onnx", inside / "model_quantized.onnx")
+
+
+FORMAT = Format(
+    model="onnx/model.onnx",
+    files=("onnx", *JSON),
+    writes=onnx.FORMAT.writes,
+    reads=onnx.FORMAT.reads,
+    write=onnx.write,
+    finish=_finish,
+    open=lambda folder, plan: onnx.session(folder / "onnx" / "model.onnx"),
+    channels_first=True,
+    input="pixel_values",
+    outputs="logits",
+    prepares=False,
+    program="""\
+import {{ pipeline, env }} from "@huggingface/transformers";
+
+env.localModelPath = "..";  // the folder that holds this one
+const classify = await pipeline("image-classification", "{folder}", {{ dtype: "q8" }});
+console.log(await classify("photo.jpg"));
+""",
+)

@@ -1,0 +1,195 @@
+"""From a model to a folder that runs without keras_vit: written, opened, compared, renamed."""
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import keras
+import numpy as np
+
+from keras_vit.errors import ConfigError, ExportError
+from keras_vit.exporting import child, documents, needs, verification
+from keras_vit.exporting.formats import BACKENDS, FORMATS, format_named
+from keras_vit.exporting.formats.base import Format
+from keras_vit.exporting.pipeline import Pipeline
+from keras_vit.exporting.plan import PRECISIONS, Plan, checked_outputs, chosen, preparation
+from keras_vit.files import folder_written_beside
+
+if TYPE_CHECKING:
+    from keras_vit.model import VisionTransformer
+
+
+@dataclasses.dataclass(frozen=True)
+class Exported:
+    """What `keras_vit.export` wrote.
+
+    Args:
+        folder: the place.
+        format: name of the format.
+        verification: what was compared, see `keras_vit.exporting.verification.Verification`; None
+            if it was not.
+        notes: what the export does otherwise than it was asked to, a sentence each.
+        num_bytes: of all files.
+    """
+
+    folder: Path
+    format: str
+    verification: verification.Verification | None
+    notes: tuple[str, ...]
+    num_bytes: int
+
+
+def export(
+    model: "VisionTransformer",
+    path: str | os.PathLike[str],
+    format: str = "onnx",
+    *,
+    preprocessing: bool = True,
+    outputs: str = "probabilities",
+    image_size: int | tuple[int, int] | None = None,
+    batch: int | Literal["dynamic"] = "dynamic",
+    precision: str = "float32",
+    calibration: Any = None,
+    verify: bool = True,
+) -> Exported:
+    """Writes a folder with the model in another format, which runs without keras_vit.
+
+    The folder holds the model, `labels.txt`, `README.md` with a program of ten lines that runs it,
+    and `export.json` with input, protocol, provenance and verification. It is written whole or not
+    at all. A format that another backend writes better is written by that backend, in a process
+    of its own.
+
+    Args:
+        model: a `VisionTransformer`; it is written in float32, whatever its policy.
+        path: of the folder; an export of the same format that is there gives way.
+        format: `"onnx"`, `"openvino"`, `"torch"` (torch.export), `"saved_model"` (TensorFlow),
+            `"litert"`, `"stablehlo"` (JAX) or `"transformers_js"`.
+        preprocessing: whether the graph takes uint8 images `(batch, height, width, channels)` of
+            any size, and resizes, crops and scales them by the model's protocol; else prepared
+            floats. `docs/export.md` states how near both are.
+        outputs: `"probabilities"`, `"logits"`, or `"features"`, the output of `pre_logits`.
+        image_size: another one than the model's; positions are resized.
+        batch: images of each call, or `"dynamic"` for any number.
+        precision: `"float32"`, `"float16"` or `"int8"` (products of matrices).
+        calibration: images, of any kind that `model.preprocessor` takes, from which int8 takes the
+            ranges of activations; None for ranges that each call measures.
+        verify: whether the result is opened in its own runtime and compared with the model.
+
+    Returns:
+        What was written, and how near it is to the model.
+
+    Raises:
+        ConfigError: an argument that cannot be.
+        ExportError: the format cannot hold the model, a converter or runtime is not installed, or
+            the result answers otherwise than the model. Nothing is written.
+        WriteError: the place cannot be written; what stood there is as it was.
+    """
+    from keras_vit.model import VisionTransformer
+
+    if not isinstance(model, VisionTransformer):
+        raise ConfigError(f"model: expected a VisionTransformer, found {type(model).__name__}.")
+    form = format_named(chosen("format", format, FORMATS))
+    if batch != "dynamic" and not (isinstance(batch, int) and batch > 0):
+        raise ConfigError(f"batch={batch!r}, expected a positive number or 'dynamic'.")
+    if calibration is not None and (precision, format) != ("int8", "onnx"):
+        raise ConfigError("calibration images serve format='onnx' with precision='int8' alone.")
+    checked_outputs(outputs, model.config)
+    _check_precision(form, format, chosen("precision", precision, PRECISIONS))
+    needs.check(format, form, verify)
+    source = child.Source(model, image_size)
+    plan, notes = _plan(model, form, format, preprocessing, outputs, source.image_size, batch)
+    plan = dataclasses.replace(plan, precision=precision)
+    if reason := form.refusal(plan):
+        raise ExportError(f"format={format!r}: {reason}")
+    if source.was_of_another_policy:
+        notes.append(f"The policy {model.dtype_policy.name} became float32.")
+    folder = Path(path)
+    names = (*form.files, *documents.FILES)
+    facts = documents.facts(model)
+    with folder_written_beside(folder, names, ExportError) as new:
+        documents.write_json_of_transformers(model, new, format)
+        backend = BACKENDS.get(format, "torch")
+        pipeline = Pipeline(source.model(new.parent), plan)
+        if keras.backend.backend() == backend:
+            form.write(pipeline, plan, new, facts)
+        else:
+            child.write(source, plan, new, facts, backend)
+        if form.finish is not None:
+            images = None if calibration is None else _inputs(model, plan, calibration)
+            form.finish(new, plan, images, facts)
+        found = (
+            verification.verify(form, plan, pipeline, model.preprocessor, new) if verify else None
+        )
+        documents.write(new, folder.name, form, plan, facts, found, notes)
+        size = sum(file.stat().st_size for file in new.rglob("*") if file.is_file())
+    return Exported(folder, format, found, tuple(notes), size)
+
+
+def _check_precision(form: Format, format: str, precision: str) -> None:
+    if precision in form.precisions:
+        return
+    way = "format='onnx' or 'litert' can."
+    if format == "openvino":
+        way = "export format='onnx' with precision='int8', which OpenVINO reads."
+    elif format == "transformers_js":
+        way = "the folder holds float32 and int8 files anyway."
+    raise ExportError(f"format={format!r} is not written in {precision}; {way}")
+
+
+def _plan(
+    model: "VisionTransformer",
+    form: Format,
+    format: str,
+    preprocessing: bool,
+    outputs: str,
+    image_size: tuple[int, int] | None,
+    batch: int | Literal["dynamic"],
+) -> tuple[Plan, list[str]]:
+    notes = []
+    config = model.config.replace(image_size=image_size)
+    protocol = model.preprocessor.protocol
+    if form.outputs is not None and outputs != form.outputs:
+        if outputs == "features":
+            raise ExportError(f"format={format!r} holds classifiers alone, not features.")
+        notes.append(f"The outputs are {form.outputs}, as the readers of this format take them.")
+        outputs = form.outputs
+    if preprocessing and not form.prepares:
+        notes.append("Images are prepared by the readers of this format, not by the graph.")
+    wanted = preprocessing and form.prepares
+    prepares, why_less = preparation(wanted, config, protocol, form.any_size)
+    if why_less:
+        notes.append(f"Preprocessing: {why_less}.")
+    plan = Plan(
+        format=format,
+        outputs=outputs,
+        prepares=prepares,
+        image_size=config.image_size,
+        channels=config.channels,
+        batch=None if batch == "dynamic" else batch,
+        precision="float32",
+        protocol=protocol,
+        scaled=not config.rescale,
+        channels_first=form.channels_first,
+        unit=config.stride,
+        input=form.input,
+    )
+    return plan, notes
+
+
+def _inputs(model: "VisionTransformer", plan: Plan, images: Any) -> list[np.ndarray]:
+    """Calibration images as the graph takes them, one array each, without a batch axis."""
+    from keras_vit.preparation.inputs import images_in
+
+    found = []
+    for image in images_in(images, plan.channels):
+        decoded = model.preprocessor.decode(image.source)
+        if plan.prepares == "resize":
+            array = np.asarray(decoded)
+            found.append(array[..., None] if array.ndim == 2 else array)
+            continue
+        array = model.preprocessor.resize(decoded)
+        if plan.prepares == "nothing":
+            array = model.preprocessor.scale(array)
+        found.append(np.asarray(array, plan.input_dtype))
+    return found

@@ -1,0 +1,281 @@
+"""An exported folder runs without keras_vit, answers as the model, and is whole or absent."""
+
+import json
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+from PIL import Image
+
+import keras_vit
+from keras_vit import VisionTransformer
+from keras_vit.cli import main
+from keras_vit.errors import ConfigError, ExportError
+from keras_vit.exporting import needs, verification
+from keras_vit.exporting.formats import FORMATS, format_named, onnx, onnx_precision
+from keras_vit.exporting.verification import _photo
+from tests.helpers import random_tiny
+
+BACKEND = keras.backend.backend()
+OWN = {"torch": "torch", "jax": "stablehlo", "tensorflow": "saved_model"}[BACKEND]
+"""The format that each backend writes and reads by itself."""
+
+torch_alone = pytest.mark.skipif(
+    BACKEND != "torch", reason="torch writes these formats, whatever the backend"
+)
+LABELS = ("cat", "dog", "owl", "fox", "emu")
+pytestmark = pytest.mark.filterwarnings("ignore")  # of converters
+
+
+def tiny(**fields):
+    sizes = {"num_layers": 2, "hidden_size": 32, "labels": LABELS, "protocol": "timm"}
+    return random_tiny(**{**sizes, **fields})
+
+
+ANY_SIZE = {"image_size": None, "position_grid": (3, 3)}
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """An ONNX export, and the model that it was made of."""
+    keras.utils.set_random_seed(0)
+    model = tiny()
+    folder = tmp_path_factory.mktemp("exports") / "model"
+    return model, keras_vit.export(model, folder), folder
+
+
+def test_images_of_any_size_become_probabilities(written):
+    """The file takes uint8 pixels and prepares them; backends without ONNX leave it to torch."""
+    model, exported, folder = written
+    assert exported.verification.difference <= 5e-6
+    run = onnx.session(folder / "model.onnx")
+    for sides in ((16, 16), (50, 37), (21, 64)):
+        photo = _photo(sides, 3)
+        (answer,) = model.classify(Image.fromarray(photo), top=5)
+        probabilities = run(photo[None])[0]
+        found = {label: probabilities[LABELS.index(label)] for label, _ in answer}
+        assert found == pytest.approx(dict(answer), abs=0.02)  # a pixel may differ by a level
+
+
+def test_the_folder_tells_what_it_is(written):
+    """Labels, input, protocol and comparison stand beside the model, and inside the ONNX file."""
+    import onnxruntime
+
+    _, _, folder = written
+    assert {path.name for path in folder.iterdir()} == {
+        "model.onnx",
+        "labels.txt",
+        "README.md",
+        "export.json",
+    }
+    assert folder.joinpath("labels.txt").read_text().splitlines() == list(LABELS)
+    told = json.loads(folder.joinpath("export.json").read_text())
+    assert told["input"]["shape"] == [None, None, None, 3]
+    assert told["protocol"] == "timm"
+    assert told["verification"]["runs"]
+    metadata = onnxruntime.InferenceSession(folder / "model.onnx").get_modelmeta()
+    assert json.loads(metadata.custom_metadata_map["keras_vit.labels"]) == list(LABELS)
+    assert json.loads(metadata.custom_metadata_map["keras_vit.protocol"]) == "timm"
+
+
+@torch_alone
+def test_the_program_in_the_readme_runs_without_keras_vit(written):
+    """It prints the label that the model gives."""
+    model, _, folder = written
+    program = folder.joinpath("README.md").read_text().split("```python\n")[1].split("```")[0]
+    photo = _photo((40, 30), 3)
+    Image.fromarray(photo).save(folder / "photo.png")
+    program = program.replace("photo.jpg", "photo.png")
+    blocked = "import sys; sys.modules['keras_vit'] = sys.modules['keras'] = None\n"
+    try:
+        command = [sys.executable, "-c", blocked + program]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    finally:
+        (folder / "photo.png").unlink()
+    assert done.stdout.split()[0] == model.classify(Image.fromarray(photo))[0][0][0]
+
+
+@torch_alone
+@pytest.mark.parametrize("precision", ["dynamic", "calibrated", "float16"])
+def test_fewer_bits(written, tmp_path, precision):
+    """Weights shrink, the class stays; the graph still prepares images of any size."""
+    _, _, folder = written
+    target = tmp_path / "model.onnx"
+    target.write_bytes((folder / "model.onnx").read_bytes())
+    photos = [_photo((40 + k, 30), 3) for k in range(3)]
+    if precision == "float16":
+        plan = _plan_of(folder, "float16")
+        onnx_precision.convert(target, plan, None)
+    else:
+        images = photos if precision == "calibrated" else None
+        onnx_precision.convert(target, _plan_of(folder, "int8"), images)
+    assert target.stat().st_size < 0.8 * (folder / "model.onnx").stat().st_size
+    exact, found = onnx.session(folder / "model.onnx"), onnx.session(target)
+    for photo in photos:
+        difference = np.abs(found(photo[None]) - exact(photo[None])).max()
+        assert 0 < difference < (0.01 if precision == "float16" else 0.1)
+
+
+def _plan_of(folder, precision):
+    from keras_vit.exporting.plan import Plan
+
+    told = json.loads(folder.joinpath("export.json").read_text())
+    return Plan(
+        format="onnx",
+        outputs=told["output"],
+        prepares="resize",
+        image_size=(16, 16),
+        channels=3,
+        batch=None,
+        precision=precision,
+        protocol="timm",
+        scaled=True,
+        channels_first=False,
+        unit=(8, 8),
+    )
+
+
+@torch_alone
+def test_openvino_reads_a_model_of_any_size(tmp_path):
+    """Three sizes of prepared images, and the logits."""
+    model = tiny(num_layers=1, **ANY_SIZE)
+    folder = tmp_path / "model"
+    exported = keras_vit.export(model, folder, "openvino", preprocessing=False, outputs="logits")
+    assert {path.name for path in folder.iterdir()} >= {"model.xml", "model.bin"}
+    assert len(exported.verification.runs) == 3
+    assert exported.verification.difference <= 5e-6
+
+
+@torch_alone
+def test_the_layout_of_transformers_js(tmp_path):
+    """Two ONNX files with the names that the library asks for, and the JSON of transformers."""
+    folder = tmp_path / "model"
+    model = tiny(num_layers=1, protocol="transformers", numerics={"gelu": "exact"})
+    exported = keras_vit.export(model, folder, "transformers_js")
+    files = {str(path.relative_to(folder)) for path in folder.rglob("*.*")}
+    assert {"onnx/model.onnx", "onnx/model_quantized.onnx"} <= files
+    config = json.loads(folder.joinpath("config.json").read_text())
+    assert config["id2label"]["2"] == "owl"
+    assert json.loads(folder.joinpath("preprocessor_config.json").read_text())["do_resize"]
+    images = np.zeros((1, 3, 16, 16), "float32")
+    assert onnx.session(folder / "onnx" / "model_quantized.onnx")(images).shape == (1, 5)
+    assert any("logits" in note for note in exported.notes)
+
+
+def test_the_own_format_of_each_backend_at_three_sizes(tmp_path):
+    """A model of any size takes pixels and gives features."""
+    exported = keras_vit.export(
+        tiny(num_layers=1, **ANY_SIZE), tmp_path / "model", OWN, outputs="features", batch=2
+    )
+    assert [shape[0] for shape, _ in exported.verification.runs] == [2, 2, 2]
+    assert exported.verification.difference <= 5e-6
+    assert not (tmp_path / "model" / "labels.txt").exists()
+
+
+def test_a_difference_leaves_nothing_behind(tmp_path, monkeypatch):
+    """Above the tolerance there is no folder, and no rest of one."""
+    monkeypatch.setitem(verification.TOLERANCES, "float32", -1.0)
+    with pytest.raises(ExportError, match="differs from the model by"):
+        keras_vit.export(tiny(num_layers=1), tmp_path / "model", OWN, preprocessing=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_size_and_policy(tmp_path):
+    """Positions are resized, and 16 bits become 32."""
+    model = tiny(num_layers=1, dtype="mixed_bfloat16")
+    exported = keras_vit.export(model, tmp_path / "model", OWN, image_size=24, preprocessing=False)
+    assert exported.verification.runs[0][0][1:3] == (24, 24)
+    assert "mixed_bfloat16 became float32" in exported.notes[0]
+
+
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow writes it")
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_litert(tmp_path, precision):
+    """A flatbuffer of one size takes its uint8 pixels."""
+    model = tiny(num_layers=1)
+    exported = keras_vit.export(model, tmp_path / "model", "litert", precision=precision)
+    assert exported.verification.difference <= {"float32": 5e-6, "int8": 0.1}[precision]
+    assert "the format takes one size" in exported.notes[0]
+
+
+@torch_alone
+@pytest.mark.parametrize(
+    ("fields", "arguments", "error", "message"),
+    [
+        ({}, {"format": "onxx"}, ConfigError, "Did you mean 'onnx'"),
+        ({}, {"outputs": "labels"}, ConfigError, "outputs='labels'"),
+        ({}, {"batch": 0}, ConfigError, "batch=0"),
+        ({}, {"calibration": []}, ConfigError, "precision='int8' alone"),
+        ({"num_classes": 0, "labels": None}, {}, ConfigError, "outputs='features'"),
+        (ANY_SIZE, {"format": "litert"}, ExportError, "Choose a size"),
+        ({}, {"format": "openvino", "precision": "int8"}, ExportError, "which OpenVINO reads"),
+        ({}, {"format": "torch", "precision": "float16"}, ExportError, "not written in float16"),
+        (
+            {},
+            {"format": "transformers_js", "outputs": "features"},
+            ExportError,
+            "classifiers alone",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_before_writing(tmp_path, fields, arguments, error, message):
+    """One sentence, and no folder."""
+    with pytest.raises(error, match=message):
+        keras_vit.export(tiny(num_layers=1, **fields), tmp_path / "model", **arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+@torch_alone
+def test_a_missing_converter_is_named_with_the_line_that_installs_it(monkeypatch):
+    """So is a missing runtime, without which one can still write."""
+    monkeypatch.setattr(needs, "_is_there", lambda name: name == "torch")
+    with pytest.raises(ExportError, match=r"onnx, onnxscript, which are not.*keras-vit\[export\]"):
+        needs.check("onnx", format_named("onnx"), verify=True)
+    monkeypatch.setattr(needs, "_is_there", lambda name: name != "onnxruntime")
+    with pytest.raises(ExportError, match="verify=False"):
+        needs.check("onnx", format_named("onnx"), verify=True)
+    needs.check("onnx", format_named("onnx"), verify=False)
+
+
+@torch_alone
+def test_a_subclass_is_not_rebuilt_without_its_own_code(tmp_path):
+    """Another process knows the weights alone, and would leave the user's `call` out."""
+
+    class Own(VisionTransformer):
+        pass
+
+    fields = tiny(num_layers=1).config
+    with pytest.raises(ExportError, match="A Own is not built again"):
+        keras_vit.export(Own(fields), tmp_path / "model", "stablehlo", verify=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_with_other_files_stays(tmp_path):
+    """An export replaces an export of its format alone."""
+    (tmp_path / "thesis.tex").write_text("chapter 1")
+    with pytest.raises(ExportError, match=r"thesis\.tex"):
+        keras_vit.export(tiny(num_layers=1), tmp_path, OWN)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+@torch_alone
+def test_the_command(tmp_path, capsys):
+    """`keras-vit export` writes a preset and says where, and how near."""
+    preset = tmp_path / "preset"
+    tiny(num_layers=1).save_to_preset(preset)
+    out = tmp_path / "model"
+    arguments = ["--format", "torch", "--no-preprocessing", "--image-size", "24", "--batch", "2"]
+    assert main(["export", str(preset), "--out", str(out), *arguments]) == 0
+    assert "of the model in its own runtime" in capsys.readouterr().out
+    told = json.loads((out / "export.json").read_text())
+    assert told["input"]["shape"] == [2, 24, 24, 3]
+
+
+@torch_alone
+def test_the_command_knows_every_format():
+    """The names of the command line are those of `keras_vit.export`."""
+    from keras_vit.cli import exporting
+
+    assert exporting.FORMATS == FORMATS

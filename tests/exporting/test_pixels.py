@@ -1,0 +1,72 @@
+"""Images that a graph prepares are those that `keras_vit.Preprocessor` prepares."""
+
+import keras
+import numpy as np
+import pytest
+from PIL import Image
+
+from keras_vit import Preprocessor
+from keras_vit.exporting import pixels
+from keras_vit.exporting.verification import _photo
+from tests.helpers import numpy_of
+
+PROTOCOLS = {
+    "paper": ("paper", 1e-3, 1e-3),
+    "area": ({"name": "big_vision", "resize_small": 40, "image_size": 32}, 1, 0.3),
+    "bilinear": ({"name": "big_vision", "method": "bilinear"}, 1, 0.01),
+    "bilinear, antialias": (
+        {"name": "big_vision", "method": "bilinear", "antialias": True},
+        1,
+        0.02,
+    ),
+    "keras_hub": ("keras_hub", 1, 0.01),
+    "keras_hub, antialias": ({"name": "keras_hub", "antialias": True}, 1, 0.01),
+    "timm": ("timm", 3, 0.3),
+    "timm, squash": ({"name": "timm", "crop_mode": "squash"}, 3, 0.3),
+    "timm, hamming": ({"name": "timm", "interpolation": "hamming"}, 3, 0.3),
+    "timm, lanczos": ({"name": "timm", "interpolation": "lanczos"}, 3, 0.3),
+    "transformers": ("transformers", 2, 0.3),
+    "transformers, crop": (
+        {"name": "transformers", "crop_pct": 0.9, "interpolation": "bicubic"},
+        3,
+        0.3,
+    ),
+}
+"""Protocol, and how far a pixel may be from the preprocessor's: at most, and in the mean.
+
+Levels of 255. Libraries that round to whole numbers leave one level to the order of a sum. Pillow
+chooses which axis it resizes first; the graph always begins with the columns.
+"""
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+@pytest.mark.parametrize("sides", [(75, 61), (40, 96)])
+@pytest.mark.parametrize("size", [(32, 32), (24, 40)])
+def test_resized_pixels_are_the_preprocessor_s(name, sides, size):
+    """Shrunk and enlarged, tall and wide, to squares and oblongs."""
+    protocol, most, mean = PROTOCOLS[name]
+    photo = _photo(sides, 3)
+    expected = Preprocessor(size, protocol=protocol).resize(Image.fromarray(photo))
+    batch = keras.ops.convert_to_tensor(np.moveaxis(photo, -1, 0)[None].astype("float32"))
+    found = np.moveaxis(numpy_of(pixels.resized(batch, size, protocol))[0], 0, -1)
+    difference = np.abs(found - np.asarray(expected, "float32"))
+    assert difference.max() <= most
+    assert difference.mean() <= mean
+
+
+def test_scaled_pixels_are_the_preprocessor_s():
+    """Mean and standard deviation may differ by channel."""
+    protocol = {"name": "timm", "mean": [0.5, 0.4, 0.3], "std": [0.2, 0.3, 0.4]}
+    photo = _photo((8, 9), 3)
+    expected = Preprocessor(None, protocol=protocol).scale(photo)
+    batch = keras.ops.convert_to_tensor(np.moveaxis(photo, -1, 0)[None].astype("float32"))
+    found = np.moveaxis(numpy_of(pixels.scaled(batch, protocol))[0], 0, -1)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("parameter", [{"crop_mode": "border"}, {"interpolation": "box"}])
+def test_what_a_graph_cannot_prepare_is_named(parameter):
+    """A frame, and Pillow's nearest pixel, stay with the preprocessor."""
+    (value,) = parameter.values()
+    assert value in pixels.refusal({"name": "timm", **parameter}, (32, 32))
+    assert pixels.refusal({"name": "timm", **parameter}, None) is None
