@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def _measure(arguments: argparse.Namespace, say: Any, work: Path) -> tuple[dict[str, Any], Any]:
-    """Runs the task; returns what was asked for, and the rows."""
+    """Runs the task; returns the request and the rows of the result."""
     job = {
         "task": arguments.task,
         "model": arguments.model,
@@ -123,7 +123,7 @@ def _fresh(requests: dict[str, tuple[str, dict[str, Any]]], rounds: int, say: An
 
 
 def _chosen(arguments: argparse.Namespace, task: str) -> list[str]:
-    """Peers of a task and backend whose names are among `--peers`, or have one as a part."""
+    """The peers of a task and backend whose names contain one of the names in `--peers`."""
     words = arguments.peers
     names = [
         name

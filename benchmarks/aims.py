@@ -1,4 +1,4 @@
-"""What was aimed at, and what the figures of a run say.
+"""The aims of the benchmarks, and the figures of a run beside them.
 
 python -m benchmarks.aims benchmarks/results/cpu.json
 """
@@ -18,7 +18,7 @@ _MB_OF_WEIGHTS = {"B/16 at 1024": 345, "L/16": 1161}
 
 
 def _rows(runs: Runs, *peers: str, **request: Any) -> dict[str, dict[str, Any]]:
-    """The newest run that was asked this and in which these peers took part; `{}` if none."""
+    """The rows of the newest run with this request and these peers; `{}` without such a run."""
     for run in reversed(runs):
         rows = {row["peer"]: row for row in run["rows"] if "failed" not in row}
         asked = request.items() <= run["request"].items()
@@ -28,19 +28,19 @@ def _rows(runs: Runs, *peers: str, **request: Any) -> dict[str, dict[str, Any]]:
 
 
 def speed(
-    runs: Runs, ours: str, theirs: str, task: str, column: str, dtype: str = "float32"
+    runs: Runs, peer: str, unit: str, task: str, column: str, dtype: str = "float32"
 ) -> float | None:
-    """Returns how fast one peer is in units of another; None if they never met in a run."""
+    """Returns the speed of a peer in units of another peer; None if no run has both."""
     model, _, batch = column.partition(" b")
     asked = {"task": task, "model": model, "batch": int(batch), "dtype": dtype}
-    rows = _rows(runs, ours, theirs, image_size=224, **asked)
-    return rows[ours]["share"] / rows[theirs]["share"] if rows else None
+    rows = _rows(runs, peer, unit, image_size=224, **asked)
+    return rows[peer]["share"] / rows[unit]["share"] if rows else None
 
 
-def _speeds(ours: str, theirs: str, columns: Sequence[str] = _COLUMNS, **job: Any) -> Any:
+def _speeds(peer: str, unit: str, columns: Sequence[str] = _COLUMNS, **job: Any) -> Any:
     def found(runs: Runs) -> Iterator[tuple[str, str]]:
         for column in columns:
-            ratio = speed(runs, ours, theirs, column=column, **({"task": "forward"} | job))
+            ratio = speed(runs, peer, unit, column=column, **({"task": "forward"} | job))
             if ratio is not None:
                 yield column.replace(" b", " batch "), f"{ratio:.2f}"
 
@@ -165,11 +165,11 @@ AIMS: tuple[tuple[str, str, Callable[[Runs], Iterator[tuple[str, str]]]], ...] =
     ("`remat=True`, fine-tuning B/16 at 384, batch 4: less peak", "35 %", _remat),
     ("4,097 tokens, B/16, forward: MB above the weights", "at most 768", _many_tokens),
 )
-"""What, how much, and how it is read out of the runs. Ratios are speeds unless said otherwise."""
+"""Name, aim, and a function that reads the result from the runs. Most ratios compare speeds."""
 
 
 def table(runs: Runs) -> str:
-    """Returns the aims as Markdown, with what the newest runs say."""
+    """Returns the aims as a Markdown table, with the results of the newest runs."""
     lines = ["| | aim | came |", "|---|---|---|"]
     for what, aim, found in AIMS:
         came = ", ".join(f"{name} {value}" for name, value in found(runs)) or "not measured"

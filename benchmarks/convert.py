@@ -53,7 +53,7 @@ def files_of(checkpoint: Path) -> list[Path]:
 
 
 def to_disk(files: list[Path]) -> None:
-    """Waits until the files are on the disk, and not only in memory."""
+    """Waits until the files are on the disk."""
     for file in files:
         with file.open("rb+") as stream:
             os.fsync(stream.fileno())
@@ -105,7 +105,7 @@ def convert_once(source: Path, destination: Path, dialect: str) -> dict[str, flo
 
 
 def one(source: str, destination: str, dialect: str) -> None:
-    """What the fresh process does."""
+    """The conversion in the fresh process."""
 
     def work() -> None:
         checkpoints.convert(source, destination, dialect, lossy=True, num_heads=16)
@@ -116,7 +116,7 @@ def one(source: str, destination: str, dialect: str) -> None:
 
 
 def turn(source: Path, destination: Path, copy: Path, dialect: str) -> dict[str, float]:
-    """A copy and a conversion, each on a disk that has nothing else to write."""
+    """A copy and a conversion, each started when the disk has no other writes."""
     remove(destination)
     remove(copy)
     os.sync()

@@ -1,4 +1,4 @@
-"""Measures that need a process of their own: starting, loading, and peak memory.
+"""Measurements that need a separate process: starting, loading, and peak memory.
 
 Each prints one JSON object. Megabytes are of the resident set; `base_mb` is the idle
 process with its library imported, `peak_mb` the highest ever.
@@ -27,7 +27,7 @@ def _now_mb() -> float:
 
 
 def start(library: str) -> dict[str, float]:
-    """Seconds and megabytes of importing a library, with all it takes to name its models."""
+    """Seconds and megabytes of importing a library until its models can be named."""
     before, begun = _now_mb(), time.perf_counter()
     module = __import__(library)
     if library == "keras_vit":
@@ -36,7 +36,7 @@ def start(library: str) -> dict[str, float]:
 
 
 def load(library: str, folder: str) -> dict[str, float]:
-    """A safetensors file, as timm writes it, to a model that has answered once."""
+    """Seconds and peak memory from a safetensors file of timm to the first output of a model."""
     run = {"timm": _load_timm, "keras_vit": _load_ours}[library](Path(folder))
     base, begun = _now_mb(), time.perf_counter()
     run()
@@ -98,7 +98,7 @@ def _idle_mb(peer: str) -> float:
 
 
 def finetuning(model: str, image_size: int, batch: int, remat: bool) -> dict[str, float]:
-    """Three steps of the paper's fine-tuning, with or without keeping what blocks computed."""
+    """The peak memory of three steps of the paper's fine-tuning, with or without remat."""
     import keras
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""How the time of an image grows: with its tokens, and with the images beside it in the batch.
+"""The time per image against the number of tokens and against the batch size.
 
     python -m benchmarks.growth benchmarks/results/growth.json benchmarks/growth.png
 
@@ -69,7 +69,7 @@ def _operations(tokens: int) -> tuple[float, float]:
 
 
 def picture(points: list[dict[str, Any]], title: str, path: Path) -> None:
-    """Milliseconds per image against tokens and against the batch, beside what is expected."""
+    """Draws milliseconds per image against tokens and batch, beside the expected values."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

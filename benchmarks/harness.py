@@ -24,9 +24,9 @@ from benchmarks.peers import PEERS
 
 ANCHOR = "products"
 _TURN_SECONDS = {"forward": 3.0, "train": 6.0}
-"""Long enough for what `predict` and `fit` do once per call to be a small part of it."""
+"""Long enough that the constant cost of a call of `predict` or `fit` is a small part."""
 _MOST_OTHER_LOAD = 0.15
-"""Other processes' share of one core, above which a turn is repeated."""
+"""The load of other processes, as a share of one core, above which a turn is repeated."""
 _REPEATS = 3
 _ROOT = Path(__file__).parents[1]
 
@@ -38,11 +38,11 @@ def _environment(backend: str) -> dict[str, str]:
 
 
 class PeerError(Exception):
-    """A peer that could not take part, with the reason in one line."""
+    """A peer that failed, with the reason in one line."""
 
 
 class Resident:
-    """A peer in its own process, waiting for its turns."""
+    """A peer in a separate process, which waits for its turns."""
 
     def __init__(self, name: str, request: dict[str, Any], root: Path = _ROOT) -> None:
         """Starts the process in `root`, the checkout whose code it runs."""
@@ -77,9 +77,9 @@ class Resident:
         return answer
 
     def run(self, steps: int) -> "Turn":
-        """Runs a turn and measures what other processes took of the machine meanwhile."""
+        """Runs a turn and measures the load of other processes meanwhile."""
         before, start = _busy_seconds(), time.perf_counter()
-        with contextlib.suppress(BrokenPipeError):  # `_answer` says how it ended
+        with contextlib.suppress(BrokenPipeError):  # `_answer` reports the end of the process
             self._input.write(json.dumps({"steps": steps}) + "\n")
             self._input.flush()
         answer = self._answer()
@@ -95,7 +95,7 @@ class Resident:
 
 @dataclasses.dataclass(frozen=True)
 class Turn:
-    """Seconds per step, and the cores that other processes kept busy."""
+    """Seconds per step, and the number of cores busy with other processes."""
 
     seconds: float
     other_load: float
@@ -108,7 +108,7 @@ def _busy_seconds() -> float:
 
 @dataclasses.dataclass
 class Result:
-    """What came of a run, by peer."""
+    """The turns and failures of a run, by peer."""
 
     turns: dict[str, list[Turn]]
     failed: dict[str, str]
@@ -178,7 +178,7 @@ def _guarded(
 def run_fresh(
     requests: dict[str, tuple[str, dict[str, Any]]], rounds: int, say: Callable[[str], None]
 ) -> tuple[dict[str, list[dict[str, float]]], dict[str, str]]:
-    """Measures of `benchmarks.fresh`, each in a new process, round by round.
+    """Runs measurements of `benchmarks.fresh`, each in a new process, round by round.
 
     Args:
         requests: by name, the backend ("" for none) and what to ask for.

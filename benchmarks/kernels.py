@@ -1,4 +1,4 @@
-"""What each fast form of `keras_vit.kernels` gains over its reference, on this backend.
+"""The gain of each fast form of `keras_vit.kernels` over its reference, on this backend.
 
     KERAS_BACKEND=torch python -m benchmarks.kernels benchmarks/results/kernels.json
     python -m benchmarks.kernels --table benchmarks/results/kernels.json
@@ -28,7 +28,7 @@ _BATCH, _TOKENS, _HIDDEN, _HEADS = 8, 197, 384, 6
 
 
 def operations() -> dict[str, tuple[str, Callable[[Any], Callable[..., Any]], list[Any]]]:
-    """Name -> (operation, from a module of forms to a function of arrays, the arrays)."""
+    """Name -> (operation, function from a module of forms to a function of arrays, the arrays)."""
     rng = np.random.default_rng(0)
 
     def normal(*shape: int) -> Any:
@@ -52,7 +52,7 @@ def operations() -> dict[str, tuple[str, Callable[[Any], Callable[..., Any]], li
 
 
 def steps(function: Callable[..., Any], inputs: list[Any]) -> dict[str, Callable[[], Any]]:
-    """A forward pass, and one with the gradients of its sum, that wait for their end."""
+    """A forward pass, and a forward pass with gradients of its sum; both wait for the result."""
     if keras.backend.backend() == "torch":
         import torch
 
@@ -91,13 +91,13 @@ def steps(function: Callable[..., Any], inputs: list[Any]) -> dict[str, Callable
 
 
 def least(step: Callable[[], Any], other: Callable[[], Any], turns: int) -> tuple[float, float]:
-    """The least processor time of each, in seconds, in alternating turns."""
+    """The least processor time of each step in seconds, in alternating turns."""
     times: tuple[list[float], list[float]] = ([], [])
     for turn in range(turns + 2):
         for function, spent in zip((step, other), times, strict=True):
             begun = time.process_time()
             function()
-            if turn >= 2:  # the first ones compile
+            if turn >= 2:  # the first turns compile
                 spent.append(time.process_time() - begun)
     return min(times[0]), min(times[1])
 
@@ -107,7 +107,7 @@ def measure(turns: int) -> list[dict[str, Any]]:
     rows = []
     for name, (operation, make, inputs) in operations().items():
         if getattr(kernels, operation) is getattr(reference, operation):
-            continue  # this backend has no form of its own
+            continue  # this backend has no fast form
         fast, plain = steps(make(kernels), inputs), steps(make(reference), inputs)
         for step in fast:
             rows.append(_row(f"{name}, {step}", *least(fast[step], plain[step], turns)))
@@ -121,7 +121,7 @@ def measure(turns: int) -> list[dict[str, Any]]:
 
 
 def _whole_model(form: str, batch: int, turns: int) -> tuple[float, float]:
-    """Processor time of a forward pass of ViT-S/16, with the fast form, and with its reference."""
+    """Processor times of a forward pass of ViT-S/16 with the fast form and with its reference."""
     model = keras_vit.vit_s16()
     images = keras.ops.zeros((batch, 224, 224, 3))
     fast = getattr(kernels, form)
@@ -161,7 +161,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """Measures and adds to a file, or prints it."""
+    """Measures; adds the rows to a file or prints them."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("json", type=Path)
     parser.add_argument("--turns", type=int, default=_TURNS)

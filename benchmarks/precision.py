@@ -1,6 +1,6 @@
-"""What lower precision changes: logits on the goldens, and the digits that are told right.
+"""The effect of lower precision on the logits of the goldens and on the accuracy of vit_digits.
 
-    KERAS_BACKEND=torch python -m benchmarks.precision torch.json     # and so on each backend
+    KERAS_BACKEND=torch python -m benchmarks.precision torch.json     # likewise for each backend
     python -m benchmarks.precision --table torch.json jax.json tensorflow.json
 
 By dtype policy or quantisation mode: the largest error of a logit, relative to the largest, over
@@ -26,7 +26,7 @@ FAMILIES = {
 
 
 def measure() -> dict[str, Any]:
-    """Returns the figures of this process's backend, by way of computing."""
+    """Returns the figures of this process's backend, by precision."""
     import keras
 
     warnings.filterwarnings("ignore", message="Layer .* does not have a `quantize")
@@ -39,7 +39,7 @@ def _row(way: str) -> dict[str, Any]:
             family: max(_error(name, way) for name in FAMILIES[family]) for family in FAMILIES
         }
         return {**errors, "digits": _digits_right(way)}
-    except Exception as error:  # whatever a backend says is a row of the table
+    except Exception as error:  # an error of a backend becomes a row of the table
         return {"fails": f"{type(error).__name__}: {error}".splitlines()[0][:120]}
 
 
@@ -63,7 +63,7 @@ def _digits_right(way: str) -> int:
 
 
 def _computing(way: str, load: Callable[[str], Any]) -> Any:
-    """The model that `load` makes of a dtype policy, or of float32 and then quantised."""
+    """The model that `load` returns for a dtype policy, or for float32, which is then quantised."""
     if not way.startswith("int"):
         return load(way)
     model = load("float32")

@@ -41,7 +41,7 @@ _PEERS = {
 
 
 class Event(NamedTuple):
-    """An operation that ran: what it is part of, and when, in nanoseconds."""
+    """An operation that ran: its part of the model, and its start and end in nanoseconds."""
 
     part: str
     start: float
@@ -143,7 +143,7 @@ def _jax(step: Step) -> dict[str, float]:
 
 
 def _parts_of_program(folder: Path) -> dict[str, str]:
-    """Instruction -> part, of the largest program that XLA has written down."""
+    """Instruction -> part, for the largest program that XLA has dumped."""
     path = max(
         folder.glob("*jit_*.cpu_after_optimizations.txt"), key=lambda path: path.stat().st_size
     )
@@ -220,11 +220,11 @@ def _tensorflow(step: Step) -> dict[str, float]:
     return shares_of(events, wall)
 
 
-# --- what they share -----------------------------------------------------------------------
+# --- all backends --------------------------------------------------------------------------
 
 
 def _traced(folder: str) -> Iterator[tuple[str, Any, float, float]]:
-    """Name, HLO instruction if any, start and end of what a profiler has written down."""
+    """Name, HLO instruction if any, start and end of each event that a profiler has recorded."""
     from jax.profiler import ProfileData
 
     (path,) = Path(folder).rglob("*.xplane.pb")
@@ -252,7 +252,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """Profiles and adds to a file, or prints it."""
+    """Profiles; adds the rows to a file or prints them."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("json", type=Path)
     parser.add_argument("--model", default="S/16")

@@ -1,4 +1,4 @@
-"""From turns to rows, from rows to tables.
+"""Turns measured times into rows, and rows into tables.
 
 python -m benchmarks.report benchmarks/results/cpu.json     # the tables of README.md
 """
@@ -21,7 +21,7 @@ Row = dict[str, Any]
 
 
 def speed_rows(result: Result) -> list[Row]:
-    """One row per peer: its speed as a share of the anchor's, and how sure that is."""
+    """One row per peer: its speed as a share of the anchor's speed, with its range."""
     rows: list[Row] = []
     for name, turns in result.turns.items():
         ratios = result.ratios(name) if ANCHOR in result.turns else [float("nan")]
@@ -37,7 +37,7 @@ def speed_rows(result: Result) -> list[Row]:
 
 
 def fresh_rows(answers: dict[str, list[dict[str, float]]], failed: dict[str, str]) -> list[Row]:
-    """One row per peer: the median of each of its measures."""
+    """One row per peer: the median of each measurement."""
     rows: list[Row] = []
     for name, measures in answers.items():
         medians = {
@@ -51,7 +51,7 @@ def fresh_rows(answers: dict[str, list[dict[str, float]]], failed: dict[str, str
 
 
 def markdown(title: str, rows: list[Row]) -> str:
-    """Returns a table of the rows; what failed stands below it."""
+    """Returns a table of the rows, with the failed peers below it."""
     good = [row for row in rows if "failed" not in row]
     lines = [f"**{title}**", ""]
     if good:
@@ -67,7 +67,7 @@ def _text(value: Any) -> str:
 
 
 def machine() -> dict[str, Any]:
-    """What ran it: processor, cores, accelerator, versions, date."""
+    """The machine: processor, cores, accelerator, versions, date."""
     versions = {}
     for name in _PACKAGES:
         try:
@@ -101,7 +101,7 @@ def _accelerator() -> str:
 
 
 def tables(runs: list[dict[str, Any]]) -> str:
-    """Returns the runs as Markdown; shares of one kind side by side, the newest run of each."""
+    """Returns the newest run of each kind as Markdown, with shares of one kind side by side."""
     newest: dict[str, dict[str, Any]] = {}
     for run in runs:
         peers = sorted(row["peer"] for row in run["rows"])

@@ -1,4 +1,4 @@
-"""The models that are measured, by the paper's names, and the products that they consist of."""
+"""The measured models, by the paper's names, and their matrix products."""
 
 import dataclasses
 from typing import Any
@@ -43,7 +43,7 @@ class Size:
         ]
 
     def flops(self, batch: int) -> float:
-        """Floating point operations of those products, two per multiply-add."""
+        """Floating point operations of the products, two per multiply-add."""
         return sum(2.0 * c * s * m * k * n for c, s, m, k, n in self.products(batch))
 
 

@@ -1,4 +1,4 @@
-"""The process of one peer: builds it, says so, and runs a turn for every line that it reads."""
+"""The process of one peer: builds the peer, reports it, and runs a turn for every line it reads."""
 
 import json
 import sys
@@ -8,7 +8,7 @@ from typing import Any
 
 def main() -> None:
     """Reads lines `{"steps": n}`, answers `{"seconds": s, "cpu": c}`, or `{"error": text}`."""
-    answers, sys.stdout = sys.stdout, sys.stderr  # libraries print what they like
+    answers, sys.stdout = sys.stdout, sys.stderr  # libraries may print to standard output
 
     def answer(value: dict[str, Any]) -> None:
         answers.write(json.dumps(value) + "\n")

@@ -1,4 +1,4 @@
-"""The competitors. Each is a name, what it needs installed, and a function that makes a step.
+"""The competitors. Each has a name, the packages it needs, and a function that makes a step.
 
 A step is a callable that runs `steps` batches to their end and leaves nothing
 pending. Only the process of a peer imports its library.
@@ -17,7 +17,7 @@ Step = Callable[[int], Any]
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What all peers of a run are asked for."""
+    """The task of all peers of a run."""
 
     task: str
     size: Size
@@ -47,7 +47,7 @@ class Peer:
 
     @property
     def library(self) -> str:
-        """The backend it is measured beside: torch, jax or tensorflow."""
+        """The backend of the peer: torch, jax or tensorflow."""
         return self.backend or ("jax" if "flax" in self.needs else "torch")
 
     def missing(self) -> list[str]:
@@ -55,7 +55,7 @@ class Peer:
         return [name for name in self.needs if importlib.util.find_spec(name) is None]
 
     def make(self, job: Job) -> Step:
-        """Builds and warms up; only in the peer's own process."""
+        """Builds the peer and warms it up; called only in the process of the peer."""
         module, function = self.maker.split(":")
         maker = getattr(importlib.import_module(f"benchmarks.peers.{module}"), function)
         return maker(job, **self.options)

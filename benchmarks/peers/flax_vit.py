@@ -96,7 +96,7 @@ class FlaxViT(nn.Module):
 
 
 def make(job: Job) -> Step:
-    """Its jitted function; in training a jitted step that donates parameters and state."""
+    """The jitted forward pass, or a jitted training step that donates parameters and state."""
     dtype = jnp.dtype(job.dtype)
     model = FlaxViT(job.size, dtype)
     side = job.size.image_size

@@ -85,7 +85,7 @@ def _called(model: Any, images: np.ndarray, compiled: bool) -> Step:
         import torch
 
         run = torch.compile(model) if compiled else model
-        tensor = keras.ops.convert_to_tensor(images)  # dynamo trips over arrays in inference mode
+        tensor = keras.ops.convert_to_tensor(images)  # dynamo fails on arrays in inference mode
 
         @torch.inference_mode()
         def called(steps: int) -> None:
@@ -120,7 +120,7 @@ def _called(model: Any, images: np.ndarray, compiled: bool) -> Step:
 
 
 def _hand_written(model: Any, images: np.ndarray, labels: np.ndarray) -> Step:
-    """The training loop that the backend's own guide shows, without `fit`."""
+    """The training loop of the backend's guide, without `fit`."""
     backend = keras.backend.backend()
     loss_of, optimizer = model.loss, model.optimizer
     optimizer.build(model.trainable_variables)

@@ -1,4 +1,4 @@
-"""The anchor: the matrix products of the model and nothing else, by torch's own routines."""
+"""The anchor: only the matrix products of the model, computed by torch."""
 
 import torch
 
@@ -7,7 +7,7 @@ from benchmarks.peers.torch_native import synchronize, torch_device
 
 
 def make(job: Job) -> Step:
-    """One pass over all products; in training three, as each has two more backwards."""
+    """One pass over all products; in training three passes, because each has two more backwards."""
     device, dtype = torch_device(), getattr(torch, job.dtype)
     operands = []
     for count, stack, rows, inner, columns in job.size.products(job.batch):
