@@ -1,4 +1,4 @@
-"""A model is traced by the tools of its backend, and the recorded graph is right at every size."""
+"""Export tools of torch and JAX record a model, and the graph is correct at every size."""
 
 import keras
 import numpy as np
@@ -23,8 +23,8 @@ only = {
 
 @only["torch"]
 @pytest.mark.parametrize("kind", ["learned", "rotary"])
-def test_torch_export_of_a_model_of_any_size(kind):
-    """`torch.export` records one program for every batch and size, without a guard on one."""
+def test_torch_export_records_one_program_for_every_size(kind):
+    """For any batch size, height and width."""
     import torch
 
     model = random_tiny(**ANY, **KINDS[kind]).eval()
@@ -39,17 +39,17 @@ def test_torch_export_of_a_model_of_any_size(kind):
 
 
 @only["torch"]
-@pytest.mark.filterwarnings("ignore")  # torch warns of each size that becomes a constant
-def test_torch_script_records_torch_s_own_operations():
-    """`torch.jit.trace`, on which Keras's OpenVINO and ONNX exports stand, repeats itself exactly.
+@pytest.mark.filterwarnings("ignore")  # torch warns about each size that becomes a constant
+def test_torch_jit_trace_records_only_operations_of_torch():
+    """Keras's exports to OpenVINO and ONNX use `torch.jit.trace`.
 
-    The graph has no Python function in it: a converter would take it for uninitialised memory.
+    A converter would read a Python function in the graph as uninitialised memory.
     """
     import torch
 
     model = random_tiny().eval()
     images = torch.from_numpy(normal(2, 16, 16, 3))
-    traced = torch.jit.trace(model, (torch.zeros(2, 16, 16, 3),))  # traces twice, and compares
+    traced = torch.jit.trace(model, (torch.zeros(2, 16, 16, 3),))  # traces twice and compares
     assert "PythonOp" not in str(traced.inlined_graph)
     assert "^" not in str(traced.inlined_graph)
     assert_close(traced(images), numpy_of(model(images)), 2e-6)
@@ -57,8 +57,8 @@ def test_torch_script_records_torch_s_own_operations():
 
 @only["jax"]
 @pytest.mark.parametrize("kind", KINDS)
-def test_jax_export_of_a_model_of_any_size(kind):
-    """`jax.export` takes batch, height and width as symbols."""
+def test_jax_export_records_one_program_for_every_size(kind):
+    """Batch, height and width are symbols."""
     import jax
     from jax import export
 
@@ -77,7 +77,7 @@ if keras.backend.backend() == "torch":
     import torch
 
     class _Module(torch.nn.Module):
-        """A model whose argument has a name, which `dynamic_shapes` asks for."""
+        """Wraps a model so that its argument has a name, which `dynamic_shapes` needs."""
 
         def __init__(self, model):
             super().__init__()

@@ -1,5 +1,4 @@
-"""Patches of another size: FlexiViT's pseudo-inverse, against its definition; big_vision's old
-layouts."""
+"""FlexiViT's resize of patches against its definition, and old layouts of big_vision."""
 
 import numpy as np
 import pytest
@@ -22,14 +21,14 @@ def definition(kernel, target):
 
 
 @pytest.mark.parametrize("target", [(8, 8), (4, 6), (9, 5), (3, 12), (2, 2)])
-def test_the_pseudo_inverse_of_the_paper(target):
-    """Up, down and unequal sides equal the definition in float64."""
+def test_resized_patches_equal_the_pseudo_inverse_of_the_paper(target):
+    """In float64, up, down and with unequal sides."""
     kernel = normal(4, 6, 3, 5)
     assert relative_error(resize_patches(kernel, target), definition(kernel, target)) <= 1e-6
 
 
-def test_a_grown_patch_gives_the_old_token():
-    """Equation 3 of the paper: the inner product with a resized patch stays as it was."""
+def test_an_enlarged_patch_and_kernel_give_the_same_token():
+    """Equation 3 of the paper: the inner product is unchanged."""
     patch, kernel = normal(4, 4, 3, 1), normal(4, 4, 3, 5, seed=1)
     resize = torch_resize("bilinear")
     grown = resize(patch, (4, 4), (9, 7)).reshape(9, 7, 3)
@@ -38,8 +37,8 @@ def test_a_grown_patch_gives_the_old_token():
     assert relative_error(got, tokens) <= 1e-5
 
 
-def test_patch_size_on_load():
-    """Kernel and positions are resized for the image size of the file, and nothing else changes."""
+def test_load_with_another_patch_size_resizes_kernel_and_positions():
+    """The image size of the file is kept."""
     path = FOLDER / "bv_gap.npz"
     model, small = checkpoints.load(path), checkpoints.load(path, patch_size=2)
     assert model.config.image_size == small.config.image_size == (16, 16)
@@ -53,8 +52,8 @@ def test_patch_size_on_load():
     assert checkpoints.load(path, patch_size=2, load_weights=False).config == small.config
 
 
-def test_patches_of_a_hybrid_stay(tmp_path):
-    """A hybrid's patches are of cells, where no resize of pixels has a meaning."""
+def test_another_patch_size_of_a_hybrid_is_refused(tmp_path):
+    """A hybrid's patches are cells of a feature map, not pixels."""
     with pytest.raises(CheckpointError, match="a hybrid's are of cells of a feature map"):
         checkpoints.load(FOLDER / "hybrid_r26.npz", patch_size=2)
 
@@ -62,8 +61,8 @@ def test_patches_of_a_hybrid_stay(tmp_path):
 OLD_HEAD = ("probe", "MlpBlock_0", "MultiHeadDotProductAttention_0", "LayerNorm_0")
 
 
-def test_attention_pooling_at_the_top_level(tmp_path):
-    """`fix_old_checkpoints`: the head's arrays stood there while ViT-G was made."""
+def test_a_file_with_attention_pooling_at_the_top_level_loads(tmp_path):
+    """As by `fix_old_checkpoints`, for files of the time of ViT-G."""
     with np.load(FOLDER / "bv_map.npz") as file:
         arrays = {name.replace("MAPHead_0/", ""): file[name] for name in file.files}
     assert {name.removeprefix("params/img/").split("/")[0] for name in arrays} > set(OLD_HEAD)
@@ -73,8 +72,8 @@ def test_attention_pooling_at_the_top_level(tmp_path):
     assert relative_error(got["logits"], want["logits"]) <= 1e-5
 
 
-def test_old_positions_without_a_class_token(tmp_path):
-    """`fix_old_checkpoints`: before 2022 they stood under `Transformer/pos_embedding`."""
+def test_a_file_with_positions_under_transformer_loads(tmp_path):
+    """As by `fix_old_checkpoints`: before 2022 the name was `Transformer/pos_embedding`."""
     with np.load(FOLDER / "bv_gap.npz") as file:
         arrays = {
             name.replace("pos_embedding", "Transformer/pos_embedding"): file[name]

@@ -14,7 +14,7 @@ from tests.helpers import weights_of
 
 
 class Reference:
-    """The model's logits, and what the papers' methods make of them.
+    """The model's logits, and explanations of them by the formulas of the papers.
 
     Args:
         model: a `VisionTransformer`.
@@ -51,7 +51,7 @@ class Reference:
         return self.constant + torch.cat([empty.double(), patches], 1)
 
     def encoder(self, z):
-        """Logits of tokens; keeps every block's tokens and attention weights."""
+        """The logits of tokens; stores the input tokens and attention weights of every block."""
         self.attention, self.entered = [], []
         for i in range(self.config.num_layers):
             w = self.weights[f"block_{i}"]
@@ -106,7 +106,7 @@ class Reference:
         return self.read(total, seen[-1])[:, self.config.num_prefix_tokens :].detach().numpy()
 
     def read(self, rows, probe):
-        """Rows of a matrix over tokens, as the head reads tokens."""
+        """Combines the rows of a matrix over tokens as the head combines tokens."""
         kind, skip = self.config.classifier, self.config.num_prefix_tokens
         if kind == "map":
             return (probe @ rows[:, 0 if self.config.prefix_in_map else skip :])[:, 0]

@@ -1,4 +1,4 @@
-"""Maps of what speaks for a class, beside an independent model that autograd differentiates."""
+"""`explain`: maps of the evidence for a class, against an independent model in torch."""
 
 import keras
 import numpy as np
@@ -28,19 +28,19 @@ MODELS = {
         "image_size": (16, 24),
     },
 }
-"""Models that have, between them, what decides how a map is read."""
+"""Models that together cover the features on which the reading of a map depends."""
 MORE = {
     "plain": {"num_layers": 2},
     "probe of all": {"classifier": "map", "num_registers": 1, "prefix_in_map": True},
     "distilled": {"classifier": "token_and_distillation"},
 }
-"""What the backends do not differ in: on torch alone."""
+"""Further models, for torch alone, because the backends do not differ for them."""
 ON_TORCH = keras.backend.backend() == "torch"
 not_by_backend = pytest.mark.skipif(not ON_TORCH, reason="the backends do not differ in it")
 
 
 def made(fields, count=2):
-    """A model, a batch that it takes, and the reference for the classes 3 and 1."""
+    """A model, a batch for it, and the reference for the classes 3 and 1."""
     model = random_tiny(**fields)
     height, width = model.config.image_size or (24, 16)
     shape = (height, width, 3) if model.data_format == "channels_last" else (3, height, width)
@@ -54,15 +54,15 @@ def case(request):
 
 
 @not_by_backend
-def test_the_reference_is_the_same_model(case):
-    """Logits agree, else nothing below would mean anything."""
+def test_the_reference_gives_the_logits_of_the_model(case):
+    """The comparisons below depend on it."""
     model, images, reference = case
     logits = reference.encoder(reference.z).detach().numpy()
     assert_close(model.predict(images, verbose=0), logits, 2e-6)
 
 
-def test_relevance(case):
-    """Gradient times attention through all blocks, read as the head reads."""
+def test_relevance_equals_the_reference(case):
+    """Gradient times attention through all blocks, combined as the head combines tokens."""
     model, images, reference = case
     found = explain(model, images, np.array([3, 1]))
     assert_close(found.patches.reshape(2, -1), reference.relevance())
@@ -70,7 +70,7 @@ def test_relevance(case):
     assert found.classes.tolist() == [3, 1]
 
 
-def test_gradcam(case):
+def test_gradcam_equals_the_reference(case):
     """The tokens that enter the first block, weighted by their mean gradient."""
     model, images, reference = case
     found = explain(model, images, np.array([3, 1]), "gradcam", block=0)
@@ -82,8 +82,8 @@ def images_size(model, images):
 
 
 @pytest.mark.parametrize("name", ["map", "gap, channels first"])
-def test_integrated_gradients(name):
-    """From a black image to the image, channels summed; patches sum their pixels."""
+def test_integrated_gradients_equal_the_reference(name):
+    """From a black image to the image, summed over channels; patches sum their pixels."""
     model, images, reference = made(MODELS[name])
     found = explain(model, images, np.array([3, 1]), "integrated_gradients", steps=3)
     wanted = reference.integrated_gradients(-1, 3)
@@ -92,10 +92,10 @@ def test_integrated_gradients(name):
 
 
 @not_by_backend
-def test_integrated_gradients_through_a_stem():
-    """The sum over an image is the rise of the score from the baseline: the completeness axiom."""
+def test_integrated_gradients_of_a_hybrid_sum_to_the_rise_of_the_score():
+    """The completeness axiom, relative to the baseline."""
     model, images, _ = made(MODELS["hybrid, registers"], count=1)
-    start = 0.5 * normal(24, 16, 3, seed=5)  # no pixels alike, of which a maximum would be torn
+    start = 0.5 * normal(24, 16, 3, seed=5)  # unequal pixels, for which max pooling has no ties
     images = start + 0.1 * images
     options = {"steps": 200, "baseline": start}
     found = explain(model, images, 3, "integrated_gradients", **options)
@@ -104,8 +104,8 @@ def test_integrated_gradients_through_a_stem():
 
 
 @pytest.mark.parametrize("name", ["token, any size", "gap, channels first"])
-def test_occlusion(name):
-    """What the score loses when squares of 8 pixels are black."""
+def test_occlusion_is_the_fall_of_the_score_for_each_black_square(name):
+    """Squares of 8 pixels."""
     model, images, _ = made(MODELS[name])
     found = explain(model, images, np.array([3, 1]), "occlusion")
     height, width = images_size(model, images)
@@ -130,8 +130,8 @@ def test_occlusion_by_larger_squares_is_their_mean():
 
 
 @pytest.mark.parametrize("name", MODELS if ON_TORCH else ["map"])
-def test_attention_and_rollout(name):
-    """From what the head reads, through one block and one head, or through all."""
+def test_attention_and_rollout_equal_their_definitions(name):
+    """From the tokens that the head reads, through one block and head, or through all blocks."""
     model, images, _ = made(MODELS[name])
     maps, reads = attention_maps(model, images), read_tokens(model, images)
     skip = model.config.num_prefix_tokens
@@ -153,8 +153,8 @@ def test_attention_and_rollout(name):
 
 
 @not_by_backend
-def test_attention_pooling_is_a_block_of_its_own():
-    """Without a block, the weights of the probe are shown."""
+def test_attention_of_a_map_head_is_that_of_its_probe():
+    """If no block is given."""
     model, images, reference = made(MODELS["map"])
     reference.encoder(reference.z)
     probe = reference.attention[-1].detach().numpy()[:, :, 0]
@@ -165,8 +165,8 @@ def test_attention_pooling_is_a_block_of_its_own():
 
 
 @not_by_backend
-def test_batches_do_not_show():
-    """A last batch of another size gives the same maps as one batch."""
+def test_the_batch_size_does_not_change_the_maps():
+    """Also with a smaller last batch."""
     model, images, _ = made({"num_layers": 1})
     images = np.concatenate([images, images[::-1], images[:1]])
     whole, parts = (explain(model, images, 2, batch_size=size).maps for size in (5, 2))
@@ -174,8 +174,8 @@ def test_batches_do_not_show():
 
 
 @not_by_backend
-def test_targets():
-    """An index, a label, one name of a label, digits, several, one for each, the prediction."""
+def test_a_target_is_an_index_a_label_several_or_the_prediction():
+    """A label may be given by one of its names; digits are an index unless a label has them."""
     labels = ("tench, Tinca tinca", "crane", "crane", "7", "cat")
     model, images = random_tiny(labels=labels), normal(2, 16, 16, 3)
     for target, index in ((4, 4), ("cat", 4), ("Tinca tinca", 0), ("7", 3), ("2", 2)):
@@ -189,7 +189,7 @@ def test_targets():
 
 @not_by_backend
 def test_a_pixel_has_the_value_of_its_patch():
-    """Nothing is interpolated; pixels that fill no patch have nothing."""
+    """The map is not interpolated; pixels that fill no patch have the value zero."""
     model = random_tiny(image_size=None, position_grid=(2, 2))
     found = explain(model, normal(1, 19, 16, 3), 0)
     np.testing.assert_array_equal(found.maps[0, :16], found.patches[0].repeat(8, 0).repeat(8, 1))
@@ -197,8 +197,8 @@ def test_a_pixel_has_the_value_of_its_patch():
 
 
 @not_by_backend
-def test_baselines():
-    """Random numbers follow their seed; the centre is highest in the middle."""
+def test_the_baselines_random_and_centre():
+    """Random maps follow their seed; the map "centre" is highest in the middle."""
     model, images = random_tiny(image_size=40), normal(2, 40, 40, 3)
     one, same, other = (explain(model, images, method="random", seed=s).patches for s in (1, 1, 2))
     np.testing.assert_array_equal(one, same)
@@ -210,15 +210,15 @@ def test_baselines():
 
 @not_by_backend
 def test_a_model_of_features_has_attention_and_no_classes():
-    """Attention and rollout ask for no class; the other methods say what they miss."""
+    """Attention and rollout need no class; the message of the other methods names num_classes."""
     model, images = random_tiny(num_classes=0), normal(1, 16, 16, 3)
     assert explain(model, images, method="rollout").classes is None
     with pytest.raises(ConfigError, match=r"where the model predicts one; .* num_classes=0"):
         explain(model, images)
 
 
-def test_hooks_and_subclasses_take_part():
-    """A layer that a user changed is explained as it is; one without weights is refused."""
+def test_an_attention_layer_of_the_user_is_explained():
+    """A changed layer changes the map; a layer without attention weights is refused."""
     model, images = random_tiny(), normal(1, 16, 16, 3)
     before = explain(model, images, 0).maps
     attention = model.get_layer("block_0").attention
@@ -236,8 +236,8 @@ def test_hooks_and_subclasses_take_part():
 
 
 @not_by_backend
-def test_mixed_precision():
-    """Maps are float32 and near those of float32 computations."""
+def test_maps_under_mixed_precision_are_float32():
+    """Within 10 % of the maps of a float32 model."""
     model = random_tiny(num_layers=2)
     half = keras_vit.VisionTransformer(model.config, dtype="mixed_bfloat16")
     half.set_weights(model.get_weights())
@@ -255,8 +255,8 @@ def refused(message, model=None, images=None, **arguments):
 
 
 @not_by_backend
-def test_requests_that_cannot_be_met():
-    """Each is one sentence that names the argument and what there is."""
+def test_bad_arguments_of_explain_are_refused():
+    """The message names the argument and the values allowed."""
     model = random_tiny(labels=("crane", "crane", "dog", "x", "y"))
     refused("target=9 is no class: the model has 5, from 0 to 4", model, target=9)
     refused("target=-1 is no class", model, target=-1)
@@ -281,8 +281,8 @@ def test_requests_that_cannot_be_met():
     refused("batch_size=0", model, batch_size=0)
 
 
-def test_weights_that_are_no_numbers():
-    """The first such weight is named."""
+def test_a_weight_that_is_not_finite_is_refused_by_name():
+    """The first weight with NaN is named."""
     model = random_tiny()
     kernel = model.get_layer("block_0").mlp.weights[0]
     kernel.assign(np.full(kernel.shape, np.nan))
@@ -290,8 +290,8 @@ def test_weights_that_are_no_numbers():
 
 
 @not_by_backend
-def test_a_quantised_model():
-    """Gradients are refused with the way out, attention is shown."""
+def test_a_quantised_model_has_attention_and_no_gradients():
+    """Methods that need gradients are refused."""
     model = random_tiny()
     model.quantize("int8")
     refused("needs gradients, which the quantised block_0/", model, target=0)
@@ -299,7 +299,7 @@ def test_a_quantised_model():
 
 
 @not_by_backend
-def test_every_method_is_told_of():
-    """The table of the docstring has a row for each."""
+def test_the_docstring_of_explain_lists_every_method():
+    """The table has a row for each."""
     for name in METHODS:
         assert f'`"{name}"`' in explain.__doc__

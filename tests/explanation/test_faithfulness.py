@@ -1,4 +1,4 @@
-"""Deletion, insertion and pointing, beside their definitions pixel by pixel."""
+"""Deletion, insertion and pointing against their definitions, pixel by pixel."""
 
 import keras
 import numpy as np
@@ -21,7 +21,7 @@ def softmax_of(model, image):
 
 @pytest.mark.parametrize("channels_first", [False, True])
 def test_deletion_takes_pixels_by_importance(channels_first):
-    """A quarter of the pixels at a time becomes grey, in the order of the map."""
+    """In each step a quarter of the pixels becomes grey, in the order of the map."""
     fields = {"data_format": "channels_first"} if channels_first else {}
     model = random_tiny(**fields)
     image = normal(1, 16, 16, 3)
@@ -41,24 +41,24 @@ def test_deletion_takes_pixels_by_importance(channels_first):
     np.testing.assert_allclose(curve.areas[0], np.trapezoid(wanted, dx=0.25), rtol=1e-5)
 
 
-def test_insertion_is_deletion_backwards():
-    """From the same baseline, what comes last in one goes first in the other."""
+def test_insertion_is_deletion_by_the_reversed_order():
+    """With the same baseline."""
     model, images, maps = random_tiny(), normal(3, 16, 16, 3), normal(3, 16, 16, seed=1)
     comes = insertion(model, images, maps, 1, baseline=0, steps=4)
     goes = deletion(model, images, -maps, 1, baseline=0, steps=4)
     assert_close(comes.probabilities, goes.probabilities[:, ::-1])
 
 
-def test_the_class_of_the_whole_image_is_watched():
-    """Without a target both curves follow the prediction for the image, not for the blurred one."""
+def test_without_a_target_the_curves_follow_the_prediction_for_the_whole_image():
+    """Not the prediction for the blurred image."""
     model, images, maps = random_tiny(), normal(3, 16, 16, 3), normal(3, 16, 16, seed=1)
     whole = np.array([softmax_of(model, image).max() for image in images])
     assert_close(deletion(model, images, maps).probabilities[:, 0], whole)
     assert_close(insertion(model, images, maps).probabilities[:, -1], whole)
 
 
-def test_blur_is_gaussian():
-    """As scipy's, cut at the same distance."""
+def test_the_blur_equals_the_gaussian_filter_of_scipy():
+    """With the same cut-off distance."""
     from scipy.ndimage import gaussian_filter
 
     images = normal(2, 224, 112, 1)
@@ -68,8 +68,8 @@ def test_blur_is_gaussian():
     assert_close(blurred(random_tiny(), images)[..., 0], np.array(wanted))
 
 
-def test_pointing():
-    """The middle of the largest pixels decides; edges belong to the box on their right."""
+def test_points_at_and_share_inside_follow_the_pixels_in_the_boxes():
+    """The middle of the largest pixels decides; an edge belongs to the box on its right."""
     maps = np.zeros((3, 8, 8), "float32")
     maps[0, 2:4, 2:4] = 1
     maps[1, 5, 5] = 1
@@ -81,8 +81,8 @@ def test_pointing():
     np.testing.assert_allclose(found, [0.5, 0.75, 0])
 
 
-def test_methods_beside_the_baselines():
-    """Each number is the mean area of the method's own maps."""
+def test_compare_methods_gives_the_mean_areas_of_methods_and_baselines():
+    """Of deletion and of insertion."""
     model, images = random_tiny(), normal(2, 16, 16, 3)
     told = compare_methods(model, images, 3, ("relevance", "rollout"), steps=4)
     assert list(told) == ["relevance", "rollout", "random", "centre"]
@@ -91,7 +91,7 @@ def test_methods_beside_the_baselines():
     assert told["relevance"].insertion == insertion(model, images, maps, 3, steps=4).areas.mean()
 
 
-def test_requests_that_cannot_be_met():
+def test_bad_arguments_of_deletion_insertion_and_pointing_are_refused():
     model, images = random_tiny(), normal(2, 16, 16, 3)
     for message, call in (
         ("maps has the shape", lambda: deletion(model, images, np.zeros((2, 8, 8)))),

@@ -1,4 +1,4 @@
-"""The papers' figures as numbers, beside NumPy from the definitions."""
+"""The figures of the papers as numbers, against their definitions in NumPy."""
 
 import keras
 import numpy as np
@@ -24,8 +24,8 @@ not_by_backend = pytest.mark.skipif(
 
 
 @not_by_backend
-def test_filters_are_principal_components():
-    """As scikit-learn finds them, up to their sign."""
+def test_patch_filters_are_the_principal_components_of_scikit_learn():
+    """Up to their sign."""
     from sklearn.decomposition import PCA
 
     model = random_tiny(hidden_size=32)
@@ -40,8 +40,8 @@ def test_filters_are_principal_components():
 
 
 @not_by_backend
-def test_a_hybrid_shows_its_root():
-    """Its kernels have mean 0 and deviation 1, as the convolution reads them."""
+def test_patch_filters_of_a_hybrid_are_the_kernels_of_its_root():
+    """Standardised, as the convolution uses them."""
     found = patch_filters(random_tiny(**HYBRID), count=4)
     assert (found.kernels.shape, found.explained) == ((4, 7, 7, 3), None)
     np.testing.assert_allclose(found.kernels.mean((1, 2, 3)), 0, atol=1e-6)
@@ -50,8 +50,8 @@ def test_a_hybrid_shows_its_root():
 
 @not_by_backend
 @pytest.mark.parametrize("fields", [{}, {"position": "sincos2d"}, {"num_registers": 2}])
-def test_positions_are_compared_by_their_angle(fields):
-    """The class token and registers have no place on the grid."""
+def test_position_similarity_is_the_cosine_of_position_embeddings(fields):
+    """Class token and registers are left out."""
     model = random_tiny(image_size=(24, 16), **fields)
     found = position_similarity(model)
     assert found.shape == (3, 2, 3, 2)
@@ -70,8 +70,8 @@ def test_a_model_without_positions_is_refused():
 
 
 @not_by_backend
-def test_attention_distance():
-    """Pixels between the middles of patches, weighted by attention; registers have no place."""
+def test_attention_distance_is_the_mean_distance_of_patches_weighted_by_attention():
+    """In pixels between the centres of patches; registers are left out."""
     model = random_tiny(image_size=(16, 24), patch_size=(8, 4), num_registers=2)
     images = normal(2, 16, 24, 3)
     maps = attention_maps(model, images)
@@ -87,8 +87,8 @@ def test_attention_distance():
 
 
 @not_by_backend
-def test_token_norms():
-    """Lengths of the patches' tokens; the share above three medians."""
+def test_token_norms_are_the_lengths_of_patch_tokens():
+    """Also the share of tokens above three medians."""
     model, images = random_tiny(num_layers=2, num_registers=1), normal(3, 16, 16, 3)
     found = token_norms(model, images, factor=1.2)
     tokens = keras.Model(model.input, model.get_layer("block_1").output).predict(images, verbose=0)
@@ -120,8 +120,8 @@ def flat_tokens(model, images, block):
 
 
 @not_by_backend
-def test_block_similarity():
-    """One batch is the definition; a model is like itself; batches are estimates of the same."""
+def test_block_similarity_equals_its_definition():
+    """For one batch; several batches estimate the same value; a model is similar to itself."""
     model, other = random_tiny(num_layers=2), random_tiny(num_layers=1, hidden_size=24)
     images = normal(9, 16, 16, 3)
     found = block_similarity(model, images, other)
@@ -140,8 +140,8 @@ def test_block_similarity_needs_several_images():
         block_similarity(random_tiny(), normal(3, 16, 16, 3))
 
 
-def test_receptive_field():
-    """The derivative by a pixel is the limit of differences; before mixing, one patch alone."""
+def test_the_receptive_field_is_the_derivative_by_each_pixel():
+    """It equals finite differences; without attention it is a single patch."""
     model = random_tiny(num_layers=1, image_size=16)
     images = normal(1, 16, 16, 3)
     found = receptive_field(model, images, [0], patch=(0, 1))[0]
@@ -162,14 +162,14 @@ def test_receptive_field():
     near, far = slope(3, 9), slope(12, 2)
     np.testing.assert_allclose(found[12, 2] / found[3, 9], far / near, rtol=5e-2)
     attention = model.get_layer("block_0").attention.out.kernel
-    attention.assign(np.zeros(attention.shape))  # no patch hears of another
+    attention.assign(np.zeros(attention.shape))  # attention mixes no patches
     alone = receptive_field(model, images, [-1], patch=(0, 1))[0]
     assert alone[:8, 8:].sum() == pytest.approx(1)
 
 
 @not_by_backend
-def test_few_shot_curve():
-    """Mean and deviation over the seeds of what `few_shot` finds."""
+def test_few_shot_curve_is_the_mean_and_deviation_of_few_shot():
+    """Over the seeds."""
     model, images, labels = random_tiny(), normal(24, 16, 16, 3), np.arange(24) % 3
     images += labels[:, None, None, None]
     found = few_shot_curve(model, (images, labels), (images, labels), (1, 4))
@@ -183,12 +183,12 @@ def test_few_shot_curve():
 
 
 @not_by_backend
-def test_weights_that_nobody_trained_are_named():
-    """The digits' own positions pass, and smooth filters; fresh or mixed up ones are told of."""
+def test_looks_untrained_names_new_positions_and_unsmooth_filters():
+    """Trained positions and smooth filters pass."""
     assert looks_untrained(VisionTransformer.from_preset("vit_digits")) == []
     (positions,) = looks_untrained(VisionTransformer.from_preset("vit_digits", load_weights=False))
     assert positions.startswith("Neighbouring positions are more alike than others by")
-    model = random_tiny()  # of 2 x 2 positions, which nobody can judge
+    model = random_tiny()  # 2 x 2 positions are too few to judge
     (filters,) = looks_untrained(model)
     assert filters.startswith("Neighbouring weights of the filters correlate by")
     smooth = np.cumsum(np.cumsum(normal(8, 8, 3, 16), axis=0), axis=1)

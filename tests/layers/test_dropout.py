@@ -1,4 +1,4 @@
-"""Dropout is Keras's, but for the name of its state."""
+"""`Dropout` equals Keras's Dropout except for the name of its seed state."""
 
 import keras
 import numpy as np
@@ -12,8 +12,8 @@ from tests.helpers import numpy_of, run, run_layer_test, tiny
 RATES = dict.fromkeys(("dropout_rate", "attention_dropout_rate", "stochastic_depth_rate"), 0.1)
 
 
-def test_it_drops_what_that_of_keras_drops():
-    """With the same seed; and its config makes it again."""
+def test_dropout_with_a_seed_drops_the_values_that_keras_drops():
+    """Also after a round trip of its config."""
     x = np.ones((40, 50), "float32")
     for noise_shape in (None, (40, 1)):
         arguments = {"rate": 0.3, "noise_shape": noise_shape, "seed": 3}
@@ -27,7 +27,7 @@ def test_it_drops_what_that_of_keras_drops():
         Dropout(1.5)
 
 
-def test_keras_own_check():
+def test_keras_own_layer_test_passes_for_dropout():
     run_layer_test(
         Dropout,
         {"rate": 0.3},
@@ -39,8 +39,8 @@ def test_keras_own_check():
     )
 
 
-def test_equal_models_name_their_variables_alike():
-    """Also seed generators, whichever models were made before; no two have the same name."""
+def test_equal_models_have_equal_variable_paths():
+    """Seed generators too, whichever models were made before; no two paths are equal."""
     models = [tiny(**RATES) for _ in range(2)]
     paths = [[variable.path for variable in model.variables] for model in models]
     assert paths[0] == paths[1]
@@ -53,8 +53,8 @@ def test_equal_models_name_their_variables_alike():
 
 
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="torch's own saving")
-def test_the_state_of_a_model_is_that_of_an_equal_one():
-    """`load_state_dict` takes it, and the dropout goes on as it would have."""
+def test_an_equal_model_loads_the_state_dict_of_a_model():
+    """Its dropout then draws the same numbers."""
     first, second = tiny(**RATES), tiny(**RATES)
     images = np.ones((2, 16, 16, 3), "float32")
     second.load_state_dict(first.state_dict())

@@ -1,4 +1,4 @@
-"""The catalog's rows of the families: models that their libraries' classes have, name by name."""
+"""The catalog's rows of the families: consistent facts, parameter counts, and loading."""
 
 import math
 import re
@@ -35,12 +35,12 @@ MILLIONS = {
     "vit_l16.mae_i1k_224": 303.3,
     "vit_h14.ijepa_i1k_224": 630.8,
 }
-"""Parameters that the papers, timm and the model cards report of these networks."""
+"""Millions of parameters that the papers, timm and the model cards report."""
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_a_row_is_a_model_of_its_dialect(name):
-    """Every weight has a name in the files; name, protocol and doubt are told."""
+def test_a_row_has_a_name_in_its_dialect_for_every_weight(name):
+    """Name, protocol, license and source of the row are well formed."""
     row = ROWS[name]
     assert NAME.fullmatch(name)
     config, dialect = row.config(), DIALECTS[row.dialect]
@@ -58,13 +58,13 @@ def test_a_row_is_a_model_of_its_dialect(name):
 
 
 @pytest.mark.parametrize("name", MILLIONS)
-def test_parameters_are_those_that_are_reported(name):
-    """Within the digits of the reports."""
+def test_parameters_equal_the_reported_numbers(name):
+    """To the digits of the reports."""
     count = sum(math.prod(weight.shape) for weight in lexicon.weights(ROWS[name].config()))
     assert abs(count / 1e6 - MILLIONS[name]) <= max(0.06, MILLIONS[name] * 0.002)
 
 
-def test_gated_rows_say_so():
+def test_rows_of_gated_repositories_say_so():
     """DINOv3's license has to be accepted before a download."""
     notes = {name: row.note for name, row in ROWS.items() if row.family == "dinov3"}
     assert len(notes) == 4
@@ -72,7 +72,7 @@ def test_gated_rows_say_so():
 
 
 def test_a_row_loads_from_its_repository(tmp_path, monkeypatch):
-    """Weights and protocol are the repository's; features by default, a head on demand."""
+    """Weights and protocol come from the repository; the model has a head only on request."""
     source = "hf://facebook/dinov2.again"
     own = {"family": "dinov2", "dialect": "transformers/dinov2"}
     fields = CATALOG["vit_b14.dinov2"].fields
@@ -90,7 +90,7 @@ def test_a_row_loads_from_its_repository(tmp_path, monkeypatch):
     assert model.preprocessor.protocol == own
 
 
-def test_a_family_is_listed(capsys):
+def test_keras_vit_list_filters_by_family(capsys):
     """`keras-vit list --family dinov2`: a line per row with its size and license."""
     assert cli.main(["list", "--family", "dinov2"]) == 0
     printed = capsys.readouterr().out.splitlines()
