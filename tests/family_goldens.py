@@ -64,7 +64,8 @@ def _stage(model, name: str):  # noqa: PLR0911  a row per stage
     if name == "last_hidden_state":
         return model.get_layer(last).output
     if name == "encoded":
-        return model.get_layer("encoder_norm").output if config.final_norm else None
+        after = config.final_norm and not config.numerics.pool_before_norm
+        return model.get_layer("encoder_norm" if after else last).output
     if name in ("logits", "image_embeds"):
         return model.output
     if name == "pre_logits" and config.projection_dim is None and not config.has_two_heads:

@@ -190,7 +190,7 @@ def _check_expressible(config: ViTConfig, dialect: Dialect, lossy: bool) -> None
         reasons += [
             f"numerics.{name}={value!r}, where it computes {computed[name]!r}"
             for name, value in config.numerics.to_dict().items()
-            if value != computed[name] and name not in dialect.expresses and _matters(name, config)
+            if not dialect.can_compute(name, value) and _matters(name, config)
         ]
     if impossible or (reasons and not lossy):
         advice = (

@@ -104,6 +104,8 @@ def fields_from(
         fields |= sign.present if has else sign.absent
     if "head/kernel" in found and size.get("e") == 2 * size.get("m", 0):
         fields["classifier"] = "token_and_mean"
+    if "f" in votes and (width := _packed_width(votes["f"], found)):
+        fields |= {"mlp": "gated_packed", "mlp_dim": width}
     fields["num_layers"] = size.get("l") or _count(found)
     if "p" in size and "q" in size:
         fields["patch_size"] = (size["p"], size["q"])
@@ -113,6 +115,18 @@ def fields_from(
         fields["resnet"] = {"num_layers": units, "width_factor": size.get("root w", 64) / 64}
         fields.setdefault("channels", 3)
     return fields
+
+
+def _packed_width(
+    votes: Counter[int], found: Mapping[str, list[dict[str, str]]]
+) -> int | None:
+    """Width of a gated MLP whose first array holds gate and value, under the name of a plain one.
+
+    That array is twice as wide as what the second one reads, in every block.
+    """
+    first, second = (len(found.get(f"block_{{l}}/mlp/dense_{i}/kernel", ())) for i in (0, 1))
+    widths = (w for w, count in votes.items() if count >= second and votes[2 * w] >= first)
+    return next(widths, None) if first and second else None
 
 
 def numbers(found: Mapping[str, list[dict[str, str]]], placeholder: str) -> set[int]:

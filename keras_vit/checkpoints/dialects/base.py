@@ -211,6 +211,7 @@ class Dialect:
         numerics: the arithmetic of the library, for which its weights were trained; None
             if the files state any arithmetic.
         expresses: fields of `Numerics` that the library can vary.
+        varies: those that it can give some values, and which.
         fields: fields of `ViTConfig` that every file of the dialect has.
         switches: names of the `SWITCHES` that the library has. Files are read without the
             other switches, and models that use another switch are refused.
@@ -240,6 +241,7 @@ class Dialect:
     images: PreparationWords = PreparationWords()
     numerics: Numerics | None = None
     expresses: tuple[str, ...] = ("position_resize",)
+    varies: Mapping[str, tuple[Any, ...]] = dataclasses.field(default_factory=dict)
     fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     switches: tuple[str, ...] = ()
     impossible: tuple[Limit, ...] = ()
@@ -282,6 +284,12 @@ class Dialect:
         if isinstance(answer, Unsupported):
             return ()
         return answer if isinstance(answer, tuple) else (answer,)
+
+    def can_compute(self, name: str, value: Any) -> bool:
+        """Whether the library computes with this value of a field of `Numerics`."""
+        own = None if self.numerics is None else getattr(self.numerics, name)
+        fits_all = self.numerics is None or name in self.expresses
+        return fits_all or value == own or value in self.varies.get(name, ())
 
     def is_named_by(self, files: Json) -> bool | None:
         """Whether the JSON files name this family; None if they name no family."""

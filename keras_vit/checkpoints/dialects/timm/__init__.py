@@ -1,10 +1,12 @@
-"""Checkpoints of timm (huggingface/pytorch-image-models): one file for each kind of model.
+"""Checkpoints of timm (huggingface/pytorch-image-models): one dialect for each class.
 
-A checkpoint on the Hub is a folder with `model.safetensors` and `config.json`. The safetensors
-file can also be read alone, but it does not state the number of heads.
+As the Hub holds them: a folder with `model.safetensors` and `config.json`, or the safetensors file
+alone. timm hides arithmetic behind the name of an architecture, which the file alone lacks
+(`architectures.py`).
 """
 
+from keras_vit.checkpoints.dialects.timm.eva import eva
 from keras_vit.checkpoints.dialects.timm.vit import vit
 
-FAMILIES = (vit,)
-"""If several families can hold a model, the first is written."""
+FAMILIES = (vit, eva)
+"""Of several families that can hold a model, the first is written."""

@@ -1,65 +1,233 @@
-"""Arguments that follow from the name of a timm architecture, not from arrays or `model_args`."""
+"""What the name of a timm architecture tells, and neither arrays nor `model_args` need repeat.
 
+`registry.json` has a row for every architecture: the arguments of its constructor. timm writes
+none of them into `config.json`.
+"""
+
+import functools
+import json
+import math
 import re
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from keras_vit.checkpoints.dialects.json_fields import Json, object_at
+from keras_vit.config import ViTConfig
+from keras_vit.errors import shown
 
-TO_WRITE: dict[tuple[int, ...] | None, str] = {
-    None: "vit_base_patch16_224",
-    (): "vit_tiny_r_s16_p8_224",
-    (2, 2, 2, 2): "vit_small_r26_s32_224",
-    (3, 4, 9): "vit_base_r50_s16_224",
-    (3, 4, 6, 3): "vit_large_r50_s32_224",
+Arguments = dict[str, Any]
+
+
+@functools.cache
+def _registry() -> dict[str, Any]:
+    return json.loads(Path(__file__).with_name("registry.json").read_text("utf-8"))
+
+
+def row_of(architecture: Any) -> Arguments | None:
+    """Returns the arguments of a registered architecture, by a name of today or of before."""
+    name = str(architecture).partition(".")[0]
+    return _registry()["models"].get(_registry()["renamed"].get(name, name))
+
+
+def names_of(*classes: str) -> list[str]:
+    """Returns the names of all architectures of some classes, and those of before."""
+    models, renamed = _registry()["models"], _registry()["renamed"]
+    own = {n for n, row in models.items() if row.get("class", "VisionTransformer") in classes}
+    return [*own, *(old for old, new in renamed.items() if new in own)]
+
+
+_NORM = {"name": "LayerNorm", "eps": 1e-6}
+_DEFAULTS: dict[str, Arguments] = {
+    "VisionTransformer": {
+        "global_pool": "token",
+        "num_heads": 12,
+        "mlp_ratio": 4.0,
+        "qkv_bias": True,
+        "proj_bias": True,
+        "init_values": None,
+        "class_token": True,
+        "pos_embed": "learn",
+        "no_embed_class": False,
+        "reg_tokens": 0,
+        "pool_include_prefix": False,
+        "pre_norm": False,
+        "final_norm": True,
+        "scale_attn_norm": False,
+        "scale_mlp_norm": False,
+        "norm_layer": _NORM,
+        "embed_norm_layer": None,
+        "mlp_layer": "Mlp",
+        "act_layer": "gelu",
+    },
+    "Eva": {
+        "global_pool": "avg",
+        "num_heads": 12,
+        "mlp_ratio": 4.0,
+        "qkv_bias": True,
+        "attn_type": "eva",
+        "init_values": None,
+        "class_token": True,
+        "no_embed_class": False,
+        "num_reg_tokens": 0,
+        "use_pre_transformer_norm": False,
+        "use_abs_pos_emb": True,
+        "use_rot_pos_emb": False,
+        "rope_type": "cat",
+        "rope_grid_offset": 0.0,
+        "rope_grid_indexing": "ij",
+        "rope_temperature": 10000.0,
+        "rope_rotate_half": False,
+        "ref_feat_shape": None,
+        "scale_attn_inner": False,
+        "scale_mlp": False,
+        "swiglu_mlp": False,
+        "swiglu_align_to": 0,
+        "norm_layer": _NORM,
+        "attn_pool_num_heads": None,
+        "attn_pool_mlp_ratio": None,
+    },
 }
-"""Units of a stem -> the registered architecture to write; `model_args` state differences."""
+_DEFAULTS["VisionTransformerDistilled"] = _DEFAULTS["VisionTransformer"]
+"""Arguments of a class where an architecture gives none."""
 
-_HEADS = {
-    "tiny": 3,
-    "small": 6,
-    "base": 12,
-    "large": 16,
-    "huge": 16,
-    "giant": 16,
-    "giantopt": 16,
-    "gigantic": 16,
-    "so400m": 16,
+_PARTS: dict[str, dict[Any, str]] = {
+    "class": {"Beit": "relative position bias: BEiT"},
+    "stem": {
+        "ConvStem": "a convolutional stem",
+        "FeatureListNet": "the stem of a ResNet-D",
+    },
+    "block_fn": {
+        "ResPostBlock": "blocks with a norm behind each branch",
+        "ParallelScalingBlock": "parallel blocks",
+        "ParallelThingsBlock": "parallel blocks",
+        "DiffParallelScalingBlock": "parallel blocks",
+    },
+    "attn_layer": {"diff": "differential attention"},
+    "use_post_norm": {True: "blocks with a norm behind each branch"},
+    "qk_norm": {True: "norms of query and key"},
+    "attn_only_layer_scale": {True: "layer scale of the attention alone"},
+    "global_pool": {
+        "avgmax": "pooling of mean and maximum",
+        "max": "pooling by the maximum",
+        "prr": "attention pooling without a learned query",
+    },
 }
-"""Size in an architecture's name -> number of heads."""
+"""Parts that keras_vit has not, by the argument that asks for them."""
 
-PLAIN = (
-    rf"(?:vit|deit|eva|flexivit)_({'|'.join(_HEADS)})"
-    r"(?:_(?:patch\d+|r_s16_p8|r26_s32|r50_s16|r50_s32|siglip|gap|sam|dino|miil|in21k|\d+))*"
+_ELSEWHERE = (
+    (r"beit.*", "relative position bias: BEiT"),
+    (r"vit_s?relpos.*|vit_.*_rope_mrope.*", "relative position bias"),
+    (r"samvit.*|hieradet.*|hiera.*", "windows"),
+    (r"swin.*|maxvit.*|maxxvit.*|coatnet.*|nest.*|twins.*|gcvit.*|davit.*", "windows"),
+    (r"naflexvit.*|gemma4.*|qwen3.*", "packed sequences"),
+    (r"cait.*", "class attention"),
+    (r"xcit.*", "cross-covariance attention"),
+    (r"(?!.*vit_).*(conv|res|net).*", "convolutions"),
+    (r"(levit|mobilevit|tiny_vit|fastvit|efficientvit|repvit|vitamin|convit|coat).*", "convolutions"),
 )
-"""Names of architectures with the blocks of a ViT. Another word, such as `rpn`, stands for
-another block."""
-
-_OTHERWISE: tuple[tuple[str, dict[str, Any]], ...] = (
-    (r"flexivit_.*", {"no_embed_class": True}),
-    (r".*_(siglip|gap)_.*", {"class_token": False}),
-    (r"vit_base_patch16_gap_.*", {"num_heads": 16}),
-    (r"vit_(base_patch32|giantopt_patch16|so400m_patch16)_siglip_.*", {"act_layer": "gelu_tanh"}),
-    (r"vit_large_patch16_siglip_(gap_)?512", {"act_layer": "gelu_tanh"}),
-)
-"""Patterns of architectures, and the arguments of each that do not follow from its arrays."""
+"""Architectures of other modules of timm, and the part that keras_vit has not."""
 
 
-def assumed_arguments(config: Json) -> dict[str, Any]:
-    """Returns the arguments of a model that its `model_args` may leave out.
+def _refuse_parts(architecture: Any, arguments: Arguments) -> None:
+    missing = [
+        words[value]
+        for key, words in _PARTS.items()
+        for value in [arguments.get(key)]
+        if isinstance(value, (str, bool)) and value in words
+    ]
+    if arguments.get("num_kv_heads"):
+        missing.append("fewer heads of key and value than of query")
+    if row_of(architecture) is None and not arguments:
+        missing += [part for name, part in _ELSEWHERE if re.fullmatch(name, str(architecture))][:1]
+    if missing:
+        raise ValueError(
+            f"has architecture={shown(architecture)}, which has {' and '.join(missing)}: keras_vit "
+            "does not have that"
+        )
+
+
+def arguments_of(config: Json) -> Arguments:
+    """Returns every argument of the model that `config.json` is of, as far as it is known.
 
     Args:
-        config: contents of `config.json`.
+        config: the content of `config.json`. An architecture that timm did not register gives
+            what `model_args` say, and no more.
+
+    Raises:
+        ValueError: the model has a part that keras_vit has not.
     """
-    architecture = str(config.get("architecture"))
-    plain = re.fullmatch(PLAIN, architecture)
-    arguments: dict[str, Any] = {"class_token": True}
-    if plain is not None:
-        arguments["num_heads"] = _HEADS[plain[1]]
-    for pattern, others in _OTHERWISE:
-        if re.fullmatch(pattern, architecture):
-            arguments |= others
+    architecture = config.get("architecture")
+    own = {k: v for k, v in object_at(config, ("model_args",)).items() if v is not None}
+    row = row_of(architecture)
+    known = {} if row is None else {**_DEFAULTS.get(row.get("class", "VisionTransformer"), {}), **row}
+    top = {"global_pool": config["global_pool"]} if "global_pool" in config else {}
+    arguments = {**known, **top, **own}
+    _refuse_parts(architecture, {**known, **own})
+    return arguments
+
+
+def assumed_arguments(config: Json) -> Arguments:
+    """Returns the arguments that a model was made with where `model_args` do not say.
+
+    The patch size is left to the arrays.
+    """
+    own = object_at(config, ("model_args",))
+    arguments = arguments_of(config)
     size = object_at(config, ("pretrained_cfg",)).get("input_size")
     if size is not None:
-        arguments["img_size"] = size[-2:] if isinstance(size, list) else size
-    arguments["global_pool"] = config.get("global_pool", "token")
+        arguments.setdefault("img_size", size[-2:] if isinstance(size, list) else size)
+    if "patch_size" not in own:
+        arguments.pop("patch_size", None)
     return arguments
+
+
+def norm_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields of `norm_layer`: a class of timm, or its name in JSON."""
+    layer = arguments.get("norm_layer")
+    if layer is None:
+        return {}
+    name, epsilon = (layer["name"], layer["eps"]) if isinstance(layer, Mapping) else (layer, 1e-6)
+    kinds = {"layernorm": "layer", "layernormfp32": "layer", "rmsnorm": "rms"}
+    if str(name).lower() not in kinds:
+        raise ValueError(f"with norm_layer={shown(name)}, expected one of {', '.join(kinds)}")
+    return {"norm": kinds[str(name).lower()], "numerics.layer_norm_epsilon": epsilon}
+
+
+def ratio_of(size: int, width: int) -> float:
+    """Returns the ratio whose product with `width`, cut to an int as timm does, is `size`."""
+    ratio = size / width
+    return ratio if int(width * ratio) == size else math.nextafter(ratio, math.inf)
+
+
+EPSILONS = (1e-6, 1e-5)
+"""Those of timm's LayerNorms."""
+
+
+def to_write(config: ViTConfig) -> str | None:
+    """Returns a registered `VisionTransformer` with the parts that `model_args` cannot state.
+
+    Those are the stem, the second token of DeiT, the norms with their epsilon, and the kind of
+    MLP. None: there is no such architecture.
+    """
+    epsilon = config.numerics.layer_norm_epsilon
+    epsilon = epsilon if epsilon in EPSILONS else EPSILONS[0]
+    stem = None if config.resnet is None else config.resnet.num_layers
+    wanted = (config.has_two_heads, config.norm, epsilon, config.patch_norm, config.mlp, stem)
+    return _TO_WRITE.get(wanted)
+
+
+_LAYER, _RMS = "layer", "rms"
+_TO_WRITE = {
+    (False, _LAYER, 1e-6, False, "plain", None): "vit_base_patch16_224",
+    (False, _LAYER, 1e-5, False, "plain", None): "vit_base_patch16_clip_224",
+    (True, _LAYER, 1e-6, False, "plain", None): "deit_base_distilled_patch16_224",
+    (False, _LAYER, 1e-6, False, "gated_packed", None): "vit_giant_patch14_dinov2",
+    (False, _RMS, 1e-5, True, "gated", None): "aimv2_large_patch14_224",
+    (False, _RMS, 1e-6, False, "plain", None): "test_vit4",
+    (False, _LAYER, 1e-6, False, "plain", ()): "vit_tiny_r_s16_p8_224",
+    (False, _LAYER, 1e-6, False, "plain", (2, 2, 2, 2)): "vit_small_r26_s32_224",
+    (False, _LAYER, 1e-6, False, "plain", (3, 4, 9)): "vit_base_r50_s16_224",
+    (False, _LAYER, 1e-6, False, "plain", (3, 4, 6, 3)): "vit_large_r50_s32_224",
+}
+"""By class, norm, epsilon, norm behind the patches, MLP and stages of the stem."""

@@ -1,272 +1,170 @@
-"""timm's `VisionTransformer` and its hybrids.
+"""timm's `VisionTransformer`, its distilled form (DeiT) and its hybrids.
 
-Query, key and value are one array. Hybrids have the layout of timm's ResNetV2, and other epsilons
-than the official code (`vision_transformer_hybrid.py`, `layers/std_conv.py`).
+CLIP, DINOv2, SigLIP, DeiT, MAE, BEiT-3 and AIMv2 are architectures of this class. Query, key and
+value are one array. Hybrids have the layout of timm's ResNetV2, and epsilons of their own
+(`vision_transformer_hybrid.py`, `layers/std_conv.py`).
 """
 
-import dataclasses
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs, unsupported
+from keras_vit.checkpoints.dialects.base import Dialect, Identity, StoredAs, unsupported
 from keras_vit.checkpoints.dialects.json_fields import (
-    NOT_TOLD,
-    SIDES,
-    Codec,
-    Facts,
     Json,
-    JsonConstant,
     JsonField,
     JsonFields,
-    JsonNote,
-    JsonTable,
-    Labels,
     Row,
-    names_by_number,
-    object_at,
     one_of,
 )
-from keras_vit.checkpoints.dialects.timm.architectures import PLAIN, TO_WRITE, assumed_arguments
-from keras_vit.checkpoints.dialects.timm.images import images
-from keras_vit.checkpoints.dialects.torch_layout import (
-    POSITIONS_OF_ANOTHER_GRID,
-    stored_image_size,
-    torch_modules,
+from keras_vit.checkpoints.dialects.timm.architectures import (
+    EPSILONS,
+    arguments_of,
+    names_of,
+    norm_of,
+    ratio_of,
+    to_write,
 )
+from keras_vit.checkpoints.dialects.timm.images import images
+from keras_vit.checkpoints.dialects.timm.names import STEM, WORDS
+from keras_vit.checkpoints.dialects.timm.rows import (
+    BLOCKS,
+    IMPOSSIBLE,
+    POOL_OF,
+    SIZES,
+    dim_row,
+    imagenet,
+    pooled,
+    pre_norm_row,
+    tables,
+    tell_of_the_gelu,
+)
+from keras_vit.checkpoints.dialects.torch_layout import POSITIONS_OF_ANOTHER_GRID, torch_modules
 from keras_vit.config import Numerics, ViTConfig
-from keras_vit.labels import NAMED
 
-_BACKBONE = "patch_embed.backbone."
-_UNIT = _BACKBONE + "stages.{s-1}.blocks.{u-1}."
-
-
-def _norms_after_pool(config: ViTConfig) -> bool:
-    return config.numerics.pool_before_norm
-
-
-def _norms_before_pool(config: ViTConfig) -> bool:
-    return not config.numerics.pool_before_norm
-
-
-def _is_root_alone(config: ViTConfig) -> bool:
-    return config.resnet is not None and not config.resnet.num_layers
-
-
-def _has_stages(config: ViTConfig) -> bool:
-    return not _is_root_alone(config)
-
-
-def _last_norm(parameter: str) -> Names:
-    after = {"classifier": "gap", "numerics": {"pool_before_norm": True}}
-    return (
-        StoredAs(f"fc_norm.{parameter}", when=_norms_after_pool, implies=after),
-        StoredAs(f"norm.{parameter}", when=_norms_before_pool),
-    )
-
-
-def _root() -> dict[str, Names]:
-    """Returns the names of the root, which are longer for a stem with stages."""
-    alone = torch_modules({"root/conv": _BACKBONE + "conv", "root/norm": _BACKBONE + "norm"})
-    staged = torch_modules(
-        {"root/conv": _BACKBONE + "stem.conv", "root/norm": _BACKBONE + "stem.norm"}
-    )
-    return {
-        path: (
-            dataclasses.replace(alone[path], when=_is_root_alone),
-            dataclasses.replace(staged[path], when=_has_stages),
-        )
-        for path in alone
-    }
-
-
-_WORDS: dict[str, Names] = {
-    "class_token/token": StoredAs("cls_token"),
-    "position_embedding/embedding": StoredAs("pos_embed"),
-    "pool/probe": StoredAs("attn_pool.latent"),
-    **_root(),
-    **torch_modules(
-        {
-            "stage{s}_unit{u}/conv_proj": _UNIT + "downsample.conv",
-            "stage{s}_unit{u}/norm_proj": _UNIT + "downsample.norm",
-            "stage{s}_unit{u}/conv1": _UNIT + "conv1",
-            "stage{s}_unit{u}/norm1": _UNIT + "norm1",
-            "stage{s}_unit{u}/conv2": _UNIT + "conv2",
-            "stage{s}_unit{u}/norm2": _UNIT + "norm2",
-            "stage{s}_unit{u}/conv3": _UNIT + "conv3",
-            "stage{s}_unit{u}/norm3": _UNIT + "norm3",
-            "patch_embedding": "patch_embed.proj",
-            "block_{l}/attention_norm": "blocks.{l}.norm1",
-            "block_{l}/attention/out": "blocks.{l}.attn.proj",
-            "block_{l}/mlp_norm": "blocks.{l}.norm2",
-            "block_{l}/mlp/dense_0": "blocks.{l}.mlp.fc1",
-            "block_{l}/mlp/dense_1": "blocks.{l}.mlp.fc2",
-            "pool/attention/out": "attn_pool.proj",
-            "pool/norm": "attn_pool.norm",
-            "pool/mlp/dense_0": "attn_pool.mlp.fc1",
-            "pool/mlp/dense_1": "attn_pool.mlp.fc2",
-            "head": "head",
-        }
-    ),
-    # Query, key and value are one array: the placeholder {qkv} is an axis of it.
-    "block_{l}/attention/{qkv}/kernel": StoredAs("blocks.{l}.attn.qkv.weight", "(qkv h d) m"),
-    "block_{l}/attention/{qkv}/bias": StoredAs("blocks.{l}.attn.qkv.bias", "(qkv h d)"),
-    "pool/attention/{qkv}/kernel": (
-        StoredAs("attn_pool.q.weight", "(qkv h d) m", only={"qkv": ("query",)}),
-        StoredAs("attn_pool.kv.weight", "(qkv h d) m", only={"qkv": ("key", "value")}),
-    ),
-    "pool/attention/{qkv}/bias": (
-        StoredAs("attn_pool.q.bias", "(qkv h d)", only={"qkv": ("query",)}),
-        StoredAs("attn_pool.kv.bias", "(qkv h d)", only={"qkv": ("key", "value")}),
-    ),
-    "encoder_norm/gamma": _last_norm("weight"),
-    "encoder_norm/beta": _last_norm("bias"),
+_DISTILLED = {"classifier": "token_and_distillation"}
+_WORDS = {
+    **WORDS,
+    **STEM,
+    "distillation_token/token": StoredAs("dist_token", implies=_DISTILLED),
+    **torch_modules({"head/{head}": "head{_dist}"}),
+    "block_{l}/attention_scale/gamma": StoredAs("blocks.{l}.ls1.gamma"),
+    "block_{l}/mlp_scale/gamma": StoredAs("blocks.{l}.ls2.gamma"),
 }
 _REASONS = {"pre_logits/": "timm's VisionTransformer has no representation layer"}
 
-_POOLS = {"token": "token", "avg": "gap", "map": "map"}
-_POOL_OF = {ours: theirs for theirs, ours in _POOLS.items()}
+_MLPS = {"Mlp": "plain", "GluMlp": "gated_packed", "SwiGLU": "gated"}
+
+
+def _architecture(found: Json) -> dict[str, Any]:
+    """What no key of `config.json` tells: norms, their epsilon, and the kind of MLP."""
+    arguments = arguments_of(found)
+    tell_of_the_gelu(found, arguments)
+    fields = norm_of(arguments)
+    if "mlp_layer" in arguments:
+        fields["mlp"] = one_of(_MLPS).read(arguments["mlp_layer"])
+    if "embed_norm_layer" in arguments:
+        fields["patch_norm"] = arguments["embed_norm_layer"] is not None
+    return fields
+
+
+_GELUS = {"gelu": "exact", "gelu_tanh": "tanh", "quick_gelu": "quick", None: "exact", "": "exact"}
+
+
+def _activation_of(found: Json) -> dict[str, Any]:
+    if "act_layer" not in found:
+        return {}
+    word = found["act_layer"]
+    is_gated = found.get("mlp_layer", "Mlp") != "Mlp"
+    if is_gated and str(word).lower() == "silu":
+        return {"numerics.gate": "silu"}
+    gelu = one_of(_GELUS).read(word)
+    return {"numerics.gelu": gelu, **({"numerics.gate": "gelu"} if is_gated else {})}
+
+
+def _activation(config: ViTConfig) -> dict[str, Any]:
+    if config.mlp_is_gated and config.numerics.gate == "silu":
+        return {"act_layer": "silu"}
+    return {"act_layer": one_of(_GELUS).write(config.numerics.gelu)}
 
 
 def _pooled(found: Json) -> dict[str, Any]:
-    """Returns the classifier of a `global_pool`, and whether its mean includes a class token."""
-    pool = found["global_pool"]
-    if pool and pool not in _POOLS:
-        raise ValueError(f"expected one of {', '.join(_POOLS)}")
-    among_others = found["class_token"] and found.get("pool_include_prefix", False)
-    if pool == "map" and found["class_token"] and not among_others:
-        raise ValueError(
-            "beside a class token that is not pooled; expected no class token, or "
-            "pool_include_prefix=True"
-        )
-    unpooled = "token_unpooled" if found["class_token"] else "unpooled"
-    return {
-        "classifier": _POOLS.get(pool, unpooled),
-        "class_token_in_mean": pool == "avg" and bool(among_others),
-        "class_token": found["class_token"],
-    }
+    fields = pooled(found)
+    if "final_norm" in found:
+        fields["final_norm"] = found["final_norm"]
+    include = found.get("pool_include_prefix", False)
+    kind = fields.get("classifier")
+    others = found.get("class_token") or found.get("reg_tokens")
+    if kind == "gap":
+        fields["class_token_in_mean"] = bool(include and others)
+    if kind == "map":
+        fields["prefix_in_map"] = bool(include or not others)
+    return fields
 
 
 def _pooling(config: ViTConfig) -> dict[str, Any]:
     words: dict[str, Any] = {
-        "global_pool": _POOL_OF.get(config.classifier, ""),
+        "global_pool": POOL_OF.get(config.classifier, ""),
         "class_token": config.has_class_token,
+        "final_norm": config.final_norm,
     }
-    if config.classifier == "gap" and not config.numerics.pool_before_norm:
-        words |= {"fc_norm": False, "final_norm": True}
-    if config.class_token_in_mean or (config.classifier == "map" and config.has_class_token):
-        words["pool_include_prefix"] = True
+    if config.classifier == "gap":
+        words["fc_norm"] = config.numerics.pool_before_norm
+    is_map = config.classifier == "map" and bool(config.num_prefix_tokens)
+    words["pool_include_prefix"] = config.class_token_in_mean or (is_map and config.prefix_in_map)
     return words
 
 
-def _mlp_dim(found: Json) -> dict[str, Any]:
-    if "embed_dim" not in found:
+def _mlp_dim(found: Json) -> int:
+    size = int(found["embed_dim"] * found["mlp_ratio"])
+    return size // 2 if found.get("mlp_layer") == "GluMlp" else size
+
+
+def _ratio(config: ViTConfig) -> float:
+    packed = config.mlp == "gated_packed"
+    return ratio_of(config.mlp_dim * (1 + packed), config.hidden_size)
+
+
+def _without_positions(found: Json) -> dict[str, Any]:
+    if "pos_embed" not in found:
         return {}
-    return {"mlp_dim": int(found["embed_dim"] * found.get("mlp_ratio", 4.0))}
+    return {"position": "none" if found["pos_embed"] in ("", "none", False) else "learned"}
 
 
 _ARGUMENTS: tuple[Row, ...] = (
-    JsonField("img_size", "image_size", write=lambda facts: list(stored_image_size(facts.config))),
-    JsonField("patch_size", "patch_size", SIDES),
-    JsonField("embed_dim", "hidden_size"),
-    JsonField("depth", "num_layers"),
-    JsonField("num_heads", "num_heads"),
+    *SIZES,
+    dim_row(_mlp_dim, _ratio),
     JsonFields(
-        ("mlp_ratio",),
-        ("mlp_dim",),
-        _mlp_dim,
-        lambda config: {"mlp_ratio": config.mlp_dim / config.hidden_size},
-    ),
-    JsonNote("num_classes", lambda facts: facts.config.num_classes),
-    JsonField("in_chans", "channels"),
-    JsonFields(
-        ("global_pool", "class_token", "pool_include_prefix"),
-        ("classifier", "class_token", "class_token_in_mean"),
+        ("global_pool", "class_token", "pool_include_prefix", "final_norm"),
+        ("classifier", "class_token", "class_token_in_mean", "prefix_in_map", "final_norm"),
         _pooled,
         _pooling,
     ),
+    *BLOCKS,
+    pre_norm_row("pre_norm"),
     JsonField("qkv_bias", "qkv_bias"),
-    JsonField(
-        "no_embed_class",
-        "position_before_class",
-        when=lambda config: config.has_class_token and config.position_before_class,
-    ),
-    JsonField(
-        "act_layer",
-        "numerics.gelu",
-        one_of(
-            {
-                "gelu": "exact",
-                "gelu_tanh": "tanh",
-                "quick_gelu": "quick",
-                None: "exact",
-                "": "exact",
-            }
+    JsonFields(
+        ("proj_bias",),
+        ("projection_bias", "mlp_bias"),
+        lambda found: (
+            {"projection_bias": found["proj_bias"], "mlp_bias": found["proj_bias"]}
+            if "proj_bias" in found
+            else {}
         ),
-        default="gelu",
-        when=lambda config: config.numerics.gelu != "exact",
+        lambda c: {"proj_bias": c.projection_bias},
     ),
-    JsonConstant("norm_layer", None, ("", "layernorm", "layernormfp32"), when=lambda c: False),
+    JsonField("scale_attn_norm", "sub_norm_attention"),
+    JsonField("scale_mlp_norm", "sub_norm_mlp"),
+    JsonField("reg_tokens", "num_registers"),
+    JsonFields(
+        ("pos_embed",),
+        ("position",),
+        _without_positions,
+        lambda c: {"pos_embed": "none" if c.position == "none" else "learn"},
+    ),
+    JsonFields(
+        ("act_layer",), ("numerics.gelu", "numerics.gate"), _activation_of, _activation
+    ),
 )
 """Arguments of `VisionTransformer`."""
-
-
-def _num_classes(found: Json) -> dict[str, Any]:
-    if found.get("model_type") == "timm_wrapper":  # 2 also where there is no head
-        return {}
-    arguments = object_at(found, ("model_args",))
-    return {"num_classes": found.get("num_classes", arguments.get("num_classes", 1000))}
-
-
-def _stem(config: ViTConfig) -> tuple[int, ...] | None:
-    return None if config.resnet is None else config.resnet.num_layers
-
-
-def _written_labels(labels: tuple[str, ...] | None) -> Any:
-    return NOT_TOLD if labels is None else list(labels)
-
-
-_TOP: tuple[Row, ...] = (
-    JsonNote("architecture", lambda facts: TO_WRITE.get(_stem(facts.config), TO_WRITE[None])),
-    JsonFields(
-        ("num_classes",),
-        ("num_classes",),
-        _num_classes,
-        lambda config: {"num_classes": config.num_classes},
-    ),
-    JsonNote("num_features", lambda facts: facts.config.hidden_size),
-    JsonNote("global_pool", lambda facts: _POOL_OF.get(facts.config.classifier, "")),
-)
-_LABELS: tuple[Row, ...] = (
-    JsonField(
-        "label_names",
-        "labels",
-        Codec(_written_labels, lambda names: names_by_number(names or ())),
-    ),
-)
-
-
-def _first_conv(facts: Facts) -> str:
-    if facts.config.resnet is None:
-        return "patch_embed.proj"
-    return _BACKBONE + ("conv" if _is_root_alone(facts.config) else "stem.conv")
-
-
-_PRETRAINED: tuple[Row, ...] = (
-    JsonNote("num_classes", lambda facts: facts.config.num_classes),
-    JsonNote("first_conv", _first_conv),
-    JsonNote("classifier", lambda facts: "head"),
-)
-
-
-def _imagenet(files: Json, num_classes: int) -> Labels:
-    """Returns the labels of a head on ImageNet, by the last word of the weights' tag."""
-    config = files["config.json"]
-    tag = object_at(config, ("pretrained_cfg",)).get("tag")
-    tag = str(tag or str(config.get("architecture")).partition(".")[2])
-    for word, data in (("imagenet1k", "in1k"), ("imagenet21k", "in21k")):
-        if NAMED[word] == num_classes and data in tag.split("_")[-1:]:
-            return word
-    return None
-
 
 vit = Dialect(
     name="timm",
@@ -276,18 +174,19 @@ vit = Dialect(
     identity=Identity(
         "config.json",
         "architecture",
-        PLAIN,
-        "an architecture whose blocks are known as those of a ViT: its name decides arithmetic "
-        "that the arrays do not show",
+        rf"(?!(?:{'|'.join(names_of('Eva'))})(?:\..*)?$).*",
+        "an architecture of VisionTransformer",
     ),
-    json=(
-        JsonTable("config.json", _TOP),
-        JsonTable("config.json", _ARGUMENTS, ("model_args",), assumed_arguments),
-        JsonTable("config.json", _LABELS, ("pretrained_cfg",), is_written=False),
-        JsonTable("config.json", _LABELS),
-        JsonTable("config.json", _PRETRAINED, ("pretrained_cfg",)),
+    json=tables(
+        JsonFields(
+            ("architecture",),
+            ("norm", "numerics.layer_norm_epsilon", "mlp", "patch_norm"),
+            _architecture,
+            lambda c: {"architecture": to_write(c)},
+        ),
+        _ARGUMENTS,
     ),
-    labels=_imagenet,
+    labels=imagenet,
     images=images,
     numerics=Numerics(
         gelu="exact",
@@ -296,22 +195,46 @@ vit = Dialect(
         std_conv_epsilon=1e-8,
         position_resize="bicubic_antialias",
     ),
-    expresses=("gelu", "pool_before_norm", "position_resize"),
+    expresses=("gelu", "gate", "pool_before_norm", "position_resize"),
+    varies={"layer_norm_epsilon": EPSILONS},
     fields={"position": "learned"},
+    switches=(
+        "distillation_token",
+        "token_and_distillation",
+        "num_registers",
+        "prefix_in_map",
+        "patch_bias",
+        "patch_norm",
+        "pre_norm",
+        "norm",
+        "final_norm",
+        "projection_bias",
+        "mlp_bias",
+        "mlp",
+        "sub_norm_attention",
+        "sub_norm_mlp",
+        "layer_scale",
+        "no_position",
+    ),
     impossible=(
-        (lambda c: c.position != "learned", "position='sincos2d'"),
+        (lambda c: c.position == "sincos2d", "position='sincos2d'"),
         POSITIONS_OF_ANOTHER_GRID,
+        *IMPOSSIBLE,
         (
-            lambda c: c.resnet is not None and c.resnet.num_layers not in TO_WRITE,
-            "a stem of stages that no architecture of timm has",
+            lambda c: to_write(c) is None,
+            "a stem, norms and an MLP that no architecture of timm has together",
         ),
         (
             lambda c: c.resnet is not None and c.resnet.width_factor != 1,
             "a stem of another width than 64",
         ),
         (
-            lambda c: int(c.hidden_size * (c.mlp_dim / c.hidden_size)) != c.mlp_dim,
-            "an mlp_dim that no mlp_ratio gives",
+            lambda c: c.projection_bias != c.mlp_bias,
+            "a bias behind the attention without one in the MLP, or the other way round",
+        ),
+        (
+            lambda c: c.mlp_is_gated and c.classifier == "map",
+            "attention pooling behind gated MLPs",
         ),
     ),
     crops=False,

@@ -1,0 +1,302 @@
+"""timm's `Eva`: EVA, EVA-02, DINOv3, the Perception Encoder, and RoPE-ViT.
+
+Rotary positions and their form stand in the architecture's name alone. EVA's attention has no bias
+of the key and holds those of query and value as arrays of their own.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs, unsupported
+from keras_vit.checkpoints.dialects.json_fields import (
+    Json,
+    JsonField,
+    JsonFields,
+    JsonNote,
+    Row,
+)
+from keras_vit.checkpoints.dialects.timm.architectures import (
+    EPSILONS,
+    arguments_of,
+    names_of,
+    norm_of,
+    ratio_of,
+)
+from keras_vit.checkpoints.dialects.timm.images import images
+from keras_vit.checkpoints.dialects.timm.names import WORDS
+from keras_vit.checkpoints.dialects.timm.rows import (
+    BLOCKS,
+    IMPOSSIBLE,
+    POOL_OF,
+    SIZES,
+    dim_row,
+    imagenet,
+    pooled,
+    pre_norm_row,
+    tables,
+)
+from keras_vit.checkpoints.dialects.torch_layout import POSITIONS_OF_ANOTHER_GRID
+from keras_vit.config import Numerics, Rope, ViTConfig
+
+_NO_KEY = (True, False, True)
+_ATTENTION = "blocks.{l}.attn."
+
+
+def _is_fused(config: ViTConfig) -> bool:
+    """Whether query, key and value are one array, as in all but EVA-02 base, large and CLIP."""
+    return not (config.mlp == "gated" and config.sub_norm_mlp)
+
+
+def _is_split(config: ViTConfig) -> bool:
+    return not _is_fused(config)
+
+
+def _has_key_bias(config: ViTConfig) -> bool:
+    return _is_fused(config) and config.qkv_bias is True
+
+
+_WORDS: dict[str, Names] = {
+    **WORDS,
+    "block_{l}/attention/{qkv}/kernel": (
+        StoredAs(_ATTENTION + "qkv.weight", "(qkv h d) m", when=_is_fused),
+        StoredAs(_ATTENTION + "{q}_proj.weight", "(h d) m", when=_is_split),
+    ),
+    "block_{l}/attention/{qkv}/bias": (
+        StoredAs(
+            _ATTENTION + "qkv.bias", "(qkv h d)", when=_has_key_bias, implies={"qkv_bias": True}
+        ),
+        StoredAs(_ATTENTION + "{q}_proj.bias", "(h d)", when=_is_split),
+        StoredAs(
+            _ATTENTION + "{q}_bias",
+            "(h d)",
+            only={"qkv": ("query", "value")},
+            implies={"qkv_bias": _NO_KEY},
+        ),
+    ),
+    "block_{l}/attention/rotary_frequencies": StoredAs("rope.freqs", "z l h j"),
+    "block_{l}/attention_scale/gamma": StoredAs("blocks.{l}.gamma_1"),
+    "block_{l}/mlp_scale/gamma": StoredAs("blocks.{l}.gamma_2"),
+}
+
+_REASONS = {
+    "root/": "timm's Eva has no ResNet stem",
+    "stage": "timm's Eva has no ResNet stem",
+    "pre_logits/": "timm's Eva has no representation layer",
+}
+
+_NORM_OF = {1e-6: "eva02_base_patch14_224", 1e-5: "vit_small_patch16_dinov3"}
+"""An architecture to write for every epsilon; `model_args` say what is otherwise."""
+
+
+def _mlp_of(found: Json) -> str:
+    if not found.get("swiglu_mlp"):
+        return "plain"
+    return "gated" if found.get("scale_mlp") or found.get("swiglu_align_to") else "gated_packed"
+
+
+def _kind_of_mlp(found: Json) -> dict[str, Any]:
+    if "swiglu_mlp" not in found:
+        return {}
+    return {"mlp": _mlp_of(found), "sub_norm_mlp": bool(found.get("scale_mlp"))}
+
+
+def _words_of_mlp(config: ViTConfig) -> dict[str, Any]:
+    return {
+        "swiglu_mlp": config.mlp_is_gated,
+        "scale_mlp": config.sub_norm_mlp,
+        # Any number asks for two arrays; 1 rounds nothing.
+        "swiglu_align_to": int(config.mlp == "gated" and not config.sub_norm_mlp),
+    }
+
+
+def _mlp_dim(found: Json) -> int:
+    size = int(found["embed_dim"] * found["mlp_ratio"])
+    step = found.get("swiglu_align_to") if found.get("swiglu_mlp") else 0
+    return size + -size % step if step else size
+
+
+def _biases(found: Json) -> dict[str, Any]:
+    if "qkv_bias" not in found:
+        return {}
+    if not found["qkv_bias"]:
+        return {"qkv_bias": False}
+    return {"qkv_bias": True if found.get("attn_type") == "rope" else _NO_KEY}
+
+
+def _rope_of(found: Json) -> dict[str, Any]:
+    if "use_rot_pos_emb" not in found:
+        return {}
+    if not found["use_rot_pos_emb"]:
+        return {"rope": None}
+    forms = {"cat": "axial", "mixed": "mixed", "dinov3": "dinov3"}
+    kind = found.get("rope_type", "cat")
+    if kind not in forms:
+        raise ValueError(f"with rope_type={kind!r}, expected one of {', '.join(forms)}")
+    if bool(found.get("rope_rotate_half")) != (kind == "dinov3"):
+        raise ValueError(
+            f"with rope_type={kind!r} and rope_rotate_half={found.get('rope_rotate_half')!r}; "
+            "keras_vit pairs channels half a head apart for 'dinov3', neighbours otherwise"
+        )
+    grid = found.get("ref_feat_shape") if kind == "cat" else None
+    return {
+        "rope": Rope(
+            form=forms[kind],
+            theta=float(found.get("rope_temperature", 10000.0)),
+            offset=float(found.get("rope_grid_offset", 0.0)) if kind == "cat" else 0.0,
+            reference_grid=(grid, grid) if isinstance(grid, int) else grid,
+            indexing=found.get("rope_grid_indexing", "ij"),
+        )
+    }
+
+
+def _words_of_rope(config: ViTConfig) -> dict[str, Any]:
+    rope = config.rope
+    if rope is None:
+        return {"use_rot_pos_emb": False}
+    return {
+        "use_rot_pos_emb": True,
+        "rope_type": {"axial": "cat"}.get(rope.form, rope.form),
+        "rope_temperature": rope.theta,
+        "rope_grid_offset": rope.offset,
+        "rope_grid_indexing": rope.indexing,
+        "rope_rotate_half": rope.form == "dinov3",
+        "ref_feat_shape": rope.reference_grid and list(rope.reference_grid),
+    }
+
+
+def _pooling(config: ViTConfig) -> dict[str, Any]:
+    after = config.classifier == "gap" and config.final_norm and config.numerics.pool_before_norm
+    return {
+        "global_pool": POOL_OF.get(config.classifier, ""),
+        "class_token": config.has_class_token,
+        "use_fc_norm": after,
+        "use_post_transformer_norm": config.final_norm and not after,
+    }
+
+
+def _pool_sizes(found: Json) -> dict[str, Any]:
+    if found.get("global_pool") != "map":
+        return {}
+    fields = {"map_num_heads": found.get("attn_pool_num_heads")}
+    ratio = found.get("attn_pool_mlp_ratio") or found.get("mlp_ratio")
+    if ratio and "embed_dim" in found:
+        fields["map_mlp_dim"] = int(found["embed_dim"] * ratio)
+    return fields
+
+
+def _words_of_pool(config: ViTConfig) -> dict[str, Any]:
+    if config.classifier != "map":
+        return {}
+    return {
+        "attn_pool_num_heads": config.map_num_heads or config.num_heads,
+        "attn_pool_mlp_ratio": ratio_of(config.map_mlp_dim or config.mlp_dim, config.hidden_size),
+    }
+
+
+def _when(key: str, read: Callable[[Any], dict[str, Any]]) -> Callable[[Json], dict[str, Any]]:
+    return lambda found: read(found[key]) if key in found else {}
+
+
+_ARGUMENTS: tuple[Row, ...] = (
+    *SIZES,
+    dim_row(_mlp_dim, lambda c: ratio_of(c.mlp_dim, c.hidden_size)),
+    JsonFields(("global_pool", "class_token"), ("classifier", "class_token"), pooled, _pooling),
+    JsonFields(
+        ("attn_pool_num_heads", "attn_pool_mlp_ratio"),
+        ("map_num_heads", "map_mlp_dim"),
+        _pool_sizes,
+        _words_of_pool,
+    ),
+    *BLOCKS,
+    pre_norm_row("use_pre_transformer_norm"),
+    JsonFields(
+        ("qkv_bias", "attn_type"),
+        ("qkv_bias",),
+        _biases,
+        lambda c: {
+            "qkv_bias": bool(c.biased_projections),
+            "attn_type": "rope" if c.qkv_bias is True else "eva",
+        },
+    ),
+    JsonNote("qkv_fused", lambda facts: _is_fused(facts.config)),
+    JsonField("scale_attn_inner", "sub_norm_attention"),
+    JsonFields(
+        ("swiglu_mlp", "scale_mlp", "swiglu_align_to"),
+        ("mlp", "sub_norm_mlp"),
+        _kind_of_mlp,
+        _words_of_mlp,
+    ),
+    JsonField("num_reg_tokens", "num_registers"),
+    JsonFields(
+        ("use_abs_pos_emb",),
+        ("position",),
+        _when("use_abs_pos_emb", lambda has: {"position": "learned" if has else "none"}),
+        lambda c: {"use_abs_pos_emb": c.position == "learned"},
+    ),
+    JsonFields(("use_rot_pos_emb", "rope_type"), ("rope",), _rope_of, _words_of_rope),
+)
+"""Arguments of `Eva`."""
+
+eva = Dialect(
+    name="timm/eva",
+    library="timm",
+    container="safetensors",
+    words=unsupported(_REASONS, _WORDS),
+    identity=Identity(
+        "config.json",
+        "architecture",
+        rf"(?!(?:{'|'.join(names_of('VisionTransformer', 'VisionTransformerDistilled'))})"
+        r"(?:\..*)?$).*",
+        "an architecture of Eva",
+    ),
+    json=tables(
+        JsonFields(
+            ("architecture",),
+            ("norm", "numerics.layer_norm_epsilon"),
+            lambda found: norm_of(arguments_of(found)),
+            lambda c: {"architecture": _NORM_OF.get(c.numerics.layer_norm_epsilon, _NORM_OF[1e-6])},
+        ),
+        _ARGUMENTS,
+    ),
+    labels=imagenet,
+    images=images,
+    numerics=Numerics(gelu="exact", position_resize="bicubic_antialias"),
+    expresses=("pool_before_norm", "position_resize"),
+    varies={"layer_norm_epsilon": EPSILONS},
+    switches=(
+        "num_registers",
+        "map_num_heads",
+        "map_mlp_dim",
+        "rope",
+        "patch_bias",
+        "pre_norm",
+        "final_norm",
+        "mlp",
+        "sub_norm_attention",
+        "sub_norm_mlp",
+        "layer_scale",
+        "no_position",
+        "single_biases",
+    ),
+    impossible=(
+        (lambda c: c.resnet is not None, "a ResNet stem"),
+        (lambda c: c.position == "sincos2d", "position='sincos2d'"),
+        POSITIONS_OF_ANOTHER_GRID,
+        *IMPOSSIBLE,
+        (lambda c: c.class_token_in_mean, "a mean of the class token too"),
+        (lambda c: c.qkv_bias not in (True, False, _NO_KEY), "these biases of query, key, value"),
+        (
+            lambda c: c.qkv_bias is True and _is_split(c),
+            "a bias of the key beside a gated MLP with a norm",
+        ),
+        (
+            lambda c: c.mlp == "gated_packed" and c.sub_norm_mlp,
+            "a packed gated MLP with a norm",
+        ),
+        (
+            lambda c: c.rope is not None and c.rope.form != "axial" and c.rope.offset != 0,
+            "an offset of rotary positions that are not axial",
+        ),
+    ),
+    crops=False,
+)

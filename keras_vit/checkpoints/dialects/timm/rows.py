@@ -1,0 +1,235 @@
+"""The rows of `config.json` that timm's `VisionTransformer` and `Eva` share."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from keras_vit.checkpoints.dialects.base import Limit
+from keras_vit.checkpoints.dialects.json_fields import (
+    NOT_TOLD,
+    SIDES,
+    Codec,
+    Facts,
+    Json,
+    JsonField,
+    JsonFields,
+    JsonNote,
+    JsonTable,
+    Labels,
+    Row,
+    names_by_number,
+    object_at,
+)
+from keras_vit.checkpoints.dialects.timm.architectures import (
+    Arguments,
+    assumed_arguments,
+    ratio_of,
+)
+from keras_vit.checkpoints.dialects.timm.names import BACKBONE, is_root_alone
+from keras_vit.checkpoints.dialects.torch_layout import stored_image_size
+from keras_vit.config import ViTConfig
+from keras_vit.labels import NAMED
+
+log = logging.getLogger("keras_vit")
+
+_POOLS = {"token": "token", "avg": "gap", "map": "map"}
+POOL_OF = {
+    **{ours: theirs for theirs, ours in _POOLS.items()},
+    "token_and_distillation": "token",
+}
+
+
+def pooled(found: Json) -> dict[str, Any]:
+    """Returns the classifier of a `global_pool`, and what stands among the tokens that it reads."""
+    if "global_pool" not in found:
+        return {}
+    pool, has_token = found["global_pool"], found.get("class_token")
+    if pool and pool not in _POOLS:
+        raise ValueError(f"expected one of {', '.join(_POOLS)}")
+    fields: dict[str, Any] = {"classifier": _POOLS.get(pool)}
+    if not pool:
+        fields["classifier"] = "token_unpooled" if has_token else "unpooled"
+    if found.get("class") == "VisionTransformerDistilled":
+        fields["classifier"] = "token_and_distillation"
+    if has_token is not None:
+        fields["class_token"] = has_token
+    return fields
+
+
+def dim_row(size_of: Callable[[Json], int], ratio: Callable[[ViTConfig], float]) -> Row:
+    """Returns the row of the width of the MLP.
+
+    Args:
+        size_of: from the arguments to the width.
+        ratio: from the model to `mlp_ratio`.
+    """
+
+    def read(found: Json) -> dict[str, Any]:
+        told = "embed_dim" in found and "mlp_ratio" in found
+        return {"mlp_dim": size_of(found)} if told else {}
+
+    return JsonFields(("mlp_ratio",), ("mlp_dim",), read, lambda c: {"mlp_ratio": ratio(c)})
+
+
+SIZES: tuple[Row, ...] = (
+    JsonField("img_size", "image_size", write=lambda facts: list(stored_image_size(facts.config))),
+    JsonField("patch_size", "patch_size", SIDES),
+    JsonField("embed_dim", "hidden_size"),
+    JsonField("depth", "num_layers"),
+    JsonField("num_heads", "num_heads"),
+    JsonNote("num_classes", lambda facts: facts.config.num_classes),
+    JsonField("in_chans", "channels"),
+)
+
+
+def _scale(found: Json) -> dict[str, Any]:
+    if "init_values" not in found:
+        return {}
+    init = found["init_values"]
+    if init is None:
+        return {"layer_scale": False}
+    return {"layer_scale": True, "layer_scale_init": init}
+
+
+BLOCKS: tuple[Row, ...] = (
+    JsonFields(
+        ("init_values",),
+        ("layer_scale",),
+        _scale,
+        lambda c: {"init_values": c.layer_scale_init if c.layer_scale else None},
+    ),
+    JsonField(
+        "no_embed_class",
+        "position_before_class",
+        write=lambda facts: _adds_positions_first(facts.config),
+    ),
+)
+
+
+def _adds_positions_first(config: ViTConfig) -> bool:
+    return bool(config.num_prefix_tokens) and not config.num_prefix_positions
+
+
+def pre_norm_row(key: str) -> Row:
+    """Returns the row of the norm before the blocks, which stands in for a bias of the patches."""
+
+    def read(found: Json) -> dict[str, Any]:
+        if key not in found:
+            return {}
+        return {"pre_norm": bool(found[key]), "patch_bias": not found[key]}
+
+    return JsonFields((key,), ("pre_norm", "patch_bias"), read, lambda c: {key: c.pre_norm})
+
+
+IMPOSSIBLE: tuple[Limit, ...] = (
+    (
+        lambda c: c.pre_norm == c.patch_bias,
+        "a bias of the patches beside a norm before the blocks, or neither of them",
+    ),
+    (
+        lambda c: c.position == "learned" and c.num_prefix_positions not in (0, c.num_prefix_tokens),
+        "positions of some of the tokens before the patches",
+    ),
+    (
+        lambda c: c.classifier not in POOL_OF and c.is_pooled,
+        "a head that reads class token and mean",
+    ),
+    (
+        lambda c: c.distillation_token != c.has_two_heads,
+        "a distillation token without a head",
+    ),
+    (
+        lambda c: int(c.hidden_size * ratio_of(c.mlp_dim, c.hidden_size)) != c.mlp_dim,
+        "an mlp_dim that no mlp_ratio gives",
+    ),
+    (
+        lambda c: c.norm != "layer" and c.classifier == "map",
+        "attention pooling with a LayerNorm behind blocks with RMSNorm",
+    ),
+)
+"""What neither class of timm has."""
+
+
+def _num_classes(found: Json) -> dict[str, Any]:
+    if found.get("model_type") == "timm_wrapper":  # 2 also where there is no head
+        return {}
+    arguments = object_at(found, ("model_args",))
+    return {"num_classes": found.get("num_classes", arguments.get("num_classes", 1000))}
+
+
+def _written_labels(labels: tuple[str, ...] | None) -> Any:
+    return NOT_TOLD if labels is None else list(labels)
+
+
+_LABELS: tuple[Row, ...] = (
+    JsonField(
+        "label_names",
+        "labels",
+        Codec(_written_labels, lambda names: names_by_number(names or ())),
+    ),
+)
+
+
+def _first_conv(facts: Facts) -> str:
+    if facts.config.resnet is None:
+        return "patch_embed.proj"
+    return BACKBONE + ("conv" if is_root_alone(facts.config) else "stem.conv")
+
+
+def _classifier(facts: Facts) -> Any:
+    return ["head", "head_dist"] if facts.config.has_two_heads else "head"
+
+
+def tables(architecture: Row, arguments: tuple[Row, ...]) -> tuple[JsonTable, ...]:
+    """Returns the tables of `config.json`.
+
+    Args:
+        architecture: the row of its name, and of what the name alone tells.
+        arguments: of the constructor, under `model_args`.
+    """
+    top: tuple[Row, ...] = (
+        architecture,
+        JsonFields(
+            ("num_classes",),
+            ("num_classes",),
+            _num_classes,
+            lambda config: {"num_classes": config.num_classes},
+        ),
+        JsonNote("num_features", lambda facts: facts.config.hidden_size),
+        JsonNote("global_pool", lambda facts: POOL_OF.get(facts.config.classifier, "")),
+    )
+    pretrained: tuple[Row, ...] = (
+        JsonNote("num_classes", lambda facts: facts.config.num_classes),
+        JsonNote("first_conv", _first_conv),
+        JsonNote("classifier", _classifier),
+    )
+    return (
+        JsonTable("config.json", top),
+        JsonTable("config.json", arguments, ("model_args",), assumed_arguments),
+        JsonTable("config.json", _LABELS, ("pretrained_cfg",), is_written=False),
+        JsonTable("config.json", _LABELS),
+        JsonTable("config.json", pretrained, ("pretrained_cfg",)),
+    )
+
+
+def tell_of_the_gelu(config: Json, arguments: Arguments) -> None:
+    """Says where timm computes otherwise than the weights were trained, by its own note."""
+    notes = object_at(config, ("pretrained_cfg",)).get("notes")
+    if "QuickGELU" in str(notes) and arguments.get("act_layer") != "quick_gelu":
+        log.warning(
+            "config.json notes that the weights were trained with the quick GELU, and names %s, "
+            "with which timm computes the exact one. keras_vit does as timm does; numerics="
+            "{'gelu': 'quick'} computes as in training.",
+            config.get("architecture"),
+        )
+
+
+def imagenet(files: Json, num_classes: int) -> Labels:
+    """The labels of a head on ImageNet, which the weights' tag names last."""
+    config = files["config.json"]
+    tag = object_at(config, ("pretrained_cfg",)).get("tag")
+    tag = str(tag or str(config.get("architecture")).partition(".")[2])
+    for word, data in (("imagenet1k", "in1k"), ("imagenet21k", "in21k")):
+        if NAMED[word] == num_classes and data in tag.split("_")[-1:]:
+            return word
+    return None
