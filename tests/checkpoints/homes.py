@@ -25,6 +25,13 @@ _DINOV3 = {
 _SQUARE = {"patch_size": (2, 2), "image_size": (48, 48)}
 
 HOMES = {
+    "timm/eva": {
+        "resnet": None,
+        "rope": {"form": "axial", "reference_grid": (16, 16)},
+        "qkv_bias": (True, False, True),
+        "mlp": "gated_packed",
+        "num_registers": 1,
+    },
     "transformers/dinov2": _DINOV2,
     "transformers/dinov2_with_registers": {
         **_DINOV2,

@@ -19,6 +19,10 @@ from keras_vit.errors import shown
 Arguments = dict[str, Any]
 
 
+_PLAIN = "VisionTransformer"
+"""The class of a row that names none."""
+
+
 @functools.cache
 def _registry() -> dict[str, Any]:
     return json.loads(Path(__file__).with_name("registry.json").read_text("utf-8"))
@@ -33,7 +37,7 @@ def row_of(architecture: Any) -> Arguments | None:
 def names_of(*classes: str) -> list[str]:
     """Returns the names of all architectures of some classes, and those of before."""
     models, renamed = _registry()["models"], _registry()["renamed"]
-    own = {n for n, row in models.items() if row.get("class", "VisionTransformer") in classes}
+    own = {n for n, row in models.items() if row.get("class", _PLAIN) in classes}
     return [*own, *(old for old, new in renamed.items() if new in own)]
 
 
@@ -158,13 +162,14 @@ def arguments_of(config: Json) -> Arguments:
         ValueError: the model has a part that keras_vit has not.
     """
     architecture = config.get("architecture")
-    own = {k: v for k, v in object_at(config, ("model_args",)).items() if v is not None}
     row = row_of(architecture)
-    known = {} if row is None else {**_DEFAULTS.get(row.get("class", "VisionTransformer"), {}), **row}
+    default = {} if row is None else _DEFAULTS.get(row.get("class", _PLAIN), {})
+    own = object_at(config, ("model_args",))
+    # null is passed on to the constructor, where it stands for the default of the class.
+    own = {k: v if v is not None else default.get(k) for k, v in own.items()}
     top = {"global_pool": config["global_pool"]} if "global_pool" in config else {}
-    arguments = {**known, **top, **own}
-    _refuse_parts(architecture, {**known, **own})
-    return arguments
+    _refuse_parts(architecture, {**(row or {}), **own})
+    return {**default, **(row or {}), **top, **own}
 
 
 def assumed_arguments(config: Json) -> Arguments:

@@ -175,21 +175,21 @@ def _pooling(config: ViTConfig) -> dict[str, Any]:
 
 
 def _pool_sizes(found: Json) -> dict[str, Any]:
-    if found.get("global_pool") != "map":
-        return {}
-    fields = {"map_num_heads": found.get("attn_pool_num_heads")}
-    ratio = found.get("attn_pool_mlp_ratio") or found.get("mlp_ratio")
-    if ratio and "embed_dim" in found:
+    """Sizes of attention pooling; those that are absent are the blocks'."""
+    fields: dict[str, Any] = {}
+    if found.get("global_pool") == "map" and (heads := found.get("attn_pool_num_heads")):
+        fields["map_num_heads"] = None if heads == found.get("num_heads") else heads
+    ratio = found.get("attn_pool_mlp_ratio")
+    if found.get("global_pool") == "map" and ratio and "embed_dim" in found:
         fields["map_mlp_dim"] = int(found["embed_dim"] * ratio)
     return fields
 
 
 def _words_of_pool(config: ViTConfig) -> dict[str, Any]:
-    if config.classifier != "map":
-        return {}
+    width = config.map_mlp_dim
     return {
-        "attn_pool_num_heads": config.map_num_heads or config.num_heads,
-        "attn_pool_mlp_ratio": ratio_of(config.map_mlp_dim or config.mlp_dim, config.hidden_size),
+        "attn_pool_num_heads": config.map_num_heads,
+        "attn_pool_mlp_ratio": width and ratio_of(width, config.hidden_size),
     }
 
 
