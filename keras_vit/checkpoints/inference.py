@@ -117,9 +117,7 @@ def fields_from(
     return fields
 
 
-def _packed_width(
-    votes: Counter[int], found: Mapping[str, list[dict[str, str]]]
-) -> int | None:
+def _packed_width(votes: Counter[int], found: Mapping[str, list[dict[str, str]]]) -> int | None:
     """Width of a gated MLP whose first array holds gate and value, under the name of a plain one.
 
     That array is twice as wide as what the second one reads, in every block.

@@ -45,6 +45,8 @@ _ARCHITECTURE = (
 _NEEDED = ("patch_size", "hidden_size", "mlp_dim", "num_heads")
 """Sizes without which no model can be built."""
 
+_NUMERICS = tuple(field.name for field in dataclasses.fields(Numerics))
+
 
 @dataclasses.dataclass(frozen=True)
 class CheckpointInfo:
@@ -263,15 +265,21 @@ def _ask(
     untold = recognition.dialect.untold(recognition.fields)
     known = {
         **recognition.fields.get("numerics", {}),
+        **stated.fields,
         **stated.fields.get("numerics", {}),
+        **asked,
         **numerics_of(asked),
     }
     if missing := {name: who for name, who in untold.items() if name not in known}:
         name = recognition.dialect.name
-        facts = "; ".join(f"{numeric}: {who}" for numeric, who in missing.items())
+        facts = "; ".join(f"{fact}: {who}" for fact, who in missing.items())
+        numerics = [f"{m!r}: ..." for m in missing if m in _NUMERICS]
+        give = [f"{m}=..." for m in missing if m not in _NUMERICS]
+        if numerics:
+            give.append(f"numerics={{{', '.join(numerics)}}}")
         raise CheckpointError(
             f"{reader.path}: read as {name}: the arrays do not tell {', '.join(missing)}. Give "
-            f"numerics={{{', '.join(f'{m!r}: ...' for m in missing)}}} ({facts})."
+            f"{', '.join(give)} ({facts})."
         )
 
 
@@ -346,8 +354,14 @@ def _with_conventions(recognition: Recognition, stated: Statement) -> dict[str, 
     """Returns the fields from arrays, dialect and JSON files; the later source takes precedence."""
     dialect, told = recognition.dialect, recognition.fields
     numerics: dict[str, Any] = (dialect.numerics or Numerics()).to_dict()
-    numerics |= {**told.get("numerics", {}), **stated.fields.get("numerics", {})}
-    return {**told, **dialect.conventions, **stated.fields, "numerics": numerics}
+    more = dict(dialect.deduced(told))
+    numerics |= {
+        **told.get("numerics", {}),
+        **more.pop("numerics", {}),
+        **stated.fields.get("numerics", {}),
+    }
+    fields = {**told, **dialect.conventions, **more, **stated.fields}
+    return {**fields, "numerics": numerics}
 
 
 def _fitting_variant(told: Mapping[str, Any]) -> str | None:

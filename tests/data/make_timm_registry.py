@@ -12,7 +12,8 @@ import json
 from pathlib import Path
 from unittest import mock
 
-from tests import torchvision_shim  # noqa: F401  before timm
+from tests import torchvision_shim  # noqa: F401
+
 import timm  # isort: skip
 from timm.models import _registry  # isort: skip
 

@@ -195,8 +195,11 @@ class Dialect:
         ignored: regular expressions of names that are no weights, and the reason for each.
         needs_json: fact that only the JSON beside the weights states; "" if the model can be
             inferred from the arrays, except for the number of heads and `untold`.
-        untold: takes the fields inferred from the arrays and returns the fields of `Numerics` that
-            a caller must give for files without JSON, and the values of known weights.
+        deduced: takes the fields inferred from the arrays and returns further fields that follow
+            from them for the library's own models; JSON and caller have precedence.
+        untold: takes the fields inferred from the arrays and returns the fields of `ViTConfig` and
+            `Numerics` that a caller must give for files without JSON, and the values of known
+            weights.
         derived: takes a configuration and returns the names of arrays that the library computes
             from others, and the reason for each. They are neither read nor written.
         row_numbers: name of an array -> name of an array of integers `(1, rows)`, by which the
@@ -231,6 +234,7 @@ class Dialect:
     prefix_for: Callable[[ViTConfig], str] = lambda config: ""
     ignored: Mapping[str, str] = dataclasses.field(default_factory=dict)
     needs_json: str = ""
+    deduced: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda fields: {}
     untold: Callable[[Mapping[str, Any]], Mapping[str, str]] = lambda fields: {}
     derived: Callable[[ViTConfig], Mapping[str, str]] = lambda config: {}
     row_numbers: Mapping[str, str] = dataclasses.field(default_factory=dict)

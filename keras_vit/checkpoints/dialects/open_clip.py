@@ -160,7 +160,7 @@ def _trunk_of(family: Dialect) -> Dialect:
         json=(),
         labels=lambda files, num_classes: None,
         images=_IMAGES,
-        untold=_untold_by_a_trunk,
+        untold=lambda fields: {**family.untold(fields), **_untold_by_a_trunk(fields)},
         switches=(*family.switches, "projection_dim"),
         only_read=_WITH_TEXT,
     )

@@ -5,8 +5,19 @@ alone. timm hides arithmetic behind the name of an architecture, which the file 
 (`architectures.py`).
 """
 
+import dataclasses
+import functools
+
+from keras_vit.checkpoints.dialects.timm.alone import deduced, untold
 from keras_vit.checkpoints.dialects.timm.eva import eva
 from keras_vit.checkpoints.dialects.timm.vit import vit
 
-FAMILIES = (vit, eva)
-"""Of several families that can hold a model, the first is written."""
+FAMILIES = tuple(
+    dataclasses.replace(
+        family,
+        deduced=functools.partial(deduced, family.name),
+        untold=functools.partial(untold, family.name),
+    )
+    for family in (vit, eva)
+)
+"""If several families can hold a model, the first is written."""

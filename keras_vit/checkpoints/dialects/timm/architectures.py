@@ -8,7 +8,7 @@ import functools
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,16 @@ def row_of(architecture: Any) -> Arguments | None:
     """Returns the arguments of a registered architecture, by a name of today or of before."""
     name = str(architecture).partition(".")[0]
     return _registry()["models"].get(_registry()["renamed"].get(name, name))
+
+
+def rows() -> Iterable[tuple[str, Arguments]]:
+    """Returns every registered architecture with the arguments that it gives."""
+    return _registry()["models"].items()
+
+
+def defaults_of(row: Mapping[str, Any]) -> Arguments:
+    """Returns the arguments of a row's class where an architecture gives none."""
+    return _DEFAULTS.get(row.get("class", _PLAIN), {})
 
 
 def names_of(*classes: str) -> list[str]:
@@ -111,11 +121,6 @@ _PARTS: dict[str, dict[Any, str]] = {
     "use_post_norm": {True: "blocks with a norm behind each branch"},
     "qk_norm": {True: "norms of query and key"},
     "attn_only_layer_scale": {True: "layer scale of the attention alone"},
-    "global_pool": {
-        "avgmax": "pooling of mean and maximum",
-        "max": "pooling by the maximum",
-        "prr": "attention pooling without a learned query",
-    },
 }
 """Parts that keras_vit has not, by the argument that asks for them."""
 
@@ -128,7 +133,10 @@ _ELSEWHERE = (
     (r"cait.*", "class attention"),
     (r"xcit.*", "cross-covariance attention"),
     (r"(?!.*vit_).*(conv|res|net).*", "convolutions"),
-    (r"(levit|mobilevit|tiny_vit|fastvit|efficientvit|repvit|vitamin|convit|coat).*", "convolutions"),
+    (
+        r"(levit|mobilevit|tiny_vit|fastvit|efficientvit|repvit|vitamin|convit|coat).*",
+        "convolutions",
+    ),
 )
 """Architectures of other modules of timm, and the part that keras_vit has not."""
 
@@ -145,10 +153,7 @@ def _refuse_parts(architecture: Any, arguments: Arguments) -> None:
     if row_of(architecture) is None and not arguments:
         missing += [part for name, part in _ELSEWHERE if re.fullmatch(name, str(architecture))][:1]
     if missing:
-        raise ValueError(
-            f"has architecture={shown(architecture)}, which has {' and '.join(missing)}: keras_vit "
-            "does not have that"
-        )
+        raise ValueError(f"an architecture with {' and '.join(missing)}, which keras_vit lacks")
 
 
 def arguments_of(config: Json) -> Arguments:
@@ -163,7 +168,7 @@ def arguments_of(config: Json) -> Arguments:
     """
     architecture = config.get("architecture")
     row = row_of(architecture)
-    default = {} if row is None else _DEFAULTS.get(row.get("class", _PLAIN), {})
+    default = {} if row is None else defaults_of(row)
     own = object_at(config, ("model_args",))
     # null is passed on to the constructor, where it stands for the default of the class.
     own = {k: v if v is not None else default.get(k) for k, v in own.items()}

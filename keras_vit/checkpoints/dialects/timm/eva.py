@@ -52,7 +52,7 @@ def _is_split(config: ViTConfig) -> bool:
 
 
 def _has_key_bias(config: ViTConfig) -> bool:
-    return _is_fused(config) and config.qkv_bias is True
+    return config.qkv_bias is True
 
 
 _WORDS: dict[str, Names] = {
@@ -65,12 +65,15 @@ _WORDS: dict[str, Names] = {
         StoredAs(
             _ATTENTION + "qkv.bias", "(qkv h d)", when=_has_key_bias, implies={"qkv_bias": True}
         ),
-        StoredAs(_ATTENTION + "{q}_proj.bias", "(h d)", when=_is_split),
-        StoredAs(
-            _ATTENTION + "{q}_bias",
-            "(h d)",
-            only={"qkv": ("query", "value")},
-            implies={"qkv_bias": _NO_KEY},
+        *(
+            StoredAs(
+                _ATTENTION + name,
+                "(h d)",
+                when=when,
+                only={"qkv": ("query", "value")},
+                implies={"qkv_bias": _NO_KEY},
+            )
+            for name, when in (("{q}_proj.bias", _is_split), ("{q}_bias", _is_fused))
         ),
     ),
     "block_{l}/attention/rotary_frequencies": StoredAs("rope.freqs", "z l h j"),
@@ -200,7 +203,12 @@ def _when(key: str, read: Callable[[Any], dict[str, Any]]) -> Callable[[Json], d
 _ARGUMENTS: tuple[Row, ...] = (
     *SIZES,
     dim_row(_mlp_dim, lambda c: ratio_of(c.mlp_dim, c.hidden_size)),
-    JsonFields(("global_pool", "class_token"), ("classifier", "class_token"), pooled, _pooling),
+    JsonFields(
+        ("global_pool", "class_token"),
+        ("classifier", "class_token"),
+        lambda found: {**pooled(found), "class_token_in_mean": False, "prefix_in_map": True},
+        _pooling,
+    ),
     JsonFields(
         ("attn_pool_num_heads", "attn_pool_mlp_ratio"),
         ("map_num_heads", "map_mlp_dim"),
@@ -253,7 +261,7 @@ eva = Dialect(
         JsonFields(
             ("architecture",),
             ("norm", "numerics.layer_norm_epsilon"),
-            lambda found: norm_of(arguments_of(found)),
+            lambda found: {**norm_of(arguments_of(found)), "numerics.gelu": "exact"},
             lambda c: {"architecture": _NORM_OF.get(c.numerics.layer_norm_epsilon, _NORM_OF[1e-6])},
         ),
         _ARGUMENTS,

@@ -127,7 +127,9 @@ IMPOSSIBLE: tuple[Limit, ...] = (
         "a bias of the patches beside a norm before the blocks, or neither of them",
     ),
     (
-        lambda c: c.position == "learned" and c.num_prefix_positions not in (0, c.num_prefix_tokens),
+        lambda c: (
+            c.position == "learned" and c.num_prefix_positions not in (0, c.num_prefix_tokens)
+        ),
         "positions of some of the tokens before the patches",
     ),
     (

@@ -160,9 +160,7 @@ _ARGUMENTS: tuple[Row, ...] = (
         _without_positions,
         lambda c: {"pos_embed": "none" if c.position == "none" else "learn"},
     ),
-    JsonFields(
-        ("act_layer",), ("numerics.gelu", "numerics.gate"), _activation_of, _activation
-    ),
+    JsonFields(("act_layer",), ("numerics.gelu", "numerics.gate"), _activation_of, _activation),
 )
 """Arguments of `VisionTransformer`."""
 
@@ -221,8 +219,12 @@ vit = Dialect(
         POSITIONS_OF_ANOTHER_GRID,
         *IMPOSSIBLE,
         (
-            lambda c: to_write(c) is None,
-            "a stem, norms and an MLP that no architecture of timm has together",
+            lambda c: c.resnet is not None and to_write(c) is None,
+            "a stem of stages that no architecture of timm has",
+        ),
+        (
+            lambda c: c.resnet is None and to_write(c) is None,
+            "norms and an MLP that no architecture of timm has together",
         ),
         (
             lambda c: c.resnet is not None and c.resnet.width_factor != 1,

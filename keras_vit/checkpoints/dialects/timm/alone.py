@@ -1,0 +1,152 @@
+"""What the arrays tell where no `config.json` names a registered architecture.
+
+Two architectures can have the same arrays and compute otherwise: with another GELU, with or without
+rotary positions, with norms before or behind the branches. A fact on which all architectures with
+the file's parts agree is taken; any other has to be given.
+"""
+
+import functools
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from keras_vit.checkpoints.dialects.timm import architectures
+from keras_vit.checkpoints.dialects.timm.eva import eva
+from keras_vit.checkpoints.dialects.timm.vit import vit
+from keras_vit.config import Numerics
+from keras_vit.errors import listed
+
+Fields = Mapping[str, Any]
+
+_BEHIND = {"block_fn": "ResPostBlock", "use_post_norm": True}
+"""Arguments of blocks with norms behind the branches, whose arrays are those of other blocks."""
+
+_NUMERICS = ("gelu", "layer_norm_epsilon")
+_HIDDEN = (*_NUMERICS, "rope", "classifier", "class_token_in_mean", "prefix_in_map")
+"""Facts that no array tells; those of `Numerics` first."""
+
+
+class _Known:
+    """A registered architecture: the parts that its arrays show, and the facts that they hide."""
+
+    def __init__(self, name: str, row: Mapping[str, Any]) -> None:
+        self.name = name
+        self.norms_behind = any(row.get(key) == value for key, value in _BEHIND.items())
+        self.row = {**architectures.defaults_of(row), **row}
+        arguments = {key: value for key, value in self.row.items() if _BEHIND.get(key) != value}
+        dialect = eva if row.get("class") == "Eva" else vit
+        file = {"architecture": "", "model_args": arguments}
+        stated = dialect.read_json({"config.json": file}).fields
+        numerics = {**Numerics(gelu="exact").to_dict(), **stated.get("numerics", {})}
+        self.facts = {key: numerics[key] for key in _NUMERICS}
+        self.facts |= {key: stated.get(key) for key in _HIDDEN[len(_NUMERICS) :]}
+        own = {**stated, **_last_norm(self.row), "resnet": row.get("stem")}
+        self.parts = _parts(own, dialect.name)
+
+
+def _last_norm(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Whether the last norm stands, and whether behind the pooling."""
+    if row.get("class") == "Eva":
+        after = row.get("use_fc_norm")
+        after = row["global_pool"] == "avg" if after is None else after
+        last = row.get("use_post_transformer_norm")
+        return {"final_norm": after or last is None or last, "after": after}
+    after = row.get("fc_norm")
+    after = row["global_pool"] == "avg" if after is None else after
+    return {"final_norm": row["final_norm"], "after": bool(after and row["final_norm"])}
+
+
+def _parts(fields: Fields, family: str) -> dict[str, Any]:
+    """The parts of a model that its arrays show; only layer scale is named by the family."""
+    classifier = fields.get("classifier")
+    rope = fields.get("rope")
+    form = rope["form"] if isinstance(rope, Mapping) else getattr(rope, "form", None)
+    numerics = fields.get("numerics", {})
+    return {
+        "class_token": bool(fields.get("class_token")) or "token" in str(classifier),
+        "pool": classifier if classifier in ("map", "token_and_distillation") else None,
+        "after": fields.get("after", numerics.get("pool_before_norm", False)),
+        "final_norm": fields.get("final_norm", True),
+        "norm": fields.get("norm", "layer"),
+        "registers": bool(fields.get("num_registers")),
+        "positions": fields.get("position", "learned") == "learned",
+        "mixed": form == "mixed",
+        "hybrid": bool(fields.get("resnet")),
+        "biases": fields.get("qkv_bias", True),
+        **{
+            key: bool(fields.get(key, default))
+            for key, default in (
+                ("pre_norm", False),
+                ("patch_norm", False),
+                ("projection_bias", True),
+                ("sub_norm_attention", False),
+                ("sub_norm_mlp", False),
+            )
+        },
+        "layer_scale": family if fields.get("layer_scale") else "",
+        "mlp": fields.get("mlp", "plain"),
+    }
+
+
+@functools.cache
+def _known() -> tuple[_Known, ...]:
+    return tuple(_readable())
+
+
+def _readable() -> Iterator[_Known]:
+    for name, row in architectures.rows():
+        try:
+            yield _Known(name, row)
+        except ValueError:  # has arrays that keras_vit has no name for
+            continue
+
+
+def _fitting(family: str, fields: Fields) -> list[_Known]:
+    parts = _parts(fields, family)
+    return [known for known in _known() if known.parts == parts]
+
+
+def deduced(family: str, fields: Fields) -> dict[str, Any]:
+    """Returns the fields on which all architectures with the parts of a file agree."""
+    fits = _fitting(family, fields)
+    agreed = {key: fits[0].facts[key] for key in _HIDDEN if fits and not _differ(fits, key)}
+    numerics = {key: agreed.pop(key) for key in _NUMERICS if key in agreed}
+    agreed = {key: value for key, value in agreed.items() if value is not None}
+    position = {"position": "none"} if fields.get("position") == "sincos2d" else {}
+    return {**position, **agreed, "numerics": {**numerics, **fields.get("numerics", {})}}
+
+
+def untold(family: str, fields: Fields) -> dict[str, str]:
+    """Returns the facts that a file of these arrays leaves open, with who has which value."""
+    fits = _fitting(family, fields)
+    if not fits:
+        return dict.fromkeys(_NUMERICS, "no architecture of timm has these parts together")
+    if behind := [known.name for known in fits if known.norms_behind]:
+        reason = f"blocks with a norm behind each branch have these arrays: {listed(behind, 3)}"
+        return {"architecture": f"{reason}. config.json names it"}
+    told = {key: _who(fits, key) for key in _HIDDEN if _differ(fits, key)}
+    if _is_cut(fits, fields):
+        told["image_size"] = "pixels right and below may fill no patch: 384 of patches of 14"
+    return told
+
+
+def _differ(fits: list[_Known], key: str) -> bool:
+    return any(known.facts[key] != fits[0].facts[key] for known in fits)
+
+
+def _who(fits: list[_Known], key: str) -> str:
+    """One architecture for each value of a fact."""
+    values: dict[str, str] = {}
+    for known in fits:
+        values.setdefault(repr(known.facts[key]), known.name)
+    return listed([f"{value} in {name}" for value, name in values.items()], 4)
+
+
+def _is_cut(fits: list[_Known], fields: Fields) -> bool:
+    """Whether an architecture of this grid has images with pixels that fill no patch."""
+    count, patch = fields.get("num_positions", 0), tuple(fields.get("patch_size", ()))
+    for known in fits:
+        size, side = known.row.get("img_size"), known.row.get("patch_size", 16)
+        if size and patch == (side, side) and size // side == math.isqrt(count):
+            return True
+    return False
