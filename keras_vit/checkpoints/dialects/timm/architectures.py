@@ -228,7 +228,7 @@ def to_write(config: ViTConfig) -> str | None:
 
 
 _LAYER, _RMS = "layer", "rms"
-_TO_WRITE = {
+_TO_WRITE: dict[tuple[Any, ...], str] = {
     (False, _LAYER, 1e-6, False, "plain", None): "vit_base_patch16_224",
     (False, _LAYER, 1e-5, False, "plain", None): "vit_base_patch16_clip_224",
     (True, _LAYER, 1e-6, False, "plain", None): "deit_base_distilled_patch16_224",
