@@ -103,7 +103,7 @@ def test_the_program_in_the_readme_runs_without_keras_vit(written):
 @pytest.mark.parametrize("precision", ["dynamic", "calibrated", "float16"])
 def test_fewer_bits(written, tmp_path, precision):
     """Weights shrink, the class stays; the graph still prepares images of any size."""
-    _, _, folder = written
+    model, _, folder = written
     target = tmp_path / "model.onnx"
     target.write_bytes((folder / "model.onnx").read_bytes())
     photos = [_photo((40 + k, 30), 3) for k in range(3)]
@@ -113,7 +113,9 @@ def test_fewer_bits(written, tmp_path, precision):
     else:
         images = photos if precision == "calibrated" else None
         onnx_precision.convert(target, _plan_of(folder, "int8"), images)
-    assert target.stat().st_size < 0.8 * (folder / "model.onnx").stat().st_size
+    before = (folder / "model.onnx").stat().st_size
+    weights = 4 * model.count_params()
+    assert before - target.stat().st_size > 0.1 * weights  # casts and scales take some room
     exact, found = onnx.session(folder / "model.onnx"), onnx.session(target)
     for photo in photos:
         difference = np.abs(found(photo[None]) - exact(photo[None])).max()
