@@ -1,4 +1,4 @@
-"""Commands over image files: predict, embed, evaluate, explain."""
+"""Commands over image files: predict, embed, evaluate."""
 
 import argparse
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from keras_vit.terminal.screen import Screen
 
 
 def add(commands: Any) -> None:
-    """Adds predict, embed, evaluate and explain."""
+    """Adds predict, embed and evaluate."""
     command = commands.add_parser(
         "predict",
         help="classify images",
@@ -69,12 +69,6 @@ def add(commands: Any) -> None:
     command.add_argument("--classes", action="store_true", help="show the accuracy of each class")
     add_output(command, "print one JSON object")
     command.set_defaults(run=_evaluate)
-
-    command = commands.add_parser("explain", help="draw what a model looks at (needs matplotlib)")
-    command.add_argument("images", nargs="+", type=Path, help="image files or folders of them")
-    command.add_argument("--preset", required=True, help="name, folder or checkpoint file")
-    command.add_argument("--out", type=Path, default=Path("explained.png"), help="PNG to write")
-    command.set_defaults(run=_explain)
 
 
 def _predict(arguments: argparse.Namespace) -> int:
@@ -177,12 +171,3 @@ def _classes(found: Any, labels: Sequence[str] | None) -> list[tuple[str, int, s
     ]
     ordered = sorted(rows, key=lambda row: row[0])
     return [(label, count, f"{accuracy:.2%}") for accuracy, label, count in ordered]
-
-
-def _explain(arguments: argparse.Namespace) -> None:
-    paths = image_files(arguments.images)
-    model = _model(arguments)
-    from keras_vit.explanation.drawing import draw_explanations
-
-    draw_explanations(model, paths, arguments.out)
-    console.print(f"{arguments.out} written.")

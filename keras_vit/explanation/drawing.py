@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit.errors import ConfigError
-from keras_vit.explanation.faithfulness import Curve
+from keras_vit.explanation.faithfulness import BASELINES, Curve
 from keras_vit.explanation.maps import explain
 from keras_vit.explanation.model_figures import Filters, TokenNorms
 from keras_vit.files import written_beside
@@ -80,7 +80,8 @@ def draw_distances(distances: Mapping[int, np.ndarray]) -> Any:
     figure, axis = _one(5.2, 3.4, "Mean attention distance of each head")
     for block, heads in distances.items():
         axis.scatter([block] * len(heads), heads, s=24, c=np.arange(len(heads)), cmap="viridis")
-    axis.set(xlabel="block", ylabel="distance (pixels)", ylim=(0, None))
+    highest = max(float(heads.max()) for heads in distances.values())
+    axis.set(xlabel="block", ylabel="distance (pixels)", ylim=(0, 1.08 * highest))
     _whole_numbers(axis)
     axis.grid(alpha=0.3)
     return figure
@@ -153,21 +154,23 @@ def draw_faithfulness(curves: Mapping[str, tuple[Curve, Curve]]) -> Any:
     Args:
         curves: name of a method -> its curves of `deletion` and `insertion`.
     """
-    figure = figure_class()(figsize=(6.8, 3.3), layout="constrained")
+    figure = figure_class()(figsize=(5.6, 3.6), layout="constrained")
     axes = figure.subplots(1, 2, sharey=True)
     for k, (name, pair) in enumerate(curves.items()):
-        style = "--" if name in ("random", "centre") else "-"
+        style = "--" if name in BASELINES else "-"
+        areas = " / ".join(f"{curve.areas.mean():.2f}" for curve in pair)
         for axis, curve in zip(axes, pair, strict=True):
-            label = f"{name.replace('_', ' ')} {curve.areas.mean():.2f}"
-            axis.plot(
-                curve.shares, curve.probabilities.mean(axis=0), style, color=f"C{k}", label=label
-            )
+            mean = curve.probabilities.mean(axis=0)
+            label = f"{name.replace('_', ' ')} {areas}" if axis is axes[0] else None
+            axis.plot(curve.shares, mean, style, color=f"C{k}", label=label)
     for axis, title in zip(axes, ("deletion: low is good", "insertion: high is good"), strict=True):
         axis.set_title(title, fontsize=10)
         axis.set(xlabel="share of the pixels", ylim=(0, 1.02))
-        axis.legend(fontsize=7, title="area", title_fontsize=7, frameon=False)
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("probability of the class")
+    figure.legend(
+        loc="outside lower center", ncols=2, fontsize=8, frameon=False, title="areas under both"
+    )
     return figure
 
 
@@ -187,9 +190,32 @@ def overlaid(picture: np.ndarray, map_: np.ndarray, most: float | None = None) -
     most = float(map_.max()) if most is None else most
     share = np.clip(map_ / most, 0, 1) if most > 0 else np.zeros_like(map_)
     colours = colormaps["inferno"](0.25 + 0.75 * share)[..., :3]
-    alpha = (0.85 * np.sqrt(share))[..., None]
+    alpha = (0.65 * share)[..., None]
     shown = picture if picture.shape[-1] == 3 else picture[..., :1].repeat(3, axis=-1)
     return (shown * (1 - alpha) + colours * alpha).astype("float32")
+
+
+def draw_methods(picture: np.ndarray, maps: Mapping[str, Mapping[str, np.ndarray]]) -> Any:
+    """Returns a figure of one image: a row for each class, a column for each method.
+
+    Args:
+        picture: `(height, width, 1 or 3)` in [0, 1].
+        maps: label of a class -> name of a method -> `(height, width)`.
+    """
+    rows, columns = len(maps), max(len(methods) for methods in maps.values())
+    height, width = picture.shape[:2]
+    size = (1.9 * columns, rows * (1.9 * height / width + 0.5))
+    figure = figure_class()(figsize=size, layout="constrained")
+    for axes, (label, methods) in zip(
+        figure.subplots(rows, columns, squeeze=False), maps.items(), strict=True
+    ):
+        for axis, (name, map_) in zip(axes, methods.items(), strict=True):
+            axis.imshow(overlaid(picture, map_))
+            axis.set_title(name.replace("_", " "), fontsize=8)
+            axis.set_xticks([])
+            axis.set_yticks([])
+        axes[0].set_ylabel(_wrapped(in_figure(label), 22), fontsize=8, usetex=False)
+    return figure
 
 
 def draw_explanations(

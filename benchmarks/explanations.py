@@ -1,0 +1,66 @@
+"""What attention maps and relevance cost beside a forward and backward pass of the same batch.
+
+    KERAS_BACKEND=torch python -m benchmarks.explanations --images 32 --rounds 3
+
+Processor time of this process, the least of interleaved rounds; the first round compiles and does
+not count.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+
+import keras_vit
+from keras_vit.explanation.classes import scores_of
+from keras_vit.explanation.gradients import compiled, gradient
+from keras_vit.explanation.methods import METHODS
+
+
+def main() -> None:
+    """Prints the processor time of each task and its ratio to a forward and backward pass."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--images", type=int, default=32)
+    parser.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args()
+    model = keras_vit.vit_s16()
+    size = model.config.image_size or (224, 224)
+    images = np.random.default_rng(0).standard_normal((arguments.images, *size, 3), "float32")
+    chosen = np.eye(1000, dtype="float32")[: arguments.images]
+
+    def of_batch(batch: Any, wanted: Any) -> Any:
+        weights = [variable.value for variable in model.trainable_variables]
+
+        def score(sources: list[Any]) -> tuple[Any, list[Any]]:
+            pairs = list(zip(model.trainable_variables, sources, strict=True))
+            with keras.StatelessScope(pairs):
+                return keras.ops.sum(scores_of(model, batch, wanted)), []
+
+        return gradient(score, weights)[0]
+
+    training = compiled(model, of_batch)
+    relevance = METHODS["relevance"].of(model)
+    tasks: dict[str, Callable[[], Any]] = {
+        "forward and backward": lambda: [
+            keras.ops.convert_to_numpy(slope) for slope in training(images, chosen)
+        ],
+        "attention_maps": lambda: keras_vit.attention_maps(model, images, batch_size=len(images)),
+        "relevance": lambda: relevance(images, chosen),
+    }
+    times: dict[str, list[float]] = {name: [] for name in tasks}
+    for _ in range(arguments.rounds + 1):
+        for name, task in tasks.items():
+            start = time.process_time()
+            task()
+            times[name].append(time.process_time() - start)
+    whole = min(times["forward and backward"][1:])
+    for name, found in times.items():
+        best = min(found[1:])
+        print(f"{keras.backend.backend()} {name}: {best:.2f} s, {best / whole:.2f} times")
+
+
+if __name__ == "__main__":
+    main()

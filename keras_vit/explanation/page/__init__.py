@@ -1,0 +1,1 @@
+"""One self-contained web page: markup of numbers, pictures as data, nothing from a network."""

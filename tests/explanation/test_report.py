@@ -1,0 +1,172 @@
+"""The report of `keras-vit explain`, opened from disk in a real browser."""
+
+import json
+import shutil
+import time
+
+import keras
+import numpy as np
+import pytest
+from PIL import Image
+
+from keras_vit import ConfigError, VisionTransformer, attention_maps, cli
+from keras_vit.explanation.report import write_report
+from tests.digits import digits
+from tests.helpers import normal, random_tiny
+
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "torch", reason="files and a browser know no backend"
+)
+EVIL = "</script><script>alert(1)</script> $x$ [red] \x1b[2J\u202e \"'&"
+SHOWN = "</script><script>alert(1)</script> $x$ [red] \\x1b[2J\\u202e \"'&"
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    """The report of two digits by a model whose labels and provenance come from nobody's friend."""
+    folder = tmp_path_factory.mktemp("report")
+    _, test, _, classes = digits()
+    paths = []
+    for k in range(2):
+        paths.append(folder / f"<b>{k} & $x$.png")
+        Image.fromarray(test[k, ..., 0]).save(paths[-1])
+    labels = [EVIL, *map(str, range(1, 10))]
+    model = VisionTransformer.from_preset(
+        "vit_digits", labels=labels, provenance={"source": EVIL, EVIL: [EVIL]}
+    )
+    written = write_report(
+        model, folder / "out", paths, targets=[EVIL, int(classes[0])], command=f"run {EVIL}"
+    )
+    return written[0], model, paths
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Headless Chromium from the distribution's packages."""
+    places = [shutil.which(name) for name in ("chromium", "chromedriver")]
+    if None in places:
+        pytest.skip("needs the packages chromium and chromium-driver")
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = places[0]
+    for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(flag)
+    options.add_argument("--window-size=1200,1600")  # a whole viewer is on the screen
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options, Service(places[1]))
+    yield driver
+    driver.quit()
+
+
+def opened(browser, page):
+    browser.get(page.as_uri())
+    for _ in range(200):
+        viewers = browser.find_elements("css selector", ".viewer")
+        if all(v.get_dom_attribute("data-ready") == "yes" for v in viewers):
+            return viewers
+        time.sleep(0.1)
+    raise AssertionError(f"the viewers did not start: {browser.get_log('browser')}")
+
+
+def test_the_page_in_a_browser(browser, report):
+    """No request but for the file, no error; slider, click and keys show the model's attention."""
+    from selenium.webdriver import ActionChains, Keys
+
+    page, model, paths = report
+    viewers = opened(browser, page)
+    assert len(viewers) == 2
+    asked = [
+        json.loads(entry["message"])["message"]["params"]["request"]["url"]
+        for entry in browser.get_log("performance")
+        if '"Network.requestWillBeSent"' in entry["message"]
+    ]
+    assert {url.split(":")[0] for url in asked} <= {"file", "data"}
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+    status = viewers[0].find_elements("css selector", "output")[1]
+    assert status.text.startswith("block 4, mean of 4 heads: attention of what the head reads.")
+    maps = attention_maps(model, model.preprocessor(paths[:1]))
+    set_value = "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('input'))"
+    block, head = viewers[0].find_elements("css selector", "input")
+    browser.execute_script(set_value, block, 2)
+    browser.execute_script(set_value, head, 3)
+    row = maps[2][0, 2, 0, 1:]
+    assert status.text.startswith("block 2, head 2: attention of what the head reads.")
+    assert f"is on row {row.argmax() // 4 + 1}, column {row.argmax() % 4 + 1}" in status.text
+
+    canvas = viewers[0].find_element("css selector", "canvas")
+    before = browser.execute_script("return arguments[0].toDataURL()", canvas)
+    ActionChains(browser).move_to_element_with_offset(canvas, 30, 30).click().perform()
+    assert "attention of the patch in row 3, column 3." in status.text
+    assert browser.execute_script("return arguments[0].toDataURL()", canvas) != before
+    canvas.send_keys(Keys.ARROW_LEFT)
+    assert "row 3, column 2." in status.text
+    viewers[0].find_element("css selector", "button").click()
+    assert "attention of what the head reads." in status.text
+    assert browser.execute_script("return arguments[0].toDataURL()", canvas) == before
+
+
+def test_text_of_strangers_is_inert(browser, report):
+    """Labels, file names, provenance and command are shown letter by letter, and run nothing."""
+    page, _, paths = report
+    opened(browser, page)
+    text = browser.find_element("css selector", "body").text
+    assert f"What speaks for {SHOWN}" in text
+    assert f"run {SHOWN}" in text
+    assert f'"source": "{EVIL.split(maxsplit=1)[0]}' in text
+    assert paths[0].name in [h.text for h in browser.find_elements("css selector", "h2")]
+    assert not browser.find_elements("css selector", "h2 b")
+    assert len(browser.find_elements("css selector", "script:not([type])")) == 1
+    source = page.read_text(encoding="utf-8")
+    assert "\x1b" not in source and "\u202e" not in source
+
+
+@pytest.mark.parametrize("width", [400, 1400])
+def test_the_page_fits_the_screen(browser, report, width):
+    """Nothing is wider than the screen; every picture says what it shows."""
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    opened(browser, report[0])
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    for image in browser.find_elements("css selector", "figure img"):
+        assert len(image.get_dom_attribute("alt")) > 10
+
+
+def test_a_model_without_images_and_files_of_the_pictures(tmp_path, capsys):
+    """`keras-vit report` writes the figures; --png writes each as a file, too."""
+    arguments = ["report", "vit_digits", "--out", str(tmp_path / "r"), "--png"]
+    assert cli.main(arguments) == 0
+    assert {p.name for p in (tmp_path / "r").iterdir()} == {
+        "index.html",
+        "filters.png",
+        "positions.png",
+    }
+    page = (tmp_path / "r" / "index.html").read_text(encoding="utf-8")
+    assert "keras-vit report vit_digits" in page
+    assert "Distances and norms need images" in page
+
+
+def test_ten_images_stay_below_five_megabytes(tmp_path):
+    """Attention between patches gives way where there is no room for all of it."""
+    model = random_tiny(image_size=112, num_layers=6, num_heads=4)
+    photos = (np.clip(normal(10, 112, 112, 3) * 40 + 128, 0, 255)).astype("uint8")
+    (page,) = write_report(model, tmp_path, list(photos), method="rollout")
+    assert page.stat().st_size < 5_000_000
+
+
+def test_requests_that_cannot_be_met(tmp_path, capsys):
+    """One sentence each, and nothing is written."""
+    out = tmp_path / "out"
+    model = random_tiny(image_size=None, position_grid=(2, 2))
+    with pytest.raises(ConfigError, match="fixed size: load it with image_size="):
+        write_report(model, out, [np.zeros((16, 16, 3), "uint8")])
+    (tmp_path / "no.png").write_bytes(b"no image")
+    explain = ["explain", str(tmp_path / "no.png"), "--preset", "vit_digits", "--out", str(out)]
+    assert cli.main(explain) == 2
+    assert "no.png" in capsys.readouterr().err
+    Image.fromarray(np.zeros((8, 8), "uint8")).save(tmp_path / "no.png")
+    assert cli.main([*explain, "--target", "cat"]) == 2
+    assert "target='cat' is no label of the model" in capsys.readouterr().err
+    assert not out.exists()
