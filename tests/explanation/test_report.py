@@ -10,9 +10,9 @@ import pytest
 from PIL import Image
 
 from keras_vit import ConfigError, VisionTransformer, attention_maps, cli
-from keras_vit.explanation.report import write_report
+from keras_vit.explanation.report import _between_patches, write_report
 from tests.digits import digits
-from tests.helpers import normal, random_tiny
+from tests.helpers import random_tiny
 
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "torch", reason="files and a browser know no backend"
@@ -148,12 +148,19 @@ def test_a_model_without_images_and_files_of_the_pictures(tmp_path, capsys):
     assert "Distances and norms need images" in page
 
 
-def test_ten_images_stay_below_five_megabytes(tmp_path):
-    """Attention between patches gives way where there is no room for all of it."""
-    model = random_tiny(image_size=112, num_layers=6, num_heads=4)
-    photos = (np.clip(normal(10, 112, 112, 3) * 40 + 128, 0, 255)).astype("uint8")
-    (page,) = write_report(model, tmp_path, list(photos), method="rollout")
-    assert page.stat().st_size < 5_000_000
+@pytest.mark.parametrize("room", [500_000, 60_000, 20_000, 100])
+def test_attention_between_patches_fits_its_room(room):
+    """Heads give way first, then every second block, then all; the last block goes last."""
+    rng = np.random.default_rng(0)
+    maps = {block: rng.dirichlet(np.ones(65), (1, 3, 65)) for block in range(6)}
+    kept = _between_patches(maps, 1, room)
+    if room == 100:
+        assert kept is None
+        return
+    assert len(kept["data"]) <= room
+    assert kept["heads"] == (room == 500_000)
+    assert kept["blocks"][-1] == 5
+    assert (len(kept["blocks"]) == 6) == (room > 20_000)
 
 
 def test_requests_that_cannot_be_met(tmp_path, capsys):
