@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from keras_vit import CheckpointError, checkpoints
+from keras_vit.checkpoints.dialects.timm.architectures import row_of
 from tests import torchvision_shim  # noqa: F401
 from tests.sweeps import Outcome, judged
 
@@ -43,7 +44,7 @@ def small(name: str):
     sizes["img_size"] = 128 if has_stem or hasattr(full.patch_embed, "backbone") else 4 * patch
     if 384 % patch and "384" in name:
         sizes["img_size"] = 4 * patch + 6  # as 384 of 14
-    if getattr(attention, "num_kv_heads", heads) != heads:
+    if "num_kv_heads" in (row_of(name) or {}):
         sizes["num_kv_heads"] = heads // 2
     torch.manual_seed(zlib.crc32(name.encode()))
     model = timm.create_model(name, **sizes).eval()
