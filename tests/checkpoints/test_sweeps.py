@@ -1,0 +1,23 @@
+"""A sample of the sweeps; `python -m tests.sweeps.classes transformers` runs all of one."""
+
+import importlib
+
+import pytest
+
+from tests.sweeps.classes import outcome
+
+SAMPLE = {
+    "transformers": ("Dinov2WithRegistersModel", "IJepaModel"),
+    "keras_hub": ("DINOV3Backbone", "SigLIPVisionEncoder"),
+}
+
+
+@pytest.mark.parametrize("library", SAMPLE)
+def test_random_models_of_a_library_are_equal(library):
+    """Every array is random, and the outputs are within 1e-5 of the library's."""
+    pytest.importorskip(library, exc_type=ImportError)
+    if library == "transformers":
+        pytest.importorskip("torch")
+    cases = importlib.import_module(f"tests.sweeps.{library}").CASES
+    found = {name: outcome(cases[name]) for name in SAMPLE[library]}
+    assert all(text.startswith("equal") for text in found.values()), found
