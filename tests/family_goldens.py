@@ -47,6 +47,8 @@ def expected(name: str) -> dict[str, np.ndarray]:
 
 def outputs(model, image: np.ndarray, names) -> dict[str, np.ndarray]:
     """Runs a model and returns the stages named in `names` that the model has."""
+    if "last_hidden_state" in names and not model.config.final_norm:
+        names = set(names) - {"encoded"}  # CLIP's classifier leaves the library's last norm out
     stages = {name: _stage(model, name) for name in names}
     stages = {name: tensor for name, tensor in stages.items() if tensor is not None}
     got = keras.Model(model.input, stages).predict(image, verbose=0)

@@ -270,13 +270,17 @@ def _ask(
         **asked,
         **numerics_of(asked),
     }
+    if dialect.identity and dialect.is_named_by(files.json):
+        known[dialect.identity.key] = dialect.identity.value(files.json)
     if missing := {name: who for name, who in untold.items() if name not in known}:
         name = recognition.dialect.name
         facts = "; ".join(f"{fact}: {who}" for fact, who in missing.items())
         numerics = [f"{m!r}: ..." for m in missing if m in _NUMERICS]
-        give = [f"{m}=..." for m in missing if m not in _NUMERICS]
+        give = [f"{m}=..." for m in missing if m not in (*_NUMERICS, "architecture")]
         if numerics:
             give.append(f"numerics={{{', '.join(numerics)}}}")
+        if "architecture" in missing:
+            give.append('a folder whose config.json states {"architecture": ...}')
         raise CheckpointError(
             f"{reader.path}: read as {name}: the arrays do not tell {', '.join(missing)}. Give "
             f"{', '.join(give)} ({facts})."

@@ -206,7 +206,7 @@ def test_a_protocol_that_a_library_cannot_express_becomes_its_default(dialect, t
     with caplog.at_level(logging.WARNING, "keras_vit"):
         checkpoints.save(model, tmp_path / "x", dialect, lossy=True)
     lines = [record.getMessage() for record in caplog.records]
-    assert len([line for line in lines if "no words for the protocol" in line]) == 1
+    assert len([line for line in lines if "cannot express the protocol" in line]) == 1
     assert checkpoints.load(tmp_path / "x").preprocessor.protocol == {"name": dialect, **IMAGENET}
 
 

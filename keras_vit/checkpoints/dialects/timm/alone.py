@@ -33,6 +33,8 @@ class _Known:
         self.name = name
         self.norms_behind = any(row.get(key) == value for key, value in _BEHIND.items())
         self.row = {**architectures.defaults_of(row), **row}
+        if self.norms_behind:  # init_values are then first values of the norms, not a layer scale
+            self.row["init_values"] = None
         arguments = {key: value for key, value in self.row.items() if _BEHIND.get(key) != value}
         dialect = eva if row.get("class") == "Eva" else vit
         file = {"architecture": "", "model_args": arguments}
@@ -123,7 +125,7 @@ def untold(family: str, fields: Fields) -> dict[str, str]:
         return dict.fromkeys(_NUMERICS, "no architecture of timm has these parts together")
     if behind := [known.name for known in fits if known.norms_behind]:
         reason = f"blocks with a norm behind each branch have these arrays: {listed(behind, 3)}"
-        return {"architecture": f"{reason}. config.json names it"}
+        return {"architecture": reason}
     told = {key: _who(fits, key) for key in _HIDDEN if _differ(fits, key)}
     if _is_cut(fits, fields):
         told["image_size"] = "pixels right and below may fill no patch: 384 of patches of 14"
