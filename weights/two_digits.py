@@ -1,0 +1,136 @@
+"""Two digits in one picture: which half speaks for which? Measures it, and draws docs/explain.
+
+    KERAS_BACKEND=torch python weights/two_digits.py docs/explain
+
+vit_digits learns pictures of two training digits side by side (16 x 32 pixels) in 15 epochs of
+2,880 pictures, with a target of one half for each digit. 100 pictures of two test digits are then
+explained for both digits. With --preset FOLDER a model that was trained so is taken.
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+from train_digits import digits
+
+import keras_vit
+from keras_vit import explanation
+from keras_vit.explanation import drawing
+
+METHODS = ("occlusion", "relevance", "integrated_gradients", "gradcam")
+LEFT, RIGHT = (0, 0, 16, 16), (16, 0, 32, 16)
+
+
+def pairs(
+    images: np.ndarray, classes: np.ndarray, count: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns pictures of two different digits, uint8 `(count, 8, 16, 1)`, and both digits."""
+    left, right = rng.integers(0, len(images), (2, 2 * count))
+    keep = classes[left] != classes[right]
+    left, right = left[keep][:count], right[keep][:count]
+    pictures = np.concatenate([images[left], images[right]], axis=2)
+    return pictures, np.stack([classes[left], classes[right]], axis=1)
+
+
+def trained() -> Any:
+    """Returns vit_digits after 15 epochs of pictures of two digits."""
+    keras.utils.set_random_seed(0)
+    images, _, classes, _ = digits()
+    model = keras_vit.VisionTransformer.from_preset("vit_digits", image_size=(16, 32))
+    steps, rng = 15 * 45, np.random.default_rng(0)
+    rate = keras.optimizers.schedules.CosineDecay(
+        0.0, steps - 60, warmup_target=1e-3, warmup_steps=60
+    )
+    model.compile(
+        keras.optimizers.AdamW(rate, weight_decay=0.02, global_clipnorm=1.0),
+        keras.losses.CategoricalCrossentropy(from_logits=True),
+    )
+    for _ in range(15):
+        pictures, both = pairs(images, classes, 2880, rng)
+        targets = np.eye(10, dtype="float32")[both].mean(axis=1)
+        model.fit(model.preprocessor(pictures), targets, batch_size=64, verbose=2)
+    return model
+
+
+def measure(model: Any, batch: np.ndarray, both: np.ndarray) -> None:
+    """Prints how often each method finds the right halves, and the areas of the curves."""
+    for method in METHODS:
+        maps = [keras_vit.explain(model, batch, both[:, k], method).maps for k in (0, 1)]  # type: ignore[union-attr]
+        boxes = [[box] * len(batch) for box in (LEFT, RIGHT)]
+        share = [explanation.share_inside(m, b) > 0.5 for m, b in zip(maps, boxes, strict=True)]
+        point = [explanation.points_at(m, b) for m, b in zip(maps, boxes, strict=True)]
+        most, top = (np.mean(found[0] & found[1]) for found in (share, point))
+        print(f"{method}: right for both digits, most of the map {most:.0%}, its top {top:.0%}")
+    for k in (0, 1):
+        told = explanation.compare_methods(model, batch[:60], both[:60, k], METHODS, baseline=-1)
+        for name, found in told.items():
+            print(f"digit {k + 1}, {name}: {found.deletion:.3f} {found.insertion:.3f}")
+
+
+def draw(model: Any, batch: np.ndarray, both: np.ndarray, folder: Path) -> None:
+    """Writes the pictures of docs/explain.md."""
+    folder.mkdir(parents=True, exist_ok=True)
+    single = keras_vit.VisionTransformer.from_preset("vit_digits")
+    keras.utils.set_random_seed(0)
+    fresh = keras_vit.VisionTransformer.from_preset("vit_digits", load_weights=False)
+    train, test, train_digits, test_digits = digits()
+    maps = {
+        str(digit): {
+            m: keras_vit.explain(model, batch[:1], int(digit), m).maps[0]  # type: ignore[union-attr]
+            for m in METHODS
+        }
+        for digit in both[0]
+    }
+    figures = {"methods": drawing.draw_methods(model.preprocessor.pixels(batch[:1])[0], maps)}
+    curves: dict[str, Any] = {}
+    for name in ("relevance", "integrated_gradients", "random", "centre"):
+        map_ = keras_vit.explain(model, batch[:60], both[:60, 0], name).maps  # type: ignore[union-attr]
+        curves[name] = tuple(
+            curve(model, batch[:60], map_, both[:60, 0], baseline=-1)
+            for curve in (explanation.deletion, explanation.insertion)
+        )
+    figures["curves"] = drawing.draw_faithfulness(curves)
+    for word, one in (("trained", single), ("random", fresh)):
+        images = one.preprocessor(test[:32])
+        weights = keras_vit.attention_maps(one, images)
+        grid: Any = one.config.grid
+        distances = explanation.attention_distance(weights, grid, one.config)
+        figures[f"filters_{word}"] = drawing.draw_filters(explanation.patch_filters(one))
+        figures[f"positions_{word}"] = drawing.draw_positions(explanation.position_similarity(one))
+        figures[f"distances_{word}"] = drawing.draw_distances(distances)
+        figures[f"norms_{word}"] = drawing.draw_norms(explanation.token_norms(one, images))
+        fields = explanation.receptive_field(one, images, [0, 2, 4])
+        figures[f"fields_{word}"] = drawing.draw_receptive_fields(fields)
+        curve = explanation.few_shot_curve(
+            one, (one.preprocessor(train), train_digits), (images, test_digits[:32])
+        )
+        figures[f"few_shot_{word}"] = drawing.draw_few_shot(curve)
+    images = single.preprocessor(test[:64])
+    figures["alignment"] = drawing.draw_similarity(
+        explanation.block_similarity(single, images, fresh), ("trained block", "random block")
+    )
+    for name, figure in figures.items():
+        figure.savefig(folder / f"{name}.png", dpi=70, facecolor="white")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("folder", type=Path, help="where the pictures are written")
+    parser.add_argument("--preset", help="a model that was trained so")
+    parser.add_argument("--no-measure", action="store_true", help="draw alone")
+    arguments = parser.parse_args()
+    model = (
+        keras_vit.VisionTransformer.from_preset(arguments.preset) if arguments.preset else trained()
+    )
+    _, test, _, classes = digits()
+    pictures, both = pairs(test, classes, 100, np.random.default_rng(1))
+    batch = model.preprocessor(pictures)
+    if not arguments.no_measure:
+        measure(model, batch, both)
+    draw(model, batch, both, arguments.folder)
+
+
+if __name__ == "__main__":
+    main()
