@@ -183,7 +183,7 @@ assert not {"keras", "jax", "torch", "tensorflow"} & set(sys.modules)
     [
         ("predict x.png --preset vit_b16", "is an architecture, not a preset. Its presets: vit_b"),
         ("predict x.png --preset vit_digits --top 0", "--top: 0 is not above 0"),
-        ("list --resolution 225", "resolution=225: no preset has it. Known: 16, 224, 384"),
+        ("list --resolution 225", "resolution=225: no preset has it. Known: 16, 224, 256,"),
         ("finetune x --preset x --out y --image-size 1 2 3", "expected one number, or height"),
         ("finetune x --preset x --out y --augmentation ligt1", "'light1'"),
         ("finetune x --preset x --out y --label-smoothing 1", "1.0 is not in [0, 1)"),
@@ -259,10 +259,9 @@ def test_demo_predicts_fine_tunes_saves_reloads_and_explains(tmp_path):
     assert inspect(tmp_path / "vit_digits_odd_even").config.num_classes == 2
 
 
-def test_drawing_explanations_needs_a_fixed_image_size():
-    """An any-size model has no patch grid to draw on."""
-    from keras_vit import ConfigError
+def test_explanations_of_a_model_of_any_size_have_the_size_of_the_image(tmp_path):
+    """The patch grid follows from the image, which is not resized."""
     from keras_vit.explanation.drawing import draw_explanations
 
-    with pytest.raises(ConfigError, match="fixed image_size"):
-        draw_explanations(tiny(image_size=None), [], "x.png")
+    draw_explanations(tiny(image_size=None), [np.zeros((16, 24, 3), "uint8")], tmp_path / "x.png")
+    assert (tmp_path / "x.png").stat().st_size > 1000
