@@ -228,7 +228,8 @@ def convert(
     Args:
         source: a source as for `load`.
         destination: the file or folder to write; must not be `source`.
-        dialect: name of the dialect to write, see `save`.
+        dialect: name of the dialect to write, see `save`; `"keras_vit"` writes weights alone, into
+            a `.safetensors` file.
         lossy: whether to write a model whose arithmetic the library cannot express.
         track: wraps the list of arrays to show progress.
         **fields: arguments of `load`, except for `dtype`, `data_format` and `name`.
@@ -236,6 +237,12 @@ def convert(
     Raises:
         CheckpointError: as `load` and `save`. No file is written.
     """
+    if dialect == "keras_vit" and Path(destination).suffix != ".safetensors":
+        raise CheckpointError(
+            f"{destination}: a folder of keras_vit is a preset, with its arithmetic, labels and "
+            f"protocol. Write it by VisionTransformer.from_preset({str(source)!r})"
+            f".save_to_preset({str(destination)!r}); a file of weights alone ends in .safetensors."
+        )
     source = Source.of(source)
     with source.open() as files:
         reader = files.reader

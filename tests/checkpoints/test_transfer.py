@@ -68,6 +68,13 @@ def test_convert_through_safetensors_is_lossless(tmp_path):
     assert_same_file(back, source)
 
 
+def test_convert_refuses_a_folder_of_keras_vit(tmp_path):
+    """It would lack config.json, without which weights are refused; the sentence names the way."""
+    with pytest.raises(CheckpointError, match="save_to_preset"):
+        checkpoints.convert(SOURCE, tmp_path / "x", "keras_vit")
+    assert not (tmp_path / "x").exists()
+
+
 def test_convert_refuses_to_overwrite_its_source():
     """The conversion would read the file that it writes."""
     with pytest.raises(CheckpointError, match="source and destination are one file"):
