@@ -1,11 +1,14 @@
 """The fast kernels of a block equal their reference in value and gradient."""
 
+import contextlib
+
 import keras
 import numpy as np
 import pytest
 
 from keras_vit import kernels
 from keras_vit.kernels import reference
+from keras_vit.layers.dense import Dense
 from tests.helpers import dtype_of, normal, numpy_of
 
 TOLERANCE = {"float32": 1e-6, "bfloat16": 2e-2, "float16": 2e-3}
@@ -114,6 +117,39 @@ def test_gelu_equals_its_reference(shape, approximate, dtype, monkeypatch):
     np.testing.assert_allclose(alone, want, atol=1e-6, rtol=1e-6)
     spent = keras.ops.convert_to_tensor(arrays[0].copy())
     np.testing.assert_array_equal(numpy_of(kernels.gelu(spent, approximate)), alone)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("approximate", [True, False])
+def test_gelu_of_a_call_equals_gelu_after_the_call(approximate, dtype):
+    """In inference, where torch's form overwrites the product, and with gradients."""
+    dense = Dense(6, dtype=dtype)
+    x = keras.ops.convert_to_tensor(normal(2, 5, 4), dtype=dtype)
+    expected = reference.gelu(dense(x), approximate)
+    with no_gradient():
+        alone = kernels.call_then_gelu(dense, dense, x, approximate)
+    recorded = kernels.call_then_gelu(dense, dense, x, approximate)
+    assert_equal([numpy_of(alone), numpy_of(recorded)], [numpy_of(expected)] * 2, TOLERANCE[dtype])
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="hooks of torch")
+def test_a_hook_keeps_the_product_before_the_gelu():
+    dense, kept = Dense(6), []
+    x = keras.ops.convert_to_tensor(normal(2, 5, 4))
+    expected = numpy_of(dense(x))
+    dense.register_forward_hook(lambda layer, inputs, output: kept.append(output))
+    with no_gradient():
+        kernels.call_then_gelu(dense, dense, x, True)
+    np.testing.assert_array_equal(numpy_of(kept[0]), expected)
+
+
+def no_gradient():
+    """The context in which `predict` runs a model."""
+    if keras.backend.backend() != "torch":
+        return contextlib.nullcontext()
+    import torch
+
+    return torch.no_grad()
 
 
 @pytest.mark.parametrize("tokens", [12, 13])

@@ -39,11 +39,13 @@ def _forms_of(choice: str) -> ModuleType:
 _forms = _forms_of(os.environ.get("KERAS_VIT_KERNELS") or "fast")
 attention, gelu, layer_norm = _forms.attention, _forms.gelu, _forms.layer_norm
 linear, remat, uniform = _forms.linear, _forms.remat, _forms.uniform
-call_part, direct, tensor = _forms.call_part, _forms.direct, _forms.tensor
+call_part, call_then_gelu = _forms.call_part, _forms.call_then_gelu
+direct, tensor = _forms.direct, _forms.tensor
 
 __all__ = [
     "attention",
     "call_part",
+    "call_then_gelu",
     "direct",
     "gelu",
     "layer_norm",

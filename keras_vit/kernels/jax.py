@@ -34,6 +34,11 @@ def gelu(x: Any, approximate: bool) -> Any:
     return y if few or jax.default_backend() != "cpu" else xla_on_cpus.kept_out_of_fusions(y)
 
 
+def call_then_gelu(layer: Any, part: Any, x: Any, approximate: bool) -> Any:
+    """See `reference.call_then_gelu`."""
+    return gelu(call_part(layer, part, x), approximate)
+
+
 def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
     """See `reference.remat`."""
     if jax.default_backend() != "cpu":

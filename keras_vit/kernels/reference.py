@@ -136,6 +136,11 @@ def call_part(layer: Any, part: Any, *inputs: Any, **arguments: Any) -> Any:
     return part(*inputs, **arguments)
 
 
+def call_then_gelu(layer: Any, part: Any, x: Any, approximate: bool) -> Any:
+    """Returns `gelu(part(x), approximate)`; `layer` is the caller, as in `call_part`."""
+    return gelu(call_part(layer, part, x), approximate)
+
+
 def direct(layer_class: Any) -> Any:
     """Decorates a layer class of keras_vit whose `call` the function `call_part` may use."""
     return layer_class

@@ -87,6 +87,9 @@ class MLP(ConfiguredLayer):
 
     def _hidden(self, inputs):
         if self.gate_activation is None:
+            if self.gelu in ("tanh", "exact"):
+                is_tanh = self.gelu == "tanh"
+                return kernels.call_then_gelu(self, self.dense_0, inputs, is_tanh)
             return activate(kernels.call_part(self, self.dense_0, inputs), self.gelu)
         gate = activate(kernels.call_part(self, self.gate, inputs), self.gate_activation)
         return gate * kernels.call_part(self, self.value, inputs)
