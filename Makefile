@@ -1,5 +1,6 @@
 # make demo    predict, fine-tune, save, reload and explain, on JAX (BACKEND=torch, BACKEND=tensorflow)
-# make test    the whole suite, once per backend (BACKENDS="jax" for one)
+# make test    the whole suite, once per backend (BACKENDS="jax" for one); its inference part on
+#              OpenVINO
 # make lint    ruff and mypy
 # make fuzz    damaged and hostile inputs for every reader (FUZZ_ARGS="--count 1000 --seed 1"); a
 #              minimal input for each fault goes to fuzz-faults/
@@ -8,7 +9,7 @@
 
 PYTHON ?= python3
 BACKEND ?= jax
-BACKENDS ?= jax torch tensorflow
+BACKENDS ?= jax torch tensorflow openvino
 WORKERS ?= 2
 
 BIN := .venv/bin
@@ -76,7 +77,7 @@ clean:
 	@touch $@
 
 .venv/.test: .venv/.base pyproject.toml constraints.txt
-	@echo "Installing keras_vit with all three backends into .venv"
+	@echo "Installing keras_vit with all backends into .venv"
 	$(PIP) --upgrade pip
 	$(PIP) --editable ".[jax,torch,tensorflow,demo,tensorboard,tfds,huggingface,parquet,export,openvino,litert]" --group test
 	@# The peers that checkpoints are exchanged with. Their own demands would bring another torch.

@@ -13,8 +13,16 @@ from pathlib import Path
 
 from keras_vit.errors import BackendError
 
-BACKENDS = {"tensorflow": ("tensorflow",), "jax": ("jax", "jaxlib"), "torch": ("torch",)}
+BACKENDS = {
+    "tensorflow": ("tensorflow",),
+    "jax": ("jax", "jaxlib"),
+    "torch": ("torch",),
+    "openvino": ("openvino",),
+}
 """Keras's name of each backend, and the packages that it needs."""
+
+ONLY_PREDICTS = "openvino"
+"""The backend without gradients: it is taken without the user's choice only if it is alone."""
 
 _ONLY_ONE = "the only one that is installed; KERAS_BACKEND names another"
 _set_here: set[str] = set()
@@ -26,7 +34,7 @@ def choose() -> None:
     The function has no effect in a process that has already imported Keras.
     """
     name, why = chosen_backend()
-    there = installed()
+    there = [other for other in installed() if other != ONLY_PREDICTS] or installed()
     # Keras itself writes its default, tensorflow, into keras.json: the user did not choose it.
     said = why == "KERAS_BACKEND" or name != "tensorflow"
     if "keras" not in sys.modules and not said and len(there) == 1 and name not in there:
@@ -63,7 +71,7 @@ def refusal() -> BackendError | None:
     if not there:
         return BackendError(
             "Keras has no backend to compute with; install one: pip install 'keras-vit[jax]' (or "
-            "[tensorflow] or [torch])."
+            "[tensorflow] or [torch]; [openvino] predicts, but does not train)."
         )
     if name in BACKENDS and name not in there:
         others = " or ".join(there)
@@ -71,6 +79,24 @@ def refusal() -> BackendError | None:
             f"Keras takes {name} ({why}), which is not installed; set KERAS_BACKEND to {others}."
         )
     return None
+
+
+def no_training() -> BackendError:
+    """Returns the error for a training, or for gradients, on a backend that only predicts."""
+    return BackendError(
+        "OpenVINO predicts, but computes no gradients, which training and some explanations need: "
+        "set KERAS_BACKEND to jax, torch or tensorflow for them."
+    )
+
+
+def require_training() -> None:
+    """Raises the error of `no_training` if the chosen backend only predicts.
+
+    Raises:
+        BackendError: the chosen backend is OpenVINO.
+    """
+    if chosen_backend()[0] == ONLY_PREDICTS:
+        raise no_training()
 
 
 def _is_there(package: str) -> bool:

@@ -13,6 +13,7 @@ import keras
 import numpy as np
 from rich.text import Text
 
+from keras_vit.backend import require_training
 from keras_vit.errors import ConfigError
 from keras_vit.explanation.drawing import draw_explanations
 from keras_vit.finetune.progress import ProgressBar
@@ -27,8 +28,10 @@ def run(folder: Path) -> None:
     """Runs the demonstration and writes a preset and a picture into `folder`.
 
     Raises:
+        BackendError: the backend is OpenVINO, which cannot fine-tune.
         ConfigError: scikit-learn, which contains the digits, is not installed.
     """
+    require_training()
     start = time.perf_counter()
     keras.utils.set_random_seed(0)
     folder.mkdir(parents=True, exist_ok=True)

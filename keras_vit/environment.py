@@ -6,7 +6,7 @@ import os
 import platform
 from pathlib import Path
 
-from keras_vit.backend import BACKENDS, chosen_backend
+from keras_vit.backend import BACKENDS, ONLY_PREDICTS, chosen_backend
 
 _LIBRARIES = ("keras", "numpy", "huggingface-hub", "safetensors", "pillow")
 _EXTRAS = {
@@ -16,7 +16,6 @@ _EXTRAS = {
     "datasets": ("huggingface", "data named hf:OWNER/NAME"),
     "pyarrow": ("parquet", "embed --out NAME.parquet"),
     "onnxruntime": ("export", "export to ONNX and transformers.js"),
-    "openvino": ("openvino", "export to OpenVINO"),
     "ai-edge-litert": ("litert", "export to LiteRT"),
     "scikit-learn": ("demo", "keras-vit demo"),
 }
@@ -51,8 +50,10 @@ def components() -> list[Component]:
     ]
     for name in BACKENDS:
         version = _version(name) or (_version("tensorflow-cpu") if name == "tensorflow" else None)
-        note = f"used: {why}" if name == chosen else ""
-        found.append(Component("backend", name, version, note or _install(name, version)))
+        note = f"used: {why}" if name == chosen else _install(name, version)
+        if name == ONLY_PREDICTS:
+            note = "; ".join(filter(None, ("predicts only; export to OpenVINO", note.strip("; "))))
+        found.append(Component("backend", name, version, note))
     if chosen not in BACKENDS:
         found.append(Component("backend", chosen, None, f"used: {why}; not one of keras_vit's"))
     for name, (extra, use) in _EXTRAS.items():

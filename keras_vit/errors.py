@@ -54,7 +54,7 @@ class WriteError(KerasViTError, OSError):
 
 
 class BackendError(KerasViTError, ImportError):
-    """Keras cannot start: no backend, or not the chosen backend, is installed."""
+    """The backend is not installed, or cannot compute what was asked for."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

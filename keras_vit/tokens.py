@@ -8,6 +8,7 @@ import keras
 import numpy as np
 
 from keras_vit.errors import ConfigError
+from keras_vit.keras_fixes import FixedModel
 
 if TYPE_CHECKING:
     from keras_vit.model import VisionTransformer
@@ -73,7 +74,7 @@ def _up_to_blocks(model: "VisionTransformer", blocks: tuple[int, ...], norm: boo
         if norm and config.final_norm and not config.numerics.pool_before_norm:
             last = model.get_layer("encoder_norm")
             outputs = {block: last(tokens) for block, tokens in outputs.items()}
-        kept[blocks, norm] = keras.Model(model.input, outputs), variables
+        kept[blocks, norm] = FixedModel(model.input, outputs), variables
     return kept[blocks, norm][0]
 
 

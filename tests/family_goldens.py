@@ -3,10 +3,10 @@
 import json
 from pathlib import Path
 
-import keras
 import numpy as np
 
 from keras_vit import checkpoints
+from keras_vit.keras_fixes import FixedModel
 
 FOLDER = Path(__file__).parent / "data" / "families"
 CASES = {
@@ -51,7 +51,7 @@ def outputs(model, image: np.ndarray, names) -> dict[str, np.ndarray]:
         names = set(names) - {"encoded"}  # CLIP's classifier leaves the library's last norm out
     stages = {name: _stage(model, name) for name in names}
     stages = {name: tensor for name, tensor in stages.items() if tensor is not None}
-    got = keras.Model(model.input, stages).predict(image, verbose=0)
+    got = FixedModel(model.input, stages).predict(image, verbose=0)
     return {name: np.asarray(value) for name, value in got.items()}
 
 

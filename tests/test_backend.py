@@ -34,7 +34,7 @@ def machine(monkeypatch, tmp_path):
     os.environ.pop("KERAS_BACKEND", None)
 
 
-@pytest.mark.parametrize("name", ["jax", "torch"])
+@pytest.mark.parametrize("name", ["jax", "torch", "openvino"])
 @pytest.mark.parametrize("in_file", [None, "tensorflow"])
 def test_the_only_installed_backend_is_taken(name, in_file, machine):
     """Also if keras.json names TensorFlow, the default that Keras writes on its first import."""
@@ -43,6 +43,12 @@ def test_the_only_installed_backend_is_taken(name, in_file, machine):
     assert backend.chosen_backend() == (name, backend._ONLY_ONE)
     assert backend.note() == f"computes with {name}, {backend._ONLY_ONE}."
     assert backend.refusal() is None
+
+
+def test_openvino_beside_one_backend_that_trains_leaves_the_choice_to_that_backend(machine):
+    """An installation with openvino for export computes as before."""
+    machine("torch", "openvino")
+    assert backend.chosen_backend() == ("torch", backend._ONLY_ONE)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +63,7 @@ def test_the_only_installed_backend_is_taken(name, in_file, machine):
 )
 def test_a_backend_chosen_by_the_user_is_kept(words, machine):
     """By environment or file; without a choice, an installed TensorFlow stays the default."""
-    machine("tensorflow", "jax", "torch", **words)
+    machine("tensorflow", "jax", "torch", "openvino", **words)
     assert os.environ.get("KERAS_BACKEND") == words.get("in_environment")
     assert backend.note() is None
     assert backend.refusal() is None

@@ -16,6 +16,7 @@ from keras_vit.errors import ConfigError, nearest
 from keras_vit.evaluation.batches import Batch, as_numpy, batches_of, predicted
 from keras_vit.evaluation.rows import Rows
 from keras_vit.evaluation.targets import class_indices
+from keras_vit.keras_fixes import FixedModel
 from keras_vit.model import VisionTransformer
 
 _SLICES: WeakKeyDictionary[keras.Model, dict[str, Any]] = WeakKeyDictionary()
@@ -108,7 +109,7 @@ def up_to(model: VisionTransformer, layer: str) -> keras.Model:
         output = model.get_layer(layer).output
         if layer == "pre_logits" and model.config.has_two_heads and model.config.num_classes:
             output = keras.ops.mean(output, axis=1)  # the output of the model without its heads
-        kept[layer] = keras.Model(model.input, output), variables
+        kept[layer] = FixedModel(model.input, output), variables
     return kept[layer][0]
 
 

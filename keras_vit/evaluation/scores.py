@@ -11,6 +11,7 @@ import numpy as np
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation.batches import batches_of, predicted
 from keras_vit.evaluation.targets import acceptable, chosen_classes, matched
+from keras_vit.keras_fixes import FixedModel
 from keras_vit.model import VisionTransformer
 
 
@@ -137,9 +138,9 @@ def evaluate(
 def _logits_of(model: VisionTransformer) -> keras.Model:
     """Returns a model that computes logits of one batch per call: `model`, or its layers."""
     if model.config.classifier_activation is not None:
-        return keras.Model(model.input, model.get_layer("probabilities").input)
+        return FixedModel(model.input, model.get_layer("probabilities").input)
     # A compiled model may take several batches per call; a new model of its layers takes one.
-    return keras.Model(model.input, model.output) if model.steps_per_execution > 1 else model
+    return FixedModel(model.input, model.output) if model.steps_per_execution > 1 else model
 
 
 def _check(model: VisionTransformer, calibration_bins: int) -> None:

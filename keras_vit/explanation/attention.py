@@ -8,6 +8,7 @@ import numpy as np
 
 from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError
+from keras_vit.keras_fixes import FixedModel
 from keras_vit.model import VisionTransformer
 from keras_vit.tokens import block_index
 
@@ -43,7 +44,7 @@ def attention_maps(
         layer = model.get_layer(f"block_{block}")
         # The inputs of a block are its tokens, and the rotary positions if the model has them.
         outputs[str(block)] = _AttentionWeights(layer)(*keras.tree.flatten(layer.input))
-    maps = keras.Model(model.input, outputs).predict(images, batch_size=batch_size, verbose=0)
+    maps = FixedModel(model.input, outputs).predict(images, batch_size=batch_size, verbose=0)
     return {block: maps[str(block)] for block in sorted(set(chosen))}
 
 
@@ -178,7 +179,7 @@ def probe_weights(model: VisionTransformer, images: Any, batch_size: int = 32) -
         float32 `(batch, heads, tokens)`; zero for tokens that the probe does not attend to.
     """
     pool = model.get_layer("pool")
-    part = keras.Model(model.input, _ProbeWeights(pool)(pool.input))
+    part = FixedModel(model.input, _ProbeWeights(pool)(pool.input))
     weights = np.asarray(part.predict(images, batch_size=batch_size, verbose=0), "float32")
     return np.pad(weights, [(0, 0), (0, 0), (pool.skip, 0)])
 

@@ -5,6 +5,8 @@ from typing import Any
 
 import keras
 
+from keras_vit import backend as chosen
+
 
 def compiled(model: keras.Model, function: Callable[..., Any]) -> Callable[..., Any]:
     """Returns `function`, which takes arrays and calls the model, in the backend's fastest form.
@@ -38,6 +40,9 @@ def gradient(function: Callable[..., Any], sources: list[Any]) -> tuple[list[Any
         function: takes `sources`, and returns a scalar score and a second result.
         sources: tensors of the backend. The gradient by a source without influence on the score
             is zero.
+
+    Raises:
+        BackendError: the backend is OpenVINO, which computes no gradients.
     """
     backend = keras.backend.backend()
     if backend == "jax":
@@ -51,6 +56,8 @@ def gradient(function: Callable[..., Any], sources: list[Any]) -> tuple[list[Any
             tape.watch(sources)
             score, other = function(sources)
         return tape.gradient(score, sources, unconnected_gradients="zero"), other
+    if backend == chosen.ONLY_PREDICTS:
+        raise chosen.no_training()
     import torch
 
     with torch.enable_grad():

@@ -10,6 +10,7 @@ from typing import Any
 
 import keras
 
+from keras_vit.backend import require_training
 from keras_vit.checkpoints import CheckpointInfo, Source, describe
 from keras_vit.data import ImageData
 from keras_vit.data.by_name import training_and_validation
@@ -122,10 +123,12 @@ def finetune_preset(
             The default learning rate is 0.01, and 0.001 from scratch.
 
     Raises:
+        BackendError: the backend is OpenVINO, which computes no gradients.
         ConfigError: an argument is invalid; the message names it.
         PresetError: the preset does not exist.
         CheckpointError: the weights do not fit, or `out` holds another training.
     """
+    require_training()
     check_out(Path(out), resume)  # before any data are read
     rates = None if sweep_over is None else _rates(sweep_over, from_scratch, recipe)
     source, found = _start(preset, from_scratch, image_size)

@@ -8,6 +8,7 @@ from typing import Any
 
 import keras
 
+from keras_vit.backend import require_training
 from keras_vit.data import ImageData
 from keras_vit.data.by_name import training_and_validation
 from keras_vit.errors import ConfigError
@@ -108,9 +109,11 @@ def pretrain(
         **changes: other arguments of `augreg_recipe`, such as `learning_rate` or `ema`.
 
     Raises:
+        BackendError: the backend is OpenVINO, which computes no gradients.
         ConfigError: an argument is invalid; the message names it.
         CheckpointError: `out` holds another training.
     """
+    require_training()
     check_out(Path(out), resume)  # before any data are read
     published = published_recipe(recipe)
     builder = variant_named(variant or published.variants[0])

@@ -7,6 +7,6 @@ test that fails when the private name is gone or Keras no longer calls it, and t
 the fault is gone, so that the workaround can be removed.
 """
 
-from keras_vit.keras_fixes.trainer import FixedTrainer
+from keras_vit.keras_fixes.trainer import FixedModel, FixedTrainer
 
-__all__ = ["FixedTrainer"]
+__all__ = ["FixedModel", "FixedTrainer"]

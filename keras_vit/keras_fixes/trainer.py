@@ -8,6 +8,8 @@ if keras.backend.backend() == "jax" and not keras.config.is_nnx_enabled():
     from keras_vit.keras_fixes.jax_state import StateInPlace as _OfTheBackend
 elif keras.backend.backend() == "tensorflow":
     from keras_vit.keras_fixes.tensorflow_tuning import UntunedData as _OfTheBackend
+elif keras.backend.backend() == "openvino":
+    from keras_vit.keras_fixes.openvino_predict import CompiledFromWeights as _OfTheBackend
 elif keras.backend.backend() == "torch":
     from keras_vit.keras_fixes.torch_gradients import GradientsFreedFirst as _OfTheBackend
 else:
@@ -20,6 +22,10 @@ class FixedTrainer(OneAtATime, _OfTheBackend):  # type: ignore[misc]
     """A base class to be placed before `keras.Model` among the bases of a model.
 
     A model with this base can be used by several threads, survives a failed `fit`, `evaluate`
-    and `predict`, ends its epochs on TensorFlow without a wait, and begins its steps on torch
-    without the gradients of the previous step.
+    and `predict`, ends its epochs on TensorFlow without a wait, begins its steps on torch
+    without the gradients of the previous step, and predicts on OpenVINO from its present weights.
     """
+
+
+class FixedModel(FixedTrainer, keras.Model):  # type: ignore[misc]
+    """A functional `keras.Model` with the workarounds: a slice of another model, to predict."""

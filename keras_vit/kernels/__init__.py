@@ -32,7 +32,7 @@ def _forms_of(choice: str) -> ModuleType:
             f"{' or '.join(CHOICES)}."
         )
     backend = keras.backend.backend()
-    name = backend if backend in ("jax", "tensorflow", "torch") else "reference"
+    name = backend if backend in ("jax", "openvino", "tensorflow", "torch") else "reference"
     return importlib.import_module(f"keras_vit.kernels.{name if choice == 'fast' else choice}")
 
 

@@ -1,0 +1,46 @@
+"""The settings of OpenVINO's compiled models, from the dtype policy and the environment.
+
+OpenVINO computes float32 models in bfloat16 on processors with bfloat16 instructions, unless it is
+told the precision (`INFERENCE_PRECISION_HINT`). keras_vit computes a float32 model in float32.
+"""
+
+import os
+from typing import Any
+
+from keras_vit.errors import ConfigError
+
+PRECISIONS = ("float32", "bfloat16", "float16")
+_HINTS = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
+
+
+def of(policy: Any) -> dict[str, Any]:
+    """Returns OpenVINO's properties for a model with a dtype policy.
+
+    Environment variables, read before each batch:
+        KERAS_VIT_OPENVINO_PRECISION: `float32`, `bfloat16` or `float16`; the default is the compute
+            dtype of the policy.
+        KERAS_VIT_OPENVINO_THREADS: number of threads; the default is OpenVINO's, all cores.
+        KERAS_VIT_OPENVINO_CACHE: folder in which OpenVINO keeps compiled models between processes;
+            a file is about as large as the weights. The default is no cache.
+
+    Raises:
+        ConfigError: a variable has an unknown value.
+    """
+    asked = os.environ.get("KERAS_VIT_OPENVINO_PRECISION") or None
+    if asked not in (None, *PRECISIONS):
+        raise ConfigError(
+            f"KERAS_VIT_OPENVINO_PRECISION={asked!r}: expected {', '.join(PRECISIONS)}."
+        )
+    settings: dict[str, Any] = {
+        "INFERENCE_PRECISION_HINT": _HINTS.get(asked or policy.compute_dtype, "f32"),
+        "PERFORMANCE_HINT": "LATENCY",
+    }
+    if threads := os.environ.get("KERAS_VIT_OPENVINO_THREADS"):
+        if not threads.isdecimal() or not int(threads[:9]):
+            raise ConfigError(
+                f"KERAS_VIT_OPENVINO_THREADS={threads!r}: expected a positive integer."
+            )
+        settings["INFERENCE_NUM_THREADS"] = int(threads[:9])
+    if folder := os.environ.get("KERAS_VIT_OPENVINO_CACHE"):
+        settings["CACHE_DIR"] = folder
+    return settings

@@ -1,0 +1,269 @@
+"""Models predict on OpenVINO: their present weights, in the asked precision, from any thread."""
+
+import threading
+
+import keras
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit import cli, kernels
+from keras_vit.errors import BackendError, ConfigError
+from keras_vit.finetune import enable_lora, finetune_preset
+from keras_vit.interpolate import resampling_matrix, resampling_weights
+from keras_vit.kernels import reference
+from keras_vit.kernels.sizes import number, steps
+from tests.helpers import assert_close, normal, numpy_of, random_tiny, randomise, tiny
+
+if keras.backend.backend() != "openvino":
+    pytest.skip("OpenVINO's own tests", allow_module_level=True)
+
+IMAGES = normal(3, 16, 16, 3)
+PRECISION = "KERAS_VIT_OPENVINO_PRECISION"
+
+
+def predicted(model, images=IMAGES):
+    return model.predict(images, verbose=0)
+
+
+def program(model, images=IMAGES):
+    """The compiled form with which the model predicts these images."""
+    model.make_predict_function()
+    return model._get_compiled_model(images)
+
+
+CHANGES = {
+    "assign": lambda model, path: model.get_layer("head").kernel.assign(normal(16, 5, seed=3)),
+    "set_weights": lambda model, path: model.set_weights([w + 0.1 for w in model.get_weights()]),
+    "load_weights": lambda model, path: model.load_weights(path),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_predict_uses_the_weights_after_every_change(change, tmp_path):
+    """Keras would go on with the weights of the first call."""
+    randomise(tiny(), seed=5).save_weights(tmp_path / "x.weights.h5")
+    model = random_tiny()
+    part = keras_vit.VisionTransformer.tokens  # the slices of a model follow it too
+    before, tokens = predicted(model), part(model, IMAGES).patches
+    CHANGES[change](model, tmp_path / "x.weights.h5")
+    assert_close(predicted(model), numpy_of(model(IMAGES)), 1e-6)
+    assert np.abs(predicted(model) - before).max() > 1e-2
+    if change != "assign":
+        assert np.abs(part(model, IMAGES).patches - tokens).max() > 1e-2
+
+
+def test_predict_uses_the_matrices_of_lora():
+    """They are new variables of the model."""
+    model = random_tiny()
+    before = predicted(model)
+    enable_lora(model, rank=2)
+    randomise(model, seed=1)
+    assert_close(predicted(model), numpy_of(model(IMAGES)), 1e-5)
+    assert np.abs(predicted(model) - before).max() > 1e-2
+
+
+def test_compiled_forms_are_kept_by_shape():
+    """Any number of images uses one form; alternating sizes compile once each."""
+    model = random_tiny(image_size=None, position_grid=(2, 2))
+    small, large = normal(2, 16, 16, 3), normal(1, 24, 16, 3)
+    first, second = program(model, small), program(model, large)
+    for images in (small, large):
+        assert_close(predicted(model, images), numpy_of(model(images)), 1e-6)
+    assert program(model, small[:1]) is first
+    assert program(model, large) is second
+
+
+def test_threads_predict_the_same():
+    """Each call has a request of its own."""
+    model = random_tiny()
+    expected, found = predicted(model), []
+
+    def run():
+        for _ in range(5):
+            found.append(model.predict_on_batch(IMAGES))
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 20
+    for output in found:
+        np.testing.assert_array_equal(output, expected)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "asked", "hint"),
+    [
+        ("float32", "", "f32"),
+        ("mixed_bfloat16", "", "bf16"),
+        ("float32", "bfloat16", "bf16"),
+        ("mixed_bfloat16", "float32", "f32"),
+    ],
+)
+def test_the_precision_is_that_of_the_policy_or_of_the_setting(dtype, asked, hint, monkeypatch):
+    """A processor without bfloat16 computes float32 instead."""
+    monkeypatch.setenv(PRECISION, asked)
+    from keras_vit.keras_fixes import openvino_settings
+
+    model = random_tiny(dtype=dtype)
+    assert openvino_settings.of(model.dtype_policy)["INFERENCE_PRECISION_HINT"] == hint
+    if hint == "f32":
+        assert program(model).get_property("INFERENCE_PRECISION_HINT").to_string() == "f32"
+    assert np.isfinite(predicted(model)).all()
+
+
+def test_threads_and_wrong_settings(monkeypatch):
+    """The number of threads reaches OpenVINO; unknown words are refused with the expected ones."""
+    model = random_tiny()
+    monkeypatch.setenv("KERAS_VIT_OPENVINO_THREADS", "1")
+    assert program(model).get_property("INFERENCE_NUM_THREADS") == 1
+    for name, word in ((PRECISION, "int3"), ("KERAS_VIT_OPENVINO_THREADS", "many")):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, word)
+            with pytest.raises(ConfigError, match=f"{name}='{word}': expected"):
+                predicted(model)
+
+
+def test_the_cache_serves_equal_models_and_no_others(monkeypatch, tmp_path):
+    """A file of the cache has the weights of the model that wrote it."""
+    monkeypatch.setenv("KERAS_VIT_OPENVINO_CACHE", str(tmp_path))
+    model, same = random_tiny(), random_tiny()
+    other = randomise(tiny(), seed=9)
+    assert [program(m).get_property("LOADED_FROM_CACHE") for m in (model, same, other)] == [
+        False,
+        True,
+        False,
+    ]
+    np.testing.assert_array_equal(predicted(same), predicted(model))
+    assert_close(predicted(other), numpy_of(other(IMAGES)), 1e-6)
+    kernel = other.get_layer("block_0").mlp.dense_0.kernel  # one number of one weight
+    kernel.assign(numpy_of(kernel) + 0.5 * (np.arange(512) == 300).reshape(16, 32))
+    assert not program(other).get_property("LOADED_FROM_CACHE")
+
+
+TRAININGS = {
+    "fit": lambda model, folder: model.fit(IMAGES, np.zeros(3)),
+    "train_on_batch": lambda model, folder: model.train_on_batch(IMAGES, np.zeros(3)),
+    "finetune_preset": lambda model, folder: finetune_preset(
+        "vit_digits", folder, out=folder / "out"
+    ),
+    "explain": lambda model, folder: keras_vit.explain(model, IMAGES, method="relevance"),
+}
+
+
+@pytest.mark.parametrize("way", TRAININGS)
+def test_training_is_refused_in_one_sentence(way, tmp_path):
+    """The message names the backends that train; nothing is written."""
+    model = random_tiny()
+    model.compile("sgd", "mse")
+    with pytest.raises(BackendError, match="set KERAS_BACKEND to jax, torch or tensorflow"):
+        TRAININGS[way](model, tmp_path)
+    assert not any(tmp_path.iterdir())
+
+
+def test_the_command_line_predicts_and_embeds_and_refuses_to_train(capsys, tmp_path):
+    """Exit status 2 and the sentence for a training."""
+    keras.utils.save_img(tmp_path / "x.png", np.full((16, 16, 3), 200, "uint8"))
+    image = str(tmp_path / "x.png")
+    assert cli.main(["predict", image, "--preset", "vit_digits", "--top", "1"]) == 0
+    assert image in capsys.readouterr().out
+    out = str(tmp_path / "x.npy")
+    (tmp_path / "images" / "a").mkdir(parents=True)
+    keras.utils.save_img(tmp_path / "images" / "a" / "x.png", np.zeros((16, 16, 3), "uint8"))
+    folder = str(tmp_path / "images")
+    assert cli.main(["embed", folder, "--preset", "vit_digits", "--out", out]) == 0
+    status = cli.main(["finetune", folder, "--preset", "vit_digits", "--out", str(tmp_path / "o")])
+    assert (status, "computes no gradients" in capsys.readouterr().err) == (2, True)
+
+
+def test_evaluate_and_attention_maps_and_files(tmp_path):
+    """What inference consists of beside `predict`."""
+    model = random_tiny(num_layers=2)
+    model.compile(
+        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"]
+    )
+    labels = predicted(model).argmax(-1)
+    assert model.evaluate(IMAGES, labels, verbose=0)[1] == 1
+    kept = program(model)
+    model.evaluate(IMAGES, labels, verbose=0)
+    assert program(model) is kept  # the metrics are no weights
+    maps = keras_vit.attention_maps(model, IMAGES)
+    np.testing.assert_allclose(maps[1].sum(-1), 1, atol=1e-5)
+    model.save(tmp_path / "x.keras")
+    loaded = keras.saving.load_model(tmp_path / "x.keras")
+    np.testing.assert_array_equal(predicted(loaded), predicted(model))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    ("shape", "kernel", "axes"), [((2, 5, 6), (6, 3, 4), 1), ((2, 3, 4), (3, 4, 6), 2)]
+)
+def test_the_forms_of_openvino_equal_the_reference(shape, kernel, axes, dtype):
+    """Products with and without bias, attention, layer norm."""
+    tolerance = {"float32": 1e-6, "bfloat16": 2e-2}[dtype]
+
+    def both(operation, *arrays):
+        tensors = [keras.ops.convert_to_tensor(array, dtype) for array in arrays]
+        found, expected = (
+            getattr(forms, operation)(*tensors, *more.get(operation, ()))
+            for forms in (kernels, reference)
+        )
+        assert found.dtype == dtype
+        assert_close(numpy_of(found), numpy_of(expected), tolerance)
+
+    more = {"layer_norm": (1e-6,)}
+    both("layer_norm", 2 + 3 * normal(2, 7, 24), 1 + normal(24, seed=1), normal(24, seed=2))
+    both("attention", normal(2, 7, 3, 8), normal(2, 9, 3, 8, seed=1), normal(2, 9, 3, 8, seed=2))
+    more["linear"] = (normal(*kernel[axes:], seed=2).astype(dtype), axes)
+    both("linear", normal(*shape), normal(*kernel, seed=1))
+    more["linear"] = (None, axes)
+    both("linear", normal(*shape), normal(*kernel, seed=1))
+
+
+def test_canary_keras_calls_what_the_workaround_replaces(monkeypatch):
+    """`predict` and `evaluate` ask `_get_compiled_model` for each batch, and unpack its outputs."""
+    asked = []
+    model = random_tiny()
+    model.compile(loss="mse")
+    original = type(model)._get_compiled_model
+    monkeypatch.setattr(
+        type(model),
+        "_get_compiled_model",
+        lambda self, data: asked.append(data.shape) or original(self, data),
+    )
+    model.predict(IMAGES, batch_size=2, verbose=0)
+    model.evaluate(IMAGES, np.zeros((3, 5)), batch_size=3, verbose=0)
+    assert asked == [(2, 16, 16, 3), (1, 16, 16, 3), (3, 16, 16, 3)]
+    assert model._n_main_outputs == 1
+    assert model._output_mask_indices == {}
+
+
+def test_canary_keras_predicts_with_old_weights():
+    """The fault is gone if this fails: then most of `openvino_predict` can be removed."""
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, use_bias=False)])
+    before = predicted(model, np.ones((1, 2), "float32"))
+    model.layers[0].kernel.assign(np.full((2, 1), 7))
+    np.testing.assert_array_equal(predicted(model, np.ones((1, 2), "float32")), before)
+
+
+def test_canary_openvino_drops_an_abs():
+    """The fault is gone if this fails: then `keras_vit.interpolate` can say `abs` again."""
+    import openvino
+    from openvino import opset16
+
+    numbers = opset16.constant(np.arange(4, dtype="float32"))
+    difference = opset16.subtract(numbers, opset16.constant(np.float32(2)))
+    model = openvino.Model([opset16.abs(difference).output(0)], [])
+    assert openvino.Core().compile_model(model, "CPU")({})[0].min() == -2
+
+
+@pytest.mark.parametrize("method", ["bilinear_half_pixel", "bicubic", "bicubic_antialias"])
+def test_positions_are_resized_in_the_graph_as_by_numpy(method):
+    """Within float32's rounding, up and down."""
+    for source, target in ((4, 6), (6, 4)):
+        found = resampling_weights(
+            source, number(target), steps(source), steps(target), method, keras.ops
+        )
+        assert_close(numpy_of(found), resampling_matrix(source, target, method), 1e-6)
