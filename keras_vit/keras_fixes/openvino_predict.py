@@ -125,6 +125,4 @@ class _Program:
 def _parameter(array: Any) -> Any:
     shape = [-1, *array.shape[1:]]
     dtype = keras.ops.convert_to_tensor(array[:0]).output.get_element_type()
-    return keras.ops.convert_to_tensor(
-        openvino.opset16.parameter(shape, dtype).output(0)  # type: ignore[attr-defined]
-    )
+    return keras.ops.convert_to_tensor(openvino.opset16.parameter(shape, dtype).output(0))

@@ -27,5 +27,5 @@ class FixedTrainer(OneAtATime, _OfTheBackend):  # type: ignore[misc]
     """
 
 
-class FixedModel(FixedTrainer, keras.Model):  # type: ignore[misc]
+class FixedModel(FixedTrainer, keras.Model):
     """A functional `keras.Model` with the workarounds: a slice of another model, to predict."""
