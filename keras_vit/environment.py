@@ -4,9 +4,9 @@ import dataclasses
 import importlib.metadata
 import os
 import platform
-from pathlib import Path
 
 from keras_vit.backend import BACKENDS, ONLY_PREDICTS, chosen_backend
+from keras_vit.processor import processor, products_of_torch
 
 _LIBRARIES = ("keras", "numpy", "huggingface-hub", "safetensors", "pillow")
 _EXTRAS = {
@@ -44,7 +44,9 @@ def components() -> list[Component]:
     found = [
         Component("machine", "system", platform.platform()),
         Component("machine", "python", platform.python_version()),
-        Component("machine", "processor", _processor(), f"{os.cpu_count()} cores"),
+        Component("machine", "processor", processor().name, f"{os.cpu_count()} cores"),
+        Component("machine", "instructions", ", ".join(processor().instruction_sets) or "unknown"),
+        Component("machine", "products of torch", *products_of_torch()),
         Component("library", "keras-vit", _version("keras-vit") or _own_version()),
         *(Component("library", name, _version(name)) for name in _LIBRARIES),
     ]
@@ -77,13 +79,3 @@ def _own_version() -> str:
     from keras_vit import __version__
 
     return f"{__version__} (not installed)"
-
-
-def _processor() -> str:
-    """Returns the processor's name; `platform.processor` returns no name on Linux."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return (names or [platform.processor() or platform.machine()])[0]

@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parents[1] / "keras_vit"
 
 FLOORS = (
     {"errors", "interpolate", "limits", "registration", "terminal"},
-    {"backend"},
+    {"backend", "processor"},
     {"environment", "files", "keras_fixes"},
     {"config"},
     {"labels", "preparation.protocols"},

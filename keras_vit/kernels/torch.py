@@ -10,7 +10,7 @@ import torch
 from torch.autograd import forward_ad
 
 from keras_vit.keras_fixes import torch_checkpoint
-from keras_vit.kernels import reference
+from keras_vit.kernels import reference, torch_products
 from keras_vit.kernels.sizes import is_known
 
 
@@ -160,7 +160,13 @@ def linear(x: Any, kernel: Any, bias: Any, axes: int = 1) -> Any:
         y = torch.nn.functional.linear(rows, matrix.T, bias)
         return y if len(outputs) == 1 else _with_last(y, 1, *outputs)
     rows = x.reshape(-1, math.prod(inputs))
-    y = rows @ matrix if bias is None else torch.addmm(bias.reshape(-1), rows, matrix)
+    bias = None if bias is None else bias.reshape(-1)
+    tensors = [x, kernel] if bias is None else [x, kernel, bias]
+    by_torch = not torch_products.are_chosen() or _is_recorded()
+    if by_torch or any(map(_is_transformed, tensors)):
+        y = torch_products.plain(rows, matrix, bias)
+    else:
+        y = torch_products.product(rows, matrix, bias)
     return y.reshape(*x.shape[: x.ndim - axes], *outputs)
 
 
