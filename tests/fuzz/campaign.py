@@ -5,6 +5,7 @@ import dataclasses
 import json
 import os
 import random
+import re
 import select
 import shutil
 import subprocess
@@ -160,7 +161,8 @@ def _fewest(
 
 
 def _keep(folder: Path, reader: str, changed: Path, fault: Fault) -> None:
-    place = folder / f"{reader}-{fault.seed}-{fault.number}"
+    name = re.sub(r"\W+", "_", reader)
+    place = folder / f"{name}-{fault.seed}-{fault.number}"
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(changed, place / "input", symlinks=True)
     (place / "fault.json").write_text(json.dumps(dataclasses.asdict(fault), indent=2) + "\n")

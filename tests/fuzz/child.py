@@ -25,14 +25,15 @@ def answer_of(reader: str, folder: Path) -> Any:
         preprocess = Preprocessor((16, 16))
         return {p.name: _digest(preprocess(p)) for p in sorted(folder.iterdir())}
     from keras_vit import CheckpointError
-    from keras_vit.checkpoints.inspection import inspect
+    from keras_vit.checkpoints.inspection import open_checkpoint
     from keras_vit.checkpoints.source import Source
+    from tests.fuzz.seeds import given
 
     path = folder / "x.npz" if (folder / "x.npz").exists() else folder
-    about = inspect(path)
-    if about.undetermined:  # loading asks for it
-        raise CheckpointError(f"{path}: does not tell {about.undetermined}.")
     with Source.of(path).open() as opened:
+        about = open_checkpoint(opened, given(reader)).info
+        if about.undetermined:  # loading asks for it
+            raise CheckpointError(f"{path}: does not tell {about.undetermined}.")
         names = [name for name in opened.reader.shapes if name not in about.ignored]
         numbers = {name: _digest(opened.reader.read(name)) for name in names}
         preset = opened.preset.to_dict() if opened.preset else None

@@ -4,9 +4,11 @@ import json
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
+from safetensors.numpy import load_file, save_file
 
 from keras_vit.checkpoints import convert
 from keras_vit.checkpoints.containers import open_arrays
@@ -16,24 +18,81 @@ CHECKPOINTS = Path(__file__).parents[1] / "data" / "golden"
 IMAGES = {"png": "PNG", "jpg": "JPEG", "bmp": "BMP", "gif": "GIF", "webp": "WEBP", "tif": "TIFF"}
 _NPZ = ("google", "google_linen", "big_vision", "big_vision_scan")
 FAMILIES = {
-    "clip": "hf_clip_two_towers",
-    "deit": "hf_deit_teacher",
-    "dinov2": "hf_dinov2_reg_swiglu",
-    "dinov3": "hf_dinov3_gated",
-    "ijepa": "hf_ijepa_classifier",
-    "mae": "hf_mae_pretraining",
-    "msn": "hf_msn_classifier",
-    "siglip": "hf_siglip_two_towers",
+    "timm/eva": "timm_dinov3_plus",
+    "transformers/dinov2": "hf_dinov2_classifier",
+    "transformers/dinov2_with_registers": "hf_dinov2_reg_swiglu",
+    "transformers/dinov3_vit": "hf_dinov3_gated",
+    "transformers/deit": "hf_deit_teacher",
+    "transformers/vit_mae": "hf_mae_pretraining",
+    "transformers/vit_msn": "hf_msn_classifier",
+    "transformers/ijepa": "hf_ijepa_classifier",
+    "transformers/clip_vision_model": "hf_clip_vision",
+    "transformers/clip_vision_model_with_projection": "hf_clip_projection",
+    "transformers/clip_classifier": "hf_clip_classifier",
+    "transformers/clip": "hf_clip_two_towers",
+    "transformers/siglip_vision_model": "hf_siglip_vision",
+    "transformers/siglip_classifier": "hf_siglip_classifier",
+    "transformers/siglip": "hf_siglip_two_towers",
+    "transformers/siglip2_vision_model": "hf_siglip2_naflex",
+    "keras_hub/deit": "kh_deit_classifier",
+    "keras_hub/dinov2": "kh_dinov2_reg",
+    "keras_hub/dinov3": "kh_dinov3_gated_rect",
+    "keras_hub/clip_vision": "kh_clip_vision",
+    "keras_hub/siglip_vision": "kh_siglip_vision",
+    "torchvision": "px_torchvision.safetensors",
+    "open_clip": "px_open_clip_quickgelu.safetensors",
+    "open_clip/timm_trunk": "px_open_clip_trunk_siglip.safetensors",
+    "open_clip/timm_eva_trunk": "timm_eva02_clip",
 }
-"""Folders of `tests/data/families`, as transformers wrote them."""
+"""Files of `tests/data/families`, as the libraries wrote them, by the dialect of their names."""
+BUILT = (
+    "transformers/siglip2",
+    "transformers/siglip2_classifier",
+    "transformers/flava_image_model",
+    "transformers/dpt",
+)
+"""Dialects of which transformers writes the input with random weights."""
+_TIMM_FAMILIES = {"timm: dinov2": "timm_dinov2_reg4", "timm: siglip": "timm_siglip2_so400m_rect"}
+"""Families that share timm's names, and differ in their JSON."""
+
 DIALECTS = (*_NPZ, "timm", "transformers", "sharded", "keras_hub", "keras_vit")
-READERS = (*DIALECTS, *FAMILIES, "images")
+READERS = (*DIALECTS, *FAMILIES, *BUILT, *_TIMM_FAMILIES, "images")
 """What a campaign is about: a dialect with its container and JSON, shards, presets, images."""
+
+_GIVEN: dict[str, dict[str, Any]] = {
+    "torchvision": {"num_heads": 3},
+    "open_clip/timm_trunk": {"num_heads": 3, "numerics": {"gelu": "tanh"}},
+    "open_clip/timm_eva_trunk": {
+        "num_heads": 3,
+        "numerics": {"gelu": "exact", "layer_norm_epsilon": 1e-6},
+    },
+}
+_OF_OPEN_CLIP = {
+    "model_cfg": {
+        "embed_dim": 6,
+        "quick_gelu": True,
+        "vision_cfg": {"image_size": 16, "layers": 2, "width": 24, "head_width": 8},
+    },
+    "preprocess_cfg": {"mean": [0.48, 0.46, 0.41], "std": [0.27, 0.26, 0.28]},
+}
+_SIZES = {
+    "hidden_size": 24,
+    "intermediate_size": 40,
+    "num_attention_heads": 3,
+    "num_hidden_layers": 2,
+    "patch_size": 4,
+}
+
+
+def given(reader: str) -> dict[str, Any]:
+    """Arguments of `inspect` that the files of a reader leave open."""
+    return _GIVEN.get(reader, {})
 
 
 def make(reader: str, folder: Path) -> None:
     """Fills a folder with a good input."""
     source = CHECKPOINTS / "vit_token_published.npz"
+    family = {**FAMILIES, **_TIMM_FAMILIES}.get(reader)
     if reader == "images":
         rng = np.random.default_rng(0)
         pixels = np.kron(
@@ -41,10 +100,15 @@ def make(reader: str, folder: Path) -> None:
         )
         for suffix, name in IMAGES.items():
             Image.fromarray(pixels).save(folder / f"x.{suffix}", name)
-    elif reader in FAMILIES:
-        shutil.copytree(
-            CHECKPOINTS.parent / "families" / FAMILIES[reader], folder, dirs_exist_ok=True
-        )
+    elif reader == "open_clip/timm_eva_trunk":
+        _trunk(CHECKPOINTS.parent / "families" / FAMILIES[reader], folder)
+    elif reader == "open_clip":
+        _copy(CHECKPOINTS.parent / "families" / FAMILIES[reader], folder)
+        (folder / "open_clip_config.json").write_text(json.dumps(_OF_OPEN_CLIP))
+    elif family is not None:
+        _copy(CHECKPOINTS.parent / "families" / family, folder)
+    elif reader in BUILT:
+        _build(reader, folder)
     elif reader in _NPZ:
         convert(source, folder / "x.npz", reader, lossy=True)
     elif reader == "sharded":
@@ -56,9 +120,56 @@ def make(reader: str, folder: Path) -> None:
         convert(source, folder, reader, lossy=True)
 
 
-def _shard(folder: Path) -> None:
-    from safetensors.numpy import save_file
+def _copy(source: Path, folder: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, folder, dirs_exist_ok=True)
+    else:
+        shutil.copy(source, folder / "x.safetensors")
 
+
+def _trunk(source: Path, folder: Path) -> None:
+    """A tower of timm as open_clip stores it: behind a prefix, with the JSON of open_clip."""
+    arrays = load_file(source / "model.safetensors")
+    stored = {
+        "visual.head.proj.weight" if name == "head.weight" else f"visual.trunk.{name}": array
+        for name, array in arrays.items()
+        if name != "head.bias"
+    }
+    save_file(stored, folder / "x.safetensors")
+
+
+def _build(reader: str, folder: Path) -> None:
+    """A model of transformers with random weights, as transformers writes it."""
+    import transformers
+
+    from tests import torchvision_shim  # noqa: F401
+
+    vision = {**_SIZES, "num_patches": 16}
+    if reader == "transformers/siglip2":
+        text = {k: v for k, v in _SIZES.items() if k != "patch_size"}
+        config = transformers.Siglip2Config(
+            vision_config=vision, text_config={**text, "vocab_size": 30, "projection_size": 24}
+        )
+        model = transformers.Siglip2Model(config)
+    elif reader == "transformers/siglip2_classifier":
+        config = transformers.Siglip2Config(vision_config=vision, num_labels=5)
+        model = transformers.Siglip2ForImageClassification(config)
+    elif reader == "transformers/flava_image_model":
+        model = transformers.FlavaImageModel(transformers.FlavaImageConfig(**_SIZES, image_size=16))
+    else:
+        config = transformers.DPTConfig(
+            **_SIZES,
+            image_size=16,
+            backbone_out_indices=[0, 0, 1, 1],
+            neck_hidden_sizes=[4, 4, 4, 4],
+            fusion_hidden_size=4,
+            hidden_act="gelu",
+        )
+        model = transformers.DPTForDepthEstimation(config)
+    model.save_pretrained(folder)
+
+
+def _shard(folder: Path) -> None:
     with open_arrays(folder / "model.safetensors") as file:
         names = sorted(file.shapes)
         halves = (names[::2], names[1::2])

@@ -4,16 +4,26 @@ import os
 
 import pytest
 
+from keras_vit.checkpoints import dialects
 from tests.fuzz.campaign import run
 from tests.fuzz.mutations import STRUCTURE
-from tests.fuzz.seeds import DIALECTS
+from tests.fuzz.seeds import DIALECTS, READERS
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("KERAS_BACKEND") != "torch", reason="readers have no backend: one run is enough"
 )
 
 
-@pytest.mark.parametrize("reader", [*DIALECTS, "dinov3", "images"])
+OF_FAMILIES = ("timm/eva", "transformers/dinov3_vit", "torchvision", "open_clip")
+"""One for each way in which a family's files differ from those of a ViT."""
+
+
+def test_every_dialect_has_a_campaign():
+    """Also the dialects that are only read."""
+    assert set(dialects.DIALECTS) <= set(READERS)
+
+
+@pytest.mark.parametrize("reader", [*DIALECTS, *OF_FAMILIES, "images"])
 def test_the_first_inputs_of_a_campaign(reader, tmp_path):
     """Each is refused by an error that names the file, or read as far as its bytes allow."""
     counts, faults = run(reader, 40, keep=tmp_path)
