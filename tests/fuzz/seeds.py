@@ -12,6 +12,7 @@ from safetensors.numpy import load_file, save_file
 
 from keras_vit.checkpoints import convert
 from keras_vit.checkpoints.containers import open_arrays
+from tests.fuzz import answers
 
 CHECKPOINTS = Path(__file__).parents[1] / "data" / "golden"
 
@@ -56,8 +57,8 @@ _TIMM_FAMILIES = {"timm: dinov2": "timm_dinov2_reg4", "timm: siglip": "timm_sigl
 """Families that share timm's names, and differ in their JSON."""
 
 DIALECTS = (*_NPZ, "timm", "transformers", "sharded", "keras_hub", "keras_vit")
-READERS = (*DIALECTS, *FAMILIES, *BUILT, *_TIMM_FAMILIES, "images")
-"""What a campaign is about: a dialect with its container and JSON, shards, presets, images."""
+READERS = (*DIALECTS, *FAMILIES, *BUILT, *_TIMM_FAMILIES, "images", *answers.READERS)
+"""What a campaign is about: a dialect with its container and JSON, presets, images, servers."""
 
 _GIVEN: dict[str, dict[str, Any]] = {
     "torchvision": {"num_heads": 3},
@@ -100,6 +101,8 @@ def make(reader: str, folder: Path) -> None:
         )
         for suffix, name in IMAGES.items():
             Image.fromarray(pixels).save(folder / f"x.{suffix}", name)
+    elif reader in answers.READERS:
+        answers.make(reader, folder)
     elif reader == "open_clip/timm_eva_trunk":
         _trunk(CHECKPOINTS.parent / "families" / FAMILIES[reader], folder)
     elif reader == "open_clip":

@@ -6,8 +6,9 @@ import hashlib
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import MappingProxyType
 from urllib.parse import unquote
 
 Fault = Callable[["_Handler", bytes], bool]
@@ -145,6 +146,38 @@ def silence(seconds: float) -> Fault:
     def fault(handler: _Handler, body: bytes) -> bool:
         time.sleep(seconds)
         handler.close_connection = True
+        return True
+
+    return fault
+
+
+def drawn(
+    status: int | None = None,
+    headers: Mapping[str, str | None] = MappingProxyType({}),
+    cut: int | None = None,
+    truncated: int = 0,
+    change: Callable[[bytes], bytes] | None = None,
+    **ignored: object,
+) -> Fault:
+    """A fault as the campaigns draw it, with the fields of `tests.presets.hub_server.Fault`."""
+
+    def fault(handler: _Handler, body: bytes) -> bool:
+        sent = change(body) if change else body
+        sent = sent[: max(0, len(sent) - truncated)]
+        stated: dict[str, str | None] = {
+            "Content-Length": str(len(sent)),
+            "ETag": f'"{hashlib.md5(body).hexdigest()}"',
+            "x-goog-hash": f"md5={md5_of(body)}",
+            **headers,
+        }
+        handler.send_response(status or 200)
+        for name, value in stated.items():
+            if value is not None:
+                handler.send_header(name, value)
+        handler.end_headers()
+        handler.close_connection = True
+        if not handler.is_head:
+            handler.wfile.write(b"error page" if status else sent[:cut])
         return True
 
     return fault

@@ -14,6 +14,7 @@ import struct
 import sys
 import threading
 import time
+import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -65,21 +66,25 @@ class Fault:
 
     Args:
         where: regular expression on `"METHOD /path"`.
-        status, headers: of the answer.
+        status: of the answer.
+        headers: of the answer; without a status they replace those of the right answer, and
+            None removes one.
         cut: the connection breaks after so many bytes of the body.
         reset: the connection breaks by a reset instead of its regular end.
         truncated: so many bytes fewer are announced and sent.
         corrupt: the bytes of the body are inverted.
+        change: what becomes of the bytes of the body.
         times: the number of failures; None for every request.
     """
 
     where: str
     status: int | None = None
-    headers: dict[str, str] = dataclasses.field(default_factory=dict)
+    headers: dict[str, str | None] = dataclasses.field(default_factory=dict)
     cut: int | None = None
     reset: bool = False
     truncated: int = 0
     corrupt: bool = False
+    change: Callable[[bytes], bytes] | None = None
     times: int | None = None
 
 
@@ -167,10 +172,8 @@ def environment(hub: Hub, cache: Path) -> dict[str, str]:
 
 def connect(hub: Hub, cache: Path, monkeypatch, slept: Callable[[float], None]) -> None:
     """Points this process's huggingface_hub at a Hub; waiting times go to `slept` instead."""
-    import types
-
     from huggingface_hub import constants
-    from huggingface_hub.utils import _http, close_session
+    from huggingface_hub.utils import close_session
 
     for name, value in environment(hub, cache).items():
         monkeypatch.setenv(name, value)
@@ -183,11 +186,19 @@ def connect(hub: Hub, cache: Path, monkeypatch, slept: Callable[[float], None]) 
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_PROGRESS_BARS", True)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    clock = types.SimpleNamespace(sleep=slept, time=time.time)
-    monkeypatch.setattr(_http, "time", clock)
-    monkeypatch.setattr("huggingface_hub.file_download.time", clock)
-    monkeypatch.setattr("keras_vit.presets.retries.time", clock)
+    without_waiting(monkeypatch, slept)
     close_session()  # the session may have another proxy
+
+
+def without_waiting(monkeypatch, slept: Callable[[float], object]) -> None:
+    """Gives the waiting times of huggingface_hub and of keras_vit to `slept` instead."""
+    clock = types.SimpleNamespace(sleep=slept, time=time.time)
+    for module in (
+        "huggingface_hub.utils._http",
+        "huggingface_hub.file_download",
+        "keras_vit.presets.retries",
+    ):
+        monkeypatch.setattr(f"{module}.time", clock)
 
 
 class _Server(ThreadingHTTPServer):
@@ -396,13 +407,18 @@ class _Handler(BaseHTTPRequestHandler):
     # Answers
 
     def _json(self, status: int, value: object) -> None:
-        self._send(status, json.dumps(value).encode(), {"Content-Type": "application/json"})
+        body = json.dumps(value).encode()
+        if self.fault is not None and self.fault.change is not None:
+            body = self.fault.change(body)
+        self._send(status, body, {"Content-Type": "application/json"})
 
     def _bytes(self, content: bytes, headers: dict[str, str]) -> None:
         if self.fault is not None:
             if self.fault.corrupt:
                 content = bytes(byte ^ 0xFF for byte in content)
-            content = content[: len(content) - self.fault.truncated]
+            if self.fault.change is not None:
+                content = self.fault.change(content)
+            content = content[: max(0, len(content) - self.fault.truncated)]
         asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range") or "")
         if asked is None:
             return self._send(200, content, headers)
@@ -412,9 +428,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
         self.send_response(status)
-        for name, value in (headers or {}).items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
+        stated: dict[str, str | None] = {**(headers or {}), "Content-Length": str(len(body))}
+        if self.fault is not None and self.fault.status is None and self.fault.headers:
+            stated |= self.fault.headers
+            self.close_connection = True  # a wrong length ends with the connection
+        for name, value in stated.items():
+            if value is not None:
+                self.send_header(name, value)
         self.end_headers()
         if self.command == "HEAD":
             return

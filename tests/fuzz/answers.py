@@ -1,0 +1,207 @@
+"""Wrong answers of the Hub and of the bucket: servers on 127.0.0.1, and the real clients.
+
+An input is a file `x.answers`, a JSON list of faults. The child starts a server once, lets it
+answer with the faults of each input, and loads from it into an empty cache. After a refusal the
+faults end, and the same call must succeed: a refusal leaves nothing behind that stands in its way.
+"""
+
+import contextlib
+import hashlib
+import json
+import random
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fuzz import mutations
+from tests.fuzz.mutations import Mutation
+from tests.presets import bucket_server, hub_server
+
+READERS = ("hub", "bucket")
+FILE = "x.answers"
+_ADDRESS = "hf://us/digits"
+_URL = "https://storage.googleapis.com/vit_models/x.npz"
+_REQUESTS = {
+    "hub": ("GET /api/models", "HEAD /us", "GET /us", "HEAD /cdn", "GET /cdn", "."),
+    "bucket": ("HEAD", "GET", "."),
+}
+_LISTS = {"hub": "GET /api/models", "bucket": "HEAD"}
+"""The requests whose answers state the checksums."""
+_STATUSES = (
+    200, 204, 206, 301, 302, 304, 400, 401, 403, 404, 408, 410, 416, 418, 429, 451, 500, 502, 503,
+    504, 599,
+)  # fmt: skip
+_LIES: dict[str, tuple[str | None, ...]] = {
+    "Content-Length": ("0", "-1", "x", str(10**15), None),
+    "Content-Range": ("bytes 0-0/1", "x", None),
+    "Content-Encoding": ("gzip", "x"),
+    "Content-Type": ("text/html", "", None),
+    "ETag": ("", '"x"', 'W/"x"', '"../../x"', "x" * 5000, None),
+    "X-Repo-Commit": ("", "x", "../../x", "0" * 40, None),
+    "X-Linked-Etag": ("", '"x"', '"../../x"', None),
+    "X-Linked-Size": ("0", "-1", "x", str(10**15), None),
+    "x-goog-hash": ("md5=", "md5=AAAAAAAAAAAAAAAAAAAAAA==", "crc32c=AAAAAA==", "\xff", None),
+}
+_WORDS = ("[/red]", "\x9b2J", "RepoNotFound", "EntryNotFound", "RevisionNotFound", "GatedRepo")
+_PLACES = ("/", "", "file:///etc/passwd", "ftp://x/", "http://127.0.0.1:9/x", "x" * 5000, "//")
+_PAUSES = ("0", "1", "7", "3600", "-1", "x", "9" * 30, "Wed, 21 Oct 2099 07:28:00 GMT")
+
+
+def of_files(path: Path, rng: random.Random) -> None:
+    """Bytes of files are other or incomplete; what the server states of them is true."""
+    _write(path, rng, ("status", "cut", "change", "truncated"), but_lists=True)
+
+
+def of_everything(path: Path, rng: random.Random) -> None:
+    """Also headers and lists of files are other, so that other bytes may be what was stated."""
+    _write(path, rng, ("status", "cut", "change", "change", "truncated", "headers", "headers"))
+
+
+def chosen(rng: random.Random) -> Mutation:
+    """One of the two mutations."""
+    return rng.choice((of_files, of_everything))
+
+
+def _write(path: Path, rng: random.Random, kinds: tuple[str, ...], but_lists: bool = False) -> None:
+    reader = path.read_text().strip()
+    faults = []
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        kind, where = rng.choice(kinds), rng.choice(_REQUESTS[reader])
+        if but_lists and kind != "status" and where in (".", _LISTS[reader]):
+            where = "GET /us" if reader == "hub" else "GET"
+        fault: dict[str, Any] = {"where": where, "times": rng.choice((1, 1, 2, 7, None))}
+        if kind == "status":
+            header = rng.choice(("Retry-After", "X-Error-Code", "X-Error-Message", "Location", ""))
+            choices = {"Retry-After": _PAUSES, "Location": _PLACES}.get(header, _WORDS)
+            fault["status"] = rng.choice(_STATUSES)
+            fault["headers"] = {header: rng.choice(choices)} if header else {}
+        elif kind == "cut":
+            fault |= {"cut": rng.choice((0, 1, 100, 10_000)), "reset": rng.random() < 0.3}
+        elif kind == "change":
+            known = [*mutations.BYTES, *([mutations.json_tree] * 7)]
+            fault["change"] = [rng.choice(known).__name__, rng.randrange(2**32)]
+        elif kind == "truncated":
+            fault["truncated"] = rng.choice((1, 8, 1000))
+        else:
+            names = rng.sample(sorted(_LIES), rng.choice((1, 1, 2)))
+            fault["headers"] = {name: rng.choice(_LIES[name]) for name in names}
+        faults.append(fault)
+    path.write_text(json.dumps(faults))
+
+
+def make(reader: str, folder: Path) -> None:
+    """Writes the name of the server in place of its faults: it answers right."""
+    (folder / FILE).write_text(f"{reader}\n")
+
+
+def answer_of(reader: str, folder: Path, good: Any) -> Any:
+    """What is loaded from a server with these faults.
+
+    Raises:
+        KerasViTError: the refusal, after which the server's right answers are loaded.
+        RuntimeError: after the refusal, the server's right answers are not loaded.
+    """
+    from keras_vit.errors import KerasViTError
+
+    text = (folder / FILE).read_text()
+    faults = json.loads(text) if text.startswith("[") else []
+    serve, load = (_hub, _load_hub) if reader == "hub" else (_bucket, _load_bucket)
+    with tempfile.TemporaryDirectory() as cache, serve(Path(cache), faults) as end:
+        try:
+            return load()
+        except KerasViTError as error:
+            refusal = error
+        end()
+        try:
+            later = load()
+        except KerasViTError as error:
+            raise RuntimeError(f"refused also without faults: {error}") from refusal
+        if later != good:
+            raise RuntimeError(f"other contents without faults, after {refusal}") from refusal
+    raise _at(folder, refusal) from refusal.__cause__
+
+
+def _at(folder: Path, error: Exception) -> Exception:
+    """The refusal, which must name the address, with the name of the folder of its faults."""
+    if not any(name in str(error) for name in (_ADDRESS, "us--digits", "/vit_models/x.npz")):
+        return error
+    return type(error)(f"{folder.name}: {error}")
+
+
+def _changed(spec: list[Any] | None) -> Callable[[bytes], bytes] | None:
+    """A function that changes the body of an answer by a mutation of a file."""
+    if spec is None:
+        return None
+    mutation, seed = getattr(mutations, spec[0]), spec[1]
+
+    def change(body: bytes) -> bytes:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "body")
+            path.write_bytes(body)
+            with contextlib.suppress(ValueError, IndexError):  # no JSON, or nothing in it
+                mutation(path, random.Random(seed))
+            return path.read_bytes()
+
+    return change
+
+
+@contextlib.contextmanager
+def _hub(cache: Path, faults: list[dict[str, Any]]) -> Iterator[Callable[[], None]]:
+    from keras_vit.presets.catalog import preset_named
+
+    with hub_server.served() as hub, pytest.MonkeyPatch.context() as patch:
+        hub.add("us/digits", preset_named("vit_digits").folder)
+        hub_server.connect(hub, cache, patch, lambda seconds: None)
+        for fault in faults:
+            hub.fail(**{**fault, "change": _changed(fault.get("change"))})
+        yield hub.faults.clear
+
+
+def _load_hub() -> Any:
+    from keras_vit.checkpoints.inspection import open_checkpoint
+    from keras_vit.checkpoints.source import Source
+
+    with Source.of(_ADDRESS).open() as opened:
+        about = open_checkpoint(opened, {}).info
+        numbers = {
+            name: hashlib.sha1(opened.reader.read(name).tobytes()).hexdigest()
+            for name in opened.reader.shapes
+        }
+        assert opened.preset is not None
+        return {"numbers": numbers, "told": repr(opened.preset.to_dict()), "of": about.dialect}
+
+
+@contextlib.contextmanager
+def _bucket(cache: Path, faults: list[dict[str, Any]]) -> Iterator[Callable[[], None]]:
+    from tests.fuzz.seeds import CHECKPOINTS
+
+    name = "vit_models/x.npz"
+    with bucket_server.serving() as server, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KERAS_VIT_CACHE", str(cache))
+        patch.setenv("KERAS_VIT_BUCKET", server.url)
+        patch.setenv("no_proxy", "*")
+        hub_server.without_waiting(patch, lambda seconds: None)
+        server.files[name] = (CHECKPOINTS / "vit_token_published.npz").read_bytes()
+        for fault in faults:
+            times = fault["times"] or 100
+            made = bucket_server.drawn(**{**fault, "change": _changed(fault.get("change"))})
+            if fault["where"] in ("GET", "."):
+                server.faults.setdefault(name, []).extend([made] * times)
+            if fault["where"] in ("HEAD", "."):
+                server.head_faults.setdefault(name, []).extend([made] * times)
+
+        def end() -> None:
+            server.faults.clear()
+            server.head_faults.clear()
+
+        yield end
+
+
+def _load_bucket() -> Any:
+    from keras_vit.presets.bucket import fetch
+
+    content = fetch(_URL).read_bytes()
+    return {"numbers": hashlib.sha1(content).hexdigest()}
