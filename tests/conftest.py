@@ -1,7 +1,5 @@
 """Settings for every test, and fixtures that a test may request by name."""
 
-import gc
-
 import hypothesis
 import keras
 import pytest
@@ -41,17 +39,6 @@ def pytest_collection_modifyitems(items):
 def same_random_numbers():
     """Seeds every test, so that it draws the same numbers alone and after other tests."""
     keras.utils.set_random_seed(0)
-
-
-@pytest.fixture
-def quick_quantisation():
-    """Keras collects garbage for every weight that quantisation deletes, all objects of the suite.
-
-    Frozen objects are left out of collections.
-    """
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture(scope="module")

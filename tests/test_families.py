@@ -133,7 +133,6 @@ def test_lora_adapts_every_projection(fields):
 
 
 @families
-@pytest.mark.usefixtures("quick_quantisation")
 def test_int8_quantisation_changes_the_output_by_less_than_30_percent(fields, tmp_path):
     """A quantised model is saved and loaded as quantised."""
     model = random_family(fields)

@@ -9,7 +9,7 @@ from tests.helpers import normal, numpy_of, random_tiny, tiny
 from tests.words import through_json
 
 pytestmark = [
-    pytest.mark.usefixtures("quick_compilation", "quick_quantisation"),
+    pytest.mark.usefixtures("quick_compilation"),
     pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize"),
 ]
 

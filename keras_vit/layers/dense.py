@@ -10,6 +10,7 @@ import functools
 import keras
 
 from keras_vit import kernels
+from keras_vit.keras_fixes.deleted_weights import little_to_search
 
 
 class _Product:
@@ -18,7 +19,8 @@ class _Product:
     def quantize(self, mode=None, type_check=True, config=None):
         """Quantises as Keras does; a subclass needs `type_check=False`, as in Keras."""
         type_check = type_check and type(self) not in (Dense, EinsumDense)
-        super().quantize(mode, type_check=type_check, config=config)
+        with little_to_search():
+            super().quantize(mode, type_check=type_check, config=config)
 
     def _product(self, inputs, kernel, axes):
         dtype = self.compute_dtype

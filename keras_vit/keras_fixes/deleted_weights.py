@@ -1,0 +1,31 @@
+"""Deletes weights without a search of the whole process for garbage.
+
+Found 2026-11 in Keras 3.15.1 on Linux. Report: docs/upstream/deleted_weights.md.
+
+Symptom: `quantize` of a ViT takes minutes in a process with millions of Python objects.
+`keras.Layer.__delattr__` calls `gc.collect()` for each variable that is deleted, and quantisation
+deletes the kernel of every Dense layer.
+
+Workaround: objects that exist already are frozen meanwhile, so that each search passes over the
+few new ones. A weight is freed by its last reference, and needs no search. A program that has
+frozen objects itself keeps them frozen, and waits.
+
+Leans on: nothing private.
+"""
+
+import contextlib
+import gc
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def little_to_search() -> Iterator[None]:
+    """Makes `gc.collect()` quick inside the block."""
+    if gc.get_freeze_count():
+        yield
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
