@@ -87,6 +87,14 @@ def test_classify_returns_the_name_of_the_largest_logit():
     assert [len(answer) for answer in answers] == [2] * 3
 
 
+def test_a_model_that_gives_nan_has_no_most_probable_label():
+    """The message names the causes."""
+    model = tiny()
+    model.get_layer("head").bias.assign(np.full(5, np.nan))
+    with pytest.raises(ConfigError, match="gives NaN as a probability"):
+        model.classify(np.zeros((16, 16, 3), "uint8"))
+
+
 def test_classify_each_gives_the_answers_of_classify(tmp_path):
     """For an iterator of images, with a smaller last batch; unreadable images are skipped."""
     model = tiny()

@@ -92,7 +92,15 @@ def top_labels(
         probabilities: `(batch, num_classes)`.
         labels: one name per class, or None to use the index of a class as its name.
         top: number of labels; all labels if there are fewer.
+
+    Raises:
+        ConfigError: a probability is NaN.
     """
+    if np.isnan(probabilities).any():
+        raise ConfigError(
+            "The model gives NaN as a probability: a weight or pixel is not finite, or too large "
+            "for the dtype policy of the model, such as float16."
+        )
     order = np.argsort(-probabilities, axis=1, kind="stable")[:, :top]
     return [
         [(labels[k] if labels else str(k), float(row[k])) for k in indices]

@@ -5,7 +5,6 @@ All traffic goes through huggingface_hub: its cache, tokens, offline mode and pr
 
 import dataclasses
 import hashlib
-import logging
 import re
 from collections.abc import Callable, Mapping
 from io import BufferedReader
@@ -19,6 +18,7 @@ from keras_vit.errors import CheckpointError, KerasViTError, PresetError
 from keras_vit.files import written_beside
 from keras_vit.presets.refusals import hub_refusal
 from keras_vit.presets.retries import TRANSIENT, DamagedError, retrying
+from keras_vit.terminal.messages import log
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -30,7 +30,6 @@ TIMEOUT = 10.0
 _SHA1, _SHA256 = 40, 64
 """Digits of a checksum."""
 
-log = logging.getLogger("keras_vit")
 _T = TypeVar("_T")
 
 
@@ -134,14 +133,14 @@ class HubFolder:
                 raise
             log.warning("%s Read from the cache, commit %s.", error, cached._commit)
             return cached
-        if not re.fullmatch("[0-9a-f]{40}", info.sha or ""):
+        if not (isinstance(info.sha, str) and re.fullmatch("[0-9a-f]{40}", info.sha)):
             raise PresetError(f"{where}: the Hub names {info.sha!r} as its commit, expected a sha.")
-        siblings = {sibling.rfilename: sibling for sibling in info.siblings or ()}
+        siblings = {s.rfilename: s for s in info.siblings or () if isinstance(s.rfilename, str)}
         names = _names_within(where, siblings)
         return cls(
             where,
-            str(info.sha),
-            {name: siblings[path].size for name, path in names.items()},
+            info.sha,
+            {name: _size(siblings[path]) for name, path in names.items()},
             {name: _checksum(siblings[path]) for name, path in names.items()},
             is_file=where.inside in siblings,
         )
@@ -329,6 +328,12 @@ def _names_within(where: Address, paths: Mapping[str, object]) -> dict[str, str]
         missing = "has no such folder or file" if where.inside else "is empty"
         raise PresetError(f"{where}: the repository {missing}.")
     return inside
+
+
+def _size(sibling: Any) -> int | None:
+    """Returns the size in bytes that the Hub states for a file; None if it is no such number."""
+    size = sibling.size
+    return size if type(size) is int and size >= 0 else None
 
 
 def _checksum(sibling: Any) -> str:

@@ -84,7 +84,7 @@ class PresetConfig:
             return cls(
                 config,
                 compact_protocol(stored["protocol"]),
-                checked(stored["labels"], config.num_classes),
+                checked(stored.get("labels"), config.num_classes),
                 stored["provenance"],
                 stored.get("weights_sha256"),
             )

@@ -133,7 +133,7 @@ def shard(folder, files: dict[str, list[str]]):
 
 
 def test_sharded_safetensors_load_and_bad_indices_are_refused(folder):
-    """A missing shard, a path outside the folder, and an array that stands in two shards."""
+    """A missing shard, a path outside the folder, a long name, an array in two shards."""
     names = ["classifier.weight", "vit.layernorm.bias"]
     index, weight_map = shard(folder, {"model-00001-of-00002.safetensors": names})
     whole = checkpoints.load(FOLDER / "hf_classifier")
@@ -149,6 +149,9 @@ def test_sharded_safetensors_load_and_bad_indices_are_refused(folder):
     double = {**weight_map, "classifier.weight": "extra.safetensors"}
     index.write_text(json.dumps({"weight_map": double}))
     assert "stands in two files" in refused(folder)
+    index.write_text(json.dumps({"weight_map": weight_map}))
+    index.write_text(json.dumps({"weight_map": {**weight_map, "classifier.bias": "x" * 5000}}))
+    assert len(refused(folder)) < 2000
     index.write_text(json.dumps({"weight_map": weight_map}))
     (folder / "model-00001-of-00002.safetensors").unlink()
     assert "names 'model-00001-of-00002.safetensors', but the folder has no such file" in refused(

@@ -449,6 +449,49 @@ def test_a_lasting_failure_is_refused_by_one_message(where, fault, message, digi
     assert (folder / "model.safetensors").read_bytes() == wanted
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        (("sha",), 7, "the Hub names 7 as its commit"),
+        (("sha",), ["x"], "as its commit, expected a sha"),
+        (("siblings",), 7, "an answer that is no Hub's"),
+        (("siblings", 0), "x", "an answer that is no Hub's"),
+        (("siblings", 0, "rfilename"), 7, None),
+        (("siblings", 0, "size"), "x", None),
+        (("siblings", 0, "size"), -1, None),
+        (("siblings", 0, "blobId"), [1], None),
+    ],
+)
+def test_a_list_of_files_with_other_types_is_refused_or_read(field, value, message, digits):
+    """A size or checksum of another type counts as not stated, a name as absent."""
+
+    def change(body: bytes) -> bytes:
+        answer = node = json.loads(body)
+        for key in field[:-1]:
+            node = node[key]
+        node[field[-1]] = value
+        return json.dumps(answer).encode()
+
+    digits.fail(INFO, change=change)
+    if message:
+        assert message in refusal("hf://us/digits")
+        return
+    try:
+        assert fetched("hf://us/digits").is_dir()
+    except PresetError as error:
+        assert field[-1] == "rfilename" and "hf://us/digits" in str(error)
+
+
+@pytest.mark.parametrize("header", ["X-Error-Message", "X-Error-Code"])
+def test_words_of_the_hub_are_shown_without_control_characters(header, digits):
+    """A terminal escape and markup in an error appear as text."""
+    digits.fail(HEAD, status=403, headers={header: "\x9b2J[/red]\x85x"})
+    said = refusal("hf://us/digits")
+    assert "\x9b" not in said and "\x85" not in said
+    assert "access refused (403" in said
+    assert header == "X-Error-Code" or "\\x9b2J[/red]" in said
+
+
 def test_a_refused_connection_names_the_address_of_the_hub(digits, monkeypatch):
     """No server listens at the address."""
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")

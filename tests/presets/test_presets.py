@@ -181,6 +181,13 @@ def test_a_fault_in_config_json_is_refused_by_its_field(saved, changes, message)
     assert "config.json" in str(caught.value)
 
 
+def test_a_preset_without_labels_has_none(saved):
+    """As if the field were null."""
+    folder, model = saved
+    back = VisionTransformer.from_preset(edited(folder, labels=...))
+    assert back.labels is None and back.config == model.config
+
+
 def test_a_config_that_contradicts_the_weights_is_refused(saved):
     """The message names the arrays that differ."""
     folder, model = saved

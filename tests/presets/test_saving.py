@@ -5,6 +5,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import keras
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from keras_vit import checkpoints
 from keras_vit.checkpoints.source import Source
 from keras_vit.files import OpenFolder
 from keras_vit.presets import describe
@@ -121,3 +123,27 @@ def test_a_preset_that_is_replaced_while_it_is_opened_gives_the_new_preset(
     monkeypatch.setattr(OpenFolder, "sizes", replaced_meanwhile)
     with Source.of(place).open() as opened:
         assert opened.preset.provenance["word"] == "new"
+
+
+def test_two_savers_at_one_folder_all_succeed(tmp_path):
+    """The folder is the preset of one of the two threads, and nothing stands beside it."""
+    models = [tiny(num_classes=2), tiny(num_classes=3)]
+    failures = []
+
+    def save(model):
+        try:
+            for _ in range(10):
+                model.save_to_preset(tmp_path / "preset")
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=save, args=[model]) for model in models]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    with checkpoints.Source.of(tmp_path / "preset").open() as opened:
+        assert opened.preset.config in [model.config for model in models]
+        assert opened.reader.read("head/bias").shape == (opened.preset.config.num_classes,)
+    assert [path.name for path in tmp_path.iterdir()] == ["preset"]
