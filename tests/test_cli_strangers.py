@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from PIL import Image
+from safetensors.numpy import save_file
 
 from keras_vit import VisionTransformer, cli
 from tests.helpers import tiny
@@ -66,3 +67,30 @@ def test_an_error_shows_control_characters_of_a_path_as_escapes(capsys, tmp_path
     """The path does not exist."""
     text = printed(capsys, 2, "info", tmp_path / "\x1b[2J\u202e.npz")
     assert "\\x1b[2J\\u202e.npz" in text
+
+
+def test_the_name_of_an_array_is_printed_as_text(capsys, tmp_path):
+    """In the message that refuses it."""
+    save_file({f"{ORDER}/kernel": np.zeros(2, "float32")}, tmp_path / "x.safetensors")
+    assert SHOWN in printed(capsys, 2, "info", tmp_path / "x.safetensors")
+
+
+def test_finetune_takes_names_of_classes_and_folders_as_text(capsys, tmp_path, monkeypatch):
+    """The training ends, and the preset has the names unchanged."""
+    monkeypatch.setattr(cli.training.console, "_width", 1000)
+    names = ("[bold]b\x1b[2J", "[final]a\u202e")
+    for k, name in enumerate(names):
+        folder = tmp_path / "data [link=x]" / name
+        folder.mkdir(parents=True)
+        for j in range(2):
+            Image.fromarray(np.full((16, 16, 3), 100 * k + j, "uint8")).save(folder / f"{j}.png")
+        (folder / "notes\x1b[2J.txt").touch()
+    tiny().save_to_preset(tmp_path / "tiny")
+    arguments = ("--batch-size", 2, "--steps", 1, "--validation", 0.5, "--out", tmp_path / "[out]")
+    with pytest.warns(UserWarning, match=r"such as .*notes\\x1b\[2J\.txt"):
+        text = printed(
+            capsys, 0, "finetune", tmp_path / "data [link=x]", "--preset", tmp_path / "tiny",
+            *arguments,
+        )  # fmt: skip
+    assert "[out]" in text
+    assert VisionTransformer.from_preset(tmp_path / "[out]" / "best").labels == names

@@ -3,13 +3,16 @@
 import io
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from rich.progress import track
 from rich.table import Table
 
+import keras_vit
 from keras_vit import CheckpointError
 from keras_vit.terminal import in_figure, in_html, in_markdown, visible
+from keras_vit.terminal.messages import log, warn
 from keras_vit.terminal.screen import Screen
 
 pytestmark = pytest.mark.without_backend
@@ -112,6 +115,24 @@ def test_a_screen_prints_no_control_characters():
 def test_letters_that_the_terminal_cannot_encode_are_escaped():
     """On an ASCII terminal."""
     assert printed(lambda screen: screen.print("犬 ü"), "ascii") == "\\u72ac \\xfc\n"
+
+
+def test_log_records_and_warnings_show_control_characters_as_escapes(caplog):
+    """Also of their arguments; the records reach handlers of every kind."""
+    log.warning("%s is no protocol", "x\x1b[2J\u202e")
+    assert caplog.messages == ["x\\x1b[2J\\u202e is no protocol"]
+    assert caplog.records[0].getMessage() == caplog.messages[0]
+    with pytest.warns(UserWarning) as caught:
+        warn("b\x9b2J.png\nsecond line", stacklevel=1)
+    assert str(caught[0].message) == "b\\x9b2J.png\nsecond line"
+    assert caught[0].filename == __file__
+
+
+def test_every_log_record_and_warning_of_names_passes_through_messages():
+    """No module has a logger of its own."""
+    package = Path(keras_vit.__file__).parent
+    own = [p.name for p in package.rglob("*.py") if 'getLogger("keras_vit' in p.read_text()]
+    assert own == ["messages.py"]
 
 
 def test_html_is_escaped():

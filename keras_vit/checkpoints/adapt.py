@@ -5,14 +5,11 @@ grid, patches get another size, the head is replaced, and the representation lay
 Every other array must match.
 """
 
-import logging
-
 import numpy as np
 
 from keras_vit.config import ViTConfig
 from keras_vit.interpolate import resampling_matrix
-
-log = logging.getLogger("keras_vit")
+from keras_vit.terminal.messages import log
 
 
 def resize_positions(

@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import itertools
-import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,8 +25,7 @@ from keras_vit.config import ViTConfig
 from keras_vit.errors import CheckpointError
 from keras_vit.files import folder_written_beside, write_json
 from keras_vit.preparation.protocols import ProtocolSpec, compact, complete
-
-log = logging.getLogger("keras_vit")
+from keras_vit.terminal.messages import log
 
 Track = Callable[[Iterable[Any]], Iterable[Any]]
 

@@ -3,7 +3,6 @@
 In `checkpoints/`, only `load` and `save` of this module import the model.
 """
 
-import logging
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -26,11 +25,11 @@ from keras_vit.config.rules import known_fields
 from keras_vit.errors import CheckpointError, shown
 from keras_vit.labels import Labels, checked, names_of
 from keras_vit.preparation.protocols import ProtocolSpec
+from keras_vit.terminal.messages import log
 
 if TYPE_CHECKING:
     from keras_vit.model import VisionTransformer
 
-log = logging.getLogger("keras_vit")
 
 Named = tuple[str, np.ndarray]
 

@@ -1,6 +1,5 @@
 """The configuration of the wanted model, from the file's configuration and the arguments."""
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,8 +7,7 @@ from keras_vit.checkpoints.inspection import OpenedCheckpoint
 from keras_vit.config import ViTConfig
 from keras_vit.config.rules import pair
 from keras_vit.errors import CheckpointError, shown
-
-log = logging.getLogger("keras_vit")
+from keras_vit.terminal.messages import log
 
 OF_THE_MODEL = (
     "dtype",

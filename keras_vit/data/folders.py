@@ -1,7 +1,6 @@
 """A folder of image files, one folder per class."""
 
 import os
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Unpack, overload
@@ -13,6 +12,7 @@ from keras_vit.data.options import Options, Prepares
 from keras_vit.data.records import Records
 from keras_vit.errors import ConfigError, nearest
 from keras_vit.preparation import is_image_file, list_images
+from keras_vit.terminal.messages import warn
 
 _NAMED = 5
 
@@ -101,7 +101,7 @@ def _records(root: Path, asked: Sequence[str] | None, known: Sequence[str] | Non
             "class, or fill it."
         )
     if odd:
-        warnings.warn(
+        warn(
             f"{root}: {len(odd)} files are not images and are left out, such as {odd[0]}.",
             stacklevel=3,
         )

@@ -1,7 +1,6 @@
 """Inspection of every image before the first step: readability and size."""
 
 import dataclasses
-import warnings
 from collections.abc import Iterable
 from concurrent.futures import Executor
 from typing import Any
@@ -13,6 +12,7 @@ from keras_vit.errors import ConfigError
 from keras_vit.preparation.decoding import size_in_header
 from keras_vit.preparation.preprocessor import Preprocessor
 from keras_vit.preparation.resampling import size_of
+from keras_vit.terminal.messages import warn
 
 MOST_CACHED_BYTES = 2**29
 """Largest size of a cache by `cache="auto"`: half a gibibyte of decoded pixels."""
@@ -95,7 +95,7 @@ def inspect(
     if emptied:
         names = ", ".join(records.class_names[k] for k in sorted(emptied)[:_NAMED])
         raise ConfigError(f"{summary} No image is left of {names}.")
-    warnings.warn(f"{summary} Left out.", stacklevel=4)
+    warn(f"{summary} Left out.", stacklevel=4)
     pixels = [found[k] for k in range(len(records))] if keep else None
     left_out = {records.where(k): reason for k, reason in reasons.items()}
     return Inspected(records, pixels, sizes, left_out).of(kept)

@@ -1,6 +1,7 @@
 """What stands beside an exported model: labels.txt, README.md and export.json."""
 
 import dataclasses
+import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from keras_vit.exporting.plan import Plan
 from keras_vit.exporting.verification import Verification
 from keras_vit.files import write_json
 from keras_vit.preparation.protocols import complete
+from keras_vit.terminal import in_markdown
 
 if TYPE_CHECKING:
     from keras_vit.model import VisionTransformer
@@ -132,7 +134,7 @@ def _readme(
     found: Verification | None,
     notes: list[str],
 ) -> str:
-    program = form.program.format(images=_images(plan), input=plan.input, folder=name)
+    program = form.program.format(images=_images(plan), input=plan.input, folder=json.dumps(name))
     language = "js" if plan.format == "transformers_js" else "python"
     if language == "python":
         program = "from PIL import Image\n" + program
@@ -143,7 +145,7 @@ def _readme(
         program = "\n".join(lines) + "\n\n" + rest
         if has_labels:
             program += 'labels = open("labels.txt", encoding="utf-8").read().splitlines()\n'
-            program += "best = outputs[0].argmax()\nprint(labels[best], outputs[0][best])\n"
+            program += "best = outputs[0].argmax()\nprint(repr(labels[best]), outputs[0][best])\n"
         else:
             program += "print(outputs.shape, outputs)\n"
     shape = ", ".join("any" if side is None else str(side) for side in plan.input_shape)
@@ -155,7 +157,8 @@ def _readme(
         )
     told = "".join(f"\n{note}\n" for note in notes)
     return (
-        f"# {name}\n\nA Vision Transformer in the format {plan.format}, written by keras_vit "
-        f"{__version__}. Input `{plan.input}`: {plan.input_dtype} ({shape}), {_pixels(plan)}. "
-        f"Output: {plan.outputs}. {verified}\n{told}\n```{language}\n{program}```\n"
+        f"# {in_markdown(name)}\n\nA Vision Transformer in the format {plan.format}, written by "
+        f"keras_vit {__version__}. Input `{plan.input}`: {plan.input_dtype} ({shape}), "
+        f"{_pixels(plan)}. Output: {plan.outputs}. {verified}\n{told}\n"
+        f"```{language}\n{program}```\n"
     )

@@ -15,7 +15,6 @@ import errno
 import glob
 import hashlib
 import json
-import logging
 import os
 import re
 import shutil
@@ -30,8 +29,7 @@ from filelock import FileLock
 from keras_vit.errors import PresetError
 from keras_vit.files import write_json
 from keras_vit.presets.retries import ATTEMPTS, TRANSIENT, DamagedError, retrying
-
-log = logging.getLogger("keras_vit")
+from keras_vit.terminal.messages import log
 
 OFFICIAL = "https://storage.googleapis.com/"
 """Address of Google's buckets; the environment variable KERAS_VIT_BUCKET replaces it."""

@@ -13,7 +13,6 @@ H/14, which was never published (VT#133).
 
 import dataclasses
 import difflib
-import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -31,10 +30,9 @@ from keras_vit.presets.families import ROWS as FAMILY_ROWS
 from keras_vit.presets.families import UNVERIFIED, FamilyRow
 from keras_vit.presets.hub import SCHEME, HubFolder
 from keras_vit.presets.preset_config import PresetConfig
+from keras_vit.terminal.messages import log
 from keras_vit.variants import list_variants
 from keras_vit.variants import variant as variant_named
-
-log = logging.getLogger("keras_vit")
 
 
 @dataclasses.dataclass(frozen=True)

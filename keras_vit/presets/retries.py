@@ -1,7 +1,6 @@
 """Rules for the repetition of requests: after which failures and pauses; the loop is tenacity's."""
 
 import email.utils
-import logging
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -9,7 +8,7 @@ from typing import Any
 
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt
 
-log = logging.getLogger("keras_vit")
+from keras_vit.terminal.messages import log
 
 ATTEMPTS = 4
 FIRST_WAIT = 1.0

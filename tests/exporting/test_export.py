@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import keras
 import numpy as np
@@ -13,8 +14,9 @@ import keras_vit
 from keras_vit import VisionTransformer
 from keras_vit.cli import main
 from keras_vit.errors import ConfigError, ExportError
-from keras_vit.exporting import needs, verification
+from keras_vit.exporting import documents, needs, verification
 from keras_vit.exporting.formats import FORMATS, format_named, onnx, onnx_precision
+from keras_vit.exporting.plan import Plan
 from keras_vit.exporting.verification import _photo
 from tests.helpers import random_tiny
 
@@ -96,7 +98,7 @@ def test_the_program_in_the_readme_runs_without_keras_vit(written):
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     finally:
         (folder / "photo.png").unlink()
-    assert done.stdout.split()[0] == model.classify(Image.fromarray(photo))[0][0][0]
+    assert done.stdout.split()[0].strip("'") == model.classify(Image.fromarray(photo))[0][0][0]
 
 
 @torch_alone
@@ -123,8 +125,6 @@ def test_fewer_bits(written, tmp_path, precision):
 
 
 def _plan_of(folder, precision):
-    from keras_vit.exporting.plan import Plan
-
     told = json.loads(folder.joinpath("export.json").read_text())
     return Plan(
         format="onnx",
@@ -283,3 +283,22 @@ def test_the_command_knows_every_format():
     from keras_vit.cli import exporting
 
     assert exporting.FORMATS == FORMATS
+
+
+@torch_alone
+def test_the_name_of_the_folder_is_text_in_the_readme(tmp_path):
+    """A name with quotes, markup and a terminal escape; labels are printed with escapes."""
+    name = 'x", y); evil("[a](http://b) \x1b[2J'
+    plan = Plan(
+        "transformers_js", "logits", "nothing", (16, 16), 3, None, "float32", "timm", True, True,
+        (8, 8),
+    )  # fmt: skip
+    for format, heading in (("transformers_js", False), ("onnx", True)):
+        folder = tmp_path / format
+        folder.mkdir()
+        form = format_named(format)
+        told = {"labels": LABELS}
+        documents.write(folder, name, form, replace(plan, format=format), told, None, [])
+        readme = (folder / "README.md").read_text(encoding="utf-8")
+        assert "\x1b" not in readme and "\\[a\\](http://b) \\\\x1b\\[2J" in readme
+        assert "print(repr(labels[best])" in readme if heading else json.dumps(name) in readme

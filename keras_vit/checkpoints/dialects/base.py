@@ -1,7 +1,6 @@
 """A dialect: the names, axes, JSON and arithmetic of one family of checkpoints, as tables."""
 
 import dataclasses
-import logging
 import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -20,8 +19,7 @@ from keras_vit.checkpoints.lexicon import LEXICON
 from keras_vit.config import Numerics, ViTConfig
 from keras_vit.errors import shown
 from keras_vit.preparation.protocols import ProtocolSpec, complete
-
-log = logging.getLogger("keras_vit")
+from keras_vit.terminal.messages import log
 
 
 @dataclasses.dataclass(frozen=True)

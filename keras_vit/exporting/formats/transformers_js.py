@@ -39,7 +39,7 @@ FORMAT = Format(
 import {{ pipeline, env }} from "@huggingface/transformers";
 
 env.localModelPath = "..";  // the folder that holds this one
-const classify = await pipeline("image-classification", "{folder}", {{ dtype: "q8" }});
+const classify = await pipeline("image-classification", {folder}, {{ dtype: "q8" }});
 console.log(await classify("photo.jpg"));
 """,
 )

@@ -1,6 +1,5 @@
 """The rows of `config.json` that timm's `VisionTransformer` and `Eva` share."""
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -29,8 +28,7 @@ from keras_vit.checkpoints.dialects.timm.names import BACKBONE, is_root_alone
 from keras_vit.checkpoints.dialects.torch_layout import stored_image_size
 from keras_vit.config import ViTConfig
 from keras_vit.labels import NAMED
-
-log = logging.getLogger("keras_vit")
+from keras_vit.terminal.messages import log
 
 _POOLS = {"token": "token", "avg": "gap", "map": "map"}
 POOL_OF = {
