@@ -5,8 +5,10 @@ Processes are forked, so that a kill costs no start of Python.
 
 import argparse
 import datetime
+import json
 import os
 import random
+import shutil
 import signal
 import sys
 import tempfile
@@ -17,10 +19,12 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image
+from safetensors import safe_open
 
 from keras_vit import KerasViTError, VisionTransformer, embed
 from keras_vit.checkpoints import convert
 from keras_vit.checkpoints.source import Source
+from tests.finetune import long_training
 from tests.fuzz.seeds import CHECKPOINTS
 
 SIZES = {"image_size": 16, "patch_size": 8, "hidden_size": 64, "mlp_dim": 128, "num_heads": 2}
@@ -125,6 +129,57 @@ def kill_embeddings(work: Path, count: int, rng: random.Random) -> Counter[str]:
     return outcomes
 
 
+def kill_trainings(work: Path, count: int, rng: random.Random) -> Counter[str]:
+    """Kills a training with `Resume`, which goes on each time; its end is that of an unbroken run.
+
+    The training has dropout, momentum, averages, accumulation and EarlyStopping.
+    """
+    place, outcomes, start = work / "x", Counter[str](), time.monotonic()
+    unbroken = _trained(work / "unbroken")
+    longest = 0.8 * (time.monotonic() - start)
+
+    def compare() -> None:
+        try:
+            long_training.compare(long_training.load(place), unbroken)
+            outcomes["whole"] += 1
+        except AssertionError:
+            outcomes["wrong"] += 1
+        shutil.rmtree(place)
+
+    def train() -> None:
+        _trained(place)
+        (place / "done").touch()
+        signal.pause()
+
+    for _ in range(count):
+        killed(train, rng, longest)
+        epoch = _epoch_of(place)
+        if (place / "done").exists():
+            compare()  # the next kill meets a new training
+        elif epoch == long_training.EPOCHS:
+            outcomes["after the last epoch"] += 1
+            shutil.rmtree(place)
+        else:
+            outcomes[f"went on at epoch {epoch}" if epoch else "before the first epoch's end"] += 1
+    _trained(place)
+    compare()
+    return outcomes
+
+
+def _trained(place: Path) -> long_training.Result:
+    """Weights and history of a training in a folder, as they are stored there in the end."""
+    long_training.save(place, long_training.train(place))
+    return long_training.load(place)
+
+
+def _epoch_of(place: Path) -> int:
+    """How many epochs the state of a training has; 0 if there is none."""
+    if not (place / "state.safetensors").exists():
+        return 0
+    with safe_open(place / "state.safetensors", framework="np") as file:
+        return int(json.loads(file.metadata()["keras_vit"])["epoch"])
+
+
 def read_beside_writers(work: Path, seconds: float) -> Counter[str]:
     """Two processes save over one preset, eight read it."""
     place, models = work / "preset", [model_of("a"), model_of("b")]
@@ -164,6 +219,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=50, help="kills of each writer")
     parser.add_argument("--seconds", type=float, default=60, help="of readers beside writers")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", default="", help="those whose line has this word")
     arguments = parser.parse_args()
     rng = random.Random(arguments.seed)
     print(f"{datetime.datetime.now(datetime.UTC).date()}, seed {arguments.seed}\n")
@@ -173,8 +229,11 @@ def main() -> int:
         (f"{arguments.count} kills of save over a preset", kill_saves),
         (f"{arguments.count} kills of convert over a file", kill_conversions),
         (f"{arguments.count} kills of embed, and its end", kill_embeddings),
+        (f"{arguments.count} kills of a training, and its end", kill_trainings),
         (f"2 writers, 8 readers, {arguments.seconds:.0f} s", None),
     ):
+        if arguments.only not in name:
+            continue
         with tempfile.TemporaryDirectory() as work:
             if run is None:
                 found = read_beside_writers(Path(work), arguments.seconds)
