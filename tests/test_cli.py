@@ -9,6 +9,7 @@ import sys
 import time
 from importlib import metadata
 
+import keras
 import numpy as np
 import pytest
 from PIL import Image
@@ -248,6 +249,7 @@ def test_user_errors_print_one_line_and_exit_with_status_2(capsys, arguments, me
     assert printed.count("\n") == 1
 
 
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="The demo starts other backends.")
 def test_demo_predicts_fine_tunes_saves_reloads_and_explains(tmp_path):
     """Accuracy rises by over 30 points, and another backend gives the same logits."""
     command = [sys.executable, "-m", "keras_vit.cli", "demo", "--out", str(tmp_path)]

@@ -15,7 +15,7 @@ from tests.helpers import random_tiny
 
 BACKENDS = ("jax", "tensorflow", "torch")
 OTHERS = [name for name in BACKENDS if name != keras.backend.backend()]
-FULL_SIZE = ("vit_s16", "vit_b16", "r26_vit_s32", "r50_vit_b16")
+FULL_SIZE = ("vit_s16", "r26_vit_s32")
 
 LOAD = """
 import json, sys
@@ -95,7 +95,7 @@ def full_size_logits(path) -> None:
 
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="runs once, from JAX")
 def test_full_size_models_agree_across_backends(tmp_path):
-    """vit_s16, vit_b16, r26_vit_s32, r50_vit_b16 at 224: within 1e-4 of max |logit|."""
+    """A ViT and a hybrid at 224 pixels: within 1e-4 of max |logit|."""
     for backend in BACKENDS:
         in_backend(backend, RUN_FULL_SIZE, str(tmp_path / f"{backend}.npz"))
     with np.load(tmp_path / "jax.npz") as want:
