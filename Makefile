@@ -49,7 +49,14 @@ bench: .venv/.test
 		for batch in 1 8; do \
 			$(BENCH) --backend $$backend --task forward --model $$model --batch $$batch || exit 1; \
 		done; done; \
-		$(BENCH) --backend $$backend --task train --model S/16 --batch 8 || exit 1; \
+		[ $$backend = openvino ] || \
+			$(BENCH) --backend $$backend --task train --model S/16 --batch 8 || exit 1; \
+	done
+	@for batch in 1 8; do \
+		$(BENCH) --task forward --model S/16 --batch $$batch --peers timm timm-in-onnxruntime \
+			timm-in-openvino keras_vit-in-onnxruntime keras_vit-in-openvino flax \
+			keras_vit-torch-predict keras_vit-jax-predict keras_vit-tensorflow-predict \
+			keras_vit-openvino-predict || exit 1; \
 	done
 	@$(BENCH) --backend torch --task forward --model S/16 --batch 8 --dtype bfloat16
 	@for size in 224 384; do for of in forward train; do \

@@ -2,7 +2,8 @@
 
     python -m benchmarks --task forward --model S/16 --batch 8 --peers timm keras_vit-torch
 
-Tasks: `forward` and `train` (speed, as a share of the model's own matrix products),
+Tasks: `forward` and `train` (speed, as a share of the model's own matrix products, by torch and by
+the fastest library),
 `memory` (peak of either with `--of`, or of the paper's fine-tuning with and without remat),
 `load` (safetensors to an answer), `start` (importing) and `input` (JPEG files to batches).
 """
@@ -16,8 +17,8 @@ from typing import Any
 from rich.console import Console
 
 from benchmarks import report
-from benchmarks.harness import ANCHOR, run, run_fresh
-from benchmarks.peers import PEERS
+from benchmarks.harness import run, run_fresh
+from benchmarks.peers import LIBRARIES, PEERS, UNITS
 from benchmarks.sizes import size_named
 
 _BACKENDS = ("torch", "jax", "tensorflow")
@@ -41,7 +42,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=2, help="of the task input")
     parser.add_argument("--peers", nargs="+", default=["all"], help="names, or parts of names")
-    parser.add_argument("--backend", choices=_BACKENDS, help="only peers of this one")
+    parser.add_argument("--backend", choices=LIBRARIES, help="only peers of this one")
     parser.add_argument("--json", type=Path, help="append the figures to this file")
     arguments = parser.parse_args()
     with console.status("") as status, tempfile.TemporaryDirectory() as work:
@@ -63,7 +64,7 @@ def _measure(arguments: argparse.Namespace, say: Any, work: Path) -> tuple[dict[
     }
     rounds = arguments.rounds
     if arguments.task in ("forward", "train"):
-        result = run(_chosen(arguments, arguments.task), job, rounds, say)
+        result = run(_chosen(arguments, arguments.task), job, rounds, say, units=UNITS)
         return job, report.speed_rows(result)
     if arguments.task == "memory" and arguments.of == "finetune":
         asked = {key: job[key] for key in ("model", "image_size", "batch")}
@@ -128,7 +129,7 @@ def _chosen(arguments: argparse.Namespace, task: str) -> list[str]:
     names = [
         name
         for name, peer in PEERS.items()
-        if task in peer.tasks and name != ANCHOR and arguments.backend in (None, peer.library)
+        if task in peer.tasks and name not in UNITS and arguments.backend in (None, peer.library)
     ]
     if words == ["all"]:
         return names

@@ -14,13 +14,13 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from benchmarks.peers import PEERS
+from benchmarks.peers import PEERS, UNITS
 
 ANCHOR = "products"
 _TURN_SECONDS = {"forward": 3.0, "train": 6.0}
@@ -118,6 +118,13 @@ class Result:
         pairs = zip(self.turns[anchor], self.turns[name], strict=True)
         return [a.seconds / p.seconds for a, p in pairs]
 
+    def of_fastest(self, name: str) -> list[float]:
+        """The least time of the products by any library, over the time of the peer, per round."""
+        units = [self.turns[unit] for unit in UNITS if unit in self.turns]
+        fastest = [min(turn.seconds for turn in turns) for turns in zip(*units, strict=True)]
+        turns = self.turns[name]
+        return [unit / turn.seconds for unit, turn in zip(fastest, turns, strict=True)]
+
     def median(self, name: str, anchor: str = ANCHOR) -> float:
         """The median of `ratios`."""
         return statistics.median(self.ratios(name, anchor))
@@ -129,12 +136,13 @@ def run(
     rounds: int,
     say: Callable[[str], None],
     seconds: float | None = None,
+    units: Sequence[str] = (ANCHOR,),
 ) -> Result:
-    """Starts the peers, then gives each its turn in every round, of about `seconds` each."""
+    """Starts units and peers, then gives each its turn in every round, of about `seconds` each."""
     residents: dict[str, Resident] = {}
     result = Result({}, {})
     try:
-        for name in dict.fromkeys([ANCHOR, *names]):
+        for name in dict.fromkeys([*units, *names]):
             say(f"starting {name}")
             try:
                 residents[name] = Resident(name, request)

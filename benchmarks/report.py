@@ -5,6 +5,7 @@ python -m benchmarks.report benchmarks/results/cpu.json     # the tables of READ
 
 import datetime
 import json
+import os
 import platform
 import statistics
 import sys
@@ -13,9 +14,21 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import ANCHOR, Result
-from benchmarks.peers import PEERS
+from benchmarks.peers import LIBRARIES, PEERS, UNITS
+from keras_vit.processor import processor
 
-_PACKAGES = ("keras", "torch", "jax", "tensorflow", "timm", "transformers", "keras-hub", "flax")
+_PACKAGES = (
+    "keras",
+    "torch",
+    "jax",
+    "tensorflow",
+    "timm",
+    "transformers",
+    "keras-hub",
+    "flax",
+    "openvino",
+    "onnxruntime",
+)
 
 Row = dict[str, Any]
 
@@ -23,12 +36,14 @@ Row = dict[str, Any]
 def speed_rows(result: Result) -> list[Row]:
     """One row per peer: its speed as a share of the anchor's speed, with its range."""
     rows: list[Row] = []
+    units = [unit for unit in UNITS if unit in result.turns]
     for name, turns in result.turns.items():
         ratios = result.ratios(name) if ANCHOR in result.turns else [float("nan")]
         rows.append({
             "peer": name,
             "share": round(statistics.median(ratios), 3),
             "range": [round(min(ratios), 3), round(max(ratios), 3)],
+            "of_fastest": round(statistics.median(result.of_fastest(name)), 3) if units else None,
             "milliseconds": round(statistics.median(t.seconds for t in turns) * 1e3, 2),
             "other_load": round(max(turn.other_load for turn in turns), 2),
         })  # fmt: skip
@@ -76,6 +91,7 @@ def machine() -> dict[str, Any]:
             versions[name] = "absent"
     return {
         "processor": _processor(),
+        "instruction_sets": list(processor().instruction_sets),
         "accelerator": _accelerator(),
         "python": platform.python_version(),
         "versions": versions,
@@ -84,12 +100,7 @@ def machine() -> dict[str, Any]:
 
 
 def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return f"{len(names)} x {names[0]}" if names else platform.machine()
+    return f"{os.cpu_count()} x {processor().name}"
 
 
 def _accelerator() -> str:
@@ -128,8 +139,8 @@ def _shares(task: str, dtype: str, peers: dict[str, dict[str, Row]]) -> str:
         f"| | {' | '.join(columns)} |",
         f"|---|{'---|' * len(columns)}",
     ]
-    for library in ("torch", "jax", "tensorflow"):
-        names = [n for n in peers if n != ANCHOR and PEERS[n].library == library]
+    for library in LIBRARIES:
+        names = [n for n in peers if n not in UNITS and PEERS[n].library == library]
         if names:
             lines.append(f"| *{library}* |{' |' * len(columns)}")
         for name in sorted(names, key=lambda n: (not n.startswith("keras_vit"), n)):
@@ -143,7 +154,8 @@ def _share(row: Row | None) -> str:
         return ""
     if "failed" in row:
         return "failed"
-    return f"{row['share']:.2f} ({row['range'][0]:.2f} to {row['range'][1]:.2f})"
+    of_fastest = f", {row['of_fastest']:.2f} of the fastest" if row.get("of_fastest") else ""
+    return f"{row['share']:.2f} ({row['range'][0]:.2f} to {row['range'][1]:.2f}){of_fastest}"
 
 
 if __name__ == "__main__":

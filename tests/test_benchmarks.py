@@ -11,6 +11,7 @@ from benchmarks.peers import PEERS, Peer
 from benchmarks.sizes import Size, size_named
 from keras_vit import checkpoints, variants
 from tests import golden
+from tests.helpers import normal
 
 
 @pytest.mark.parametrize(
@@ -69,6 +70,27 @@ def test_ratios_compare_turns_of_the_same_round():
     assert result.ratios("timm") == [0.5, 0.5, 1.0]
     row = next(row for row in report.speed_rows(result) if row["peer"] == "timm")
     assert (row["share"], row["range"]) == (0.5, [0.5, 1.0])
+
+
+def test_the_fastest_unit_of_each_round_counts():
+    """It may be another library in another round; a run without units has no such figure."""
+    times = {"products": [4.0, 2.0], "products-onednn": [2.0, 3.0], "timm": [4.0, 4.0]}
+    turns = {n: [harness.Turn(s, 0.0) for s in t] for n, t in times.items()}
+    assert harness.Result(turns, {}).of_fastest("timm") == [0.5, 0.5]
+    alone = harness.Result({"timm": turns["timm"]}, {})
+    assert report.speed_rows(alone)[0]["of_fastest"] is None
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="libraries of products, once")
+@pytest.mark.parametrize("library", ["onednn", "openvino"])
+def test_every_library_computes_the_same_product(library):
+    """A unit that computed less than the product would be the fastest."""
+    from benchmarks.peers import products
+
+    left, right = normal(7, 6), normal(6, 5, seed=1)
+    found = products._MAKERS[library](left, right, "float32")()
+    found = found[0] if library == "openvino" else found.numpy()
+    np.testing.assert_allclose(found, left @ right, atol=1e-5)
 
 
 def test_an_aim_is_read_from_the_newest_run_that_has_both_peers():

@@ -47,8 +47,9 @@ class Peer:
 
     @property
     def library(self) -> str:
-        """The backend of the peer: torch, jax or tensorflow."""
-        return self.backend or ("jax" if "flax" in self.needs else "torch")
+        """The backend of the peer, or the runtime of an exported model."""
+        runtime = self.options.get("runtime", "")
+        return runtime or self.backend or ("jax" if "flax" in self.needs else "torch")
 
     def missing(self) -> list[str]:
         """Names of the needed packages that are not installed."""
@@ -62,6 +63,14 @@ class Peer:
 
 
 _LIBRARY = {"tensorflow": "tensorflow", "jax": "jax", "torch": "torch"}
+
+LIBRARIES = ("torch", "jax", "tensorflow", "openvino", "onnxruntime")
+"""The backends and runtimes, in the order of the tables."""
+
+UNITS = tuple(
+    f"products{library}" for library in ("", "-onednn", "-xla", "-tensorflow", "-openvino")
+)
+"""Peers that compute the model's matrix products alone. The first is the anchor of a run."""
 
 
 def _keras_peers(prefix: str, maker: str, needs: tuple[str, ...]) -> list[Peer]:
@@ -101,6 +110,41 @@ PEERS: dict[str, Peer] = {
     peer.name: peer
     for peer in (
         Peer("products", ("forward", "train"), ("torch",), "products:make"),
+        *(
+            Peer(
+                f"products-{library}",
+                ("forward", "train"),
+                (package,),
+                "products:by",
+                {"library": library},
+            )
+            for library, package in (
+                ("onednn", "torch"),
+                ("xla", "jax"),
+                ("tensorflow", "tensorflow"),
+                ("openvino", "openvino"),
+            )
+        ),
+        *(
+            Peer(
+                f"{model}-in-{runtime}",
+                ("forward",),
+                (model, "torch", "onnx", runtime),
+                "runtimes:make",
+                {"model": model, "runtime": runtime},
+                "torch",
+            )
+            for runtime in ("onnxruntime", "openvino")
+            for model in ("timm", "keras_vit")
+        ),
+        Peer(
+            "keras_vit-openvino-predict",
+            ("forward",),
+            ("keras", "openvino"),
+            "keras_models:ours",
+            {"mode": "predict"},
+            "openvino",
+        ),
         Peer("timm", ("forward", "train"), ("timm", "torch"), "torch_native:timm"),
         Peer(
             "timm-compiled",

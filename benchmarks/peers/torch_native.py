@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from benchmarks.peers import Job, Step
+from benchmarks.sizes import Size
 
 
 def torch_device() -> str:
@@ -26,11 +27,15 @@ def synchronize() -> None:
 
 def timm(job: Job, compiled: bool = False) -> Step:
     """timm's VisionTransformer, eager or through `torch.compile`."""
+    return _step(job, timm_model(job.size), compiled)
+
+
+def timm_model(size: Size) -> Any:
+    """timm's VisionTransformer of a size."""
     allow_torchvision()
     from timm.models.vision_transformer import VisionTransformer
 
-    size = job.size
-    model = VisionTransformer(
+    return VisionTransformer(
         img_size=size.image_size,
         patch_size=size.patch_size,
         embed_dim=size.hidden_size,
@@ -39,7 +44,6 @@ def timm(job: Job, compiled: bool = False) -> Step:
         mlp_ratio=size.mlp_dim / size.hidden_size,
         num_classes=size.num_classes,
     )
-    return _step(job, model, compiled)
 
 
 def transformers(job: Job) -> Step:
