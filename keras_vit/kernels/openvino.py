@@ -14,6 +14,7 @@ from keras import ops
 from keras_vit.kernels import reference
 
 call_part = reference.call_part
+call_then_gelu = reference.call_then_gelu
 direct = reference.direct
 tensor = reference.tensor
 gelu = reference.gelu
