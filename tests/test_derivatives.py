@@ -232,7 +232,7 @@ def test_group_norm_equals_that_of_keras(axis, affine):
     for layer in layers:
         layer.build(x.shape)
         layer.set_weights([normal(*w.shape, seed=i) for i, w in enumerate(layer.weights)])
-    np.testing.assert_allclose(numpy_of(layers[0](x)), numpy_of(layers[1](x)), atol=2e-6)
+    np.testing.assert_allclose(numpy_of(layers[0](x)), numpy_of(layers[1](x)), atol=5e-6)
 
 
 def test_an_unknown_choice_of_kernels_is_refused():

@@ -23,15 +23,24 @@ def block_of_queries(others: int) -> int:
     return max(1, MOST_SCORES // others)
 
 
-def normalise(x: Any, axes: tuple[int, ...], epsilon: float) -> Any:
-    """Returns `(x - mean) / sqrt(variance + epsilon)` over `axes`, in float32 at least.
+def normalise(x: Any, stages: tuple[tuple[int, ...], ...], epsilon: float) -> Any:
+    """Returns `(x - mean) / sqrt(variance + epsilon)` over axes, in float32 at least.
+
+    `stages` are the axes in the order in which means are taken, such as `((-1,),)`.
 
     Keras's norms use `ops.moments`, which treats the mean as a constant under TensorFlow: first
     derivatives are right, second derivatives are off by a quarter.
     """
     x = ops.cast(x, at_least_float32(x))
-    centred = x - ops.mean(x, axes, keepdims=True)
-    return centred * ops.rsqrt(ops.mean(ops.square(centred), axes, keepdims=True) + epsilon)
+    centred = x - _mean(x, stages)
+    return centred * ops.rsqrt(_mean(ops.square(centred), stages) + epsilon)
+
+
+def _mean(x: Any, stages: tuple[tuple[int, ...], ...]) -> Any:
+    for axes in stages:
+        if axes:
+            x = ops.mean(x, axes, keepdims=True)
+    return x
 
 
 def at_least_float32(x: Any) -> str:
@@ -52,7 +61,7 @@ def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
 
     The arithmetic is float32 at least; the result has the type of `x`.
     """
-    y = normalise(x, (-1,), epsilon)
+    y = normalise(x, ((-1,),), epsilon)
     return ops.cast(y * ops.cast(gamma, y.dtype) + ops.cast(beta, y.dtype), x.dtype)
 
 

@@ -35,5 +35,5 @@ class LayerNorm(keras.layers.LayerNormalization):
         if axes == [last] and self.scale and self.center:
             gamma, beta = kernels.tensor(self.gamma), kernels.tensor(self.beta)
             return kernels.tensor(kernels.layer_norm(inputs, gamma, beta, self.epsilon), dtype)
-        normal = reference.normalise(inputs, tuple(axes), self.epsilon)
+        normal = reference.normalise(inputs, (tuple(axes),), self.epsilon)
         return ops.cast(reference.scaled(normal, self.gamma, self.beta, axes), dtype)
