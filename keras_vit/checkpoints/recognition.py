@@ -120,6 +120,7 @@ def recognise_dialect(files: OpenSource, asked: str | None = None) -> Recognitio
         raise CheckpointError(f"{reader.path}: {_foreign_family(files.json, dialects)}.")
     recognition = recognise(reader.shapes, candidates)
     if recognition is None:
+        _refuse_by_part(files, [dialect for dialect in candidates if named[dialect]])
         some = list(itertools.islice(reader.shapes, 2000))
         other = next((kind for pattern, kind in _OTHERS if _any(pattern, some)), None)
         guess = f" It looks like {other}." if other else ""
@@ -131,6 +132,16 @@ def recognise_dialect(files: OpenSource, asked: str | None = None) -> Recognitio
             f"{listed(some) if some else 'nothing'}.{guess}"
         )
     return recognition
+
+
+def _refuse_by_part(files: OpenSource, named: Iterable[Dialect]) -> None:
+    """Refuses a model whose JSON names a part that keras_vit lacks, by the name of the part."""
+    for dialect in named:
+        try:
+            dialect.read_json(files.json)
+        except ValueError as part:
+            where = files.reader.path
+            raise CheckpointError(f"{where}: a JSON file beside the weights: {part}.") from part
 
 
 def _foreign_family(files: Mapping[str, Any], dialects: Iterable[Dialect]) -> str:
@@ -154,8 +165,9 @@ def recognise(shapes: Mapping[str, Shape], dialects: Sequence[Dialect]) -> Recog
     """Returns the dialect and prefix with the most matching names; None if it is no ViT.
 
     Two dialects may match equally many names, for example in a file without position
-    embeddings. The dialect whose conventions agree with the arrays then wins. Each name is
-    looked up once for all dialects together.
+    embeddings. The dialect whose conventions agree with the arrays then wins, and among several
+    the one that knows more of the other arrays as no weights. Each name is looked up once for all
+    dialects together.
     """
     claims = list(_claims(shapes, tuple(dialects)))
     claimed: dict[tuple[int, str], set[str]] = collections.defaultdict(set)
@@ -172,7 +184,7 @@ def recognise(shapes: Mapping[str, Shape], dialects: Sequence[Dialect]) -> Recog
     for number, prefix in tied:
         own = [claim for claim in claims if claim.holds_under(number, prefix)]
         candidates.append(_read(shapes, dialects[number], prefix, own))
-    best = max(candidates, key=lambda r: (not _contradicted(r), -len(r.prefix)))
+    best = max(candidates, key=lambda r: (not _contradicted(r), len(r.ignored), -len(r.prefix)))
     # Where the sides of a patch are one axis of a matrix, the JSON tells them.
     has_patches = "patch_size" in best.fields or "patch_embedding/kernel" in best.found
     has_patches = has_patches and best.fields["num_layers"] > 0

@@ -6,6 +6,7 @@ from keras_vit.checkpoints.dialects import timm as _timm
 from keras_vit.checkpoints.dialects import transformers as _transformers
 from keras_vit.checkpoints.dialects.base import Dialect, Statement, StoredAs, Unsupported
 from keras_vit.checkpoints.dialects.big_vision import big_vision, big_vision_scan
+from keras_vit.checkpoints.dialects.facebook import facebook
 from keras_vit.checkpoints.dialects.google import google, google_linen
 from keras_vit.checkpoints.dialects.keras_vit import keras_vit
 from keras_vit.checkpoints.dialects.torchvision import torchvision
@@ -21,6 +22,7 @@ _ALL: tuple[Dialect, ...] = (
     *_transformers.FAMILIES,
     *_keras_hub.FAMILIES,
     torchvision,
+    facebook,
     *_open_clip.FAMILIES,
 )
 DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in _ALL}

@@ -95,7 +95,19 @@ def _known() -> tuple[_Known, ...]:
     return tuple(_readable())
 
 
+_DEIT3 = {
+    "class": "Eva",
+    "attn_type": "rope",
+    "class_token": True,
+    "global_pool": "token",
+    "init_values": 1e-4,
+    "no_embed_class": True,
+}
+"""DeiT-III as if it were an `Eva`: Facebook's files of it have the arrays of some of `Eva`'s."""
+
+
 def _readable() -> Iterator[_Known]:
+    yield _Known("DeiT-III by Facebook's names, to be read by dialect='facebook'", _DEIT3)
     for name, row in architectures.rows():
         try:
             yield _Known(name, row)
