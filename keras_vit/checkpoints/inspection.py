@@ -262,7 +262,7 @@ def _ask(
             f"{reader.path}: read as {dialect.name}: {dialect.needs_json} stands in config.json, "
             "and no array tells it. Load the folder that has both."
         )
-    untold = recognition.dialect.untold(recognition.fields)
+    untold = dialect.untold({**recognition.fields, "prefix": recognition.prefix})
     known = {
         **recognition.fields.get("numerics", {}),
         **stated.fields,

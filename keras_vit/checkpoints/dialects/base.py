@@ -195,9 +195,9 @@ class Dialect:
             inferred from the arrays, except for the number of heads and `untold`.
         deduced: takes the fields inferred from the arrays and returns further fields that follow
             from them for the library's own models; JSON and caller have precedence.
-        untold: takes the fields inferred from the arrays and returns the fields of `ViTConfig` and
-            `Numerics` that a caller must give for files without JSON, and the values of known
-            weights.
+        untold: takes the fields inferred from the arrays, and the file's prefix under `"prefix"`,
+            and returns the fields of `ViTConfig` and `Numerics` that a caller must give for files
+            without JSON, and the values of known weights.
         derived: takes a configuration and returns the names of arrays that the library computes
             from others, and the reason for each. They are neither read nor written.
         row_numbers: name of an array -> name of an array of integers `(1, rows)`, by which the

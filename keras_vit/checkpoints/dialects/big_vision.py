@@ -9,6 +9,8 @@ token on loading (`fix_old_checkpoints`), which gives the same tokens.
 
 import dataclasses
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from keras_vit.checkpoints.dialects.base import (
     Dialect,
@@ -89,6 +91,21 @@ def _loses_its_rectangle(config: ViTConfig) -> bool:
     return config.has_class_position and rows != columns
 
 
+def _untold(fields: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the pooling where neither class token, probe nor head shows it.
+
+    A classifier without the first two averages its tokens, as big_vision does by default. An
+    encoder alone, and the image tower of a file with a text tower, may do anything.
+    """
+    is_tower = fields["prefix"] == "params/img/" or not fields.get("num_classes")
+    if fields["classifier"] != "gap" or not is_tower:
+        return {}
+    return {
+        "classifier": "'gap' for pool_type='gap', 'unpooled' for 'none'; for '0' take the first "
+        "token of 'unpooled'"
+    }
+
+
 big_vision = Dialect(
     name="big_vision",
     library="google-research/big_vision",
@@ -100,6 +117,7 @@ big_vision = Dialect(
         r"chrono/.*": "clock of the training",
         r"params/(txt/.*|t|b)": "text tower",
     },
+    untold=_untold,
     numerics=Numerics(),
     fields={"qkv_bias": True},
     images=PreparationWords(default=lambda config: "big_vision"),
