@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,10 +42,12 @@ class Verification:
     Args:
         differences: one for each comparison.
         not_run: a sentence for each library whose own forward pass could not run.
+        warnings: what `look` said of each checkpoint, behind the checkpoint's name.
     """
 
     differences: tuple[Difference, ...]
     not_run: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
 
 def verify(
@@ -53,6 +56,7 @@ def verify(
     *,
     batch_size: int = 2,
     seed: int = 0,
+    look: Callable[["VisionTransformer"], Sequence[str]] = lambda model: (),
     **fields: Any,
 ) -> Verification:
     """Runs a checkpoint on random images and compares its outputs.
@@ -63,6 +67,8 @@ def verify(
     Args:
         source, other: sources as for `load`.
         batch_size, seed: number and seed of the images, which are uniform in [-1, 1].
+        look: returns a sentence for each part of a loaded model that looks wrong, such as
+            `keras_vit.explanation.looks_untrained`.
         **fields: arguments of `load` for both checkpoints.
 
     Raises:
@@ -70,10 +76,12 @@ def verify(
     """
     differences: list[Difference] = []
     not_run: list[str] = []
+    warnings: list[str] = []
     runs: list[dict[str, np.ndarray]] = []
     for checkpoint in [source] if other is None else [source, other]:
         found = Source.of(checkpoint)
         model = load(found, **fields)
+        warnings += [f"{checkpoint}: {sentence}" for sentence in look(model)]
         images = _images(model, batch_size, seed)
         runs.append(_run(model, images))
         dialect = inspect(found, **{"image_size": model.config.image_size, **fields}).dialect
@@ -91,7 +99,7 @@ def verify(
             for name in _OUTPUTS
             if name in first and name in second
         ]
-    return Verification(tuple(differences), tuple(not_run))
+    return Verification(tuple(differences), tuple(not_run), tuple(warnings))
 
 
 def _images(model: "VisionTransformer", batch_size: int, seed: int) -> np.ndarray:

@@ -185,9 +185,12 @@ def _fields(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def _verify(arguments: argparse.Namespace) -> int:
     from keras_vit.checkpoints import verify
+    from keras_vit.explanation import looks_untrained
 
     with Screen(stderr=True).status("Running"):
-        found = verify(arguments.source, arguments.other, **_fields(arguments))
+        found = verify(
+            arguments.source, arguments.other, look=looks_untrained, **_fields(arguments)
+        )
     rows = [
         (d.output, d.against, f"{d.absolute:.2e}", f"{d.relative:.2e}") for d in found.differences
     ]
@@ -195,6 +198,8 @@ def _verify(arguments: argparse.Namespace) -> int:
         show(arguments, ("output", "against", "max |difference|", "of max |value|"), rows)
     for reason in found.not_run:
         Screen(stderr=True).print(f"Not run: {reason}.", soft_wrap=True)
+    for sentence in found.warnings:
+        Screen(stderr=True).print(f"Looks untrained: {sentence}", soft_wrap=True)
     worst = max((difference.relative for difference in found.differences), default=0.0)
     return int(worst > arguments.tolerance)
 

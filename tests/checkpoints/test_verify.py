@@ -1,9 +1,11 @@
 """`verify` compares the outputs of two checkpoints, or of a checkpoint and its library."""
 
+import re
+
 import numpy as np
 import pytest
 
-from keras_vit import checkpoints, cli
+from keras_vit import VisionTransformer, checkpoints, cli
 from keras_vit.checkpoints.libraries import LibraryUnavailableError, library_logits
 from tests.golden import FOLDER
 from tests.helpers import random_tiny
@@ -70,3 +72,15 @@ def test_keras_vit_verify_prints_a_table_and_exits_with_status_1_on_a_difference
     assert cli.main(["verify", other]) == 0
     printed = capsys.readouterr()
     assert "no library to install" in printed.out + printed.err
+
+
+def test_weights_that_look_untrained_are_named_with_their_numbers(tmp_path, capsys):
+    """A warning, not a difference: the status stays 0. vit_digits looks trained."""
+    for name, load_weights in (("new", False), ("trained", True)):
+        model = VisionTransformer.from_preset("vit_digits", load_weights=load_weights)
+        model.save_to_preset(tmp_path / name)
+    assert cli.main(["verify", str(tmp_path / "new"), str(tmp_path / "new")]) == 0
+    told = capsys.readouterr().err.replace("\n", " ")
+    assert re.search(r"Looks untrained: \S*new: Neighbouring positions .* by -?0\.0\d", told)
+    assert cli.main(["verify", str(tmp_path / "trained")]) == 0
+    assert "Looks untrained" not in capsys.readouterr().err
