@@ -294,7 +294,7 @@ _ROWS = (
 def _of_family(row: FamilyRow) -> Preset:
     """Returns the row of the catalog for a row of a family."""
     shared = {field.name: getattr(row, field.name) for field in dataclasses.fields(row)}
-    return Preset(variant=None, protocol=row.protocol, unverified=UNVERIFIED, **shared)
+    return Preset(variant=None, unverified=UNVERIFIED, **shared)
 
 
 _SHIPPED_LABELS = {1000: "imagenet1k", 21843: "imagenet21k"}

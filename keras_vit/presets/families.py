@@ -12,6 +12,7 @@ from typing import Any
 _SIZES = {  # hidden_size, mlp_dim, num_heads, num_layers
     "ti": (192, 768, 3, 12),
     "s": (384, 1536, 6, 12),
+    "m": (512, 2048, 8, 12),
     "b": (768, 3072, 12, 12),
     "l": (1024, 4096, 16, 24),
     "so400m": (1152, 4304, 16, 27),
@@ -32,6 +33,7 @@ _PROTOCOLS: dict[str, dict[str, Any]] = {
     "clip": {"name": "timm", "crop_pct": 1.0, "interpolation": "bicubic", **_OF_CLIP},
     "siglip": {"name": "transformers", "interpolation": "bicubic"},
     "deit": _CROP_OF_256,
+    "deit3": {"name": "timm", "crop_pct": 1.0, "interpolation": "bicubic", **_IMAGENET},
     "mae": _CROP_OF_256,
     "msn": _CROP_OF_256,
     "ijepa": {"name": "transformers", "interpolation": "bilinear", **_IMAGENET},
@@ -49,6 +51,7 @@ class FamilyRow:
         family: name of the family in `list_presets(family=...)`.
         dialect: dialect of the repository's files.
         fields: fields of `ViTConfig` that the dialect's conventions do not set.
+        protocol: preparation of images; the family's protocol if it is empty.
     """
 
     name: str
@@ -61,11 +64,11 @@ class FamilyRow:
     num_classes: int = 0
     license: str = "Apache-2.0"
     note: str = ""
+    protocol: dict[str, Any] = dataclasses.field(default_factory=dict)
 
-    @property
-    def protocol(self) -> dict[str, Any]:
-        """The family's protocol for the preparation of images."""
-        return _PROTOCOLS[self.family]
+    def __post_init__(self) -> None:
+        if not self.protocol:
+            object.__setattr__(self, "protocol", _PROTOCOLS[self.family])
 
 
 def _sizes(size: str, patch: int, **more: Any) -> dict[str, Any]:
@@ -152,6 +155,27 @@ def _deit(size: str, word: str, distilled: bool, pixels: int = 224) -> FamilyRow
     )
 
 
+def _deit3(size: str, word: str, patch: int, pixels: int, data: str = "i1k") -> FamilyRow:
+    """A row of DeiT-III, by timm's repository: the authors' own are no repositories of the Hub.
+
+    Models that saw ImageNet-1k alone are evaluated on a crop of 90 % at 224 pixels.
+    """
+    tag = "fb_in1k" if data == "i1k" else "fb_in22k_ft_in1k"
+    crop = {"crop_pct": 0.9} if data == "i1k" and pixels == 224 else {}
+    fields = {"layer_scale": True, "layer_scale_init": 1e-6, "position_before_class": True}
+    return FamilyRow(
+        f"vit_{size}{patch}.deit3_{data}_{pixels}",
+        "deit3",
+        data,
+        f"hf://timm/deit3_{word}_patch{patch}_{pixels}.{tag}",
+        pixels,
+        "timm",
+        _sizes(size, patch, **fields),
+        num_classes=1000,
+        protocol={**_PROTOCOLS["deit3"], **crop},
+    )
+
+
 def _of_class(
     family: str, size: str, patch: int, data: str, repo: str, dialect: str, pixels: int = 224,
     license: str = "Apache-2.0",
@@ -211,6 +235,12 @@ ROWS: tuple[FamilyRow, ...] = (
       for size, word in (("ti", "tiny"), ("s", "small"), ("b", "base"))),
     _deit("b", "base", False, 384),
     _deit("b", "base", True, 384),
+    # Touvron, Cord and Jégou (2022), arXiv 2204.07118: DeiT-III.
+    *(_deit3(size, word, patch, pixels, data) for data in ("i1k", "i21k_ft_i1k")
+      for size, word, patch, sides in (
+          ("s", "small", 16, (224, 384)), ("m", "medium", 16, (224,)),
+          ("b", "base", 16, (224, 384)), ("l", "large", 16, (224, 384)), ("h", "huge", 14, (224,)),
+      ) for pixels in sides),
     # He et al. (2021), arXiv 2111.06377; Assran et al. (2022), arXiv 2204.07141, and (2023),
     # arXiv 2301.08243.
     _of_class("mae", "b", 16, "i1k", "vit-mae-base", "transformers/vit_mae"),

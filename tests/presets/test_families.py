@@ -17,7 +17,7 @@ from tests.helpers import numpy_of
 from tests.presets.hub_server import connect, served
 
 ROWS = {name: row for name, row in CATALOG.items() if row.family != "vit"}
-NAME = re.compile(r"vit_(ti|s|b|l|h|g|bigg|so400m_)\d+(plus|_reg4)?\.[a-z0-9_]+")
+NAME = re.compile(r"vit_(ti|s|m|b|l|h|g|bigg|so400m_)\d+(plus|_reg4)?\.[a-z0-9_]+")
 
 MILLIONS = {
     "vit_s14.dinov2": 22.1,
@@ -32,6 +32,9 @@ MILLIONS = {
     "vit_so400m_14.siglip_webli_384": 428.2,
     "vit_b16.deit_i1k_224": 86.6,
     "vit_ti16.deit_distilled_i1k_224": 5.9,
+    "vit_m16.deit3_i1k_224": 38.8,
+    "vit_b16.deit3_i21k_ft_i1k_384": 86.9,
+    "vit_h14.deit3_i1k_224": 632.1,
     "vit_l16.mae_i1k_224": 303.3,
     "vit_h14.ijepa_i1k_224": 630.8,
 }
