@@ -1,16 +1,11 @@
-"""Sweeps: a library's own model with a random number in every array, beside keras_vit's.
+"""The sweeps over classes: a module with `CASES` for each library.
 
-    python -m tests.sweeps.classes transformers
-    python -m tests.sweeps.classes keras_hub
-
-A sweep is a module of this package with `CASES`: a name, and a function that writes the library's
-checkpoint into a folder and returns images, NHWC, and the library's output for them. The table
-that is printed has a line for every case: equal, different, or refused and why.
+A case has a name, and a function that writes the library's checkpoint into a folder and returns
+images, NHWC, and the library's output for them.
 """
 
 import importlib
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,40 +14,26 @@ import numpy as np
 from keras_vit import CheckpointError, checkpoints
 from tests.family_goldens import relative_error
 from tests.helpers import numpy_of
-
-TOLERANCE = 1e-5
-"""Of the largest value."""
+from tests.sweeps import Outcome, judged
 
 Case = Callable[[Path], tuple[np.ndarray, np.ndarray]]
 
 
-def outcome(case: Case) -> str:
-    """Runs a case; returns `"equal (3.1e-07)"`, `"different (...)"` or `"refused: ..."`."""
+def outcome(name: str, case: Case) -> Outcome:
+    """Compares one model of a library with keras_vit."""
     with TemporaryDirectory() as folder:
         image, want = case(Path(folder))
-        try:
+
+        def compare() -> float:
             model = checkpoints.load(folder, image_size=image.shape[1:3])
-        except CheckpointError as refusal:
-            return f"refused: {str(refusal).partition(': ')[2]}"
-        error = relative_error(numpy_of(model(image)), want)
-    return f"{'equal' if error <= TOLERANCE else 'different'} ({error:.1e})"
+            return relative_error(numpy_of(model(image)), want)
+
+        answer = judged(compare, CheckpointError).replace(folder, "")
+    return Outcome(name.partition(" ")[0], (name,), answer)
 
 
-def table(cases: Mapping[str, Case]) -> dict[str, str]:
-    """Returns the outcome of every case by its name."""
-    return {name: outcome(case) for name, case in cases.items()}
-
-
-def main(library: str) -> int:
-    """Prints the table of a library; returns 1 if a case differs."""
-    found = table(importlib.import_module(f"tests.sweeps.{library}").CASES)
-    print("| model | outcome |\n|---|---|")
-    for name, text in found.items():
-        print(f"| {name} | {text} |")
-    for kind in ("equal", "different", "refused"):
-        print(f"{sum(text.startswith(kind) for text in found.values())} {kind}")
-    return int(any(text.startswith("different") for text in found.values()))
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+def outcomes(library: str, names: tuple[str, ...] = ()) -> Iterator[Outcome]:
+    """Runs the sweep over some cases of a library, or all."""
+    for name, case in importlib.import_module(f"tests.sweeps.{library}").CASES.items():
+        if not names or name in names:
+            yield outcome(name, case)

@@ -1,7 +1,9 @@
-"""A sample of every sweep, in the suite."""
+"""A sample of timm's sweep, and the documentation of all sweeps."""
 
 import keras
 import pytest
+
+from tests.sweeps import results
 
 pytest.importorskip("torch")
 from tests import torchvision_shim  # noqa: F401
@@ -25,6 +27,27 @@ def test_a_sample_of_timm(name):
     """Equal to timm, or refused; never wrong."""
     from tests.sweeps import timm  # imports torchvision
 
-    [outcome] = timm.outcomes((name,))
+    [outcome] = timm.outcomes("timm", (name,))
     verdicts = (outcome.folder.partition(":")[0], outcome.file.partition(":")[0])
     assert verdicts == SAMPLE[name]
+
+
+@pytest.mark.without_backend
+@pytest.mark.parametrize("library", results.PACKAGES)
+def test_the_documentation_has_the_table_of_the_last_sweep(library):
+    """docs/families.md is written by the sweep, from the JSON in the repository."""
+    assert results.documented(library) == results.markdown(library)
+
+
+@pytest.mark.without_backend
+def test_the_sweeps_reach_their_counts():
+    """330 tags of timm's core, 400 with eva.py; nothing is silently wrong, by folder or by file."""
+    outcomes = {library: results.read(library)[1] for library in results.PACKAGES}
+    core = [o for o in outcomes["timm"] if o.group not in ("eva", "beit")]
+    assert sum(results.counts(core, "folder").values()) == 347
+    assert results.counts(core, "folder")["equal"] >= 330
+    assert results.counts(outcomes["timm"], "folder")["equal"] >= 400
+    for library, found in outcomes.items():
+        assert results.counts(found, "folder")["wrong"] == 0
+        assert results.counts(found, "file")["wrong"] == 0
+        assert library == "timm" or results.counts(found, "folder")["refused"] == 0

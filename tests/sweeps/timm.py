@@ -1,6 +1,7 @@
 """All pretrained tags of timm's modules of Vision Transformers, two blocks of each architecture."""
 
 import collections
+import gc
 import json
 import re
 import tempfile
@@ -83,12 +84,14 @@ def outcome(module: str, name: str, tags: tuple[str, ...]) -> Outcome:
             judged(lambda: compare(folder), CheckpointError),
             judged(lambda: compare(file, num_heads=heads), CheckpointError),
         ]
+    # The path of the file, which is a temporary one.
     answers = [re.sub(r"refused: \S*?: ?", "refused: ", answer, count=1) for answer in answers]
     return Outcome(module, tags, *(answer.split("\n")[0][:300] for answer in answers))
 
 
-def outcomes(names: tuple[str, ...] = ()) -> Iterator[Outcome]:
+def outcomes(library: str, names: tuple[str, ...] = ()) -> Iterator[Outcome]:
     """Runs the sweep over some architectures, or all."""
     for (module, name), tags in architectures().items():
         if not names or name in names:
             yield outcome(module, name, tags)
+            gc.collect()

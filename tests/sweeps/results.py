@@ -1,0 +1,108 @@
+"""The outcomes of sweeps as JSON, and their tables in docs/families.md."""
+
+import collections
+import dataclasses
+import json
+import re
+from collections.abc import Iterable
+from importlib import metadata
+from pathlib import Path
+
+from tests.sweeps import Outcome
+
+FOLDER = Path(__file__).parent / "results"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "families.md"
+PACKAGES = {"timm": "timm", "transformers": "transformers", "keras_hub": "keras-hub"}
+"""Libraries of the sweeps, and their names on the package index."""
+
+_VERDICTS = ("equal", "refused", "wrong")
+
+
+def write(library: str, outcomes: Iterable[Outcome]) -> None:
+    """Writes the JSON of a sweep."""
+    package = PACKAGES[library]
+    found = {
+        "library": f"{package} {metadata.version(package)}",
+        "outcomes": [dataclasses.asdict(outcome) for outcome in outcomes],
+    }
+    FOLDER.mkdir(exist_ok=True)
+    (FOLDER / f"{library}.json").write_text(json.dumps(found, indent=1) + "\n")
+
+
+def read(library: str) -> tuple[str, list[Outcome]]:
+    """Returns the library with its version, and the outcomes of its last sweep."""
+    found = json.loads((FOLDER / f"{library}.json").read_text())
+    rows = [Outcome(**{**row, "names": tuple(row["names"])}) for row in found["outcomes"]]
+    return found["library"], rows
+
+
+def counts(outcomes: Iterable[Outcome], way: str) -> collections.Counter[str]:
+    """Returns the number of models by verdict, by the folder or by the file alone."""
+    found: collections.Counter[str] = collections.Counter()
+    for outcome in outcomes:
+        found[_verdict(getattr(outcome, way))] += len(outcome.names)
+    return found
+
+
+def _verdict(answer: str) -> str:
+    return answer.partition(" ")[0].rstrip(":")
+
+
+def markdown(library: str) -> str:
+    """Returns the counts of every group as a Markdown table, and the reasons of the refusals."""
+    version, outcomes = read(library)
+    ways = [way for way in ("folder", "file") if any(getattr(o, way) for o in outcomes)]
+    words = {"folder": "folder", "file": "file alone"}
+    columns = [f"{words[way]}: {', '.join(_VERDICTS)}" for way in ways]
+    groups = {o.group: [p for p in outcomes if p.group == o.group] for o in outcomes}
+    rows = [(f"`{group}`", members) for group, members in groups.items()]
+    if len(rows) > 1:
+        rows.append(("all", outcomes))
+    lines = [f"| {version} | models | {' | '.join(columns)} |", "|---" * (len(ways) + 2) + "|"]
+    for title, members in rows:
+        told = [counts(members, way) for way in ways]
+        cells = [", ".join(str(found[verdict]) for verdict in _VERDICTS) for found in told]
+        lines.append(f"| {title} | {sum(told[0].values())} | {' | '.join(cells)} |")
+    for way in ways:
+        if reasons := _reasons(outcomes, way):
+            lines += ["", f"Not equal by the {words[way]}:", ""]
+            lines += [f"- {len(names)}: {why} (`{names[0]}`)" for why, names in reasons.items()]
+    return "\n".join(lines)
+
+
+def _reasons(outcomes: Iterable[Outcome], way: str) -> dict[str, list[str]]:
+    """Returns why models are not equal, the most frequent reason first, and their names."""
+    found: dict[str, list[str]] = collections.defaultdict(list)
+    for outcome in outcomes:
+        answer = getattr(outcome, way)
+        if answer != "equal":
+            found[_short(answer)] += outcome.names
+    return dict(sorted(found.items(), key=lambda pair: -len(pair[1])))
+
+
+def _short(answer: str) -> str:
+    """The reason without the facts of one model: what to give, and who has which value."""
+    reason = re.split(r"\. Give |\. It holds | in any of the ", answer.removeprefix("refused: "))[0]
+    reason = re.sub(r"^(a JSON file beside the weights: |read as [\w/]+: )", "", reason)
+    named = (
+        r"^config\.json has architecture='[^']*', an architecture with (.*), which keras_vit lacks"
+    )
+    return re.sub(named, r"\1", reason.rstrip("."))
+
+
+def _marks(library: str) -> tuple[str, str]:
+    return f"<!-- python -m tests.sweeps {library} -->", f"<!-- end of {library} -->"
+
+
+def documented(library: str) -> str:
+    """Returns the table of a library in docs/families.md."""
+    first, last = _marks(library)
+    return DOCUMENT.read_text().partition(first)[2].partition(last)[0].strip()
+
+
+def document(library: str) -> None:
+    """Puts the table of a library into docs/families.md, between its marks."""
+    first, last = _marks(library)
+    before, _, rest = DOCUMENT.read_text().partition(first)
+    _, _, after = rest.partition(last)
+    DOCUMENT.write_text(f"{before}{first}\n\n{markdown(library)}\n\n{last}{after}")
