@@ -15,22 +15,22 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def pictures():
-    """vit_digits at 16 x 32 pixels, 40 pictures as it takes them, and the digits of each."""
+    """vit_digits at 16 x 32 pixels, 100 pictures as it takes them, and the digits of each."""
     model = VisionTransformer.from_preset("vit_digits", image_size=(16, 32))
     _, test, _, classes = digits()
-    left, right = np.random.default_rng(0).integers(0, 360, (2, 200))
+    left, right = np.random.default_rng(1).integers(0, len(test), (2, 200))
     keep = classes[left] != classes[right]
-    left, right = left[keep][:40], right[keep][:40]
+    left, right = left[keep][:100], right[keep][:100]
     batch = model.preprocessor(np.concatenate([test[left], test[right]], axis=2))
     return model, batch, (classes[left], classes[right])
 
 
 def test_the_map_of_a_digit_leans_to_its_half(pictures):
-    """In three pictures of four, although the model never saw two digits; it is 93 %
-    for one that did (`weights/two_digits.py`)."""
+    """In 80 of 100 pictures at least, although the model never saw two digits. A model that did
+    has most of both maps in the right halves in 93 (`weights/two_digits.py`)."""
     model, batch, (left, right) = pictures
     half = [(0, 0, 16, 16)] * len(batch)
     of_left, of_right = (
         share_inside(explain(model, batch, target).maps, half) for target in (left, right)
     )
-    assert np.mean(of_left > of_right) >= 0.75
+    assert np.mean(of_left > of_right) >= 0.8
