@@ -4,7 +4,7 @@
 # make lint    ruff and mypy
 # make fuzz    damaged and hostile inputs for every reader (FUZZ_ARGS="--count 1000 --seed 1"); a
 #              minimal input for each fault goes to fuzz-faults/
-# make bench   keras_vit beside its peers: an hour and a half, on an otherwise idle machine;
+# make bench   keras_vit beside its peers: two hours, on an otherwise idle machine;
 #              BACKENDS=jax for one
 
 PYTHON ?= python3
@@ -58,6 +58,10 @@ bench: .venv/.test
 			keras_vit-torch-predict keras_vit-jax-predict keras_vit-tensorflow-predict \
 			keras_vit-openvino-predict || exit 1; \
 	done
+	@for backend in $(BACKENDS); do for task in forward train; do \
+		for model in DINOv2-S/14 DINOv3-S/16 SigLIP-B/16 CLIP-B/32; do \
+			$(BENCH) --backend $$backend --task $$task --model $$model --batch 1 || exit 1; \
+	done; done; done
 	@$(BENCH) --backend torch --task forward --model S/16 --batch 8 --dtype bfloat16
 	@for size in 224 384; do for of in forward train; do \
 		$(BENCH) --task memory --of $$of --model B/16 --image-size $$size --batch 4 --rounds 1 \

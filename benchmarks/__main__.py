@@ -35,9 +35,9 @@ def main() -> None:
     tasks = ("forward", "train", "memory", "load", "start", "input")
     parser.add_argument("--task", choices=tasks, default="forward")
     parser.add_argument("--of", choices=("forward", "train", "finetune"), default="forward")
-    parser.add_argument("--model", default="S/16", help="Ti/16, S/16, B/16 or L/16")
+    parser.add_argument("--model", default="S/16", help="Ti/16, S/16, B/16, L/16, DINOv2-S/14 ...")
     parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--image-size", type=int, default=224)
+    parser.add_argument("--image-size", type=int, help="the model's own without it")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=2, help="of the task input")
@@ -58,7 +58,7 @@ def _measure(arguments: argparse.Namespace, say: Any, work: Path) -> tuple[dict[
     job = {
         "task": arguments.task,
         "model": arguments.model,
-        "image_size": arguments.image_size,
+        "image_size": arguments.image_size or size_named(arguments.model).image_size,
         "batch": arguments.batch,
         "dtype": arguments.dtype,
     }
@@ -125,11 +125,12 @@ def _fresh(requests: dict[str, tuple[str, dict[str, Any]]], rounds: int, say: An
 
 def _chosen(arguments: argparse.Namespace, task: str) -> list[str]:
     """The peers of a task and backend whose names contain one of the names in `--peers`."""
-    words = arguments.peers
+    words, plain = arguments.peers, not size_named(arguments.model).family
     names = [
         name
         for name, peer in PEERS.items()
         if task in peer.tasks and name not in UNITS and arguments.backend in (None, peer.library)
+        if plain or peer.families
     ]
     if words == ["all"]:
         return names

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.sizes import size_named
+
 Runs = list[dict[str, Any]]
 
 _NAMES = {"torch": "torch", "jax": "JAX", "tensorflow": "TensorFlow"}
@@ -33,7 +35,7 @@ def speed(
     """Returns the speed of a peer in units of another peer; None if no run has both."""
     model, _, batch = column.partition(" b")
     asked = {"task": task, "model": model, "batch": int(batch), "dtype": dtype}
-    rows = _rows(runs, peer, unit, image_size=224, **asked)
+    rows = _rows(runs, peer, unit, image_size=size_named(model).image_size, **asked)
     return rows[peer]["share"] / rows[unit]["share"] if rows else None
 
 
@@ -111,6 +113,14 @@ def _many_tokens(runs: Runs) -> Iterator[tuple[str, str]]:
 
 
 _BATCH_8, _TRAIN = ("S/16 b8", "B/16 b8"), {"task": "train", "columns": ("S/16 b8",)}
+_FAMILIES = ("DINOv2-S/14 b1", "DINOv3-S/16 b1", "SigLIP-B/16 b1", "CLIP-B/32 b1")
+
+
+def _of_families(backend: str, mode: str, unit: str) -> Any:
+    """The speeds of keras_vit on the models of the families, in units of another peer."""
+    task = "train" if mode == "fit" else "forward"
+    return _speeds(f"keras_vit-{backend}-{mode}", unit, _FAMILIES, task=task)
+
 
 AIMS: tuple[tuple[str, str, Callable[[Runs], Iterator[tuple[str, str]]]], ...] = (
     (
@@ -156,6 +166,27 @@ AIMS: tuple[tuple[str, str, Callable[[Runs], Iterator[tuple[str, str]]]], ...] =
         "torch, bfloat16 / timm's, as shares of bfloat16 products",
         "1.0",
         _speeds("keras_vit-torch-predict", "timm", ("S/16 b8",), dtype="bfloat16"),
+    ),
+    ("families: torch `predict` / timm eager", "0.97", _of_families("torch", "predict", "timm")),
+    (
+        "families: torch `predict` / transformers",
+        "0.97",
+        _of_families("torch", "predict", "transformers"),
+    ),
+    ("families: torch `fit` / timm's loop", "0.97", _of_families("torch", "fit", "timm")),
+    (
+        "families: torch `fit` / transformers' loop",
+        "0.97",
+        _of_families("torch", "fit", "transformers"),
+    ),
+    *(
+        (
+            f"families: {_NAMES[backend]} `{mode}` / keras-hub's",
+            aim,
+            _of_families(backend, mode, f"keras_hub-{backend}-{mode}"),
+        )
+        for backend in _NAMES
+        for mode, aim in (("predict", "1.0"), ("fit", "1.2"))
     ),
     ("L/16 file to an answer, seconds / timm's", "at most 1.3", _load_time),
     ("its peak above the idle process / weights", "at most 1.25", _load_peak),

@@ -1,12 +1,37 @@
-"""The measured models, by the paper's names, and their matrix products."""
+"""The measured models, by the papers' names, and their matrix products."""
 
 import dataclasses
 from typing import Any
 
+FAMILIES: dict[str, dict[str, Any]] = {
+    "": {},
+    "dinov2": {"layer_scale": True, "numerics": {"gelu": "exact"}},
+    "dinov3": {
+        "position": "none",
+        "rope": {"form": "dinov3", "theta": 100.0},
+        "num_registers": 4,
+        "layer_scale": True,
+        "qkv_bias": (True, False, True),
+        "numerics": {"gelu": "exact", "layer_norm_epsilon": 1e-5},
+    },
+    "siglip": {"classifier": "map", "class_token": False, "numerics": {"gelu": "tanh"}},
+    "clip": {
+        "pre_norm": True,
+        "patch_bias": False,
+        "numerics": {"gelu": "quick", "layer_norm_epsilon": 1e-5},
+    },
+}
+"""The fields of `keras_vit.ViTConfig` in which a family differs from the paper's model."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """A plain Vision Transformer with a class token and 1,000 classes, at an image size."""
+    """A Vision Transformer with 1,000 classes at an image size: the paper's, or of a family.
+
+    Args:
+        family: a key of `FAMILIES`; `""` is the paper's model.
+        prefix_tokens: class token and registers.
+    """
 
     name: str
     hidden_size: int
@@ -16,24 +41,30 @@ class Size:
     patch_size: int
     image_size: int = 224
     num_classes: int = 1000
+    family: str = ""
+    prefix_tokens: int = 1
 
     @property
     def tokens(self) -> int:
-        """Patches and the class token."""
-        return (self.image_size // self.patch_size) ** 2 + 1
+        """Patches, the class token and registers."""
+        return (self.image_size // self.patch_size) ** 2 + self.prefix_tokens
 
     def fields(self) -> dict[str, Any]:
         """Returns the fields of `keras_vit.ViTConfig`."""
         fields = dataclasses.asdict(self)
-        del fields["name"]
-        return fields
+        for own in ("name", "family", "prefix_tokens"):
+            del fields[own]
+        return {**fields, **FAMILIES[self.family]}
 
     def products(self, batch: int) -> list[tuple[int, int, int, int, int]]:
-        """Returns the matrix products of a forward pass as (count, stack, rows, inner, columns)."""
+        """Returns the matrix products of a forward pass as (count, stack, rows, inner, columns).
+
+        The attention pooling of SigLIP, less than 3 % of them, is left out.
+        """
         n, d, h = self.tokens, self.hidden_size, self.num_heads
         depth, rows = self.num_layers, batch * self.tokens
         return [
-            (1, 1, batch * (n - 1), 3 * self.patch_size**2, d),  # patches
+            (1, 1, batch * (n - self.prefix_tokens), 3 * self.patch_size**2, d),  # patches
             (4 * depth, 1, rows, d, d),  # query, key, value, out
             (depth, batch * h, n, d // h, n),  # q k^T
             (depth, batch * h, n, n, d // h),  # weights v
@@ -54,10 +85,15 @@ _SIZES = {
         Size("S/16", 384, 12, 6, 1536, 16),
         Size("B/16", 768, 12, 12, 3072, 16),
         Size("L/16", 1024, 24, 16, 4096, 16),
+        Size("DINOv2-S/14", 384, 12, 6, 1536, 14, 518, family="dinov2"),
+        Size("DINOv3-S/16", 384, 12, 6, 1536, 16, 512, family="dinov3", prefix_tokens=5),
+        Size("SigLIP-B/16", 768, 12, 12, 3072, 16, family="siglip", prefix_tokens=0),
+        Size("CLIP-B/32", 768, 12, 12, 3072, 32, family="clip"),
     )
 }
 
 
-def size_named(name: str, image_size: int = 224) -> Size:
-    """Returns `"S/16"` and the like at an image size. Raises `KeyError`."""
-    return dataclasses.replace(_SIZES[name], image_size=image_size)
+def size_named(name: str, image_size: int | None = None) -> Size:
+    """Returns `"S/16"` and the like, at its own image size or another. Raises `KeyError`."""
+    size = _SIZES[name]
+    return size if image_size is None else dataclasses.replace(size, image_size=image_size)

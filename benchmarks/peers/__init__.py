@@ -36,6 +36,7 @@ class Peer:
         maker: `module:function` of `benchmarks.peers`, called with the job and `options`.
         options: further keyword arguments of the maker.
         backend: KERAS_BACKEND of its process.
+        families: whether it has the models of the families beyond the paper's.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Peer:
     maker: str
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
     backend: str = ""
+    families: bool = True
 
     @property
     def library(self) -> str:
@@ -157,7 +159,7 @@ PEERS: dict[str, Peer] = {
             "transformers", ("forward", "train"), ("transformers", "torch"),
             "torch_native:transformers",
         ),
-        Peer("flax", ("forward", "train"), ("flax", "optax"), "flax_vit:make"),
+        Peer("flax", ("forward", "train"), ("flax", "optax"), "flax_vit:make", families=False),
         *_keras_peers("keras_vit", "keras_models:ours", ()),
         *_keras_peers("keras_hub", "keras_models:hub", ("keras_hub",)),
     )

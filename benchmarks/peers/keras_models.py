@@ -19,10 +19,12 @@ def ours(job: Job, mode: str, compiled: bool | str = "auto") -> Step:
 
 
 def hub(job: Job, mode: str, compiled: bool | str = "auto") -> Step:
-    """keras-hub's ViTImageClassifier on prepared images."""
+    """keras-hub's ViTImageClassifier, or a family's backbone with a head, on prepared images."""
     import keras_hub
 
     size = job.size
+    if size.family:
+        return _step(job, _hub_family(job), mode, compiled, keras.optimizers.AdamW)
     backbone = keras_hub.models.ViTBackbone(
         image_shape=(size.image_size, size.image_size, 3),
         patch_size=(size.patch_size, size.patch_size),
@@ -36,6 +38,41 @@ def hub(job: Job, mode: str, compiled: bool | str = "auto") -> Step:
         backbone=backbone, num_classes=size.num_classes, preprocessor=None
     )
     return _step(job, model, mode, compiled, keras.optimizers.AdamW)
+
+
+def _hub_family(job: Job) -> Any:
+    """keras-hub's vision backbone of a family, with a linear head."""
+    import keras_hub
+
+    size = job.size
+    names = {
+        "dinov2": "DINOV2Backbone",
+        "dinov3": "DINOV3Backbone",
+        "siglip": "SigLIPVisionEncoder",
+        "clip": "CLIPVisionEncoder",
+    }
+    shape = (size.image_size, size.image_size, 3)
+    more: dict[str, Any] = {
+        "dinov2": {"position_embedding_shape": shape},
+        "dinov3": {"num_register_tokens": 4},
+        "siglip": {},
+        "clip": {"intermediate_activation": "quick_gelu"},
+    }
+    backbone = getattr(keras_hub.models, names[size.family])(
+        image_shape=shape,
+        patch_size=size.patch_size,
+        num_layers=size.num_layers,
+        num_heads=size.num_heads,
+        hidden_dim=size.hidden_size,
+        intermediate_dim=size.mlp_dim,
+        dtype=job.dtype,
+        **more[size.family],
+    )
+    images = keras.Input(shape)
+    named = isinstance(backbone.input, dict)
+    found = backbone({next(iter(backbone.input)): images} if named else images)
+    pooled = found if len(found.shape) == 2 else found[:, 0]  # SigLIP's output is pooled
+    return keras.Model(images, keras.layers.Dense(size.num_classes)(pooled))
 
 
 def _step(job: Job, model: Any, mode: str, compiled: bool | str, optimizer: Any) -> Step:

@@ -33,6 +33,8 @@ def timm(job: Job, compiled: bool = False) -> Step:
 def timm_model(size: Size) -> Any:
     """timm's VisionTransformer of a size."""
     allow_torchvision()
+    if size.family:
+        return _timm_family(size)
     from timm.models.vision_transformer import VisionTransformer
 
     return VisionTransformer(
@@ -46,12 +48,67 @@ def timm_model(size: Size) -> Any:
     )
 
 
+_TIMM_NAMES = {
+    "dinov2": "vit_small_patch14_dinov2",
+    "dinov3": "vit_small_patch16_dinov3_qkvb",
+    "siglip": "vit_base_patch16_siglip_224",
+    "clip": "vit_base_patch32_clip_quickgelu_224",
+}
+
+
+def _timm_family(size: Size) -> Any:
+    """timm's model of a family with a linear head."""
+    import timm
+
+    pool = {"global_pool": "token"} if size.family == "dinov3" else {}
+    name = _TIMM_NAMES[size.family]
+    return timm.create_model(name, img_size=size.image_size, num_classes=size.num_classes, **pool)
+
+
+_TRANSFORMERS_NAMES = {
+    "dinov2": "Dinov2Model",
+    "dinov3": "DINOv3ViTModel",
+    "siglip": "SiglipVisionModel",
+    "clip": "CLIPVisionModel",
+}
+
+
+def _transformers_family(size: Size) -> Any:
+    """The vision model of transformers for a family, with a linear head on its pooled output."""
+    import transformers
+
+    kind = getattr(transformers, _TRANSFORMERS_NAMES[size.family])
+    config = kind.config_class(
+        hidden_size=size.hidden_size,
+        num_hidden_layers=size.num_layers,
+        num_attention_heads=size.num_heads,
+        image_size=size.image_size,
+        patch_size=size.patch_size,
+        attn_implementation="sdpa",
+        **({} if size.family == "dinov2" else {"intermediate_size": size.mlp_dim}),
+        **({"num_register_tokens": 4} if size.family == "dinov3" else {}),
+    )
+
+    class Classifier(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.vision = kind(config)
+            self.head = torch.nn.Linear(size.hidden_size, size.num_classes)
+
+        def forward(self, images: Any) -> Any:
+            return self.head(self.vision(images).pooler_output)
+
+    return Classifier()
+
+
 def transformers(job: Job) -> Step:
-    """ViTForImageClassification with PyTorch's own attention."""
+    """ViTForImageClassification, or a family's vision model, with PyTorch's own attention."""
     allow_torchvision()
+    size = job.size
+    if size.family:
+        return _step(job, _transformers_family(size), compiled=False)
     from transformers import ViTConfig, ViTForImageClassification
 
-    size = job.size
     config = ViTConfig(
         hidden_size=size.hidden_size,
         num_hidden_layers=size.num_layers,
