@@ -1,5 +1,8 @@
 """Models predict on OpenVINO: their present weights, in the asked precision, from any thread."""
 
+import os
+import subprocess
+import sys
 import threading
 
 import keras
@@ -7,13 +10,14 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit import cli, kernels
+from keras_vit import backend, cli, kernels
 from keras_vit.errors import BackendError, ConfigError
 from keras_vit.finetune import enable_lora, finetune_preset
 from keras_vit.interpolate import resampling_matrix, resampling_weights
 from keras_vit.kernels import reference
 from keras_vit.kernels.sizes import number, steps
 from tests.helpers import assert_close, normal, numpy_of, random_tiny, randomise, tiny
+from tests.test_backend import run_without
 
 if keras.backend.backend() != "openvino":
     pytest.skip("OpenVINO's own tests", allow_module_level=True)
@@ -267,3 +271,36 @@ def test_positions_are_resized_in_the_graph_as_by_numpy(method):
             source, number(target), steps(source), steps(target), method, keras.ops
         )
         assert_close(numpy_of(found), resampling_matrix(source, target, method), 1e-6)
+
+
+def test_an_installation_with_openvino_alone_predicts(tmp_path):
+    """Without a chosen backend, and without TensorFlow, JAX and torch."""
+    keras.utils.save_img(tmp_path / "x.png", np.full((16, 16, 3), 200, "uint8"))
+    missing = {p for name, ps in backend.BACKENDS.items() if name != "openvino" for p in ps}
+    code = f"""
+from keras_vit import cli
+status = cli.main(["predict", {str(tmp_path / "x.png")!r}, "--preset", "vit_digits", "--top", "1"])
+import keras
+print(status, keras.backend.backend())
+"""
+    result = run_without(missing, code, tmp_path)
+    assert result.stdout.endswith("0 openvino\n"), result.stderr
+    assert "computes with openvino, the only one that is installed" in result.stderr
+
+
+def test_the_reference_gives_the_numbers_of_the_fast_forms(tmp_path):
+    """In a process with KERAS_VIT_KERNELS=reference."""
+    model = random_tiny(num_layers=2)
+    model.save_to_preset(tmp_path / "preset")
+    np.save(tmp_path / "images.npy", IMAGES)
+    code = (
+        "import sys, numpy, keras_vit; folder = sys.argv[1]\n"
+        "from keras_vit import kernels\n"
+        "assert kernels.linear is kernels.reference.linear\n"
+        "model = keras_vit.VisionTransformer.from_preset(folder + '/preset')\n"
+        "images = numpy.load(folder + '/images.npy')\n"
+        "numpy.save(folder + '/found.npy', model.predict(images, verbose=0))\n"
+    )
+    environment = {**os.environ, "KERAS_VIT_KERNELS": "reference"}
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], env=environment, check=True)
+    assert_close(np.load(tmp_path / "found.npy"), predicted(model), 1e-6)
