@@ -205,6 +205,23 @@ def failure_named(place: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def room_checked(folder: Path, size: int) -> Iterator[None]:
+    """Raises the system's `OSError` if a library fails where `folder` has no room for `size` bytes.
+
+    Writers in C++ report a full disk by errors of their own, which name neither disk nor path.
+    """
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception:
+        if hasattr(os, "posix_fallocate"):
+            with tempfile.TemporaryFile(dir=folder) as file:
+                os.posix_fallocate(file.fileno(), 0, size)
+        raise
+
+
+@contextlib.contextmanager
 def _workshop(place: Path) -> Iterator[Path]:
     """Yields a new, locked, hidden folder beside `place`."""
     place.parent.mkdir(parents=True, exist_ok=True)

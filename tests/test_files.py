@@ -1,6 +1,7 @@
 """Files and folders are written whole or not at all, and no temporary file stays."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from keras_vit import PresetError
-from keras_vit.files import folder_written_beside, write_json, written_beside
+from keras_vit.files import folder_written_beside, room_checked, write_json, written_beside
 
 pytestmark = pytest.mark.without_backend
 
@@ -159,3 +160,17 @@ def test_a_folder_with_other_files_is_not_overwritten(tmp_path):
     ):
         pass
     assert names(tmp_path) == ["mine"]
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="the system cannot be asked")
+def test_a_library_that_fails_on_a_full_disk_raises_the_error_of_the_disk(tmp_path):
+    """Where there is room, its own error is raised."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for most, error in ((1000, OSError), (limits[0], RuntimeError)):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, limits[1]))
+        try:
+            with pytest.raises(error), room_checked(tmp_path, 5000):
+                raise RuntimeError("unexpected pos 64 vs 0")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert names(tmp_path) == []

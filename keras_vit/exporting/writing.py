@@ -14,7 +14,7 @@ from keras_vit.exporting.formats import BACKENDS, FORMATS, format_named
 from keras_vit.exporting.formats.base import Format
 from keras_vit.exporting.pipeline import Pipeline
 from keras_vit.exporting.plan import PRECISIONS, Plan, checked_outputs, chosen, preparation
-from keras_vit.files import folder_written_beside
+from keras_vit.files import folder_written_beside, room_checked
 
 if TYPE_CHECKING:
     from keras_vit.model import VisionTransformer
@@ -107,7 +107,8 @@ def export(
     folder = Path(path)
     names = (*form.files, *documents.FILES)
     facts = documents.facts(model)
-    with folder_written_beside(folder, names, ExportError) as new:
+    weights = 4 * model.count_params()
+    with folder_written_beside(folder, names, ExportError) as new, room_checked(new, weights):
         documents.write_json_of_transformers(model, new, format)
         backend = BACKENDS.get(format, "torch")
         pipeline = Pipeline(source.model(new.parent), plan)
