@@ -5,9 +5,11 @@ import os
 import resource
 
 import h5py
+import keras
 import numpy as np
 import pytest
 
+import keras_vit
 from keras_vit import KerasViTError, checkpoints
 from keras_vit.checkpoints.containers import h5_written_beside, parts_of, write_npz
 from keras_vit.errors import WriteError
@@ -126,3 +128,12 @@ def test_what_a_caller_does_wrong_keeps_its_name(tmp_path):
         raise KerasViTError("mine")
     assert not isinstance(caught.value, WriteError)
     assert [p.name for p in tmp_path.iterdir()] == []
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="torch writes the format")
+def test_a_full_disk_leaves_no_export(full_disk, tmp_path, model):
+    """torch's own writer would end the process."""
+    full_disk()
+    with pytest.raises(WriteError, match="x: cannot be written"):
+        keras_vit.export(model, tmp_path / "x", "torch", verify=False)
+    assert list(tmp_path.iterdir()) == []

@@ -1,5 +1,6 @@
 """Imports torch: a program of `torch.export`, model.pt2."""
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,11 @@ def _write(pipeline: Any, plan: Plan, folder: Path, facts: dict[str, Any]) -> No
     axes = tuple(axis and dict.fromkeys(axis, dynamic) for axis in is_open)
     with torch.no_grad():
         program = torch.export.export(module, inputs, dynamic_shapes=axes)
-    torch.export.save(program, folder / "model.pt2")
+    # Into memory first: on a full disk torch 2.13 ends the process, because the destructor of its
+    # writer of files raises.
+    stored = io.BytesIO()
+    torch.export.save(program, stored)
+    (folder / "model.pt2").write_bytes(stored.getbuffer())
 
 
 def _open(folder: Path, plan: Plan) -> Run:
