@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         labels,
         layers,
         presets,
+        serving,
         tasks,
     )
     from keras_vit.config import Numerics, ResNetStem, Rope, ViTConfig
@@ -108,6 +109,7 @@ __all__ = [
     "r50_vit_l32",
     "r_vit_ti16",
     "read_tokens",
+    "serving",
     "tasks",
     "upload_preset",
     "vit_b8",
@@ -130,6 +132,7 @@ _ROOMS = (
     "labels",
     "layers",
     "presets",
+    "serving",
     "tasks",
 )
 _HOMES = {

@@ -205,11 +205,21 @@ class VisionTransformer(CheckedInputs, CompiledByHead, FixedTrainer, keras.Model
             largest = max(largest, len(items))
             # A smaller batch is filled up, because the backend would compile for another shape.
             full = np.pad(batch, [(0, largest - len(items)), (0, 0), (0, 0), (0, 0)])
-            probabilities = np.asarray(self.predict_on_batch(full)[: len(items)], "float32")
-            if self.config.classifier_activation is None:
-                probabilities = np.exp(probabilities - probabilities.max(axis=1, keepdims=True))
-                probabilities /= probabilities.sum(axis=1, keepdims=True)
+            probabilities = self.probabilities(full)[: len(items)]
             yield from zip(items, top_labels(probabilities, self.labels, top), strict=True)
+
+    def probabilities(self, images: Any) -> np.ndarray:
+        """Returns the probability of each class, float32 `(batch, num_classes)`.
+
+        Args:
+            images: a float batch in the model's size and range, see `preprocessor`; it is computed
+                at once.
+        """
+        outputs = np.asarray(self.predict_on_batch(images), "float32")
+        if self.config.classifier_activation is None:
+            outputs = np.exp(outputs - outputs.max(axis=-1, keepdims=True))
+            outputs /= outputs.sum(axis=-1, keepdims=True)
+        return outputs
 
     def tokens(
         self,

@@ -46,6 +46,7 @@ FLOORS = (
     {"presets"},
     {"exporting", "finetune", "evaluation"},
     {"explanation"},
+    {"serving"},
     {"demo"},
     {"cli"},
 )

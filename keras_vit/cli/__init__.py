@@ -5,7 +5,7 @@ import os
 import sys
 
 from keras_vit import __version__, backend
-from keras_vit.cli import explanations, exporting, images, models, training
+from keras_vit.cli import explanations, exporting, images, models, serving, training
 from keras_vit.errors import KerasViTError
 from keras_vit.terminal import visible
 
@@ -74,6 +74,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"keras-vit {__version__}")
     parser.set_defaults(go_on="Nothing was written; call the same command again.")
     commands = parser.add_subparsers(metavar="COMMAND", dest="command", required=True)
-    for group in (models, exporting, images, explanations, training):
+    for group in (models, exporting, serving, images, explanations, training):
         group.add(commands)
     return parser

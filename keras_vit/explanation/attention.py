@@ -38,14 +38,19 @@ def attention_maps(
         ConfigError: the model has no such block.
     """
     asked = range(model.config.num_layers) if blocks is None else blocks
-    chosen = [block_index(model, block) for block in asked]
+    chosen = sorted({block_index(model, block) for block in asked})
+    maps = weights_model(model, chosen).predict(images, batch_size=batch_size, verbose=0)
+    return {block: maps[str(block)] for block in chosen}
+
+
+def weights_model(model: VisionTransformer, blocks: Sequence[int]) -> keras.Model:
+    """Returns the model from images to the softmax weights of blocks, `{"0": weights, ...}`."""
     outputs = {}
-    for block in sorted(set(chosen)):
+    for block in blocks:
         layer = model.get_layer(f"block_{block}")
         # The inputs of a block are its tokens, and the rotary positions if the model has them.
         outputs[str(block)] = _AttentionWeights(layer)(*keras.tree.flatten(layer.input))
-    maps = FixedModel(model.input, outputs).predict(images, batch_size=batch_size, verbose=0)
-    return {block: maps[str(block)] for block in sorted(set(chosen))}
+    return FixedModel(model.input, outputs)
 
 
 class _AttentionWeights(keras.layers.Layer):
@@ -178,10 +183,15 @@ def probe_weights(model: VisionTransformer, images: Any, batch_size: int = 32) -
     Returns:
         float32 `(batch, heads, tokens)`; zero for tokens that the probe does not attend to.
     """
+    weights = probe_model(model).predict(images, batch_size=batch_size, verbose=0)
+    skipped = model.get_layer("pool").skip
+    return np.pad(np.asarray(weights, "float32"), [(0, 0), (0, 0), (skipped, 0)])
+
+
+def probe_model(model: VisionTransformer) -> keras.Model:
+    """Returns the model from images to the probe's weights, without the tokens that it skips."""
     pool = model.get_layer("pool")
-    part = FixedModel(model.input, _ProbeWeights(pool)(pool.input))
-    weights = np.asarray(part.predict(images, batch_size=batch_size, verbose=0), "float32")
-    return np.pad(weights, [(0, 0), (0, 0), (pool.skip, 0)])
+    return FixedModel(model.input, _ProbeWeights(pool)(pool.input))
 
 
 def grid_of(model: VisionTransformer, images: Any) -> tuple[int, int]:

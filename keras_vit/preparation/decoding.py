@@ -16,10 +16,15 @@ from pathlib import PurePath
 from typing import Any
 
 import numpy as np
-from PIL import ExifTags, Image, ImageOps
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from keras_vit.errors import ConfigError
 from keras_vit.limits import IMAGE_PIXELS
+
+
+class TooManyPixelsError(ConfigError):
+    """An encoded image states more pixels than are read."""
+
 
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 """Pillow's modes by number of channels."""
@@ -115,7 +120,7 @@ def opened(source: Any, max_pixels: int | None = None) -> Iterator[Image.Image]:
             image = stack.enter_context(Image.open(file, formats=known))
             pixels = image.width * image.height
             if pixels > limit:
-                raise ConfigError(
+                raise TooManyPixelsError(
                     f"{name}: {image.height}x{image.width} pixels, expected at most {limit} in "
                     "all. Make it smaller first, or raise the limit: Preprocessor(max_pixels=...) "
                     "or KERAS_VIT_MAX_PIXELS."
@@ -187,7 +192,7 @@ def _refusals(name: str) -> Iterator[None]:
     except MemoryError as error:
         raise ConfigError(f"{name}: not enough memory to decode it.") from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise ConfigError(
+        raise TooManyPixelsError(
             f"{name}: more pixels than Pillow reads ({error}) Make it smaller first, or raise "
             "PIL.Image.MAX_IMAGE_PIXELS and the max_pixels of the Preprocessor."
         ) from error
@@ -196,6 +201,8 @@ def _refusals(name: str) -> Iterator[None]:
         if name.lower().endswith((".heic", ".heif")):
             hint = " Install pillow-heif and call pillow_heif.register_heif_opener() first."
         reason = str(error) or type(error).__name__
+        if isinstance(error, UnidentifiedImageError):  # Pillow's sentence has a memory address
+            reason = "its first bytes are those of no known format"
         raise ConfigError(f"{name}: not a readable image ({reason}).{hint}") from error
 
 

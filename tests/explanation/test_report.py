@@ -1,7 +1,6 @@
 """The report of `keras-vit explain`, opened from disk in a real browser."""
 
 import json
-import shutil
 import time
 
 import keras
@@ -38,26 +37,6 @@ def report(tmp_path_factory):
         model, folder / "out", paths, targets=[EVIL, int(classes[0])], command=f"run {EVIL}"
     )
     return written[0], model, paths
-
-
-@pytest.fixture(scope="module")
-def browser():
-    """Headless Chromium from the distribution's packages."""
-    places = [shutil.which(name) for name in ("chromium", "chromedriver")]
-    if None in places:
-        pytest.skip("needs the packages chromium and chromium-driver")
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = places[0]
-    for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
-        options.add_argument(flag)
-    options.add_argument("--window-size=1200,1600")  # a whole viewer is on the screen
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options, Service(places[1]))
-    yield driver
-    driver.quit()
 
 
 def opened(browser, page):

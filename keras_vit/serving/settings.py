@@ -1,0 +1,66 @@
+"""The limits of a server, and the refusal of a request that is beyond one."""
+
+import dataclasses
+
+from keras_vit.errors import ConfigError, KerasViTError
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How much a server takes, and how long it waits.
+
+    Args:
+        max_batch: most images that the model computes at once.
+        batch_wait: seconds that the first image of a batch waits for others.
+        max_bytes: most bytes of a request's body; a request beyond it gets 413.
+        max_pixels: most pixels of an image, 413; None for `keras_vit.limits.IMAGE_PIXELS`.
+        max_images: most images of a request, 413; never more than `max_queue`.
+        max_queue: most images that are accepted and not answered, 429. A request counts from its
+            headers on, as one image until its body is read.
+        max_connections: most open connections; a request on another one gets 503.
+        timeout: seconds from the body to the answer, 503.
+        read_timeout: seconds for the headers and seconds for the body of a request, 408.
+        drain: seconds that accepted requests get after SIGTERM.
+
+    Raises:
+        ConfigError: a number is not above 0.
+    """
+
+    max_batch: int = 16
+    batch_wait: float = 0.005
+    max_bytes: int = 10 * 2**20
+    max_pixels: int | None = None
+    max_images: int = 64
+    max_queue: int = 128
+    max_connections: int = 512
+    timeout: float = 30.0
+    read_timeout: float = 10.0
+    drain: float = 30.0
+
+    @property
+    def images_per_request(self) -> int:
+        """Most images of a request: more than may wait would never be accepted."""
+        return min(self.max_images, self.max_queue)
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if (field.name == "batch_wait" and value == 0) or value is None:
+                continue
+            if not value > 0:
+                raise ConfigError(f"{field.name}={value!r}: expected a number above 0.")
+
+
+class RequestError(KerasViTError):
+    """A request that gets no answer but a status and a sentence.
+
+    Args:
+        status: of HTTP.
+        message: the sentence.
+        retry: seconds after which the client may try again, or None.
+    """
+
+    def __init__(self, status: int, message: str, retry: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retry = retry

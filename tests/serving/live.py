@@ -1,0 +1,62 @@
+"""A server in a thread of the test's process, on a free port of 127.0.0.1."""
+
+import contextlib
+import io
+import socket
+import threading
+import time
+
+import requests
+import uvicorn
+from PIL import Image
+
+from keras_vit.serving import Settings, application
+from keras_vit.serving.server import configuration
+
+
+@contextlib.contextmanager
+def served(model, **limits):
+    """Yields the address of a server of a model; the server has drained when the context ends."""
+    settings = Settings(**limits)
+    server = uvicorn.Server(configuration(application(model, settings), settings))
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        address = f"http://127.0.0.1:{bound.getsockname()[1]}"
+        thread = threading.Thread(target=server.run, args=([bound],))
+        thread.start()
+        try:
+            wait_until(lambda: server.started or not thread.is_alive())
+            yield address
+        finally:
+            server.should_exit = True
+            thread.join(60)
+    assert not thread.is_alive()
+
+
+def wait_until(condition, seconds=60):
+    """Returns when the condition holds."""
+    for _ in range(seconds * 100):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it did not happen")
+
+
+def encoded(array, format="PNG"):
+    """An array of pixels as the bytes of an image file."""
+    file = io.BytesIO()
+    Image.fromarray(array).save(file, format)
+    return file.getvalue()
+
+
+def labels(response):
+    """The labels and probabilities of a response, as `classify` gives them."""
+    assert response.status_code == 200, response.text
+    return [
+        [(answer["label"], answer["probability"]) for answer in answers]
+        for answers in response.json()["predictions"]
+    ]
+
+
+def post(address, body, path="classify", **options):
+    """A request with one image as its body."""
+    return requests.post(f"{address}/{path}", data=body, timeout=60, **options)

@@ -1,0 +1,151 @@
+"""A server answers what the model answers, to one client and to many at once."""
+
+import base64
+import threading
+
+import keras
+import numpy as np
+import pytest
+import requests
+
+from keras_vit import VisionTransformer, features
+from keras_vit.serving.batching import Batcher
+from tests.digits import digits
+from tests.helpers import random_tiny
+from tests.serving.live import encoded, labels, post, served
+
+torch_alone = pytest.mark.skipif(
+    keras.backend.backend() != "torch", reason="what surrounds the model knows no backend"
+)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return VisionTransformer.from_preset("vit_digits")
+
+
+@pytest.fixture(scope="module")
+def images():
+    """Eight digits as PNG files."""
+    return [encoded(image[..., 0]) for image in digits()[1][:8]]
+
+
+@pytest.fixture(scope="module")
+def address(model):
+    with served(model, max_batch=4) as found:
+        yield found
+
+
+def test_bytes_get_exactly_the_numbers_of_classify(address, model, images):
+    """Labels and every bit of every probability, and the features of the same image."""
+    for image in images[:3]:
+        assert labels(post(address, image, params={"top": 3})) == model.classify(image, top=3)
+    answer = post(address, images[0], "embed").json()["embeddings"]
+    np.testing.assert_array_equal(
+        np.array(answer, "float32"), features(model, model.preprocessor(images[0])).values
+    )
+
+
+def test_images_of_many_clients_share_batches(model, images, monkeypatch):
+    """Sixteen clients at once: every answer is right, and batches held several images."""
+    sizes, original = [], model.probabilities
+
+    def counted(batch):
+        sizes.append(len(batch))
+        return original(batch)
+
+    expected = [model.classify(image)[0] for image in images]
+    monkeypatch.setattr(model, "probabilities", counted)
+    found = {}
+    with served(model, max_batch=8, batch_wait=0.05) as address:
+
+        def ask(k):
+            found[k] = labels(post(address, images[k % 8]))[0]
+
+        clients = [threading.Thread(target=ask, args=(k,)) for k in range(16)]
+        for client in clients:
+            client.start()
+        for client in clients:
+            client.join()
+    assert max(sizes) > 1
+    for k, answer in found.items():
+        assert [name for name, _ in answer] == [name for name, _ in expected[k % 8]]
+        assert dict(answer) == pytest.approx(dict(expected[k % 8]), abs=1e-6)
+    assert len(found) == 16
+
+
+@torch_alone
+@pytest.mark.parametrize("way", ["form", "list"])
+def test_several_images_in_one_request(address, model, images, way):
+    """A form of files and a JSON list of base64 are answered in order."""
+    if way == "form":
+        files = [("images", (f"{k}.png", image, "image/png")) for k, image in enumerate(images)]
+        response = requests.post(f"{address}/classify", files=files, timeout=60)
+    else:
+        listed = [base64.b64encode(image).decode() for image in images]
+        response = requests.post(f"{address}/classify", json=listed, timeout=60)
+    found = labels(response)
+    for answer, expected in zip(found, model.classify(images), strict=True):
+        assert dict(answer) == pytest.approx(dict(expected), abs=1e-6)
+
+
+@torch_alone
+def test_what_the_server_tells_of_itself(address, model):
+    """Health, metadata with labels and limits, and OpenAPI with the bodies that are taken."""
+    assert requests.get(f"{address}/healthz", timeout=60).json()["status"] == "ok"
+    told = requests.get(f"{address}/metadata", timeout=60).json()
+    assert told["labels"] == list(model.labels)
+    assert told["image_size"] == list(model.config.image_size)
+    assert told["limits"]["images_waiting"] == 128
+    paths = requests.get(f"{address}/openapi.json", timeout=60).json()["paths"]
+    assert {"/classify", "/embed", "/attention", "/healthz", "/metadata"} == set(paths)
+    content = paths["/classify"]["post"]["requestBody"]["content"]
+    assert {"application/octet-stream", "multipart/form-data", "application/json"} == set(content)
+
+
+@torch_alone
+def test_a_model_without_a_head_embeds(images):
+    """/classify names the route that such a model has."""
+    with served(random_tiny(num_classes=0)) as address:
+        refused = post(address, images[0])
+        assert refused.status_code == 404 and "/embed" in refused.json()["detail"]
+        assert len(post(address, images[0], "embed").json()["embeddings"][0]) > 1
+
+
+@torch_alone
+def test_a_model_of_any_size_answers_each_size_or_says_why_not(model):
+    """Images of different sizes go through the model in different batches."""
+    any_size = random_tiny(image_size=None, position_grid=(3, 3))
+    rng = np.random.default_rng(0)
+    sides = [(16, 16), (24, 16), (16, 24)]
+    photos = [encoded(rng.integers(0, 256, (*side, 3), "uint8")) for side in sides]
+    with served(any_size) as address:
+        listed = [base64.b64encode(photo).decode() for photo in photos]
+        found = labels(requests.post(f"{address}/classify", json=listed, timeout=60))
+        for answer, photo in zip(found, photos, strict=True):
+            (expected,) = any_size.classify(photo)
+            assert dict(answer) == pytest.approx(dict(expected), abs=1e-6)
+        refused = post(address, encoded(np.zeros((2, 2, 3), "uint8")))
+        assert refused.status_code == 422, refused.text
+
+
+@torch_alone
+def test_a_batcher_computes_the_rest_when_it_is_closed():
+    """Full batches start at once; a cancelled image is left out; functions are not mixed."""
+    batches = []
+
+    def kept(name):
+        def run(batch):
+            batches.append((name, batch.tolist()))
+            return batch
+
+        return run
+
+    batcher = Batcher({"a": kept("a"), "b": kept("b")}, largest=2, wait=1000)
+    answers = [batcher.submit("a", np.array(k)) for k in range(2)]
+    assert [answer.result(60) for answer in answers] == [0, 1]
+    last = [batcher.submit(name, np.array(k)) for k, name in ((2, "a"), (3, "b"))]
+    assert last[1].cancel()
+    batcher.close()
+    assert last[0].result(0) == 2
+    assert batches == [("a", [0, 1]), ("a", [2])]

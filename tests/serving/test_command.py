@@ -1,0 +1,122 @@
+"""`keras-vit serve` as a process of its own: its port, its signals, its refusals."""
+
+import contextlib
+import pickle
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+
+import keras
+import pytest
+import requests
+from uvicorn.config import STARTUP_FAILURE
+
+from keras_vit import VisionTransformer, serving
+from keras_vit.cli import main
+from keras_vit.serving import server
+from tests.digits import digits
+from tests.serving.live import encoded, labels, post, wait_until
+
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "torch", reason="what surrounds the model knows no backend"
+)
+
+
+@contextlib.contextmanager
+def command(*options):
+    """Yields a process of `keras-vit serve` and its address, once it answers."""
+    arguments = [sys.executable, "-m", "keras_vit.cli", "serve", "vit_digits", "--port", "0"]
+    process = subprocess.Popen(
+        [*arguments, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        address = re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline()).group()
+
+        def answers():
+            with contextlib.suppress(requests.ConnectionError):
+                return requests.get(f"{address}/healthz", timeout=60).ok
+            return False
+
+        wait_until(answers)
+        yield process, address
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_sigterm_lets_accepted_requests_be_answered():
+    """Eight images wait for their batch when the signal comes; all are answered, then it ends."""
+    image = encoded(digits()[1][0, ..., 0])
+    expected = VisionTransformer.from_preset("vit_digits").classify(image)[0]
+    found = []
+    with command("--batch-wait", "1500", "--max-batch", "16") as (process, address):
+        clients = [
+            threading.Thread(target=lambda: found.append(labels(post(address, image))))
+            for _ in range(8)
+        ]
+        for client in clients:
+            client.start()
+        health = f"{address}/healthz"
+        wait_until(lambda: requests.get(health, timeout=60).json()["images_waiting"] == 8)
+        process.send_signal(signal.SIGTERM)
+        for client in clients:
+            client.join(60)
+        assert [dict(answer) for (answer,) in found] == 8 * [
+            pytest.approx(dict(expected), abs=1e-6)
+        ]
+        assert process.wait(60) == 0
+        with pytest.raises(requests.ConnectionError):
+            requests.get(health, timeout=60)
+
+
+def test_processes_are_told_what_to_load_and_how_to_give_up(monkeypatch, capsys, tmp_path):
+    """They get a function by name, no weights; one that cannot load ends them all."""
+    told = []
+
+    class Supervisor:  # what uvicorn's does with its processes takes a minute
+        def __init__(self, config, sockets):
+            told.append((pickle.loads(pickle.dumps(config.app)), config.workers))
+            self.processes = []
+
+        def run(self):
+            pass
+
+    monkeypatch.setattr(server, "Multiprocess", Supervisor)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert main(["serve", "vit_digits", "--port", "0", "--processes", "2"]) == 0
+    ((build, workers),) = told
+    assert workers == 2 and build().title == "keras_vit: vit"
+
+    broken = tmp_path / "preset"
+    VisionTransformer.from_preset("vit_digits").save_to_preset(broken)
+    weights = broken / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-10])
+    with pytest.raises(SystemExit) as ended:
+        server._application_or_exit(str(broken), serving.Settings())
+    assert ended.value.code == STARTUP_FAILURE
+    assert "model.safetensors" in capsys.readouterr().err
+
+
+def test_a_port_that_is_taken_and_a_name_that_is_none(capsys):
+    """One sentence each, before a model is loaded."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["serve", "vit_digits", "--port", str(port)]) == 2
+    assert f"port={port}: this address cannot be listened at" in capsys.readouterr().err
+    assert main(["serve", "vit_digit"]) == 2
+    assert "vit_digits" in capsys.readouterr().err
+
+
+def test_the_extra_is_named_if_it_is_missing(monkeypatch, capsys):
+    """With the line that installs it."""
+    found = serving.importlib.util.find_spec
+    monkeypatch.setattr(
+        serving.importlib.util,
+        "find_spec",
+        lambda name: None if name.startswith("fastapi") else found(name),
+    )
+    assert main(["serve", "vit_digits"]) == 2
+    assert "pip install 'keras-vit[serve]'" in capsys.readouterr().err

@@ -1,0 +1,96 @@
+"""What examples/serving writes runs in the libraries that the model servers stand on."""
+
+import importlib.util
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+from PIL import Image
+
+from keras_vit import VisionTransformer
+from tests.digits import digits
+from tests.serving.live import served
+
+FOLDER = Path(__file__).parents[2] / "examples" / "serving"
+pytestmark = pytest.mark.filterwarnings("ignore")  # of converters
+BACKEND = keras.backend.backend()
+
+
+def example(name):
+    found = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def probabilities_by(server, version, images):
+    if server == "triton":
+        import onnxruntime
+
+        return onnxruntime.InferenceSession(version / "model.onnx").run(None, {"images": images})[0]
+    if server == "openvino":
+        import openvino
+
+        return openvino.Core().compile_model(version / "model.xml", "CPU")(images)[0]
+    import tensorflow as tf
+
+    model = tf.saved_model.load(str(version))
+    (answer,) = model.signatures["serving_default"](tf.constant(images)).values()
+    return answer.numpy()
+
+
+@pytest.mark.parametrize(
+    "server", {"torch": ["triton", "openvino"], "tensorflow": ["tensorflow"], "jax": []}[BACKEND]
+)
+def test_a_model_repository_answers_as_the_model(tmp_path, server):
+    """Version 1 of the model takes pixels; labels and, for Triton, its configuration are there."""
+    folder = example("model_repository").write("vit_digits", tmp_path, server)
+    images = digits()[1][:4]
+    found = probabilities_by(server, folder / "1", images)
+    model = VisionTransformer.from_preset("vit_digits")
+    expected = [answer[0][0] for answer in model.classify(images, top=1)]
+    labels = (folder / "labels.txt").read_text().splitlines()
+    assert [labels[k] for k in found.argmax(axis=1)] == expected
+    if server == "triton":
+        text = (folder / "config.pbtxt").read_text()
+        assert 'name: "images", data_type: TYPE_UINT8, dims: [ -1, -1, 1 ]' in text
+        assert 'name: "probabilities", data_type: TYPE_FP32, dims: [ 10 ]' in text
+
+
+@pytest.mark.skipif(BACKEND != "torch", reason="a client knows no backend")
+def test_the_client_speaks_each_protocol(tmp_path):
+    """`keras-vit serve` itself, and a stand-in for the servers that take pixels."""
+    client = example("client")
+    path = tmp_path / "digit.png"
+    Image.fromarray(digits()[1][0, ..., 0]).save(path)
+    model = VisionTransformer.from_preset("vit_digits")
+    with served(model) as address:
+        answer = client.keras_vit(address, str(path))["predictions"][0]
+    assert [(a["label"], a["probability"]) for a in answer] == model.classify(path, top=3)[0]
+    asked = {}
+
+    class StandIn(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            asked[self.path] = json.loads(body)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, *_):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), StandIn) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        for ask in (client.kserve, client.tensorflow):
+            ask(address, str(path))
+        server.shutdown()
+    pixels = np.asarray(Image.open(path).convert("RGB"))[None]
+    (sent,) = asked["/v2/models/vit/infer"]["inputs"]
+    assert sent["shape"] == [1, 8, 8, 3] and sent["data"] == pixels.ravel().tolist()
+    assert asked["/v1/models/vit:predict"]["instances"] == pixels.tolist()

@@ -1,0 +1,97 @@
+"""The page at /, in a real browser: an image is dropped, labels and attention are seen."""
+
+import base64
+import json
+
+import keras
+import pytest
+
+from keras_vit import VisionTransformer
+from tests.digits import digits
+from tests.serving.live import encoded, served, wait_until
+
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "torch", reason="a page knows no backend"
+)
+EVIL = "<img src=x onerror=alert(1)><b>nine</b>"
+DROP = """
+const bytes = Uint8Array.from(atob(arguments[0]), (c) => c.charCodeAt(0));
+const dropped = new DataTransfer();
+dropped.items.add(new File([bytes], "digit.png", { type: "image/png" }));
+const options = { dataTransfer: dropped, bubbles: true, cancelable: true };
+document.getElementById("drop").dispatchEvent(new DragEvent("drop", options));
+"""
+
+
+@pytest.fixture(scope="module")
+def model():
+    names = [*map(str, range(9)), EVIL]
+    return VisionTransformer.from_preset("vit_digits", labels=names, name="digits")
+
+
+@pytest.fixture(scope="module")
+def address(model):
+    with served(model) as found:
+        yield found
+
+
+def drop(browser, content):
+    browser.execute_script(DROP, base64.b64encode(content).decode())
+
+
+def rows(browser):
+    """Label and probability of each row, read at once: the page may replace them meanwhile."""
+    script = "return [...document.querySelectorAll('#labels tr')]"
+    return browser.execute_script(f"{script}.map((row) => [...row.cells].map((c) => c.innerText))")
+
+
+def requested(browser):
+    return [
+        json.loads(entry["message"])["message"]["params"]["request"]["url"]
+        for entry in browser.get_log("performance")
+        if '"Network.requestWillBeSent"' in entry["message"]
+    ]
+
+
+def test_a_dropped_image_is_classified_and_its_attention_is_seen(browser, address, model, tmp_path):
+    """Labels as `classify` gives them, two pictures, no foreign request, no error."""
+    _, images, _, classes = digits()
+    nine, other = ((classes == 9).argmax(), (classes == 3).argmax())
+    browser.get_log("performance")
+    browser.get(f"{address}/")
+    wait_until(lambda: browser.title == "digits")
+    drop(browser, encoded(images[nine, ..., 0]))
+    wait_until(lambda: rows(browser))
+    expected = model.classify(encoded(images[nine, ..., 0]))[0]
+    assert rows(browser) == [[name, f"{100 * share:.1f} %"] for name, share in expected]
+    assert EVIL in rows(browser)[0][0]
+    pictures = browser.find_elements("css selector", "main img")
+    assert len(pictures) == 2
+    width = "return arguments[0].complete && arguments[0].naturalWidth"
+    wait_until(lambda: all(browser.execute_script(width, picture) for picture in pictures))
+    assert browser.execute_script(width, pictures[1]) == 256
+
+    path = tmp_path / "digit.png"
+    path.write_bytes(encoded(images[other, ..., 0]))
+    browser.find_element("id", "file").send_keys(str(path))
+    wait_until(lambda: rows(browser)[0][0] == "3")
+    assert all(url.startswith((address, "blob:")) for url in requested(browser))
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def test_what_is_no_image_gets_the_server_s_sentence(browser, address):
+    """The labels of the image before are taken away."""
+    browser.get(f"{address}/")
+    wait_until(lambda: browser.title == "digits")
+    drop(browser, b"no image")
+    status = browser.find_element("id", "status")
+    wait_until(lambda: "not a readable image" in status.text)
+    assert not browser.find_element("id", "answer").is_displayed()
+
+
+def test_the_openapi_page_needs_no_network(browser, address):
+    """Its script and style come from the server, and it shows the routes."""
+    browser.get_log("performance")
+    browser.get(f"{address}/docs")
+    wait_until(lambda: "/classify" in browser.find_element("css selector", "body").text)
+    assert all(url.startswith((address, "data:")) for url in requested(browser))

@@ -1,0 +1,241 @@
+"""Bad requests, slow clients and too many of them get the right status, and the server goes on."""
+
+import http.client
+import json
+import socket
+import struct
+import threading
+import zlib
+
+import keras
+import numpy as np
+import pytest
+import requests
+
+from keras_vit import VisionTransformer
+from keras_vit.errors import ConfigError
+from keras_vit.serving import Settings
+from tests.digits import digits
+from tests.helpers import random_tiny
+from tests.serving.live import encoded, labels, post, served, wait_until
+
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "torch", reason="what surrounds the model knows no backend"
+)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return VisionTransformer.from_preset("vit_digits")
+
+
+@pytest.fixture(scope="module")
+def image():
+    return encoded(digits()[1][0, ..., 0])
+
+
+@pytest.fixture(scope="module")
+def address(model):
+    with served(model, max_bytes=50_000, max_pixels=10_000, max_images=3) as found:
+        yield found
+
+
+@pytest.fixture
+def held(model, monkeypatch):
+    """An event without which the model computes nothing."""
+    go, original = threading.Event(), model.probabilities
+
+    def waits(batch):
+        assert go.wait(60)
+        return original(batch)
+
+    go.set()  # the server's first calls warm it up
+    monkeypatch.setattr(model, "probabilities", waits)
+    yield go
+    go.set()
+
+
+def bomb():
+    """A PNG of 100 bytes whose header states 60,000 x 60,000 pixels."""
+
+    def chunk(kind, data):
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
+
+    header = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0)
+    parts = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0")) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + parts
+
+
+JSON = {"Content-Type": "application/json"}
+FORM = {"Content-Type": "multipart/form-data; boundary=x"}
+FILE = b'--x\r\nContent-Disposition: form-data; name="a"; filename="a"\r\n\r\nabc\r\n'
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status", "sentence"),
+    [
+        (b"", {}, 400, "body is empty"),
+        (b"\x00" * 50_001, {}, 413, "more than 50,000 bytes"),
+        (b"no image", {}, 415, "no known format"),
+        (bomb(), {}, 413, "more pixels than the 10,000"),
+        (b"a=b", {"Content-Type": "application/x-www-form-urlencoded"}, 415, "is not taken"),
+        (b"<p>", {"Content-Type": "text/html"}, 415, "is not taken"),
+        (b"{", JSON, 400, "is no JSON"),
+        (b"[" * 40_000, JSON, 400, "is no JSON"),
+        (b'{"images": []}', JSON, 400, "found a dict"),
+        (b"[]", JSON, 400, "holds no image"),
+        (b'["!"]', JSON, 400, "Element 0 of the list is no base64"),
+        (b"[[]]", JSON, 400, "Element 0 of the list is no base64"),
+        (b'["aGVsbG8="]', JSON, 415, "no known format"),
+        (b'["","","",""]', JSON, 413, "more than 3 images"),
+        (b"abc", FORM, 400, "form cannot be read"),
+        (b"--x--", FORM, 400, "holds no image"),
+        (b"abc", {"Content-Type": "multipart/form-data"}, 400, "form cannot be read"),
+        (4 * FILE + b"--x--", FORM, 413, "more than 3 images"),
+    ],
+)
+def test_a_bad_request_gets_a_status_and_a_sentence(address, body, headers, status, sentence):
+    """Malformed, of another type, too large, or a bomb."""
+    answer = post(address, body, headers=headers)
+    assert (answer.status_code, sentence in answer.json()["detail"]) == (status, True), answer.text
+
+
+def test_a_damaged_image_is_refused(address, image):
+    """Its header is right; half of its pixels are missing."""
+    answer = post(address, image[: len(image) - 40])
+    assert answer.status_code == 415
+    assert "not a readable image" in answer.json()["detail"]
+
+
+def test_bytes_that_name_a_file_open_no_file(address, tmp_path, image):
+    """The preprocessor takes a line of text for a path; a client must not read files so."""
+    path = tmp_path / "secret.png"
+    path.write_bytes(image)
+    answer = post(address, str(path).encode())
+    assert answer.status_code == 415 and "secret" not in answer.text
+
+
+def test_a_body_without_a_stated_length_is_cut_off(address):
+    """Chunks are counted while they come."""
+    answer = post(address, (b"\0" * 9_000 for _ in range(10)))
+    assert answer.status_code == 413
+
+
+@pytest.mark.parametrize("top", ["0", "-1", "many"])
+def test_an_impossible_number_of_labels(address, image, top):
+    assert post(address, image, params={"top": top}).status_code == 422
+
+
+def test_hundreds_of_malformed_requests(address, model, image):
+    """Random bodies of random types, and bytes that are no HTTP; then a good request is right."""
+    rng = np.random.default_rng(0)
+    host = address.removeprefix("http://")
+    kinds = ["image/png", "application/json", "multipart/form-data; boundary=x", "", "\x7f", "a/b"]
+    client = http.client.HTTPConnection(host, timeout=60)
+    statuses = set()
+    for k in range(300):
+        body = bytearray(rng.bytes(int(rng.integers(0, 300))))
+        if k % 3 == 0:  # an image with one byte changed
+            body = bytearray(image)
+            body[int(rng.integers(len(body)))] ^= 255
+        client.request("POST", "/classify", bytes(body), {"Content-Type": kinds[k % 6]})
+        answer = client.getresponse()
+        json.loads(answer.read())
+        statuses.add(answer.status)
+    assert statuses <= {200, 400, 413, 415} and {400, 415} <= statuses
+    for _ in range(20):
+        with socket.create_connection(host.split(":"), 60) as raw:
+            raw.sendall(rng.bytes(100) + b"\r\n\r\n")
+            assert b"400" in raw.recv(1000)[:20]
+    assert labels(post(address, image)) == model.classify(image)
+
+
+def test_too_many_images_wait(model, image, held):
+    """The third image gets 429; the two that were accepted are answered."""
+    found = []
+    with served(model, max_queue=2) as address:
+        held.clear()
+        clients = [
+            threading.Thread(target=lambda: found.append(post(address, image).status_code))
+            for _ in range(2)
+        ]
+        for client in clients:
+            client.start()
+        health = f"{address}/healthz"
+        wait_until(lambda: requests.get(health, timeout=60).json()["images_waiting"] == 2)
+        refused = post(address, image)
+        assert refused.status_code == 429
+        assert int(refused.headers["Retry-After"]) >= 1
+        held.set()
+        for client in clients:
+            client.join()
+        assert found == [200, 200]
+        assert requests.get(health, timeout=60).json()["images_waiting"] == 0
+
+
+def test_an_answer_that_takes_too_long(model, image, held):
+    """The client gets 503; the next one an answer."""
+    with served(model, timeout=0.2) as address:
+        held.clear()
+        refused = post(address, image)
+        assert refused.status_code == 503 and "Retry-After" in refused.headers
+        held.set()
+        assert labels(post(address, image)) == model.classify(image)
+
+
+def test_clients_that_send_half_a_request_and_wait(model, image):
+    """Half a body gets 408, half of the headers an end of the connection; others are served."""
+    with served(model, read_timeout=0.3) as address:
+        host = address.removeprefix("http://").split(":")
+        body = b"POST /classify HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nabc"
+        halves = [b"", b"POST /cl", b"GET / HTTP/1.1\r\nA: b\r\n", body]
+        hanging = [socket.create_connection(host, 60) for _ in halves]
+        for connection, half in zip(hanging, halves, strict=True):
+            connection.sendall(half)
+        assert labels(post(address, image)) == model.classify(image)
+        ends = []
+        for connection in hanging:
+            with connection:
+                ends.append(b"".join(iter(lambda c=connection: c.recv(10_000), b"")))
+    assert ends[:3] == [b"", b"", b""]
+    assert ends[3].startswith(b"HTTP/1.1 408")
+
+
+def test_a_failure_of_the_model_is_not_the_end(model, image, monkeypatch):
+    """The client learns that the server failed, and no more; the next request is answered."""
+    with served(model) as address:
+        original = model.probabilities
+        # The application holds the method that it was made with; the model below fails.
+        monkeypatch.setattr(model, "predict_on_batch", lambda batch: 1 / 0)
+        failed = post(address, image)
+        assert failed.status_code == 500 and "division" not in failed.text
+        monkeypatch.undo()
+        assert labels(post(address, image)) == model.classify(image)
+        assert original == model.probabilities
+
+
+def test_more_connections_than_the_limit(model, image):
+    """A request on one more connection gets 503."""
+    with served(model, max_connections=3) as address:
+        host = address.removeprefix("http://").split(":")
+        idle = [socket.create_connection(host, 60) for _ in range(3)]
+        assert post(address, image).status_code == 503
+        for connection in idle:
+            connection.close()
+        wait_until(lambda: post(address, image).status_code == 200)
+
+
+@pytest.mark.parametrize("limit", [{"max_queue": 0}, {"timeout": -1.0}, {"batch_wait": -0.1}])
+def test_impossible_limits(limit):
+    with pytest.raises(ConfigError, match="expected a number above 0"):
+        Settings(**limit)
+
+
+def test_a_model_that_takes_no_image_files():
+    """Image files have 1, 3 or 4 channels."""
+    from keras_vit.serving import application
+
+    with pytest.raises(ConfigError, match="takes 5 channels"):
+        application(random_tiny(channels=5))
