@@ -1,14 +1,16 @@
 """What attention maps and relevance cost beside a forward and backward pass of the same batch.
 
-    KERAS_BACKEND=torch python -m benchmarks.explanations --images 32 --rounds 3
+    KERAS_BACKEND=torch python -m benchmarks.explanations benchmarks/results/explanations.json
 
 Processor time of this process, the least of interleaved rounds; the first round compiles and does
 not count.
 """
 
 import argparse
+import json
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -23,6 +25,7 @@ from keras_vit.explanation.methods import METHODS
 def main() -> None:
     """Prints the processor time of each task and its ratio to a forward and backward pass."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("file", type=Path, nargs="?", help="JSON for the figures of this backend")
     parser.add_argument("--images", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
@@ -57,9 +60,13 @@ def main() -> None:
             task()
             times[name].append(time.process_time() - start)
     whole = min(times["forward and backward"][1:])
-    for name, found in times.items():
-        best = min(found[1:])
+    seconds = {name: round(min(found[1:]), 2) for name, found in times.items()}
+    for name, best in seconds.items():
         print(f"{keras.backend.backend()} {name}: {best:.2f} s, {best / whole:.2f} times")
+    if arguments.file:
+        runs = json.loads(arguments.file.read_text()) if arguments.file.exists() else {}
+        runs[keras.backend.backend()] = {"images": arguments.images, "seconds": seconds}
+        arguments.file.write_text(json.dumps(runs, indent=1) + "\n")
 
 
 if __name__ == "__main__":
