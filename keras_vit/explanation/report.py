@@ -29,7 +29,7 @@ from keras_vit.model import VisionTransformer
 METHODS = ("relevance", "integrated_gradients", "gradcam", "rollout")
 """What stands side by side, behind the method that was asked for."""
 
-_ROOM = 2_000_000
+_ROOM = 1_200_000
 """Characters that the attention between patches may take in the whole page."""
 
 

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from keras_vit import ConfigError, VisionTransformer, attention_maps, cli
-from keras_vit.explanation.report import _ROOM, _between_patches, write_report
+from keras_vit.explanation.report import _between_patches, write_report
 from tests.digits import digits
 from tests.helpers import random_tiny
 
@@ -156,15 +156,3 @@ def test_requests_that_cannot_be_met(tmp_path, capsys):
     assert cli.main([*explain, "--target", "cat"]) == 2
     assert "target='cat' is no label of the model" in capsys.readouterr().err
     assert not out.exists()
-
-
-def test_ten_photographs_take_less_than_5_megabytes(tmp_path):
-    """One photograph of 224 pixels, times ten, and the most that attention may take."""
-    datasets = pytest.importorskip("sklearn.datasets")
-    photograph = datasets.load_sample_images().images[0][100:324, 200:424]
-    model = random_tiny(image_size=224, patch_size=56, num_classes=3)
-    (page,) = write_report(model, tmp_path, [photograph])
-    source = page.read_text(encoding="utf-8")
-    of_one = len(source.split("<section>")[1])
-    assert of_one > 100_000
-    assert len(source) + 9 * of_one + _ROOM < 5_000_000
