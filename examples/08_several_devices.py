@@ -18,13 +18,13 @@ import keras_vit
 if keras.backend.backend() != "jax":
     print(
         "keras.distribution works on JAX alone in Keras 3.15. On TensorFlow, build and compile the "
-        "model below tf.distribute.MirroredStrategy().scope(); on torch, train "
-        "torch.nn.parallel.DistributedDataParallel(model) in a loop of your own, see example 05."
+        "model below tf.distribute.MirroredStrategy().scope(); on torch, call "
+        "keras_vit.distribution.ddp(model) under torchrun. See docs/devices.md."
     )
     sys.exit()
 
 devices = keras.distribution.list_devices("cpu")  # None for what is there, GPUs first
-keras.distribution.set_distribution(keras.distribution.DataParallel(devices=devices))
+keras.distribution.set_distribution(keras_vit.distribution.data_parallel(devices))
 
 digits = load_digits()
 images = np.round(digits.images * (255 / 16)).astype("uint8")[..., None]  # (1797, 8, 8, 1)

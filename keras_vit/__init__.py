@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from keras_vit import (
         checkpoints,
         data,
+        distribution,
         evaluation,
         explanation,
         finetune,
@@ -87,6 +88,7 @@ __all__ = [
     "attention_rollout",
     "checkpoints",
     "data",
+    "distribution",
     "embed",
     "evaluate",
     "evaluation",
@@ -126,6 +128,7 @@ __all__ = [
 _ROOMS = (
     "checkpoints",
     "data",
+    "distribution",
     "evaluation",
     "explanation",
     "finetune",

@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parents[1] / "keras_vit"
 FLOORS = (
     {"errors", "interpolate", "limits", "registration", "terminal"},
     {"backend", "processor"},
-    {"environment", "files", "keras_fixes"},
+    {"environment", "files", "keras_fixes", "distribution.processes"},
     {"config"},
     {"labels", "preparation.protocols"},
     {"preparation"},
@@ -44,6 +44,7 @@ FLOORS = (
     {"checkpoints.wanted"},
     {"checkpoints"},
     {"presets"},
+    {"distribution"},
     {"exporting", "finetune", "evaluation"},
     {"explanation"},
     {"serving"},

@@ -20,6 +20,7 @@ from keras_vit.data.options import Prepares
 from keras_vit.data.pipeline import Batch, Pipeline
 from keras_vit.data.prefetch import Prefetch
 from keras_vit.data.records import Records
+from keras_vit.distribution.processes import process
 from keras_vit.errors import ConfigError
 from keras_vit.preparation.preprocessor import Preprocessor
 
@@ -58,10 +59,16 @@ class ImageData(keras.utils.PyDataset):
         cache: whether decoded images stay in memory; `"auto"` keeps up to half a gibibyte.
         min_size: smallest height and width of an image in pixels; None for one patch of the model.
         threads: number of threads that decode; None for one per processor.
+        shard: `(index, count)`: the data give every batch's share of one of `count` processes;
+            `batch_size` stays the number of images of all. The shares of all processes are the
+            batches of one process, bit by bit. None for the share of this process, see
+            `keras_vit.distribution.process`, if the data are shuffled; data in order, such as
+            those for evaluation, are then whole in every process.
 
     Raises:
         ConfigError: the data set is empty, an image cannot be read or is too small, a class
-            has no images, or labels or channels do not fit the model.
+            has no images, labels or channels do not fit the model, or the processes do not divide
+            the batches.
 
     >>> import numpy as np
     >>> from keras_vit import Preprocessor
@@ -92,6 +99,7 @@ class ImageData(keras.utils.PyDataset):
         cache: bool | str = "auto",
         min_size: int | None = None,
         threads: int | None = None,
+        shard: tuple[int, int] | None = None,
     ) -> None:
         super().__init__()
         for name, value in (("batch_size", batch_size), ("steps_per_epoch", steps_per_epoch)):
@@ -117,6 +125,7 @@ class ImageData(keras.utils.PyDataset):
         one_hot = one_hot or (asked is not None and asked.mixes)
         self._min_size = min_size
         self._shuffle = shuffle
+        self._asked_shard = shard
         self._serve(
             Pipeline(images, preprocessor, asked, one_hot, seed, pool, threads),
             batch_size,
@@ -139,6 +148,11 @@ class ImageData(keras.utils.PyDataset):
     def batch_size(self) -> int:
         """Images per batch."""
         return self._stream.batch_size
+
+    @property
+    def shard(self) -> tuple[int, int]:
+        """Number of the share of every batch that these data give, and of all shares."""
+        return self._shard
 
     @property
     def steps_per_epoch(self) -> int | None:
@@ -221,8 +235,16 @@ class ImageData(keras.utils.PyDataset):
         """Called by Keras before each epoch.
 
         Raises:
-            ConfigError: a subclass overrides `on_epoch_end` and does not call it here.
+            ConfigError: a subclass overrides `on_epoch_end` and does not call it here; or the
+                processes do not divide the last batch of a training.
         """
+        shards = self._shard[1]
+        rest = len(self._stream.draws(0, len(self) - 1)) % shards
+        if self._stream.shuffle and rest:
+            raise ConfigError(
+                f"{shards} processes do not divide the last batch of an epoch, whose images would "
+                "then count differently. Give steps_per_epoch, which makes all batches full."
+            )
         self._warns_of_order = True
         self._count.epoch_begins()
 
@@ -293,7 +315,7 @@ class ImageData(keras.utils.PyDataset):
             self.batch_size,
             self.steps_per_epoch,
         )
-        validation._shuffle = False
+        validation._shuffle, validation._asked_shard = False, None
         validation._serve(
             dataclasses.replace(self._pipeline, images=self._images.of(second), augmentation=None),
             self.batch_size,
@@ -338,6 +360,7 @@ class ImageData(keras.utils.PyDataset):
         self._stream = order.Stream(
             len(pipeline.images.records), batch_size, steps_per_epoch, shuffle, pipeline.seed
         )
+        self._shard = _checked_shard(self._asked_shard, shuffle, batch_size)
         self._prefetch: Prefetch[tuple[int, int], Batch] = Prefetch(self._batch, self._following)
         self._count = EpochCount()
         self.epoch = 0
@@ -345,7 +368,7 @@ class ImageData(keras.utils.PyDataset):
         self._expected = 0
 
     def _batch(self, key: tuple[int, int]) -> Batch:
-        return self._pipeline.batch(self._stream.draws(*key), *key)
+        return self._pipeline.batch(self._stream.draws(*key), *key, self._shard)
 
     def _following(self, key: tuple[int, int]) -> list[tuple[int, int]]:
         """The next two batches if the batches are read in order, else an empty list."""
@@ -354,3 +377,19 @@ class ImageData(keras.utils.PyDataset):
             return []
         numbers = (epoch * len(self) + index + step for step in (1, 2))
         return [divmod(number, len(self)) for number in numbers]
+
+
+def _checked_shard(
+    shard: tuple[int, int] | None, shuffle: bool, batch_size: int
+) -> tuple[int, int]:
+    if shard is None:
+        shard = process() if shuffle else (0, 1)
+    index, count = shard
+    if not 0 <= index < count:
+        raise ConfigError(f"shard={shard}, expected (index, count) with 0 <= index < count.")
+    if batch_size % count:
+        raise ConfigError(
+            f"batch_size={batch_size}: {count} processes do not divide a batch. Give a multiple of "
+            f"{count}; every process then reads batch_size / {count} images per step."
+        )
+    return index, count

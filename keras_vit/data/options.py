@@ -25,3 +25,4 @@ class Options(TypedDict, total=False):
     cache: bool | str
     min_size: int | None
     threads: int | None
+    shard: tuple[int, int] | None

@@ -91,5 +91,16 @@ class Stream:
         return int(permutation(self.count, self.seed, _ORDER, which_pass)[place])
 
 
+def share(count: int, shard: tuple[int, int]) -> range:
+    """Returns the rows of a batch that a shard holds; shards differ by at most one row.
+
+    >>> from keras_vit.data.order import share
+    >>> [list(share(5, (k, 2))) for k in range(2)]
+    [[0, 1], [2, 3, 4]]
+    """
+    index, shards = shard
+    return range(index * count // shards, (index + 1) * count // shards)
+
+
 _ORDER, _SPLIT, IMAGE, BATCH = range(4)
 """The purpose of a key, part of it, so that two purposes never share random numbers."""

@@ -57,13 +57,29 @@ class Pipeline:
             )
         self.image(0, 0)  # an augmentation that fails on such images fails here, not in `fit`
 
-    def batch(self, draws: list[tuple[int, int]], epoch: int, index: int) -> Batch:
-        """Returns images and labels.
+    def batch(
+        self,
+        draws: list[tuple[int, int]],
+        epoch: int,
+        index: int,
+        shard: tuple[int, int] = (0, 1),
+    ) -> Batch:
+        """Returns the images and labels of a shard of a batch.
 
         Args:
-            draws: number of the draw and index of the image, one pair per image.
+            draws: number of the draw and index of the image, one pair per image of the batch.
             epoch, index: epoch and number of the batch, for random numbers per batch.
+            shard: number of the shard, and of all shards.
         """
+        rows = order.share(len(draws), shard)
+        if len(rows) == len(draws):
+            return self._prepared(draws, epoch, index)
+        # Mixing needs the predecessor of the first row; an empty shard takes any image's shape.
+        start = rows.start - 1 if rows.start else len(draws) - 1
+        images, labels = self._prepared([draws[start], *(draws[k] for k in rows)], epoch, index)
+        return images[1:], labels[1:]
+
+    def _prepared(self, draws: list[tuple[int, int]], epoch: int, index: int) -> Batch:
         # A task prepares several images: handing over a small image takes longer than preparing it.
         step = max(1, len(draws) // (4 * self.threads))
         parts = [draws[k : k + step] for k in range(0, len(draws), step)]

@@ -12,7 +12,7 @@ import keras
 from keras import ops
 
 from keras_vit.errors import ConfigError
-from keras_vit.keras_fixes.keras_internals import adam_moments, index_of
+from keras_vit.keras_fixes.keras_internals import adam_moments, index_of, layout_of
 
 
 class _PerVariable:
@@ -36,6 +36,7 @@ class _PerVariable:
         self.multipliers = dict(multipliers or {})
         self.decays = decays
         self._has_torch_kernels = True
+        self.sum_over_processes = False  # `keras_vit.distribution.ddp` sets it
 
     def build(self, variables: list[Any]) -> None:
         """Looks up the multiplier and the decay of each variable."""
@@ -92,16 +93,56 @@ class _PerVariable:
         """
         if not self.use_ema:  # type: ignore[attr-defined]
             return
+        kept = self.kept_of_the_average()
+        for variable, average in self.averages:
+            share = ops.cast(kept, variable.dtype)
+            self.assign(average, share * average + (1 - share) * variable)  # type: ignore[attr-defined]
+
+    @property
+    def batches_seen(self) -> Any:
+        """Number of batches up to and including the present batch."""
+        return self._iterations + 1  # type: ignore[attr-defined]  # the public one counts updates
+
+    @property
+    def averages(self) -> list[tuple[Any, Any]]:
+        """The trained weights that have a moving average, each with its average."""
+        pairs = zip(
+            self._trainable_variables,  # type: ignore[attr-defined]
+            self._model_variables_moving_average,  # type: ignore[attr-defined]
+            strict=True,
+        )
+        return [(variable, average) for variable, average in pairs if average is not None]
+
+    def kept_of_the_average(self) -> Any:
+        """Returns the share of itself that a moving average keeps in the present batch."""
         batches = self.gradient_accumulation_steps or 1  # type: ignore[attr-defined]
-        # The public `iterations` counts updates, not batches.
-        seen = self._iterations + 1  # type: ignore[attr-defined]
+        seen = self.batches_seen
         kept = ops.where(seen % batches == 0, self.ema_momentum, 1.0)  # type: ignore[attr-defined]
-        kept = ops.where(seen <= batches, 0.0, kept)
-        averages = self._model_variables_moving_average  # type: ignore[attr-defined]
-        for variable, average in zip(trainable_variables, averages, strict=True):
-            if average is not None:
-                share = ops.cast(kept, variable.dtype)
-                self.assign(average, share * average + (1 - share) * variable)  # type: ignore[attr-defined]
+        return ops.where(seen <= batches, 0.0, kept)
+
+    def clip(self, gradients: list[Any]) -> list[Any]:
+        """Returns the gradients clipped as the arguments ask."""
+        return self._clip_gradients(gradients)
+
+    def _backend_apply_gradients(self, grads: list[Any], trainable_variables: list[Any]) -> None:
+        """Updates the weights; gradients of replicas or processes are summed before all else."""
+        if self.sum_over_processes:
+            from keras_vit.distribution.processes import mean_over_processes
+
+            grads = mean_over_processes(grads)
+        if self._is_replicated():
+            from keras_vit.finetune import mirrored
+
+            mirrored.apply(self, grads, trainable_variables)
+        else:
+            super()._backend_apply_gradients(grads, trainable_variables)  # type: ignore[misc]
+
+    def _is_replicated(self) -> bool:
+        if keras.backend.backend() != "tensorflow":
+            return False
+        from keras_vit.finetune import mirrored
+
+        return mirrored.is_replicated()
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments as plain JSON types."""
@@ -147,7 +188,11 @@ class LayerwiseSGD(_PerVariable, keras.optimizers.SGD):
             return super().add_variable_from_reference(reference_variable, name, initializer)
         path = reference_variable.path.replace("/", "_")
         return self.add_variable(
-            reference_variable.shape, initializer, self.momentum_dtype, name=f"{path}_{name}"
+            reference_variable.shape,
+            initializer,
+            self.momentum_dtype,
+            layout=layout_of(reference_variable),
+            name=f"{path}_{name}",
         )
 
     def _move(self, gradient: Any, variable: Any, rate: Any, index: int) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_vit.distribution.processes import as_the_first, by_the_first
 from keras_vit.errors import CheckpointError, ConfigError
 from keras_vit.finetune.randomness import random_states, set_random_states
 from keras_vit.finetune.state import State
@@ -28,6 +29,9 @@ class Resume(keras.callbacks.Callback):
     moment leaves a complete file. The same program, run again, repeats the epoch in which
     it was killed and ends with the same weights and history as an uninterrupted run. Short
     epochs (`steps_per_epoch`) reduce the repeated work.
+
+    Of several processes that train together, the first writes and all read; if it cannot write, all
+    stop. The number of processes may differ when the training is continued.
 
     `keras.callbacks.BackupAndRestore` keeps neither seeds nor history, and overwrites the
     file that it may have to read.
@@ -85,7 +89,7 @@ class Resume(keras.callbacks.Callback):
         self._settings = self._describe()
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._restored = None
-        if self.path.exists():
+        if as_the_first(self.path.exists()):
             self._restored = State.read(self.path)
             self._restore_weights(self._restored)
 
@@ -125,7 +129,7 @@ class Resume(keras.callbacks.Callback):
                 for i, array in enumerate(kept):
                     arrays[f"callbacks/{k}/{name}/{i:05d}"] = array
         history = self.model.history
-        State(
+        state = State(
             arrays,
             {
                 "settings": self._settings,
@@ -134,7 +138,8 @@ class Resume(keras.callbacks.Callback):
                 "history": history.history,
                 "callbacks": progress,
             },
-        ).write(self.path)
+        )
+        by_the_first(lambda: state.write(self.path), self.path)
 
     def _restore_weights(self, state: State) -> None:
         differences = list(_differences(state.facts["settings"], self._settings))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
+from keras_vit.distribution.processes import by_the_first, ddp, process
 from keras_vit.errors import ConfigError
 from keras_vit.files import failure_named
 from keras_vit.finetune.curves import draw_curves
@@ -65,19 +66,25 @@ def train(
         WriteError: the system refuses to write in `out`, which may have no space left.
     """
     out = Path(out)
-    check_out(out, resume)
+    index, _ = process()
+    by_the_first(lambda: check_out(out, resume), out)
     for part in (data, validation):
         if part is not None:
             part.check(model)
     _check_recipe(recipe, data)
     with failure_named(out):
         out.mkdir(parents=True, exist_ok=True)
-    if tensorboard or (tensorboard is None and find_spec("tensorboardX")):
-        callbacks = (TensorBoard(out / "tensorboard"), *callbacks)
+    logs: list[keras.callbacks.Callback] = []
+    if index == 0:  # of several processes the first writes
+        logs.append(CsvLog(out / "log.csv"))
+        if tensorboard or (tensorboard is None and find_spec("tensorboardX")):
+            logs.append(TensorBoard(out / "tensorboard"))
     fit = dict(recipe.fit_args)
     of_recipe = list(fit.pop("callbacks", ()))
     best = _BestPreset(out / BEST)
     model.compile(**recipe.compile_args)
+    if keras.backend.backend() == "torch" and process()[1] > 1:
+        ddp(model)
     # The best preset comes first, because at the end of a validation callbacks of the recipe
     # remove the averaged weights from the model.
     history = model.fit(
@@ -88,14 +95,14 @@ def train(
         callbacks=[
             best,
             *of_recipe,
-            CsvLog(out / "log.csv"),
+            *logs,
             *callbacks,
             Resume(out / "resume", data, [best, *of_recipe]),
         ],
         **fit,
     )
     _save(model, out / LAST)
-    if find_spec("matplotlib"):
+    if index == 0 and find_spec("matplotlib"):
         steps = fit.get("steps_per_epoch") or len(data)
         draw_curves({model.name: history.history}, out / "curves.png", steps)
     return history.history
@@ -133,7 +140,8 @@ class _BestPreset(keras.callbacks.Callback):
 
 def _save(model: "VisionTransformer", folder: Path) -> None:
     adapted = any(weight.name.startswith("lora_kernel") for weight in model.weights)
-    (merge_lora(model) if adapted else model).save_to_preset(folder)
+    saved = merge_lora(model) if adapted else model
+    by_the_first(lambda: saved.save_to_preset(folder), folder)
 
 
 def _check_recipe(recipe: Recipe, data: Any) -> None:

@@ -3,7 +3,7 @@
 Found 2026-11 in Keras 3.15.1. Each function leans only on the private name in its body.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 
@@ -32,3 +32,13 @@ def index_of(optimizer: Any, variable: Any) -> int:
 def adam_moments(optimizer: Any, index: int) -> tuple[Any, Any]:
     """Returns the running means of a variable's gradient and of its square."""
     return optimizer._momentums[index], optimizer._velocities[index]
+
+
+def accumulators(optimizer: Any, variables: Sequence[Any]) -> list[Any]:
+    """Returns the variables that sum up gradients over the batches of an update."""
+    return [optimizer._accumulated_gradients[index_of(optimizer, v)] for v in variables]
+
+
+def layout_of(variable: Any) -> Any:
+    """Returns the layout of a variable on the devices of `keras.distribution`, or None."""
+    return getattr(variable, "_layout", None)

@@ -5,7 +5,12 @@ import keras
 from keras_vit.keras_fixes.one_at_a_time import OneAtATime
 
 if keras.backend.backend() == "jax" and not keras.config.is_nnx_enabled():
-    from keras_vit.keras_fixes.jax_state import StateInPlace as _OfTheBackend
+    from keras_vit.keras_fixes.jax_devices import DividedBatches
+    from keras_vit.keras_fixes.jax_state import StateInPlace
+
+    class _OfTheBackend(DividedBatches, StateInPlace):  # type: ignore[misc]
+        """Workarounds for JAX."""
+
 elif keras.backend.backend() == "tensorflow":
     from keras_vit.keras_fixes.tensorflow_tuning import UntunedData as _OfTheBackend
 elif keras.backend.backend() == "openvino":
@@ -24,6 +29,7 @@ class FixedTrainer(OneAtATime, _OfTheBackend):  # type: ignore[misc]
     A model with this base can be used by several threads, survives a failed `fit`, `evaluate`
     and `predict`, ends its epochs on TensorFlow without a wait, begins its steps on torch
     without the gradients of the previous step, and predicts on OpenVINO from its present weights.
+    On JAX it divides batches of any size among the devices of `keras.distribution`.
     """
 
 

@@ -1,9 +1,6 @@
 """A model on JAX keeps its weights after failures; see keras_vit/keras_fixes/jax_state.py."""
 
-import os
 import signal
-import subprocess
-import sys
 
 import keras
 import numpy as np
@@ -130,36 +127,6 @@ def test_random_layers_draw_anew_in_every_evaluation():
     task = MaskedPatchPrediction(CONFIG, seed=0)
     first, second = (task.predict_on_batch(IMAGES)["corrupted"] for _ in range(2))
     assert (first != second).any()
-
-
-DISTRIBUTED = """
-import keras
-devices = keras.distribution.list_devices()
-assert len(devices) == 4
-keras.distribution.set_distribution(keras.distribution.DataParallel(devices=devices))
-from tests.keras_fixes.models import IMAGES, LABELS, PICTURES, vit
-model = vit()
-expected = model.predict(IMAGES, batch_size=4, verbose=0)
-for method in ("fit", "evaluate", "predict"):
-    labels = () if method == "predict" else (LABELS[:7],)
-    try:
-        getattr(model, method)(IMAGES[:7], *labels, batch_size=4, verbose=0)
-    except ValueError as error:
-        print("refused", method)
-    model.predict(IMAGES, batch_size=4, verbose=0)
-    model.evaluate(IMAGES, LABELS, batch_size=4, verbose=0)
-    assert len(model.classify(PICTURES[:3])) == 3
-"""
-
-
-def test_an_odd_last_batch_under_data_parallel_leaves_the_model_whole():
-    """Seven images cannot be split over four devices; `classify` takes any number."""
-    flags = "--xla_force_host_platform_device_count=4"
-    environment = {**os.environ, "KERAS_BACKEND": "jax", "XLA_FLAGS": flags}
-    command = [sys.executable, "-c", DISTRIBUTED]
-    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.split("\n")[:3] == ["refused fit", "refused evaluate", "refused predict"]
 
 
 def test_canary_keras_calls_what_the_workaround_replaces(monkeypatch):

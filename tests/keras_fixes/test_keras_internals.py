@@ -42,9 +42,14 @@ def test_index_and_moments_belong_to_the_variable():
 
 
 def test_keras_calls_the_methods_that_the_optimizers_replace(monkeypatch):
-    """Covers `_apply_weight_decay`, `_clip_gradients` and `_backend_update_step`."""
+    """Covers `_apply_weight_decay`, `_clip_gradients`, `_backend_update_step` and its caller."""
     called = []
-    names = ("_apply_weight_decay", "_clip_gradients", "_backend_update_step")
+    names = (
+        "_apply_weight_decay",
+        "_clip_gradients",
+        "_backend_apply_gradients",
+        "_backend_update_step",
+    )
     for name in names:
         method = getattr(LayerwiseSGD, name)
 
@@ -80,12 +85,22 @@ def test_a_layer_says_that_it_is_rematerialised_or_compiled():
 
 
 def test_an_optimizer_keeps_the_averages_of_its_variables():
-    """Covers `_model_variables_moving_average`, which has one average per variable."""
+    """Covers `_model_variables_moving_average` and `_trainable_variables`, in the same order."""
     variable = keras.Variable(np.ones((2,), "float32"))
     optimizer = keras.optimizers.SGD(0.5, use_ema=True)
     optimizer.build([variable])
+    assert [id(v) for v in optimizer._trainable_variables] == [id(variable)]
     (average,) = optimizer._model_variables_moving_average
     assert average.shape == variable.shape
+
+
+def test_an_optimizer_keeps_a_sum_for_each_variable():
+    """Covers `_accumulated_gradients`."""
+    variables = [keras.Variable(np.ones((k + 1,), "float32")) for k in range(2)]
+    optimizer = keras.optimizers.SGD(0.5, gradient_accumulation_steps=2)
+    optimizer.build(variables)
+    found = keras_internals.accumulators(optimizer, variables[::-1])
+    assert [tuple(total.shape) for total in found] == [(2,), (1,)]
 
 
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="kernels/torch.py asks it.")
@@ -98,3 +113,14 @@ def test_torch_says_whether_a_transform_is_active():
     torch.func.vmap(lambda x: answers.append(active()) or x)(torch.ones(2))
     assert answers == [True]
     assert not active()
+
+
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="keras.distribution is for JAX alone.")
+def test_an_optimizer_gives_its_variables_the_layouts_of_the_weights():
+    """`Variable._layout` holds the layout of a variable that is made under a distribution."""
+    with keras.distribution.DataParallel().scope():
+        weight = keras.Variable(np.ones((2,), "float32"))
+        optimizer = LayerwiseSGD(0.1, momentum=0.9, momentum_dtype="bfloat16")
+        optimizer.build([weight])
+    assert weight._layout is not None
+    assert keras_internals.layout_of(optimizer.momentums[0]) is weight._layout

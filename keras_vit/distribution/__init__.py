@@ -1,0 +1,13 @@
+"""Training and prediction on several devices and in several processes."""
+
+from keras_vit.distribution.layouts import data_parallel, fully_sharded, layout_map, tensor_parallel
+from keras_vit.distribution.processes import ddp, process
+
+__all__ = [
+    "data_parallel",
+    "ddp",
+    "fully_sharded",
+    "layout_map",
+    "process",
+    "tensor_parallel",
+]

@@ -1,0 +1,195 @@
+"""Which part of each weight a device keeps, from the axes that the lexicon states.
+
+The mesh of devices has an axis "batch", which divides the images of a batch, an axis "model", or
+both. Tensor parallelism divides the axes num_heads and mlp_dim of the weights along "model", as in
+Megatron-LM (Shoeybi et al. 2019, section 3): a block then needs two sums over devices. A fully
+sharded model also divides every weight along "batch", as in ZeRO (Rajbhandari et al. 2020, stage
+3); XLA gathers a weight where a block needs it. Momentum, averages and accumulated gradients of a
+weight are divided as the weight is.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import keras
+
+from keras_vit.checkpoints.lexicon import AXIS_NAMES, LEXICON
+from keras_vit.checkpoints.templates import matcher
+from keras_vit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from keras_vit.model import VisionTransformer
+
+BATCH, MODEL = "batch", "model"
+"""Names of the axes of a mesh."""
+
+_DIVIDED = ("h", "f")
+_WORDS = [(matcher(word.path), word.axes.split()) for word in LEXICON]
+
+
+def layout_map(model: "VisionTransformer", mesh: Any, *, fully_sharded: bool = False) -> Any:
+    """Returns the layouts of a model's weights, for `keras.distribution.ModelParallel`.
+
+    The layouts apply to models of the same configuration and name that are made under the
+    distribution; the model given here is not changed, and may have no weights loaded
+    (`from_preset(..., load_weights=False)`).
+
+    Args:
+        model: a `VisionTransformer`.
+        mesh: a `keras.distribution.DeviceMesh` with the axes "batch", "model" or both.
+        fully_sharded: whether every weight is also divided along "batch".
+
+    Returns:
+        A `keras.distribution.LayoutMap` with one entry per weight.
+
+    Raises:
+        ConfigError: the mesh has other axes, its axis "model" does not divide num_heads or
+            mlp_dim, or the backend is not JAX.
+    """
+    sizes = _sizes(mesh)
+    layouts = keras.distribution.LayoutMap(mesh)
+    for weight in model.weights:
+        axes = divided_axes(weight.path, tuple(weight.shape), sizes, fully_sharded)
+        layouts[weight.path] = keras.distribution.TensorLayout(axes, mesh)
+    return layouts
+
+
+def data_parallel(devices: Sequence[str] | None = None) -> Any:
+    """Returns the distribution in which each device has the whole model and a part of each batch.
+
+        keras.distribution.set_distribution(keras_vit.distribution.data_parallel())
+        model = keras_vit.VisionTransformer.from_preset(...)
+
+    A distribution applies to models that are made after it is set.
+
+    Args:
+        devices: names of `keras.distribution.list_devices()`; None for all devices.
+
+    Raises:
+        ConfigError: the backend is not JAX.
+    """
+    _check_backend()
+    names = list(devices or keras.distribution.list_devices())
+    return keras.distribution.DataParallel(devices=names, auto_shard_dataset=False)
+
+
+def tensor_parallel(shards: int | None = None, devices: Sequence[str] | None = None) -> Any:
+    """Returns the distribution in which groups of devices divide heads and MLPs of the model.
+
+    Args:
+        shards: devices that share one copy of the model; None for all devices. Eight devices with
+            `shards=4` have two copies, and each copy takes half of a batch.
+        devices: as in `data_parallel`.
+
+    Raises:
+        ConfigError: `shards` does not divide the number of devices, or the backend is not JAX;
+            when a model is made, that `shards` does not divide its num_heads or mlp_dim.
+    """
+    return _Sharded(_mesh(devices, shards), fully_sharded=False)
+
+
+def fully_sharded(shards: int = 1, devices: Sequence[str] | None = None) -> Any:
+    """Returns the distribution in which parameters and optimizer are divided among all devices.
+
+    Args:
+        shards: as in `tensor_parallel`, which this adds to; 1 for no tensor parallelism.
+        devices: as in `data_parallel`.
+
+    Raises:
+        ConfigError: as `tensor_parallel`.
+    """
+    return _Sharded(_mesh(devices, shards), fully_sharded=True)
+
+
+def divided_axes(
+    path: str, shape: tuple[int, ...], sizes: dict[str, int], fully_sharded: bool
+) -> tuple[str | None, ...]:
+    """Returns the mesh axis that divides each axis of a weight, or None.
+
+    Args:
+        path: path of the weight; a path that the lexicon lacks is divided by `fully_sharded` alone.
+        shape: shape of the weight.
+        sizes: `{axis of the mesh: devices along it}`.
+        fully_sharded: whether "batch" divides the longest of the other axes that it can divide.
+
+    Raises:
+        ConfigError: the axis "model" of the mesh does not divide num_heads or mlp_dim.
+    """
+    found: list[str | None] = [None] * len(shape)
+    letters = _axes_of(path)
+    by_model = sizes.get(MODEL, 1)
+    if len(letters) == len(shape) and by_model > 1:
+        for k, letter in enumerate(letters):
+            if letter in _DIVIDED:
+                if shape[k] % by_model:
+                    raise ConfigError(
+                        f"{path}: the mesh has {by_model} devices along its axis {MODEL!r}, which "
+                        f"do not divide {AXIS_NAMES[letter]}={shape[k]}."
+                    )
+                found[k] = MODEL
+    by_batch = sizes.get(BATCH, 1)
+    if fully_sharded and by_batch > 1:
+        free = [k for k, axis in enumerate(found) if axis is None and shape[k] % by_batch == 0]
+        if free:
+            found[max(free, key=lambda k: shape[k])] = BATCH
+    return tuple(found)
+
+
+class _Sharded(keras.distribution.ModelParallel):
+    """A distribution that knows the layouts of any model from the paths of its weights."""
+
+    def __init__(self, mesh: Any, fully_sharded: bool) -> None:
+        layouts = keras.distribution.LayoutMap(mesh)
+        super().__init__(layout_map=layouts, batch_dim_name=BATCH, auto_shard_dataset=False)
+        self.fully_sharded = fully_sharded
+        self._sizes = _sizes(mesh)
+
+    def get_variable_layout(self, variable: Any) -> Any:
+        """Returns the layout of a new variable; called by Keras."""
+        layout = super().get_variable_layout(variable)
+        if any(layout.axes) or "float" not in str(variable.dtype):
+            return layout  # an optimizer's variable has the layout of its weight
+        axes = divided_axes(variable.path, tuple(variable.shape), self._sizes, self.fully_sharded)
+        return keras.distribution.TensorLayout(axes, self.device_mesh)
+
+
+def _axes_of(path: str) -> list[str]:
+    """Returns the letters of a weight's axes, or an empty list."""
+    parts = path.split("/")
+    for start in range(len(parts)):  # a surrounding model may stand before the lexicon's path
+        name = "/".join(parts[start:])
+        for match, axes in _WORDS:
+            if match(name) is not None:
+                return axes
+    return []
+
+
+def _mesh(devices: Sequence[str] | None, shards: int | None) -> Any:
+    _check_backend()
+    names = list(devices or keras.distribution.list_devices())
+    shards = len(names) if shards is None else shards
+    if shards < 1 or len(names) % shards:
+        raise ConfigError(
+            f"shards={shards}: expected a number that divides the {len(names)} devices."
+        )
+    return keras.distribution.DeviceMesh((len(names) // shards, shards), (BATCH, MODEL), names)
+
+
+def _sizes(mesh: Any) -> dict[str, int]:
+    _check_backend()
+    sizes = dict(zip(mesh.axis_names, map(int, mesh.shape), strict=True))
+    if not set(sizes) <= {BATCH, MODEL}:
+        raise ConfigError(
+            f"The mesh has the axes {', '.join(sizes)}; expected {BATCH!r}, {MODEL!r} or both."
+        )
+    return sizes
+
+
+def _check_backend() -> None:
+    backend = keras.backend.backend()
+    if backend != "jax":
+        other = {
+            "tensorflow": "make the model under tf.distribute.MirroredStrategy().scope()",
+            "torch": "call keras_vit.distribution.ddp(model) under torchrun",
+        }.get(backend, "choose it by KERAS_BACKEND")
+        raise ConfigError(f"keras.distribution is for JAX alone; on {backend}, {other}.")

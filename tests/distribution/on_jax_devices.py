@@ -1,0 +1,180 @@
+"""Runs in a process with 8 virtual CPU devices; prints one JSON object of findings.
+
+python -m tests.distribution.on_jax_devices
+"""
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
+
+import jax
+import keras
+import numpy as np
+from PIL import Image
+
+import keras_vit
+from keras_vit import distribution, finetune
+from keras_vit.errors import ConfigError
+
+COUNTS = (1, 7, 8, 9)
+SIZES = {
+    "image_size": 8,
+    "patch_size": 4,
+    "hidden_size": 16,
+    "mlp_dim": 32,
+    "num_heads": 4,
+    "num_layers": 1,
+    "num_classes": 3,
+}
+RNG = np.random.default_rng(0)
+IMAGES = RNG.standard_normal((16, 8, 8, 3)).astype("float32")
+LABELS = np.arange(16) % 3
+PICTURES = list(RNG.integers(0, 256, (9, 8, 8, 3)).astype("uint8"))
+STEPS = 25
+
+
+def model_of(**fields):
+    """A small model with the same random weights in every call."""
+    model = keras_vit.VisionTransformer(**{**SIZES, **fields}, name="vit")
+    rng = np.random.default_rng(1)
+    for weight in model.weights:
+        weight.assign(0.3 * rng.standard_normal(weight.shape))
+    return model
+
+
+def trained():
+    """The loss per update and the weights after a short training by the recipe."""
+    model = model_of()
+    recipe = finetune.transfer_recipe(
+        model, STEPS, 32, learning_rate=0.1, clip_norm=0.1, accumulate=2, ema=0.5
+    )
+    model.compile(**recipe.compile_args)
+    losses = []
+    watch = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: losses.append(float(logs["loss"]))
+    )
+    fit = {**recipe.fit_args, "callbacks": [*recipe.fit_args["callbacks"], watch]}
+    rows = np.arange(16 * 2 * STEPS) % 16  # 50 batches
+    model.fit(IMAGES[rows], LABELS[rows], batch_size=16, shuffle=False, verbose=0, **fit)
+    everything = [*model.weights, *model.optimizer.variables]
+    parts = sum(v.value.addressable_shards[0].data.nbytes for v in everything)
+    share = parts / sum(v.value.nbytes for v in everything)
+    return losses, [np.asarray(v.value, "float64") for v in everything], share
+
+
+def distance(found, expected):
+    pairs = zip(found, expected, strict=True)
+    return max(float(np.abs(np.subtract(a, b)).max()) for a, b in pairs)
+
+
+def compiled():
+    """A model whose metric is not a weighted one: it must not count what fills a batch up."""
+    model = model_of()
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(finetune.LayerwiseSGD(0.1, momentum=0.9), loss, metrics=["accuracy"])
+    return model
+
+
+def outputs(model, count, folder):
+    """Every public function that runs a model, for `count` images, as one list of arrays."""
+    images, labels = IMAGES[:count], LABELS[:count]
+    scores = keras_vit.evaluate(model, (images, labels), batch_size=8)
+    out = folder / f"{len(list(folder.iterdir()))}.npy"
+    paths = []
+    for k, picture in enumerate(PICTURES[:count]):
+        paths.append(folder.parent / f"{k}.png")
+        Image.fromarray(picture).save(paths[-1])
+    keras_vit.embed(model, paths, out, batch_size=8)
+    found = [
+        model.predict(images, batch_size=8, verbose=0),
+        np.array([[p for _, p in sorted(row)] for row in model.classify(PICTURES[:count])]),
+        model.tokens(images, batch_size=8).patches,
+        keras_vit.features(model, images, batch_size=8).values,
+        np.array([scores.top1, scores.loss, scores.calibration_error]),
+        np.load(out),
+        np.array(model.evaluate(images, labels, batch_size=8, verbose=0)),
+    ]
+    history = model.fit(images, labels, batch_size=8, epochs=2, shuffle=False, verbose=0)
+    found += [np.array(history.history["loss"]), np.array(history.history["accuracy"])]
+    if count == 7:
+        found.append(np.array(model.train_on_batch(images, labels)))
+        found.append(np.array(model.test_on_batch(images, labels)))
+    return [*found, *(np.asarray(w.value) for w in model.weights)]
+
+
+def message(act):
+    try:
+        act()
+    except ConfigError as error:
+        return str(error)
+    return "no error"
+
+
+def failures():
+    """What each bad input gets, and whether the model survives it."""
+    model = model_of()
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    before = model.predict(IMAGES, verbose=0)
+    said = {"batch": message(lambda: model.fit(IMAGES[:15], LABELS[:15], batch_size=5, verbose=0))}
+    x = IMAGES[:9]
+    said["split"] = message(lambda: model.fit(x, LABELS[:9], validation_split=0.2, verbose=0))
+
+    def broken():
+        yield IMAGES[:8], LABELS[:8]
+        raise OSError("the disk is gone")
+
+    for act in (model.predict, model.evaluate):
+        try:
+            act(broken(), verbose=0)
+        except OSError:
+            continue
+        raise AssertionError("The error of the data was lost.")
+    np.testing.assert_array_equal(model.predict(IMAGES, verbose=0), before)
+    return said
+
+
+def main():
+    jax.config.update("jax_disable_most_optimizations", True)  # the script mostly compiles
+    one = trained()
+    report = {}
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / "out"
+        folder.mkdir()
+        model = compiled()
+        alone = {count: outputs(model, count, folder) for count in COUNTS}
+        with distribution.data_parallel().scope():
+            model = compiled()
+            for count in COUNTS:
+                report[f"{count} images"] = distance(outputs(model, count, folder), alone[count])
+            report["devices"] = len(model.get_layer("head").kernel.value.devices())
+            report["failures"] = failures()
+    ways = {
+        "data": distribution.data_parallel,
+        "tensor": lambda: distribution.tensor_parallel(4),
+        "fully sharded": distribution.fully_sharded,
+        "tensor and fully sharded": lambda: distribution.fully_sharded(2),
+    }
+    for way, make in ways.items():
+        with make().scope():
+            losses, weights, share = trained()
+        report[way] = [distance([losses], [one[0]]), distance(weights, one[1]), share]
+    mesh = keras.distribution.DeviceMesh((2, 4), ("batch", "model"))
+    layouts = distribution.layout_map(model_of(), mesh)
+    with keras.distribution.ModelParallel(layout_map=layouts).scope():
+        logits = model_of().predict(IMAGES[:9], verbose=0)
+    report["layout_map"] = distance([logits], [model_of().predict(IMAGES[:9], verbose=0)])
+    with distribution.tensor_parallel(8).scope():
+        report["heads"] = message(lambda: model_of(num_heads=4))
+    report["shards"] = message(lambda: distribution.tensor_parallel(3))
+    odd = keras.distribution.DeviceMesh((8,), ("rows",))
+    report["axes"] = message(lambda: distribution.layout_map(model_of(), odd))
+    json.dump(report, sys.stdout)
+
+
+if __name__ == "__main__":
+    np.testing.assert_equal(keras.backend.backend(), "jax")
+    main()

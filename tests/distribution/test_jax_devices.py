@@ -1,0 +1,80 @@
+"""JAX on 8 virtual devices, in one process: equal to one device, in every way of dividing."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import pytest
+
+from keras_vit import ConfigError, distribution
+from tests.helpers import tiny
+
+on_jax = pytest.mark.skipif(
+    keras.backend.backend() != "jax", reason="keras.distribution is for JAX alone."
+)
+
+
+@pytest.fixture(scope="module")
+def report():
+    """What a process with 8 devices has found."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.distribution.on_jax_devices"],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "KERAS_BACKEND": "jax"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)
+
+
+@on_jax
+@pytest.mark.parametrize("count", [1, 7, 8, 9])
+def test_any_number_of_images_gives_what_one_device_gives(report, count):
+    """All public functions that run a model, and the weights after `fit`."""
+    assert report[f"{count} images"] < 1e-5
+    assert report["devices"] == 8
+
+
+@on_jax
+@pytest.mark.parametrize(
+    ("way", "share"),
+    [("data", 1.0), ("tensor", 0.55), ("fully sharded", 0.16), ("tensor and fully sharded", 0.2)],
+)
+def test_the_recipe_trains_as_on_one_device(report, way, share):
+    """Clipping, accumulation and the average act on the whole batch; a device keeps its share."""
+    loss, state, kept = report[way]
+    assert loss < 1e-5
+    assert state < 1e-5
+    assert kept <= share
+
+
+@on_jax
+def test_the_layout_map_serves_keras_own_distribution(report):
+    """A model under `ModelParallel(layout_map=...)` predicts as on one device."""
+    assert report["layout_map"] < 1e-5
+
+
+@on_jax
+def test_bad_meshes_and_batches_are_refused_by_name(report):
+    """The message names the weight, the axis or the batch; the model keeps its weights."""
+    assert "num_heads=4" in report["heads"]
+    assert "block_0/attention/query/kernel" in report["heads"]
+    assert "divides the 8 devices" in report["shards"]
+    assert "rows" in report["axes"]
+    assert "batch_size=5" in report["failures"]["batch"]
+    assert "validation_data" in report["failures"]["split"]
+
+
+@pytest.mark.skipif(keras.backend.backend() == "jax", reason="JAX takes a mesh.")
+def test_other_backends_are_told_their_own_way():
+    """`keras.distribution` would be ignored there."""
+    for make in (distribution.data_parallel, distribution.tensor_parallel):
+        with pytest.raises(ConfigError, match="JAX alone"):
+            make()
+    with pytest.raises(ConfigError, match="JAX alone"):
+        distribution.layout_map(tiny(), None)

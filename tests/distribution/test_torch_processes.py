@@ -1,0 +1,87 @@
+"""Two processes of torchrun train as one; `ddp` refuses what it cannot train."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import pytest
+
+from keras_vit import ConfigError, finetune
+from keras_vit.distribution import ddp, process
+from tests.helpers import tiny
+
+on_torch = pytest.mark.skipif(keras.backend.backend() != "torch", reason="ddp is for torch.")
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory):
+    """What each of two processes has found."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    module = ["--standalone", "-m", "tests.distribution.in_torch_processes"]
+    done = subprocess.run(
+        [*command, *module, str(tmp_path_factory.mktemp("run"))],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "KERAS_BACKEND": "torch", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)
+
+
+@on_torch
+def test_two_processes_train_as_one(reports):
+    """Each takes its rows of the mixed batches; clipping, accumulation and average are of all."""
+    assert [report["shard"] for report in reports] == [[0, 2], [1, 2]]
+    for report in reports:
+        assert report["loss"] < 1e-5
+        assert report["state"] < 1e-5
+
+
+@on_torch
+def test_an_interrupted_training_of_two_processes_is_resumed_bit_by_bit(reports):
+    """Process 0 has written the state for both."""
+    for report in reports:
+        assert report["files"] == ["state.safetensors"]
+        assert report["resumed"] == 0
+
+
+@on_torch
+def test_processes_that_disagree_all_stop(reports):
+    """Each names the difference, and none waits for the other."""
+    assert all("different weights" in report["differing"] for report in reports)
+
+
+@on_torch
+def test_all_processes_learn_that_the_first_cannot_write(reports):
+    """The second process names the place, too."""
+    assert "cannot be written" in reports[0]["unwritable"]
+    assert "process 0 could not write" in reports[1]["unwritable"]
+
+
+@on_torch
+def test_ddp_refuses_what_it_cannot_train():
+    """Another optimizer, and a process that torchrun did not start."""
+    model = tiny()
+    model.compile("sgd", "mse")
+    with pytest.raises(ConfigError, match="compile_args"):
+        ddp(model)
+    model.compile(finetune.LayerwiseSGD(0.1), "mse")
+    with pytest.raises(ConfigError, match="torchrun"):
+        ddp(model)
+
+
+@pytest.mark.skipif(keras.backend.backend() == "torch", reason="torch has ddp.")
+def test_other_backends_are_told_their_own_way():
+    """The message names the function for JAX and the strategy for TensorFlow."""
+    with pytest.raises(ConfigError, match="data_parallel .*MirroredStrategy"):
+        ddp(None)
+
+
+def test_a_process_alone_is_the_first_of_one():
+    """No library of processes is started for it."""
+    assert process() == (0, 1)
