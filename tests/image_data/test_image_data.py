@@ -122,11 +122,11 @@ def test_threads_prepare_the_next_two_batches_ahead():
     done, prepare = threading.Event(), data._pipeline.batch
     made = []
 
-    def noting(draws, epoch, index):
+    def noting(draws, epoch, index, shard):
         made.append((epoch, index))
         if len(made) == 3:
             done.set()
-        return prepare(draws, epoch, index)
+        return prepare(draws, epoch, index, shard)
 
     object.__setattr__(data._pipeline, "batch", noting)
     data[3]
