@@ -35,6 +35,7 @@ OFFICIAL = "https://storage.googleapis.com/"
 """Address of Google's buckets; the environment variable KERAS_VIT_BUCKET replaces it."""
 TIMEOUT = 10.0
 """Seconds for an answer; HF_HUB_DOWNLOAD_TIMEOUT is the limit for a pause of a download."""
+_NOT_SATISFIABLE = 416
 _HEADERS = {"User-Agent": "keras_vit", "Accept-Encoding": "identity"}
 
 
@@ -288,6 +289,7 @@ def _official_or_mirror(url: str) -> str:
 
 def _receive(url: str, path: Path) -> Path:
     """Returns the path of the verified download, which is not renamed yet."""
+    from huggingface_hub.errors import HfHubHTTPError
     from huggingface_hub.file_download import http_get
 
     etag, size, md5 = _ask(url)
@@ -298,18 +300,28 @@ def _receive(url: str, path: Path) -> Path:
         if other != part or not strong:
             other.unlink()
     with part.open("ab") as file:
-        have = file.tell()
+        if size is not None and file.tell() > size:
+            file.truncate(0)  # bytes beyond the end of the file: the server stated another size
+        have = file.seek(0, os.SEEK_END)
         if size is not None and (free := shutil.disk_usage(part.parent).free) < size - have:
             raise OSError(errno.ENOSPC, f"{size - have} bytes to come, {free} free")
         headers = _HEADERS | ({"If-Range": strong} if have else {})
-        http_get(
-            url,
-            file,
-            resume_size=have,
-            expected_size=size,
-            headers=headers,
-            displayed_filename=path.name,
-        )
+        try:
+            http_get(
+                url,
+                file,
+                resume_size=have,
+                expected_size=size,
+                headers=headers,
+                displayed_filename=path.name,
+            )
+        except ValueError as error:  # of a header that is no number
+            raise DamagedError(f"the answer is not one of HTTP ({error})") from error
+        except HfHubHTTPError as error:
+            if error.response.status_code != _NOT_SATISFIABLE:
+                raise
+            file.truncate(0)
+            raise DamagedError("the kept part is longer than the file") from error
     if md5 and (found := _digest(part, "md5")) != md5:
         part.unlink()
         raise DamagedError(f"md5 is {found}, the server announced {md5}")

@@ -47,12 +47,13 @@ FAMILIES = {
 }
 """Files of `tests/data/families`, as the libraries wrote them, by the dialect of their names."""
 BUILT = (
+    "facebook",
     "transformers/siglip2",
     "transformers/siglip2_classifier",
     "transformers/flava_image_model",
     "transformers/dpt",
 )
-"""Dialects of which transformers writes the input with random weights."""
+"""Dialects whose input is written anew, with random weights or with other names."""
 _TIMM_FAMILIES = {"timm: dinov2": "timm_dinov2_reg4", "timm: siglip": "timm_siglip2_so400m_rect"}
 """Families that share timm's names, and differ in their JSON."""
 
@@ -61,6 +62,7 @@ READERS = (*DIALECTS, *FAMILIES, *BUILT, *_TIMM_FAMILIES, "images", *answers.REA
 """What a campaign is about: a dialect with its container and JSON, presets, images, servers."""
 
 _GIVEN: dict[str, dict[str, Any]] = {
+    "facebook": {"num_heads": 3},
     "torchvision": {"num_heads": 3},
     "open_clip/timm_trunk": {"num_heads": 3, "numerics": {"gelu": "tanh"}},
     "open_clip/timm_eva_trunk": {
@@ -142,7 +144,11 @@ def _trunk(source: Path, folder: Path) -> None:
 
 
 def _build(reader: str, folder: Path) -> None:
-    """A model of transformers with random weights, as transformers writes it."""
+    """A model of transformers with random weights, or one of its files under Facebook's names."""
+    if reader == "facebook":
+        from tests.checkpoints.test_facebook_names import facebook_arrays
+
+        return save_file(facebook_arrays("hf_dinov2_model"), folder / "x.safetensors")
     import transformers
 
     from tests import torchvision_shim  # noqa: F401

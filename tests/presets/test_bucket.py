@@ -26,6 +26,7 @@ pytestmark = pytest.mark.without_backend
 
 CONTENT = random.Random(0).randbytes(3_000_000)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
+ETAG = f'"{hashlib.md5(CONTENT).hexdigest()}"'
 NAME = "vit_models/imagenet21k+imagenet2012/ViT-B_16.npz"
 
 
@@ -130,6 +131,25 @@ def test_a_file_that_changed_is_not_joined_to_its_old_part(server):
     path = fetch(URL)
     assert path.read_bytes() == CONTENT[::-1]
     assert left_beside(path) == ["ViT-B_16.npz.json"]
+
+
+@pytest.mark.parametrize("states_its_size", [True, False])
+def test_a_part_that_is_longer_than_the_file_is_dropped(server, states_its_size):
+    """Once the server sent more bytes than the file has."""
+    if not states_its_size:
+        server.head_faults[NAME] = [changed({"ETag": ETAG, "Content-Length": "x"})] * 3
+    name = hashlib.sha256(ETAG.encode()).hexdigest()[:16]
+    part = bucket.place(URL).with_name(f"ViT-B_16.npz.{name}.part")
+    part.parent.mkdir(parents=True)
+    part.write_bytes(CONTENT + b"more")
+    assert fetch(URL).read_bytes() == CONTENT
+
+
+def test_a_header_that_is_no_number_is_refused_and_the_next_call_goes_through(server):
+    server.faults[NAME] = [changed({"Content-Range": "x"})] * 4
+    with raises(PresetError, NAME.replace("+", "%2B"), "4 attempts"):
+        fetch(URL)
+    assert fetch(URL).read_bytes() == CONTENT
 
 
 def test_wrong_bytes_for_a_range_are_detected_by_the_checksum(server):

@@ -434,7 +434,22 @@ LASTS = {
         {"corrupt": True},
         "config.json: damaged on its way 4 times: its git blob id",
     ),
+    "no ETag": (
+        "HEAD .*config.json",
+        {"headers": {"ETag": ""}},
+        "config.json: damaged on its way 4 times: the Hub answers without a name (ETag)",
+    ),
 }
+
+
+def test_a_file_that_came_without_a_stated_hash_is_compared_once_the_hub_states_it(digits):
+    """At first the Hub lists no hashes of small files, and sends other bytes."""
+    digits.fail(INFO, change=lambda body: body.replace(b"blobId", b"x"))
+    digits.fail(GET_JSON, corrupt=True)
+    assert "config.json" in refusal("hf://us/digits")
+    digits.faults.clear()
+    wanted = (DIGITS / "config.json").read_bytes()
+    assert (fetched("hf://us/digits") / "config.json").read_bytes() == wanted
 
 
 @pytest.mark.parametrize(("where", "fault", "message"), LASTS.values(), ids=LASTS)
