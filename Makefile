@@ -1,6 +1,8 @@
 # make demo    predict, fine-tune, save, reload and explain, on JAX (BACKEND=torch, BACKEND=tensorflow)
 # make test    the whole suite, once per backend (BACKENDS="jax" for one); its inference part on
 #              OpenVINO
+# make docs    the site, in docs/_build/html: warnings and dead links are errors
+# make dist    wheel and sdist, checked, and tried in fresh environments with each backend alone
 # make lint    ruff and mypy
 # make fuzz    damaged and hostile inputs for every reader (FUZZ_ARGS="--count 1000 --seed 1"); a
 #              minimal input for each fault goes to fuzz-faults/
@@ -17,7 +19,7 @@ BENCH := $(BIN)/python -m benchmarks --json benchmarks/results/cpu.json
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: demo test lint fuzz bench clean
+.PHONY: demo test docs dist lint fuzz bench clean
 
 demo: .venv/.demo-$(BACKEND)
 	KERAS_BACKEND=$(BACKEND) $(BIN)/keras-vit demo --out demo
@@ -40,6 +42,18 @@ lint: .venv/.lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The gallery runs its examples on torch. KERAS_VIT_GALLERY=no leaves that out.
+docs: .venv/.docs
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --jobs auto docs docs/_build/html
+	$(BIN)/python docs/_extensions/links.py docs/_build/html
+
+dist: .venv/.dist
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/check-wheel-contents dist/*.whl
+	$(BIN)/python -m benchmarks.first_hour try dist --backends $(BACKENDS)
 
 fuzz: .venv/.test
 	KERAS_BACKEND=torch $(BIN)/python -m tests.fuzz $(FUZZ_ARGS)
@@ -76,7 +90,7 @@ bench: .venv/.test
 	done
 
 clean:
-	rm -rf .venv demo build dist
+	rm -rf .venv demo build dist docs/_build docs/gallery
 
 .venv/.base: 
 	$(PYTHON) -m venv .venv
@@ -94,6 +108,17 @@ clean:
 	@# The peers that checkpoints are exchanged with. Their own demands would bring another torch.
 	$(PIP) --group peers
 	$(PIP) --no-deps timm torchvision keras-hub tensorflow-text kagglehub kagglesdk
+	@touch $@
+
+.venv/.docs: .venv/.base pyproject.toml constraints.txt
+	@echo "Installing keras_vit with torch and Sphinx into .venv"
+	$(PIP) --upgrade pip
+	$(PIP) --editable ".[torch,demo]" --group docs
+	@touch $@
+
+.venv/.dist: .venv/.base pyproject.toml constraints.txt
+	$(PIP) --upgrade pip
+	$(PIP) --group dist
 	@touch $@
 
 .venv/.lint: .venv/.base pyproject.toml constraints.txt

@@ -4,6 +4,8 @@ import argparse
 import os
 import sys
 
+import shtab
+
 from keras_vit import __version__, backend
 from keras_vit.cli import explanations, exporting, images, models, serving, training
 from keras_vit.errors import KerasViTError
@@ -72,6 +74,11 @@ def _parser() -> argparse.ArgumentParser:
         description="Vision Transformers for Keras 3. The backend is that of KERAS_BACKEND.",
     )
     parser.add_argument("--version", action="version", version=f"keras-vit {__version__}")
+    shtab.add_argument_to(
+        parser,
+        "--print-completion",
+        help="print a completion script: source <(keras-vit --print-completion bash)",
+    )
     parser.set_defaults(go_on="Nothing was written; call the same command again.")
     commands = parser.add_subparsers(metavar="COMMAND", dest="command", required=True)
     for group in (models, exporting, serving, images, explanations, training):

@@ -7,6 +7,7 @@ alone, and is the same on every backend.
 from keras_vit.data.arrays import from_arrays
 from keras_vit.data.augmentation import AUGREG, Augmentation
 from keras_vit.data.by_name import from_name
+from keras_vit.data.example import example_image
 from keras_vit.data.folders import from_folder
 from keras_vit.data.huggingface import from_huggingface
 from keras_vit.data.image_data import ImageData
@@ -16,6 +17,7 @@ __all__ = [
     "AUGREG",
     "Augmentation",
     "ImageData",
+    "example_image",
     "from_arrays",
     "from_folder",
     "from_huggingface",
