@@ -57,7 +57,7 @@ def trained() -> Any:
 def measure(model: Any, batch: np.ndarray, both: np.ndarray) -> None:
     """Prints how often each method finds the right halves, and the areas of the curves."""
     for method in METHODS:
-        maps = [keras_vit.explain(model, batch, both[:, k], method).maps for k in (0, 1)]  # type: ignore[union-attr]
+        maps = [keras_vit.explain(model, batch, both[:, k], method).maps for k in (0, 1)]
         boxes = [[box] * len(batch) for box in (LEFT, RIGHT)]
         share = [explanation.share_inside(m, b) > 0.5 for m, b in zip(maps, boxes, strict=True)]
         point = [explanation.points_at(m, b) for m, b in zip(maps, boxes, strict=True)]
@@ -77,16 +77,13 @@ def draw(model: Any, batch: np.ndarray, both: np.ndarray, folder: Path) -> None:
     fresh = keras_vit.VisionTransformer.from_preset("vit_digits", load_weights=False)
     train, test, train_digits, test_digits = digits()
     maps = {
-        str(digit): {
-            m: keras_vit.explain(model, batch[:1], int(digit), m).maps[0]  # type: ignore[union-attr]
-            for m in METHODS
-        }
+        str(digit): {m: keras_vit.explain(model, batch[:1], int(digit), m).maps[0] for m in METHODS}
         for digit in both[0]
     }
     figures = {"methods": drawing.draw_methods(model.preprocessor.pixels(batch[:1])[0], maps)}
     curves: dict[str, Any] = {}
     for name in ("relevance", "integrated_gradients", "random", "centre"):
-        map_ = keras_vit.explain(model, batch[:60], both[:60, 0], name).maps  # type: ignore[union-attr]
+        map_ = keras_vit.explain(model, batch[:60], both[:60, 0], name).maps
         curves[name] = tuple(
             curve(model, batch[:60], map_, both[:60, 0], baseline=-1)
             for curve in (explanation.deletion, explanation.insertion)

@@ -244,7 +244,7 @@ def draw_explanations(
             f"{in_figure(answer[0][0])}  {answer[0][1]:.0%}"
             for answer in model.classify(images, top=1)
         ]
-    maps = explain(model, batch, method=method).maps  # type: ignore[union-attr]
+    maps = explain(model, batch, method=method).maps
     pictures = model.preprocessor.pixels(batch)
     columns = min(len(pictures), 6)
     rows = -(-len(pictures) // columns)

@@ -231,7 +231,7 @@ def compare_methods(
     options: dict[str, Any] = {"steps": steps, "baseline": baseline, "batch_size": batch_size}
     told = {}
     for method in dict.fromkeys((*methods, *BASELINES)):
-        maps = explain(model, images, classes, method, batch_size=batch_size).maps  # type: ignore[union-attr]
+        maps = explain(model, images, classes, method, batch_size=batch_size).maps
         areas = (
             curve(model, images, maps, classes, **options).areas for curve in (deletion, insertion)
         )

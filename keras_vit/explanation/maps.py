@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import keras
 import numpy as np
@@ -32,6 +32,26 @@ class Explanation(NamedTuple):
     classes: np.ndarray | None
 
 
+@overload
+def explain(
+    model: VisionTransformer,
+    images: Any,
+    target: Target = None,
+    method: str = "relevance",
+    *,
+    batch_size: int = 32,
+    **options: Any,
+) -> Explanation: ...
+@overload
+def explain(
+    model: VisionTransformer,
+    images: Any,
+    target: list[int | str] | list[int] | list[str] | tuple[int | str, ...],
+    method: str = "relevance",
+    *,
+    batch_size: int = 32,
+    **options: Any,
+) -> dict[int | str, Explanation]: ...
 def explain(
     model: VisionTransformer,
     images: Any,

@@ -333,7 +333,7 @@ def _explained(
     model: VisionTransformer, batch: np.ndarray, target: Any, method: str
 ) -> Explanation:
     """`explain` for one target for each image."""
-    return explain(model, batch, target, method)  # type: ignore[return-value]
+    return explain(model, batch, target, method)
 
 
 def _later(draw: Any, *numbers: Any) -> Any:

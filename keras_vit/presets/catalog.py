@@ -283,9 +283,9 @@ _ROWS = (
     # Beyer et al. (2022), https://arxiv.org/abs/2205.01580: average pooling, computed positions.
     Preset("vit_s16.big_vision_i1k_90ep_224",  "vit_s16", "i1k", _BIG_VISION + "vit_s16_i1k_90ep.npz",  224, 1000, "big_vision", 76.5, "big_vision's `configs/vit_s16_i1k.py`",
            dialect="big_vision", fields={"classifier": "gap", "position": "sincos2d", "representation_size": 384}),
-    Preset("vit_s16.big_vision_i1k_150ep_224", "vit_s16", "i1k", _BIG_VISION + "vit_s16_i1k_150ep.npz", 224, 1000, "big_vision",
+    Preset("vit_s16.big_vision_i1k_150ep_224", "vit_s16", "i1k", _BIG_VISION + "vit_s16_i1k_150ep.npz", 224, 1000, "big_vision", 78.5, "arXiv 2205.01580, for a training of 150 epochs",
            dialect="big_vision", fields={"classifier": "gap", "position": "sincos2d", "representation_size": 384}),
-    Preset("vit_s16.big_vision_i1k_300ep_224", "vit_s16", "i1k", _BIG_VISION + "vit_s16_i1k_300ep.npz", 224, 1000, "big_vision",
+    Preset("vit_s16.big_vision_i1k_300ep_224", "vit_s16", "i1k", _BIG_VISION + "vit_s16_i1k_300ep.npz", 224, 1000, "big_vision", 80.0, "arXiv 2205.01580, for a training of 300 epochs",
            dialect="big_vision", fields={"classifier": "gap", "position": "sincos2d", "representation_size": 384}),
 )
 # fmt: on
