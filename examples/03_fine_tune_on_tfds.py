@@ -1,8 +1,12 @@
-"""Fine-tune on a data set of TensorFlow Datasets: here digits, made on the spot.
+"""
+Fine-tune on TensorFlow Datasets
+================================
 
-python examples/03_fine_tune_on_tfds.py 40
+Fine-tune on a data set of TensorFlow Datasets: here digits, made on the spot::
 
-The paper's CIFAR-10 (table 4; ViT-B/16 from ImageNet-21k reaches 98.95 % there, table 5) is
+    python examples/03_fine_tune_on_tfds.py
+
+The paper's CIFAR-10 (table 4; ViT-B/16 from ImageNet-21k reaches 98.95 % there, table 5) is::
 
     model = VisionTransformer.from_preset("vit_b16.orig_i21k_224", num_classes=10, image_size=384)
     train = from_tfds("cifar10", model, 512, split="train[:98%]", augmentation="none",
@@ -12,7 +16,6 @@ The paper's CIFAR-10 (table 4; ViT-B/16 from ImageNet-21k reaches 98.95 % there,
                              steps_per_epoch=100)  # of 0.001, 0.003, 0.01 and 0.03 the best
 """
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +26,7 @@ from keras_vit import VisionTransformer
 from keras_vit.data import Augmentation, from_tfds
 from keras_vit.finetune import transfer_recipe
 
-steps = int(sys.argv[1])
+steps = 40
 folder = Path("tensorflow_datasets")
 
 # A data set of one's own: what `tfds new` makes a file for, in a few lines.

@@ -1,16 +1,18 @@
-"""Judge frozen features by linear classifiers: few-shot, linear probe, and a probe as a head.
-
-python examples/04_linear_probe.py vit_digits
 """
+Judge frozen features
+=====================
 
-import sys
+Judge frozen features by linear classifiers: few-shot, linear probe, and a probe as a head::
+
+    python examples/04_linear_probe.py
+"""
 
 import numpy as np
 from sklearn.datasets import load_digits
 
 import keras_vit
 
-model = keras_vit.VisionTransformer.from_preset(sys.argv[1])
+model = keras_vit.VisionTransformer.from_preset("vit_digits")
 digits = load_digits()
 images = np.round(digits.images * (255 / 16)).astype("uint8")[..., None]  # (1797, 8, 8, 1)
 has_loop = np.isin(digits.target, (0, 6, 8, 9)).astype("int32")

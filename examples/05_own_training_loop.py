@@ -1,9 +1,11 @@
-"""Train without `fit`: a loop in each backend's own words, with the paper's recipe.
-
-python examples/05_own_training_loop.py 40
 """
+A training loop of your own
+===========================
 
-import sys
+Train without `fit`: a loop in each backend's own words, with the paper's recipe::
+
+    python examples/05_own_training_loop.py
+"""
 
 import keras
 import numpy as np
@@ -11,7 +13,7 @@ from sklearn.datasets import load_digits
 
 import keras_vit
 
-digits, steps = load_digits(), int(sys.argv[1])
+digits, steps = load_digits(), 40
 images = np.round(digits.images * (255 / 16)).astype("uint8")[..., None]  # (1797, 8, 8, 1)
 has_loop = np.isin(digits.target, (0, 6, 8, 9)).astype("int32")
 

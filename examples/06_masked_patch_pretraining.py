@@ -1,8 +1,13 @@
-"""Pre-train on digits without labels, then fine-tune on 500 with labels (appendix B.1.2).
+"""
+Pre-train without labels
+========================
 
-python examples/06_masked_patch_pretraining.py 60 20
+Pre-train on digits without labels, then fine-tune on 500 with labels (appendix B.1.2)::
 
-Steps of pre-training and of fine-tuning, and a seed; figures in docs/masked_patches.md.
+    python examples/06_masked_patch_pretraining.py 60 20
+
+The numbers are steps of pre-training and of fine-tuning, and a seed. :doc:`/masked_patches` has
+figures.
 """
 
 import sys

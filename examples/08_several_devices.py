@@ -1,6 +1,10 @@
-"""Fine-tune on several devices, each with its share of every batch (data parallelism).
+"""
+Several devices
+===============
 
-KERAS_BACKEND=jax python examples/08_several_devices.py 20
+Fine-tune on several devices, each with its share of every batch (data parallelism)::
+
+    KERAS_BACKEND=jax python examples/08_several_devices.py 20
 """
 
 import os

@@ -1,6 +1,10 @@
-"""Read an official npz file at another resolution, and write it back.
+"""
+An official checkpoint
+======================
 
-python examples/09_official_checkpoint.py ViT-B_16.npz mine.npz
+Read an official npz file at another resolution, and write it back::
+
+    python examples/09_official_checkpoint.py ViT-B_16.npz mine.npz
 """
 
 import sys

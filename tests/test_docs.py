@@ -1,5 +1,7 @@
 """The code of README, docstrings and examples runs."""
 
+import ast
+import dataclasses
 import doctest
 import importlib
 import pkgutil
@@ -15,12 +17,22 @@ import pytest
 from PIL import Image
 
 import keras_vit
+from keras_vit.presets.bucket import OFFICIAL
+from keras_vit.presets.catalog import CATALOG
 from tests.digits import LOOPS, write_folders
 from tests.golden import FOLDER
+from tests.presets.bucket_server import serving
 from tests.presets.hub_server import TOKEN, connect, served
 
 ROOT = Path(__file__).parents[1]
-BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+PYTHON, SHOWN = (re.compile(rf"```{word}\n(.*?)```", re.DOTALL) for word in ("python", "py"))
+BLOCKS = PYTHON.findall((ROOT / "README.md").read_text())
+LONG = ("export", "finetuning", "preprocessing")  # other tests run these; 500 steps at 384 pixels
+PAGES = [
+    page
+    for page in sorted((ROOT / "docs").glob("*.md"))
+    if PYTHON.search(page.read_text()) and page.stem not in LONG
+]
 EXAMPLES = sorted((ROOT / "examples").rglob("[0-9d]*_*.py"))
 ON_EVERY_BACKEND = ("02_fine_tune_a_folder", "05_own_training_loop", "08_several_devices")
 """Examples whose code or whose training depends on the backend; torch runs the others."""
@@ -29,6 +41,13 @@ MODULES = [
     for info in pkgutil.walk_packages(keras_vit.__path__, "keras_vit.")
     if not info.name.endswith("__main__")
 ]
+TASKS = r"^## ([^\n]*)\n\n:::::\{tab-set\}\n(.*?)^:::::$"
+PUBLISHED = (
+    "vit_b16.orig_i21k_ft_i1k_384",
+    "vit_b16.augreg_i21k_ft_i1k_384",
+    "vit_b16.augreg_i21k_224",
+)
+"""Names of the catalog that the pages load; the tests put a small file behind each."""
 
 
 @pytest.fixture
@@ -48,6 +67,65 @@ def desk(tmp_path, monkeypatch):
         connect(hub, tmp_path / ".cache", monkeypatch, lambda seconds: None)
         monkeypatch.setenv("HF_TOKEN", TOKEN)
         yield tmp_path
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    """A small classifier of 1,000 classes, in the official names and in torchvision's."""
+    folder = tmp_path_factory.mktemp("published")
+    sizes = {"image_size": 32, "patch_size": 16, "hidden_size": 96, "mlp_dim": 96}
+    model = keras_vit.VisionTransformer(num_heads=12, num_layers=1, num_classes=1000, **sizes)
+    keras_vit.checkpoints.save(model, folder / "ViT-B_16.npz", "google")
+    plain = keras_vit.checkpoints.load(folder / "ViT-B_16.npz")
+    keras_vit.checkpoints.save(plain, folder / "vit_b_16.safetensors", "torchvision", lossy=True)
+    return folder
+
+
+@pytest.fixture
+def given(desk, published, monkeypatch):
+    """What the pages name and do not make: published files, arrays, a model."""
+    shutil.copy(published / "ViT-B_16.npz", desk)
+    shutil.copy(published / "vit_b_16.safetensors", desk)
+    with serving() as bucket:
+        monkeypatch.setenv("KERAS_VIT_BUCKET", bucket.url)
+        monkeypatch.setenv("KERAS_VIT_CACHE", str(desk / ".bucket"))
+        for name in PUBLISHED:
+            address = f"{OFFICIAL}{name}.npz"
+            row = dataclasses.replace(CATALOG[name], variant=None, source=address, fields={})
+            monkeypatch.setitem(CATALOG, name, row)
+            bucket.files[f"{name}.npz"] = (published / "ViT-B_16.npz").read_bytes()
+        yield {}
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="README runs on every backend")
+@pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
+def test_python_code_of_a_page_runs(page, given):
+    """Every block marked `python` runs by itself; the files it names are small ones."""
+    for block in PYTHON.findall(page.read_text()):
+        exec(compile(block, page.name, "exec"), dict(given))
+
+
+@pytest.mark.without_backend
+def test_code_of_other_libraries_is_python():
+    """Blocks marked `py` are shown beside keras_vit's and are not run: they parse, at least."""
+    blocks = [block for page in PAGES for block in SHOWN.findall(page.read_text())]
+    assert len(blocks) > 15
+    for block in blocks:
+        ast.parse(block)
+
+
+@pytest.mark.without_backend
+def test_the_page_of_the_first_hour_counts_its_lines():
+    """The table has the number of lines of every program below it."""
+    page = (ROOT / "docs" / "first_hour.md").read_text()
+    libraries = re.findall(r"^\| task \|(.*)\|$", page, re.MULTILINE)[0].split("|")
+    assert len(re.findall(TASKS, page, re.M | re.S)) == 5
+    for title, section in re.findall(TASKS, page, re.M | re.S):
+        cells = re.findall(rf"^\| {title} \|(.*)\|$", page, re.MULTILINE)[0].split("|")
+        found = dict(re.findall(r"::::\{tab-item\} (\S+)\n```\w+\n(.*?)```", section, re.DOTALL))
+        for library, cell in zip(libraries, cells, strict=True):
+            lines = [ln for ln in found.get(library.strip(), "").splitlines() if ln.strip()]
+            assert cell.strip() == (str(len(lines)) if lines else "not offered")
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=[b.strip().splitlines()[-1][:40] for b in BLOCKS])
@@ -75,8 +153,9 @@ def test_example_runs(path, desk):
     if path.stem not in ON_EVERY_BACKEND and keras.backend.backend() != "torch":
         pytest.skip("The functions that it calls are tested on every backend.")
     text = path.read_text()
-    assert len(text.splitlines()) <= 75
-    command = re.match(r'"""[^\n]*\n\n *(?:KERAS_BACKEND=\w+ )?python examples/(\S+)(.*)\n', text)
+    assert len(text.splitlines()) <= 90
+    begin = r'"""[^\n]*\n[^"]*?\n *(?:KERAS_BACKEND=\w+ )?python examples/(\S+)(.*)\n'
+    command = re.match(begin, text)
     assert command, "no command at the top"
     assert ROOT / "examples" / command[1] == path
     arguments = [sys.executable, str(path), *command[2].split()]

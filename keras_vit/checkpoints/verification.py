@@ -25,8 +25,8 @@ class Difference:
     Args:
         output: name of both arrays: `"tokens"`, `"pre_logits"` or `"logits"`.
         against: the other checkpoint, or the library, that computed the second array.
-        absolute: max |difference|.
-        relative: max |difference| / max |value|.
+        absolute: largest magnitude of the difference.
+        relative: the same as a share of the largest magnitude of the second array.
     """
 
     output: str

@@ -7,8 +7,11 @@ from typing import Any
 from keras_vit.config.rules import choice, each, enforce, is_bool, is_share, known_fields
 
 GELU_FORMS = ("tanh", "exact", "quick")
+"""Forms of the GELU; `"quick"` is x * sigmoid(1.702 x), as in CLIP."""
 GATES = ("silu", "gelu")
+"""Activations of the gate of a gated MLP."""
 STD_CONV_FORMS = ("std_plus_epsilon", "sqrt_var_plus_epsilon")
+"""Where the epsilon stands that standardises the kernels of a hybrid's convolutions."""
 POSITION_RESIZES = (
     "bilinear_align_corners",
     "bilinear_half_pixel",
@@ -17,6 +20,7 @@ POSITION_RESIZES = (
     "bicubic_catmull_rom",
     "bicubic_antialias",
 )
+"""Ways to resize position embeddings to another grid."""
 
 _EPSILONS = "layer_norm_epsilon group_norm_epsilon std_conv_epsilon"
 _RULES = (

@@ -7,6 +7,7 @@ from typing import Any
 from keras_vit.config.rules import choice, each, enforce, is_number, known_fields, pair
 
 ROPE_FORMS = ("dinov3", "axial", "mixed")
+"""Forms of rotary positions."""
 ROPE_INDEXINGS = ("ij", "xy")
 
 _RULES = (

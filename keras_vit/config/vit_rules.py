@@ -14,13 +14,17 @@ from keras_vit.config.rules import (
 )
 
 CLASSIFIERS = ("token", "gap", "map", "unpooled", "token_unpooled")
+"""What the head of the official code and of big_vision reads."""
 FAMILY_CLASSIFIERS = ("token_and_mean", "token_and_distillation")
 """Classifiers of DINOv2 and of DeiT, which the official code does not have."""
 POSITIONS = ("learned", "sincos2d", "none")
+"""Kinds of absolute position embeddings."""
 ACTIVATIONS = ("softmax", "sigmoid")
 """Functions that turn logits into probabilities, for `classifier_activation`."""
 MLPS = ("plain", "gated", "gated_packed")
+"""Forms of a block's MLP; `"gated_packed"` keeps gate and value in one kernel."""
 NORMS = ("layer", "rms")
+"""Norms of a block."""
 TOKEN_CLASSIFIERS = ("token", "token_unpooled", "token_and_mean", "token_and_distillation")
 """Classifiers that imply a class token."""
 UNPOOLED_CLASSIFIERS = ("unpooled", "token_unpooled")

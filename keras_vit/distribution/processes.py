@@ -40,6 +40,8 @@ def process() -> tuple[int, int]:
 def ddp(model: Any) -> Any:
     """Connects the processes that torchrun started, so that they train a model together.
 
+    The order of the calls is::
+
         model.compile(**recipe.compile_args)
         keras_vit.distribution.ddp(model)
         model.fit(data, shuffle=False, **recipe.fit_args)

@@ -107,6 +107,7 @@ PRETRAINING: dict[str, Pretraining] = {
         protocol="big_vision",
     ),
 }
+"""Published recipes of pre-training by name: table 3 of the paper, and the plain ViT-S/16."""
 """Recipes by name. In the paper, dropout is the only augmentation beside crop and flip."""
 
 
@@ -171,7 +172,7 @@ def pretraining_recipe(
 ) -> Recipe:
     """Returns a published recipe as arguments of `compile` and `fit`.
 
-    The model should be built with the recipe's `fields`, and the data with its `augmentation`:
+    The model should be built with the recipe's `fields`, and the data with its `augmentation`::
 
         published = PRETRAINING["plain_s16_i1k"]
         model = keras_vit.vit_s16(num_classes=1000, **published.fields)

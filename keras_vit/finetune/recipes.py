@@ -27,6 +27,8 @@ IMAGENET21K_CLASSES = 21843
 class Recipe:
     """Arguments of `compile` and `fit`: dicts of ordinary Keras objects, which may be changed.
 
+    They are used as they are::
+
         model.compile(**recipe.compile_args)
         model.fit(data, **recipe.fit_args)
 

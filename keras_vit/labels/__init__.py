@@ -11,6 +11,7 @@ from keras_vit.errors import ConfigError, nearest
 __all__ = ["NAMED", "Labels", "checked", "compact", "named", "names_of", "top_labels"]
 
 Labels = str | Sequence[str]
+"""A name of a shipped list, or one name per class."""
 
 NAMED = {"imagenet1k": 1000, "imagenet21k": 21843}
 """Shipped lists and their lengths, in the order of ILSVRC 2012 and of Google's 21k heads."""

@@ -24,7 +24,7 @@ class RotaryPositions(ConfiguredLayer):
 
     Input: `patches`, any tensor `(batch, rows, columns, ...)`; only rows and columns are read,
     so images of any size serve. With theta the base of the frequencies
-    f_k = theta^(-4k / head_dim), k = 0 ... head_dim / 4 - 1, patch (i, j) has
+    f_k = theta^(-4k / head_dim), k = 0 ... head_dim / 4 - 1, patch (i, j) has::
 
         "dinov3":  y = 2 (i + 0.5) / rows - 1,  x alike;  2 pi [y f, x f]         (DINOv3)
         "axial":   y = (i + offset) / rows * reference rows,  x alike;  [y f, x f] (EVA-02, PE)

@@ -1,0 +1,195 @@
+"""The site builds without a warning, its links lead somewhere, and it works in a browser."""
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import keras
+import pytest
+import yaml
+
+import keras_vit
+from tests.browser import chromium
+
+ROOT = Path(__file__).parents[1]
+pytestmark = [
+    pytest.mark.without_backend,
+    pytest.mark.skipif(importlib.util.find_spec("sphinx") is None, reason="needs the group docs"),
+]
+
+
+def extension(name):
+    """Imports a file of docs/_extensions."""
+    path = ROOT / "docs" / "_extensions" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The site, built with every warning as an error; the gallery's examples are not run."""
+    out = tmp_path_factory.mktemp("site")
+    command = ["-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet"]
+    places = ["-d", str(out / "trees"), str(ROOT / "docs"), str(out / "html")]
+    variables = {**os.environ, "KERAS_VIT_GALLERY": "no", "PYTHONPATH": str(ROOT)}
+    built = subprocess.run(
+        [sys.executable, *command, *places],
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stderr
+    return out / "html"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Headless Chromium with a window as narrow as a telephone."""
+    driver = chromium((400, 800))
+    yield driver
+    driver.quit()
+
+
+def test_every_internal_link_leads_somewhere(site):
+    """The checker of `make docs` finds none, and finds one that a page is given."""
+    links = extension("links")
+    assert links.dead_links(site) == []
+    (site / "broken.html").write_text('<a href="faq.html#no-such-place">x</a><img src="no.png">')
+    try:
+        assert len(links.dead_links(site)) == 2
+    finally:
+        (site / "broken.html").unlink()
+
+
+def test_every_public_name_has_an_entry(site):
+    """Each name of each `__all__` is an anchor of the API reference."""
+    text = "".join(path.read_text() for path in (site / "api").glob("*.html"))
+    anchors = set(re.findall(r'id="(keras_vit\.[\w.]+)"', text))
+    top = {f"keras_vit.{name}" for name in keras_vit.__all__}
+    modules = {name for name in top if f"module-{name}" in text or name in sys.modules}
+    assert top - modules <= anchors
+    assert "keras_vit.finetune.transfer_recipe" in anchors
+    assert len(anchors) > 200
+
+
+def test_types_of_keras_and_numpy_are_links(site):
+    """The inventories in the repository resolve them without a network."""
+    text = (site / "api" / "keras_vit.html").read_text()
+    assert "https://www.tensorflow.org/api_docs/python/tf/keras/Model" in text
+    assert "https://numpy.org/doc/stable/reference/generated/numpy.ndarray.html" in text
+
+
+def test_the_models_table_has_every_preset(site):
+    """The page is generated from the catalog."""
+    text = (site / "models.html").read_text()
+    assert all(name in text for name in keras_vit.list_presets())
+
+
+def test_pages_are_reached_by_menu_search_and_copied_by_a_button(site, browser):
+    """On 400 pixels: the menu opens a page, the search finds one, a button copies the code."""
+    browser.get((site / "index.html").as_uri())
+    assert scroll_width(browser) <= 400
+    browser.find_element("css selector", "label.nav-overlay-icon").click()
+    links = browser.find_elements("css selector", ".sidebar-tree a")
+    (faq,) = [a for a in links if a.get_attribute("href").endswith("/faq.html")]
+    browser.execute_script("arguments[0].click()", faq)
+    assert browser.title.startswith("Questions people ask")
+
+    browser.get((site / "search.html").as_uri() + "?q=transfer_recipe")
+    found = eventually(lambda: browser.find_elements("css selector", "#search-results li a"))
+    assert any("keras_vit.finetune" in a.get_attribute("href") for a in found)
+
+    browser.get((site / "start.html").as_uri())
+    buttons = eventually(lambda: browser.find_elements("css selector", "button.copybtn"))
+    target = browser.execute_script(
+        "const b = [...document.querySelectorAll('button.copybtn')];"
+        "return b.map(x => document.querySelector(x.dataset.clipboardTarget).innerText)"
+    )
+    assert len(buttons) == len(target) > 5
+    assert any("model.classify(image, top=3)" in text for text in target)
+
+
+def test_every_page_fits_a_narrow_screen(site, browser):
+    """Wide tables and code scroll in themselves, the page does not."""
+    for name in ("models", "coming_from", "first_hour", "api/keras_vit", "paper"):
+        browser.get((site / f"{name}.html").as_uri())
+        assert scroll_width(browser) <= 400, name
+
+
+def scroll_width(browser):
+    return browser.execute_script("return document.documentElement.scrollWidth")
+
+
+def eventually(answer):
+    """Returns the first answer that is not empty, within ten seconds."""
+    for _ in range(100):
+        if found := answer():
+            return found
+        time.sleep(0.1)
+    raise AssertionError("nothing appeared")
+
+
+@pytest.mark.parametrize("name", extension("gallery").NOTEBOOKS)
+def test_a_notebook_of_the_gallery_runs(name, tmp_path):
+    """The notebook that the page offers runs from top to bottom in a new kernel."""
+    import nbformat
+    from nbclient import NotebookClient
+
+    path = extension("gallery").notebook(
+        ROOT / "examples" / f"{name}.py", tmp_path / f"{name}.ipynb"
+    )
+    notebook = nbformat.read(path, as_version=4)
+    assert sum(cell.cell_type == "code" for cell in notebook.cells) >= 3
+    client = NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}})
+    client.execute()
+    assert any(cell.get("outputs") for cell in notebook.cells)
+
+
+def test_release_facts_agree():
+    """CITATION.cff, the changelog and the package state one version; URLs are stated once."""
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == keras_vit.__version__
+    assert f"## {keras_vit.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+    urls = re.findall(r'= "(https://[^"]*)"', (ROOT / "pyproject.toml").read_text())
+    assert citation["repository-code"] in urls
+    assert citation["url"] in urls
+
+
+def test_links_of_the_readme_are_absolute_in_the_package():
+    """The substitution of pyproject.toml leaves no relative link, and its targets exist."""
+    import tomllib
+
+    hooks = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["metadata"]
+    (rule,) = hooks["hooks"]["fancy-pypi-readme"]["substitutions"]
+    readme = (ROOT / "README.md").read_text()
+    written = re.sub(rule["pattern"], rule["replacement"], readme)
+    assert not re.findall(r"\]\((?!https?://|#)", written)
+    for link in re.findall(rule["pattern"], readme):
+        assert (ROOT / link.split("#")[0]).exists(), link
+
+
+def test_inventories_are_of_the_installed_keras():
+    """A name that Keras no longer has is not linked: docs/_inventories/make.py is run again."""
+    from sphinx.util.inventory import InventoryFile
+
+    data = (ROOT / "docs" / "_inventories" / "keras.inv").read_bytes()
+    names = InventoryFile.loads(data, uri="").data
+    for name in (*names["py:class"], *names["py:function"]):
+        value = keras
+        for word in name.split(".")[1:]:
+            value = getattr(value, word)
+
+
+def test_the_measurements_of_the_first_hour_are_on_their_page():
+    """The table of docs/first_hour.md has the numbers of benchmarks/results/first_hour.json."""
+    page = (ROOT / "docs" / "first_hour.md").read_text()
+    for row in json.loads((ROOT / "benchmarks" / "results" / "first_hour.json").read_text()):
+        assert f"| {' | '.join(map(str, row.values()))} |" in page
