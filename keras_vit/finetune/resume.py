@@ -31,7 +31,7 @@ class Resume(keras.callbacks.Callback):
     epochs (`steps_per_epoch`) reduce the repeated work.
 
     Of several processes that train together, the first writes and all read; if it cannot write, all
-    stop. The number of processes may differ when the training is continued.
+    stop.
 
     `keras.callbacks.BackupAndRestore` keeps neither seeds nor history, and overwrites the
     file that it may have to read.
