@@ -5,8 +5,11 @@ import shutil
 import pytest
 
 
-def chromium(size=(1200, 1600)):
-    """Starts a browser with a window of `size` pixels; skips the test where none is installed."""
+def chromium(screen=None):
+    """Starts a browser, which emulates a screen of so many pixels if they are given.
+
+    The test is skipped where no browser is installed.
+    """
     places = [shutil.which(name) for name in ("chromium", "chromedriver")]
     if None in places:
         pytest.skip("needs the packages chromium and chromium-driver")
@@ -17,10 +20,13 @@ def chromium(size=(1200, 1600)):
     options.binary_location = places[0]
     for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
         options.add_argument(flag)
+    options.add_argument("--window-size=1200,1600")  # a whole viewer of a report is on the screen
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options, Service(places[1]))
-    driver.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride",
-        {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": size[0] < 500},
-    )
+    if screen:
+        width, height = screen
+        driver.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500},
+        )
     return driver

@@ -1,10 +1,10 @@
 """Settings for every test, and fixtures that a test may request by name."""
 
-import shutil
-
 import hypothesis
 import keras
 import pytest
+
+from tests.browser import chromium
 
 hypothesis.settings.register_profile("repeatable", derandomize=True)
 hypothesis.settings.load_profile("repeatable")
@@ -59,18 +59,6 @@ def quick_compilation():
 @pytest.fixture(scope="module")
 def browser():
     """Headless Chromium from the distribution's packages."""
-    places = [shutil.which(name) for name in ("chromium", "chromedriver")]
-    if None in places:
-        pytest.skip("needs the packages chromium and chromium-driver")
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = places[0]
-    for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
-        options.add_argument(flag)
-    options.add_argument("--window-size=1200,1600")  # a whole viewer is on the screen
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options, Service(places[1]))
+    driver = chromium()
     yield driver
     driver.quit()
