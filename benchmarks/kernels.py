@@ -5,9 +5,9 @@
 
 Each form runs in turns with its reference in one process: forward alone, and forward with the
 gradient. A figure is the share of the reference's processor time that the form saves, from the
-least of each one's turns; and the share of temporary memory, where XLA tells it. Rows `call_part`,
-`call_then_gelu` and `tensor` are whole forward passes of ViT-S/16 at batch 1 and 8, with and
-without that form.
+least of each one's turns; on JAX, XLA also states the temporary memory of both programs. Rows that
+name a model are whole passes of it with the form and without: what `call_part`, `call_then_gelu`
+and `tensor` save on torch is not in the operation, and XLA fuses an operation with its neighbours.
 """
 
 import argparse
@@ -26,6 +26,7 @@ from keras_vit.kernels import reference
 
 _TURNS = 15
 _BATCH, _TOKENS, _HIDDEN, _HEADS = 8, 197, 384, 6
+_MANY_TOKENS = 1601  # 640 pixels; beyond `reference.MOST_SCORES`
 
 
 def operations() -> dict[str, tuple[str, Callable[[Any], Callable[..., Any]], list[Any]]]:
@@ -37,6 +38,7 @@ def operations() -> dict[str, tuple[str, Callable[[Any], Callable[..., Any]], li
 
     tokens, wide = normal(_BATCH, _TOKENS, _HIDDEN), normal(_BATCH, _TOKENS, 4 * _HIDDEN)
     heads = [normal(_BATCH, _TOKENS, _HEADS, _HIDDEN // _HEADS) for _ in range(3)]
+    many = [normal(1, _MANY_TOKENS, _HEADS, _HIDDEN // _HEADS) for _ in range(3)]
     scale, shift = normal(_HIDDEN), normal(_HIDDEN)
     kernel, bias = normal(_HIDDEN, _HEADS, 64), normal(_HEADS, 64)
     return {
@@ -46,6 +48,7 @@ def operations() -> dict[str, tuple[str, Callable[[Any], Callable[..., Any]], li
             [tokens, scale, shift],
         ),
         "attention": ("attention", lambda forms: forms.attention, heads),
+        f"attention, {_MANY_TOKENS:,} tokens": ("attention", lambda forms: forms.attention, many),
         "gelu, tanh": ("gelu", lambda forms: lambda x: forms.gelu(x, True), [wide]),
         "gelu, exact": ("gelu", lambda forms: lambda x: forms.gelu(x, False), [wide]),
         "linear": ("linear", lambda forms: forms.linear, [tokens, kernel, bias]),
@@ -83,12 +86,28 @@ def steps(function: Callable[..., Any], inputs: list[Any]) -> dict[str, Callable
         }
     import jax
 
-    run = jax.jit(function)
-    grad = jax.jit(jax.grad(lambda *at: function(*at).sum(), tuple(range(len(inputs)))))
-    return {
-        "forward": lambda: jax.block_until_ready(run(*inputs)),
-        "with gradient": lambda: jax.block_until_ready(grad(*inputs)),
+    def sum_of(*at: Any) -> Any:
+        return function(*at).sum()
+
+    slopes = jax.grad(sum_of, tuple(range(len(inputs))))
+    programs = {
+        name: jax.jit(step).lower(*inputs).compile()
+        for name, step in (("forward", function), ("with gradient", slopes))
     }
+    return {name: _Program(program, inputs) for name, program in programs.items()}
+
+
+class _Program:
+    """A compiled program of XLA with its inputs."""
+
+    def __init__(self, program: Any, inputs: list[Any]) -> None:
+        self.program, self.inputs = program, inputs
+        self.megabytes = program.memory_analysis().temp_size_in_bytes / 1e6
+
+    def __call__(self) -> None:
+        import jax
+
+        jax.block_until_ready(self.program(*self.inputs))
 
 
 def least(step: Callable[[], Any], other: Callable[[], Any], turns: int) -> tuple[float, float]:
@@ -110,19 +129,14 @@ def measure(turns: int) -> list[dict[str, Any]]:
         if getattr(kernels, operation) is getattr(reference, operation):
             continue  # this backend has no fast form
         fast, plain = steps(make(kernels), inputs), steps(make(reference), inputs)
-        for step in fast:
-            rows.append(_row(f"{name}, {step}", *least(fast[step], plain[step], turns)))
-    if keras.backend.backend() == "torch":  # the other backends have no fast form of these
-        others = {
-            "call_part": reference.call_part,
-            "call_then_gelu": _gelu_of_call,
-            "tensor": reference.tensor,
-        }
-        rows += [
-            _row(f"{form}, S/16, batch {batch}", *_whole_model(form, other, batch, turns))
-            for form, other in others.items()
-            for batch in (1, 8)
-        ]
+        rows += [_row(f"{name}, {step}", fast[step], plain[step], turns) for step in fast]
+    for form, other, step, batch, fields in _WHOLE_MODELS.get(keras.backend.backend(), ()):
+        size = fields.get("image_size", 224)
+        name = (
+            f"{form}, S/16 of {fields.get('num_layers', 12)} blocks, {size} pixels, batch {batch}"
+        )
+        pair = _whole_model(form, other, step, batch, fields)
+        rows.append(_row(f"{name}, {step}", *pair, turns))
     return rows
 
 
@@ -131,13 +145,35 @@ def _gelu_of_call(layer: Any, part: Any, x: Any, approximate: bool) -> Any:
     return kernels.gelu(kernels.call_part(layer, part, x), approximate)
 
 
-def _whole_model(form: str, other: Any, batch: int, turns: int) -> tuple[float, float]:
-    """Processor times of a forward pass of ViT-S/16 with the fast form and with the other."""
-    model = keras_vit.vit_s16()
-    images = keras.ops.zeros((batch, 224, 224, 3))
+_MANY: dict[str, Any] = {"image_size": 640, "num_layers": 4}
+_WHOLE_MODELS: dict[str, list[tuple[str, Any, str, int, dict[str, Any]]]] = {
+    "torch": [
+        (form, other, "forward", batch, {})
+        for form, other in (
+            ("call_part", reference.call_part),
+            ("call_then_gelu", _gelu_of_call),
+            ("tensor", reference.tensor),
+        )
+        for batch in (1, 8)
+    ],
+    "jax": [
+        ("layer_norm", reference.layer_norm, "with gradient", 8, {}),
+        ("attention", reference.attention, "with gradient", 8, {}),
+        ("call_then_gelu", reference.call_then_gelu, "forward", 1, _MANY),
+        ("call_then_gelu", reference.call_then_gelu, "with gradient", 1, _MANY),
+    ],
+}
+"""Backend -> (fast form, what takes its place, step, batch size, fields of the model)."""
+
+
+def _whole_model(form: str, other: Any, step: str, batch: int, fields: Any) -> tuple[Any, Any]:
+    """Passes of ViT-S/16 with the fast form and with the other. A gradient is one of the images."""
+    model = keras_vit.vit_s16(**fields)
+    size = fields.get("image_size", 224)
+    images = keras.ops.zeros((batch, size, size, 3))
     fast = getattr(kernels, form)
 
-    def forward_with(chosen: Any) -> Callable[[], None]:
+    def with_form(chosen: Any) -> Callable[[], Any]:
         def function(images: Any) -> Any:
             setattr(kernels, form, chosen)
             try:
@@ -145,27 +181,39 @@ def _whole_model(form: str, other: Any, batch: int, turns: int) -> tuple[float, 
             finally:
                 setattr(kernels, form, fast)
 
-        return steps(function, [images])["forward"]
+        return steps(function, [images])[step]
 
-    return least(forward_with(fast), forward_with(other), turns)
+    return with_form(fast), with_form(other)
 
 
-def _row(name: str, fast: float, plain: float) -> dict[str, Any]:
-    return {
+def _row(
+    name: str, fast: Callable[[], Any], plain: Callable[[], Any], turns: int
+) -> dict[str, Any]:
+    """Measures a form beside its reference."""
+    seconds = least(fast, plain, turns)
+    row = {
         "backend": keras.backend.backend(),
         "form": name,
-        "milliseconds": round(fast * 1e3, 3),
-        "reference": round(plain * 1e3, 3),
-        "saved": round(1 - fast / plain, 3),
+        "milliseconds": round(seconds[0] * 1e3, 3),
+        "reference": round(seconds[1] * 1e3, 3),
+        "saved": round(1 - seconds[0] / seconds[1], 3),
     }
+    if isinstance(fast, _Program) and isinstance(plain, _Program):
+        row["megabytes"] = round(fast.megabytes, 1)
+        row["reference_megabytes"] = round(plain.megabytes, 1)
+    return row
 
 
 def table(rows: list[dict[str, Any]]) -> str:
     """Returns the rows as Markdown."""
-    lines = ["| backend | form | ms | reference, ms | saved |", "|---|---|---|---|---|"]
+    lines = [
+        "| backend | form | ms | reference, ms | saved | MB | reference, MB |",
+        "|---|---|---|---|---|---|---|",
+    ]
     lines += [
         f"| {row['backend']} | {row['form']} | {row['milliseconds']:.2f} | "
-        f"{row['reference']:.2f} | {row['saved']:.0%} |"
+        f"{row['reference']:.2f} | {row['saved']:.0%} | {row.get('megabytes', '')} | "
+        f"{row.get('reference_megabytes', '')} |"
         for row in rows
     ]
     return "\n".join(lines)
