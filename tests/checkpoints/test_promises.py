@@ -88,6 +88,19 @@ def test_a_bad_npy_header_is_refused_by_the_name_of_its_array(tmp_path, member, 
     assert "array 'a'" in refused(tmp_path / "x.npz")
 
 
+def test_an_npz_whose_directory_swallows_members_is_refused(tmp_path):
+    write_npz(tmp_path / "x.npz", parts_of([(name, np.zeros(2, "float32")) for name in "abcd"]))
+    content = bytearray((tmp_path / "x.npz").read_bytes())
+    with zipfile.ZipFile(tmp_path / "x.npz") as file:
+        directory = file.start_dir
+    entry = len(b"a.npy") + 46
+    struct.pack_into("<H", content, directory + entry + 32, 2 * entry)  # the comment of b
+    (tmp_path / "x.npz").write_bytes(content)
+    with zipfile.ZipFile(tmp_path / "x.npz") as file:
+        assert file.namelist() == ["a.npy", "b.npy"]
+    assert "lists 2 arrays, and the end of the file states 4" in refused(tmp_path / "x.npz")
+
+
 def test_an_npz_that_expands_a_thousand_times_is_refused(tmp_path):
     """128 MiB of zeros are refused; 16 MiB, such as a new head, are read."""
     with (

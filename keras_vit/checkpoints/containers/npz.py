@@ -25,6 +25,10 @@ _NPY_HEADER = 4096
 """Bytes in which the header of a .npy member must end; NumPy writes 128."""
 
 
+_END_OF_ZIP = 22 + 2**16
+"""The most bytes of the record at the end of a zip: 22, and a comment."""
+
+
 class NpzReader(FileReader):
     """An open npz file."""
 
@@ -38,11 +42,28 @@ class NpzReader(FileReader):
             self._zip = zipfile.ZipFile(directory)
             directory.is_read = True
             ARRAYS.check(len(self._zip.infolist()), path, CheckpointError)
+            self._refuse_lost_members(file)
             self._refuse_a_model()
             self._mapped = MappedFile(file)
             for member in self._zip.infolist():
                 reading.name = member.filename.removesuffix(".npy")
                 self._add(reading.name, member)
+
+    def _refuse_lost_members(self, file: IO[bytes]) -> None:
+        """Compares the directory with the number of members that the end of the zip states.
+
+        `zipfile` does not: one changed length in the directory makes the following entries a
+        comment, and the model would lack their arrays.
+        """
+        file.seek(max(0, self.size - _END_OF_ZIP))
+        end = file.read(_END_OF_ZIP)
+        (stated,) = struct.unpack_from("<H", end, end.rfind(b"PK\x05\x06") + 10)
+        found = len(self._zip.infolist())
+        if stated not in (found, 0xFFFF):  # 0xFFFF: the number is elsewhere, in a 64-bit zip
+            raise CheckpointError(
+                f"{self.path}: its directory lists {found} arrays, and the end of the file states "
+                f"{stated}; the file is damaged. Fetch or write it again."
+            )
 
     def _refuse_a_model(self) -> None:
         """Refuses a `.keras` file, which is also a zip, and names the class of its model."""
