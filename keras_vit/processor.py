@@ -8,11 +8,20 @@ from pathlib import Path
 
 from keras_vit.errors import ConfigError
 
-_TOLD = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_int8")
+_TOLD = (
+    "avx2",
+    "avx_vnni",
+    "avx512f",
+    "avx512_vnni",
+    "avx512_bf16",
+    "avx512_fp16",
+    "amx_bf16",
+    "amx_int8",
+)
 _CPUINFO = Path("/proc/cpuinfo")
 
-PRODUCTS = ("auto", "onednn", "torch")
-"""Values of the environment variable `KERAS_VIT_PRODUCTS`."""
+PRODUCTS = ("auto", "onednn", "gelu", "torch")
+"""Values of the environment variable `KERAS_VIT_PRODUCTS`, see `products_of_torch`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +43,11 @@ class Processor:
         """The vector and matrix instructions that decide the speed of a product."""
         return tuple(name for name in _TOLD if name in self.flags)
 
+    @property
+    def multiplies_int8(self) -> bool:
+        """Whether an instruction sums products of 8-bit integers exactly, in 32 bits."""
+        return not self.flags.isdisjoint({"avx_vnni", "avx512_vnni"})
+
 
 @functools.cache
 def processor() -> Processor:
@@ -53,12 +67,17 @@ def processor() -> Processor:
 
 
 def products_of_torch(found: Processor | None = None) -> tuple[str, str]:
-    """Returns the library of torch's matrix products on CPUs, `"onednn"` or `"torch"`, and why.
+    """Returns which of torch's matrix products on CPUs oneDNN computes, and why.
 
-    The rule: oneDNN on AMD processors with AVX-512, where MKL, torch's own library, takes a slow
-    path: half the speed of oneDNN on an EPYC. On all other processors torch decides. The rule
-    depends on the processor alone, so that a machine gives the same numbers every time.
-    `KERAS_VIT_PRODUCTS` names a library (`onednn`, `torch`) or `auto` for the rule.
+    - `"onednn"`: all products of the blocks. This is the rule on AMD processors with AVX-512, where
+      MKL, torch's own library, takes a slow path: half the speed of oneDNN on an EPYC.
+    - `"gelu"`: in inference the products that a GELU follows, with the GELU in the same pass. This
+      is the rule on other processors with AVX-512: oneDNN and MKL have the same speed on a Xeon,
+      but torch computes the GELU in a separate pass.
+    - `"torch"`: none, the rule on all other processors.
+
+    The rule depends on the processor alone, so that a machine gives the same numbers every time.
+    `KERAS_VIT_PRODUCTS` names one of the three, or `auto` for the rule.
 
     Raises:
         ConfigError: the environment variable has another value.
@@ -72,6 +91,8 @@ def products_of_torch(found: Processor | None = None) -> tuple[str, str]:
     if asked != "auto":
         return asked, "KERAS_VIT_PRODUCTS"
     found = found or processor()
-    if found.vendor == "AuthenticAMD" and "avx512f" in found.flags:
+    if "avx512f" not in found.flags:
+        return "torch", "no processor with AVX-512; KERAS_VIT_PRODUCTS=onednn for oneDNN"
+    if found.vendor == "AuthenticAMD":
         return "onednn", "an AMD processor with AVX-512; KERAS_VIT_PRODUCTS=torch for MKL"
-    return "torch", "no AMD processor with AVX-512; KERAS_VIT_PRODUCTS=onednn for oneDNN"
+    return "gelu", "AVX-512, and not of AMD; KERAS_VIT_PRODUCTS=onednn or torch for one library"

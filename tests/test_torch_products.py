@@ -7,6 +7,7 @@ import pytest
 from keras_vit import kernels, processor
 from keras_vit.errors import ConfigError
 from keras_vit.kernels import reference
+from keras_vit.layers.dense import Dense, EinsumDense
 from keras_vit.processor import Processor, products_of_torch
 from tests.helpers import assert_close, normal, numpy_of, random_tiny, randomise
 from tests.test_kernels import TOLERANCE, assert_equal, value_and_gradients
@@ -22,16 +23,36 @@ if keras.backend.backend() == "torch":
 IMAGES = normal(2, 16, 16, 3)
 
 
-@pytest.fixture
-def onednn(monkeypatch):
-    """Products by oneDNN, as on a processor for which the rule chooses it; returns the calls."""
-    operation, calls = torch_products._operation(), []
+def choose(monkeypatch, for_all, before_gelu):
+    """Sets the operation for all products, and the one for products that a GELU follows."""
+    monkeypatch.setattr(torch_products, "_linear", for_all)
+    monkeypatch.setattr(torch_products, "_linear_gelu", before_gelu)
+
+
+def counting_operation(calls):
+    """oneDNN's operation, which appends what follows the product (none, gelu) to `calls`."""
+    operation = torch_products._operation()
 
     def counted(*arguments):
-        calls.append(arguments[0].shape)
+        calls.append(arguments[3])
         return operation(*arguments)
 
-    monkeypatch.setattr(torch_products, "_linear", counted)
+    return counted
+
+
+@pytest.fixture
+def onednn(monkeypatch):
+    """Products by oneDNN, as on an AMD processor with AVX-512; returns the list of calls."""
+    calls = []
+    choose(monkeypatch, counting_operation(calls), counting_operation(calls))
+    return calls
+
+
+@pytest.fixture
+def before_gelu(monkeypatch):
+    """oneDNN before a GELU alone, as on a Xeon with AVX-512; returns the list of calls."""
+    calls = []
+    choose(monkeypatch, None, counting_operation(calls))
     return calls
 
 
@@ -40,7 +61,8 @@ def onednn(monkeypatch):
     [
         ("AuthenticAMD", {"avx2", "avx512f", "avx512_bf16"}, "onednn"),
         ("AuthenticAMD", {"avx2"}, "torch"),
-        ("GenuineIntel", {"avx2", "avx512f", "amx_bf16"}, "torch"),
+        ("GenuineIntel", {"avx2", "avx512f", "amx_bf16"}, "gelu"),
+        ("GenuineIntel", {"avx2"}, "torch"),
         ("", set(), "torch"),
     ],
 )
@@ -49,11 +71,11 @@ def test_the_rule_depends_on_the_processor_alone(vendor, flags, choice, monkeypa
     found = Processor("x", vendor, frozenset(flags))
     monkeypatch.delenv("KERAS_VIT_PRODUCTS", raising=False)
     assert {products_of_torch(found)[0] for _ in range(3)} == {choice}
-    for asked, wanted in (("auto", choice), ("torch", "torch"), ("onednn", "onednn")):
+    for asked in ("auto", "torch", "gelu", "onednn"):
         monkeypatch.setenv("KERAS_VIT_PRODUCTS", asked)
-        assert products_of_torch(found)[0] == wanted
+        assert products_of_torch(found)[0] == (choice if asked == "auto" else asked)
     monkeypatch.setenv("KERAS_VIT_PRODUCTS", "mkl")
-    with pytest.raises(ConfigError, match="expected auto, onednn, torch"):
+    with pytest.raises(ConfigError, match="expected auto, onednn, gelu, torch"):
         products_of_torch(found)
 
 
@@ -91,6 +113,71 @@ def test_products_by_onednn_equal_the_reference(x, kernel, axes, with_bias, dtyp
     assert_equal(found, expected, TOLERANCE[dtype])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("use_bias", [True, False])
+@pytest.mark.parametrize("approximate", [True, False])
+def test_a_product_with_its_gelu_equals_the_reference(approximate, use_bias, dtype, before_gelu):
+    """In one pass without a gradient; with a gradient, value and gradients by torch."""
+    part = Dense(7, use_bias=use_bias, dtype=dtype)
+    part.build((None, None, 6))
+    randomise(part, seed=3)
+    x = keras.ops.convert_to_tensor(normal(2, 5, 6), dtype=dtype)
+    expected = numpy_of(reference.call_then_gelu(part, part, x, approximate).detach())
+    with torch.no_grad():
+        found = numpy_of(kernels.call_then_gelu(part, part, x, approximate))
+    assert before_gelu == ["gelu"]
+    assert_close(found, expected, TOLERANCE[dtype])
+    assert kernels.call_then_gelu(part, part, x, approximate).requires_grad
+    assert before_gelu == ["gelu"]
+
+
+def with_hook(part):
+    part.register_forward_hook(lambda layer, inputs, output: output * 2)
+
+
+def with_activation(part):
+    part.activation = keras.activations.relu
+
+
+def with_lora(part):
+    part.enable_lora(2)
+    randomise(part, seed=6)
+
+
+def quantised(part):
+    part.quantize("int8")
+
+
+def with_another_call(part):
+    part.call = lambda inputs, training=None: inputs[..., :1] + part.kernel[0]
+
+
+@pytest.mark.parametrize(
+    "change", [with_hook, with_activation, with_lora, quantised, with_another_call]
+)
+def test_what_a_user_changed_is_not_fused_with_the_gelu(change, before_gelu):
+    """The GELU of the layer's own output."""
+    part = Dense(7)
+    part.build((None, 6))
+    randomise(part, seed=3)
+    change(part)
+    x = torch.from_numpy(normal(5, 6))
+    with torch.no_grad():
+        expected = numpy_of(reference.call_then_gelu(part, part, x, True))
+        found = numpy_of(kernels.call_then_gelu(part, part, x, True))
+    assert not before_gelu
+    assert_close(found, expected, 1e-6)
+
+
+def test_a_processor_that_fuses_the_gelu_computes_other_products_by_torch(before_gelu):
+    """One fused pass per block in `predict`, and none in training."""
+    model = random_tiny(num_layers=2)
+    model.predict(IMAGES, verbose=0)
+    assert before_gelu == ["gelu", "gelu"]
+    model_step(model)
+    assert before_gelu == ["gelu", "gelu"]
+
+
 def model_step(model):
     """Output and gradients of a training step, as arrays."""
     output = model(torch.from_numpy(IMAGES), training=True)
@@ -106,7 +193,7 @@ def test_a_model_gives_the_numbers_of_the_fallback(onednn, monkeypatch):
     model = random_tiny(num_layers=2)
     found = model_step(model)
     assert onednn
-    monkeypatch.setattr(torch_products, "_linear", None)
+    choose(monkeypatch, None, None)
     for got, want in zip(found, model_step(model), strict=True):
         assert_close(got, want, 2e-6)
 
@@ -134,7 +221,7 @@ def test_predictions_follow_every_change_of_the_weights(change, onednn, monkeypa
     found = model.predict(IMAGES, verbose=0)
     assert len(onednn) > calls
     assert np.abs(found - before).max() > 1e-3
-    monkeypatch.setattr(torch_products, "_linear", None)
+    choose(monkeypatch, None, None)
     assert_close(found, model.predict(IMAGES, verbose=0), 2e-6)
 
 
@@ -167,12 +254,30 @@ WAYS = {
 }
 
 
+@pytest.mark.parametrize("way", ["vmap", "compile", "autocast"])
+def test_every_transformation_of_torch_gives_the_gelu_of_torch(way, before_gelu, monkeypatch):
+    """oneDNN's pass with the GELU steps aside too."""
+    part = Dense(4)
+    part.build((None, 6))
+    randomise(part, seed=3)
+    x = torch.from_numpy(normal(3, 6))
+
+    def gelu_of(x, *_):
+        return kernels.call_then_gelu(part, part, x, True)
+
+    with torch.no_grad():
+        found = numpy_of(WAYS[way](gelu_of, x, None, None))
+        assert not before_gelu
+        choose(monkeypatch, None, None)
+        assert_close(found, numpy_of(WAYS[way](gelu_of, x, None, None)), 1e-6)
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_every_transformation_of_torch_gives_the_numbers_of_torch(way, onednn, monkeypatch):
     """oneDNN steps aside where torch needs its own operation."""
     x, k, b = (torch.from_numpy(normal(*s)) for s in ((3, 6), (6, 4), (4,)))
     found = numpy_of(WAYS[way](kernels.linear, x, k, b).detach())
-    monkeypatch.setattr(torch_products, "_linear", None)
+    choose(monkeypatch, None, None)
     assert_close(found, numpy_of(WAYS[way](kernels.linear, x, k, b).detach()), 1e-6)
 
 
@@ -192,6 +297,79 @@ def test_an_empty_batch_and_other_types_are_computed_by_torch(onednn):
     assert kernels.linear(torch.ones(0, 3), kernel, None).shape == (0, 4)
     assert kernels.linear(torch.ones(2, 3).double(), kernel.double(), None).dtype == torch.float64
     assert not onednn
+
+
+def quantised_layers():
+    """A layer of each class after `quantize`, with inputs."""
+    layers = [
+        (Dense(24), (3, 5, 32)),
+        (EinsumDense("btm,mhd->bthd", (None, 2, 12), bias_axes="hd"), (3, 5, 32)),
+        (EinsumDense("bthd,hdm->btm", (None, 24), bias_axes="m"), (3, 5, 2, 16)),
+    ]
+    for layer, shape in layers:
+        layer.build((None, *shape[1:]))
+        randomise(layer, seed=2)
+        layer.quantize("int8")
+        yield layer, torch.from_numpy(normal(*shape))
+
+
+@pytest.fixture
+def integers(monkeypatch):
+    """Products of 8-bit integers by oneDNN, as on a processor with VNNI; returns the calls."""
+    calls = []
+
+    def counted(*matrices):
+        calls.append(matrices)
+        return torch.ops.aten._int_mm(*matrices)
+
+    monkeypatch.setattr(torch_products, "_int8", counted)
+    return calls
+
+
+def test_quantised_layers_by_vnni_equal_those_of_keras(integers, monkeypatch):
+    """Bit by bit: sums of integers are exact, and all else is computed in Keras's order."""
+    if not processor.processor().multiplies_int8:
+        pytest.skip("oneDNN saturates sums of 8-bit products on processors without VNNI")
+    for layer, x in quantised_layers():
+        found = numpy_of(layer(x).detach())
+        with monkeypatch.context() as patch:
+            patch.setattr(torch_products, "_int8", None)
+            np.testing.assert_array_equal(found, numpy_of(layer(x).detach()))
+    assert len(integers) == 3
+
+
+def test_keras_computes_the_gradient_of_a_quantised_layer(integers):
+    """And layers with LoRA, and a recorded call."""
+    for layer, x in quantised_layers():
+        x.requires_grad_()
+        layer(x).sum().backward()
+        assert x.grad.abs().max() > 0
+        torch.compile(layer.__call__, backend="eager")(x.detach())
+        layer.enable_lora(2)
+        layer(x.detach())
+    assert not integers
+
+
+@pytest.mark.parametrize(
+    ("flags", "exact"), [({"avx512f"}, False), ({"avx512_vnni"}, True), ({"avx_vnni"}, True)]
+)
+def test_integers_are_multiplied_by_vnni_alone(flags, exact, monkeypatch):
+    """Older instructions saturate; a missing or changed operation is not called."""
+    monkeypatch.setattr(
+        torch_products, "processor", lambda: Processor("x", "GenuineIntel", frozenset(flags))
+    )
+    assert (torch_products._int8_operation() is not None) == exact
+    monkeypatch.setattr(torch_products, "_INT8_SCHEMA", "another")
+    assert torch_products._int8_operation() is None
+
+
+def test_canary_torch_multiplies_integers_exactly():
+    """With the largest values, whose sums pairs of 16 bits cannot hold."""
+    if not processor.processor().multiplies_int8:
+        pytest.skip("no VNNI")
+    most = torch.full((20, 64), -127, dtype=torch.int8)
+    assert (torch.ops.aten._int_mm(most, most.T.contiguous()) == 64 * 127**2).all()
+    assert torch_products._int8_operation() is not None
 
 
 @pytest.mark.parametrize("fault", ["missing", "changed", "no oneDNN"])

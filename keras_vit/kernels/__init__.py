@@ -38,7 +38,8 @@ def _forms_of(choice: str) -> ModuleType:
 
 _forms = _forms_of(os.environ.get("KERAS_VIT_KERNELS") or "fast")
 attention, gelu, layer_norm = _forms.attention, _forms.gelu, _forms.layer_norm
-linear, remat, uniform = _forms.linear, _forms.remat, _forms.uniform
+linear, int8_linear = _forms.linear, _forms.int8_linear
+remat, uniform = _forms.remat, _forms.uniform
 call_part, call_then_gelu = _forms.call_part, _forms.call_then_gelu
 direct, tensor = _forms.direct, _forms.tensor
 
@@ -48,6 +49,7 @@ __all__ = [
     "call_then_gelu",
     "direct",
     "gelu",
+    "int8_linear",
     "layer_norm",
     "linear",
     "remat",

@@ -21,6 +21,7 @@ from keras_vit.kernels.sizes import is_known
 
 call_part = reference.call_part
 direct = reference.direct
+int8_linear = reference.int8_linear
 tensor = reference.tensor
 linear = reference.linear
 uniform = reference.uniform

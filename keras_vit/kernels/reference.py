@@ -91,6 +91,22 @@ def linear(x: Any, kernel: Any, bias: Any, axes: int = 1) -> Any:
     return y if bias is None else y + bias
 
 
+def int8_linear(x: Any, kernel: Any, scale: Any, quantizer: Any, axes: int = 1) -> Any:
+    """Returns the product of a layer that Keras quantised to 8 bits, or None for Keras's own form.
+
+    Args:
+        x: a tensor `(..., *inputs)` in the layer's compute type.
+        kernel: an int8 tensor `(*inputs, *outputs)`, the kernel times `scale`.
+        scale: a tensor with one number per output.
+        quantizer: returns a tensor as integers, and the scale of each row, for an axis.
+        axes: number of axes in `inputs`.
+
+    Returns:
+        A tensor `(..., *outputs)` of the type of `x`, equal to Keras's; or None.
+    """
+    return None
+
+
 def attention(query: Any, key: Any, value: Any) -> Any:
     """Returns softmax(q k^T / sqrt(head_dim)) v (Eqs. 6 and 7), with a float32 softmax.
 

@@ -170,6 +170,22 @@ def linear(x: Any, kernel: Any, bias: Any, axes: int = 1) -> Any:
     return y.reshape(*x.shape[: x.ndim - axes], *outputs)
 
 
+def int8_linear(x: Any, kernel: Any, scale: Any, quantizer: Any, axes: int = 1) -> Any:
+    """See `reference.int8_linear`. By VNNI, where Keras multiplies integers of 32 bits.
+
+    A ViT-S/16 that Keras has quantised takes six times as long as in float32 without it.
+    """
+    if _is_recorded() or _is_transformed(x) or not torch_products.multiplies_int8(x):
+        return None
+    matrix = kernel.reshape(math.prod(kernel.shape[:axes]), -1)
+    rows, row_scale = quantizer(x.reshape(-1, len(matrix)), axis=-1)
+    if rows.dtype != torch.int8 or scale.dtype != x.dtype or not len(rows):
+        return None
+    y = torch_products.int8_product(rows, matrix).to(x.dtype)
+    y = y.div_(row_scale * scale.reshape(1, -1))
+    return y.reshape(*x.shape[: x.ndim - axes], *kernel.shape[axes:])
+
+
 def _with_last(x: Any, axes: int, *sizes: int) -> Any:
     """Returns `x` with its last `axes` reshaped; if only the batch is open, by a constant shape."""
     leading = list(x.shape[: x.ndim - axes])
@@ -233,13 +249,18 @@ def call_part(layer: Any, part: Any, *inputs: Any, **arguments: Any) -> Any:
 
 
 def call_then_gelu(layer: Any, part: Any, x: Any, approximate: bool) -> Any:
-    """See `reference.call_then_gelu`. In inference on a CPU, the GELU overwrites its input.
+    """See `reference.call_then_gelu`. In inference on a CPU, the GELU takes no array of its own.
 
-    Only an unchanged `part` without hooks certainly returns an array that nobody else holds. With
-    a second array, glibc returned both to the system after each block of ViT-S/16 at batch 8, and
-    the system cleared 220 MB in each forward pass, a tenth of its time (`python -m
-    benchmarks.kernels`, rows `call_then_gelu`).
+    oneDNN computes it with the product where it is chosen (docs/performance.md). Elsewhere the GELU
+    overwrites its input. Only an unchanged `part` without hooks certainly returns an array
+    that nobody else holds. With a second array, glibc returned both to the system after each block
+    of ViT-S/16 at batch 8, and the system cleared 220 MB in each forward pass, a tenth of its time
+    (`python -m benchmarks.kernels`, rows `call_then_gelu`).
     """
+    if torch_products.take_gelu() and _is_untouched(part, layer):
+        y = _product_then_gelu(part, x, approximate)
+        if y is not None:
+            return y
     y = call_part(layer, part, x)
     kept = torch.is_grad_enabled() and y.requires_grad
     if kept or y.device.type != "cpu" or _is_recorded() or _is_transformed(y):
@@ -249,6 +270,25 @@ def call_then_gelu(layer: Any, part: Any, x: Any, approximate: bool) -> Any:
     if approximate and y.dtype in _SLOW_TANH:
         return _write_gelu(y, y)
     return torch.ops.aten.gelu_(y, approximate="tanh" if approximate else "none")
+
+
+def _product_then_gelu(part: Any, x: Any, approximate: bool) -> Any:
+    """Returns `gelu(part(x))` for an unchanged Dense layer in inference, or None."""
+    if not isinstance(part, keras.layers.Dense) or not isinstance(x, torch.Tensor):
+        return None
+    if part.activation is not keras.activations.linear or _is_recorded():
+        return None
+    kernel, bias = tensor(part.kernel), None if part.bias is None else tensor(part.bias)
+    if torch_products.needs_gradient(x, kernel, bias):
+        return None
+    if any(_is_transformed(each) for each in (x, kernel, bias) if each is not None):
+        return None
+    dtype = part.compute_dtype
+    x, kernel = tensor(x, dtype if part.autocast else None), tensor(kernel, dtype)
+    bias = None if bias is None else tensor(bias, dtype)
+    rows = x.reshape(-1, x.shape[-1])
+    y = torch_products.product_then_gelu(rows, kernel, bias, approximate)
+    return None if y is None else y.reshape(*x.shape[:-1], y.shape[-1])
 
 
 def _is_untouched(part: Any, layer: Any) -> bool:

@@ -1,9 +1,10 @@
 """Imports torch: matrix products by oneDNN, forward and backward, where the processor asks for it.
 
-torch computes float32 products on CPUs by MKL, which takes a slow path on AMD processors.
-`torch.ops.mkldnn._linear_pointwise`, the operation by which torch's own compiler calls oneDNN,
-takes a weight as it is. A weight that oneDNN has rearranged would be 7 % faster, but it is a second
-copy of all weights, which an assignment to `weight.data` makes stale without a trace.
+torch computes float32 products on CPUs by MKL, which takes a slow path on AMD processors, and a
+GELU in a separate pass. `torch.ops.mkldnn._linear_pointwise`, the operation by which torch's own
+compiler calls oneDNN, takes a weight as it is, and adds a GELU in the same pass. A weight that
+oneDNN has rearranged would be 7 % faster, but it is a second copy of all weights, which an
+assignment to `weight.data` makes stale without a trace.
 
 `keras_vit.processor.products_of_torch` states when oneDNN is used. torch's own product remains
 where torch needs more than a value and a gradient (compilers, exporters, autocast, `torch.func`,
@@ -14,13 +15,15 @@ from typing import Any
 
 import torch
 
-from keras_vit.processor import products_of_torch
+from keras_vit.processor import processor, products_of_torch
 
 _SCHEMA = (
     "mkldnn::_linear_pointwise(Tensor X, Tensor W, Tensor? B, str attr, Scalar?[] scalars, "
     "str? algorithm) -> Tensor Y"
 )
+_INT8_SCHEMA = "aten::_int_mm(Tensor self, Tensor mat2) -> Tensor"
 _TYPES = (torch.float32, torch.bfloat16)
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def _operation() -> Any:
@@ -33,12 +36,36 @@ def _operation() -> Any:
     return found if usable else None
 
 
-_linear: Any = _operation() if products_of_torch()[0] == "onednn" else None
+_choice = products_of_torch()[0]
+_linear: Any = _operation() if _choice == "onednn" else None
+_linear_gelu: Any = _operation() if _choice in ("onednn", "gelu") else None
+"""The operation for all products, and for those that a GELU follows; None for torch's own."""
+
+
+def _int8_operation() -> Any:
+    """Returns torch's product of 8-bit integers, or None on processors without VNNI.
+
+    oneDNN's older instructions saturate the sum of two products at 16 bits.
+    """
+    try:
+        found = torch.ops.aten._int_mm.default
+        usable = torch.backends.mkldnn.is_available() and str(found._schema) == _INT8_SCHEMA
+    except (AttributeError, RuntimeError):
+        return None
+    return found if usable and processor().multiplies_int8 else None
+
+
+_int8: Any = _int8_operation()
 
 
 def are_chosen() -> bool:
-    """Whether oneDNN computes products in this process."""
+    """Whether oneDNN computes all products in this process."""
     return _linear is not None
+
+
+def take_gelu() -> bool:
+    """Whether oneDNN computes the products that a GELU follows, together with the GELU."""
+    return _linear_gelu is not None
 
 
 def product(rows: Any, matrix: Any, bias: Any) -> Any:
@@ -50,12 +77,35 @@ def product(rows: Any, matrix: Any, bias: Any) -> Any:
         bias: a tensor `(outputs,)`, or None.
     """
     if _linear is not None and _is_for_onednn(rows, matrix, bias):
-        needs_gradient = torch.is_grad_enabled() and (
-            rows.requires_grad or matrix.requires_grad or (bias is not None and bias.requires_grad)
-        )
-        form = _Product.apply if needs_gradient else _product
+        form = _Product.apply if needs_gradient(rows, matrix, bias) else _product
         return form(rows, matrix, bias)
     return plain(rows, matrix, bias)
+
+
+def product_then_gelu(rows: Any, matrix: Any, bias: Any, approximate: bool) -> Any:
+    """Returns `gelu(rows @ matrix + bias)` in one pass of oneDNN, or None where oneDNN cannot.
+
+    The result has no gradient, which needs the product before the GELU; the pass does not keep it.
+    """
+    if _linear_gelu is None or not _is_for_onednn(rows, matrix, bias):
+        return None
+    return _linear_gelu(rows, matrix.T, bias, "gelu", [], "tanh" if approximate else "none")
+
+
+def multiplies_int8(rows: Any) -> bool:
+    """Whether `int8_product` serves a layer with the inputs `rows`, which need no gradient."""
+    return (
+        _int8 is not None
+        and rows.device.type == "cpu"
+        and type(rows) in _PLAIN
+        and not (torch.is_grad_enabled() and rows.requires_grad)
+        and not torch._C._len_torch_dispatch_stack()
+    )
+
+
+def int8_product(rows: Any, matrix: Any) -> Any:
+    """Returns the exact product of two matrices of 8-bit integers, in 32 bits."""
+    return _int8(rows, matrix)
 
 
 def plain(rows: Any, matrix: Any, bias: Any) -> Any:
@@ -63,10 +113,19 @@ def plain(rows: Any, matrix: Any, bias: Any) -> Any:
     return rows @ matrix if bias is None else torch.addmm(bias, rows, matrix)
 
 
+def needs_gradient(rows: Any, matrix: Any, bias: Any) -> bool:
+    """Whether a result of the tensors has a gradient."""
+    return torch.is_grad_enabled() and (
+        rows.requires_grad or matrix.requires_grad or (bias is not None and bias.requires_grad)
+    )
+
+
 def _is_for_onednn(rows: Any, matrix: Any, bias: Any) -> bool:
     """Whether the tensors suit oneDNN, and no mode of torch wants to see torch's own operation."""
     return (
         rows.device.type == "cpu"
+        and type(rows) in _PLAIN  # a subclass of torch.Tensor need not know the operation
+        and type(matrix) in _PLAIN
         and rows.dtype in _TYPES
         and matrix.dtype == rows.dtype
         and (bias is None or bias.dtype == rows.dtype)

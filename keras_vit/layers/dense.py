@@ -22,6 +22,19 @@ class _Product:
         with little_to_search():
             super().quantize(mode, type_check=type_check, config=config)
 
+    def _int8_call(self, inputs, training=None):
+        """Computes the layer quantised to 8 bits; called by Keras."""
+        axes, quantizer = self._axes(), getattr(self, "inputs_quantizer", None)
+        if axes is None or quantizer is None or self.lora_enabled:
+            return super()._int8_call(inputs, training)
+        kernel, scale = kernels.tensor(self._kernel), kernels.tensor(self.kernel_scale)
+        outputs = kernels.int8_linear(inputs, kernel, scale, quantizer, axes)
+        if outputs is None:
+            return super()._int8_call(inputs, training)
+        if self.bias is not None:
+            outputs = outputs + kernels.tensor(self.bias, self.compute_dtype)
+        return outputs if self.activation is None else self.activation(outputs)
+
     def _product(self, inputs, kernel, axes):
         dtype = self.compute_dtype
         bias = None if self.bias is None else kernels.tensor(self.bias, dtype)
@@ -35,7 +48,10 @@ class Dense(_Product, keras.layers.Dense):
     """`keras.layers.Dense` in the backend's fastest form. Arguments and weights are Keras's."""
 
     def call(self, inputs, training=None):
-        return self._product(inputs, self.kernel, 1)
+        return self._product(inputs, self.kernel, self._axes())
+
+    def _axes(self):
+        return 1
 
 
 @kernels.direct
@@ -49,10 +65,15 @@ class EinsumDense(_Product, keras.layers.EinsumDense):
     """
 
     def call(self, inputs, training=None):
-        axes, kernel, bias = _summed_axes(self.equation), self.kernel, self.bias
-        if axes is None or (bias is not None and bias.shape != kernel.shape[axes:]):
-            return super().call(inputs)
-        return self._product(inputs, kernel, axes)
+        axes, kernel = self._axes(), self.kernel
+        return super().call(inputs) if axes is None else self._product(inputs, kernel, axes)
+
+    def _axes(self):
+        """Returns the number of summed axes, or None if Keras computes the equation or the bias."""
+        axes, bias = _summed_axes(self.equation), self.bias
+        if axes is not None and bias is not None and bias.shape != self._kernel.shape[axes:]:
+            return None
+        return axes
 
 
 @functools.cache
