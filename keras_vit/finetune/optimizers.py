@@ -94,6 +94,11 @@ class _PerVariable:
         if not self.use_ema:  # type: ignore[attr-defined]
             return
         kept = self.kept_of_the_average()
+        if keras.backend.backend() == "torch":
+            from keras_vit.finetune import fused
+
+            fused.average(self.averages, kept)
+            return
         for variable, average in self.averages:
             share = ops.cast(kept, variable.dtype)
             self.assign(average, share * average + (1 - share) * variable)  # type: ignore[attr-defined]
