@@ -66,12 +66,19 @@ bench: .venv/.test
 		[ $$backend = openvino ] || \
 			$(BENCH) --backend $$backend --task train --model S/16 --batch 8 || exit 1; \
 	done
-	@for batch in 1 8; do \
-		$(BENCH) --task forward --model S/16 --batch $$batch --peers timm timm-in-onnxruntime \
+	@for model in S/16 B/16; do for batch in 1 8; do \
+		$(BENCH) --task forward --model $$model --batch $$batch --peers timm timm-in-onnxruntime \
 			timm-in-openvino keras_vit-in-onnxruntime keras_vit-in-openvino flax \
 			keras_vit-torch-predict keras_vit-jax-predict keras_vit-tensorflow-predict \
 			keras_vit-openvino-predict || exit 1; \
+	done; done
+	@$(BENCH) --task train --model S/16 --batch 8 --peers timm flax keras_vit-torch-fit \
+		keras_vit-jax-fit keras_vit-tensorflow-fit
+	@for batch in 1 8; do \
+		$(BENCH) --task forward --model S/16 --batch $$batch --dtype bfloat16 \
+			--peers timm-in-openvino keras_vit-openvino-predict || exit 1; \
 	done
+	@$(BENCH) --task first --model S/16
 	@for backend in $(BACKENDS); do for task in forward train; do \
 		for model in DINOv2-S/14 DINOv3-S/16 SigLIP-B/16 CLIP-B/32; do \
 			$(BENCH) --backend $$backend --task $$task --model $$model --batch 1 || exit 1; \

@@ -3,9 +3,9 @@
     python -m benchmarks --task forward --model S/16 --batch 8 --peers timm keras_vit-torch
 
 Tasks: `forward` and `train` (speed, as a share of the model's own matrix products, by torch and by
-the fastest library),
-`memory` (peak of either with `--of`, or of the paper's fine-tuning with and without remat),
-`load` (safetensors to an answer), `start` (importing) and `input` (JPEG files to batches).
+the fastest library), `memory` (peak of either with `--of`, or of the paper's fine-tuning with and
+without remat), `first` (the first forward pass of a new model), `load` (safetensors to an answer),
+`start` (importing) and `input` (JPEG files to batches).
 """
 
 import argparse
@@ -32,7 +32,7 @@ def main() -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    tasks = ("forward", "train", "memory", "load", "start", "input")
+    tasks = ("forward", "train", "memory", "first", "load", "start", "input")
     parser.add_argument("--task", choices=tasks, default="forward")
     parser.add_argument("--of", choices=("forward", "train", "finetune"), default="forward")
     parser.add_argument("--model", default="S/16", help="Ti/16, S/16, B/16, L/16, DINOv2-S/14 ...")
@@ -85,25 +85,46 @@ def _measure(arguments: argparse.Namespace, say: Any, work: Path) -> tuple[dict[
             for name in _chosen(arguments, arguments.of)
         }
         return {**job, "task": f"memory of {arguments.of}"}, _fresh(requests, rounds, say)
-    if arguments.task == "start":
-        requests = {
-            f"{library}-{backend}": (backend, {"measure": "start", "library": library})
-            for backend in _BACKENDS
-            for library in ("keras", "keras_vit")
-        }
-        return {"task": "start"}, _fresh(requests, rounds, say)
-    if arguments.task == "load":
-        say("writing the file")
-        _write_checkpoint(arguments.model, work / "timm")
-        requests = {
-            "timm": ("", {"measure": "load", "library": "timm", "folder": str(work / "timm")})
-        }
-        for backend in _BACKENDS:
-            asked = {"measure": "load", "library": "keras_vit", "folder": str(work / "timm")}
-            requests[f"keras_vit-{backend}"] = (backend, asked)
-        file_mb = round((work / "timm" / "model.safetensors").stat().st_size / 2**20)
-        asked_for = {"task": "load", "model": arguments.model, "file_mb": file_mb}
-        return asked_for, _fresh(requests, rounds, say)
+    parts = {"start": _starts, "first": _firsts, "load": _loads, "input": _inputs}
+    asked_for, requests = parts[arguments.task](arguments, say, work)
+    return asked_for, _fresh(requests, rounds, say)
+
+
+Requests = dict[str, tuple[str, dict[str, Any]]]
+"""By name of a row, the backend and the measure of `benchmarks.fresh` with its arguments."""
+
+
+def _starts(arguments: argparse.Namespace, say: Any, work: Path) -> tuple[Any, Requests]:
+    return {"task": "start"}, {
+        f"{library}-{backend}": (backend, {"measure": "start", "library": library})
+        for backend in _BACKENDS
+        for library in ("keras", "keras_vit")
+    }
+
+
+def _firsts(arguments: argparse.Namespace, say: Any, work: Path) -> tuple[Any, Requests]:
+    asked = {"measure": "first", "model": arguments.model}
+    return {"task": "first", "model": arguments.model}, _beside_timm(asked)
+
+
+def _loads(arguments: argparse.Namespace, say: Any, work: Path) -> tuple[Any, Requests]:
+    say("writing the file")
+    _write_checkpoint(arguments.model, work / "timm")
+    file_mb = round((work / "timm" / "model.safetensors").stat().st_size / 2**20)
+    asked_for = {"task": "load", "model": arguments.model, "file_mb": file_mb}
+    return asked_for, _beside_timm({"measure": "load", "folder": str(work / "timm")})
+
+
+def _beside_timm(asked: dict[str, Any]) -> Requests:
+    """A measure of timm, and of keras_vit on each backend."""
+    ours = {
+        f"keras_vit-{backend}": (backend, {**asked, "library": "keras_vit"})
+        for backend in _BACKENDS
+    }
+    return {"timm": ("", {**asked, "library": "timm"}), **ours}
+
+
+def _inputs(arguments: argparse.Namespace, say: Any, work: Path) -> tuple[Any, Requests]:
     say("writing images")
     _write_photographs(work)
     common = {"folder": str(work), "batch": arguments.batch, "workers": arguments.workers}
@@ -115,8 +136,7 @@ def _measure(arguments: argparse.Namespace, say: Any, work: Path) -> tuple[dict[
         for training in (False, True)
         for library in ("timm", "keras_vit")
     }
-    asked_for = {"task": "input", "batch": arguments.batch, "workers": arguments.workers}
-    return asked_for, _fresh(requests, rounds, say)
+    return {"task": "input", "batch": arguments.batch, "workers": arguments.workers}, requests
 
 
 def _fresh(requests: dict[str, tuple[str, dict[str, Any]]], rounds: int, say: Any) -> Any:

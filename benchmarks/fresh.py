@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 
 from benchmarks.peers import PEERS, Job
-from benchmarks.sizes import size_named
+from benchmarks.sizes import Size, size_named
 
 
 def _peak_mb() -> float:
@@ -33,6 +33,34 @@ def start(library: str) -> dict[str, float]:
     if library == "keras_vit":
         _ = module.VisionTransformer
     return {"seconds": time.perf_counter() - begun, "mb": _now_mb() - before}
+
+
+def first(library: str, model: str) -> dict[str, float]:
+    """Seconds of the first forward pass of a new model, one image, after imports and building."""
+    size = size_named(model)
+    run = {"timm": _first_of_timm, "keras_vit": _first_of_ours}[library](size)
+    begun = time.perf_counter()
+    run()
+    return {"seconds": time.perf_counter() - begun}
+
+
+def _first_of_timm(size: Size) -> Callable[[], Any]:
+    import torch
+
+    from benchmarks.peers.torch_native import timm_model
+
+    model, images = timm_model(size).eval(), torch.zeros(1, 3, size.image_size, size.image_size)
+    return torch.inference_mode()(lambda: model(images))
+
+
+def _first_of_ours(size: Size) -> Callable[[], Any]:
+    import numpy as np
+
+    import keras_vit
+
+    model = keras_vit.VisionTransformer(**size.fields())
+    images = np.zeros((1, size.image_size, size.image_size, 3), "float32")
+    return lambda: model.predict(images, verbose=0)
 
 
 def load(library: str, folder: str) -> dict[str, float]:
@@ -177,6 +205,7 @@ def main() -> None:
     answers, sys.stdout = sys.stdout, sys.stderr
     measures = {
         "start": start,
+        "first": first,
         "load": load,
         "memory": memory,
         "finetuning": finetuning,

@@ -105,7 +105,22 @@ def test_an_aim_is_read_from_the_newest_run_that_has_both_peers():
     runs = [run(timm=0.9, flax=0.1), run(timm=0.8, flax=0.4), run(timm=0.5), run(flax=0.5)]
     assert aims.speed(runs, *asked) == pytest.approx(2.0)
     assert aims.speed(runs[2:], *asked) is None
-    assert aims.table([]).count("not measured") == len(aims.AIMS)
+    for stated in (aims.AIMS, aims.AIMS_ON_AMD):
+        assert aims.table([], stated).count("not measured") == len(stated)
+
+
+def test_every_aim_on_amd_asks_for_peers_that_exist(monkeypatch):
+    """A misspelt peer would be "not measured" for ever."""
+    asked = set()
+
+    def rows(runs, *peers, **request):
+        asked.update(peers)
+        return {}
+
+    monkeypatch.setattr(aims, "_rows", rows)
+    aims.table([], aims.AIMS_ON_AMD)
+    assert asked - {"keras_vit-torch"} <= set(PEERS)  # that one is of the task `first`
+    assert len(asked) > 8
 
 
 def test_a_run_continues_without_the_peers_that_fail(monkeypatch):
