@@ -163,7 +163,7 @@ def _of_images(
             markup.grid(
                 "figures",
                 [
-                    _both("Pixels go, or come, in the order of each map.", draw),
+                    _both("Pixels go, or come, in the order of each map.", draw, colours=256),
                     f"<div>{markup.table(('method', 'deletion', 'insertion'), areas)}</div>",
                 ],
             ),
@@ -301,12 +301,12 @@ def _figures(
     return found, notes
 
 
-def _both(text: str, draw: Any) -> str:
+def _both(text: str, draw: Any, colours: int | None = None) -> str:
     """A figure for light and for dark screens."""
     sources = []
     for dark in (False, True):
         with drawing.themed(dark):
-            sources.append(markup.data_of(draw()))
+            sources.append(markup.data_of(draw(), colours))
     return markup.picture(sources[0], text, text, dark=sources[1])
 
 
