@@ -45,7 +45,7 @@ def components() -> list[Component]:
         Component("machine", "system", platform.platform()),
         Component("machine", "python", platform.python_version()),
         Component("machine", "processor", processor().name, f"{os.cpu_count()} cores"),
-        Component("machine", "instructions", ", ".join(processor().instruction_sets) or "unknown"),
+        Component("machine", "instructions", *_instructions()),
         Component("machine", "products of torch", *products_of_torch()),
         Component("library", "keras-vit", _version("keras-vit") or _own_version()),
         *(Component("library", name, _version(name)) for name in _LIBRARIES),
@@ -62,6 +62,14 @@ def components() -> list[Component]:
         version = _version(name)
         found.append(Component("extra", name, version, f"{use}{_install(extra, version)}"))
     return found
+
+
+def _instructions() -> tuple[str, str]:
+    """Returns the instruction sets of the processor, and what it is slow at."""
+    found = processor()
+    slow = found.flags and not found.multiplies_bfloat16
+    note = "none for bfloat16, which is slower than float32 on this CPU" if slow else ""
+    return ", ".join(found.instruction_sets) or "unknown", note
 
 
 def _install(extra: str, version: str | None) -> str:

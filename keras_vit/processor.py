@@ -44,6 +44,11 @@ class Processor:
         return tuple(name for name in _TOLD if name in self.flags)
 
     @property
+    def multiplies_bfloat16(self) -> bool:
+        """Whether an instruction multiplies bfloat16; others convert to float32 and back."""
+        return not self.flags.isdisjoint({"avx512_bf16", "amx_bf16", "bf16"})
+
+    @property
     def multiplies_int8(self) -> bool:
         """Whether an instruction sums products of 8-bit integers exactly, in 32 bits."""
         return not self.flags.isdisjoint({"avx_vnni", "avx512_vnni"})
@@ -95,4 +100,4 @@ def products_of_torch(found: Processor | None = None) -> tuple[str, str]:
         return "torch", "no processor with AVX-512; KERAS_VIT_PRODUCTS=onednn for oneDNN"
     if found.vendor == "AuthenticAMD":
         return "onednn", "an AMD processor with AVX-512; KERAS_VIT_PRODUCTS=torch for MKL"
-    return "gelu", "AVX-512, and not of AMD; KERAS_VIT_PRODUCTS=onednn or torch for one library"
+    return "gelu", "AVX-512, but not by AMD; KERAS_VIT_PRODUCTS=onednn or torch for one library"

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit import kernels, processor
+from keras_vit import environment, kernels, processor
 from keras_vit.errors import ConfigError
 from keras_vit.kernels import reference
 from keras_vit.layers.dense import Dense, EinsumDense
@@ -91,6 +91,17 @@ def test_vendor_and_instruction_sets_are_read_from_the_system(monkeypatch, tmp_p
     found = processor.processor.__wrapped__()
     assert (found.vendor, found.name) == ("AuthenticAMD", "AMD EPYC 9B14")
     assert found.instruction_sets == ("avx2", "avx512f")
+
+
+@pytest.mark.parametrize(
+    ("flags", "is_slow"), [({"avx512f"}, True), ({"amx_bf16"}, False), ({"bf16"}, False), ((), 0)]
+)
+def test_the_doctor_tells_where_bfloat16_is_slow(flags, is_slow, monkeypatch):
+    """Of a processor whose instructions are known."""
+    found = Processor("x", "", frozenset(flags))
+    monkeypatch.setattr(environment, "processor", lambda: found)
+    (row,) = (row for row in environment.components() if row.name == "instructions")
+    assert ("slower than float32" in row.note) == is_slow
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
