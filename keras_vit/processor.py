@@ -76,9 +76,10 @@ def products_of_torch(found: Processor | None = None) -> tuple[str, str]:
 
     - `"onednn"`: all products of the blocks. This is the rule on AMD processors with AVX-512, where
       MKL, torch's own library, takes a slow path: half the speed of oneDNN on an EPYC.
-    - `"gelu"`: in inference the products that a GELU follows, with the GELU in the same pass. This
-      is the rule on other processors with AVX-512: oneDNN and MKL have the same speed on a Xeon,
-      but torch computes the GELU in a separate pass.
+    - `"gelu"`: in inference the products that a GELU follows, with the GELU in the same pass, of
+      kernels of at most 2^20 numbers: hidden sizes up to 512. This is the rule on other processors
+      with AVX-512: oneDNN and MKL have the same speed for these on a Xeon, but torch computes the
+      GELU in a separate pass.
     - `"torch"`: none, the rule on all other processors.
 
     The rule depends on the processor alone, so that a machine gives the same numbers every time.

@@ -189,6 +189,18 @@ def test_a_processor_that_fuses_the_gelu_computes_other_products_by_torch(before
     assert before_gelu == ["gelu", "gelu"]
 
 
+def test_a_large_kernel_before_a_gelu_is_multiplied_by_the_library_of_all_products(
+    before_gelu, monkeypatch
+):
+    """By torch beside torch, and by oneDNN, with the GELU, where oneDNN computes all products."""
+    x, kernel = torch.ones(1, 4), torch.ones(4, 2**18 + 1)
+    assert torch_products.product_then_gelu(x, kernel, None, True) is None
+    assert torch_products.product_then_gelu(x, kernel[:, 1:], None, True) is not None
+    monkeypatch.setattr(torch_products, "_linear", torch_products._linear_gelu)
+    assert torch_products.product_then_gelu(x, kernel, None, True) is not None
+    assert before_gelu == ["gelu", "gelu"]
+
+
 def model_step(model):
     """Output and gradients of a training step, as arrays."""
     output = model(torch.from_numpy(IMAGES), training=True)

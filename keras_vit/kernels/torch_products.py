@@ -26,6 +26,14 @@ _TYPES = (torch.float32, torch.bfloat16)
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
+_LARGEST_BESIDE_TORCH = 2**20
+"""Most numbers of a matrix that oneDNN multiplies where MKL is as fast (docs/performance.md).
+
+oneDNN reads a matrix column by column, as `(inputs, outputs)` lies in memory. On a Xeon it takes as
+long as MKL for 512 to 2,048, but 1.4 times as long for 640 to 2,560 and 1.9 times for 768 to 3,072.
+"""
+
+
 def _operation() -> Any:
     """Returns torch's operation with the expected signature, or None."""
     try:
@@ -86,8 +94,12 @@ def product_then_gelu(rows: Any, matrix: Any, bias: Any, approximate: bool) -> A
     """Returns `gelu(rows @ matrix + bias)` in one pass of oneDNN, or None where oneDNN cannot.
 
     The result has no gradient, which needs the product before the GELU; the pass does not keep it.
+    Where torch computes the other products, it also computes this one with a large matrix, see
+    `_LARGEST_BESIDE_TORCH`.
     """
     if _linear_gelu is None or not _is_for_onednn(rows, matrix, bias):
+        return None
+    if _linear is None and matrix.numel() > _LARGEST_BESIDE_TORCH:
         return None
     return _linear_gelu(rows, matrix.T, bias, "gelu", [], "tanh" if approximate else "none")
 
