@@ -21,6 +21,7 @@ from keras_vit.serving.batching import Batcher
 from keras_vit.serving.bodies import CONTENT, images_of
 from keras_vit.serving.engine import Engine
 from keras_vit.serving.settings import RequestError, Settings
+from keras_vit.terminal import visible
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src blob:; connect-src 'self'"
@@ -112,7 +113,7 @@ def application_of(model: VisionTransformer, settings: Settings) -> Any:
 
     app = FastAPIOffline(
         redoc_url=None,
-        title=f"keras_vit: {model.name}",
+        title=f"keras_vit: {visible(model.name)}",
         version=__version__,
         description="Classifies images. Limits and labels: `GET /metadata`.",
         lifespan=lifespan,

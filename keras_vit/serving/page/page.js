@@ -2,6 +2,15 @@
 "use strict";
 
 const part = (id) => document.getElementById(id);
+// Labels come from strangers. A character without a shape could hide a part of one, or turn it
+// round; it is shown as an escape, as `keras_vit.terminal.visible` does.
+const unseen = /[\p{C}\p{Zl}\p{Zp}\u034f\u115f\u1160\u3164\uffa0]/gu;
+const escaped = (letter) => {
+  const code = letter.codePointAt(0);
+  const [mark, digits] = code < 0x100 ? ["x", 2] : code < 0x10000 ? ["u", 4] : ["U", 8];
+  return `\\${mark}${code.toString(16).padStart(digits, "0")}`;
+};
+const visible = (text) => text.replace(unseen, escaped);
 let latest = 0; // only the answer to the newest image is shown
 
 async function asked(path, image) {
@@ -9,7 +18,8 @@ async function asked(path, image) {
   const response = await fetch(path, { method: "POST", body: image, headers });
   if (response.ok) return response;
   const told = await response.json().catch(() => ({ detail: response.statusText }));
-  throw new Error(typeof told.detail === "string" ? told.detail : `status ${response.status}`);
+  const text = typeof told.detail === "string" ? told.detail : `status ${response.status}`;
+  throw new Error(visible(text));
 }
 
 function row(label, probability) {
@@ -17,7 +27,7 @@ function row(label, probability) {
   const [name, number] = [document.createElement("td"), document.createElement("td")];
   const bar = document.createElement("meter");
   bar.value = probability;
-  name.append(document.createTextNode(label), bar); // text of strangers is never markup
+  name.append(document.createTextNode(visible(label)), bar); // text of strangers is never markup
   number.textContent = `${(100 * probability).toFixed(1)} %`;
   number.className = "number";
   line.append(name, number);
@@ -67,8 +77,7 @@ for (const kind of ["dragenter", "dragover", "dragleave", "drop"]) {
 }
 
 fetch("metadata").then((answer) => answer.json()).then((model) => {
-  part("name").textContent = model.name;
-  document.title = model.name;
+  part("name").textContent = document.title = visible(model.name);
   const size = model.image_size ? ` of ${model.image_size.join("×")} pixels` : "";
   part("about").textContent = `${model.num_classes} classes; images${size}; ${model.backend}.`;
 });
