@@ -68,9 +68,9 @@ bench: .venv/.test
 	done
 	@for model in S/16 B/16; do for batch in 1 8; do \
 		$(BENCH) --task forward --model $$model --batch $$batch --peers timm timm-in-onnxruntime \
-			timm-in-openvino keras_vit-in-onnxruntime keras_vit-in-openvino flax \
-			keras_vit-torch-predict keras_vit-jax-predict keras_vit-tensorflow-predict \
-			keras_vit-openvino-predict || exit 1; \
+			timm-in-openvino keras_vit-in-onnxruntime keras_vit-in-openvino \
+			keras_vit-in-litert flax keras_vit-torch-predict keras_vit-jax-predict \
+			keras_vit-tensorflow-predict keras_vit-openvino-predict || exit 1; \
 	done; done
 	@$(BENCH) --task train --model S/16 --batch 8 --peers timm flax keras_vit-torch-fit \
 		keras_vit-jax-fit keras_vit-tensorflow-fit
@@ -111,7 +111,7 @@ clean:
 .venv/.test: .venv/.base pyproject.toml constraints.txt
 	@echo "Installing keras_vit with all backends into .venv"
 	$(PIP) --upgrade pip
-	$(PIP) --editable ".[jax,torch,tensorflow,demo,tensorboard,tfds,huggingface,parquet,export,openvino,litert,serve]" --group test
+	$(PIP) --editable ".[jax,torch,tensorflow,demo,tensorboard,tfds,huggingface,parquet,export,openvino,nncf,litert,serve]" --group test
 	@# The peers that checkpoints are exchanged with. Their own demands would bring another torch.
 	$(PIP) --group peers
 	$(PIP) --no-deps timm torchvision keras-hub tensorflow-text kagglehub kagglesdk

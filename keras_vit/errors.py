@@ -65,6 +65,12 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {match[0]!r}?" if match else ""
 
 
+def first_line(error: Exception) -> str:
+    """Returns the class of a library's exception and the first line of its message."""
+    lines = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {shown(lines[0], 300, quoted=False)}"
+
+
 def shown(value: object, most: int = 120, quoted: bool = True) -> str:
     """Returns the `repr` of a value for a message, cut in the middle to `most` characters.
 

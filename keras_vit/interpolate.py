@@ -41,25 +41,25 @@ def resampling_weights(
     source_points = source_points[None, :]
     if method == "bilinear_align_corners":
         position = target_points * (source - 1) / xp.maximum(target - 1, 1)
-        return xp.maximum(1.0 - _absolute(position[:, None] - source_points, xp), 0.0)
+        return xp.maximum(1.0 - absolute(position[:, None] - source_points, xp), 0.0)
     ratio = source / target
     position = (target_points + 0.5) * ratio - 0.5
     if method == "bilinear_half_pixel":
         position = xp.clip(position, 0.0, source - 1.0)
-        return xp.maximum(1.0 - _absolute(position[:, None] - source_points, xp), 0.0)
+        return xp.maximum(1.0 - absolute(position[:, None] - source_points, xp), 0.0)
     if method == "bicubic":
         first = xp.floor(position)
         matrix = 0.0
         for tap in (-1, 0, 1, 2):  # taps beyond the edge read the edge
             read = xp.clip(first + tap, 0.0, source - 1.0)[:, None]
             weight = _cubic(position - first - tap, -0.75, xp)[:, None]
-            matrix = matrix + weight * xp.maximum(1.0 - _absolute(read - source_points, xp), 0.0)
+            matrix = matrix + weight * xp.maximum(1.0 - absolute(read - source_points, xp), 0.0)
         return matrix
     # Antialias: a shrinking resize widens the kernel.
     scale = xp.maximum(ratio, 1.0) if method.endswith("antialias") else 1.0
     distance = (position[:, None] - source_points) / scale
     if method == "bilinear_antialias":
-        matrix = xp.maximum(1.0 - _absolute(distance, xp), 0.0)
+        matrix = xp.maximum(1.0 - absolute(distance, xp), 0.0)
     else:
         matrix = _cubic(distance, -0.5, xp)
     return matrix / xp.sum(matrix, axis=1, keepdims=True)
@@ -67,13 +67,13 @@ def resampling_weights(
 
 def _cubic(distance: Any, a: float, xp: Any) -> Any:
     """Keys' cubic convolution kernel, zero from distance 2 on."""
-    d = xp.minimum(_absolute(distance, xp), 2.0)
+    d = xp.minimum(absolute(distance, xp), 2.0)
     near = ((a + 2) * d - (a + 3)) * d * d + 1
     far = (((d - 5) * d + 8) * d - 4) * a
     return xp.where(d <= 1, near, far)
 
 
-def _absolute(x: Any, xp: Any) -> Any:
+def absolute(x: Any, xp: Any) -> Any:
     """Returns |x|. OpenVINO 2026.4 takes the `abs` of a difference of constants for the difference.
 
     Report: docs/upstream/openvino.md.

@@ -14,6 +14,7 @@ _PREDICTS = (
     "tests/openvino/",
     "tests/checkpoints/test_parity.py",
     "tests/checkpoints/test_family_parity.py::test_every_stage",
+    "tests/exporting/test_pixels.py",
 )
 """The tests that run on OpenVINO, which has no gradients."""
 

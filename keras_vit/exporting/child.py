@@ -82,21 +82,39 @@ def write(source: Source, plan: Plan, folder: Path, facts: dict[str, Any], backe
         "facts": facts,
     }
     write_json(request, described)
+    run(request, backend)
+
+
+def run(request: Path, backend: str) -> None:
+    """Does a request in a process of another backend.
+
+    Raises:
+        ExportError: the process failed; the message has its last line.
+    """
+    command = [sys.executable, "-m", "keras_vit.exporting.child", str(request)]
+    done = subprocess.run(
+        command, env=environment(backend), capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise ExportError(failure(backend, done.stderr))
+
+
+def environment(backend: str) -> dict[str, str]:
+    """Returns the variables of a process of another backend, which uses the processor alone."""
     package = str(Path(__file__).parents[2])
     paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {
+    return {
         **os.environ,
         "KERAS_BACKEND": backend,
         "PYTHONPATH": os.pathsep.join(paths),
         "CUDA_VISIBLE_DEVICES": "",
     }
-    command = [sys.executable, "-m", "keras_vit.exporting.child", str(request)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line.strip()] or ["no message"]
-        raise ExportError(
-            f"format={plan.format!r}: the process of the backend {backend} failed: {lines[-1]}"
-        )
+
+
+def failure(backend: str, output: str) -> str:
+    """Returns the sentence about a process that failed with an output on standard error."""
+    lines = [line for line in output.splitlines() if line.strip()] or ["no message"]
+    return f"The process of the backend {backend} failed: {lines[-1]}"
 
 
 def _loaded(

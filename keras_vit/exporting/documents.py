@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ def write(
     form: Format,
     plan: Plan,
     facts: dict[str, Any],
-    found: Verification | None,
+    measured: Mapping[str, Any],
     notes: list[str],
 ) -> None:
     """Writes the three files.
@@ -48,7 +49,7 @@ def write(
         form: the format.
         plan: of the export.
         facts: of the model.
-        found: what the comparison found, or None.
+        measured: `verification`, `accuracy` and `speed`, each None if it was not asked for.
         notes: what the export does otherwise than it was asked to.
     """
     labels = facts["labels"] if plan.outputs != "features" else None
@@ -75,11 +76,11 @@ def write(
         "preprocessing_in_the_graph": plan.prepares,
         **facts,
         "notes": notes,
-        "verification": None if found is None else dataclasses.asdict(found),
+        **{name: _plain(value) for name, value in measured.items()},
         "bytes": sizes,
     }
     write_json(folder / "export.json", described)
-    text = _readme(name, form, plan, labels is not None, found, notes)
+    text = _readme(name, form, plan, labels is not None, measured["verification"], notes)
     (folder / "README.md").write_text(text, encoding="utf-8")
 
 
@@ -98,6 +99,12 @@ def write_json_of_transformers(model: "VisionTransformer", folder: Path, format:
     for name in JSON:
         (folder / "written" / name).rename(folder / name)
     shutil.rmtree(folder / "written")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return None if value is None else dataclasses.asdict(value)
 
 
 def _pixels(plan: Plan) -> str:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
+from keras_vit.interpolate import absolute
 from keras_vit.kernels import sizes
 from keras_vit.preparation.protocols import complete
 from keras_vit.preparation.resizing import resize_small_for
@@ -185,7 +186,7 @@ def _bilinear(axis: Axis, old: Any) -> Any:
     """Half-pixel centres without antialias, `(kept, pixels)`."""
     centre = (_new_pixels(axis) + 0.5) * (axis.source / axis.target) - 0.5
     centre = ops.clip(centre, 0.0, axis.source - 1.0)
-    return ops.maximum(1.0 - ops.abs(old[None] - axis.first - centre), 0.0)
+    return ops.maximum(1.0 - absolute(old[None] - axis.first - centre, ops), 0.0)
 
 
 def _area(axis: Axis, old: Any) -> Any:
@@ -207,11 +208,11 @@ def _windowed(axis: Axis, old: Any, name: str) -> Any:
 
 
 def _triangle(x: Any) -> Any:
-    return ops.maximum(1.0 - ops.abs(x), 0.0)
+    return ops.maximum(1.0 - absolute(x, ops), 0.0)
 
 
 def _bicubic(x: Any) -> Any:
-    d = ops.minimum(ops.abs(x), 2.0)
+    d = ops.minimum(absolute(x, ops), 2.0)
     near = (1.5 * d - 2.5) * d * d + 1.0
     far = ((-0.5 * d + 2.5) * d - 4.0) * d + 2.0
     return ops.where(d <= 1.0, near, far)
@@ -224,11 +225,11 @@ def _sinc(x: Any) -> Any:
 
 def _hamming(x: Any) -> Any:
     inside = _sinc(x) * (0.54 + 0.46 * ops.cos(math.pi * x))
-    return ops.where(ops.abs(x) < 1.0, inside, 0.0)
+    return ops.where(absolute(x, ops) < 1.0, inside, 0.0)
 
 
 def _lanczos(x: Any) -> Any:
-    return ops.where(ops.abs(x) < 3.0, _sinc(x) * _sinc(x / 3.0), 0.0)
+    return ops.where(absolute(x, ops) < 3.0, _sinc(x) * _sinc(x / 3.0), 0.0)
 
 
 _KERNELS: dict[str, Callable[[Any], Any]] = {

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError, nearest
@@ -12,6 +12,7 @@ from keras_vit.preparation.protocols import ProtocolSpec
 OUTPUTS = ("probabilities", "logits", "features")
 PRECISIONS = ("float32", "float16", "int8")
 Size = tuple[int, int]
+_Side = TypeVar("_Side", int, int | None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,12 +55,15 @@ class Plan:
     @property
     def input_shape(self) -> tuple[int | None, ...]:
         """Shape of the graph's input, with the batch; None for what is open."""
-        height, width = self.image_size or (None, None)
-        if self.prepares == "resize":
-            height = width = None
+        if self.image_size is None or self.prepares == "resize":
+            return self.shape(self.batch, None, None)
+        return self.shape(self.batch, *self.image_size)
+
+    def shape(self, batch: _Side, height: _Side, width: _Side) -> tuple[int | _Side, ...]:
+        """ ""Returns the sizes in the order of the graph's input."""
         if self.channels_first:
-            return self.batch, self.channels, height, width
-        return self.batch, height, width, self.channels
+            return batch, self.channels, height, width
+        return batch, height, width, self.channels
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain JSON types; `from_dict` is its inverse."""

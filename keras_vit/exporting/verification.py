@@ -1,15 +1,16 @@
 """An artefact in its own runtime beside the model, on several batches and sizes."""
 
 import dataclasses
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from keras_vit.errors import ExportError
+from keras_vit.errors import ExportError, first_line
 from keras_vit.exporting import pixels
-from keras_vit.exporting.formats.base import Format
+from keras_vit.exporting.formats.base import Format, Run
 from keras_vit.exporting.pipeline import Pipeline
 from keras_vit.exporting.plan import Plan
 
@@ -26,6 +27,9 @@ MOST_LEVELS = 1.0
 """Mean difference in prepared pixels, of 255 levels, from `keras_vit.Preprocessor`."""
 
 
+Runs = tuple[tuple[tuple[int, ...], float], ...]
+
+
 @dataclasses.dataclass(frozen=True)
 class Verification:
     """How near an artefact is to the model.
@@ -35,6 +39,8 @@ class Verification:
         tolerance: above which nothing is written.
         runs: shape of each input with its difference.
         same_class: share of images with the same most probable class.
+        int8_difference: the largest one of the int8 model that the folder holds beside the float32
+            one; None where it holds no second model.
         largest_level: largest difference of a prepared pixel from `keras_vit.Preprocessor`, of
             255 levels; None where the graph resizes nothing.
         mean_level: the mean difference.
@@ -42,8 +48,9 @@ class Verification:
 
     difference: float
     tolerance: float
-    runs: tuple[tuple[tuple[int, ...], float], ...]
+    runs: Runs
     same_class: float
+    int8_difference: float | None = None
     largest_level: float | None = None
     mean_level: float | None = None
 
@@ -56,11 +63,38 @@ def verify(
     Raises:
         ExportError: it answers otherwise, or cannot be run.
     """
-    run = form.open(folder, plan)
+    resizes = plan.prepares == "resize"
+    tolerance = TOLERANCES[plan.precision]
+    if resizes and plan.precision == "float32" and pixels.rounds(plan.protocol):
+        tolerance = ROUNDED
+    runs, agreed = _runs(form.open, plan, pipeline, folder, tolerance)
+    int8 = None
+    if form.open_int8 is not None:
+        int8, _ = _runs(form.open_int8, plan, pipeline, folder, TOLERANCES["int8"])
+    levels = _levels(plan, preprocessor) if resizes else (None, None)
+    return Verification(
+        _largest(runs), tolerance, runs, agreed, None if int8 is None else _largest(int8), *levels
+    )
+
+
+def _largest(runs: Runs) -> float:
+    return max(difference for _, difference in runs)
+
+
+def _runs(
+    opened: Callable[[Path, Plan], Run],
+    plan: Plan,
+    pipeline: Pipeline,
+    folder: Path,
+    tolerance: float,
+) -> tuple[Runs, float]:
+    """Returns the difference for each shape of images, and the share with the same class.
+
+    Raises:
+        ExportError: a difference is above the tolerance, or the artefact cannot be run.
+    """
     runs, same = [], []
-    for shape in _shapes(plan):
-        images = _images(plan, shape)
-        expected, found = pipeline.answers(images), run(images)
+    for shape, expected, found in _answers(opened, plan, pipeline, folder):
         if found.shape != expected.shape:
             raise ExportError(
                 f"The {plan.format} model answers {found.shape} to images {shape}; the model "
@@ -68,21 +102,32 @@ def verify(
             )
         scale = float(np.abs(expected).max()) or 1.0
         difference = float(np.abs(found.astype("float32") - expected).max()) / scale
+        if not difference <= tolerance:
+            raise ExportError(
+                f"The {plan.format} model differs from the model by {difference:.1e} of its "
+                f"largest output, which is above {tolerance:.0e}. Nothing was written."
+            )
         runs.append((shape, difference))
         same.append(found.argmax(axis=-1) == expected.argmax(axis=-1))
-    largest = max(difference for _, difference in runs)
-    tolerance = TOLERANCES[plan.precision]
-    resizes = plan.prepares == "resize"
-    if resizes and plan.precision == "float32" and pixels.rounds(plan.protocol):
-        tolerance = ROUNDED
-    if not largest <= tolerance:
+    return tuple(runs), float(np.mean(np.concatenate([part.ravel() for part in same])))
+
+
+def _answers(
+    opened: Callable[[Path, Plan], Run], plan: Plan, pipeline: Pipeline, folder: Path
+) -> Iterator[tuple[tuple[int, ...], np.ndarray, np.ndarray]]:
+    """Yields shapes of images, the model's answers to such images, and the artefact's."""
+    cases = [(shape, _images(plan, shape)) for shape in _shapes(plan)]
+    expected = [pipeline.answers(images) for _, images in cases]
+    try:
+        run = opened(folder, plan)
+        found = [run(images) for _, images in cases]
+    except Exception as error:  # of the runtime, whose classes have no common base
         raise ExportError(
-            f"The {plan.format} model differs from the model by {largest:.1e} of its largest "
-            f"output, which is above {tolerance:.0e}. Nothing was written."
-        )
-    agreed = float(np.mean(np.concatenate([part.ravel() for part in same])))
-    levels = _levels(plan, preprocessor) if resizes else (None, None)
-    return Verification(largest, tolerance, tuple(runs), agreed, *levels)
+            f"The {plan.format} model was written, but its runtime cannot run it: "
+            f"{first_line(error)} Nothing is left of it."
+        ) from error
+    for (shape, _), own, other in zip(cases, expected, found, strict=True):
+        yield shape, own, other
 
 
 def _shapes(plan: Plan) -> list[tuple[int, ...]]:
@@ -94,11 +139,9 @@ def _shapes(plan: Plan) -> list[tuple[int, ...]]:
         sides = [(height, width)] * 3
         if plan.prepares == "resize":
             sides = [(height, width), (2 * height + 7, width + 9), (height + 3, 2 * width)]
-    shapes: list[tuple[int, ...]] = []
-    for batch, side in zip((1, 3, 2), sides, strict=True):
-        first = plan.batch or batch
-        last = (plan.channels, *side) if plan.channels_first else (*side, plan.channels)
-        shapes.append((first, *last))
+    shapes = (
+        plan.shape(plan.batch or batch, *side) for batch, side in zip((1, 3, 2), sides, strict=True)
+    )
     return list(dict.fromkeys(shapes))
 
 

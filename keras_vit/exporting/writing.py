@@ -1,19 +1,23 @@
 """From a model to a folder that runs without keras_vit: written, opened, compared, renamed."""
 
+import contextlib
 import dataclasses
 import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import keras
-import numpy as np
 
-from keras_vit.errors import ConfigError, ExportError
+from keras_vit.errors import ConfigError, ExportError, KerasViTError, first_line
 from keras_vit.exporting import child, documents, needs, verification
+from keras_vit.exporting.accuracy import Accuracy, classes_of, score
 from keras_vit.exporting.formats import BACKENDS, FORMATS, format_named
 from keras_vit.exporting.formats.base import Format
+from keras_vit.exporting.inputs import graph_inputs
 from keras_vit.exporting.pipeline import Pipeline
 from keras_vit.exporting.plan import PRECISIONS, Plan, checked_outputs, chosen, preparation
+from keras_vit.exporting.speed import Speed, measured
 from keras_vit.files import folder_written_beside, room_checked
 
 if TYPE_CHECKING:
@@ -31,6 +35,9 @@ class Exported:
             if it was not.
         notes: what the export does otherwise than it was asked to, a sentence each.
         num_bytes: of all files.
+        accuracy: on the examples, see `keras_vit.exporting.accuracy.Accuracy`; None without any.
+        speed: for each size of a batch, see `keras_vit.exporting.speed.Speed`; None if it was not
+            measured.
     """
 
     folder: Path
@@ -38,6 +45,8 @@ class Exported:
     verification: verification.Verification | None
     notes: tuple[str, ...]
     num_bytes: int
+    accuracy: Accuracy | None = None
+    speed: tuple[Speed, ...] | None = None
 
 
 def export(
@@ -52,6 +61,8 @@ def export(
     precision: str = "float32",
     calibration: Any = None,
     verify: bool = True,
+    examples: tuple[Any, Sequence[int | str]] | None = None,
+    benchmark: bool = False,
 ) -> Exported:
     """Writes a folder with the model in another format, which runs without keras_vit.
 
@@ -73,8 +84,12 @@ def export(
         batch: images of each call, or `"dynamic"` for any number.
         precision: `"float32"`, `"float16"` or `"int8"` (products of matrices).
         calibration: images, of any kind that `model.preprocessor` takes, from which int8 takes the
-            ranges of activations; None for ranges that each call measures.
+            ranges of activations. Without them, each call measures the ranges (ONNX, LiteRT), or
+            activations stay float32 (OpenVINO).
         verify: whether the result is opened in its own runtime and compared with the model.
+        examples: images, of any kind that `model.preprocessor` takes, and their classes, by number
+            or label: it is counted how many the result and the model get right.
+        benchmark: whether its speed is measured there, beside `model.predict_on_batch`.
 
     Returns:
         What was written, and how near it is to the model.
@@ -92,11 +107,14 @@ def export(
     form = format_named(chosen("format", format, FORMATS))
     if batch != "dynamic" and not (isinstance(batch, int) and batch > 0):
         raise ConfigError(f"batch={batch!r}, expected a positive number or 'dynamic'.")
-    if calibration is not None and (precision, format) != ("int8", "onnx"):
-        raise ConfigError("calibration images serve format='onnx' with precision='int8' alone.")
+    if calibration is not None and not (precision == "int8" and form.takes_calibration):
+        raise ConfigError(
+            "calibration images serve precision='int8' of format='onnx' and 'openvino' alone."
+        )
     checked_outputs(outputs, model.config)
     _check_precision(form, format, chosen("precision", precision, PRECISIONS))
-    needs.check(format, form, verify)
+    needs.check(format, form, precision, verify or benchmark or examples is not None)
+    classes = [] if examples is None else classes_of(model, outputs, examples[1])
     source = child.Source(model, image_size)
     plan, notes = _plan(model, form, format, preprocessing, outputs, source.image_size, batch)
     plan = dataclasses.replace(plan, precision=precision)
@@ -111,29 +129,49 @@ def export(
     with folder_written_beside(folder, names, ExportError) as new, room_checked(new, weights):
         documents.write_json_of_transformers(model, new, format)
         backend = BACKENDS.get(format, "torch")
-        pipeline = Pipeline(source.model(new.parent), plan)
-        if keras.backend.backend() == backend:
-            form.write(pipeline, plan, new, facts)
-        else:
-            child.write(source, plan, new, facts, backend)
-        if form.finish is not None:
-            images = None if calibration is None else _inputs(model, plan, calibration)
-            form.finish(new, plan, images, facts)
+        written = source.model(new.parent)
+        pipeline = Pipeline(written, plan)
+        images = None
+        if calibration is not None:
+            images = list(graph_inputs(written.preprocessor, plan, calibration))
+        with _failures_told(format):
+            if keras.backend.backend() == backend:
+                form.write(pipeline, plan, new, facts)
+            else:
+                child.write(source, plan, new, facts, backend)
+            if form.finish is not None:
+                form.finish(new, plan, images, facts)
         found = (
             verification.verify(form, plan, pipeline, model.preprocessor, new) if verify else None
         )
-        documents.write(new, folder.name, form, plan, facts, found, notes)
+        scored = None
+        if examples is not None:
+            scored = score(form, plan, written, (examples[0], classes), new)
+        speed = measured(form, plan, written, new) if benchmark else None
+        told = {"verification": found, "accuracy": scored, "speed": speed}
+        documents.write(new, folder.name, form, plan, facts, told, notes)
         size = sum(file.stat().st_size for file in new.rglob("*") if file.is_file())
-    return Exported(folder, format, found, tuple(notes), size)
+    return Exported(folder, format, found, tuple(notes), size, scored, speed)
+
+
+@contextlib.contextmanager
+def _failures_told(format: str) -> Iterator[None]:
+    """Raises `ExportError` for what a converter raises, whose classes have no common base."""
+    try:
+        yield
+    except (KerasViTError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        raise ExportError(
+            f"format={format!r}: the converter failed: {first_line(error)} Nothing was written."
+        ) from error
 
 
 def _check_precision(form: Format, format: str, precision: str) -> None:
     if precision in form.precisions:
         return
-    way = "format='onnx' or 'litert' can."
-    if format == "openvino":
-        way = "export format='onnx' with precision='int8', which OpenVINO reads."
-    elif format == "transformers_js":
+    way = "formats 'onnx', 'openvino' and 'litert' are."
+    if format == "transformers_js":
         way = "the folder holds float32 and int8 files anyway."
     raise ExportError(f"format={format!r} is not written in {precision}; {way}")
 
@@ -176,21 +214,3 @@ def _plan(
         input=form.input,
     )
     return plan, notes
-
-
-def _inputs(model: "VisionTransformer", plan: Plan, images: Any) -> list[np.ndarray]:
-    """Calibration images as the graph takes them, one array each, without a batch axis."""
-    from keras_vit.preparation.inputs import images_in
-
-    found = []
-    for image in images_in(images, plan.channels):
-        decoded = model.preprocessor.decode(image.source)
-        if plan.prepares == "resize":
-            array = np.asarray(decoded)
-            found.append(array[..., None] if array.ndim == 2 else array)
-            continue
-        array = model.preprocessor.resize(decoded)
-        if plan.prepares == "nothing":
-            array = model.preprocessor.scale(array)
-        found.append(np.asarray(array, plan.input_dtype))
-    return found

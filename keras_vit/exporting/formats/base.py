@@ -24,9 +24,12 @@ class Format:
         write: writes the pipeline of a plan into a folder, in the process of the right backend.
         finish: what is done afterwards without a backend: `(folder, plan, calibration, facts)`.
         open: returns the function that runs the artefact of a folder.
+        open_int8: likewise for the int8 model that a folder holds beside the float32 one, or None.
         program: the program in the README, which runs the artefact without keras_vit.
         any_size: whether the input's height and width may stay open.
         precisions: which ones the format can hold.
+        quantises: modules that int8 needs beside `writes`, and the extra that brings them.
+        takes_calibration: whether int8 can take the ranges of activations from images.
         refusal: returns why the format cannot hold a model, and the way round, or None.
         channels_first: whether the format's readers give channels first.
         input: name of the input.
@@ -43,6 +46,9 @@ class Format:
     program: str
     any_size: bool = True
     precisions: tuple[str, ...] = ("float32",)
+    quantises: dict[str, str] = dataclasses.field(default_factory=dict)
+    takes_calibration: bool = False
+    open_int8: Callable[[Path, Plan], Run] | None = None
     finish: Callable[[Path, Plan, list[np.ndarray] | None, dict[str, Any]], None] | None = None
     refusal: Callable[[Plan], str | None] = lambda plan: None
     channels_first: bool = False

@@ -30,12 +30,16 @@ def _write(pipeline: Any, plan: Plan, folder: Path, facts: dict[str, Any]) -> No
 def _open(folder: Path, plan: Plan) -> Run:
     from ai_edge_litert.interpreter import Interpreter
 
+    opened: dict[tuple[int, ...], Any] = {}
+
     def run(images: np.ndarray) -> np.ndarray:
-        model = Interpreter(str(folder / "model.tflite"))
-        index = model.get_input_details()[0]["index"]
-        model.resize_tensor_input(index, images.shape)
-        model.allocate_tensors()
-        model.set_tensor(index, images)
+        if images.shape not in opened:
+            opened.clear()
+            opened[images.shape] = made = Interpreter(str(folder / "model.tflite"))
+            made.resize_tensor_input(made.get_input_details()[0]["index"], images.shape)
+            made.allocate_tensors()
+        model = opened[images.shape]
+        model.set_tensor(model.get_input_details()[0]["index"], images)
         model.invoke()
         outputs: np.ndarray = model.get_tensor(model.get_output_details()[0]["index"])
         return outputs

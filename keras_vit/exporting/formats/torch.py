@@ -27,12 +27,9 @@ def exported(pipeline: Any, plan: Plan) -> tuple[Any, tuple[Any, ...], tuple[Any
     height, width = (height, width + plan.unit[1]) if plan.image_size is None else (height, width)
     if plan.prepares == "resize":
         height, width = 2 * height + 5, 3 * width + 2
-    batch = plan.batch or 2
-    first = plan.channels_first
-    shape = (
-        (batch, plan.channels, height, width) if first else (batch, height, width, plan.channels)
-    )
+    shape = plan.shape(plan.batch or 2, height, width)
     dtype = getattr(torch, plan.input_dtype)
+    first = plan.channels_first
     names = ("batch", "rows", "height", "width") if first else ("batch", "height", "width", "rows")
     is_open = {k: names[k] for k, side in enumerate(plan.input_shape) if side is None}
     return Module().eval(), (torch.zeros(shape, dtype=dtype),), (is_open or None,)

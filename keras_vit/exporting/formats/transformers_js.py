@@ -31,6 +31,7 @@ FORMAT = Format(
     write=onnx.write,
     finish=_finish,
     open=lambda folder, plan: onnx.session(folder / "onnx" / "model.onnx"),
+    open_int8=lambda folder, plan: onnx.session(folder / "onnx" / "model_quantized.onnx"),
     channels_first=True,
     input="pixel_values",
     outputs="logits",
@@ -39,6 +40,7 @@ FORMAT = Format(
 import {{ pipeline, env }} from "@huggingface/transformers";
 
 env.localModelPath = "..";  // the folder that holds this one
+env.allowRemoteModels = false;
 const classify = await pipeline("image-classification", {folder}, {{ dtype: "q8" }});
 console.log(await classify("photo.jpg"));
 """,
