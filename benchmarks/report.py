@@ -28,6 +28,7 @@ _PACKAGES = (
     "flax",
     "openvino",
     "onnxruntime",
+    "ai-edge-litert",
 )
 
 Row = dict[str, Any]

@@ -66,7 +66,7 @@ class Peer:
 
 _LIBRARY = {"tensorflow": "tensorflow", "jax": "jax", "torch": "torch"}
 
-LIBRARIES = ("torch", "jax", "tensorflow", "openvino", "onnxruntime")
+LIBRARIES = ("torch", "jax", "tensorflow", "openvino", "onnxruntime", "litert")
 """The backends and runtimes, in the order of the tables."""
 
 UNITS = tuple(
@@ -138,6 +138,14 @@ PEERS: dict[str, Peer] = {
             )
             for runtime in ("onnxruntime", "openvino")
             for model in ("timm", "keras_vit")
+        ),
+        Peer(
+            "keras_vit-in-litert",
+            ("forward",),
+            ("tensorflow", "ai_edge_litert"),
+            "runtimes:make",
+            {"model": "keras_vit", "runtime": "litert"},
+            "tensorflow",
         ),
         Peer(
             "keras_vit-openvino-predict",

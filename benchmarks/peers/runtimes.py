@@ -1,5 +1,6 @@
-"""timm's model and keras_vit's in ONNX Runtime and OpenVINO, as their users export them."""
+"""timm's model and keras_vit's in other runtimes, as their users export them."""
 
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,13 @@ from benchmarks.peers import Job, Step
 
 
 def make(job: Job, model: str, runtime: str) -> Step:
-    """A forward pass in `"onnxruntime"` or `"openvino"` of `"timm"` or `"keras_vit"`."""
+    """A forward pass of `"timm"` or `"keras_vit"` in a runtime, a key of `RUNTIMES`."""
     with tempfile.TemporaryDirectory() as folder:
-        file = (_timm if model == "timm" else _keras_vit)(job, Path(folder))
-        run = (_onnxruntime if runtime == "onnxruntime" else _openvino)(file, job.dtype)
+        if model == "timm":
+            file = _timm(job, Path(folder))
+        else:
+            file = _keras_vit(job, Path(folder), "litert" if runtime == "litert" else "onnx")
+        run = RUNTIMES[runtime](file, job.dtype)
     side = job.size.image_size
     shape = (job.batch, 3, side, side) if model == "timm" else (job.batch, side, side, 3)
     images = np.random.default_rng(0).standard_normal(shape, dtype="float32")
@@ -37,14 +41,20 @@ def _timm(job: Job, folder: Path) -> Path:
     return folder / "model.onnx"
 
 
-def _keras_vit(job: Job, folder: Path) -> Path:
+def _keras_vit(job: Job, folder: Path, format: str) -> Path:
     import keras_vit
 
     model = keras_vit.VisionTransformer(**job.size.fields())
     keras_vit.export(
-        model, folder / "onnx", preprocessing=False, outputs="logits", batch=job.batch, verify=False
+        model,
+        folder / "model",
+        format,
+        preprocessing=False,
+        outputs="logits",
+        batch=job.batch,
+        verify=False,
     )
-    return folder / "onnx" / "model.onnx"
+    return next((folder / "model").glob("model.*"))
 
 
 def _onnxruntime(file: Path, dtype: str) -> Any:
@@ -66,3 +76,23 @@ def _openvino(file: Path, dtype: str) -> Any:
     )
     request = compiled.create_infer_request()
     return lambda images: request.infer([images], share_inputs=True)[0]
+
+
+def _litert(file: Path, dtype: str) -> Any:
+    from ai_edge_litert.interpreter import Interpreter
+
+    model = Interpreter(str(file), num_threads=os.cpu_count())
+    model.allocate_tensors()
+    (given,), (answer,) = model.get_input_details(), model.get_output_details()
+
+    def run(images: np.ndarray) -> np.ndarray:
+        model.set_tensor(given["index"], images)
+        model.invoke()
+        logits: np.ndarray = model.get_tensor(answer["index"])
+        return logits
+
+    return run
+
+
+RUNTIMES = {"onnxruntime": _onnxruntime, "openvino": _openvino, "litert": _litert}
+"""By name, the function that opens a file and returns what runs images."""
