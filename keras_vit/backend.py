@@ -9,6 +9,7 @@ import importlib.util
 import json
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 from keras_vit.errors import BackendError
@@ -57,6 +58,35 @@ def note() -> str | None:
     """Returns a sentence on the backend if `choose` has set it, else None."""
     name, why = chosen_backend()
     return f"computes with {name}, {why}." if why == _ONLY_ONE else None
+
+
+def start() -> str:
+    """Imports Keras and its backend, without the lines that TensorFlow logs while it is imported.
+
+    Two of TensorFlow's libraries write to stderr as they are loaded, whatever the value of
+    `TF_CPP_MIN_LOG_LEVEL` (version 2.21, found on 2026-11-23). The lines would head every answer
+    of the command line.
+
+    Returns:
+        The lines. After an import that failed they are written to stderr.
+    """
+    if chosen_backend()[0] != "tensorflow" or "keras" in sys.modules:
+        return ""
+    sys.stderr.flush()
+    stderr = os.dup(2)
+    with tempfile.TemporaryFile() as kept:
+        os.dup2(kept.fileno(), 2)
+        try:
+            importlib.import_module("keras")
+        except BaseException:
+            kept.seek(0)
+            os.write(stderr, kept.read())
+            raise
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+        kept.seek(0)
+        return kept.read().decode(errors="replace")
 
 
 def installed() -> list[str]:

@@ -143,6 +143,27 @@ def test_list_prints_variants_and_presets(capsys):
     assert "vit_digits,digits,211658,16" in run(capsys, "list", "--csv")
 
 
+ANSWER = """
+import sys
+from keras_vit import backend, cli
+start, kept = backend.start, []
+backend.start = lambda: kept.append(start())
+assert cli.main(sys.argv[1:]) == 0
+assert "absl::InitializeLog" in kept[0], "TensorFlow no longer logs: remove `backend.start`."
+"""
+
+
+@pytest.mark.on_one_backend("tensorflow")
+def test_no_log_of_tensorflow_stands_above_an_answer(tmp_path):
+    """Though TensorFlow still writes its lines when it is imported."""
+    image = tmp_path / "one.png"
+    Image.fromarray(np.zeros((8, 8), "uint8")).save(image)
+    command = [sys.executable, "-c", ANSWER, "predict", str(image), "--preset", "vit_digits"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("image\tlabel\tprobability\n")
+
+
 def test_doctor_lists_backends_extras_and_versions(capsys):
     """The row of the backend that is used says why."""
     rows = {row["name"]: row for row in json.loads(run(capsys, "doctor", "--json"))}
@@ -179,6 +200,7 @@ assert not {"keras", "jax", "torch", "tensorflow"} & set(sys.modules)
 """
 
 
+@pytest.mark.without_backend
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -250,10 +272,11 @@ def test_user_errors_print_one_line_and_exit_with_status_2(capsys, arguments, me
 
 
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="The demo starts other backends.")
-def test_demo_predicts_fine_tunes_saves_reloads_and_explains(tmp_path):
+def test_demo_predicts_fine_tunes_saves_reloads_and_explains(tmp_path, nursery):
     """Accuracy rises by over 30 points, and another backend gives the same logits."""
-    command = [sys.executable, "-m", "keras_vit.cli", "demo", "--out", str(tmp_path)]
-    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    done = nursery.run("-m", "keras_vit.cli", "demo", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    printed = done.stdout
     before, after = printed.split("% right before")[0].split()[-1], printed.split("% after")[0]
     assert float(after.split()[-1]) > float(before) + 30
     assert float(printed.split("largest difference of a logit under ")[1].split()[1]) < 1e-4

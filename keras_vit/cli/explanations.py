@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from keras_vit import backend
 from keras_vit.cli.console import ImageSize, console, image_files, positive
 
 METHODS = (
@@ -108,6 +109,7 @@ def _model(arguments: argparse.Namespace) -> Any:
     from keras_vit.checkpoints import Source
 
     source = Source.of(arguments.preset)
+    backend.start()
     from keras_vit.model import VisionTransformer
 
     size: Any = "stored" if arguments.image_size is None else arguments.image_size

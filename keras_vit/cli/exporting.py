@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from keras_vit import backend
 from keras_vit.cli.console import ImageSize, console, image_files, positive
 from keras_vit.terminal.screen import Screen
 
@@ -58,6 +59,7 @@ def add(commands: Any) -> None:
 
 
 def _export(arguments: argparse.Namespace) -> None:
+    backend.start()
     from keras_vit import VisionTransformer, export
 
     images = None

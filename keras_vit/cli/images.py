@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from keras_vit import backend
 from keras_vit.cli.console import (
     add_output,
     console,
@@ -101,6 +102,7 @@ def _model(arguments: argparse.Namespace) -> Any:
     from keras_vit.checkpoints import Source
 
     source = Source.of(arguments.preset)
+    backend.start()
     from keras_vit.model import VisionTransformer
 
     return VisionTransformer.from_preset(source)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.progress import Progress
 
+from keras_vit import backend
 from keras_vit.cli.console import ImageSize, add_output, console, positive, show
 from keras_vit.terminal.screen import Screen
 
@@ -184,6 +185,7 @@ def _fields(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _verify(arguments: argparse.Namespace) -> int:
+    backend.start()
     from keras_vit.checkpoints import verify
     from keras_vit.explanation import looks_untrained
 

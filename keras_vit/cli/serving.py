@@ -3,6 +3,7 @@
 import argparse
 from typing import Any
 
+from keras_vit import backend
 from keras_vit.cli.console import console, positive
 
 
@@ -61,6 +62,7 @@ def _serve(arguments: argparse.Namespace) -> None:
 
     check_installed()
     Source.of(arguments.source)  # an unknown name is refused before a backend starts
+    backend.start()
     settings = Settings(
         max_batch=arguments.max_batch,
         batch_wait=arguments.batch_wait / 1000,

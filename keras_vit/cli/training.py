@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from keras_vit import backend
 from keras_vit.cli.console import ImageSize, console, positive, share
 
 if TYPE_CHECKING:
@@ -153,6 +154,7 @@ def _finetune(arguments: argparse.Namespace) -> None:
         from keras_vit.variants import variant
 
         preset = variant(arguments.from_scratch).name
+    backend.start()
     from keras_vit.finetune import finetune_preset
     from keras_vit.finetune.progress import ProgressBar
 
@@ -199,6 +201,7 @@ def _rates(arguments: argparse.Namespace) -> Sequence[float] | None:
 
 
 def _pretrain(arguments: argparse.Namespace) -> None:
+    backend.start()
     from keras_vit.finetune import pretrain
     from keras_vit.finetune.progress import ProgressBar
 
@@ -281,6 +284,7 @@ def _print_facts(facts: dict[str, str]) -> None:
 
 
 def _demo(arguments: argparse.Namespace) -> None:
+    backend.start()
     from keras_vit.demo import run
 
     run(arguments.out)
