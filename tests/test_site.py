@@ -163,6 +163,17 @@ def test_release_facts_agree():
     assert citation["url"] in urls
 
 
+def test_the_package_states_its_addresses_and_its_types():
+    """A package index shows both; type checkers ask for py.typed."""
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert {"Documentation", "Source", "Issues", "Changelog"} <= set(project["urls"])
+    words = {"Typing :: Typed", "Programming Language :: Python :: 3.11"}
+    assert words <= set(project["classifiers"])
+    assert (ROOT / "keras_vit" / "py.typed").is_file()
+
+
 def test_links_of_the_readme_are_absolute_in_the_package():
     """The substitution of pyproject.toml leaves no relative link, and its targets exist."""
     import tomllib

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from keras_vit import ConfigError, attention_maps, attention_rollout
-from keras_vit.explanation.drawing import draw_explanations
+from keras_vit.explanation.drawing import draw_explanations, overlaid
 from tests.helpers import normal, random_tiny
 
 
@@ -115,6 +116,26 @@ def test_the_picture_shows_the_pixels_of_the_image(monkeypatch, tmp_path):
     model = random_tiny(protocol=protocol)
     picture, _ = drawn(monkeypatch, model, photo, tmp_path / "x.png")
     np.testing.assert_allclose(picture, photo / 255, atol=1e-6)
+
+
+def test_an_overlay_leaves_the_photograph_where_its_map_is_zero():
+    """Elsewhere the photograph shines through."""
+    photo = np.random.default_rng(0).uniform(size=(4, 4, 3)).astype("float32")
+    map_ = np.zeros((4, 4), "float32")
+    map_[0, 0] = 2.0
+    shown = overlaid(photo, map_)
+    np.testing.assert_array_equal(shown[1:], photo[1:])
+    brighter = overlaid(np.minimum(photo + 0.1, 1), map_)
+    assert (brighter[0, 0] > shown[0, 0]).any()
+
+
+def test_pictures_are_large_and_keep_the_aspect_ratio(tmp_path):
+    """An image of a row of two is 288 pixels wide, whatever its own size."""
+    photos = np.zeros((2, 16, 32, 3), "uint8")
+    draw_explanations(random_tiny(image_size=(16, 32)), photos, tmp_path / "x.png")
+    width, height = Image.open(tmp_path / "x.png").size
+    assert width == 2 * 288
+    assert height - 288 == pytest.approx(50, abs=20)  # two pictures of 144, and a title
 
 
 @pytest.mark.parametrize("label", [r"$\frac{$", "$x$", "a\x00\u202eb", "x" * 10_000])
