@@ -1,14 +1,29 @@
 """Settings for every test, and fixtures that a test may request by name."""
 
+import gc
+import os
+
 import hypothesis
 import keras
 import pytest
 
 from tests.browser import chromium
+from tests.forks import Nursery
 
 hypothesis.settings.register_profile("repeatable", derandomize=True)
 hypothesis.settings.load_profile("repeatable")
 
+
+# TensorFlow compiles training steps by XLA. Most of that time is LLVM's, for code that runs
+# a few steps; JAX has `quick_compilation` for its tests, which also compile to be compared.
+if keras.backend.backend() == "tensorflow":
+    os.environ["XLA_FLAGS"] = " ".join(
+        [
+            os.environ.get("XLA_FLAGS", ""),
+            "--xla_backend_optimization_level=0",
+            "--xla_llvm_disable_expensive_passes=true",
+        ]
+    )
 
 _PREDICTS = (
     "tests/openvino/",
@@ -28,14 +43,23 @@ def pytest_ignore_collect(collection_path, config):
 
 
 def pytest_collection_modifyitems(items):
-    """Tests that run no backend run once, under torch, which starts first."""
-    if keras.backend.backend() == "openvino":
+    """Tests that run no backend, or depend on none, run once."""
+    mine = keras.backend.backend()
+    if mine == "openvino":
         items[:] = [item for item in items if item.nodeid.startswith(_PREDICTS)]
-    if keras.backend.backend() != "torch":
-        once = pytest.mark.skip(reason="The test runs no backend; it runs under torch.")
-        for item in items:
-            if item.get_closest_marker("without_backend"):
-                item.add_marker(once)
+    for item in items:
+        chosen = next((place.args for place in item.iter_markers("on_one_backend")), ())
+        if item.get_closest_marker("without_backend") and mine != "torch":
+            item.add_marker(pytest.mark.skip(reason="The test runs no backend; torch runs it."))
+        elif chosen and mine not in chosen:
+            reason = f"The test depends on no backend; {chosen[0]} runs it."
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def pytest_collection_finish():
+    """Leaves what lives to the end of the run out of the garbage collector's rounds."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
@@ -55,6 +79,14 @@ def quick_compilation():
     jax.config.update("jax_disable_most_optimizations", True)
     yield
     jax.config.update("jax_disable_most_optimizations", False)
+
+
+@pytest.fixture(scope="session")
+def nursery():
+    """Runs Python programs in forks of a process that has imported the backend."""
+    process = Nursery()
+    yield process
+    process.close()
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,9 @@ from pathlib import Path
 import numpy as np
 
 from keras_vit import checkpoints
-from keras_vit.keras_fixes import FixedModel
+from tests.golden import relative_error, values_of
+
+__all__ = ["CASES", "FOLDER", "cases_of", "expected", "load_case", "outputs", "relative_error"]
 
 FOLDER = Path(__file__).parent / "data" / "families"
 CASES = {
@@ -51,8 +53,7 @@ def outputs(model, image: np.ndarray, names) -> dict[str, np.ndarray]:
         names = set(names) - {"encoded"}  # CLIP's classifier leaves the library's last norm out
     stages = {name: _stage(model, name) for name in names}
     stages = {name: tensor for name, tensor in stages.items() if tensor is not None}
-    got = FixedModel(model.input, stages).predict(image, verbose=0)
-    return {name: np.asarray(value) for name, value in got.items()}
+    return values_of(model, stages, image)
 
 
 def _stage(model, name: str):  # noqa: PLR0911  a row per stage
@@ -73,9 +74,3 @@ def _stage(model, name: str):  # noqa: PLR0911  a row per stage
     if name == "pre_logits" and config.projection_dim is None and not config.has_two_heads:
         return model.get_layer("pre_logits").output
     return None
-
-
-def relative_error(got: np.ndarray, want: np.ndarray) -> float:
-    """max |got - want| / max |want|."""
-    assert got.shape == want.shape, (got.shape, want.shape)
-    return float(np.abs(got.astype("float64") - want).max() / np.abs(want).max())

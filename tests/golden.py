@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import keras
 import numpy as np
 
 from keras_vit import checkpoints
@@ -46,7 +47,18 @@ def outputs(model, image: np.ndarray, names) -> dict[str, np.ndarray]:
     """Runs keras_vit's model and returns its stages under the reference's names."""
     stages = {name: _stage(model, name) for name in names}
     stages = {name: tensor for name, tensor in stages.items() if tensor is not None}
-    got = FixedModel(model.input, stages).predict(image, verbose=0)
+    return values_of(model, stages, image)
+
+
+def values_of(model, stages: dict, image: np.ndarray) -> dict[str, np.ndarray]:
+    """Computes tensors of a model for an image.
+
+    By `predict`, which JAX compiles; on TensorFlow by a call, because `predict` would trace a
+    graph for a single batch. tests/test_model_training.py compares the two.
+    """
+    part = FixedModel(model.input, stages)
+    called = keras.backend.backend() == "tensorflow"
+    got = part(image) if called else part.predict(image, verbose=0)
     return {name: np.asarray(value) for name, value in got.items()}
 
 

@@ -2,6 +2,7 @@
 
 import keras
 import numpy as np
+import pytest
 from keras.src.testing import TestCase
 
 POLICIES = ("float32", "mixed_bfloat16", "mixed_float16")
@@ -12,6 +13,13 @@ ROUNDING = {"float32": 1e-5, "mixed_bfloat16": 2e-2, "mixed_float16": 3e-3}
 
 HYBRID = {"resnet": {"num_layers": (1,), "width_factor": 0.5}, "patch_size": 2}
 """Fields of a small hybrid: a root and one bottleneck unit, 8 pixels per patch."""
+
+
+def only_under(backend: str) -> None:
+    """Skips the calling module under other backends, before it imports the peers of its tests."""
+    if keras.backend.backend() != backend:
+        reason = f"The tests depend on no backend; {backend} runs them."
+        pytest.skip(reason, allow_module_level=True)
 
 
 def normal(*shape: int, seed: int = 0) -> np.ndarray:

@@ -79,6 +79,17 @@ def test_bad_arguments_are_refused_by_name(desk, capsys, arguments, message):
     assert not (desk / "bad").exists()
 
 
+@pytest.mark.on_one_backend("torch")
+def test_results_that_need_a_missing_package_are_named(desk, capsys, monkeypatch, tmp_path):
+    """Before the training begins, with the name of the package."""
+    monkeypatch.setattr("keras_vit.finetune.preset.find_spec", lambda name: None)
+    assert finetune(desk, "--steps", 1, "--out", tmp_path / "out") == 0
+    printed = capsys.readouterr().out
+    assert "not written: matplotlib is not installed" in printed
+    assert "not written: tensorboardX is not installed" in printed
+
+
+@pytest.mark.on_one_backend("torch")
 def test_a_sweep_scores_each_rate_and_trains_with_the_best(desk, capsys):
     """Held-out training images give the scores; `--resume` reads them from sweep.json."""
     out = desk / "swept"
@@ -138,6 +149,7 @@ def test_the_head_is_kept_if_the_classes_are_those_of_the_preset(desk, tmp_path)
     assert kept == [(True, [3, -3]), (False, [0, 0]), (False, [0, 0])]
 
 
+@pytest.mark.on_one_backend("torch")
 def test_from_scratch_trains_a_variant_by_the_augreg_recipe(desk, tmp_path):
     """The model has fresh weights, and the class names of the folder as labels."""
     plans = []

@@ -25,6 +25,8 @@ from keras_vit.config.vit_rules import RULES
 from keras_vit.errors import ConfigError, KerasViTError
 from tests.words import raises, through_json
 
+pytestmark = pytest.mark.without_backend
+
 SIZES = {"patch_size": 8, "hidden_size": 16, "mlp_dim": 32, "num_heads": 2, "num_layers": 2}
 R50 = {"resnet": ResNetStem((3, 4, 9)), "patch_size": 1}
 

@@ -10,6 +10,8 @@ from keras_vit.costs import memory, parameters
 from keras_vit.variants import variant
 from tests.helpers import tiny
 
+pytestmark = pytest.mark.on_one_backend("torch")
+
 JFT_IMAGES = 303e6
 PAPER = {
     ("vit_b32", 7): 55,

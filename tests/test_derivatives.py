@@ -1,8 +1,7 @@
 """Second derivatives, forward mode and function transforms agree with the formulas."""
 
 import os
-import subprocess
-import sys
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -17,6 +16,7 @@ from tests.test_model import below, figure_1
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 BACKEND = keras.backend.backend()
+ROOT = Path(__file__).parents[1]
 IMAGES = normal(2, 16, 16, 3)
 SECOND = "tests/test_derivatives.py::test_second_derivatives_are_those_of_the_formulas"
 STEP = 1e-6
@@ -235,22 +235,17 @@ def test_group_norm_equals_that_of_keras(axis, affine):
     np.testing.assert_allclose(numpy_of(layers[0](x)), numpy_of(layers[1](x)), atol=5e-6)
 
 
-def test_an_unknown_choice_of_kernels_is_refused():
+@pytest.mark.on_one_backend("torch")
+def test_an_unknown_choice_of_kernels_is_refused(nursery):
     """The import of keras_vit fails with a message that names the choices."""
-    environment = {**os.environ, "KERAS_VIT_KERNELS": "slow"}
-    done = subprocess.run(
-        [sys.executable, "-c", "import keras, keras_vit.layers"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    chosen = {"KERAS_VIT_KERNELS": "slow"}
+    done = nursery.run("-c", "import keras, keras_vit.layers", variables=chosen)
     assert done.returncode
     assert "KERAS_VIT_KERNELS is 'slow'; expected fast or reference" in done.stderr
 
 
 @pytest.mark.skipif("KERAS_VIT_KERNELS" in os.environ, reason="runs these tests itself")
-def test_the_reference_kernels_pass_the_tests_of_layers_model_and_derivatives():
+def test_the_reference_kernels_pass_the_tests_of_layers_model_and_derivatives(nursery):
     """The tests run again in a process with KERAS_VIT_KERNELS=reference."""
     skipped = [f"{name}-{kind}" for name in ("gap", "hybrid") for kind in ("kept", "remat")]
     skipped.append("map-remat")
@@ -265,11 +260,7 @@ def test_the_reference_kernels_pass_the_tests_of_layers_model_and_derivatives():
         # compile for a minute on JAX.
         *(f"--deselect={SECOND}[{name}]" for name in skipped),
     ]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *chosen],
-        env={**os.environ, "KERAS_VIT_KERNELS": "reference"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    options = ("-q", "-x", "-p", "no:cacheprovider")
+    variables = {"KERAS_VIT_KERNELS": "reference"}
+    done = nursery.run("-m", "pytest", *options, *chosen, cwd=ROOT, variables=variables)
     assert done.returncode == 0, done.stdout[-2000:]

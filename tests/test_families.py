@@ -28,6 +28,7 @@ def _quickly(quick_compilation):
     """These tests compile much and compute little."""
 
 
+@pytest.mark.on_one_backend("torch")
 @families
 def test_the_lexicon_lists_every_weight_once(fields):
     """With the path and shape that it has in the Keras model."""
@@ -37,6 +38,7 @@ def test_the_lexicon_lists_every_weight_once(fields):
     assert {p: tuple(v.shape) for p, v in weights_by_path(model).items()} == dict(listed)
 
 
+@pytest.mark.on_one_backend("torch")
 @families
 def test_every_weight_changes_the_output(fields):
     """Except the mask token, and the key bias of blocks without rotary positions."""
@@ -52,6 +54,7 @@ def test_every_weight_changes_the_output(fields):
         assert (moved > 1e-4) != (without_effect or path == "mask_token/token"), path
 
 
+@pytest.mark.on_one_backend("torch")
 @families
 def test_a_saved_model_and_a_preset_give_the_same_output(fields, tmp_path):
     """`.keras` files and preset folders keep configuration and weights."""
@@ -107,6 +110,7 @@ def test_a_training_step_with_remat_gives_the_same_weights(fields):
         assert_close(one, numpy_of(other), 1e-4)
 
 
+@pytest.mark.on_one_backend("torch")
 @families
 def test_attention_maps_have_all_tokens_and_rows_that_sum_to_one(fields):
     """One map per block, image and head."""
@@ -117,6 +121,7 @@ def test_attention_maps_have_all_tokens_and_rows_that_sum_to_one(fields):
     np.testing.assert_allclose(maps[0].sum(-1), 1, atol=1e-5)
 
 
+@pytest.mark.on_one_backend("torch")
 @families
 def test_lora_adapts_every_projection(fields):
     """Gates included; the merged model gives the same output."""
@@ -132,6 +137,7 @@ def test_lora_adapts_every_projection(fields):
     assert_close(merge_lora(model)(IMAGES), numpy_of(model(IMAGES)))
 
 
+@pytest.mark.on_one_backend("torch")
 @families
 def test_int8_quantisation_changes_the_output_by_less_than_30_percent(fields, tmp_path):
     """A quantised model is saved and loaded as quantised."""
@@ -145,6 +151,7 @@ def test_int8_quantisation_changes_the_output_by_less_than_30_percent(fields, tm
     assert_close(loaded(IMAGES), found)
 
 
+@pytest.mark.on_one_backend("torch")
 @families
 def test_tokens_splits_the_output_of_a_block(fields):
     """Class token, distillation token, registers and patch grid together are the output."""
@@ -167,6 +174,7 @@ def test_tokens_splits_the_output_of_a_block(fields):
         model.tokens(images, blocks=1)
 
 
+@pytest.mark.on_one_backend("torch")
 @families
 def test_read_tokens_gives_the_weight_of_each_token_in_the_pooling(fields):
     """The weights sum to one; applied to the tokens, they give the pooled vector."""
@@ -190,6 +198,7 @@ def test_read_tokens_gives_the_weight_of_each_token_in_the_pooling(fields):
         assert_close(pooled.mean(1), mixed)
 
 
+@pytest.mark.on_one_backend("torch")
 @families
 def test_a_linear_probe_becomes_the_head(fields):
     """The model with the probe as head gives the logits of the probe."""
@@ -200,6 +209,7 @@ def test_a_linear_probe_becomes_the_head(fields):
     assert_close(probe.into(model)(IMAGES), logits, 1e-4)
 
 
+@pytest.mark.on_one_backend("torch")
 @families
 def test_layer_decay_names_every_weight_before_the_encoder_norm(fields):
     """`train_last_blocks(model, 0)` trains only the layers after the last block."""

@@ -16,7 +16,8 @@ from keras_vit.variants import variant
 from tests.helpers import random_tiny
 from tests.presets.bucket_server import serving
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+# What a preset computes on each backend is tested by the parity tests.
+pytestmark = pytest.mark.on_one_backend("torch")
 
 _SPEC = importlib.util.spec_from_file_location(
     "port", Path(__file__).parents[1] / "weights" / "port.py"

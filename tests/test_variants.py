@@ -14,7 +14,7 @@ from keras_vit.errors import ConfigError
 from keras_vit.variants import list_variants, variant, variant_of
 from tests.words import raises
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = pytest.mark.on_one_backend("torch")
 
 COUNTS = {
     # name: (1000 classes, 21843 classes, tokens) at 224 pixels

@@ -44,6 +44,7 @@ def facebook_arrays(name: str) -> dict[str, np.ndarray]:
     return found
 
 
+@pytest.mark.on_one_backend("torch")
 @pytest.mark.parametrize(
     ("name", "dialect"),
     [

@@ -19,6 +19,9 @@ from tests.family_goldens import (
     relative_error,
 )
 
+# test_parity.py compares what XLA optimises; here the formulas of the families are compared.
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 TRANSFORMERS = cases_of("transformers")
 ONLY_READ = {
     "CLIPModel": "text tower",
@@ -54,6 +57,7 @@ def test_every_stage_equals_the_library(name):
     assert {s: e for s, e in errors.items() if not e <= limits[s]} == {}
 
 
+@pytest.mark.without_backend
 @pytest.mark.parametrize("name", TRANSFORMERS)
 def test_converting_a_file_to_its_own_dialect_keeps_names_and_bits(name, tmp_path):
     """From a file of the library to a file of the library.
@@ -90,6 +94,7 @@ def test_a_distilled_model_without_heads_returns_the_mean_of_its_two_tokens():
     assert relative_error(got, want["pre_logits"]) <= CASES["hf_deit_teacher"]["tolerance"]
 
 
+@pytest.mark.on_one_backend("torch")
 @pytest.mark.parametrize("name", WRITTEN)
 def test_transformers_gives_the_same_outputs_from_a_file_of_keras_vit(name, tmp_path):
     """The checkpoint is loaded and saved by keras_vit, and opened by transformers."""

@@ -13,8 +13,10 @@ import pytest
 
 from keras_vit import CheckpointError, checkpoints
 from tests.golden import FOLDER, relative_error
-from tests.helpers import normal, numpy_of, random_tiny, tiny
+from tests.helpers import normal, numpy_of, only_under, random_tiny, tiny
 
+# The goldens of keras-hub are compared on every backend; here files and arguments are.
+only_under("tensorflow")
 keras_hub = pytest.importorskip("keras_hub", exc_type=ImportError)
 pytestmark = pytest.mark.usefixtures("offline", "quick_compilation")
 

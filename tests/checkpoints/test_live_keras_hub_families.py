@@ -13,8 +13,10 @@ from keras_vit.checkpoints.dialects import DIALECTS
 from tests.checkpoints.homes import HOMES
 from tests.checkpoints.test_live_keras_hub import stored
 from tests.family_goldens import CASES, FOLDER, cases_of, expected, load_case, relative_error
-from tests.helpers import normal, numpy_of, randomise
+from tests.helpers import normal, numpy_of, only_under, randomise
 
+# The goldens of keras-hub are compared on every backend; here files and arguments are.
+only_under("tensorflow")
 keras_hub = pytest.importorskip("keras_hub", exc_type=ImportError)
 pytestmark = pytest.mark.usefixtures("offline", "quick_compilation")
 

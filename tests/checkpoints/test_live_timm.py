@@ -11,9 +11,11 @@ from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.translate import plan
 from keras_vit.variants import list_variants, variant
 from tests.golden import CASES, FOLDER, expected, relative_error
-from tests.helpers import normal, random_tiny, tiny
+from tests.helpers import normal, only_under, random_tiny, tiny
 from tests.words import raises
 
+# The goldens of timm are compared on every backend; here files and arguments are.
+only_under("torch")
 torch = pytest.importorskip("torch")
 from tests import torchvision_shim  # noqa: E402, F401
 

@@ -1,21 +1,19 @@
 """timm and the families beyond ViT: files come back bit for bit, and timm opens what is written."""
 
-import keras
 import pytest
 
 from keras_vit import checkpoints
 from tests.family_goldens import CASES, FOLDER, cases_of, expected, relative_error
+from tests.helpers import only_under
 
+only_under("torch")
 torch = pytest.importorskip("torch")
 from tests import torchvision_shim  # noqa: E402, F401
 
 timm = pytest.importorskip("timm")
 from tests.live import assert_same_weights, channels_first  # noqa: E402
 
-pytestmark = [
-    pytest.mark.usefixtures("offline"),
-    pytest.mark.skipif(keras.backend.backend() != "torch", reason="no backend plays a part"),
-]
+pytestmark = pytest.mark.usefixtures("offline")
 NAMES = cases_of("timm")
 
 

@@ -14,6 +14,8 @@ from tests import torchvision_shim  # noqa: F401  before timm and transformers
 from tests.golden import FOLDER
 from tests.helpers import tiny
 
+pytestmark = pytest.mark.on_one_backend("torch")
+
 IMAGENET = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
 EXACT = {"gelu": "exact"}
 

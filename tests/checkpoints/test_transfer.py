@@ -33,6 +33,7 @@ def assert_same_file(left, right):
         assert array.tobytes() == right[name].tobytes(), name
 
 
+@pytest.mark.on_one_backend("torch")
 @pytest.mark.parametrize(
     "name", ["vit_token_published", "hybrid_r26", "vit_deep11", "vit_headless"]
 )
@@ -42,6 +43,7 @@ def test_loading_and_saving_a_published_file_is_bitwise_equal(name, tmp_path):
     assert_same_file(FOLDER / CASES[name]["checkpoint"], tmp_path / "back.npz")
 
 
+@pytest.mark.on_one_backend("torch")
 @pytest.mark.parametrize("name", ["vit_token_linen", "hybrid_r50_64x48", "vit_rep_other_size"])
 def test_loading_and_saving_a_linen_file_is_bitwise_equal(name, tmp_path):
     """With the names of flax linen."""
@@ -107,6 +109,7 @@ def test_training_checkpoints_of_the_reference_load_without_their_optimizer_stat
     assert relative_error(logits, want["logits"]) <= 1e-5
 
 
+@pytest.mark.on_one_backend("torch")
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
 def test_files_of_other_float_types_load_and_convert(dtype, tmp_path):
     """16-bit values become float32 exactly; NumPy shows bfloat16 as two bytes of void."""
@@ -123,6 +126,7 @@ def test_files_of_other_float_types_load_and_convert(dtype, tmp_path):
     assert_same_file(tmp_path / "x.npz", tmp_path / "y.npz")
 
 
+@pytest.mark.on_one_backend("torch")
 @pytest.mark.parametrize("gn_axes", [1, 4])
 def test_group_norm_arrays_of_rank_1_and_rank_4_load(gn_axes, tmp_path):
     """(C,) under published names, and (1, 1, 1, C) under the names of linen."""

@@ -52,6 +52,18 @@ class Batches(keras.utils.PyDataset):
 Result = tuple[list[np.ndarray], dict]
 
 
+def compile_alone() -> None:
+    """Lets this process compile for itself, and quickly.
+
+    Operations that come from a cache may differ in the last bit from those compiled here.
+    """
+    if keras.backend.backend() == "jax":
+        import jax
+
+        jax.config.update("jax_disable_most_optimizations", True)
+        jax.config.update("jax_enable_compilation_cache", False)
+
+
 def train(folder: Path, callbacks: tuple = (), epochs: int = EPOCHS) -> Result:
     """Trains with dropout, momentum, averages, accumulation and EarlyStopping, all with a state.
 
@@ -182,6 +194,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=EPOCHS)
     parser.add_argument("--tell", action="store_true")
     arguments = parser.parse_args()
+    compile_alone()
     if arguments.kills:
         with tempfile.TemporaryDirectory() as folder:
             kill_often(arguments.kills, Path(folder), arguments.epochs)

@@ -56,6 +56,7 @@ def test_recipes_name_existing_variants_and_augmentations():
         assert "arXiv" in recipe.source
 
 
+@pytest.mark.on_one_backend("torch")
 def test_the_plain_baseline_has_the_settings_of_big_vision():
     """90 epochs of ImageNet in batches of 1,024 are 112,603 steps."""
     plain = PRETRAINING["plain_s16_i1k"]
@@ -95,6 +96,7 @@ def test_fine_tuning_recipes_have_the_numbers_of_table_4():
     }
 
 
+@pytest.mark.on_one_backend("torch")
 def test_a_sweep_finds_the_rate_that_learns():
     """`sweep` returns an accuracy per rate; a rate of 0.1 separates dark and bright images."""
     labels = np.arange(40) % 2

@@ -1,11 +1,8 @@
 """A training that is killed and resumed ends like an uninterrupted one."""
 
-import os
 import random
 import resource
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import keras
@@ -22,27 +19,14 @@ from tests.finetune import long_training
 ROOT = Path(__file__).parents[2]
 
 
-def train(folder: Path, moment: str | None = None) -> None:
-    """Trains in a separate process until the training ends or kills the process.
-
-    Each process compiles for itself: operations that were compiled for other tests, or that
-    come from a cache, may differ in the last bit.
-    """
-    command = [sys.executable, "-m", "tests.finetune.long_training", str(folder)]
-    environment = {
-        **os.environ,
-        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-        "JAX_ENABLE_COMPILATION_CACHE": "0",
-    }
-    command += [moment] if moment else []
-    child = subprocess.run(
-        command, cwd=ROOT, env=environment, check=False, capture_output=True, text=True
-    )
-    assert child.returncode == (-signal.SIGKILL if moment else 0), child.stderr
-
-
-def test_a_killed_training_ends_like_the_uninterrupted_one(tmp_path):
+def test_a_killed_training_ends_like_the_uninterrupted_one(tmp_path, nursery):
     """Killed within an epoch, then within a write; weights and history are equal bit by bit."""
+
+    def train(folder: Path, *moment: str) -> None:
+        """Trains in a separate process until the training ends or kills the process."""
+        child = nursery.run("-m", "tests.finetune.long_training", folder, *moment, cwd=ROOT)
+        assert child.returncode == (-signal.SIGKILL if moment else 0), child.stderr
+
     whole, broken = tmp_path / "unbroken", tmp_path / "killed"
     train(whole)
     train(broken, "batch:10")

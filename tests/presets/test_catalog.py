@@ -234,6 +234,7 @@ def test_unverified_urls_have_alternatives_and_say_so_on_failure(rows):
         VisionTransformer.from_preset("gone")
 
 
+@pytest.mark.on_one_backend("torch")
 def test_a_full_size_file_loads_by_its_row(tmp_path, monkeypatch):
     """vit_ti16 with config and labels of the row; `inspect` finds the dialect of the row."""
     row = CATALOG["vit_ti16.augreg_i21k_ft_i1k_224"]

@@ -24,7 +24,7 @@ from tests.presets.hub_server import TOKEN, connect, environment, served, sha256
 
 DIGITS = preset_named("vit_digits").folder
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = pytest.mark.on_one_backend("torch")
 
 MOMENTS = int(os.environ.get("KERAS_VIT_KILLS", "10"))
 """The number of kills; 50 before a release."""
