@@ -1,6 +1,5 @@
 """Imports torch: an ONNX file of opset 20, by torch's exporter of recorded programs."""
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,7 @@ def write(pipeline: Any, plan: Plan, folder: Path, facts: dict[str, Any]) -> Non
     """Writes `model.onnx`, with what `facts` tell as its metadata."""
     import torch
 
-    # With a number in place of the batch, torch 2.13 puts six reshapes more into each block.
-    module, inputs, is_open = exported(pipeline, dataclasses.replace(plan, batch=None))
+    module, inputs, is_open = exported(pipeline, plan)
     with torch.no_grad():
         program = torch.onnx.export(
             module,
@@ -33,9 +31,6 @@ def write(pipeline: Any, plan: Plan, folder: Path, facts: dict[str, Any]) -> Non
             opset_version=OPSET,
             verbose=False,
         )
-    if plan.batch is not None:
-        for value in (*program.model.graph.inputs, *program.model.graph.outputs):
-            value.shape[0] = plan.batch
     metadata = program.model.metadata_props
     for key in ("labels", "protocol", "provenance"):
         metadata[f"keras_vit.{key}"] = json.dumps(facts[key])
