@@ -20,7 +20,7 @@ from keras_vit.data.options import Prepares
 from keras_vit.data.pipeline import Batch, Pipeline
 from keras_vit.data.prefetch import Prefetch
 from keras_vit.data.records import Records
-from keras_vit.distribution.processes import process
+from keras_vit.distribution.processes import agree, process
 from keras_vit.errors import ConfigError
 from keras_vit.preparation.preprocessor import Preprocessor
 
@@ -236,7 +236,7 @@ class ImageData(keras.utils.PyDataset):
 
         Raises:
             ConfigError: a subclass overrides `on_epoch_end` and does not call it here; or the
-                processes do not divide the last batch of a training.
+                processes do not divide the last batch of a training, or have different data.
         """
         shards = self._shard[1]
         rest = len(self._stream.draws(0, len(self) - 1)) % shards
@@ -245,6 +245,8 @@ class ImageData(keras.utils.PyDataset):
                 f"{shards} processes do not divide the last batch of an epoch, whose images would "
                 "then count differently. Give steps_per_epoch, which makes all batches full."
             )
+        if self._asked_shard is None and shards > 1:
+            self._agree()
         self._warns_of_order = True
         self._count.epoch_begins()
 
@@ -366,6 +368,17 @@ class ImageData(keras.utils.PyDataset):
         self.epoch = 0
         self._warns_of_order = False
         self._expected = 0
+
+    def _agree(self) -> None:
+        """Raises in every process of a training if the processes have different data."""
+        stream = self._stream
+        facts = {
+            "images": [self.num_images, self.class_names, self.paths],
+            "labels": self.labels,
+            "batches": [stream.batch_size, stream.steps_per_epoch, self.seed, self.epoch],
+            "augmentation": [self.augmentation, self.one_hot],
+        }
+        agree(facts, "Every process must be given the same data; each then reads its share.")
 
     def _batch(self, key: tuple[int, int]) -> Batch:
         return self._pipeline.batch(self._stream.draws(*key), *key, self._shard)

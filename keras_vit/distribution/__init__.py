@@ -1,7 +1,8 @@
 """Training and prediction on several devices and in several processes."""
 
 from keras_vit.distribution.layouts import data_parallel, fully_sharded, layout_map, tensor_parallel
-from keras_vit.distribution.processes import ddp, process
+from keras_vit.distribution.processes import process
+from keras_vit.distribution.torchrun import ddp
 
 __all__ = [
     "data_parallel",

@@ -1,4 +1,4 @@
-"""The processes that train one model together, by torch.distributed or JAX's own runtime.
+"""Processes of JAX or torch that work together: who they are, what they agree on, who writes.
 
 torch: `torchrun --nproc-per-node 2 train.py` starts the processes, and `ddp(model)` connects them.
 JAX: `keras.distribution.initialize(...)` connects them before the first computation.
@@ -7,7 +7,8 @@ JAX: `keras.distribution.initialize(...)` connects them before the first computa
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -15,7 +16,8 @@ import numpy as np
 
 from keras_vit.errors import ConfigError, WriteError
 
-_BUCKET = 25 * 2**20  # bytes that are summed in one call, as in torch's DistributedDataParallel
+_SAMPLE = 2**16
+"""Numbers of an array that processes compare."""
 
 
 def process() -> tuple[int, int]:
@@ -37,95 +39,43 @@ def process() -> tuple[int, int]:
     return 0, 1
 
 
-def ddp(model: Any) -> Any:
-    """Connects the processes that torchrun started, so that they train a model together.
-
-    The order of the calls is::
-
-        model.compile(**recipe.compile_args)
-        keras_vit.distribution.ddp(model)
-        model.fit(data, shuffle=False, **recipe.fit_args)
-
-    Every process computes the gradient of its share of each batch, which `keras_vit.data` gives it.
-    The recipe's optimizer takes the mean of the gradients over the processes, and then
-    accumulates, clips, updates and averages, so that the training is that of one process. The loss
-    and the metrics that `fit` prints are those of the process's own images.
+def agree(facts: Mapping[str, Any], remedy: str) -> None:
+    """Checks that all processes have the same facts; every process must call it.
 
     Args:
-        model: a model on torch that a recipe has compiled.
-
-    Returns:
-        The model, with the weights of process 0.
+        facts: name -> JSON types, or arrays, of which a sample is compared.
+        remedy: what the user should do, as a sentence.
 
     Raises:
-        ConfigError: the backend is not torch, torchrun did not start this process, the optimizer
-            is not a recipe's, the weights are sharded by FSDP, or the processes were given
-            different models or settings; then every process raises.
+        ConfigError: the processes have different facts; then every process raises.
     """
-    if keras.backend.backend() != "torch":
+    if process()[1] == 1:
+        return
+    everywhere = all_of([digest(value) for value in facts.values()])
+    differing = [
+        name for k, name in enumerate(facts) if len({digests[k] for digests in everywhere}) > 1
+    ]
+    if differing:
         raise ConfigError(
-            f"ddp is for torch; Keras runs on {keras.backend.backend()}. See "
-            "keras_vit.distribution.data_parallel (JAX) and tf.distribute.MirroredStrategy "
-            "(TensorFlow)."
+            f"The {len(everywhere)} processes have different {' and '.join(differing)}. {remedy}"
         )
-    import torch
-    import torch.distributed as dist
-    from torch.distributed.tensor import DTensor
 
-    if not hasattr(model.optimizer, "sum_over_processes"):
-        raise ConfigError(
-            "ddp needs an optimizer of keras_vit.finetune, which sums gradients before it clips "
-            "them: first model.compile(**recipe.compile_args)."
-        )
-    if any(isinstance(variable.value, DTensor) for variable in model.variables):
-        raise ConfigError(
-            "The weights are sharded by FSDP, whose gradients are not reduced for the variables of "
-            "Keras. Call ddp on the plain model."
-        )
-    _connect()
+
+def agree_on_model(model: Any, arguments: Mapping[str, Any]) -> None:
+    """Checks that all processes train the same model by the same optimizer and arguments.
+
+    Raises:
+        ConfigError: they do not; then every process raises.
+    """
     optimizer = model.optimizer
-    if not optimizer.built:
-        optimizer.build(model.trainable_variables)
-    _agree(
+    agree(
         {
             "weights": [[w.path, list(w.shape), str(w.dtype)] for w in model.variables],
             "optimizer": {k: v for k, v in optimizer.get_config().items() if k != "name"},
-        }
+            **{f"{name} of fit": value for name, value in arguments.items()},
+        },
+        "Start all with the same program and arguments.",
     )
-    with torch.no_grad():
-        for variable in [*model.variables, *optimizer.variables]:
-            dist.broadcast(variable.value, 0)
-    optimizer.sum_over_processes = True
-    return model
-
-
-def mean_over_processes(gradients: Sequence[Any]) -> list[Any]:
-    """Returns the mean of torch gradients over all processes, bucket by bucket."""
-    import torch
-    import torch.distributed as dist
-
-    count = dist.get_world_size()
-    means: list[Any] = []
-    bucket: list[Any] = []
-
-    def reduce() -> None:
-        flat = torch.cat([gradient.reshape(-1) for gradient in bucket])
-        dist.all_reduce(flat)
-        parts = torch.split(flat.div_(count), [gradient.numel() for gradient in bucket])
-        for gradient, part in zip(bucket, parts, strict=True):
-            # In place: a gradient that its variable holds is clipped in place later.
-            means.append(gradient.copy_(part.view_as(gradient)))
-        bucket.clear()
-
-    with torch.no_grad():
-        for gradient in gradients:
-            if bucket and (
-                gradient.dtype != bucket[0].dtype or sum(g.nbytes for g in bucket) > _BUCKET
-            ):
-                reduce()
-            bucket.append(gradient)
-        reduce()
-    return means
 
 
 def by_the_first(write: Callable[[], object], place: object) -> None:
@@ -144,7 +94,7 @@ def by_the_first(write: Callable[[], object], place: object) -> None:
             write()
         except BaseException as caught:
             error = caught
-    failed = _all([error is not None])[0][0]
+    failed = all_of([error is not None])[0][0]
     if error is not None:
         raise error
     if failed:
@@ -152,29 +102,42 @@ def by_the_first(write: Callable[[], object], place: object) -> None:
         raise WriteError(message, OSError(message))
 
 
-def as_the_first(value: bool) -> bool:
-    """Returns the value of process 0, which may differ in a process that asks a moment later."""
-    return value if process()[1] == 1 else bool(_all([value])[0][0])
+def from_the_first(value: Any) -> Any:
+    """Returns the value of process 0, of JSON types; every process must call it.
+
+    A fact of the disk may differ in a process that asks a moment later.
+    """
+    if process()[1] == 1:
+        return value
+    text = json.dumps(value).encode()
+    length = all_of([len(text)])[0][0]
+    padded = text[:length].ljust(length)  # a process with another text gives as many bytes
+    return json.loads(bytes(all_of(list(padded))[0]))
 
 
-def _agree(facts: dict[str, Any]) -> None:
-    """Raises in every process if the processes have different facts."""
-    digests = []
-    for value in facts.values():
-        text = json.dumps(value, sort_keys=True, default=str)
-        digests.append(int(hashlib.sha256(text.encode()).hexdigest()[:15], 16))
-    everywhere = _all(digests)
-    differing = [
-        name for k, name in enumerate(facts) if len({digest[k] for digest in everywhere}) > 1
-    ]
-    if differing:
-        raise ConfigError(
-            f"The {len(everywhere)} processes have different {' and '.join(differing)}. Start all "
-            "with the same program and arguments."
-        )
+def all_of(numbers: Sequence[int]) -> list[list[int]]:
+    """Returns the numbers of every process; every process must call it with as many, of 31 bits."""
+    if keras.backend.backend() == "jax":
+        from jax.experimental import multihost_utils
+
+        return multihost_utils.process_allgather(np.array(numbers, "int32")).tolist()
+    import torch
+    import torch.distributed as dist
+
+    connect()
+    device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+    own = torch.tensor(numbers, dtype=torch.int64, device=device)
+    everywhere = [torch.empty_like(own) for _ in range(dist.get_world_size())]
+    dist.all_gather(everywhere, own)
+    return [numbers.tolist() for numbers in everywhere]
 
 
-def _connect() -> None:
+def connect() -> None:
+    """Connects the processes of torchrun.
+
+    Raises:
+        ConfigError: torchrun did not start this process.
+    """
     import torch
     import torch.distributed as dist
 
@@ -185,18 +148,11 @@ def _connect() -> None:
     dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
 
 
-def _all(numbers: Sequence[int]) -> list[list[int]]:
-    """Returns the numbers of every process."""
-    if keras.backend.backend() == "jax":
-        from jax.experimental import multihost_utils
-
-        return multihost_utils.process_allgather(np.array(numbers, "int32")).tolist()
-    import torch
-    import torch.distributed as dist
-
-    _connect()
-    device = "cuda" if dist.get_backend() == "nccl" else "cpu"
-    own = torch.tensor(numbers, dtype=torch.int64, device=device)
-    everywhere = [torch.empty_like(own) for _ in range(dist.get_world_size())]
-    dist.all_gather(everywhere, own)
-    return [numbers.tolist() for numbers in everywhere]
+def digest(value: Any) -> int:
+    """Returns a number below 2**31 that tells values apart, of an array by a sample."""
+    if isinstance(value, np.ndarray):
+        flat = value.reshape(-1)
+        sample = np.ascontiguousarray(flat[:: max(1, flat.size // _SAMPLE)])
+        return zlib.crc32(sample.tobytes(), zlib.crc32(str(value.shape).encode())) >> 1
+    text = json.dumps(value, sort_keys=True, default=str)
+    return int(hashlib.sha256(text.encode()).hexdigest()[:7], 16)

@@ -132,7 +132,7 @@ class _PerVariable:
     def _backend_apply_gradients(self, grads: list[Any], trainable_variables: list[Any]) -> None:
         """Updates the weights; gradients of replicas or processes are summed before all else."""
         if self.sum_over_processes:
-            from keras_vit.distribution.processes import mean_over_processes
+            from keras_vit.distribution.torchrun import mean_over_processes
 
             grads = mean_over_processes(grads)
         if self._is_replicated():

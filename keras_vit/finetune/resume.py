@@ -10,8 +10,9 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_vit.distribution.processes import as_the_first, by_the_first
+from keras_vit.distribution.processes import by_the_first, from_the_first
 from keras_vit.errors import CheckpointError, ConfigError
+from keras_vit.files import failure_named
 from keras_vit.finetune.randomness import random_states, set_random_states
 from keras_vit.finetune.state import State
 from keras_vit.keras_fixes.keras_internals import continue_fit_at
@@ -87,9 +88,9 @@ class Resume(keras.callbacks.Callback):
             self.model.optimizer.build(self.model.trainable_variables)
         # Before the restore, which may change a constant learning rate, one of the settings.
         self._settings = self._describe()
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        by_the_first(self._make_folder, self.path.parent)
         self._restored = None
-        if as_the_first(self.path.exists()):
+        if from_the_first(self.path.exists()):
             self._restored = State.read(self.path)
             self._restore_weights(self._restored)
 
@@ -108,6 +109,10 @@ class Resume(keras.callbacks.Callback):
         continue_fit_at(self.model, None)
         if self._restored is None:  # a restored state here means that the training was complete
             self._save(self.params["epochs"], finished=True)
+
+    def _make_folder(self) -> None:
+        with failure_named(self.path.parent):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
 
     def _variables(self) -> list[Any]:
         model = self.model

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
-from keras_vit.distribution.processes import by_the_first, ddp, process
+from keras_vit.distribution.processes import by_the_first, process
+from keras_vit.distribution.torchrun import ddp
 from keras_vit.errors import ConfigError
 from keras_vit.files import failure_named
 from keras_vit.finetune.curves import draw_curves
@@ -72,8 +73,7 @@ def train(
         if part is not None:
             part.check(model)
     _check_recipe(recipe, data)
-    with failure_named(out):
-        out.mkdir(parents=True, exist_ok=True)
+    by_the_first(lambda: _make(out), out)
     logs: list[keras.callbacks.Callback] = []
     if index == 0:  # of several processes the first writes
         logs.append(CsvLog(out / "log.csv"))
@@ -106,6 +106,11 @@ def train(
         steps = fit.get("steps_per_epoch") or len(data)
         draw_curves({model.name: history.history}, out / "curves.png", steps)
     return history.history
+
+
+def _make(out: Path) -> None:
+    with failure_named(out):
+        out.mkdir(parents=True, exist_ok=True)
 
 
 def check_out(out: Path, resume: bool) -> None:

@@ -52,8 +52,11 @@ def test_an_interrupted_training_of_two_processes_is_resumed_bit_by_bit(reports)
 
 @on_torch
 def test_processes_that_disagree_all_stop(reports):
-    """Each names the difference, and none waits for the other."""
-    assert all("different weights" in report["differing"] for report in reports)
+    """Each names the difference: of models, of data, or of a batch; and does not wait."""
+    for report in reports:
+        assert "different weights" in report["differing"]
+        assert "different batches" in report["other data"]
+        assert "2 processes do not divide a batch" in report["batch"]
 
 
 @on_torch
@@ -61,6 +64,26 @@ def test_all_processes_learn_that_the_first_cannot_write(reports):
     """The second process names the place, too."""
     assert "cannot be written" in reports[0]["unwritable"]
     assert "process 0 could not write" in reports[1]["unwritable"]
+
+
+@on_torch
+def test_fsdp_is_refused():
+    """It shards parameters of torch, whose gradients the optimizer of Keras would not reduce."""
+    import torch
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor import init_device_mesh
+
+    torch.distributed.init_process_group(
+        "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1
+    )
+    try:
+        model = tiny()
+        model.compile(finetune.LayerwiseSGD(0.1), "mse")
+        fully_shard(model, mesh=init_device_mesh("cpu", (1,)))
+        with pytest.raises(ConfigError, match="FSDP"):
+            ddp(model)
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 @on_torch

@@ -1,0 +1,97 @@
+"""Training in processes that torchrun started, one per device: the mean of their gradients."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
+from keras_vit.distribution.processes import agree_on_model, connect
+from keras_vit.errors import ConfigError
+
+_BUCKET = 25 * 2**20  # bytes that are summed in one call, as in torch's DistributedDataParallel
+
+
+def ddp(model: Any) -> Any:
+    """Connects the processes that torchrun started, so that they train a model together.
+
+    The order of the calls is::
+
+        model.compile(**recipe.compile_args)
+        keras_vit.distribution.ddp(model)
+        model.fit(data, shuffle=False, **recipe.fit_args)
+
+    Every process computes the gradient of its share of each batch, which `keras_vit.data` gives it.
+    The recipe's optimizer takes the mean of the gradients over the processes, and then
+    accumulates, clips, updates and averages, so that the training is that of one process. The loss
+    and the metrics that `fit` prints are those of the process's own images.
+
+    Args:
+        model: a model on torch that a recipe has compiled.
+
+    Returns:
+        The model, with the weights of process 0.
+
+    Raises:
+        ConfigError: the backend is not torch, torchrun did not start this process, the optimizer
+            is not a recipe's, the weights are sharded by FSDP, or the processes were given
+            different models or settings; then every process raises.
+    """
+    if keras.backend.backend() != "torch":
+        raise ConfigError(
+            f"ddp is for torch; Keras runs on {keras.backend.backend()}. See "
+            "keras_vit.distribution.data_parallel (JAX) and tf.distribute.MirroredStrategy "
+            "(TensorFlow)."
+        )
+    import torch
+    import torch.distributed as dist
+    from torch.distributed.tensor import DTensor
+
+    if not hasattr(model.optimizer, "sum_over_processes"):
+        raise ConfigError(
+            "ddp needs an optimizer of keras_vit.finetune, which sums gradients before it clips "
+            "them: first model.compile(**recipe.compile_args)."
+        )
+    if any(isinstance(parameter, DTensor) for parameter in model.parameters()):
+        raise ConfigError(
+            "The weights are sharded by FSDP, whose gradients are not reduced for the variables of "
+            "Keras. Call ddp on the plain model."
+        )
+    connect()
+    optimizer = model.optimizer
+    if not optimizer.built:
+        optimizer.build(model.trainable_variables)
+    agree_on_model(model, {})
+    with torch.no_grad():
+        for variable in [*model.variables, *optimizer.variables]:
+            dist.broadcast(variable.value, 0)
+    optimizer.sum_over_processes = True
+    return model
+
+
+def mean_over_processes(gradients: Sequence[Any]) -> list[Any]:
+    """Returns the mean of torch gradients over all processes, bucket by bucket."""
+    import torch
+    import torch.distributed as dist
+
+    count = dist.get_world_size()
+    means: list[Any] = []
+    bucket: list[Any] = []
+
+    def reduce() -> None:
+        flat = torch.cat([gradient.reshape(-1) for gradient in bucket])
+        dist.all_reduce(flat)
+        parts = torch.split(flat.div_(count), [gradient.numel() for gradient in bucket])
+        for gradient, part in zip(bucket, parts, strict=True):
+            # In place: a gradient that its variable holds is clipped in place later.
+            means.append(gradient.copy_(part.view_as(gradient)))
+        bucket.clear()
+
+    with torch.no_grad():
+        for gradient in gradients:
+            if bucket and (
+                gradient.dtype != bucket[0].dtype or sum(g.nbytes for g in bucket) > _BUCKET
+            ):
+                reduce()
+            bucket.append(gradient)
+        reduce()
+    return means

@@ -1,0 +1,124 @@
+"""The training that all programs of this folder compare: recipe, mixed batches, resuming."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+
+import keras_vit
+from keras_vit import finetune
+from keras_vit.data import Augmentation, from_arrays
+
+SIZES = {
+    "image_size": 8,
+    "patch_size": 4,
+    "hidden_size": 16,
+    "mlp_dim": 32,
+    "num_heads": 4,
+    "num_layers": 1,
+    "num_classes": 3,
+}
+RNG = np.random.default_rng(0)
+IMAGES = RNG.integers(0, 256, (20, 8, 8, 3), "uint8")
+LABELS = np.arange(20) % 3
+EPOCHS, STEPS_PER_EPOCH, BATCH_SIZE = 5, 10, 8
+
+
+class Trained(NamedTuple):
+    """The loss of every batch, and all weights and optimizer variables, after a training."""
+
+    shard: tuple[int, int]
+    losses: list[float]
+    variables: list[np.ndarray]
+
+
+class StoppedError(Exception):
+    """The training was to stop here."""
+
+
+def model_of(seed: int = 1, **fields: Any) -> keras_vit.VisionTransformer:
+    """A small model with the same random weights in every call."""
+    model = keras_vit.VisionTransformer(**{**SIZES, **fields}, name="vit")
+    rng = np.random.default_rng(seed)
+    for weight in model.weights:
+        weight.assign(0.3 * rng.standard_normal(weight.shape))
+    return model
+
+
+def trained(
+    folder: Path | None = None,
+    shard: tuple[int, int] | None = None,
+    *,
+    seed: int = 1,
+    connect: Callable[[Any], object] = lambda model: None,
+    on_batch: Callable[[int], object] = lambda batch: None,
+    stop_after: int | None = None,
+    epochs: int = EPOCHS,
+) -> Trained:
+    """Trains by the recipe: clipped gradients, two batches per update, and a moving average.
+
+    Raises:
+        StoppedError: the epoch `stop_after` has ended.
+    """
+    model = model_of(seed)
+    recipe = finetune.transfer_recipe(
+        model,
+        epochs * STEPS_PER_EPOCH // 2,
+        2 * BATCH_SIZE,
+        learning_rate=0.1,
+        clip_norm=0.1,
+        accumulate=2,
+        ema=0.5,
+        one_hot=True,
+        steps_per_epoch=STEPS_PER_EPOCH,
+    )
+    model.compile(**recipe.compile_args)
+    data = from_arrays(
+        IMAGES,
+        LABELS,
+        model,
+        BATCH_SIZE,
+        augmentation=Augmentation(crop=None, mixup=0.3, cutmix=1.0),
+        steps_per_epoch=STEPS_PER_EPOCH,
+        shard=shard,
+    )
+    connect(model)
+    losses: list[float] = []
+
+    def batch_ended(batch: int, logs: Any) -> None:
+        losses.append(float(logs["loss"]))
+        on_batch(batch)
+
+    def epoch_ended(epoch: int, logs: Any) -> None:
+        if epoch == stop_after:
+            raise StoppedError
+
+    fit = dict(recipe.fit_args)
+    callbacks = [
+        *fit.pop("callbacks"),
+        keras.callbacks.LambdaCallback(on_train_batch_end=batch_ended, on_epoch_end=epoch_ended),
+    ]
+    if folder is not None:
+        callbacks.append(finetune.Resume(folder, data))
+    model.fit(data, shuffle=False, verbose=0, callbacks=callbacks, **fit)
+    variables = [*model.weights, *model.optimizer.variables]
+    return Trained(
+        data.shard, losses, [keras.ops.convert_to_numpy(v).astype("float64") for v in variables]
+    )
+
+
+def distance(found: Any, expected: Any) -> float:
+    """The largest difference of two lists of arrays."""
+    pairs = zip(found, expected, strict=True)
+    return max(float(np.abs(np.subtract(a, b)).max()) for a, b in pairs)
+
+
+def message(act: Callable[[], object]) -> str:
+    """What a refusal says."""
+    try:
+        act()
+    except keras_vit.KerasViTError as error:
+        return str(error)
+    return "no error"
