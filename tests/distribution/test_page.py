@@ -1,4 +1,4 @@
-"""The program for each backend in docs/devices.md runs."""
+"""The program for torch in docs/devices.md runs."""
 
 import os
 import re
@@ -10,19 +10,17 @@ import keras
 import pytest
 
 ROOT = Path(__file__).parents[2]
-BACKEND = keras.backend.backend()
-TITLES = {"jax": "JAX", "tensorflow": "TensorFlow", "torch": "torch"}
 
 
-@pytest.mark.skipif(BACKEND not in TITLES, reason=f"{BACKEND} has one device.")
-def test_the_program_of_the_page_runs_on_several_devices(tmp_path):
-    """As it stands on the page; torchrun starts that for torch."""
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="ddp is for torch.")
+def test_the_program_of_the_page_runs_in_two_processes(tmp_path):
+    """As it stands on the page, under torchrun."""
     page = (ROOT / "docs" / "devices.md").read_text(encoding="utf-8")
-    section = page.split(f"## {TITLES[BACKEND]}\n")[1]
+    section = page.split("## torch\n")[1]
     (tmp_path / "train.py").write_text(re.findall(r"```py\n(.*?)```", section, re.DOTALL)[0])
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
-        [sys.executable, *(launcher if BACKEND == "torch" else []), "train.py"],
+        [sys.executable, *launcher, "train.py"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         capture_output=True,
@@ -30,5 +28,4 @@ def test_the_program_of_the_page_runs_on_several_devices(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    if BACKEND == "torch":
-        assert (tmp_path / "preset" / "config.json").exists()
+    assert (tmp_path / "preset" / "config.json").exists()
