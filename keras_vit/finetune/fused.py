@@ -74,10 +74,14 @@ def average(pairs: Sequence[tuple[Any, Any]], kept: Any) -> None:
         pairs: variables, each with its average.
         kept: the share of itself that an average keeps, a scalar.
     """
-    moved = 1.0 - float(kept)
-    if moved:
-        for variable, mean in pairs:
-            mean.value.lerp_(variable.value, moved)
+    moved = 1.0 - kept
+    if moved.device.type == "cpu":  # elsewhere a look at the number would wait for the device
+        moved = float(moved)
+        if not moved:
+            return
+    for variable, mean in pairs:
+        share = moved if isinstance(moved, float) else moved.to(mean.value.dtype)
+        mean.value.lerp_(variable.value, share)
 
 
 def _sgd(
