@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         labels,
         layers,
         presets,
+        ray,
         serving,
         tasks,
     )
@@ -110,6 +111,7 @@ __all__ = [
     "r50_vit_b16",
     "r50_vit_l32",
     "r_vit_ti16",
+    "ray",
     "read_tokens",
     "serving",
     "tasks",
@@ -135,6 +137,7 @@ _ROOMS = (
     "labels",
     "layers",
     "presets",
+    "ray",
     "serving",
     "tasks",
 )

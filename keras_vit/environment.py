@@ -15,6 +15,8 @@ _EXTRAS = {
     "tensorflow-datasets": ("tfds", "data named tfds:NAME"),
     "datasets": ("huggingface", "data named hf:OWNER/NAME"),
     "pyarrow": ("parquet", "embed --out NAME.parquet"),
+    "ray": ("ray", "embed --engine ray"),
+    "grain": ("grain", "ImageData.to_grain"),
     "onnxruntime": ("export", "export to ONNX and transformers.js"),
     "ai-edge-litert": ("litert", "export to LiteRT"),
     "scikit-learn": ("demo", "keras-vit demo"),

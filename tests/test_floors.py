@@ -46,7 +46,7 @@ FLOORS = (
     {"presets"},
     {"distribution"},
     {"exporting", "finetune", "evaluation"},
-    {"explanation"},
+    {"explanation", "ray"},
     {"serving"},
     {"demo"},
     {"cli"},

@@ -40,13 +40,29 @@ def add(commands: Any) -> None:
         "called again. An image that cannot be read is named on stderr and left out, and the "
         "exit status is 1.",
     )
-    command.add_argument("images", nargs="+", type=Path, help="image files or folders of them")
+    command.add_argument("images", nargs="+", help="image files or folders of them")
     command.add_argument("--preset", required=True, help="name, folder or checkpoint file")
-    command.add_argument("--out", required=True, type=Path, help="file to write, .npy or .parquet")
+    command.add_argument(
+        "--out",
+        required=True,
+        help="file to write, .npy or .parquet; with --engine ray a folder of Parquet files",
+    )
     command.add_argument("--layer", default="pre_logits", help="whose output (default pre_logits)")
     command.add_argument(
         "--batch-size", type=positive, default=32, help="images per step (default 32)"
     )
+    ray = command.add_argument_group(
+        "ray",
+        "Many workers, on this machine or a cluster. Folders may be addresses such as "
+        "s3://bucket/photos. The data set has a row for every image; one that cannot be read has "
+        "the reason in the column error.",
+    )
+    ray.add_argument("--engine", choices=["ray"], help="run on Ray Data")
+    ray.add_argument("--workers", type=positive, help="processes with the model (default 1)")
+    ray.add_argument("--address", help="of a Ray cluster; the default starts Ray here")
+    ray.add_argument("--top", type=positive, help="write this number of labels, not features")
+    ray.add_argument("--cpus-per-worker", type=positive, help="its threads (default 1)")
+    ray.add_argument("--gpus-per-worker", type=float, help="its accelerators (default 0)")
     command.set_defaults(run=_embed, go_on="The same command goes on where it stopped.")
 
     command = commands.add_parser(
@@ -108,8 +124,18 @@ def _model(arguments: argparse.Namespace) -> Any:
     return VisionTransformer.from_preset(source)
 
 
+_FOR_RAY = ("workers", "address", "top", "cpus_per_worker", "gpus_per_worker")
+
+
 def _embed(arguments: argparse.Namespace) -> int:
-    paths = image_files(arguments.images)
+    given = {name: getattr(arguments, name) for name in _FOR_RAY}
+    given = {name: value for name, value in given.items() if value is not None}
+    if arguments.engine == "ray":
+        return _embed_on_ray(arguments, given)
+    if given:
+        option = next(iter(given)).replace("_", "-")
+        raise KerasViTError(f"--{option} is an option of --engine ray.")
+    paths = image_files(map(Path, arguments.images))
     model = _model(arguments)
     from keras_vit.evaluation import embed
 
@@ -130,6 +156,35 @@ def _embed(arguments: argparse.Namespace) -> int:
             progress=lambda images: progress.advance(task, images),
         )
     console.print(f"{written.num_images} images: {arguments.out} written.", soft_wrap=True)
+    return int(bool(written.unreadable))
+
+
+def _embed_on_ray(arguments: argparse.Namespace, options: dict[str, Any]) -> int:
+    from keras_vit.checkpoints import Source
+
+    Source.of(arguments.preset)
+    from keras_vit.ray import write_dataset
+
+    stderr = Screen(stderr=True)
+    with images_per_second(stderr) as progress:
+        task = progress.add_task("Embedding", total=None)
+        written = write_dataset(
+            arguments.images,
+            arguments.out,
+            arguments.preset,
+            arguments.layer,
+            batch_size=arguments.batch_size,
+            unreadable=lambda path, reason: stderr.print(
+                f"keras-vit: {reason}", soft_wrap=True, highlight=False
+            ),
+            progress=lambda done, total: progress.update(task, completed=done, total=total),
+            **options,
+        )
+    console.print(
+        f"{written.num_images} images, {written.unreadable} of them unreadable: {arguments.out} "
+        "written.",
+        soft_wrap=True,
+    )
     return int(bool(written.unreadable))
 
 

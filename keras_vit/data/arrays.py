@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_vit.data.image_data import ImageData
 from keras_vit.data.options import Options, Prepares
-from keras_vit.data.records import Records
+from keras_vit.data.records import Records, names_for
 from keras_vit.errors import ConfigError
 from keras_vit.preparation.inputs import PixelImages, as_array
 
@@ -82,18 +82,7 @@ def from_arrays(
         images = PixelImages(images, getattr(prepared, "channels", 3))
     labels = np.asarray(labels)
     if class_names is None:
-        class_names = _names(labels, preprocessor)
+        class_names = names_for(labels, preprocessor)
     records = Records("arrays", images, labels, tuple(class_names))
     data = ImageData(records, preprocessor, batch_size, **options)
     return data if validation_split is None else data.hold_out(validation_split)
-
-
-def _names(labels: np.ndarray, preprocessor: Any) -> tuple[str, ...]:
-    named = getattr(preprocessor, "labels", None)
-    if named:
-        return tuple(named)
-    config = getattr(preprocessor, "config", None)
-    count = config.num_classes if config is not None else 0
-    if not count and labels.dtype.kind in "ui" and labels.size:
-        count = max(int(labels.max()), 0) + 1
-    return tuple(str(k) for k in range(count))

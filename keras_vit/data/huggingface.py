@@ -85,11 +85,13 @@ def from_huggingface(
         except (OSError, ValueError, RuntimeError) as error:
             raise ConfigError(f"{title}: {error}") from error
     if not isinstance(table, datasets.Dataset):
+        found = type(table).__name__
+        hint = " Give a stream to from_stream." if "Iterable" in found else ""
         raise ConfigError(
-            f"{title}: expected one split of a datasets.Dataset, found {type(table).__name__}."
+            f"{title}: expected one split of a datasets.Dataset, found {found}.{hint}"
         )
-    image = _column(table, title, image, "image", datasets.Image)
-    label = _column(table, title, label, "label", datasets.ClassLabel)
+    image = column_of(table, title, image, "image", datasets.Image)
+    label = column_of(table, title, label, "label", datasets.ClassLabel)
     values = np.asarray(table[label])
     class_names = getattr(table.features[label], "names", None)
     if class_names is None:  # plain numbers or words
@@ -116,7 +118,7 @@ class _Images(Sequence[Any]):
         return Encoded(found["bytes"], found["path"] or f"{self._title}, image {index}")
 
 
-def _column(table: Any, title: str, asked: str | None, meaning: str, kind: type) -> str:
+def column_of(table: Any, title: str, asked: str | None, meaning: str, kind: type) -> str:
     """Returns the column `asked`; if that is None, the only column of `kind`, or `meaning`."""
     names = list(table.features)
     found = [name for name in names if isinstance(table.features[name], kind)]

@@ -4,7 +4,6 @@ import copy
 import dataclasses
 import os
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import keras
@@ -12,6 +11,7 @@ import numpy as np
 
 from keras_vit.data import augmentation as augmentations
 from keras_vit.data import order
+from keras_vit.data.arguments import checked_preprocessor, checked_shard
 from keras_vit.data.augmentation import Augmentation
 from keras_vit.data.compatibility import incompatibilities
 from keras_vit.data.epoch_count import EpochCount
@@ -20,7 +20,8 @@ from keras_vit.data.options import Prepares
 from keras_vit.data.pipeline import Batch, Pipeline
 from keras_vit.data.prefetch import Prefetch
 from keras_vit.data.records import Records
-from keras_vit.distribution.processes import agree, process
+from keras_vit.data.threads import Threads
+from keras_vit.distribution.processes import agree
 from keras_vit.errors import ConfigError
 from keras_vit.preparation.preprocessor import Preprocessor
 
@@ -80,6 +81,7 @@ class ImageData(keras.utils.PyDataset):
     """
 
     epoch: int
+    _has_numbers = True  # whether any image can be read at any time
     _warns_of_order: bool
     _expected: int  # number of the batch after the last one that was read
 
@@ -102,35 +104,20 @@ class ImageData(keras.utils.PyDataset):
         shard: tuple[int, int] | None = None,
     ) -> None:
         super().__init__()
-        for name, value in (("batch_size", batch_size), ("steps_per_epoch", steps_per_epoch)):
-            if value is not None and value < 1:
-                raise ConfigError(f"{name}={value}, expected at least 1.")
-        if seed < 0:
-            raise ConfigError(f"seed={seed}, expected 0 or more.")
+        prepares, model = checked_preprocessor(preprocessor, batch_size, steps_per_epoch, seed)
         if unreadable not in ("raise", "skip"):
             raise ConfigError(f"unreadable={unreadable!r}, expected 'raise' or 'skip'.")
-        model = preprocessor if hasattr(preprocessor, "preprocessor") else None
-        preprocessor = model.preprocessor if model is not None else preprocessor
-        if not isinstance(preprocessor, Preprocessor):
-            raise ConfigError(
-                f"preprocessor={preprocessor!r}, expected a keras_vit.Preprocessor or a "
-                "VisionTransformer."
-            )
-        threads = threads or os.cpu_count() or 1
-        pool = ThreadPoolExecutor(threads, "keras_vit-images")
-        images = inspect(
-            records, preprocessor, pool, unreadable=unreadable, verify=verify, cache=cache
-        )
+        pool = Threads(threads or os.cpu_count() or 1)
+        images = inspect(records, prepares, pool, unreadable=unreadable, verify=verify, cache=cache)
         asked = augmentations.named(augmentation)
         one_hot = one_hot or (asked is not None and asked.mixes)
         self._min_size = min_size
         self._shuffle = shuffle
         self._asked_shard = shard
         self._serve(
-            Pipeline(images, preprocessor, asked, one_hot, seed, pool, threads),
-            batch_size,
-            steps_per_epoch,
+            Pipeline(images, prepares, asked, one_hot, seed, pool), batch_size, steps_per_epoch
         )
+        self._pipeline.image(0, 0)  # an augmentation that fails on such images fails here
         if model is not None:
             self.check(model)
 
@@ -220,11 +207,7 @@ class ImageData(keras.utils.PyDataset):
             raise IndexError(f"batch {index}, expected 0 to {len(self) - 1}")
         in_order = index in (0, self._expected)
         if self._warns_of_order and not in_order:
-            warnings.warn(
-                "fit takes the batches in another order; give it shuffle=False. The images are "
-                "shuffled already, and only batches in order are prepared ahead and repeatable.",
-                stacklevel=2,
-            )
+            self._warn_of_order()
             self._warns_of_order = False
         batch = self._prefetch((self.epoch, index))
         self._expected = index + 1
@@ -240,7 +223,7 @@ class ImageData(keras.utils.PyDataset):
         """
         shards = self._shard[1]
         rest = len(self._stream.draws(0, len(self) - 1)) % shards
-        if self._stream.shuffle and rest:
+        if self._is_shuffled and rest:
             raise ConfigError(
                 f"{shards} processes do not divide the last batch of an epoch, whose images would "
                 "then count differently. Give steps_per_epoch, which makes all batches full."
@@ -313,7 +296,7 @@ class ImageData(keras.utils.PyDataset):
         train, validation = copy.copy(self), copy.copy(self)
         train._shuffle = self._shuffle is None or self._shuffle
         train._serve(
-            dataclasses.replace(self._pipeline, images=self._images.of(first)),
+            self._pipeline.of(self._images.of(first)),
             self.batch_size,
             self.steps_per_epoch,
         )
@@ -339,6 +322,28 @@ class ImageData(keras.utils.PyDataset):
         data._serve(self._pipeline, self.batch_size, steps_per_epoch)
         return data
 
+    def to_grain(self, epochs: int = 1) -> Any:
+        """Returns the batches of epochs 0 to `epochs` - 1 as a `grain.MapDataset`.
+
+        Batch `i` of epoch `e` has the number `e * len(data) + i` and is the batch of `data`, bit by
+        bit, with its shuffling, augmentation and shard. Worker processes of Grain may prepare it::
+
+            batches = data.to_grain(epochs=10).to_iter_dataset()
+            batches = batches.mp_prefetch(grain.MultiprocessingOptions(num_workers=4))
+            model.fit(batches, epochs=10, steps_per_epoch=len(data))
+
+        Before, `absl.flags.FLAGS.mark_as_parsed()`, unless absl runs the program.
+
+        Args:
+            epochs: number of epochs.
+
+        Raises:
+            ConfigError: Grain is not installed, or `epochs` is below 1.
+        """
+        from keras_vit.data.grain_source import map_dataset
+
+        return map_dataset(self._pipeline, self._stream, self._shard, epochs)
+
     def check(self, model: Any) -> None:
         """Raises unless a `VisionTransformer` can be trained or evaluated on these data.
 
@@ -360,10 +365,17 @@ class ImageData(keras.utils.PyDataset):
         self._pipeline = pipeline
         self._images: Inspected = pipeline.images
         self._stream = order.Stream(
-            len(pipeline.images.records), batch_size, steps_per_epoch, shuffle, pipeline.seed
+            self.num_images,
+            batch_size,
+            steps_per_epoch,
+            shuffle and self._has_numbers,
+            pipeline.seed,
         )
-        self._shard = _checked_shard(self._asked_shard, shuffle, batch_size)
-        self._prefetch: Prefetch[tuple[int, int], Batch] = Prefetch(self._batch, self._following)
+        self._is_shuffled = shuffle
+        self._shard = checked_shard(self._asked_shard, shuffle, batch_size)
+        self._prefetch: Prefetch[tuple[int, int], Batch] = Prefetch(
+            self._batch, self._following, 2 if self._has_numbers else 1
+        )
         self._count = EpochCount()
         self.epoch = 0
         self._warns_of_order = False
@@ -374,11 +386,18 @@ class ImageData(keras.utils.PyDataset):
         stream = self._stream
         facts = {
             "images": [self.num_images, self.class_names, self.paths],
-            "labels": self.labels,
+            "labels": self._images.records.labels,
             "batches": [stream.batch_size, stream.steps_per_epoch, self.seed, self.epoch],
             "augmentation": [self.augmentation, self.one_hot],
         }
         agree(facts, "Every process must be given the same data; each then reads its share.")
+
+    def _warn_of_order(self) -> None:
+        warnings.warn(
+            "fit takes the batches in another order; give it shuffle=False. The images are "
+            "shuffled already, and only batches in order are prepared ahead and repeatable.",
+            stacklevel=3,
+        )
 
     def _batch(self, key: tuple[int, int]) -> Batch:
         return self._pipeline.batch(self._stream.draws(*key), *key, self._shard)
@@ -390,19 +409,3 @@ class ImageData(keras.utils.PyDataset):
             return []
         numbers = (epoch * len(self) + index + step for step in (1, 2))
         return [divmod(number, len(self)) for number in numbers]
-
-
-def _checked_shard(
-    shard: tuple[int, int] | None, shuffle: bool, batch_size: int
-) -> tuple[int, int]:
-    if shard is None:
-        shard = process() if shuffle else (0, 1)
-    index, count = shard
-    if not 0 <= index < count:
-        raise ConfigError(f"shard={shard}, expected (index, count) with 0 <= index < count.")
-    if batch_size % count:
-        raise ConfigError(
-            f"batch_size={batch_size}: {count} processes do not divide a batch. Give a multiple of "
-            f"{count}; every process then reads batch_size / {count} images per step."
-        )
-    return index, count

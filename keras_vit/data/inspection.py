@@ -50,6 +50,10 @@ class Inspected:
             self.unreadable,
         )
 
+    def without_cache(self) -> "Inspected":
+        """Returns the same images; each is decoded whenever it is asked for."""
+        return dataclasses.replace(self, decoded=None)
+
 
 def inspect(
     records: Records,

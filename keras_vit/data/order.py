@@ -102,5 +102,5 @@ def share(count: int, shard: tuple[int, int]) -> range:
     return range(index * count // shards, (index + 1) * count // shards)
 
 
-_ORDER, _SPLIT, IMAGE, BATCH = range(4)
+_ORDER, _SPLIT, IMAGE, BATCH, STREAM = range(5)
 """The purpose of a key, part of it, so that two purposes never share random numbers."""

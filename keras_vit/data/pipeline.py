@@ -1,7 +1,6 @@
 """From the numbers of images to a batch: decode, crop, flip, RandAugment, scale, stack, mix."""
 
 import dataclasses
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from keras_vit.data import crops, mixing, order
 from keras_vit.data.augmentation import Augmentation
 from keras_vit.data.inspection import Inspected
 from keras_vit.data.randaugment import randaugment
+from keras_vit.data.threads import Threads
 from keras_vit.errors import ConfigError
 from keras_vit.preparation.preprocessor import Preprocessor
 from keras_vit.preparation.resampling import size_of
@@ -29,7 +29,6 @@ class Pipeline:
         one_hot: whether labels are one-hot rows.
         seed: seed of the augmentation.
         pool: threads for the images.
-        threads: number of these threads.
 
     Raises:
         ConfigError: the augmentation cannot be applied to these images.
@@ -40,8 +39,7 @@ class Pipeline:
     augmentation: Augmentation | None
     one_hot: bool
     seed: int
-    pool: ThreadPoolExecutor
-    threads: int
+    pool: Threads
 
     def __post_init__(self) -> None:
         asked, prepared = self.augmentation, self.preprocessor
@@ -55,7 +53,10 @@ class Pipeline:
                 f"RandAugment is for 1 or 3 channels, found {prepared.channels}; give an "
                 "Augmentation with randaugment=None."
             )
-        self.image(0, 0)  # an augmentation that fails on such images fails here, not in `fit`
+
+    def of(self, images: Inspected) -> "Pipeline":
+        """Returns the same pipeline for other images."""
+        return dataclasses.replace(self, images=images)
 
     def batch(
         self,
@@ -81,7 +82,7 @@ class Pipeline:
 
     def _prepared(self, draws: list[tuple[int, int]], epoch: int, index: int) -> Batch:
         # A task prepares several images: handing over a small image takes longer than preparing it.
-        step = max(1, len(draws) // (4 * self.threads))
+        step = max(1, len(draws) // (4 * self.pool.count))
         parts = [draws[k : k + step] for k in range(0, len(draws), step)]
         prepared = self.pool.map(lambda part: [self.image(*draw) for draw in part], parts)
         images = self.preprocessor.stack(image for part in prepared for image in part)

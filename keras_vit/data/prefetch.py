@@ -9,8 +9,6 @@ from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Generic, TypeVar
 
-_THREADS = 2
-
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
@@ -23,16 +21,20 @@ class Prefetch(Generic[Key, Value]):
             request.
         following: key -> the keys that are expected after it, the next one first; an empty list
             if they cannot be predicted.
+        threads: number of threads; one calls `make` in the order of the requests.
     """
 
     def __init__(
-        self, make: Callable[[Key], Value], following: Callable[[Key], Sequence[Key]]
+        self,
+        make: Callable[[Key], Value],
+        following: Callable[[Key], Sequence[Key]],
+        threads: int = 2,
     ) -> None:
         self._make = make
         self._following = following
         self._ready: dict[Key, Future[Value]] = {}
         self._lock = threading.Lock()
-        self._pool = ThreadPoolExecutor(_THREADS, "keras_vit-batches")
+        self._pool = ThreadPoolExecutor(threads, "keras_vit-batches")
 
     def __call__(self, key: Key) -> Value:
         """Returns `make(key)`."""

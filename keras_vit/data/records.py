@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.errors import ConfigError
+from keras_vit.errors import ConfigError, nearest
 
 
 class Encoded(io.BytesIO):
@@ -87,3 +87,51 @@ class _Chosen(Sequence[Any]):
 
     def __getitem__(self, index: Any) -> Any:
         return self.images[int(self.indices[index])]
+
+
+def names_for(labels: np.ndarray, preprocessor: Any) -> tuple[str, ...]:
+    """Returns the names of the classes of number labels: the model's, or the numbers.
+
+    Args:
+        labels: integers `(images,)`.
+        preprocessor: a `Preprocessor`, or a model, whose labels or number of classes count.
+    """
+    named = getattr(preprocessor, "labels", None)
+    if named:
+        return tuple(named)
+    config = getattr(preprocessor, "config", None)
+    count = config.num_classes if config is not None else 0
+    if not count and labels.dtype.kind in "ui" and labels.size:
+        count = max(int(labels.max()), 0) + 1
+    return tuple(str(k) for k in range(count))
+
+
+def classes_of(
+    labels: np.ndarray, class_names: Sequence[str] | None, preprocessor: Any, title: str
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Returns the labels as indices, and the name of each class.
+
+    Args:
+        labels: integers or words, `(images,)`.
+        class_names: names of the classes, in the order of the indices; None for those of
+            `names_for`, or for the sorted words.
+        preprocessor: as in `names_for`.
+        title: name of the data set in messages.
+
+    Raises:
+        ConfigError: a word is not in `class_names`.
+    """
+    if labels.dtype.kind == "S":
+        labels = np.char.decode(labels)
+    if labels.dtype.kind not in "UO":
+        return labels, tuple(class_names or names_for(labels, preprocessor))
+    words, indices = np.unique(labels.astype(str), return_inverse=True)
+    known = tuple(class_names or getattr(preprocessor, "labels", None) or ())
+    if not class_names and not set(words) <= set(known):
+        known = tuple(map(str, words))
+    unknown = sorted(set(words) - set(known))
+    if unknown:
+        raise ConfigError(
+            f"{title}: label {unknown[0]!r} is not in class_names.{nearest(unknown[0], known)}"
+        )
+    return np.array([known.index(word) for word in words])[indices], known

@@ -18,23 +18,24 @@ AUGMENTED = {
 }
 
 
-def data_of(shard, **options):
+def data_of(shard, batch_size=8, **options):
     labels = np.arange(len(IMAGES)) % 3
-    return from_arrays(IMAGES, labels, Preprocessor(4), 8, shard=shard, seed=3, **options)
+    options |= {"shard": shard, "seed": 3}
+    return from_arrays(IMAGES, labels, Preprocessor(4), batch_size, **options)
 
 
-@pytest.mark.parametrize("count", [2, 8])
+@pytest.mark.parametrize("count", [1, 2, 3, 8])
 @pytest.mark.parametrize("steps", [None, 3])
 @pytest.mark.parametrize("name", AUGMENTED)
 def test_the_shards_together_are_the_batches_of_one_process(count, steps, name):
-    """Shuffled and augmented, over epochs, with a last batch of 5 images for 8 shards."""
+    """Shuffled and augmented, from any batch on, with a last batch of 5 images for 8 shards."""
     options = {"augmentation": AUGMENTED[name], "shuffle": True, "steps_per_epoch": steps}
-    whole = data_of((0, 1), **options)
-    shards = [data_of((k, count), **options) for k in range(count)]
-    for epoch in (0, 2):
+    whole = data_of((0, 1), 24, **options)
+    shards = [data_of((k, count), 24, **options) for k in range(count)]
+    for epoch, begin in ((0, 0), (2, 1)):  # the second epoch resumes in its middle
         for data in (whole, *shards):
             data.epoch = epoch
-        for i in range(len(whole)):
+        for i in range(begin, len(whole)):
             for expected, *parts in zip(whole[i], *(data[i] for data in shards), strict=True):
                 together = np.concatenate(parts)
                 assert together.dtype == expected.dtype

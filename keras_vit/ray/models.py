@@ -1,0 +1,290 @@
+"""`Embed` and `Classify`: a batch of images in, one row per image out, with an error in its row."""
+
+import itertools
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from keras_vit.data.records import Encoded
+from keras_vit.errors import ConfigError
+from keras_vit.evaluation.batches import Batch, predicted
+from keras_vit.evaluation.extraction import identity_of, up_to
+from keras_vit.labels import top_labels
+from keras_vit.model import VisionTransformer
+from keras_vit.preparation import Preprocessor
+from keras_vit.ray.storage import RemoteImage, is_url
+
+ImageSize: TypeAlias = int | tuple[int, int] | Literal["stored"] | None
+"""The argument `image_size` of `VisionTransformer.from_preset`."""
+
+IMAGE_COLUMNS = ("image", "bytes", "path")
+"""The columns that may hold images, as Ray's `read_images` and `read_binary_files` name them."""
+
+
+class _PerImage:
+    """A model in a worker, from rows with images to rows with answers.
+
+    Args:
+        preset: as for `VisionTransformer.from_preset`; each worker loads it.
+        image_size: as for `VisionTransformer.from_preset`; None takes each image at its own size.
+        column: the column of the images: file names, addresses such as `s3://bucket/a.jpg`,
+            encoded bytes or arrays of pixels. None for the first of `IMAGE_COLUMNS` that exists.
+        batch_size: images per step of the model, however many rows a call has.
+        threads: threads that decode; None for one per processor of the machine.
+
+    Raises:
+        ConfigError: pyarrow is not installed, or the preset cannot be loaded.
+    """
+
+    def __init__(
+        self,
+        preset: str | os.PathLike[str],
+        *,
+        image_size: ImageSize = "stored",
+        column: str | None = None,
+        batch_size: int = 32,
+        threads: int | None = None,
+    ) -> None:
+        _pyarrow()
+        if batch_size < 1:
+            raise ConfigError(f"batch_size={batch_size}, expected at least 1.")
+        self.model = VisionTransformer.from_preset(os.fspath(preset), image_size=image_size)
+        self._column = column
+        self._batch_size = batch_size
+        self._pool = ThreadPoolExecutor(threads or os.cpu_count() or 1, "keras_vit-images")
+
+    def __call__(self, batch: Mapping[str, Any]) -> Any:
+        """Returns the rows without their images, with the answers and a column `error`.
+
+        Args:
+            batch: columns of a batch in the format `"numpy"`, the default of `map_batches`.
+
+        Returns:
+            A `pyarrow.Table`. An unreadable image has null as its answer and the reason in `error`;
+            the other images have null there. The column of the images is kept if it is `path`.
+
+        Raises:
+            ConfigError: the rows have no column of images.
+        """
+        pa = _pyarrow()
+        column = self._column or next((name for name in IMAGE_COLUMNS if name in batch), None)
+        if column is None or column not in batch:
+            raise ConfigError(
+                f"No column {column or ' or '.join(IMAGE_COLUMNS)}; found {', '.join(batch)}. Name "
+                "the column of images by column=."
+            )
+        paths = batch["path"] if "path" in batch else itertools.repeat(None)
+        images = [_image(value, path) for value, path in zip(batch[column], paths, strict=False)]
+        kept = {
+            name: pa.array(list(batch[name])) for name in batch if name != column or name == "path"
+        }
+        return pa.table(kept | self.answers(images))
+
+    def answers(self, images: Sequence[Any]) -> dict[str, Any]:
+        """Returns the answers to images as columns of pyarrow, one row per image.
+
+        Args:
+            images: images in any form that `Preprocessor.decode` takes; each is one image.
+        """
+        pa = _pyarrow()
+        errors: list[str | None] = [None] * len(images)
+        answers = [answer for output in self._outputs(images, errors) for answer in output]
+        readable = np.array([error is None for error in errors], bool)
+        return {**self._columns(answers, readable), "error": pa.array(errors, pa.string())}
+
+    def about(self) -> dict[str, Any]:
+        """Returns everything that determines an answer, as plain JSON types."""
+        preprocessor = self.model.preprocessor
+        size = preprocessor.image_size
+        return {"protocol": preprocessor.protocol, "image_size": size}
+
+    def _outputs(self, images: Sequence[Any], errors: list[str | None]) -> Iterator[Any]:
+        """Yields the answers to readable images step by step; threads decode the next step."""
+        preprocessor, size = self.model.preprocessor, self._batch_size
+        least = self.model.config.patch_size
+
+        def prepare(start: int) -> Iterator[Any]:
+            part = images[start : start + size]
+            return self._pool.map(lambda image: _prepared(preprocessor, image, least), part)
+
+        def steps() -> Iterator[Batch]:
+            coming = prepare(0)
+            for start in range(0, len(images), size):
+                results, coming = coming, prepare(start + size)
+                readable = []
+                for k, result in enumerate(results, start):
+                    if isinstance(result, ConfigError):
+                        errors[k] = str(result)
+                    else:
+                        readable.append(result)
+                # A model of any size takes images of one size at a time.
+                for _, alike in itertools.groupby(readable, np.shape):
+                    yield Batch(preprocessor.stack(alike), None)
+
+        for output, _ in predicted(self._part, steps(), size):
+            yield self._answers(output)
+
+    _part: Any
+
+    def _answers(self, output: np.ndarray) -> Sequence[Any]:
+        """Returns the answer to each image of a step."""
+        raise NotImplementedError
+
+    def _columns(self, answers: Sequence[Any], readable: np.ndarray) -> dict[str, Any]:
+        """Returns columns with the answers, and null where an image is not readable."""
+        raise NotImplementedError
+
+
+class Embed(_PerImage):
+    """The features of images, for `ray.data.Dataset.map_batches`.
+
+    A call adds the column `features`, float32 lists of the layer's width, and the column `error`::
+
+        images = ray.data.read_binary_files("photos", include_paths=True)
+        rows = images.map_batches(
+            keras_vit.ray.Embed,
+            fn_constructor_args=["vit_b16.augreg_i21k_224"],
+            compute=ray.data.ActorPoolStrategy(size=4),
+            batch_size=256,
+        )
+        rows.write_parquet("features")
+
+    Args:
+        preset: as for `VisionTransformer.from_preset`; each worker loads it.
+        layer: name of the layer, as in `keras_vit.features`.
+        **options: image_size, column, batch_size and threads: the image size as for
+            `from_preset`; the column of the images, None for `image`, `bytes` or `path`; images per
+            step of the model (32); threads that decode, None for one per processor.
+
+    Raises:
+        ConfigError: the preset cannot be loaded, the model has no such layer, or the layer has
+            several tokens per image.
+    """
+
+    def __init__(
+        self, preset: str | os.PathLike[str], layer: str = "pre_logits", **options: Any
+    ) -> None:
+        super().__init__(preset, **options)
+        self._layer = layer
+        self._part = up_to(self.model, layer)
+        shape = self._part.output_shape
+        if len(shape) != 2:
+            raise ConfigError(
+                f"layer={layer!r} has an output {shape}; expected one row of features per image, "
+                "such as those of pre_logits."
+            )
+        self._width = shape[1]
+
+    def about(self) -> dict[str, Any]:
+        """Returns everything that determines the features, as plain JSON types."""
+        return {**identity_of(self.model, self._layer), **super().about()}
+
+    def _answers(self, output: np.ndarray) -> Sequence[Any]:
+        return list(output)
+
+    def _columns(self, answers: Sequence[Any], readable: np.ndarray) -> dict[str, Any]:
+        pa = _pyarrow()
+        full = np.zeros((len(readable), self._width), np.float32)
+        if answers:
+            full[readable] = answers
+        rows = pa.FixedSizeListArray.from_arrays(
+            pa.array(full.reshape(-1)), self._width, mask=pa.array(~readable)
+        )
+        return {"features": rows}
+
+
+class Classify(_PerImage):
+    """The most probable labels of images, for `ray.data.Dataset.map_batches`.
+
+    A call adds the columns `labels`, lists of names, the most probable first, `probabilities`,
+    float32 lists, and `error`.
+
+    Args:
+        preset: as for `VisionTransformer.from_preset`; each worker loads it.
+        top: number of labels per image.
+        **options: as for `Embed`.
+
+    Raises:
+        ConfigError: the preset cannot be loaded, the model has not one prediction per image, or
+            `top` is below 1.
+    """
+
+    def __init__(self, preset: str | os.PathLike[str], top: int = 5, **options: Any) -> None:
+        super().__init__(preset, **options)
+        config = self.model.config
+        if top < 1:
+            raise ConfigError(f"top={top}, expected at least 1.")
+        if not config.has_one_prediction:
+            raise ConfigError(
+                f"Classify needs one prediction per image; this model has num_classes="
+                f"{config.num_classes} and classifier={config.classifier!r}."
+            )
+        self._top = top
+        self._part = _Probabilities(self.model)
+
+    def about(self) -> dict[str, Any]:
+        """Returns everything that determines the labels, as plain JSON types."""
+        found = {**identity_of(self.model, "labels"), **super().about()}
+        return {**found, "top": self._top, "labels": self.model.labels}
+
+    def _answers(self, output: np.ndarray) -> Sequence[Any]:
+        return top_labels(output, self.model.labels, self._top)
+
+    def _columns(self, answers: Sequence[Any], readable: np.ndarray) -> dict[str, Any]:
+        pa = _pyarrow()
+        remaining = iter(answers)
+        rows = [next(remaining) if is_readable else None for is_readable in readable]
+        labels = [None if row is None else [label for label, _ in row] for row in rows]
+        shares = [None if row is None else [share for _, share in row] for row in rows]
+        return {
+            "labels": pa.array(labels, pa.list_(pa.string())),
+            "probabilities": pa.array(shares, pa.list_(pa.float32())),
+        }
+
+
+class _Probabilities:
+    """A classifier's probabilities behind the two names that `predicted` needs of a model."""
+
+    def __init__(self, model: VisionTransformer) -> None:
+        self._model = model
+        self.input_shape, self.layers = model.input_shape, model.layers
+
+    def predict_on_batch(self, images: np.ndarray) -> np.ndarray:
+        return self._model.probabilities(images)
+
+
+def _image(value: Any, path: Any) -> Any:
+    """Returns a cell as an image; bytes are an encoded image even if they spell a file name."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return Encoded(bytes(value), str(path) if path is not None else "an encoded image")
+    return value
+
+
+def _prepared(preprocessor: Preprocessor, image: Any, least: tuple[int, int]) -> Any:
+    """Returns float32 `(height, width, channels)`, or the `ConfigError` of an unreadable image.
+
+    An image smaller than `least`, a patch, is unreadable for a model of any size.
+    """
+    if isinstance(image, str) and is_url(image):
+        image = RemoteImage(image)
+    try:
+        pixels = preprocessor.scale(preprocessor.resize(preprocessor.decode(image)))
+        if pixels.shape[0] < least[0] or pixels.shape[1] < least[1]:
+            found = f"{pixels.shape[0]}x{pixels.shape[1]} pixels"
+            return ConfigError(f"{found}, expected at least {least[0]}x{least[1]}, a patch.")
+        return pixels
+    except ConfigError as error:
+        return error
+    except MemoryError:
+        return ConfigError("Not enough memory to prepare an image.")
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise ConfigError("keras_vit.ray needs pyarrow: pip install keras-vit[ray].") from error
+    return pyarrow

@@ -1,0 +1,121 @@
+"""`Embed` and `Classify`: rows of images in, one row per image out; no cluster runs here."""
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from keras_vit import ConfigError, VisionTransformer, features
+from keras_vit.ray import Classify, Embed
+from tests.digits import digits
+
+pytestmark = pytest.mark.without_backend
+pytest.importorskip("pyarrow", reason="keras_vit.ray writes tables of pyarrow")
+
+IMAGES, LABELS = digits()[1][:9], digits()[3][:9]
+
+
+@pytest.fixture(scope="module")
+def expected():
+    """The features of the images by another way: one batch of prepared arrays."""
+    model = VisionTransformer.from_preset("vit_digits")
+    return features(model, model.preprocessor(IMAGES)).values
+
+
+@pytest.fixture(scope="module")
+def embed():
+    """The class with steps of four images."""
+    return Embed("vit_digits", batch_size=4, threads=2)
+
+
+def png(image):
+    """The bytes of a PNG file."""
+    file = io.BytesIO()
+    Image.fromarray(image[..., 0]).save(file, "PNG")
+    return file.getvalue()
+
+
+def test_arrays_encoded_bytes_and_files_have_the_same_features(embed, expected, tmp_path):
+    """Other columns stay; the column of the images goes, unless it is the path."""
+    encoded = [png(image) for image in IMAGES]
+    files = [tmp_path / f"{k}.png" for k in range(9)]
+    for file, content in zip(files, encoded, strict=True):
+        file.write_bytes(content)
+    number = np.arange(9)
+    rows = {
+        "number": embed({"image": IMAGES, "number": number}),
+        "path": embed(
+            {"bytes": np.array(encoded, object), "path": np.array(list(map(str, files)))}
+        ),
+        "features": embed({"path": np.array(list(map(str, files)), object)}),
+    }
+    assert rows["number"].column_names == ["number", "features", "error"]
+    assert (
+        rows["features"].column_names == rows["path"].column_names == ["path", "features", "error"]
+    )
+    for table in rows.values():
+        found = np.array(table["features"].to_pylist(), np.float32)
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+        assert table["error"].null_count == 9
+
+
+def test_an_unreadable_image_has_an_error_in_its_row(embed, expected):
+    """A damaged file, an empty cell and text that spells the name of a file; the others stand."""
+    cells = np.array([png(image) for image in IMAGES], object)
+    for place, damaged in ((1, cells[1][:60]), (2, b""), (7, b"/etc/hostname"), (8, None)):
+        cells[place] = damaged
+    table = embed({"bytes": cells, "path": np.array([f"{k}.png" for k in range(9)])})
+    errors = table["error"].to_pylist()
+    assert [k for k, error in enumerate(errors) if error] == [1, 2, 7, 8]
+    assert errors[1].startswith("1.png: not a readable image")
+    assert errors[7].startswith("7.png: not a readable image")
+    found = table["features"].to_pylist()
+    for k in range(9):
+        if errors[k] is None:
+            np.testing.assert_allclose(found[k], expected[k], atol=1e-5)
+        else:
+            assert found[k] is None
+
+
+def test_a_model_of_any_size_takes_images_of_several_sizes(tmp_path):
+    """Each has the features of its own size; one smaller than a patch has an error."""
+    VisionTransformer.from_preset("vit_digits", image_size=None).save_to_preset(tmp_path / "any")
+    embed = Embed(tmp_path / "any", batch_size=4)
+    large = np.repeat(np.repeat(IMAGES[4], 2, 0), 2, 1)
+    images = np.empty(4, object)
+    images[:] = [IMAGES[0], large, IMAGES[0][:2], IMAGES[1]]
+    table = embed({"image": images})
+    assert table["error"].to_pylist()[2].startswith("2x8 pixels, expected at least")
+    alone = embed({"image": large[None]})
+    np.testing.assert_allclose(
+        table["features"][1].as_py(), alone["features"][0].as_py(), atol=1e-5
+    )
+
+
+def test_a_batch_without_a_readable_image_has_errors_alone(embed):
+    """And an empty batch has no rows, with the same columns."""
+    table = embed({"bytes": np.array([b"\0", b"\1"], object)})
+    assert table["features"].null_count == 2
+    empty = embed({"bytes": np.array([], object)})
+    assert empty.num_rows == 0
+    assert empty.schema.field("features").type == table.schema.field("features").type
+
+
+def test_labels_are_those_of_classify():
+    """With their probabilities, the most probable first."""
+    table = Classify("vit_digits", top=2)({"image": IMAGES})
+    model = VisionTransformer.from_preset("vit_digits")
+    for row, answer in zip(table.to_pylist(), model.classify(IMAGES, top=2), strict=True):
+        assert row["labels"] == [label for label, _ in answer]
+        np.testing.assert_allclose(row["probabilities"], [share for _, share in answer], atol=1e-5)
+
+
+def test_what_no_row_can_hold_is_refused(embed):
+    """Several tokens per image, unknown columns, no labels to give."""
+    with pytest.raises(ConfigError, match="one row of features per image"):
+        Embed("vit_digits", "block_0")
+    with pytest.raises(ConfigError, match="No column image or bytes or path; found picture"):
+        embed({"picture": IMAGES})
+    with pytest.raises(ConfigError, match="top=0"):
+        Classify("vit_digits", 0)

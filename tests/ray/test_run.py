@@ -1,0 +1,114 @@
+"""`write_dataset` on a Ray cluster of this machine: every image once, whatever dies meanwhile."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from keras_vit import ConfigError, VisionTransformer, cli, features
+from keras_vit.ray import write_dataset
+from tests.digits import digits, write_folders
+
+pytestmark = [
+    pytest.mark.without_backend,
+    pytest.mark.skipif(sys.platform == "win32", reason="processes are killed by signals"),
+]
+pytest.importorskip("ray.data", reason="Ray is not installed: pip install keras-vit[ray]")
+pq = pytest.importorskip("pyarrow.parquet")
+
+COUNT, DAMAGED = 60, (3, 17, 44)
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """Sixty image files of the test digits in order, three of them cut off."""
+    _, folder = write_folders(tmp_path / "digits", train=0, test=COUNT, size=8)
+    files = sorted(folder.rglob("*.png"), key=lambda path: path.name)
+    for k in DAMAGED:
+        files[k].write_bytes(files[k].read_bytes()[:40])
+    return files
+
+
+def start(**options):
+    """Runs the program `tests/ray/driver.py`."""
+    command = [sys.executable, "-m", "tests.ray.driver", json.dumps(options)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.mark.skipif(
+    "KERAS_VIT_KILLS" not in os.environ, reason="Ray starts twice; KERAS_VIT_KILLS=1 runs it"
+)
+def test_a_killed_worker_and_a_killed_driver_lose_and_repeat_no_image(photos, tmp_path):
+    """The second start does what is missing; each row is right; errors are named."""
+    out = tmp_path / "dataset"
+    task = {"images": [str(tmp_path / "digits" / "test")], "out": str(out)}
+    task |= {"preset": "vit_digits", "workers": 2}
+    first = start(**task, kill_worker_at=4, die_at=20)
+    assert first.returncode == -signal.SIGKILL, first.stderr
+    before = {path.name: path.stat().st_mtime_ns for path in out.glob("*.parquet")}
+    assert before
+    second = start(**task)
+    assert json.loads(second.stdout or "{}") == {"num_images": COUNT, "unreadable": 3}, (
+        second.stderr
+    )
+    after = {path.name: path.stat().st_mtime_ns for path in out.glob("*.parquet")}
+    assert len(after) == 15 > len(before)
+    assert {name: after[name] for name in before} == before
+
+    table = pq.read_table(out)
+    assert sorted(table["path"].to_pylist()) == sorted(map(str, photos))
+    rows = {row["path"]: row for row in table.to_pylist()}
+    model = VisionTransformer.from_preset("vit_digits")
+    expected = features(model, model.preprocessor(digits()[1][:COUNT])).values
+    for k, path in enumerate(map(str, photos)):
+        if k in DAMAGED:
+            assert rows[path]["features"] is None
+            assert rows[path]["error"].startswith(f"{path}: not a readable image")
+        else:
+            assert rows[path]["error"] is None
+            np.testing.assert_allclose(rows[path]["features"], expected[k], atol=1e-5)
+    about = json.loads(table.schema.metadata[b"keras_vit"])
+    assert about["preset"] == "vit_digits"
+    assert about["layer"] == "pre_logits"
+    assert len(about["weights"]) == 64
+    with pytest.raises(ConfigError, match="of another model. Its layer was 'pre_logits', and is"):
+        write_dataset([photos[0]], out, "vit_digits", top=3)
+
+
+def test_bad_arguments_are_refused_before_a_cluster_starts(photos, tmp_path):
+    """A cluster that is absent, a folder of other files, numbers; nothing is left behind."""
+    import ray
+
+    with pytest.raises(ConfigError, match="no Ray cluster answers there"):
+        write_dataset([photos[0]], tmp_path / "a", "vit_digits", address="127.0.0.1:1")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "mine.txt").write_text("")
+    with pytest.raises(ConfigError, match=r"holds mine.txt, and is no data set"):
+        write_dataset([photos[0]], tmp_path / "b", "vit_digits")
+    with pytest.raises(ConfigError, match="workers=0"):
+        write_dataset([photos[0]], tmp_path / "a", "vit_digits", workers=0)
+    with pytest.raises(ConfigError, match="layer='logits' and top=3: give one"):
+        write_dataset([photos[0]], tmp_path / "a", "vit_digits", "logits", top=3)
+    assert not (tmp_path / "a").exists()
+    assert not ray.is_initialized()
+
+
+@pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_without_permission_is_named(photos, tmp_path):
+    """One sentence, before a cluster starts."""
+    tmp_path.chmod(0o500)
+    with pytest.raises(ConfigError, match="cannot be written"):
+        write_dataset([photos[0]], tmp_path / "out", "vit_digits")
+
+
+def test_options_of_the_engine_need_the_engine(capsys, photos, tmp_path):
+    """`keras-vit embed --workers 4` alone says so; an absent cluster is one sentence there too."""
+    command = ["embed", str(photos[0]), "--preset", "vit_digits", "--out", str(tmp_path / "out")]
+    assert cli.main([*command, "--workers", "4"]) == 2
+    assert "--workers is an option of --engine ray" in capsys.readouterr().err
+    assert cli.main([*command, "--engine", "ray", "--address", "127.0.0.1:1"]) == 2
+    assert "no Ray cluster answers there" in capsys.readouterr().err
