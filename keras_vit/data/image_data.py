@@ -404,8 +404,4 @@ class ImageData(keras.utils.PyDataset):
 
     def _following(self, key: tuple[int, int]) -> list[tuple[int, int]]:
         """The next two batches if the batches are read in order, else an empty list."""
-        epoch, index = key
-        if index not in (0, self._expected):
-            return []
-        numbers = (epoch * len(self) + index + step for step in (1, 2))
-        return [divmod(number, len(self)) for number in numbers]
+        return self._stream.following(*key) if key[1] in (0, self._expected) else []

@@ -85,6 +85,11 @@ class Stream:
             stop = min(start + self.batch_size, (epoch + 1) * self.count)
         return [(draw, self._image(*divmod(draw, self.count))) for draw in range(start, stop)]
 
+    def following(self, epoch: int, batch: int) -> list[tuple[int, int]]:
+        """Returns epoch and number of the next two batches."""
+        numbers = (epoch * self.num_batches + batch + step for step in (1, 2))
+        return [divmod(number, self.num_batches) for number in numbers]
+
     def _image(self, which_pass: int, place: int) -> int:
         if not self.shuffle:
             return place
