@@ -21,6 +21,12 @@ def built(layer):
     return layer
 
 
+@pytest.fixture(autouse=True)
+def nothing_frozen():
+    """As in a user's program; `tests/conftest.py` freezes objects between tests."""
+    gc.unfreeze()
+
+
 def test_few_objects_are_searched_when_a_layer_is_quantised(monkeypatch):
     """Afterwards no object is frozen."""
     layer, searched = built(Dense(8)), objects_at_collections(monkeypatch)
