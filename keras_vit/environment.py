@@ -17,6 +17,7 @@ _EXTRAS = {
     "pyarrow": ("parquet", "embed --out NAME.parquet"),
     "ray": ("ray", "embed --engine ray"),
     "grain": ("grain", "ImageData.to_grain"),
+    "orbax-checkpoint": ("orbax", "the state of a training that devices of JAX divide"),
     "onnxruntime": ("export", "export to ONNX and transformers.js"),
     "ai-edge-litert": ("litert", "export to LiteRT"),
     "scikit-learn": ("demo", "keras-vit demo"),

@@ -4,7 +4,7 @@ In `checkpoints/`, only `load` and `save` of this module import the model.
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -169,7 +169,8 @@ def save(
     """Writes a model's weights as a checkpoint file of another library.
 
     The file is written beside its destination and then renamed, so that a reader sees either
-    the old file or the complete new file.
+    the old file or the complete new file. Of several processes that share the model's distribution
+    on JAX, the first writes.
 
     Args:
         model: a `VisionTransformer`.
@@ -184,6 +185,20 @@ def save(
             model's weights or express its arithmetic; or the model is quantised, has unmerged
             LoRA weights, or is no `VisionTransformer`. No file is written.
         WriteError: the destination cannot be written; an existing file there is unchanged.
+    """
+    from keras_vit.distribution.processes import by_one
+
+    write = writer_of(model)
+    by_one(lambda: write(path, dialect, lossy, track), path)
+
+
+def writer_of(model: "VisionTransformer") -> Callable[..., None]:
+    """Returns the function that writes a model's weights, with the arguments of `save` but `model`.
+
+    Weights that the devices of several processes divide are gathered here, in every process.
+
+    Raises:
+        CheckpointError: as `save`, of a model that no checkpoint can hold.
     """
     from keras_vit.layers.quantisation import quantised_parts
     from keras_vit.model import VisionTransformer
@@ -206,9 +221,14 @@ def save(
         )
     arrays = _ModelArrays(model)
     protocol = model.preprocessor.protocol
-    export(
-        model.config, arrays, dialects_named(dialect), path, model.labels, track, lossy, protocol
-    )
+
+    def write(
+        path: str | os.PathLike[str], dialect: str, lossy: bool = False, track: Track = iter
+    ) -> None:
+        target = dialects_named(dialect)
+        export(model.config, arrays, target, path, model.labels, track, lossy, protocol)
+
+    return write
 
 
 def convert(
@@ -360,10 +380,14 @@ class _FileArrays:
 
 
 class _ModelArrays:
-    """Weights by path, read from a model."""
+    """Weights by path, read from a model; from all processes of its distribution at once."""
 
     def __init__(self, model: "VisionTransformer") -> None:
-        self._variables = weights_by_path(model)
+        from keras_vit.distribution.processes import together, whole
+
+        self._variables: dict[str, Any] = weights_by_path(model)
+        if together()[1] > 1:
+            self._variables = {path: whole(weight) for path, weight in self._variables.items()}
 
     def dtype(self, path: str) -> np.dtype:
         return np.dtype(self._variables[path].dtype)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from keras_vit.distribution.processes import process
+from keras_vit.distribution.processes import data_shard
 from keras_vit.errors import ConfigError
 from keras_vit.preparation.preprocessor import Preprocessor
 
@@ -43,7 +43,7 @@ def checked_shard(shard: tuple[int, int] | None, shuffle: bool, batch_size: int)
         ConfigError: there is no such shard, or the shards do not divide a batch.
     """
     if shard is None:
-        shard = process() if shuffle else (0, 1)
+        shard = data_shard() if shuffle else (0, 1)
     index, count = shard
     if not 0 <= index < count:
         raise ConfigError(f"shard={shard}, expected (index, count) with 0 <= index < count.")

@@ -63,7 +63,7 @@ class ImageData(keras.utils.PyDataset):
         shard: `(index, count)`: the data give every batch's share of one of `count` processes;
             `batch_size` stays the number of images of all. The shares of all processes are the
             batches of one process, bit by bit. None for the share of this process, see
-            `keras_vit.distribution.process`, if the data are shuffled; data in order, such as
+            `keras_vit.distribution.data_shard`, if the data are shuffled; data in order, such as
             those for evaluation, are then whole in every process.
 
     Raises:

@@ -1,11 +1,12 @@
 """Training and prediction on several devices and in several processes."""
 
 from keras_vit.distribution.layouts import data_parallel, fully_sharded, layout_map, tensor_parallel
-from keras_vit.distribution.processes import process
+from keras_vit.distribution.processes import data_shard, process
 from keras_vit.distribution.torchrun import ddp
 
 __all__ = [
     "data_parallel",
+    "data_shard",
     "ddp",
     "fully_sharded",
     "layout_map",

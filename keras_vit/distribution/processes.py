@@ -39,6 +39,45 @@ def process() -> tuple[int, int]:
     return 0, 1
 
 
+def data_shard() -> tuple[int, int]:
+    """Returns the index of this process's share of each training batch, and the number of shares.
+
+    On torch every process has its own share. On JAX the distribution decides: processes whose
+    devices divide one copy of the model compute the same images, and without a distribution every
+    process trains a model of its own.
+
+    Raises:
+        ConfigError: the devices of a process are not one part of the mesh.
+    """
+    index, count = process()
+    if count == 1 or keras.backend.backend() != "jax":
+        return index, count
+    distribution = keras.distribution.distribution()
+    if distribution is None:
+        return 0, 1
+    mesh = distribution.device_mesh
+    axis = list(mesh.axis_names).index(distribution.batch_dim_name)
+    devices = np.moveaxis(mesh.backend_mesh.devices, axis, 0)
+    rows = devices.reshape(len(devices), -1)
+    own = [k for k, row in enumerate(rows) if any(d.process_index == index for d in row)]
+    if not own or own != list(range(own[0], own[0] + len(own))) or own[0] % len(own):
+        raise ConfigError(
+            f"Process {index} has the parts {own} of the {len(rows)} along the axis "
+            f"{distribution.batch_dim_name!r} of the mesh; expected neighbours. Give the mesh the "
+            "devices in the order of keras.distribution.list_devices()."
+        )
+    return own[0] // len(own), len(rows) // len(own)
+
+
+def together() -> tuple[int, int]:
+    """Returns the index and the number of the processes that call one model together.
+
+    On JAX these are the processes of a distribution. Processes of torch have a model each.
+    """
+    shared = keras.backend.backend() == "jax" and keras.distribution.distribution() is not None
+    return process() if shared else (0, 1)
+
+
 def agree(facts: Mapping[str, Any], remedy: str) -> None:
     """Checks that all processes have the same facts; every process must call it.
 
@@ -102,6 +141,17 @@ def by_the_first(write: Callable[[], object], place: object) -> None:
         raise WriteError(message, OSError(message))
 
 
+def by_one(write: Callable[[], object], place: object) -> None:
+    """Lets the first of the processes that call a model together write, as `by_the_first`.
+
+    A process with a model of its own writes by itself.
+    """
+    if together()[1] == 1:
+        write()
+    else:
+        by_the_first(write, place)
+
+
 def from_the_first(value: Any) -> Any:
     """Returns the value of process 0, of JSON types; every process must call it.
 
@@ -113,6 +163,29 @@ def from_the_first(value: Any) -> Any:
     length = all_of([len(text)])[0][0]
     padded = text[:length].ljust(length)  # a process with another text gives as many bytes
     return json.loads(bytes(all_of(list(padded))[0]))
+
+
+def whole(variable: Any) -> np.ndarray:
+    """Returns a variable as an array, also if devices of other processes hold parts of it.
+
+    The parts are gathered in every process, so that every process must call it.
+    """
+    value = getattr(variable, "value", variable)
+    if getattr(value, "is_fully_addressable", True) or value.is_fully_replicated:
+        return keras.ops.convert_to_numpy(variable)
+    from jax.experimental import multihost_utils
+
+    return np.asarray(multihost_utils.process_allgather(value, tiled=True))
+
+
+def on_all_devices() -> Any:
+    """Returns the layout of a JAX array that every device has whole; None in one process."""
+    if together()[1] == 1:
+        return None
+    import jax
+
+    mesh = keras.distribution.distribution().device_mesh.backend_mesh
+    return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
 
 
 def all_of(numbers: Sequence[int]) -> list[list[int]]:

@@ -11,7 +11,7 @@ import numpy as np
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation.batches import Batch, predicted
 from keras_vit.evaluation.extraction import files_digest, identity_of, up_to
-from keras_vit.evaluation.rows import Rows
+from keras_vit.evaluation.rows import Rows, RowsElsewhere, rows_of_all
 from keras_vit.files import write_json, written_beside
 from keras_vit.model import VisionTransformer
 
@@ -39,6 +39,8 @@ def embed(
 
     An interrupted call leaves its rows in `OUT.part`; the same call continues from there, and
     the result is the same to the byte. `out` exists only once it is complete.
+
+    Of several processes that share the model's distribution on JAX, the first writes.
 
     Args:
         model: a `VisionTransformer`.
@@ -79,16 +81,18 @@ def embed(
         "batch_size": size,
         "files": files_digest(names),
     }
-    with Rows(out, task) as rows:
+    with rows_of_all(out, task) as rows:
         _fill(rows, part, model, names, size, unreadable, progress)
         if rows.count == 0:
             rows.clear()
             raise ConfigError(f"None of {len(names)} images can be read.")
-        whole = rows.finish()
         unread = {k for k, _ in rows.notes}
         kept = [name for k, name in enumerate(names) if k not in unread]
         left_out = [names[k] for k in sorted(unread)]
         about = {key: task[key] for key in ("layer", "weights", "dtype", "protocol")}
+        if isinstance(rows, RowsElsewhere):
+            return Embedding(len(kept), left_out)
+        whole = rows.finish()
         if out.suffix == ".npy":
             write_json(_beside(out), {**about, "paths": kept, "unreadable": left_out})
             whole.replace(out)
@@ -99,7 +103,7 @@ def embed(
 
 
 def _fill(
-    rows: Rows,
+    rows: Rows | RowsElsewhere,
     part: Any,
     model: VisionTransformer,
     names: list[str],

@@ -12,9 +12,10 @@ from weakref import WeakKeyDictionary
 import keras
 import numpy as np
 
+from keras_vit.distribution.processes import from_the_first, together, whole
 from keras_vit.errors import ConfigError, nearest
 from keras_vit.evaluation.batches import Batch, as_numpy, batches_of, predicted
-from keras_vit.evaluation.rows import Rows
+from keras_vit.evaluation.rows import Rows, rows_of_all
 from keras_vit.evaluation.targets import class_indices
 from keras_vit.keras_fixes import FixedModel
 from keras_vit.model import VisionTransformer
@@ -77,17 +78,18 @@ def features(
         raise ConfigError("The data are empty: no batch came.")
     if cache is None:
         chunks = _chunks(part, itertools.chain([first], stream), len(first.images), progress)
-        whole = np.concatenate(list(chunks))
+        kept = np.concatenate(list(chunks))
     else:
         task = {**identity_of(model, layer), "data": _data_identity(data, first)}
         digest = hashlib.sha256(json.dumps(task, sort_keys=True).encode()).hexdigest()
         path = Path(cache) / f"{layer}-{digest[:16]}.npy"
-        if not path.exists():
+        exists = path.exists()
+        if not (exists if together()[1] == 1 else from_the_first(exists)):
             stream = itertools.chain([first], stream)
             _keep(path, task, part, data, batch_size, len(first.images), stream, progress)
-        whole = np.load(path, mmap_mode="r")
-    labelled = "labels" in (whole.dtype.names or ())
-    return Features(whole["values"], whole["labels"] if labelled else None)
+        kept = np.load(path, mmap_mode="r")
+    labelled = "labels" in (kept.dtype.names or ())
+    return Features(kept["values"], kept["labels"] if labelled else None)
 
 
 def up_to(model: VisionTransformer, layer: str) -> keras.Model:
@@ -118,7 +120,7 @@ def identity_of(model: VisionTransformer, layer: str) -> dict[str, Any]:
     digest = hashlib.sha256()
     for weight in model.weights:
         digest.update(f"{weight.name} {weight.dtype} {weight.shape}".encode())
-        digest.update(_bytes_of(keras.ops.convert_to_numpy(weight)))
+        digest.update(_bytes_of(whole(weight)))
     return {
         "weights": digest.hexdigest(),
         "config": model.config.to_dict(),
@@ -158,7 +160,7 @@ def _keep(
     stream: Iterator[Batch],
     progress: Callable[[int], None] | None,
 ) -> None:
-    with Rows(path, task) as rows:
+    with rows_of_all(path, task) as rows:
         if hasattr(data, "__next__"):  # a generator cannot be restarted: skip its first batches
             stream = itertools.islice(stream, rows.done, None)
         elif rows.done:
@@ -167,8 +169,9 @@ def _keep(
             progress(rows.count)
         for chunk in _chunks(part, stream, size, progress):
             rows.append(chunk, inputs=1)
-        rows.finish().replace(path)
-        rows.clear()
+        if isinstance(rows, Rows):
+            rows.finish().replace(path)
+            rows.clear()
 
 
 def _data_identity(data: Any, first: Batch) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import io
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from filelock import FileLock, Timeout
 
+from keras_vit.distribution.processes import by_the_first, from_the_first, together
 from keras_vit.errors import ConfigError, WriteError
 from keras_vit.files import failure_named, write_json
 
@@ -175,6 +176,51 @@ class Rows:
         with failure_named(self.part):
             self._file.flush()
             os.fsync(self._file.fileno())
+
+
+class RowsElsewhere:
+    """The rows of a file that another process writes, counted as `Rows` counts them.
+
+    Args:
+        done, count, notes: as the attributes of `Rows`.
+    """
+
+    def __init__(self, done: int, count: int, notes: Sequence[Any]) -> None:
+        self.done, self.count, self.notes = done, count, list(notes)
+
+    def append(self, rows: np.ndarray, inputs: int, notes: Sequence[Any] = ()) -> None:
+        """Counts rows."""
+        self.count += len(rows)
+        self.pass_over(inputs, notes)
+
+    def pass_over(self, inputs: int, notes: Sequence[Any] = ()) -> None:
+        """Counts inputs as processed without a row."""
+        self.done += inputs
+        self.notes += notes
+
+    def clear(self) -> None:
+        """Has no effect: the other process removes its files."""
+
+
+@contextlib.contextmanager
+def rows_of_all(path: Path, task: Mapping[str, Any]) -> Iterator[Rows | RowsElsewhere]:
+    """Opens `Rows`; of processes that compute the rows together, the first has them.
+
+    At the end of the `with` block the file is complete for all processes.
+
+    Raises:
+        ConfigError, WriteError: as `Rows`; every process raises.
+    """
+    if together()[1] == 1:
+        with Rows(path, task) as rows:
+            yield rows
+        return
+    with contextlib.ExitStack() as stack:
+        opened: list[Rows] = []
+        by_the_first(lambda: opened.append(stack.enter_context(Rows(path, task))), path)
+        begun = from_the_first([[rows.done, rows.count, rows.notes] for rows in opened])
+        yield opened[0] if opened else RowsElsewhere(*begun[0])
+    by_the_first(lambda: None, path)
 
 
 def _header(dtype: np.dtype[Any], count: int) -> bytes:

@@ -6,6 +6,7 @@ from typing import Any
 import keras
 
 from keras_vit import backend as chosen
+from keras_vit.distribution.processes import on_all_devices
 
 
 def compiled(model: keras.Model, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -23,7 +24,7 @@ def compiled(model: keras.Model, function: Callable[..., Any]) -> Callable[..., 
             with keras.StatelessScope(list(zip(variables, values, strict=True))):
                 return function(*arrays)
 
-        quick = jax.jit(run)
+        quick = jax.jit(run, out_shardings=on_all_devices())
         return lambda *arrays: quick([variable.value for variable in variables], *arrays)
     if backend == "tensorflow":
         import tensorflow as tf

@@ -10,9 +10,10 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_vit.distribution.processes import by_the_first, from_the_first
+from keras_vit.distribution.processes import by_the_first, from_the_first, process, whole
 from keras_vit.errors import CheckpointError, ConfigError
 from keras_vit.files import failure_named
+from keras_vit.finetune import sharded
 from keras_vit.finetune.randomness import random_states, set_random_states
 from keras_vit.finetune.state import State
 from keras_vit.keras_fixes.keras_internals import continue_fit_at
@@ -32,7 +33,9 @@ class Resume(keras.callbacks.Callback):
     epochs (`steps_per_epoch`) reduce the repeated work.
 
     Of several processes that train together, the first writes and all read; if it cannot write, all
-    stop.
+    stop. Variables that the devices of JAX divide are written by Orbax, if it is installed: each
+    process writes the parts of its devices into a folder beside the file, and no process gathers
+    them. Another number of processes or devices may continue a training.
 
     `keras.callbacks.BackupAndRestore` keeps neither seeds nor history, and overwrites the
     file that it may have to read.
@@ -120,10 +123,12 @@ class Resume(keras.callbacks.Callback):
         return [*of_model, *model.optimizer.variables]
 
     def _save(self, epoch: int, finished: bool) -> None:
-        arrays = {
-            f"variables/{k:05d}": keras.ops.convert_to_numpy(variable)
-            for k, variable in enumerate(self._variables())
-        }
+        variables, divided = self._variables(), None
+        arrays: dict[str, np.ndarray] = {}
+        if sharded.is_divided(variables):
+            divided = sharded.write(variables, self.path.parent, epoch)
+        else:
+            arrays = {f"variables/{k:05d}": whole(each) for k, each in enumerate(variables)}
         arrays |= {f"random/{name}": state for name, state in random_states().items()}
         progress = []
         for k, callback in enumerate(self._callbacks):
@@ -142,9 +147,12 @@ class Resume(keras.callbacks.Callback):
                 "finished": finished,
                 "history": history.history,
                 "callbacks": progress,
+                "variables": divided,
             },
         )
         by_the_first(lambda: state.write(self.path), self.path)
+        if process()[0] == 0:
+            sharded.remove_others(self.path.parent, divided)
 
     def _restore_weights(self, state: State) -> None:
         differences = list(_differences(state.facts["settings"], self._settings))
@@ -154,8 +162,17 @@ class Resume(keras.callbacks.Callback):
                 f"{' and more' * (len(differences) > 5)}. Train with the settings that it was "
                 "begun with, or in another folder."
             )
+        facts = state.facts
         variables = self._variables()
-        saved = state.below("variables")
+        if facts.get("variables"):
+            sharded.read(variables, self.path.parent / facts["variables"])
+        else:
+            self._restore_variables(state.below("variables"), variables)
+        first = self.params["epochs"] if facts["finished"] else facts["epoch"]
+        continue_fit_at(self.model, first)
+        self.model.history.history = facts["history"]
+
+    def _restore_variables(self, saved: dict[str, np.ndarray], variables: list[Any]) -> None:
         shapes = [array.shape for array in saved.values()]
         if shapes != [tuple(variable.shape) for variable in variables]:
             raise CheckpointError(
@@ -164,10 +181,6 @@ class Resume(keras.callbacks.Callback):
             )
         for variable, array in zip(variables, saved.values(), strict=True):
             variable.assign(array)
-        facts = state.facts
-        first = self.params["epochs"] if facts["finished"] else facts["epoch"]
-        continue_fit_at(self.model, first)
-        self.model.history.history = facts["history"]
 
     def _restore_the_rest(self, state: State) -> None:
         """Restores the state that `on_train_begin` of other callbacks has reset."""

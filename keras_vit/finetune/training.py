@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
-from keras_vit.distribution.processes import by_the_first, process
+from keras_vit.distribution.processes import by_the_first, process, together
 from keras_vit.distribution.torchrun import ddp
 from keras_vit.errors import ConfigError
 from keras_vit.files import failure_named
@@ -146,7 +146,10 @@ class _BestPreset(keras.callbacks.Callback):
 def _save(model: "VisionTransformer", folder: Path) -> None:
     adapted = any(weight.name.startswith("lora_kernel") for weight in model.weights)
     saved = merge_lora(model) if adapted else model
-    by_the_first(lambda: saved.save_to_preset(folder), folder)
+    if together()[1] > 1:
+        saved.save_to_preset(folder)  # gathers the weights of all processes
+    else:
+        by_the_first(lambda: saved.save_to_preset(folder), folder)
 
 
 def _check_recipe(recipe: Recipe, data: Any) -> None:

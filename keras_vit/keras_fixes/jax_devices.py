@@ -10,6 +10,11 @@ small, are given whole to every device, so that their number is the number of re
 cuts the outputs to it before loss and metrics, and no copy counts. `predict` gets an array of that
 length in place of labels.
 
+Several processes call `evaluate` and `predict` with the same images: each process computes its
+part of every batch, and all have all results. Keras would take the images of each process for
+different ones, and its `predict` raises. In `fit` each process has its own share of each batch, as
+in Keras and as `keras_vit.data` gives it; a batch that the devices do not divide is refused there.
+
 A `compute_loss` of a subclass sees the copies too, unless it calls `super().compute_loss`.
 
 Leans on: `JAXTrainer._update_metrics_variables`, and `keras_fixes/adapted_data.py`.
@@ -17,6 +22,7 @@ Leans on: `JAXTrainer._update_metrics_variables`, and `keras_fixes/adapted_data.
 
 import contextlib
 import copy
+import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +30,13 @@ import jax
 import keras
 import numpy as np
 
+from keras_vit.distribution.processes import (
+    agree,
+    agree_on_model,
+    data_shard,
+    digest,
+    on_all_devices,
+)
 from keras_vit.errors import ConfigError
 from keras_vit.keras_fixes.adapted_data import AdaptedData
 
@@ -35,97 +48,118 @@ class DividedBatches(AdaptedData):
 
     def _adapted(self, adapter: Any, purpose: str) -> Any:
         """Returns an adapter whose batches the devices divide."""
-        parts = _parts()
-        if parts == 1:
+        if not _divides():
             return adapter
+        parts = _parts_of_a_share() if purpose == "fit" else _parts()
         if purpose == "fit" and adapter.num_batches != 1:
             _check_size(adapter.batch_size or 0, parts)
+        if purpose != "fit":
+            agree({"numbers of batches": adapter.num_batches}, _SAME_IMAGES)
         batches = adapter.get_jax_iterator
 
-        def get_jax_iterator() -> Iterator[Any]:
+        def shares() -> Iterator[Any]:
             before = None
             for batch in batches():
                 x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
                 count = _rows(x)
-                if purpose == "fit" and count == before:  # not the remainder of a pass
+                if count == before:  # not the remainder of a pass
                     _check_size(count, parts)
                 before = count
+                _check(y, sample_weight, count, parts, own=jax.process_count() > 1)
+                yield _filled(x, parts), y, sample_weight
+
+        def divided() -> Iterator[Any]:
+            for batch in _the_same_everywhere(batches()):
+                x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
+                count = _rows(x)
                 if purpose == "predict":
-                    yield _filled(x, parts), np.zeros(count, bool)
+                    y, sample_weight = np.zeros(count, bool), None
                 else:
                     _check(y, sample_weight, count, parts)
-                    yield _filled(x, parts), y, sample_weight
+                yield _part(_filled(x, parts)), y, sample_weight
 
-        adapter.get_jax_iterator = get_jax_iterator
+        adapter.get_jax_iterator = shares if purpose == "fit" else divided
         return adapter
 
     def fit(self, *args: Any, **kwargs: Any) -> Any:
         """Trains as `keras.Model.fit`.
 
         Raises:
-            ConfigError: the devices do not divide the batches.
+            ConfigError: the devices do not divide the batches, or processes train different models
+                or have different arguments.
         """
-        if _parts() == 1:
+        if not _divides():
             return super(AdaptedData, self).fit(*args, **kwargs)  # type: ignore[misc]
-        if kwargs.get("validation_split"):
+        given = _FIT.bind(self, *args, **kwargs).arguments
+        if given.get("validation_split"):
             raise ConfigError(
                 "fit(validation_split=...) is for one device. Give validation_data, such as "
                 "data.hold_out(share) of keras_vit.data returns."
             )
-        with _labels_everywhere():
-            return super().fit(*args, **kwargs)
+        if jax.process_count() == 1:
+            with _labels_everywhere():
+                return super().fit(*args, **kwargs)
+        if self.compiled:  # type: ignore[attr-defined]  # otherwise Keras raises
+            numbers = ("batch_size", "epochs", "steps_per_epoch", "validation_steps")
+            agree_on_model(self, {name: given.get(name) for name in numbers})
+        return super().fit(*args, **kwargs)
 
     def evaluate(self, *args: Any, **kwargs: Any) -> Any:
         """Evaluates as `keras.Model.evaluate`."""
-        if _parts() == 1:
+        if not _divides():
             return super(AdaptedData, self).evaluate(*args, **kwargs)  # type: ignore[misc]
         with _labels_everywhere():
             return super().evaluate(*args, **kwargs)
 
     def predict(self, *args: Any, **kwargs: Any) -> Any:
-        """Predicts as `keras.Model.predict`.
-
-        Raises:
-            ConfigError: several processes share the model.
-        """
-        _refuse_processes("predict")
-        if _parts() == 1:
+        """Predicts as `keras.Model.predict`."""
+        if not _divides():
             return super(AdaptedData, self).predict(*args, **kwargs)  # type: ignore[misc]
         with _labels_everywhere():
             return super().predict(*args, **kwargs)
 
     def train_on_batch(self, x: Any, y: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Trains as `keras.Model.train_on_batch`."""
-        return self._on_batch("train_on_batch", x, y, *args, **kwargs)
+        if not _divides():
+            return super().train_on_batch(x, y, *args, **kwargs)  # type: ignore[misc]
+        own = jax.process_count() > 1
+        parts = _parts_of_a_share()
+        _check(y, args[0] if args else kwargs.get("sample_weight"), _rows(x), parts, own)
+        with contextlib.nullcontext() if own else _labels_everywhere():
+            return super().train_on_batch(_filled(x, parts), y, *args, **kwargs)  # type: ignore[misc]
 
     def test_on_batch(self, x: Any, y: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Evaluates as `keras.Model.test_on_batch`."""
-        return self._on_batch("test_on_batch", x, y, *args, **kwargs)
+        if not _divides():
+            return super().test_on_batch(x, y, *args, **kwargs)  # type: ignore[misc]
+        parts = _parts()
+        _check(y, args[0] if args else kwargs.get("sample_weight"), _rows(x), parts)
+        _agree_on((x, y))
+        with _labels_everywhere():
+            return super().test_on_batch(_part(_filled(x, parts)), y, *args, **kwargs)  # type: ignore[misc]
 
     def predict_on_batch(self, x: Any) -> Any:
-        """Predicts as `keras.Model.predict_on_batch`.
-
-        Raises:
-            ConfigError: several processes share the model.
-        """
-        _refuse_processes("predict_on_batch")
-        parts = _parts()
-        if parts == 1:
+        """Predicts as `keras.Model.predict_on_batch`."""
+        if not _divides():
             return super().predict_on_batch(x)  # type: ignore[misc]
+        _agree_on(x)
         count = _rows(x)
 
         def divided(images: Any) -> Any:
-            layout = keras.distribution.distribution().get_data_layout(images.shape)
-            return jax.device_put(images, layout.backend_layout)
+            layout = _layout(images.shape)
+            return jax.make_array_from_process_local_data(layout, _part(images))
 
-        filled = keras.tree.map_structure(divided, _filled(x, parts))
+        filled = keras.tree.map_structure(divided, _filled(x, _parts()))
         return _cut(super().predict_on_batch(filled), count)  # type: ignore[misc]
 
     def predict_step(self, state: Any, data: Any) -> Any:
         """Returns the outputs of the real images; called by Keras."""
         outputs, non_trainable = super().predict_step(state, data)  # type: ignore[misc]
         _, real, _ = keras.utils.unpack_x_y_sample_weight(data)
-        return _like(real, outputs), non_trainable
+        outputs = _like(real, outputs)
+        if (everywhere := on_all_devices()) is not None:
+            outputs = jax.lax.with_sharding_constraint(outputs, everywhere)
+        return outputs, non_trainable
 
     def compute_loss(
         self, x: Any = None, y: Any = None, y_pred: Any = None, *args: Any, **kwargs: Any
@@ -147,35 +181,65 @@ class DividedBatches(AdaptedData):
             metrics, loss, _like(y, x), y, _like(y, y_pred), sample_weight
         )
 
-    def _on_batch(self, name: str, x: Any, y: Any, *args: Any, **kwargs: Any) -> Any:
-        parts = _parts()
-        if parts > 1:
-            _check(y, args[0] if args else kwargs.get("sample_weight"), _rows(x), parts)
-            x = _filled(x, parts)
-        with _labels_everywhere():
-            return getattr(super(), name)(x, y, *args, **kwargs)
+
+_FIT = inspect.signature(keras.Model.fit)
+_SAME_IMAGES = "Give every process the same images; each computes its part of them."
+
+
+def _divides() -> bool:
+    """Whether several devices or processes divide the batches."""
+    return _parts() > 1 or (
+        keras.distribution.distribution() is not None and jax.process_count() > 1
+    )
 
 
 def _parts() -> int:
-    """The number of parts of a batch of this process: devices along the axis of the batch."""
+    """The number of parts of a batch: devices along the axis of the batch."""
     distribution = keras.distribution.distribution()
     if distribution is None:
         return 1
     mesh = distribution.device_mesh
-    devices = mesh.shape[list(mesh.axis_names).index(distribution.batch_dim_name)]
-    return max(1, int(devices) // jax.process_count())
+    return int(mesh.shape[list(mesh.axis_names).index(distribution.batch_dim_name)])
+
+
+def _parts_of_a_share() -> int:
+    """The number of parts of this process's share of a batch."""
+    return _parts() // data_shard()[1]
+
+
+def _layout(shape: Any) -> Any:
+    return keras.distribution.distribution().get_data_layout(shape).backend_layout
+
+
+def _part(x: Any) -> Any:
+    """Returns the rows of a batch that the devices of this process compute."""
+
+    def cut(array: Any) -> Any:
+        index, count = data_shard()
+        rows = len(array) // count
+        return array if count == 1 else np.asarray(array)[index * rows : (index + 1) * rows]
+
+    return keras.tree.map_structure(cut, x)
+
+
+def _the_same_everywhere(batches: Iterator[Any]) -> Iterator[Any]:
+    """Yields batches that all processes have; a process with other batches stops all."""
+    for batch in batches:
+        _agree_on(batch)
+        yield batch
+    _agree_on(None)
+
+
+def _agree_on(batch: Any) -> None:
+    if jax.process_count() > 1:
+        arrays = [np.asarray(array) for array in keras.tree.flatten(batch) if array is not None]
+        agree({"images": np.array([digest(array) for array in arrays])}, _SAME_IMAGES)
 
 
 @contextlib.contextmanager
 def _labels_everywhere() -> Iterator[None]:
-    """Divides only images among devices; other arrays go whole to every device.
-
-    Several processes divide their labels too, because each has only its own.
-    """
+    """Divides only images among devices; other arrays go whole to every device."""
     distribution = keras.distribution.distribution()
-    if distribution is None or jax.process_count() > 1:
-        yield
-        return
     changed = copy.copy(distribution)
 
     def get_data_layout(shape: Any) -> Any:
@@ -196,12 +260,15 @@ def _check_size(batch_size: int, parts: int) -> None:
         )
 
 
-def _check(y: Any, sample_weight: Any, count: int, parts: int) -> None:
-    """Refuses an incomplete batch whose number of real images a step could not know."""
+def _check(y: Any, sample_weight: Any, count: int, parts: int, own: bool = False) -> None:
+    """Refuses an incomplete batch whose number of real images a step could not know.
+
+    `own` says that the images are this process's alone.
+    """
     if count % parts == 0:
         return
     why = ""
-    if jax.process_count() > 1:
+    if own:
         why = " of a process; use data with steps_per_epoch, whose batches are all full"
     elif y is None:
         why = " without labels; give full batches"
@@ -209,14 +276,6 @@ def _check(y: Any, sample_weight: Any, count: int, parts: int) -> None:
         why = " with labels of the size of images; give full batches"
     if why:
         raise ConfigError(f"{parts} devices do not divide a batch of {count} images{why}.")
-
-
-def _refuse_processes(name: str) -> None:
-    if keras.distribution.distribution() is not None and jax.process_count() > 1:
-        raise ConfigError(
-            f"{name} is for one process; {jax.process_count()} share this model. Save it, and "
-            "predict with a process per machine, each for its part of the images."
-        )
 
 
 def _rows(x: Any) -> int:

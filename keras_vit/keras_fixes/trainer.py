@@ -12,7 +12,7 @@ if keras.backend.backend() == "jax" and not keras.config.is_nnx_enabled():
         """Workarounds for JAX."""
 
 elif keras.backend.backend() == "tensorflow":
-    from keras_vit.keras_fixes.tensorflow_tuning import UntunedData as _OfTheBackend
+    from keras_vit.keras_fixes.tensorflow_replicas import EqualShares as _OfTheBackend
 elif keras.backend.backend() == "openvino":
     from keras_vit.keras_fixes.openvino_predict import CompiledFromWeights as _OfTheBackend
 elif keras.backend.backend() == "torch":
@@ -29,7 +29,8 @@ class FixedTrainer(OneAtATime, _OfTheBackend):  # type: ignore[misc]
     A model with this base can be used by several threads, survives a failed `fit`, `evaluate`
     and `predict`, ends its epochs on TensorFlow without a wait, begins its steps on torch
     without the gradients of the previous step, and predicts on OpenVINO from its present weights.
-    On JAX it divides batches of any size among the devices of `keras.distribution`.
+    On JAX it divides batches of any size among the devices of `keras.distribution`. On TensorFlow
+    it refuses training batches that the replicas of a strategy do not divide.
     """
 
 

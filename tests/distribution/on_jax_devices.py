@@ -97,6 +97,8 @@ def outputs(model, count, folder):
         np.array([scores.top1, scores.loss, scores.calibration_error]),
         np.load(out),
         np.array(model.evaluate(images, labels, batch_size=8, verbose=0)),
+        keras_vit.attention_maps(model, images)[0],
+        keras_vit.explain(model, images).patches,
     ]
     history = model.fit(images, labels, batch_size=8, epochs=2, shuffle=False, verbose=0)
     found += [np.array(history.history["loss"]), np.array(history.history["accuracy"])]

@@ -5,36 +5,69 @@ python -m tests.distribution.on_tensorflow_replicas
 
 import json
 import sys
+import tempfile
+from pathlib import Path
 
 import keras
 import numpy as np
 import tensorflow as tf
+from PIL import Image
 
 import keras_vit
 from keras_vit import finetune
+from keras_vit.data import from_arrays
+from tests.distribution.training import distance, message, model_of
 
+COUNTS = (1, 9)
 STEPS = 25
 RNG = np.random.default_rng(0)
 IMAGES = RNG.standard_normal((16, 8, 8, 3)).astype("float32")
 LABELS = np.arange(16) % 3
-SIZES = {
-    "image_size": 8,
-    "patch_size": 4,
-    "hidden_size": 16,
-    "mlp_dim": 32,
-    "num_heads": 4,
-    "num_layers": 1,
-    "num_classes": 3,
-}
+PICTURES = list(RNG.integers(0, 256, (9, 8, 8, 3)).astype("uint8"))
+
+
+def compiled(strategy):
+    with strategy.scope():
+        model = model_of()
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(finetune.LayerwiseSGD(0.1), loss, metrics=["accuracy"])
+    return model
+
+
+def outputs(model, count, folder):
+    """Every public function that runs a model, for `count` images."""
+    images, labels = IMAGES[:count], LABELS[:count]
+    scores = keras_vit.evaluate(model, (images, labels), batch_size=8)
+    paths = [folder / f"{k}.png" for k in range(count)]
+    out = folder / f"{len(list(folder.iterdir()))}.npy"
+    keras_vit.embed(model, paths, out, batch_size=8)
+    return [
+        model.predict(images, batch_size=8, verbose=0),
+        model.predict_on_batch(images),
+        np.array([[p for _, p in sorted(row)] for row in model.classify(PICTURES[:count])]),
+        model.tokens(images, batch_size=8).patches,
+        keras_vit.features(model, images, batch_size=8).values,
+        np.array([scores.top1, scores.loss, scores.calibration_error]),
+        np.load(out),
+        np.array(model.evaluate(images, labels, batch_size=8, verbose=0)),
+        keras_vit.attention_maps(model, images)[0],
+        keras_vit.explain(model, images).patches,
+    ]
+
+
+def refused(model):
+    """What batches get that two replicas do not divide."""
+    data = from_arrays(PICTURES, LABELS[:9], model, 4, shuffle=True)
+    return [
+        message(lambda: model.fit(IMAGES[:7], LABELS[:7], verbose=0)),
+        message(lambda: model.fit(data, shuffle=False, verbose=0)),
+    ]
 
 
 def trained(strategy, recipe, **options):
     """The loss per update, and all weights and optimizer variables, after a short training."""
     with strategy.scope():
-        model = keras_vit.VisionTransformer(**SIZES, name="vit")
-        rng = np.random.default_rng(1)
-        for weight in model.weights:
-            weight.assign(0.3 * rng.standard_normal(weight.shape))
+        model = model_of()
         made = recipe(model, STEPS, 16 * options.get("accumulate", 1), one_hot=False, **options)
         model.compile(**made.compile_args)
     losses = []
@@ -51,11 +84,6 @@ def trained(strategy, recipe, **options):
     local = [strategy.experimental_local_results(v.value) for v in variables]
     apart = max(float(np.abs(np.subtract(copies[0], copies[-1])).max()) for copies in local)
     return losses, found, apart
-
-
-def distance(found, expected):
-    pairs = zip(found, expected, strict=True)
-    return max(float(np.abs(np.subtract(a, b)).max()) for a, b in pairs)
 
 
 def main():
@@ -76,6 +104,18 @@ def main():
         mirrored = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
         losses, found, apart = trained(mirrored, recipe, **options)
         report[name] = [distance([losses], [one[0]]), distance(found, one[1]), apart]
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        for k, picture in enumerate(PICTURES):
+            Image.fromarray(picture).save(folder / f"{k}.png")
+        alone, together = compiled(tf.distribute.get_strategy()), compiled(mirrored)
+        report["images"] = {}
+        for count in COUNTS:
+            pairs = zip(
+                outputs(together, count, folder), outputs(alone, count, folder), strict=True
+            )
+            report["images"][count] = [distance([a], [b]) for a, b in pairs]
+        report["refused"] = refused(together)
     json.dump(report, sys.stdout)
 
 

@@ -14,13 +14,9 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def test_a_recipe_trains_on_two_replicas_as_on_one_device():
-    """The summed gradient is clipped; accumulation and averages are the same in each replica.
-
-    Adam divides gradients by their size, and so amplifies the rounding of small ones.
-    """
+def run(program):
     done = subprocess.run(
-        [sys.executable, "-m", "tests.distribution.on_tensorflow_replicas"],
+        [sys.executable, "-m", f"tests.distribution.{program}"],
         cwd=Path(__file__).parents[2],
         env={**os.environ, "KERAS_BACKEND": "tensorflow"},
         capture_output=True,
@@ -28,10 +24,57 @@ def test_a_recipe_trains_on_two_replicas_as_on_one_device():
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    for name, (loss, state, apart) in json.loads(done.stdout).items():
-        assert loss < (1e-4 if name == "AdamW" else 1e-5), name
-        assert state < (2e-3 if name == "AdamW" else 1e-5), name
-        assert apart == 0, f"{name}: the replicas have different variables"
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def report():
+    """What a process with two replicas has found."""
+    return run("on_tensorflow_replicas")
+
+
+@pytest.mark.parametrize("recipe", ["SGD", "SGD, accumulated, averaged", "AdamW"])
+def test_a_recipe_trains_on_two_replicas_as_on_one_device(report, recipe):
+    """The summed gradient is clipped; accumulation and averages are the same in each replica.
+
+    Adam divides gradients by their size, and so amplifies the rounding of small ones.
+    """
+    loss, state, apart = report[recipe]
+    assert loss < (1e-4 if recipe == "AdamW" else 1e-5)
+    assert state < (2e-3 if recipe == "AdamW" else 1e-5)
+    assert apart == 0, "the replicas have different variables"
+
+
+@pytest.mark.parametrize("count", [1, 9])
+def test_any_number_of_images_gives_what_one_device_gives(report, count):
+    """All public functions that run a model; a replica may have no image."""
+    assert max(report["images"][str(count)]) < 1e-5
+
+
+def test_a_training_batch_that_the_replicas_do_not_divide_is_refused(report):
+    """TensorFlow would give its images different weights, silently."""
+    for sentence in report["refused"]:
+        assert "2 replicas do not divide a batch" in sentence
+
+
+def test_two_workers_train_as_one_device():
+    """`MultiWorkerMirroredStrategy`: clipping, accumulation and averages are of all images."""
+    for found in run("in_tensorflow_workers"):
+        assert found["replicas"] == 2
+        assert found["loss"] < 1e-5
+        assert found["state"] < 1e-5
+        assert found["evaluate"] < 1e-5
+        assert "2 replicas do not divide a batch" in found["refused"]
+
+
+def test_canary_keras_reduces_scalars_of_workers_along_an_axis():
+    """When Keras does not, keras_fixes/tensorflow_replicas.py can leave the logs alone."""
+    import inspect
+
+    from keras.src.backend.tensorflow import trainer
+
+    assert 'reduce("MEAN", v, axis=0)' in inspect.getsource(trainer.reduce_per_replica)
+    assert "_maybe_symbolic_build(" in inspect.getsource(trainer.TensorFlowTrainer.fit)
 
 
 def test_canary_keras_clips_before_it_sums():

@@ -67,6 +67,24 @@ def test_all_processes_learn_that_the_first_cannot_write(reports):
 
 
 @on_torch
+def test_a_killed_process_stops_the_others_and_a_second_start_ends_like_an_unbroken_run(tmp_path):
+    """Two kills: of one process, and of both; `python -m tests.distribution.kills` makes 20."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.distribution.kills", str(tmp_path), "--kills", "2"],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "KERAS_BACKEND": "torch", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["one killed"] == found["all killed"] == 1
+    assert found["equal"] >= 1
+    assert found["different"] == 0
+
+
+@on_torch
 def test_fsdp_is_refused():
     """It shards parameters of torch, whose gradients the optimizer of Keras would not reduce."""
     import torch

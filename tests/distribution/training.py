@@ -10,6 +10,7 @@ import numpy as np
 import keras_vit
 from keras_vit import finetune
 from keras_vit.data import Augmentation, from_arrays
+from keras_vit.distribution.processes import whole
 
 SIZES = {
     "image_size": 8,
@@ -104,14 +105,13 @@ def trained(
         callbacks.append(finetune.Resume(folder, data))
     model.fit(data, shuffle=False, verbose=0, callbacks=callbacks, **fit)
     variables = [*model.weights, *model.optimizer.variables]
-    return Trained(
-        data.shard, losses, [keras.ops.convert_to_numpy(v).astype("float64") for v in variables]
-    )
+    return Trained(data.shard, losses, [np.array(whole(v), "float64") for v in variables])
 
 
 def distance(found: Any, expected: Any) -> float:
-    """The largest difference of two lists of arrays."""
-    pairs = zip(found, expected, strict=True)
+    """The largest difference of two lists of arrays of the same shapes."""
+    pairs = list(zip(found, expected, strict=True))
+    assert [np.shape(a) for a, _ in pairs] == [np.shape(b) for _, b in pairs]
     return max(float(np.abs(np.subtract(a, b)).max()) for a, b in pairs)
 
 

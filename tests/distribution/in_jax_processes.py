@@ -1,0 +1,163 @@
+"""Two processes of JAX with two virtual CPU devices each; prints what each has found, as JSON.
+
+python -m tests.distribution.in_jax_processes FOLDER
+"""
+
+import functools
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import jax
+import keras
+import numpy as np
+from PIL import Image
+
+import keras_vit
+from keras_vit import distribution, finetune
+from keras_vit.data import from_arrays
+from keras_vit.distribution.processes import from_the_first
+from tests.distribution import training
+from tests.distribution.forked import results
+from tests.distribution.training import StoppedError, distance, message, model_of
+
+COUNTS = (1, 9)
+RNG = np.random.default_rng(0)
+IMAGES = RNG.standard_normal((16, 8, 8, 3)).astype("float32")
+LABELS = np.arange(16) % 3
+PICTURES = list(RNG.integers(0, 256, (9, 8, 8, 3)).astype("uint8"))
+trained = functools.partial(training.trained, epochs=3)  # 30 batches
+WAYS = {
+    "data": distribution.data_parallel,
+    "fully sharded": distribution.fully_sharded,
+    "tensor": lambda: distribution.tensor_parallel(4),
+}
+
+
+def compiled():
+    model = model_of()
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(finetune.LayerwiseSGD(0.1), loss, metrics=["accuracy"])
+    return model
+
+
+def outputs(model, count, folder):
+    """Every public function that runs a model, given the same images in every process."""
+    images, labels = IMAGES[:count], LABELS[:count]
+    scores = keras_vit.evaluate(model, (images, labels), batch_size=8)
+    paths = [folder / f"{k}.png" for k in range(count)]
+    out = folder / f"{count}.npy"
+    keras_vit.embed(model, paths, out, batch_size=8)
+    return [
+        model.predict(images, batch_size=8, verbose=0),
+        np.array([[p for _, p in sorted(row)] for row in model.classify(PICTURES[:count])]),
+        model.tokens(images, batch_size=8).patches,
+        keras_vit.features(model, images, batch_size=8, cache=folder / "cache").values,
+        np.array([scores.top1, scores.loss, scores.calibration_error]),
+        np.load(out),
+        np.array(model.evaluate(images, labels, batch_size=8, verbose=0)),
+        np.array(model.test_on_batch(images, labels)),
+        keras_vit.attention_maps(model, images)[0],
+        keras_vit.explain(model, images).patches,
+    ]
+
+
+def stopped(folder, epoch):
+    """A training that ends early, as a killed one; its state is in the folder."""
+    try:
+        trained(folder, stop_after=epoch)
+    except StoppedError:
+        return sorted(path.name for path in folder.iterdir())
+    raise AssertionError("The training was to stop.")
+
+
+def disagreements(index):
+    """What processes are told that do not do the same."""
+    data = from_arrays(PICTURES, LABELS[:9], model_of(), 4, seed=index, steps_per_epoch=1)
+    model = compiled()
+    return {
+        "images": message(lambda: model.predict(IMAGES[: 8 + index], batch_size=16, verbose=0)),
+        "batches": message(lambda: model.predict(IMAGES[: 8 + index], batch_size=8, verbose=0)),
+        "pixels": message(lambda: model.evaluate(IMAGES[:4] + index, LABELS[:4], verbose=0)),
+        "optimizer": message(lambda: _fit(momentum=0.5 + index / 4)),
+        "epochs": message(lambda: _fit(0.5, epochs=1 + index)),
+        "data": message(lambda: model.fit(data, shuffle=False, verbose=0)),
+        "share": message(lambda: model.fit(IMAGES[:3], LABELS[:3], batch_size=3, verbose=0)),
+    }
+
+
+def _fit(momentum, **arguments):
+    model = model_of()
+    model.compile(finetune.LayerwiseSGD(0.1, momentum=momentum), "mse")
+    model.fit(IMAGES[:4], LABELS[:4], batch_size=4, verbose=0, **arguments)
+
+
+def alone(index, folder):
+    """What one process gets: process 0 computes it, and the other reads it."""
+    if index == 0:
+        for place in (folder, folder / "alone"):
+            place.mkdir(exist_ok=True)
+            for k, picture in enumerate(PICTURES):
+                Image.fromarray(picture).save(place / f"{k}.png")
+        model = compiled()
+        _, losses, variables = trained()
+        arrays = {f"{count} images": outputs(model, count, folder / "alone") for count in COUNTS}
+        for name, values in {**arrays, "losses": losses, "variables": variables}.items():
+            np.savez(folder / f"{name}.npz", *values)
+    from_the_first(True)  # the other process waits for the files
+    return {path.stem: list(np.load(path).values()) for path in sorted(folder.glob("*.npz"))}
+
+
+def found(index, port, folder):
+    keras.distribution.initialize(f"127.0.0.1:{port}", 2, index)
+    jax.config.update("jax_disable_most_optimizations", True)  # the program mostly compiles
+    one = alone(index, folder)
+    report = {"devices": jax.device_count(), "shards": {}, "ways": {}}
+    keras.utils.set_random_seed(0)  # JAX refuses variables that begin differently
+    for way, make in WAYS.items():
+        with make().scope():
+            shard, losses, variables = trained()
+            report["shards"][way] = shard
+            apart = distance(losses, one["losses"]), distance(variables, one["variables"])
+            report["ways"][way] = apart
+            if way == "fully sharded":
+                report["files"] = stopped(folder / way, 1)
+                if index == 0:
+                    shutil.copytree(folder / way, folder / "copy")
+                report["resumed"] = distance(trained(folder / way).variables, variables)
+    with distribution.data_parallel().scope():
+        report["gathered files"] = stopped(folder / "data", 1)
+    with distribution.fully_sharded().scope():
+        model = compiled()
+        for count in COUNTS:
+            name = f"{count} images"
+            report[name] = distance(outputs(model, count, folder), one[name])
+        model.save_to_preset(folder / "preset")
+        saved = keras_vit.VisionTransformer.from_preset(folder / "preset")
+        report["preset"] = distance(
+            [saved.predict(IMAGES, verbose=0)], [model.predict(IMAGES, verbose=0)]
+        )
+        report["disagreements"] = disagreements(index)
+        (folder / "file").write_text("")
+        report["unwritable"] = [
+            message(lambda: model.save_to_preset(folder / "file" / "preset")),
+            message(lambda: trained(folder / "file" / "run")),
+        ]
+    return report
+
+
+def main():
+    os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
+    folder = Path(sys.argv[1])
+    reports = results(2, lambda index, port: found(index, port, folder), folder)
+    jax.config.update("jax_disable_most_optimizations", True)
+    expected = list(np.load(folder / "variables.npz").values())
+    for name in ("copy", "data"):
+        reports[0][f"{name} resumed by one"] = distance(trained(folder / name).variables, expected)
+    json.dump(reports, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

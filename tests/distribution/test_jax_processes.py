@@ -1,0 +1,92 @@
+"""Two processes of JAX: equal to one process, in training, prediction, resuming and saving."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import pytest
+
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "jax", reason="keras.distribution is for JAX alone."
+)
+
+
+def run(*command):
+    done = subprocess.run(
+        [sys.executable, "-m", *map(str, command)],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "KERAS_BACKEND": "jax"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])  # Gloo prints lines before
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory):
+    """What each of two processes has found."""
+    return run("tests.distribution.in_jax_processes", tmp_path_factory.mktemp("run"))
+
+
+@pytest.mark.parametrize("way", ["data", "fully sharded", "tensor"])
+def test_two_processes_train_as_one(reports, way):
+    """Each reads its share of the batches; with one copy of the model, both read all images."""
+    count = 1 if way == "tensor" else 2
+    assert [report["shards"][way] for report in reports] == [[k % count, count] for k in (0, 1)]
+    for report in reports:
+        assert max(report["ways"][way]) < 1e-5
+
+
+@pytest.mark.parametrize("count", [1, 9])
+def test_any_number_of_images_gives_every_process_what_one_process_gets(reports, count):
+    """All public functions that run a model; weights are sharded over both processes."""
+    for report in reports:
+        assert report[f"{count} images"] < 1e-5
+
+
+def test_an_interrupted_training_is_resumed_bit_by_bit(reports):
+    """Each process writes its parts of sharded variables."""
+    for report in reports:
+        assert report["resumed"] == 0
+        assert report["files"] == ["state.safetensors", "variables-00001"]
+
+
+def test_a_training_of_two_processes_is_resumed_by_one(reports):
+    """Process 0 has written whole variables, or each process its parts; only rounding differs."""
+    for report in reports:
+        assert report["gathered files"] == ["state.safetensors"]
+    assert reports[0]["data resumed by one"] < 1e-5
+    assert reports[0]["copy resumed by one"] < 1e-5
+
+
+def test_a_sharded_model_is_saved_whole(reports):
+    """Process 0 writes the preset, and the other waits for it."""
+    for report in reports:
+        assert report["preset"] < 1e-6
+
+
+def test_processes_that_disagree_all_stop(reports):
+    """Each is told what differs, and none waits for the other."""
+    for report in reports:
+        said = report["disagreements"]
+        assert "different images" in said["images"]
+        assert "different numbers of batches" in said["batches"]
+        assert "different images" in said["pixels"]
+        assert "different optimizer" in said["optimizer"]
+        assert "different epochs of fit" in said["epochs"]
+        assert "different batches" in said["data"]
+        assert "2 devices do not divide" in said["share"]
+
+
+def test_all_processes_learn_that_the_first_cannot_write(reports):
+    """The second process names the place, too."""
+    preset, run = reports[0]["unwritable"]
+    assert "not overwritten" in preset
+    assert "cannot be written" in run
+    for sentence in reports[1]["unwritable"]:
+        assert "process 0 could not write" in sentence
