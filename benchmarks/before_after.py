@@ -19,7 +19,11 @@ from rich.console import Console
 from benchmarks import report
 from benchmarks.harness import PeerError, Resident
 
-_JOBS = (("forward", "predict", 1), ("forward", "predict", 8), ("train", "fit", 8))
+_JOBS = {
+    "predict-1": ("forward", "predict", 1),
+    "predict-8": ("forward", "predict", 8),
+    "fit-8": ("train", "fit", 8),
+}
 _TURN_SECONDS = {"forward": 3.0, "train": 6.0}
 
 
@@ -34,6 +38,7 @@ def main() -> None:
     backends = ("torch", "jax", "tensorflow")
     parser.add_argument("--backend", nargs="+", choices=backends, default=backends)
     parser.add_argument("--model", default="S/16")
+    parser.add_argument("--job", nargs="+", choices=_JOBS, default=tuple(_JOBS))
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     arguments = parser.parse_args()
@@ -41,7 +46,7 @@ def main() -> None:
         rows = [
             row
             for backend in arguments.backend
-            for task, mode, batch in _JOBS
+            for task, mode, batch in map(_JOBS.__getitem__, arguments.job)
             for row in _compared(arguments, backend, task, mode, batch, status.update)
         ]
     title = f"{arguments.model}, time before over time after"
