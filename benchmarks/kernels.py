@@ -5,12 +5,15 @@
 
 Each form runs in turns with its reference in one process: forward alone, and forward with the
 gradient. A figure is the share of the reference's processor time that the form saves, from the
-least of each one's turns; on JAX, XLA also states the temporary memory of both programs. Rows that
-name a model are whole passes of it with the form and without: what `call_part`, `call_then_gelu`
-and `tensor` save on torch is not in the operation, and XLA fuses an operation with its neighbours.
+least of each one's turns. On JAX, XLA also states the temporary memory of both programs; on torch
+and TensorFlow the figure is how far resident memory rises in a step. Rows that name a model are
+whole passes of it with the form and without: what `call_part`, `call_then_gelu` and `tensor` save
+on torch is not in the operation, and XLA fuses an operation with its neighbours.
 """
 
 import argparse
+import functools
+import gc
 import json
 import time
 from collections.abc import Callable
@@ -90,19 +93,24 @@ def steps(function: Callable[..., Any], inputs: list[Any]) -> dict[str, Callable
         return function(*at).sum()
 
     slopes = jax.grad(sum_of, tuple(range(len(inputs))))
-    programs = {
-        name: jax.jit(step).lower(*inputs).compile()
-        for name, step in (("forward", function), ("with gradient", slopes))
-    }
-    return {name: _Program(program, inputs) for name, program in programs.items()}
+    return {"forward": _Program(function, inputs), "with gradient": _Program(slopes, inputs)}
 
 
 class _Program:
-    """A compiled program of XLA with its inputs."""
+    """A program of XLA with its inputs, compiled when it is first used."""
 
-    def __init__(self, program: Any, inputs: list[Any]) -> None:
-        self.program, self.inputs = program, inputs
-        self.megabytes = program.memory_analysis().temp_size_in_bytes / 1e6
+    def __init__(self, function: Callable[..., Any], inputs: list[Any]) -> None:
+        self.function, self.inputs = function, inputs
+
+    @functools.cached_property
+    def program(self) -> Any:
+        import jax
+
+        return jax.jit(self.function).lower(*self.inputs).compile()
+
+    @property
+    def megabytes(self) -> float:
+        return self.program.memory_analysis().temp_size_in_bytes / 1e6
 
     def __call__(self) -> None:
         import jax
@@ -122,6 +130,23 @@ def least(step: Callable[[], Any], other: Callable[[], Any], turns: int) -> tupl
     return min(times[0]), min(times[1])
 
 
+def _rise(step: Callable[[], Any]) -> float | None:
+    """Megabytes by which resident memory rises during a step; None without Linux's counter."""
+    status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+    if not reset.exists():
+        return None
+
+    def kibibytes(key: str) -> int:
+        line = next(row for row in status.read_text().splitlines() if row.startswith(key))
+        return int(line.split()[1])
+
+    gc.collect()
+    reset.write_text("5")  # the peak becomes the present size
+    before = kibibytes("VmRSS")
+    step()
+    return (kibibytes("VmHWM") - before) * 1024 / 1e6
+
+
 def measure(turns: int) -> list[dict[str, Any]]:
     """Returns a row per operation and step, and one per whole model."""
     rows = []
@@ -130,13 +155,11 @@ def measure(turns: int) -> list[dict[str, Any]]:
             continue  # this backend has no fast form
         fast, plain = steps(make(kernels), inputs), steps(make(reference), inputs)
         rows += [_row(f"{name}, {step}", fast[step], plain[step], turns) for step in fast]
-    for form, other, step, batch, fields in _WHOLE_MODELS.get(keras.backend.backend(), ()):
-        size = fields.get("image_size", 224)
-        name = (
-            f"{form}, S/16 of {fields.get('num_layers', 12)} blocks, {size} pixels, batch {batch}"
-        )
-        pair = _whole_model(form, other, step, batch, fields)
-        rows.append(_row(f"{name}, {step}", *pair, turns))
+    for form, other, step, name, batch, fields in _WHOLE_MODELS.get(keras.backend.backend(), ()):
+        model = _BUILDERS[name](**fields)
+        blocks, (size, _) = model.config.num_layers, model.config.image_size
+        label = f"{form}, {name} of {blocks} blocks, {size} pixels, batch {batch}, {step}"
+        rows.append(_row(label, *_whole_model(form, other, step, model, batch), turns))
     return rows
 
 
@@ -145,10 +168,11 @@ def _gelu_of_call(layer: Any, part: Any, x: Any, approximate: bool) -> Any:
     return kernels.gelu(kernels.call_part(layer, part, x), approximate)
 
 
-_MANY: dict[str, Any] = {"image_size": 640, "num_layers": 4}
-_WHOLE_MODELS: dict[str, list[tuple[str, Any, str, int, dict[str, Any]]]] = {
+_MANY = {"image_size": 1024, "num_layers": 2}
+_BUILDERS = {"S/16": keras_vit.vit_s16, "B/16": keras_vit.vit_b16}
+_WHOLE_MODELS: dict[str, list[tuple[str, Any, str, str, int, dict[str, Any]]]] = {
     "torch": [
-        (form, other, "forward", batch, {})
+        (form, other, "forward", "S/16", batch, {})
         for form, other in (
             ("call_part", reference.call_part),
             ("call_then_gelu", _gelu_of_call),
@@ -157,31 +181,42 @@ _WHOLE_MODELS: dict[str, list[tuple[str, Any, str, int, dict[str, Any]]]] = {
         for batch in (1, 8)
     ],
     "jax": [
-        ("layer_norm", reference.layer_norm, "with gradient", 8, {}),
-        ("attention", reference.attention, "with gradient", 8, {}),
-        ("call_then_gelu", reference.call_then_gelu, "forward", 1, _MANY),
-        ("call_then_gelu", reference.call_then_gelu, "with gradient", 1, _MANY),
+        ("layer_norm", reference.layer_norm, "forward", "S/16", 8, {}),
+        ("layer_norm", reference.layer_norm, "gradient of the weights", "S/16", 8, {}),
+        ("attention", reference.attention, "forward", "S/16", 8, {}),
+        ("attention", reference.attention, "gradient of the weights", "S/16", 8, {}),
+        ("call_then_gelu", reference.call_then_gelu, "forward", "B/16", 1, _MANY),
     ],
 }
-"""Backend -> (fast form, what takes its place, step, batch size, fields of the model)."""
+"""Backend -> (fast form, what takes its place, step, model, batch size, fields of the model)."""
 
 
-def _whole_model(form: str, other: Any, step: str, batch: int, fields: Any) -> tuple[Any, Any]:
-    """Passes of ViT-S/16 with the fast form and with the other. A gradient is one of the images."""
-    model = keras_vit.vit_s16(**fields)
-    size = fields.get("image_size", 224)
+def _whole_model(form: str, other: Any, step: str, model: Any, batch: int) -> tuple[Any, Any]:
+    """Passes of a model with the fast form and with the other."""
+    size, _ = model.config.image_size
     images = keras.ops.zeros((batch, size, size, 3))
+    weights = [variable.value for variable in model.trainable_variables]
+    fixed = [variable.value for variable in model.non_trainable_variables]
     fast = getattr(kernels, form)
 
     def with_form(chosen: Any) -> Callable[[], Any]:
-        def function(images: Any) -> Any:
+        def forward(images: Any) -> Any:
             setattr(kernels, form, chosen)
             try:
                 return model(images, training=False)
             finally:
                 setattr(kernels, form, fast)
 
-        return steps(function, [images])[step]
+        def loss(*weights: Any) -> Any:
+            setattr(kernels, form, chosen)
+            try:
+                return model.stateless_call(weights, fixed, images, training=False)[0]
+            finally:
+                setattr(kernels, form, fast)
+
+        if step == "forward":
+            return steps(forward, [images])["forward"]
+        return steps(loss, weights)["with gradient"]
 
     return with_form(fast), with_form(other)
 
@@ -198,9 +233,10 @@ def _row(
         "reference": round(seconds[1] * 1e3, 3),
         "saved": round(1 - seconds[0] / seconds[1], 3),
     }
-    if isinstance(fast, _Program) and isinstance(plain, _Program):
-        row["megabytes"] = round(fast.megabytes, 1)
-        row["reference_megabytes"] = round(plain.megabytes, 1)
+    for key, step in (("megabytes", fast), ("reference_megabytes", plain)):
+        megabytes = step.megabytes if isinstance(step, _Program) else _rise(step)
+        if megabytes is not None:
+            row[key] = round(megabytes, 1)
     return row
 
 

@@ -407,6 +407,40 @@ def test_without_the_operation_torch_computes(fault, monkeypatch):
     assert torch_products._operation() is None
 
 
+_FRESH = """
+import sys
+import torch
+import numpy as np
+if sys.argv[1] == "missing":
+    torch.ops.mkldnn = object()
+import keras_vit
+from keras_vit.kernels import torch_products
+model = keras_vit.VisionTransformer.from_preset("vit_digits")
+images = np.random.default_rng(0).standard_normal((9, 8, 8, 1), dtype="float32")
+np.save(sys.argv[2], model.predict(images, verbose=0))
+print(torch_products.are_chosen(), torch_products.take_gelu())
+"""
+
+
+def test_a_new_process_without_the_operation_gives_the_same_numbers(nursery, tmp_path):
+    """The rule is overruled, so that every processor compares oneDNN with torch."""
+    found = {}
+    for operation, products in (("present", "onednn"), ("present", "gelu"), ("missing", "onednn")):
+        file = tmp_path / f"{operation}_{products}.npy"
+        variables = {"KERAS_VIT_PRODUCTS": products}
+        done = nursery.run("-c", _FRESH, operation, file, variables=variables)
+        assert done.returncode == 0, done.stderr
+        found[operation, products] = done.stdout.split()[-2:], np.load(file)
+    present, gelu, missing = found.values()
+    assert [present[0], gelu[0], missing[0]] == [
+        ["True", "True"],
+        ["False", "True"],
+        ["False", "False"],
+    ]
+    assert_close(present[1], missing[1], 2e-6)
+    assert_close(gelu[1], missing[1], 2e-6)
+
+
 def test_canary_torch_has_the_operation_of_onednn():
     """If this fails, AMD processors compute at MKL's speed: see kernels/torch_products.py."""
     assert torch_products._operation() is not None

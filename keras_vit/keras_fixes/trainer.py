@@ -12,7 +12,12 @@ if keras.backend.backend() == "jax" and not keras.config.is_nnx_enabled():
         """Workarounds for JAX."""
 
 elif keras.backend.backend() == "tensorflow":
-    from keras_vit.keras_fixes.tensorflow_replicas import EqualShares as _OfTheBackend
+    from keras_vit.keras_fixes.tensorflow_arrays import PredictsArrays
+    from keras_vit.keras_fixes.tensorflow_replicas import EqualShares
+
+    class _OfTheBackend(PredictsArrays, EqualShares):  # type: ignore[no-redef]
+        """Workarounds for TensorFlow."""
+
 elif keras.backend.backend() == "openvino":
     from keras_vit.keras_fixes.openvino_predict import CompiledFromWeights as _OfTheBackend
 elif keras.backend.backend() == "torch":
@@ -27,10 +32,11 @@ class FixedTrainer(OneAtATime, _OfTheBackend):  # type: ignore[misc]
     """A base class to be placed before `keras.Model` among the bases of a model.
 
     A model with this base can be used by several threads, survives a failed `fit`, `evaluate`
-    and `predict`, ends its epochs on TensorFlow without a wait, begins its steps on torch
-    without the gradients of the previous step, and predicts on OpenVINO from its present weights.
-    On JAX it divides batches of any size among the devices of `keras.distribution`. On TensorFlow
-    it refuses training batches that the replicas of a strategy do not divide.
+    and `predict`, and predicts on OpenVINO from its present weights. On TensorFlow it ends its
+    epochs without a wait, predicts a few images without tracing a pipeline, and refuses training
+    batches that the replicas of a strategy do not divide. On torch it begins its steps without the
+    gradients of the previous step. On JAX it divides batches of any size among the devices of
+    `keras.distribution`.
     """
 
 

@@ -1,6 +1,5 @@
-"""Imports tensorflow: matrix products with a bias, attention in blocks, and remat."""
+"""Imports tensorflow: attention in blocks, and remat."""
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +15,7 @@ int8_linear = reference.int8_linear
 tensor = reference.tensor
 gelu = reference.gelu
 layer_norm = reference.layer_norm
+linear = reference.linear
 uniform = reference.uniform
 
 
@@ -24,21 +24,12 @@ def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
     return recompute_grad.remat(function)
 
 
-def linear(x: Any, kernel: Any, bias: Any, axes: int = 1) -> Any:
-    """See `reference.linear`. Keras's tensordot transposes first, and adds the bias separately."""
-    inputs, outputs = kernel.shape[:axes], kernel.shape[axes:]
-    leading, static = tf.shape(x)[:-axes], x.shape[:-axes]
-    rows = tf.reshape(x, (-1, math.prod(inputs)))
-    y = tf.matmul(rows, tf.reshape(kernel, (math.prod(inputs), -1)))
-    if bias is not None:
-        y = tf.nn.bias_add(y, tf.reshape(bias, (-1,)))
-    y = tf.reshape(y, tf.concat([leading, outputs], 0))
-    y.set_shape([*static, *outputs])
-    return y
-
-
 def attention(query: Any, key: Any, value: Any) -> Any:
-    """See `reference.attention`. Many tokens are computed block by block."""
+    """See `reference.attention`. Many tokens are computed block by block.
+
+    Blocks save memory, not time: no scores are kept for the gradient, and those of one block of
+    queries exist at a time (`python -m benchmarks.kernels`, rows `attention, 1,601 tokens`).
+    """
     tokens, others = query.shape[1], key.shape[1]
     if tokens is None or others is None or tokens * others <= reference.MOST_SCORES:
         return reference.attention(query, key, value)

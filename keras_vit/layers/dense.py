@@ -1,8 +1,8 @@
 """Keras's Dense and EinsumDense with the matrix product of `keras_vit.kernels`.
 
-torch and TensorFlow are faster with one matrix product that adds the bias than with Keras's einsum
-or tensordot and an addition behind it (`benchmarks/kernels.py`, rows `linear`). Weights, names,
-activation, regularisers, constraints, quantisation and LoRA are Keras's.
+torch is faster with one matrix product that adds the bias than with Keras's tensordot and an
+addition behind it (`python -m benchmarks.kernels`, rows `linear`). Weights, names, activation,
+regularisers, constraints, quantisation and LoRA are Keras's.
 """
 
 import functools
