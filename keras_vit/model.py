@@ -251,6 +251,28 @@ class VisionTransformer(CheckedInputs, CompiledByHead, FixedTrainer, keras.Model
 
         return tokens_of(self, images, blocks, norm, batch_size)
 
+    def with_head(
+        self, head: keras.layers.Dense, labels: Labels | None = None
+    ) -> "VisionTransformer":
+        """Returns a copy of this model with a `Dense` layer as its head, also a trained one.
+
+        `keras.Model(model.input, head(features))`, where `features` is the output of `pre_logits`,
+        is a plain Keras model: it trains and predicts, and lacks `classify` and presets.
+        `model.with_head(head)` computes the same and has both.
+
+        Args:
+            head: a layer that reads the output of `pre_logits`, `(batch, hidden_size or
+                representation_size)`; its activation is `"softmax"`, `"sigmoid"` or none.
+            labels: one name per class, as for `VisionTransformer`.
+
+        Raises:
+            ConfigError: the layer is no `Dense`, was never called, reads another width or has
+                another activation; or this model's head does not read one vector per image.
+        """
+        from keras_vit.heads import with_head
+
+        return with_head(self, head, labels)
+
     @classmethod
     def from_preset(
         cls,

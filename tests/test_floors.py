@@ -22,7 +22,7 @@ FLOORS = (
     {"losses"},
     {"door", "graph"},
     {"model"},
-    {"variants", "tasks", "data", "tokens"},
+    {"heads", "variants", "tasks", "data", "tokens"},
     {"checkpoints.axes", "checkpoints.templates"},
     {"checkpoints.lexicon"},
     {"checkpoints.inference"},
@@ -56,6 +56,7 @@ FLOORS = (
 FRONT_DOORS = {
     ("model", "checkpoints"),
     ("model", "presets"),
+    ("model", "heads"),
     ("model", "tokens"),
     ("preparation.preprocessor", "checkpoints"),
 }

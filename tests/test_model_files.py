@@ -100,6 +100,11 @@ def test_a_clone_has_the_architecture_and_weights_of_its_own():
     assert not np.array_equal(before, numpy_of(model(IMAGES)))
 
 
+def test_canary_keras_clones_a_subclass_as_a_plain_functional():
+    """Fails when `clone_model` keeps the class: drop docs/upstream/clone_model.md and the FAQ's."""
+    assert type(keras.models.clone_model(tiny())) is not VisionTransformer
+
+
 def test_a_slice_is_saved_and_loaded(tmp_path):
     """A `keras.Model` of the first stages."""
     model = random_tiny()

@@ -4,12 +4,12 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+import keras
 import numpy as np
 
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation.least_squares import LeastSquares, estimates, targets_of
 from keras_vit.evaluation.targets import class_indices
-from keras_vit.layers import blank_weights
 from keras_vit.model import VisionTransformer
 
 STRENGTHS = tuple(4.0**k for k in range(-5, 11))
@@ -64,23 +64,10 @@ class LinearProbe:
         Raises:
             ConfigError: the width of the features differs from the model's pre_logits.
         """
-        width = model.get_layer("pre_logits").output.shape[-1]
-        if width != len(self.kernel) or not model.config.is_pooled:
-            raise ConfigError(
-                f"The probe takes features of width {len(self.kernel)}; the pre_logits of this "
-                f"model have {width} and classifier={model.config.classifier!r}. Features of "
-                "another layer have no place in the head."
-            )
-        fields = {"num_classes": len(self.bias), "labels": labels}
-        with blank_weights():
-            classifier = VisionTransformer.from_config({**model.get_config(), **fields})
-        for layer in classifier.layers:
-            if layer.name != "head" and layer.weights:
-                layer.set_weights(model.get_layer(layer.name).get_weights())
-        # With two heads, both get the probe: their mean is the probe of the mean of both tokens.
-        heads = 2 if model.config.has_two_heads else 1
-        classifier.get_layer("head").set_weights([self.kernel, self.bias] * heads)
-        return classifier
+        head = keras.layers.Dense(len(self.bias))
+        head.build((None, len(self.kernel)))
+        head.set_weights([self.kernel, self.bias])
+        return model.with_head(head, labels)
 
 
 def linear_probe(
