@@ -105,7 +105,7 @@ def _digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         from sklearn.datasets import load_digits
         from sklearn.model_selection import train_test_split
     except ImportError as error:
-        raise ConfigError("The demo needs scikit-learn: pip install keras-vit[demo].") from error
+        raise ConfigError("The demo needs scikit-learn: pip install 'keras-vit[demo]'.") from error
     data = load_digits()
     images = np.round(data.images * (255 / 16)).astype("uint8")[..., None]
     split = train_test_split(

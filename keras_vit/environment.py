@@ -20,6 +20,7 @@ _EXTRAS = {
     "orbax-checkpoint": ("orbax", "the state of a training that devices of JAX divide"),
     "onnxruntime": ("export", "export to ONNX and transformers.js"),
     "ai-edge-litert": ("litert", "export to LiteRT"),
+    "fastapi": ("serve", "keras-vit serve"),
     "scikit-learn": ("demo", "keras-vit demo"),
 }
 

@@ -106,7 +106,7 @@ def map_dataset(
     try:
         import grain
     except ImportError as error:
-        raise ConfigError("to_grain needs Grain: pip install keras-vit[grain].") from error
+        raise ConfigError("to_grain needs Grain: pip install 'keras-vit[grain]'.") from error
     if epochs < 1:
         raise ConfigError(f"epochs={epochs}, expected at least 1.")
     # Worker processes would each get a copy of the decoded images.

@@ -75,7 +75,7 @@ def from_huggingface(
         import datasets
     except ImportError as error:
         raise ConfigError(
-            "from_huggingface needs the library datasets: pip install keras-vit[huggingface]."
+            "from_huggingface needs the library datasets: pip install 'keras-vit[huggingface]'."
         ) from error
     table, title = name, "data set"
     if isinstance(name, str):

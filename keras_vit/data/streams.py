@@ -292,7 +292,7 @@ def _described(
         import datasets
     except ImportError as error:
         raise ConfigError(
-            "from_stream needs the library datasets: pip install keras-vit[huggingface]."
+            "from_stream needs the library datasets: pip install 'keras-vit[huggingface]'."
         ) from error
     if not isinstance(dataset, datasets.IterableDataset):
         raise ConfigError(

@@ -94,7 +94,7 @@ def from_tfds(
         import tensorflow_datasets as tfds
     except ImportError as error:
         raise ConfigError(
-            "from_tfds needs the library tensorflow-datasets: pip install keras-vit[tfds]."
+            "from_tfds needs the library tensorflow-datasets: pip install 'keras-vit[tfds]'."
         ) from error
     builder = name
     if isinstance(name, str):

@@ -160,7 +160,7 @@ def _pyarrow() -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise ConfigError("Parquet needs pyarrow: pip install keras-vit[parquet].") from error
+        raise ConfigError("Parquet needs pyarrow: pip install 'keras-vit[parquet]'.") from error
     return pyarrow
 
 

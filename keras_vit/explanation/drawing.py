@@ -26,7 +26,7 @@ def figure_class() -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ConfigError("Drawing needs matplotlib: pip install keras-vit[figures].") from error
+        raise ConfigError("Drawing needs matplotlib: pip install 'keras-vit[figures]'.") from error
     return Figure
 
 

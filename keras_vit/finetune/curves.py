@@ -29,7 +29,7 @@ def draw_curves(
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ConfigError("Drawing needs matplotlib: pip install keras-vit[figures].") from error
+        raise ConfigError("Drawing needs matplotlib: pip install 'keras-vit[figures]'.") from error
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     for axis, quantity in zip(figure.subplots(1, 2), ("loss", "accuracy"), strict=True):
         for k, (name, history) in enumerate(histories.items()):

@@ -68,7 +68,7 @@ class TensorBoard(keras.callbacks.Callback):
             import tensorboardX
         except ImportError as error:
             raise ConfigError(
-                "The TensorBoard log needs tensorboardX: pip install keras-vit[tensorboard]."
+                "The TensorBoard log needs tensorboardX: pip install 'keras-vit[tensorboard]'."
             ) from error
         self._folder = Path(folder)
         self._writer = tensorboardX.SummaryWriter

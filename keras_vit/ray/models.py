@@ -286,5 +286,5 @@ def _pyarrow() -> Any:
     try:
         import pyarrow
     except ImportError as error:
-        raise ConfigError("keras_vit.ray needs pyarrow: pip install keras-vit[ray].") from error
+        raise ConfigError("keras_vit.ray needs pyarrow: pip install 'keras-vit[ray]'.") from error
     return pyarrow

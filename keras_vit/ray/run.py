@@ -355,5 +355,5 @@ def _ray() -> Any:
         import ray
         import ray.data
     except ImportError as error:
-        raise ConfigError("The engine ray needs Ray: pip install keras-vit[ray].") from error
+        raise ConfigError("The engine ray needs Ray: pip install 'keras-vit[ray]'.") from error
     return ray

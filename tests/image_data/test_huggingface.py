@@ -93,5 +93,5 @@ def test_unknown_columns_data_sets_and_types_are_refused_by_name(cache):
 def test_without_the_library_the_message_says_what_to_install(monkeypatch):
     """The import of `datasets` fails."""
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(ConfigError, match=r"pip install keras-vit\[huggingface\]"):
+    with pytest.raises(ConfigError, match=r"pip install 'keras-vit\[huggingface\]'"):
         from_huggingface("digits", PLAIN)

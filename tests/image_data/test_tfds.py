@@ -117,5 +117,5 @@ def test_array_record_is_read_without_tensorflow(tmp_path):
 def test_without_the_library_the_message_says_what_to_install(monkeypatch):
     """The import of `tensorflow_datasets` fails."""
     monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
-    with pytest.raises(ConfigError, match=r"pip install keras-vit\[tfds\]"):
+    with pytest.raises(ConfigError, match=r"pip install 'keras-vit\[tfds\]'"):
         from_tfds("digits", PLAIN)
