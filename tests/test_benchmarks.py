@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from benchmarks import aims, growth, harness, profiles, report
+from benchmarks import aims, growth, harness, profiles, readme, report
 from benchmarks.peers import PEERS, Peer
 from benchmarks.sizes import Size, size_named
 from keras_vit import checkpoints, variants
@@ -206,3 +206,33 @@ def test_expected_growth_is_linear_except_for_attention_scores():
     assert linear + quadratic == pytest.approx(10.0)
     assert growth.expected(points, 577)[1] / quadratic == pytest.approx((577 / 197) ** 2)
     assert growth.expected(points, 577)[0] / linear == pytest.approx(577 / 197, rel=0.01)
+
+
+@pytest.mark.without_backend
+def test_the_readme_is_followed_from_top_to_bottom(tmp_path):
+    """Installations, programs and commands in their order; a second backend needs a choice."""
+    asked, installed = [], []
+
+    def run(program, *arguments, **variables):
+        asked.append((program, arguments, variables))
+        return "[[('8', 0.91)]]"
+
+    answer, count = readme.follow(run, installed.append, "jax", tmp_path)
+    assert answer == "[[('8', 0.91)]]"
+    assert installed[:2] == ["jax", "jax,demo"]
+    commands = [arguments[0] for program, arguments, _ in asked if program == "keras-vit"]
+    assert commands[:3] == ["predict", "demo", "list"]
+    assert {"finetune", "evaluate", "info", "convert", "verify", "explain"} <= {*commands}
+    assert commands[-1] == "export"
+    assert asked[-1][2]["KERAS_BACKEND"] == "jax"
+    assert "KERAS_BACKEND" not in asked[0][2]
+    assert len(installed) + len(asked) == count + 2  # two programs write the files
+    skipped = [step for step in readme.steps() if step.needs_the_hub]
+    assert count + len(skipped) == len(readme.steps())
+
+
+@pytest.mark.without_backend
+def test_another_first_answer_than_the_readme_shows_is_an_error(tmp_path):
+    """The first program classifies an 8."""
+    with pytest.raises(AssertionError, match="expected the digit 8, found 3"):
+        readme.follow(lambda *_, **__: "3", lambda extras: None, "jax", tmp_path)

@@ -4,8 +4,10 @@ import ast
 import dataclasses
 import doctest
 import importlib
+import itertools
 import pkgutil
 import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -15,6 +17,7 @@ import pytest
 from PIL import Image
 
 import keras_vit
+from keras_vit import cli
 from keras_vit.presets.bucket import OFFICIAL
 from keras_vit.presets.catalog import CATALOG
 from tests.digits import LOOPS, write_folders
@@ -25,6 +28,7 @@ from tests.presets.hub_server import TOKEN, connect, served
 ROOT = Path(__file__).parents[1]
 PYTHON, SHOWN = (re.compile(rf"```{word}\n(.*?)```", re.DOTALL) for word in ("python", "py"))
 BLOCKS = PYTHON.findall((ROOT / "README.md").read_text())
+COMMANDS = re.compile(r"^(?:    |\$ )keras-vit ((?:[^\n]*\\\n)*[^\n]*)$", re.MULTILINE)
 LONG = ("export", "finetuning", "preprocessing")  # other tests run these; 500 steps at 384 pixels
 PAGES = [
     page
@@ -126,6 +130,24 @@ def test_the_page_of_the_first_hour_counts_its_lines():
         for library, cell in zip(libraries, cells, strict=True):
             lines = [ln for ln in found.get(library.strip(), "").splitlines() if ln.strip()]
             assert cell.strip() == (str(len(lines)) if lines else "not offered")
+
+
+@pytest.mark.without_backend
+def test_commands_of_the_pages_have_the_options_that_they_show(capsys):
+    """Every line of README and docs that begins with `keras-vit` is parsed, and not run."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    lines = [line for page in pages for line in COMMANDS.findall(page.read_text())]
+    assert len(lines) > 20
+    refused = []
+    for line in lines:
+        words = itertools.takewhile(
+            lambda word: word not in "|>", shlex.split(line.replace("\\\n", " "), comments=True)
+        )
+        try:
+            cli.parser().parse_args([*words])
+        except SystemExit as stop:  # --help ends with 0
+            refused += [line] if stop.code else []
+    assert refused == [], capsys.readouterr().err
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=[b.strip().splitlines()[-1][:40] for b in BLOCKS])

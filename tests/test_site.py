@@ -95,6 +95,8 @@ def test_the_models_table_has_every_preset(site):
 
 def test_pages_are_reached_by_menu_search_and_copied_by_a_button(site, browser):
     """On 400 pixels: the menu opens a page, the search finds one, a button copies the code."""
+    from selenium.webdriver.common.action_chains import ActionChains
+
     browser.get((site / "index.html").as_uri())
     assert scroll_width(browser) <= 400
     browser.find_element("css selector", "label.nav-overlay-icon").click()
@@ -114,7 +116,15 @@ def test_pages_are_reached_by_menu_search_and_copied_by_a_button(site, browser):
         "return b.map(x => document.querySelector(x.dataset.clipboardTarget).innerText)"
     )
     assert len(buttons) == len(target) > 5
-    assert any("model.classify(image, top=3)" in text for text in target)
+    (k,) = [k for k, text in enumerate(target) if "model.classify(image, top=3)" in text]
+    # The page copies by a text area that it selects; the test reads it while the copy is made.
+    browser.execute_script(
+        "addEventListener('copy', () => { window.copied = document.activeElement.value }, true)"
+    )
+    ActionChains(browser).move_to_element(buttons[k]).click().perform()
+    copied = eventually(lambda: browser.execute_script("return window.copied"))
+    assert copied.strip() == target[k].strip()
+    assert eventually(lambda: "success" in buttons[k].get_attribute("class"))
 
 
 def test_every_page_fits_a_narrow_screen(site, browser):

@@ -23,7 +23,7 @@ def main(argv: list[str] | None = None) -> int:
     The status is 2 after bad input or a failure to read or write a file, 1 if `verify` finds a
     difference or an image could not be read, and 130 after Ctrl-C.
     """
-    arguments = _parser().parse_args(argv)
+    arguments = parser().parse_args(argv)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # silences TensorFlow's first ten lines
     try:
         return _run(arguments)
@@ -68,19 +68,20 @@ def _system_error(error: OSError, arguments: argparse.Namespace) -> str:
     return f"{arguments.command}: {what}" + (f": {where}" if where else "") + "."
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """Returns the parser of the command line."""
+    made = argparse.ArgumentParser(
         prog="keras-vit",
         description="Vision Transformers for Keras 3. The backend is that of KERAS_BACKEND.",
     )
-    parser.add_argument("--version", action="version", version=f"keras-vit {__version__}")
+    made.add_argument("--version", action="version", version=f"keras-vit {__version__}")
     shtab.add_argument_to(
-        parser,
+        made,
         "--print-completion",
         help="print a completion script: source <(keras-vit --print-completion bash)",
     )
-    parser.set_defaults(go_on="Nothing was written; call the same command again.")
-    commands = parser.add_subparsers(metavar="COMMAND", dest="command", required=True)
+    made.set_defaults(go_on="Nothing was written; call the same command again.")
+    commands = made.add_subparsers(metavar="COMMAND", dest="command", required=True)
     for group in (models, exporting, serving, images, explanations, training):
         group.add(commands)
-    return parser
+    return made
