@@ -6,15 +6,18 @@
 Each form runs in turns with its reference in one process: forward alone, and forward with the
 gradient. A figure is the share of the reference's processor time that the form saves, from the
 least of each one's turns. On JAX, XLA also states the temporary memory of both programs; on torch
-and TensorFlow the figure is how far resident memory rises in a step. Rows that name a model are
-whole passes of it with the form and without: what `call_part`, `call_then_gelu` and `tensor` save
-on torch is not in the operation, and XLA fuses an operation with its neighbours.
+the figure is how far resident memory rises in a step. Rows that name a model are whole passes of it
+with the form and without: what `call_part`, `call_then_gelu` and `tensor` save on torch is not in
+the operation, and XLA fuses an operation with its neighbours.
 """
 
 import argparse
+import contextlib
+import ctypes
 import functools
 import gc
 import json
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +25,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import psutil
 
 import keras_vit
 from keras_vit import kernels
@@ -130,27 +134,31 @@ def least(step: Callable[[], Any], other: Callable[[], Any], turns: int) -> tupl
     return min(times[0]), min(times[1])
 
 
-def _rise(step: Callable[[], Any]) -> float | None:
-    """Megabytes by which resident memory rises during a step; None without Linux's counter."""
-    status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-    if not reset.exists():
-        return None
-
-    def kibibytes(key: str) -> int:
-        line = next(row for row in status.read_text().splitlines() if row.startswith(key))
-        return int(line.split()[1])
-
+def _rise(step: Callable[[], Any]) -> float:
+    """Megabytes by which resident memory rises during a step, sampled each millisecond."""
     gc.collect()
-    reset.write_text("5")  # the peak becomes the present size
-    before = kibibytes("VmRSS")
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)  # glibc keeps what earlier steps freed
+    process, done, seen = psutil.Process(), threading.Event(), [0]
+    before = process.memory_info().rss
+
+    def sample() -> None:
+        while not done.wait(0.001):
+            seen.append(process.memory_info().rss - before)
+
+    thread = threading.Thread(target=sample)
+    thread.start()
     step()
-    return (kibibytes("VmHWM") - before) * 1024 / 1e6
+    done.set()
+    thread.join()
+    return max(seen) / 1e6
 
 
 def measure(turns: int) -> list[dict[str, Any]]:
     """Returns a row per operation and step, and one per whole model."""
     rows = []
-    for name, (operation, make, inputs) in operations().items():
+    single = {} if keras.backend.backend() == "openvino" else operations()
+    for name, (operation, make, inputs) in single.items():
         if getattr(kernels, operation) is getattr(reference, operation):
             continue  # this backend has no fast form
         fast, plain = steps(make(kernels), inputs), steps(make(reference), inputs)
@@ -187,6 +195,11 @@ _WHOLE_MODELS: dict[str, list[tuple[str, Any, str, str, int, dict[str, Any]]]] =
         ("attention", reference.attention, "gradient of the weights", "S/16", 8, {}),
         ("call_then_gelu", reference.call_then_gelu, "forward", "B/16", 1, _MANY),
     ],
+    "openvino": [
+        (form, getattr(reference, form), "forward", "S/16", batch, {})
+        for form in ("layer_norm", "attention", "linear")
+        for batch in (1, 8)
+    ],
 }
 """Backend -> (fast form, what takes its place, step, model, batch size, fields of the model)."""
 
@@ -194,7 +207,7 @@ _WHOLE_MODELS: dict[str, list[tuple[str, Any, str, str, int, dict[str, Any]]]] =
 def _whole_model(form: str, other: Any, step: str, model: Any, batch: int) -> tuple[Any, Any]:
     """Passes of a model with the fast form and with the other."""
     size, _ = model.config.image_size
-    images = keras.ops.zeros((batch, size, size, 3))
+    images = np.zeros((batch, size, size, 3), "float32")
     weights = [variable.value for variable in model.trainable_variables]
     fixed = [variable.value for variable in model.non_trainable_variables]
     fast = getattr(kernels, form)
@@ -214,8 +227,16 @@ def _whole_model(form: str, other: Any, step: str, model: Any, batch: int) -> tu
             finally:
                 setattr(kernels, form, fast)
 
+        if keras.backend.backend() == "openvino":
+            own = keras.models.clone_model(model)  # compiled once, with this form
+            setattr(kernels, form, chosen)
+            try:
+                own.predict_on_batch(images)
+            finally:
+                setattr(kernels, form, fast)
+            return lambda: own.predict_on_batch(images)
         if step == "forward":
-            return steps(forward, [images])["forward"]
+            return steps(forward, [keras.ops.convert_to_tensor(images)])["forward"]
         return steps(loss, weights)["with gradient"]
 
     return with_form(fast), with_form(other)
@@ -234,9 +255,10 @@ def _row(
         "saved": round(1 - seconds[0] / seconds[1], 3),
     }
     for key, step in (("megabytes", fast), ("reference_megabytes", plain)):
-        megabytes = step.megabytes if isinstance(step, _Program) else _rise(step)
-        if megabytes is not None:
-            row[key] = round(megabytes, 1)
+        if isinstance(step, _Program):
+            row[key] = round(step.megabytes, 1)
+        elif keras.backend.backend() == "torch":  # TensorFlow's allocator keeps a pool
+            row[key] = round(_rise(step), 1)
     return row
 
 

@@ -3,10 +3,13 @@
 python -m tests.distribution.in_tensorflow_workers
 """
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 from tests.distribution.forked import free_port
 
@@ -18,6 +21,7 @@ def worker():
 
     from keras_vit import finetune
     from tests.distribution import on_tensorflow_replicas as replicas
+    from tests.distribution import training
 
     options = {"clip_norm": 0.1, "learning_rate": 0.1, "accumulate": 2, "ema": 0.5}
     recipe = finetune.transfer_recipe
@@ -25,24 +29,47 @@ def worker():
     losses, found, _ = replicas.trained(strategy, recipe, **options)
     model, one = replicas.compiled(strategy), replicas.compiled(tf.distribute.get_strategy())
     x, y = replicas.IMAGES, replicas.LABELS
+    with strategy.scope():
+        streamed = training.trained(epochs=2)
+        with contextlib.suppress(training.StoppedError):
+            training.trained(Path(os.environ["RUN"]), epochs=2, stop_after=0)
+        resumed = training.trained(Path(os.environ["RUN"]), epochs=2)
+    one_device = training.trained(epochs=2)
+    images, pictures = replicas.IMAGES[:9], replicas.PICTURES
+    predictions = [
+        [each.predict(images, batch_size=8, verbose=0), probabilities(each, pictures)]
+        for each in (model, one)
+    ]
     scores = [each.evaluate(x, y, batch_size=8, verbose=0) for each in (model, one)]
     report = {
         "replicas": strategy.num_replicas_in_sync,
         "loss": replicas.distance([losses], [losses_alone]),
         "state": replicas.distance(found, alone),
         "evaluate": replicas.distance([scores[0]], [scores[1]]),
+        "streamed": training.distance(streamed.variables, one_device.variables),
+        "resumed": training.distance(resumed.variables, streamed.variables),
+        "predictions": training.distance(*predictions),
         "refused": replicas.message(lambda: model.fit(x[:7], y[:7], batch_size=7, verbose=0)),
     }
     print(json.dumps(report))
 
 
+def probabilities(model, pictures):
+    return [[share for _, share in sorted(row)] for row in model.classify(pictures)]
+
+
 def main():
+    with tempfile.TemporaryDirectory() as folder:
+        start(folder)
+
+
+def start(folder):
     places = [f"127.0.0.1:{free_port()}" for _ in range(2)]
     started = []
     for index in range(2):
         config = {"cluster": {"worker": places}, "task": {"type": "worker", "index": index}}
         command = [sys.executable, "-m", "tests.distribution.in_tensorflow_workers"]
-        env = {**os.environ, "TF_CONFIG": json.dumps(config)}
+        env = {**os.environ, "TF_CONFIG": json.dumps(config), "RUN": folder}
         started.append(subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True))
     reports = [process.communicate()[0].splitlines()[-1:] for process in started]
     if any(process.returncode for process in started):

@@ -58,12 +58,18 @@ def test_a_training_batch_that_the_replicas_do_not_divide_is_refused(report):
 
 
 def test_two_workers_train_as_one_device():
-    """`MultiWorkerMirroredStrategy`: clipping, accumulation and averages are of all images."""
+    """`MultiWorkerMirroredStrategy` on arrays and on `ImageData`, which resumes bit by bit.
+
+    Clipping, accumulation and averages are of the images of both workers.
+    """
     for found in run("in_tensorflow_workers"):
         assert found["replicas"] == 2
         assert found["loss"] < 1e-5
         assert found["state"] < 1e-5
         assert found["evaluate"] < 1e-5
+        assert found["streamed"] < 1e-5
+        assert found["resumed"] == 0
+        assert found["predictions"] < 1e-5
         assert "2 replicas do not divide a batch" in found["refused"]
 
 
