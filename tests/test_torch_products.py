@@ -416,7 +416,7 @@ if sys.argv[1] == "missing":
 import keras_vit
 from keras_vit.kernels import torch_products
 model = keras_vit.VisionTransformer.from_preset("vit_digits")
-images = np.random.default_rng(0).standard_normal((9, 8, 8, 1), dtype="float32")
+images = np.random.default_rng(0).standard_normal((9, 16, 16, 1), dtype="float32")
 np.save(sys.argv[2], model.predict(images, verbose=0))
 print(torch_products.are_chosen(), torch_products.take_gelu())
 """
