@@ -1,6 +1,7 @@
 # make demo    predict, fine-tune, save, reload and explain, on JAX (BACKEND=torch, BACKEND=tensorflow)
 # make test    the whole suite, once per backend (BACKENDS="jax" for one); its inference part on
 #              OpenVINO
+# make test-thorough   the same with every case on every backend and every count in full: two hours
 # make docs    the site, in docs/_build/html: warnings and dead links are errors
 # make dist    wheel and sdist, checked, and tried in fresh environments with each backend alone
 # make lint    ruff and mypy
@@ -19,7 +20,7 @@ BENCH := $(BIN)/python -m benchmarks --json benchmarks/results/cpu.json
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: demo test docs dist lint fuzz bench clean
+.PHONY: demo test test-thorough docs dist lint fuzz bench clean
 
 demo: .venv/.demo-$(BACKEND)
 	KERAS_BACKEND=$(BACKEND) $(BIN)/keras-vit demo --out demo
@@ -37,6 +38,9 @@ test: .venv/.test
 		KERAS_BACKEND=$$backend $(BIN)/python -m pytest --quiet --numprocesses $(WORKERS) \
 			--dist worksteal $(PYTEST_ARGS) || exit 1; \
 	done
+
+test-thorough:
+	KERAS_VIT_THOROUGH=1 $(MAKE) test
 
 lint: .venv/.lint
 	$(BIN)/ruff check .

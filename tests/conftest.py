@@ -4,8 +4,13 @@ import gc
 import os
 
 import hypothesis
-import keras
 import pytest
+
+# JAX reads this at its import, in this process and in those that tests start: most of the time of
+# a compilation is LLVM's, for code that runs a few times. `full_compilation` is for the others.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+
+import keras
 
 from tests.browser import chromium
 from tests.forks import Nursery
@@ -14,8 +19,7 @@ hypothesis.settings.register_profile("repeatable", derandomize=True)
 hypothesis.settings.load_profile("repeatable")
 
 
-# TensorFlow compiles training steps by XLA. Most of that time is LLVM's, for code that runs
-# a few steps; JAX has `quick_compilation` for its tests, which also compile to be compared.
+# TensorFlow compiles training steps by XLA, which spends its time likewise.
 if keras.backend.backend() == "tensorflow":
     os.environ["XLA_FLAGS"] = " ".join(
         [
@@ -62,6 +66,17 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+@pytest.fixture(scope="module")
+def nothing_frozen():
+    """Garbage is collected as in a user's program, for tests in which Keras collects it often.
+
+    keras_vit makes these collections quick unless the program has frozen objects itself.
+    """
+    gc.unfreeze()
+    yield
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def same_random_numbers():
     """Seeds every test, so that it draws the same numbers alone and after other tests."""
@@ -69,16 +84,16 @@ def same_random_numbers():
 
 
 @pytest.fixture(scope="module")
-def quick_compilation():
-    """Switches off XLA's slower optimisations under JAX, for tests that compile much."""
+def full_compilation():
+    """Switches on XLA's slower optimisations under JAX, for tests of what users run."""
     if keras.backend.backend() != "jax":
         yield
         return
     import jax
 
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
     jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", True)
 
 
 @pytest.fixture(scope="session")

@@ -123,6 +123,7 @@ def test_every_aim_on_amd_asks_for_peers_that_exist(monkeypatch):
     assert len(asked) > 8
 
 
+@pytest.mark.on_one_backend("torch")
 def test_a_run_continues_without_the_peers_that_fail(monkeypatch):
     """One peer is not installed, one cannot be built; the result names each with its reason."""
     absent = Peer("absent", ("forward",), ("no_such_library",), "products:make")
@@ -135,6 +136,7 @@ def test_a_run_continues_without_the_peers_that_fail(monkeypatch):
     assert "absent: no_such_library not installed" in table
 
 
+@pytest.mark.on_one_backend("torch")
 def test_a_turn_is_run_by_a_resident_process():
     """The process of the anchor "products" runs turn after turn until it is closed."""
     request = {"task": "forward", "model": "Ti/16", "image_size": 32, "batch": 1}
@@ -144,6 +146,7 @@ def test_a_turn_is_run_by_a_resident_process():
     assert all(turn.seconds > 0 and turn.other_load >= 0 for turn in turns)
 
 
+@pytest.mark.on_one_backend("torch")
 def test_fresh_measures_name_the_library_that_fails():
     """The other libraries are measured."""
     requests = {

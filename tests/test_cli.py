@@ -66,6 +66,7 @@ def test_info_describes_a_preset(capsys):
     assert (facts["classes"], facts["dialect"]) == (10, "keras_vit preset")
 
 
+@pytest.mark.without_backend
 def test_info_starts_no_backend():
     """The process that prints the facts imports neither Keras nor a backend."""
     code = (
@@ -103,6 +104,7 @@ def test_predict_takes_files_and_folders(capsys, tmp_path):
     assert best["label"] in run(capsys, "predict", *sources)
 
 
+@pytest.mark.on_one_backend("torch")
 def test_predict_classifies_the_readable_images_and_names_the_others(capsys, tmp_path, monkeypatch):
     """With a damaged or missing image the exit status is 1; progress is shown on a terminal."""
     folder = tmp_path / "folder"
@@ -124,6 +126,7 @@ def test_predict_classifies_the_readable_images_and_names_the_others(capsys, tmp
     assert "absent.png: no such file" in capsys.readouterr().err
 
 
+@pytest.mark.on_one_backend("torch")
 def test_explain_writes_a_png(capsys, tmp_path):
     """The path is given by `--out`."""
     Image.fromarray(np.zeros((8, 8), "uint8")).save(tmp_path / "one.png")
@@ -173,6 +176,7 @@ def test_doctor_lists_backends_extras_and_versions(capsys):
     assert {"torch", "jax", "matplotlib", "tensorboardX", "processor"} <= set(rows)
 
 
+@pytest.mark.on_one_backend("torch")
 def test_long_paths_are_printed_in_full(capsys, tmp_path, monkeypatch):
     """Without a terminal as tab-separated lines or CSV, and on a terminal too."""
     image = tmp_path / ("x" * 120 + ".png")
@@ -284,6 +288,7 @@ def test_demo_predicts_fine_tunes_saves_reloads_and_explains(tmp_path, nursery):
     assert inspect(tmp_path / "vit_digits_odd_even").config.num_classes == 2
 
 
+@pytest.mark.on_one_backend("torch")
 def test_explanations_of_a_model_of_any_size_have_the_size_of_the_image(tmp_path):
     """The patch grid follows from the image, which is not resized."""
     from keras_vit.explanation.drawing import draw_explanations

@@ -11,9 +11,12 @@ from keras_vit.finetune import finetune_preset
 from tests.digits import LOOPS, write_folders
 from tests.helpers import tiny
 
+# Each backend tests the functions behind the command in tests/finetune.
+pytestmark = pytest.mark.on_one_backend("torch")
+
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory, quick_compilation):
+def desk(tmp_path_factory):
     """A folder with digits as PNG files and a small preset."""
     folder = tmp_path_factory.mktemp("desk")
     write_folders(folder, LOOPS.get, train=40, test=12, size=16)

@@ -10,6 +10,9 @@ from keras_vit import VisionTransformer, cli, evaluate, features
 from keras_vit.data import from_folder
 from tests.digits import digits, write_folders
 
+# Each backend tests the functions behind the commands, and `predict` in test_cli.py.
+pytestmark = pytest.mark.on_one_backend("torch")
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
@@ -112,7 +115,6 @@ def killed(nursery, arguments, out, images):
     return json.loads(out.with_name(out.name + ".part.json").read_text())["done"]
 
 
-@pytest.mark.on_one_backend("torch")
 def test_a_killed_embed_resumes_and_writes_the_same_bytes(capsys, folder, tmp_path, nursery):
     """It is killed twice and resumes each time after the images recorded before."""
     command = ("embed", folder / "train", "--preset", "vit_digits", "--batch-size", 2, "--out")

@@ -94,7 +94,7 @@ def full_size_logits() -> dict[str, np.ndarray]:
     return logits
 
 
-def test_full_size_models_agree_across_backends(quick_compilation):
+def test_full_size_models_agree_across_backends():
     """A ViT and a hybrid at 224 pixels: within 1e-4 of max |logit|."""
     got = full_size_logits()
     with np.load(LOGITS) as want:

@@ -24,6 +24,7 @@ from tests.digits import LOOPS, write_folders
 from tests.golden import FOLDER
 from tests.presets.bucket_server import serving
 from tests.presets.hub_server import TOKEN, connect, served
+from tests.thorough import times
 
 ROOT = Path(__file__).parents[1]
 PYTHON, SHOWN = (re.compile(rf"```{word}\n(.*?)```", re.DOTALL) for word in ("python", "py"))
@@ -39,7 +40,8 @@ EXAMPLES = sorted((ROOT / "examples").rglob("[0-9d]*_*.py"))
 ON_EVERY_BACKEND = ("05_own_training_loop", "08_several_devices")
 """Examples whose code depends on the backend; torch runs the others."""
 NOTEBOOKS = ("01_classify_and_explain", "02_fine_tune_a_folder", "07_find_similar_images")
-"""Examples that are offered as notebooks too, and run as such on torch."""
+RUN_AS_NOTEBOOKS = NOTEBOOKS[: times(1, 3)]
+"""Of the examples that are offered as notebooks too; the others run as programs."""
 MODULES = [
     info.name
     for info in pkgutil.walk_packages(keras_vit.__path__, "keras_vit.")
@@ -181,7 +183,7 @@ def test_example_runs(path, desk, nursery):
     command = re.match(begin, text)
     assert command, "no command at the top"
     assert ROOT / "examples" / command[1] == path
-    if path.stem in NOTEBOOKS:
+    if path.stem in RUN_AS_NOTEBOOKS:
         pytest.skip("tests/test_site.py runs it, as a notebook.")
     done = nursery.run(path, *command[2].split(), cwd=desk)
     assert done.returncode == 0, done.stderr

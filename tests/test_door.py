@@ -10,8 +10,7 @@ import pytest
 from keras_vit import ConfigError, VisionTransformer
 from keras_vit.door import refusal
 from tests.helpers import normal, numpy_of, tiny
-
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+from tests.thorough import sample
 
 CALLS = {
     "call": lambda model, images: model(images),
@@ -86,8 +85,8 @@ def test_load_weights_of_another_resolution_names_the_fix(tmp_path):
 PIXELS = np.random.default_rng(0).integers(0, 256, (4, 16, 16, 3), dtype="uint8")
 
 
-@pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+@pytest.mark.parametrize("call", sample(CALLS, "call", "fit"))
+@pytest.mark.parametrize("dtype", sample(("uint8", "float32"), "float32"))
 def test_raw_pixels_given_to_a_model_without_rescaling_warn_once(call, dtype):
     """The dtype uint8 or values up to 255 show that an array holds raw pixels."""
     model = compiled()
@@ -151,6 +150,7 @@ def test_methods_have_the_signatures_of_keras(name):
     assert inspect.signature(getattr(VisionTransformer, name)) == expected
 
 
+@pytest.mark.on_one_backend("torch")
 def test_fit_takes_its_arguments_by_position():
     """`validation_split` stands behind the callbacks, which keras_vit adds to."""
     model = compiled()

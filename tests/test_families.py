@@ -12,20 +12,19 @@ from keras_vit.finetune import enable_lora, merge_lora
 from keras_vit.finetune.trainable import layer_decay_multipliers, train_last_blocks
 from tests.families import FAMILIES
 from tests.helpers import ROUNDING, assert_close, copy_weights, normal, numpy_of, random_tiny, tiny
+from tests.thorough import sample
 from tests.words import raises
 
 families = pytest.mark.parametrize("fields", FAMILIES.values(), ids=FAMILIES)
+FEW = sample(FAMILIES, "dinov3", "deit", "eva02")
+"""On JAX and TensorFlow: each form of rotary positions; the goldens have the other switches."""
+few_families = pytest.mark.parametrize("fields", [FAMILIES[name] for name in FEW], ids=FEW)
 IMAGES = normal(2, 16, 16, 3)
 
 
 def random_family(fields, **others):
     """A model of 16 patches with `randomise`d weights, rotary frequencies included."""
     return random_tiny(**{"patch_size": 4, "num_classes": 3, **fields, **others})
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _quickly(quick_compilation):
-    """These tests compile much and compute little."""
 
 
 @pytest.mark.on_one_backend("torch")
@@ -69,7 +68,7 @@ def test_a_saved_model_and_a_preset_give_the_same_output(fields, tmp_path):
         np.testing.assert_array_equal(numpy_of(loaded(IMAGES)), numpy_of(model(IMAGES)))
 
 
-@families
+@few_families
 def test_an_any_size_model_equals_a_model_of_that_size(fields):
     """Rotary positions are computed for the grid; learned positions are resized to it."""
     images = normal(2, 12, 20, 3)
@@ -79,7 +78,7 @@ def test_an_any_size_model_equals_a_model_of_that_size(fields):
     assert_close(free(images), numpy_of(sized(images)), 1e-6)
 
 
-@families
+@few_families
 def test_mixed_precision_only_rounds(fields):
     """The output is the float32 output up to the rounding of 16 bits."""
     model = random_family(fields)
@@ -87,7 +86,7 @@ def test_mixed_precision_only_rounds(fields):
     assert_close(mixed(IMAGES), numpy_of(model(IMAGES)), 3 * ROUNDING["mixed_bfloat16"])
 
 
-@families
+@few_families
 def test_channels_first_is_channels_last_transposed(fields):
     """The same weights on transposed images give the same output."""
     model = random_family(fields)
@@ -95,7 +94,7 @@ def test_channels_first_is_channels_last_transposed(fields):
     assert_close(first(np.moveaxis(IMAGES, -1, 1)), numpy_of(model(IMAGES)))
 
 
-@families
+@few_families
 def test_a_training_step_with_remat_gives_the_same_weights(fields):
     """One step of SGD."""
     model = random_family({**fields, "num_classes": 3})
@@ -137,6 +136,7 @@ def test_lora_adapts_every_projection(fields):
     assert_close(merge_lora(model)(IMAGES), numpy_of(model(IMAGES)))
 
 
+@pytest.mark.usefixtures("nothing_frozen")
 @pytest.mark.on_one_backend("torch")
 @families
 def test_int8_quantisation_changes_the_output_by_less_than_30_percent(fields, tmp_path):

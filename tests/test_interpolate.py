@@ -13,8 +13,6 @@ from keras_vit.kernels.sizes import number, steps
 from tests.formulas import torch_resize, zoom
 from tests.helpers import assert_close, normal
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 LINEAR = ("bilinear_align_corners", "bilinear_half_pixel")
 LENGTHS = [(1, 1), (1, 4), (4, 1), (4, 4), (4, 7), (7, 4), (14, 24), (24, 14), (3, 100)]
 every_length = pytest.mark.parametrize(("source", "target"), LENGTHS)

@@ -13,6 +13,8 @@ from keras_vit.kernels import reference
 from keras_vit.layers.dense import Dense
 from tests.helpers import dtype_of, normal, numpy_of
 
+pytestmark = pytest.mark.usefixtures("full_compilation")
+
 TOLERANCE = {"float32": 1e-6, "bfloat16": 2e-2, "float16": 2e-3}
 """Largest error per type, relative to the largest value of an output or gradient."""
 

@@ -8,8 +8,6 @@ from keras_vit import ConfigError
 from keras_vit.losses import FirstLoss, loss_for
 from tests.helpers import normal, numpy_of, random_tiny, tiny
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 IMAGES, LABELS = normal(8, 16, 16, 3), np.arange(8) % 5
 TYPED = (
     "sparse_categorical_crossentropy",

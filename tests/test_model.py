@@ -24,8 +24,6 @@ from tests.helpers import (
 )
 from tests.words import raises
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 IMAGES = normal(2, 16, 16, 3)
 
 

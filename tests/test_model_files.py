@@ -6,9 +6,8 @@ import pytest
 
 from keras_vit import ConfigError, VisionTransformer
 from tests.helpers import HYBRID, assert_close, copy_weights, normal, numpy_of, random_tiny, tiny
+from tests.thorough import sample
 from tests.words import through_json
-
-pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 IMAGES = normal(2, 16, 16, 3)
 KINDS = {
@@ -19,7 +18,7 @@ KINDS = {
     "hybrid": HYBRID,
     "mixed": {"dtype": "mixed_bfloat16", "data_format": "channels_first"},
 }
-every_kind = pytest.mark.parametrize("kind", KINDS)
+every_kind = pytest.mark.parametrize("kind", sample(KINDS, "map", "any size", "mixed"))
 
 
 def images_for(model):

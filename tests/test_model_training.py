@@ -6,8 +6,6 @@ import pytest
 
 from tests.helpers import HYBRID, assert_close, normal, numpy_of, random_tiny, tiny
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 IMAGES, CLASSES = normal(8, 16, 16, 3), np.arange(8) % 5
 COMPILERS = {"tensorflow": [False, True], "jax": [True], "torch": [False]}[keras.backend.backend()]
 """Values of `jit_compile`. On torch, True needs a C++ compiler and minutes, so it is left out."""

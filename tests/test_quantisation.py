@@ -6,19 +6,20 @@ import pytest
 
 from keras_vit import CheckpointError, VisionTransformer
 from tests.helpers import normal, numpy_of, random_tiny, tiny
+from tests.thorough import sample
 from tests.words import through_json
 
 pytestmark = [
-    pytest.mark.usefixtures("quick_compilation"),
+    pytest.mark.usefixtures("nothing_frozen"),
     pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize"),
 ]
 
 IMAGES = normal(4, 16, 16, 3)
-MODES = ("int8", "int4")
+MODES = sample(("int8", "int4"), "int8")
 
 
 @pytest.fixture(scope="module", params=MODES)
-def pair(request):
+def pair(request, nothing_frozen):
     """A model, a quantised copy of it, and the mode."""
     model = random_tiny()
     quantised = VisionTransformer.from_config(model.get_config())
@@ -52,6 +53,7 @@ def test_a_quantised_model_is_saved_and_loaded(pair, tmp_path):
     np.testing.assert_array_equal(numpy_of(loaded(IMAGES)), numpy_of(quantised(IMAGES)))
 
 
+@pytest.mark.on_one_backend("torch")
 def test_a_quantised_block_in_another_keras_model_is_saved_and_loaded(tmp_path):
     """The config of each keras_vit layer records its quantisation."""
     vit = random_tiny()

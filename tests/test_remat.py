@@ -7,8 +7,7 @@ import pytest
 from keras_vit import VisionTransformer, kernels
 from keras_vit.layers import MLP, TransformerBlock
 from tests.helpers import assert_close, normal, numpy_of, random_tiny, randomise, tiny
-
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+from tests.thorough import sample
 
 RATES = dict.fromkeys(("dropout_rate", "attention_dropout_rate", "stochastic_depth_rate"), 0.3)
 
@@ -45,16 +44,13 @@ def block_used_twice(**fields):
 
 
 @pytest.mark.parametrize(
-    ("make", "fields", "shape"),
-    [
-        (whole_model, RATES, (6, 16, 16, 3)),
-        (block_used_twice, RATES, (6, 3, 8)),
-        (block_used_twice, {**RATES, "dtype": "mixed_bfloat16"}, (6, 3, 8)),
-    ],
+    "kind", sample(("model", "block", "block, 16 bits"), "model", "block, 16 bits")
 )
-def test_gradients_and_draws_equal_those_without_remat(make, fields, shape):
+def test_gradients_and_draws_equal_those_without_remat(kind):
     """The second run of a block drops the same values and does not advance the seeds."""
-    inputs = normal(*shape)
+    make = whole_model if kind == "model" else block_used_twice
+    fields = {**RATES, "dtype": "mixed_bfloat16"} if "16 bits" in kind else RATES
+    inputs = normal(6, 16, 16, 3) if kind == "model" else normal(6, 3, 8)
     loss, gradients, seeds = one_step(make(**fields), inputs)
     again, others, after = one_step(make(**fields, remat=True), inputs)
     # TensorFlow adds 16-bit numbers in another order.

@@ -15,6 +15,7 @@ import yaml
 
 import keras_vit
 from tests.browser import chromium
+from tests.test_docs import RUN_AS_NOTEBOOKS
 
 ROOT = Path(__file__).parents[1]
 pytestmark = [
@@ -147,7 +148,7 @@ def eventually(answer):
     raise AssertionError("nothing appeared")
 
 
-@pytest.mark.parametrize("name", extension("gallery").NOTEBOOKS)
+@pytest.mark.parametrize("name", RUN_AS_NOTEBOOKS)
 def test_a_notebook_of_the_gallery_runs(name, tmp_path):
     """The notebook that the page offers runs from top to bottom in a new kernel."""
     import nbformat

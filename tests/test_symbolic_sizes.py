@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from tests.helpers import HYBRID, assert_close, normal, numpy_of, random_tiny
+from tests.thorough import times
 
 ANY = {"image_size": None, "position_grid": (3, 3)}
 KINDS = {
@@ -68,9 +69,9 @@ def test_jax_export_records_one_program_for_every_size(kind):
     run = jax.jit(lambda images: model.stateless_call(*states, images, training=False)[0])
     shape = export.symbolic_shape("b, 8*h, 8*w, 3", constraints=["h >= 1", "w >= 1"])
     exported = export.export(run)(jax.ShapeDtypeStruct(shape, "float32"))
-    for shape in SHAPES:
+    for shape in SHAPES[: times(2, 3)]:
         images = normal(*shape)
-        assert_close(np.asarray(exported.call(images)), numpy_of(model(images)), 2e-6)
+        assert_close(np.asarray(exported.call(images)), np.asarray(run(images)), 2e-6)
 
 
 if keras.backend.backend() == "torch":

@@ -361,6 +361,7 @@ def test_quantised_layers_by_vnni_equal_those_of_keras(integers, monkeypatch):
     assert len(integers) == 3
 
 
+@pytest.mark.usefixtures("nothing_frozen")
 def test_keras_computes_the_gradient_of_a_quantised_layer(integers):
     """And layers with LoRA, and a recorded call."""
     for layer, x in quantised_layers():

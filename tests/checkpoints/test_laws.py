@@ -23,6 +23,7 @@ from keras_vit.config import CLASSIFIERS, Numerics, ViTConfig
 from keras_vit.errors import CheckpointError
 from keras_vit.variants import list_variants, variant
 from tests.checkpoints.homes import HOMES
+from tests.thorough import times
 
 dialects = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
 WRITTEN = [dialect for dialect in DIALECTS.values() if not dialect.only_read]
@@ -127,7 +128,7 @@ def test_the_lexicon_lists_every_trainable_weight_of_a_model_once(fields):
 @pytest.mark.without_backend
 @written_dialects
 @given(config=configs())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=times(5, 20), deadline=None)
 def test_reading_and_writing_a_file_is_bitwise_equal(dialect, config):
     """Law 2: names, shapes and bits are kept, and no name is written twice."""
     config = expressible(config, dialect)
@@ -145,7 +146,7 @@ def test_reading_and_writing_a_file_is_bitwise_equal(dialect, config):
 @pytest.mark.without_backend
 @written_dialects
 @given(config=configs())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=times(5, 20), deadline=None)
 def test_writing_and_reading_a_model_is_bitwise_equal(dialect, config):
     """Law 3: every weight comes back."""
     config = expressible(config, dialect)
@@ -170,7 +171,7 @@ class Headers:
 @pytest.mark.without_backend
 @written_dialects
 @given(config=configs(), prefix=st.integers(0, 3))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=times(5, 20), deadline=None)
 def test_a_written_file_is_read_as_the_same_model(dialect, config, prefix):
     """Names, shapes and JSON files determine dialect, prefix and configuration."""
     config = expressible(config, dialect)

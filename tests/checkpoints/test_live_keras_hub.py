@@ -18,7 +18,7 @@ from tests.helpers import normal, numpy_of, only_under, random_tiny, tiny
 # The goldens of keras-hub are compared on every backend; here files and arguments are.
 only_under("tensorflow")
 keras_hub = pytest.importorskip("keras_hub", exc_type=ImportError)
-pytestmark = pytest.mark.usefixtures("offline", "quick_compilation")
+pytestmark = pytest.mark.usefixtures("offline")
 
 BACKBONE = {
     "image_shape": (16, 16, 3),
@@ -127,7 +127,7 @@ class Preset:
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def preset(request, tmp_path_factory, quick_compilation):
+def preset(request, tmp_path_factory):
     """Each kind of preset in turn."""
     folder = tmp_path_factory.mktemp(request.param)
     hub_model = random_hub_model(*KINDS[request.param])
@@ -337,7 +337,7 @@ def test_lossy_writes_a_model_with_the_tanh_gelu(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def unspoilt(tmp_path_factory, quick_compilation):
+def unspoilt(tmp_path_factory):
     """A classifier's preset as keras-hub writes it."""
     folder = tmp_path_factory.mktemp("unspoilt")
     random_hub_model({}, {"intermediate_dim": 9}).save_to_preset(str(folder))

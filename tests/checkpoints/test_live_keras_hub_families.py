@@ -18,7 +18,7 @@ from tests.helpers import normal, numpy_of, only_under, randomise
 # The goldens of keras-hub are compared on every backend; here files and arguments are.
 only_under("tensorflow")
 keras_hub = pytest.importorskip("keras_hub", exc_type=ImportError)
-pytestmark = pytest.mark.usefixtures("offline", "quick_compilation")
+pytestmark = pytest.mark.usefixtures("offline")
 
 KERAS_HUB = cases_of("keras_hub")
 FAMILIES = [name for name in HOMES if name.startswith("keras_hub/")]

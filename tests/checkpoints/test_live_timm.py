@@ -33,7 +33,7 @@ from tests.live import (  # noqa: E402
     stored,
 )
 
-pytestmark = pytest.mark.usefixtures("offline", "quick_compilation", "blank_models")
+pytestmark = pytest.mark.usefixtures("offline", "blank_models")
 
 PLAIN = {
     "model_name": "vit_tiny_patch16_224",

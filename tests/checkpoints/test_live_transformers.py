@@ -32,7 +32,7 @@ from tests.live import (  # noqa: E402
     stored,
 )
 
-pytestmark = pytest.mark.usefixtures("offline", "quick_compilation", "blank_models")
+pytestmark = pytest.mark.usefixtures("offline", "blank_models")
 
 SIZES = {
     "image_size": 16,

@@ -22,13 +22,14 @@ from keras_vit.distribution.processes import from_the_first
 from tests.distribution import training
 from tests.distribution.forked import results
 from tests.distribution.training import StoppedError, distance, message, model_of
+from tests.thorough import times
 
 COUNTS = (1, 9)
 RNG = np.random.default_rng(0)
 IMAGES = RNG.standard_normal((16, 8, 8, 3)).astype("float32")
 LABELS = np.arange(16) % 3
 PICTURES = list(RNG.integers(0, 256, (9, 8, 8, 3)).astype("uint8"))
-trained = functools.partial(training.trained, epochs=3)  # 30 batches
+trained = functools.partial(training.trained, epochs=3, steps_per_epoch=times(4, 10))
 WAYS = {
     "data": distribution.data_parallel,
     "fully sharded": distribution.fully_sharded,

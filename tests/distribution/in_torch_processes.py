@@ -3,6 +3,7 @@
 torchrun --nproc-per-node 2 -m tests.distribution.in_torch_processes FOLDER
 """
 
+import functools
 import json
 import os
 import sys
@@ -14,6 +15,7 @@ import torch.distributed as dist
 import keras_vit
 from keras_vit import distribution, finetune
 from keras_vit.data import from_arrays
+from tests.distribution import training
 from tests.distribution.training import (
     IMAGES,
     LABELS,
@@ -21,8 +23,10 @@ from tests.distribution.training import (
     distance,
     message,
     model_of,
-    trained,
 )
+from tests.thorough import times
+
+trained = functools.partial(training.trained, epochs=3, steps_per_epoch=times(4, 10))
 
 
 def main():

@@ -19,8 +19,9 @@ from PIL import Image
 import keras_vit
 from keras_vit import distribution, finetune
 from keras_vit.errors import ConfigError
+from tests.thorough import THOROUGH, times
 
-COUNTS = (1, 7, 8, 9)
+COUNTS = (1, 7, 8, 9) if THOROUGH else (7, 9)
 SIZES = {
     "image_size": 8,
     "patch_size": 4,
@@ -34,7 +35,7 @@ RNG = np.random.default_rng(0)
 IMAGES = RNG.standard_normal((16, 8, 8, 3)).astype("float32")
 LABELS = np.arange(16) % 3
 PICTURES = list(RNG.integers(0, 256, (9, 8, 8, 3)).astype("uint8"))
-STEPS = 25
+STEPS = times(8, 25)
 
 
 def model_of(**fields):
@@ -58,7 +59,7 @@ def trained():
         on_train_batch_end=lambda batch, logs: losses.append(float(logs["loss"]))
     )
     fit = {**recipe.fit_args, "callbacks": [*recipe.fit_args["callbacks"], watch]}
-    rows = np.arange(16 * 2 * STEPS) % 16  # 50 batches
+    rows = np.arange(16 * 2 * STEPS) % 16
     model.fit(IMAGES[rows], LABELS[rows], batch_size=16, shuffle=False, verbose=0, **fit)
     everything = [*model.weights, *model.optimizer.variables]
     parts = sum(v.value.addressable_shards[0].data.nbytes for v in everything)

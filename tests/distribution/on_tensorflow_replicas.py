@@ -16,10 +16,12 @@ from PIL import Image
 import keras_vit
 from keras_vit import finetune
 from keras_vit.data import from_arrays
+from tests.distribution import training
 from tests.distribution.training import distance, message, model_of
+from tests.thorough import times
 
 COUNTS = (1, 9)
-STEPS = 25
+STEPS = times(8, 25)
 RNG = np.random.default_rng(0)
 IMAGES = RNG.standard_normal((16, 8, 8, 3)).astype("float32")
 LABELS = np.arange(16) % 3
@@ -75,7 +77,7 @@ def trained(strategy, recipe, **options):
         on_train_batch_end=lambda batch, logs: losses.append(float(logs["loss"]))
     )
     fit = {**made.fit_args, "callbacks": [*made.fit_args["callbacks"], watch]}
-    rows = np.arange(16 * 2 * STEPS) % 16  # 50 batches
+    rows = np.arange(16 * 2 * STEPS) % 16
     model.fit(IMAGES[rows], LABELS[rows], batch_size=16, shuffle=False, verbose=0, **fit)
     # Softmax makes the gradient of the keys' bias zero; Adam amplifies its rounding.
     weights = [w for w in model.weights if not w.path.endswith("key/bias")]
@@ -91,15 +93,18 @@ def main():
     two = [tf.config.LogicalDeviceConfiguration()] * 2
     tf.config.set_logical_device_configuration(cpu, two)
     report = {}
-    for name, recipe, options in (
-        ("SGD", finetune.transfer_recipe, {"clip_norm": 0.1, "learning_rate": 0.1}),
-        (
-            "SGD, accumulated, averaged",
+    sgd = {"clip_norm": 0.1, "learning_rate": 0.1}
+    adam = {"clip_norm": 0.1, "learning_rate": 0.01}
+    recipes = {
+        "SGD": (finetune.transfer_recipe, sgd),
+        "SGD, accumulated, averaged": (
             finetune.transfer_recipe,
-            {"clip_norm": 0.1, "learning_rate": 0.1, "accumulate": 2, "ema": 0.5},
+            {**sgd, "accumulate": 2, "ema": 0.5},
         ),
-        ("AdamW", finetune.augreg_recipe, {"clip_norm": 0.1, "learning_rate": 0.01}),
-    ):
+        "AdamW": (finetune.augreg_recipe, adam),
+    }
+    for name in training.RECIPES:
+        recipe, options = recipes[name]
         one = trained(tf.distribute.get_strategy(), recipe, **options)
         mirrored = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
         losses, found, apart = trained(mirrored, recipe, **options)

@@ -11,6 +11,7 @@ import pytest
 
 from keras_vit import ConfigError, distribution
 from tests.helpers import tiny
+from tests.thorough import THOROUGH
 
 on_jax = pytest.mark.skipif(
     keras.backend.backend() != "jax", reason="keras.distribution is for JAX alone."
@@ -33,7 +34,7 @@ def report():
 
 
 @on_jax
-@pytest.mark.parametrize("count", [1, 7, 8, 9])
+@pytest.mark.parametrize("count", [1, 7, 8, 9] if THOROUGH else [7, 9])
 def test_any_number_of_images_gives_what_one_device_gives(report, count):
     """All public functions that run a model, and the weights after `fit`."""
     assert report[f"{count} images"] < 1e-5

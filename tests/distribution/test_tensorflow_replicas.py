@@ -9,6 +9,8 @@ from pathlib import Path
 import keras
 import pytest
 
+from tests.distribution.training import RECIPES
+
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "tensorflow", reason="Only TensorFlow has strategies."
 )
@@ -33,7 +35,7 @@ def report():
     return run("on_tensorflow_replicas")
 
 
-@pytest.mark.parametrize("recipe", ["SGD", "SGD, accumulated, averaged", "AdamW"])
+@pytest.mark.parametrize("recipe", RECIPES)
 def test_a_recipe_trains_on_two_replicas_as_on_one_device(report, recipe):
     """The summed gradient is clipped; accumulation and averages are the same in each replica.
 

@@ -11,6 +11,7 @@ import keras_vit
 from keras_vit import finetune
 from keras_vit.data import Augmentation, from_arrays
 from keras_vit.distribution.processes import whole
+from tests.thorough import THOROUGH
 
 SIZES = {
     "image_size": 8,
@@ -24,6 +25,8 @@ SIZES = {
 RNG = np.random.default_rng(0)
 IMAGES = RNG.integers(0, 256, (20, 8, 8, 3), "uint8")
 LABELS = np.arange(20) % 3
+RECIPES = ("SGD, accumulated, averaged", "AdamW", *(("SGD",) if THOROUGH else ()))
+"""Those that the two replicas of TensorFlow are compared by."""
 EPOCHS, STEPS_PER_EPOCH, BATCH_SIZE = 5, 10, 8
 
 
@@ -57,6 +60,7 @@ def trained(
     on_batch: Callable[[int], object] = lambda batch: None,
     stop_after: int | None = None,
     epochs: int = EPOCHS,
+    steps_per_epoch: int = STEPS_PER_EPOCH,
 ) -> Trained:
     """Trains by the recipe: clipped gradients, two batches per update, and a moving average.
 
@@ -66,14 +70,14 @@ def trained(
     model = model_of(seed)
     recipe = finetune.transfer_recipe(
         model,
-        epochs * STEPS_PER_EPOCH // 2,
+        epochs * steps_per_epoch // 2,
         2 * BATCH_SIZE,
         learning_rate=0.1,
         clip_norm=0.1,
         accumulate=2,
         ema=0.5,
         one_hot=True,
-        steps_per_epoch=STEPS_PER_EPOCH,
+        steps_per_epoch=steps_per_epoch,
     )
     model.compile(**recipe.compile_args)
     data = from_arrays(
@@ -82,7 +86,7 @@ def trained(
         model,
         BATCH_SIZE,
         augmentation=Augmentation(crop=None, mixup=0.3, cutmix=1.0),
-        steps_per_epoch=STEPS_PER_EPOCH,
+        steps_per_epoch=steps_per_epoch,
         shard=shard,
     )
     connect(model)

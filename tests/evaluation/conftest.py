@@ -7,11 +7,6 @@ from tests.digits import write_folders
 from tests.helpers import normal, random_tiny
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _quickly(quick_compilation):
-    """Quick compilation saves time: these tests compile more models than they run batches."""
-
-
 @pytest.fixture(scope="session")
 def model():
     """A model with seven classes for RGB images of 16 pixels."""

@@ -109,6 +109,7 @@ def drawn(monkeypatch, model, images, path) -> list[np.ndarray]:
     return [picture for picture in shown if picture.ndim == 3]
 
 
+@pytest.mark.on_one_backend("torch")
 def test_the_picture_shows_the_pixels_of_the_image(monkeypatch, tmp_path):
     """Mean and standard deviation of the protocol are undone."""
     photo = np.random.default_rng(0).integers(0, 256, (16, 16, 3), dtype="uint8")
@@ -129,6 +130,7 @@ def test_an_overlay_leaves_the_photograph_where_its_map_is_zero():
     assert (brighter[0, 0] > shown[0, 0]).any()
 
 
+@pytest.mark.on_one_backend("torch")
 def test_pictures_are_large_and_keep_the_aspect_ratio(tmp_path):
     """An image of a row of two is 288 pixels wide, whatever its own size."""
     photos = np.zeros((2, 16, 32, 3), "uint8")
@@ -138,6 +140,7 @@ def test_pictures_are_large_and_keep_the_aspect_ratio(tmp_path):
     assert height - 288 == pytest.approx(50, abs=20)  # two pictures of 144, and a title
 
 
+@pytest.mark.on_one_backend("torch")
 @pytest.mark.parametrize("label", [r"$\frac{$", "$x$", "a\x00\u202eb", "x" * 10_000])
 def test_a_label_is_drawn_as_plain_text(label, tmp_path):
     """Also labels that matplotlib would read as mathematics, and a label of 10,000 letters."""

@@ -10,8 +10,6 @@ from keras_vit.explanation.methods import METHODS
 from tests.explanation.reference import Reference
 from tests.helpers import HYBRID, assert_close, normal, random_tiny
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 GRADIENTS = ("relevance", "gradcam", "integrated_gradients", "occlusion")
 MODELS = {
     "token, any size": {"image_size": None, "position_grid": (2, 2), "num_layers": 2},
@@ -290,6 +288,7 @@ def test_a_weight_that_is_not_finite_is_refused_by_name():
 
 
 @not_by_backend
+@pytest.mark.usefixtures("nothing_frozen")
 def test_a_quantised_model_has_attention_and_no_gradients():
     """Methods that need gradients are refused."""
     model = random_tiny()

@@ -17,7 +17,6 @@ from keras_vit.explanation import (
 )
 from tests.helpers import HYBRID, assert_close, normal, numpy_of, random_tiny
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
 not_by_backend = pytest.mark.skipif(
     keras.backend.backend() != "torch", reason="NumPy makes it of weights, tokens or attention"
 )

@@ -51,6 +51,7 @@ def written(tmp_path_factory):
     return model, keras_vit.export(model, folder), folder
 
 
+@pytest.mark.on_one_backend("torch", "jax")
 def test_images_of_any_size_become_probabilities(written):
     """The file takes uint8 pixels and prepares them; backends without ONNX leave it to torch."""
     model, exported, folder = written
@@ -66,6 +67,7 @@ def test_images_of_any_size_become_probabilities(written):
         assert found == pytest.approx(dict(answer), abs=0.02)  # a pixel may differ by a level
 
 
+@pytest.mark.on_one_backend("torch", "jax")
 def test_the_folder_tells_what_it_is(written):
     """Labels, input, protocol and comparison stand beside the model, and inside the ONNX file."""
     import onnxruntime

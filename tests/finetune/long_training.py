@@ -24,7 +24,7 @@ import numpy as np
 from safetensors import safe_open
 
 from keras_vit.finetune import Resume
-from tests.helpers import tiny
+from tests.helpers import random_tiny
 
 EPOCHS, STEPS = 6, 4
 
@@ -71,7 +71,7 @@ def train(folder: Path, callbacks: tuple = (), epochs: int = EPOCHS) -> Result:
         The weights and the history.
     """
     keras.utils.set_random_seed(0)
-    model = tiny(dropout_rate=0.2, attention_dropout_rate=0.2, stochastic_depth_rate=0.2)
+    model = random_tiny(dropout_rate=0.2, attention_dropout_rate=0.2, stochastic_depth_rate=0.2)
     steps = epochs * STEPS
     model.compile(
         keras.optimizers.SGD(

@@ -14,8 +14,6 @@ from tests import formulas
 from tests.finetune.updates import EXACT, after_each
 from tests.helpers import assert_close, normal, numpy_of, random_tiny
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 STEPS, WARMUP_STEPS, BATCH = 200, 40, 8
 LAYER_DECAY = 0.7
 RECIPES = {

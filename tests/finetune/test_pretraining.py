@@ -8,8 +8,6 @@ from keras_vit.data import AUGREG, from_folder
 from keras_vit.finetune import PRETRAINING, pretrain
 from tests.digits import LOOPS, write_folders
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 SIZES = {"patch_size": 8, "hidden_size": 16, "mlp_dim": 32, "num_heads": 2, "num_layers": 1}
 EPOCHS, STEPS = 3, 4
 
@@ -44,7 +42,7 @@ def run(desk, out, **options):
 
 
 @pytest.fixture(scope="module")
-def unbroken(desk, tmp_path_factory, quick_compilation):
+def unbroken(desk, tmp_path_factory):
     out, plans = tmp_path_factory.mktemp("runs") / "unbroken", []
     return out, run(desk, out, announce=plans.append), plans[0]
 

@@ -16,8 +16,6 @@ from keras_vit.finetune import (
 from keras_vit.variants import variant
 from tests.helpers import tiny
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 TABLE_3 = """
     vit_b_jft         7      8e-4  linear  0.1   0.0
     vit_l32_jft       7      6e-4  linear  0.1   0.0

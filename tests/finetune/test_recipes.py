@@ -10,8 +10,6 @@ from keras_vit.finetune import LayerwiseSGD, augreg_recipe, steps_for, transfer_
 from tests.finetune.updates import after_each
 from tests.helpers import assert_close, normal, numpy_of, random_tiny, tiny
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 SMALL = {"hidden_size": 8, "mlp_dim": 8}
 
 

@@ -20,8 +20,6 @@ from keras_vit.finetune.lora import PROJECTIONS
 from tests.finetune.updates import after_each
 from tests.helpers import HYBRID, assert_close, normal, numpy_of, random_tiny, tiny
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 SMALL = {"hidden_size": 8, "mlp_dim": 8, "num_layers": 2, "qkv_bias": False}
 IMAGES, CLASSES = normal(4, 16, 16, 3), np.arange(4) % 3
 

@@ -18,7 +18,6 @@ from keras_vit.finetune.logs import TensorBoard
 from tests.digits import digits
 from tests.helpers import random_tiny, tiny
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
 EPOCHS, STEPS = 3, 2
 
 
@@ -46,7 +45,7 @@ def run(out: Path, callbacks=(), **options) -> dict:
 
 
 @pytest.fixture(scope="module")
-def unbroken(tmp_path_factory, quick_compilation):
+def unbroken(tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "unbroken"
     return out, run(out)
 

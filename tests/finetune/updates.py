@@ -1,4 +1,4 @@
-"""Many updates of an optimizer; JAX, which is slow step by step, compiles them as one loop."""
+"""Many updates of an optimizer: JAX compiles them as one loop, TensorFlow each as one graph."""
 
 import keras
 import numpy as np
@@ -21,9 +21,13 @@ def after_each(optimizer, weights, gradients) -> list[np.ndarray]:
     """
     optimizer.build(weights)
     if keras.backend.backend() != "jax":
-        found = []
+        found, apply = [], lambda now: optimizer.apply(now, weights)
+        if keras.backend.backend() == "tensorflow":
+            import tensorflow as tf
+
+            apply = tf.function(apply)
         for now in zip(*gradients, strict=True):
-            optimizer.apply([keras.ops.convert_to_tensor(gradient) for gradient in now], weights)
+            apply([keras.ops.convert_to_tensor(gradient) for gradient in now])
             found.append([numpy_of(weight) for weight in weights])
         return [np.stack(values) for values in zip(*found, strict=True)]
     import jax

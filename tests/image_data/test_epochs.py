@@ -12,8 +12,6 @@ from keras_vit.data import ImageData
 from keras_vit.finetune import Resume
 from tests.image_data.runs import epochs_of, fit, numbered, small_model, trained_on
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 
 @pytest.mark.parametrize("options", [{}, {"steps_per_epoch": 3}, {"batch_size": 20}], ids=str)
 def test_fit_sees_the_batches_of_each_epoch_once(options):

@@ -10,8 +10,6 @@ from keras_vit import ConfigError, Preprocessor
 from keras_vit.data import from_arrays, from_folder
 from tests.helpers import tiny
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 PLAIN = Preprocessor(16)
 
 

@@ -9,8 +9,6 @@ from keras_vit import Preprocessor
 from keras_vit.data import AUGREG, Augmentation, from_arrays, from_folder
 from tests.image_data.runs import numbered, trained_on
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 EVERYTHING = Augmentation(randaugment=(2, 15), mixup=0.5, cutmix=1.0)
 
 

@@ -21,10 +21,7 @@ def built(layer):
     return layer
 
 
-@pytest.fixture(autouse=True)
-def nothing_frozen():
-    """As in a user's program; `tests/conftest.py` freezes objects between tests."""
-    gc.unfreeze()
+pytestmark = pytest.mark.usefixtures("nothing_frozen")
 
 
 def test_few_objects_are_searched_when_a_layer_is_quantised(monkeypatch):

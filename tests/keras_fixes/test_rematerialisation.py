@@ -7,6 +7,7 @@ test_derivatives.py.
 import keras
 import pytest
 
+pytestmark = pytest.mark.usefixtures("full_compilation")
 BACKEND = keras.backend.backend()
 of_jax = pytest.mark.skipif(BACKEND != "jax", reason="a fault of XLA")
 of_tensorflow = pytest.mark.skipif(BACKEND != "tensorflow", reason="a fault of TensorFlow")

@@ -9,6 +9,7 @@ import pytest
 from keras_vit import VisionTransformer
 from keras_vit.finetune import LayerwiseSGD
 from tests.keras_fixes.models import CONFIG, IMAGES, LABELS, plain, vit
+from tests.thorough import times
 
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "torch", reason="Only torch keeps gradients."
@@ -72,7 +73,7 @@ def test_zero_grad_has_the_meaning_of_torch_after_a_failed_step():
     assert held(model) == {False}
 
 
-@pytest.mark.parametrize("remat", [False, True])
+@pytest.mark.parametrize("remat", [False, True][: times(1, 2)])
 def test_a_compiled_step_is_compiled_once(remat, monkeypatch):
     """It gives the weights of the step without compilation; a second `fit` compiles nothing."""
     import torch

@@ -20,6 +20,7 @@ from keras_vit import PresetError
 from keras_vit.presets import bucket, retries
 from keras_vit.presets.bucket import fetch
 from tests.presets.bucket_server import changed, cut, partial, redirect, serving, silence, status
+from tests.thorough import KILLS
 from tests.words import raises
 
 pytestmark = pytest.mark.without_backend
@@ -389,11 +390,11 @@ def downloading() -> subprocess.Popen:
 
 
 def test_a_download_killed_at_any_moment_leaves_no_half_file_and_resumes(server):
-    """`kill -9` at random moments of a slow download, ten times."""
+    """`kill -9` at random moments of a slow download."""
     server.pause = 0.01  # 46 pieces: half a second
     moments = random.Random(1)
     path = bucket.place(URL)
-    for _ in range(int(os.environ.get("KERAS_VIT_KILLS", "10"))):
+    for _ in range(KILLS):
         seen = server.gets[NAME]
         process = downloading()
         while server.gets[NAME] == seen and process.poll() is None:

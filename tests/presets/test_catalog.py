@@ -280,6 +280,7 @@ def test_fresh_weights_need_no_download(monkeypatch):
     assert not keras.ops.convert_to_numpy(model.get_layer("head").kernel).any()
 
 
+@pytest.mark.on_one_backend("torch")
 def test_keras_vit_list_prints_a_line_per_row(capsys):
     """Filtered as by `list_presets`; no backend is imported."""
     assert cli.main(["list", "--variant", "vit_b16", "--resolution", "384"]) == 0

@@ -21,13 +21,11 @@ from keras_vit.presets import describe
 from keras_vit.presets.catalog import preset_named
 from tests.golden import CASES, FOLDER, expected, outputs, relative_error
 from tests.presets.hub_server import TOKEN, connect, environment, served, sha256
+from tests.thorough import KILLS
 
 DIGITS = preset_named("vit_digits").folder
 
 pytestmark = pytest.mark.on_one_backend("torch")
-
-MOMENTS = int(os.environ.get("KERAS_VIT_KILLS", "10"))
-"""The number of kills; 50 before a release."""
 
 
 @pytest.fixture
@@ -564,7 +562,7 @@ def test_a_download_killed_at_any_moment_leaves_whole_files_or_none(tmp_path):
             text=True,
         ) as parent:
             killed = 0
-            for moment in range(2 * MOMENTS):
+            for moment in range(2 * KILLS):
                 kills = moment % 2 == 0
                 # A download that takes a fifth of a second is killed; a quick one follows.
                 hub.bytes_per_second = 5 * len(wanted) if kills else None
@@ -584,5 +582,5 @@ def test_a_download_killed_at_any_moment_leaves_whole_files_or_none(tmp_path):
                         if path.is_symlink() or re.search(r"blobs/", str(path)):
                             path.unlink()
             parent.stdin.close()
-    print(f"{killed} of {MOMENTS} were killed before the weights were in the cache")
+    print(f"{killed} of {KILLS} were killed before the weights were in the cache")
     assert killed

@@ -18,7 +18,7 @@ from keras_vit.checkpoints.source import Source
 from keras_vit.files import OpenFolder
 from keras_vit.presets import describe
 from tests.helpers import tiny
-from tests.presets.test_hub import MOMENTS
+from tests.thorough import KILLS
 
 SAVE = """
 import os, signal, sys
@@ -83,7 +83,7 @@ def test_a_save_killed_at_any_moment_leaves_a_whole_preset_or_none(saver, tmp_pa
     """By `kill -9`; the next save succeeds."""
     rng = random.Random(0)
     in_time = 0
-    for moment in range(MOMENTS):
+    for moment in range(KILLS):
         old, new = whole(tmp_path / "mine"), moment % 2
         for kills in (True, False):
             saver.stdin.write(f"{new} {'wait' if kills else 'go'}\n")
@@ -98,7 +98,7 @@ def test_a_save_killed_at_any_moment_leaves_a_whole_preset_or_none(saver, tmp_pa
                 assert found in (old, new, None)
                 in_time += found != new
         assert found == new
-    print(f"{in_time} of {MOMENTS} were killed before the new one was in place")
+    print(f"{in_time} of {KILLS} were killed before the new one was in place")
     assert in_time
 
 

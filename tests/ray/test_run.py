@@ -12,6 +12,7 @@ import pytest
 from keras_vit import ConfigError, VisionTransformer, cli, features
 from keras_vit.ray import write_dataset
 from tests.digits import digits, write_folders
+from tests.thorough import THOROUGH
 
 pytestmark = [
     pytest.mark.without_backend,
@@ -40,7 +41,8 @@ def start(**options):
 
 
 @pytest.mark.skipif(
-    "KERAS_VIT_KILLS" not in os.environ, reason="Ray starts twice; KERAS_VIT_KILLS=1 runs it"
+    not THOROUGH and "KERAS_VIT_KILLS" not in os.environ,
+    reason="Ray starts twice; KERAS_VIT_KILLS=1 and make test-thorough run it",
 )
 def test_a_killed_worker_and_a_killed_driver_lose_and_repeat_no_image(photos, tmp_path):
     """The second start does what is missing; each row is right; errors are named."""
