@@ -31,5 +31,5 @@ def sample(cases: Iterable[Case], *chosen: Case) -> list[Case]:
     return every if whole else list(chosen)
 
 
-KILLS = int(os.environ.get("KERAS_VIT_KILLS", times(3, 50)))
+KILLS = int(os.environ.get("KERAS_VIT_KILLS", times(5, 50)))
 """How often a test kills the same work at random moments."""
