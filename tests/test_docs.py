@@ -183,8 +183,6 @@ def test_example_runs(path, desk, nursery):
     command = re.match(begin, text)
     assert command, "no command at the top"
     assert ROOT / "examples" / command[1] == path
-    if path.stem == "06_masked_patch_pretraining":
-        pytest.skip("tests/tasks/test_pretraining.py runs it, with more steps.")
     if path.stem in RUN_AS_NOTEBOOKS:
         pytest.skip("tests/test_site.py runs it, as a notebook.")
     done = nursery.run(path, *command[2].split(), cwd=desk)
