@@ -58,8 +58,10 @@ def folder_written_beside(
         foreign = [path.name for path in folder.iterdir() if path.name not in names]
     except FileNotFoundError:  # the folder is absent, or another writer is replacing it
         foreign = []
-    except NotADirectoryError:
-        foreign = [folder.name]
+    except NotADirectoryError as fault:
+        if folder.exists():
+            raise error(f"{folder}: is a file, so no folder is written there.") from fault
+        foreign = []  # a file stands above the place, which `failure_named` reports
     if foreign:
         raise error(f"{folder}: holds {', '.join(sorted(foreign)[:5])}, so it is not overwritten.")
     with failure_named(folder), _workshop(folder) as work:

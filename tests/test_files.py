@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from keras_vit import PresetError
+from keras_vit.errors import WriteError
 from keras_vit.files import folder_written_beside, room_checked, write_json, written_beside
 
 pytestmark = pytest.mark.without_backend
@@ -149,6 +150,23 @@ def test_the_old_folder_stays_if_the_new_one_cannot_be_renamed(tmp_path, monkeyp
             (new / "a").write_text("new")
     assert (place / "a").read_text() == "old"
     assert names(tmp_path) == ["preset"]
+
+
+def test_a_file_in_the_way_of_a_folder_stays(tmp_path):
+    """The message says that it is a file, or that nothing can be written below it."""
+    file = tmp_path / "x"
+    file.write_text("old")
+    with (
+        pytest.raises(PresetError, match="x: is a file, so no folder is written there"),
+        folder_written_beside(file, ["a"], PresetError),
+    ):
+        pass
+    with (
+        pytest.raises(WriteError, match="new: cannot be written"),
+        folder_written_beside(file / "new", ["a"], PresetError),
+    ):
+        pass
+    assert file.read_text() == "old" and names(tmp_path) == ["x"]
 
 
 def test_a_folder_with_other_files_is_not_overwritten(tmp_path):
