@@ -97,7 +97,8 @@ class Engine:
                 413, f"An image has more pixels than the {self.most_pixels:,} that are taken."
             ) from error
         except ConfigError as error:
-            raise RequestError(415, str(error)) from error
+            told = str(error)  # it begins with "an encoded image"
+            raise RequestError(415, told[:1].upper() + told[1:]) from error
         image: np.ndarray = batch[0]
         if any(have < least for have, least in zip(self._sides(image), self._least, strict=True)):
             high, wide = self._least

@@ -11,11 +11,12 @@ from typing import Annotated, Any
 import keras
 import numpy as np
 from fastapi import Query, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi_offline import FastAPIOffline
 
 from keras_vit import __version__
-from keras_vit.errors import ConfigError
+from keras_vit.errors import ConfigError, shown
 from keras_vit.model import VisionTransformer
 from keras_vit.serving.batching import Batcher
 from keras_vit.serving.bodies import CONTENT, images_of
@@ -125,6 +126,11 @@ def application_of(model: VisionTransformer, settings: Settings) -> Any:
         if error.status == 408:  # the rest of the body may never come
             headers["Connection"] = "close"
         return JSONResponse({"detail": str(error)}, error.status, headers)
+
+    @app.exception_handler(RequestValidationError)
+    async def correct(request: Request, error: RequestValidationError) -> Response:
+        told = [f"{e['loc'][-1]}={shown(e['input'])}: {e['msg']}." for e in error.errors()]
+        return JSONResponse({"detail": " ".join(told)}, 422)
 
     @app.exception_handler(Exception)
     async def fail(request: Request, error: Exception) -> Response:

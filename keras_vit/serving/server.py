@@ -6,11 +6,13 @@ import signal
 import socket
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
+from PIL import Image
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
@@ -105,6 +107,8 @@ def _application(source: str | os.PathLike[str], settings: Settings) -> Any:
     from keras_vit.model import VisionTransformer
     from keras_vit.serving.routes import application_of
 
+    # A client is told of too many pixels by 413; the log need not repeat it for Pillow's own limit.
+    warnings.simplefilter("ignore", Image.DecompressionBombWarning)
     return application_of(VisionTransformer.from_preset(source), settings)
 
 

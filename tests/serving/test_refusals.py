@@ -125,7 +125,10 @@ def test_a_body_without_a_stated_length_is_cut_off(address):
 
 @pytest.mark.parametrize("top", ["0", "-1", "many"])
 def test_an_impossible_number_of_labels(address, image, top):
-    assert post(address, image, params={"top": top}).status_code == 422
+    """One sentence with the value, as for all refusals."""
+    answer = post(address, image, params={"top": top})
+    assert answer.status_code == 422
+    assert answer.json()["detail"].startswith(f"top='{top}': Input should be ")
 
 
 def test_hundreds_of_malformed_requests(address, model, image):
