@@ -10,13 +10,14 @@ largest logit, or the sentence of refusal. `write` puts the tables into docs/exp
 """
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -81,11 +82,18 @@ def model_of(kind: str) -> VisionTransformer:
     return model
 
 
-def cell(row: str, format: str) -> Cell:
-    """Returns the difference and the compared shapes, or why there are none."""
+def cell(row: str, format: str, written: "Written") -> Cell:
+    """Returns the difference and the compared shapes, or why there are none.
+
+    Args:
+        row: one of `ROWS`.
+        format: name of the format.
+        written: keeps the files, in its context.
+    """
     asked = "float32" if row in KINDS else row
     has_both = (format, asked) == ("transformers_js", "int8")
-    model = model_of(row if row in KINDS else "plain")
+    written.kind = row if row in KINDS else "plain"
+    model = model_of(written.kind)
     with tempfile.TemporaryDirectory() as folder:
         try:
             exported = keras_vit.export(
@@ -108,11 +116,11 @@ def cell(row: str, format: str) -> Cell:
 class Written:
     """Files that are written once for all backends, and once for formats that begin with the same.
 
-    What a format needs from the process of another backend is written by one process for all
-    cells, as `keras_vit.exporting.child` writes it.
+    In its context, what a format needs from the process of another backend is written by one
+    process for all cells, as `keras_vit.exporting.child` writes it.
 
     Args:
-        folder: where the files stay between the runs of all backends.
+        folder: where the files stay; runs of several backends may share it.
     """
 
     _PROGRAM = """
@@ -132,6 +140,19 @@ for line in sys.stdin:
         self._folder = folder
         self._processes: dict[str, subprocess.Popen[str]] = {}
         self.kind = ""  # of the model that is exported
+
+    @contextlib.contextmanager
+    def installed(self) -> Iterator["Written"]:
+        """Lets `keras_vit.export` write by this object; the processes end with the context."""
+        before = child.run, writing.format_named
+        child.run, writing.format_named = self.run, self.format_named
+        try:
+            yield self
+        finally:
+            child.run, writing.format_named = before
+            for process in self._processes.values():
+                process.kill()
+                process.wait()
 
     def format_named(self, name: str) -> Format:
         """Returns a format that keeps what it writes."""
@@ -174,12 +195,6 @@ for line in sys.stdin:
         if failure := json.loads(process.stdout.readline()):
             raise ExportError(child.failure(backend, failure))
 
-    def close(self) -> None:
-        """Ends the processes."""
-        for process in self._processes.values():
-            process.kill()
-            process.wait()
-
 
 def tables(measured: dict[str, Any]) -> str:
     """Returns the tables as Markdown, one for each backend; refusals stand below as notes."""
@@ -217,19 +232,13 @@ def measure(names: list[str], folder: Path) -> None:
     if RESULTS.exists():
         told = json.loads(RESULTS.read_text(encoding="utf-8"))
     told["versions"] = {package: metadata.version(package) for package in PACKAGES}
-    written = Written(folder)
-    child.run = written.run
-    writing.format_named = written.format_named
-    try:
+    with Written(folder).installed() as written:
         for format in names:
             by_row = told["cells"].setdefault(keras.backend.backend(), {}).setdefault(format, {})
             for row in (row for row in ROWS if row not in by_row):
-                written.kind = row if row in KINDS else "plain"
-                by_row[row] = cell(row, format)
+                by_row[row] = cell(row, format, written)
                 print(keras.backend.backend(), format, row, by_row[row], flush=True)
                 RESULTS.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-    finally:
-        written.close()
 
 
 def main() -> None:
