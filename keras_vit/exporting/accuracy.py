@@ -33,16 +33,24 @@ class Accuracy:
     same_class: int
 
 
-def classes_of(model: "VisionTransformer", outputs: str, named: Sequence[int | str]) -> list[int]:
-    """Returns class numbers from numbers or labels.
+def classes_of(
+    model: "VisionTransformer", outputs: str, examples: tuple[Any, Sequence[int | str]]
+) -> list[int]:
+    """Returns the class numbers of examples, which have numbers or labels.
 
     Raises:
-        ConfigError: the export gives no classes, or a class is none of the model's.
+        ConfigError: the examples are no pair or empty, the export gives no classes, or a class is
+            none of the model's.
     """
+    if not (isinstance(examples, tuple) and len(examples) == 2):
+        raise ConfigError(
+            "examples: expected a tuple of images and their classes, found "
+            f"{type(examples).__name__}."
+        )
     if outputs == "features" or not model.config.has_one_prediction:
         raise ConfigError("examples are for exports with one prediction per image.")
     labels, found = list(model.labels or ()), []
-    for name in named:
+    for name in examples[1]:
         if isinstance(name, str) and name in labels:
             found.append(labels.index(name))
         elif not isinstance(name, str) and 0 <= int(name) < model.config.num_classes:
@@ -51,6 +59,8 @@ def classes_of(model: "VisionTransformer", outputs: str, named: Sequence[int | s
             raise ConfigError(
                 f"examples: {name!r} is no class of the model.{nearest(str(name), labels)}"
             )
+    if not found:
+        raise ConfigError("examples: expected at least one image with its class.")
     return found
 
 

@@ -32,6 +32,7 @@ class Plan:
         scaled: whether the model takes pixels in the protocol's range; else in [0, 255].
         channels_first: whether the graph takes `(batch, channels, height, width)`.
         unit: pixels of the smallest step of an image's side.
+        input: name of the graph's input.
     """
 
     format: str
@@ -60,7 +61,7 @@ class Plan:
         return self.shape(self.batch, *self.image_size)
 
     def shape(self, batch: _Side, height: _Side, width: _Side) -> tuple[int | _Side, ...]:
-        """ ""Returns the sizes in the order of the graph's input."""
+        """Returns the sizes in the order of the graph's input."""
         if self.channels_first:
             return batch, self.channels, height, width
         return batch, height, width, self.channels

@@ -105,7 +105,7 @@ def export(
     if not isinstance(model, VisionTransformer):
         raise ConfigError(f"model: expected a VisionTransformer, found {type(model).__name__}.")
     form = format_named(chosen("format", format, FORMATS))
-    if batch != "dynamic" and not (isinstance(batch, int) and batch > 0):
+    if batch != "dynamic" and not (type(batch) is int and batch > 0):
         raise ConfigError(f"batch={batch!r}, expected a positive number or 'dynamic'.")
     if calibration is not None and not (precision == "int8" and form.takes_calibration):
         raise ConfigError(
@@ -114,7 +114,7 @@ def export(
     checked_outputs(outputs, model.config)
     _check_precision(form, format, chosen("precision", precision, PRECISIONS))
     needs.check(format, form, precision, verify or benchmark or examples is not None)
-    classes = [] if examples is None else classes_of(model, outputs, examples[1])
+    classes = [] if examples is None else classes_of(model, outputs, examples)
     source = child.Source(model, image_size)
     plan, notes = _plan(model, form, format, preprocessing, outputs, source.image_size, batch)
     plan = dataclasses.replace(plan, precision=precision)
@@ -134,6 +134,8 @@ def export(
         images = None
         if calibration is not None:
             images = list(graph_inputs(written.preprocessor, plan, calibration))
+            if not images:
+                raise ConfigError("calibration: expected at least one image.")
         with _failures_told(format):
             if keras.backend.backend() == backend:
                 form.write(pipeline, plan, new, facts)

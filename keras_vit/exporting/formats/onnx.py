@@ -1,6 +1,7 @@
 """Imports torch: an ONNX file of opset 20, by torch's exporter of recorded programs."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 
 from keras_vit.exporting.formats import onnx_precision
 from keras_vit.exporting.formats.base import Format, Run
-from keras_vit.exporting.formats.torch import exported
+from keras_vit.exporting.formats.torch import exported, recording
 from keras_vit.exporting.plan import Plan
 
 OPSET = 20
@@ -18,9 +19,10 @@ OPSET = 20
 def write(pipeline: Any, plan: Plan, folder: Path, facts: dict[str, Any]) -> None:
     """Writes `model.onnx`, with what `facts` tell as its metadata."""
     import torch
+    from onnxscript import optimizer
 
     module, inputs, is_open = exported(pipeline, plan)
-    with torch.no_grad():
+    with recording():
         program = torch.onnx.export(
             module,
             inputs,
@@ -29,8 +31,11 @@ def write(pipeline: Any, plan: Plan, folder: Path, facts: dict[str, Any]) -> Non
             input_names=[plan.input],
             output_names=[plan.outputs],
             opset_version=OPSET,
+            optimize=False,
             verbose=False,
         )
+    # The default limit, 8,192 numbers, would keep the Reshape of every larger kernel in the graph.
+    optimizer.optimize(program.model, input_size_limit=sys.maxsize)
     metadata = program.model.metadata_props
     for key in ("labels", "protocol", "provenance"):
         metadata[f"keras_vit.{key}"] = json.dumps(facts[key])

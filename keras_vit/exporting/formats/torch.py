@@ -1,6 +1,9 @@
 """Imports torch: a program of `torch.export`, model.pt2."""
 
+import contextlib
 import io
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +38,24 @@ def exported(pipeline: Any, plan: Plan) -> tuple[Any, tuple[Any, ...], tuple[Any
     return Module().eval(), (torch.zeros(shape, dtype=dtype),), (is_open or None,)
 
 
+@contextlib.contextmanager
+def recording() -> Iterator[None]:
+    """Lets torch's exporters record without gradients, and without warnings of their own parts."""
+    import torch
+
+    with torch.no_grad(), warnings.catch_warnings():
+        # torch 2.13 copies a class of its own whose copies warn of a deprecation.
+        warnings.simplefilter("ignore", FutureWarning)
+        yield
+
+
 def _write(pipeline: Any, plan: Plan, folder: Path, facts: dict[str, Any]) -> None:
     import torch
 
     module, inputs, is_open = exported(pipeline, plan)
     dynamic = torch.export.Dim.DYNAMIC
     axes = tuple(axis and dict.fromkeys(axis, dynamic) for axis in is_open)
-    with torch.no_grad():
+    with recording():
         program = torch.export.export(module, inputs, dynamic_shapes=axes)
     # Into memory first: on a full disk torch 2.13 ends the process, because the destructor of its
     # writer of files raises.
