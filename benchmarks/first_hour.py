@@ -83,6 +83,14 @@ class Environment:
         )
         return found.stdout
 
+    def run_aloud(self, program: str, *arguments: str, **variables: str) -> str:
+        """Runs a program as `run`, and prints its first words and its seconds."""
+        begun = time.perf_counter()
+        found = self.run(program, *arguments, **variables)
+        words = " ".join(" ".join([program, *arguments]).split())
+        print(f"{time.perf_counter() - begun:6.1f} s  {words[:80]}", flush=True)
+        return found
+
     def added(self) -> tuple[int, int]:
         """Returns the number of packages that were installed, and their megabytes on disk."""
         packages, megabytes = self.before
@@ -123,7 +131,7 @@ def try_distribution(dist: Path, backends: Sequence[str]) -> None:
                     to.install(f"keras-vit[{extras}] @ {uri}")
 
                 answer, done = readme.follow(
-                    fresh.run, install, backend, Path(bucket), None if whole else 2
+                    fresh.run_aloud, install, backend, Path(bucket), None if whole else 2
                 )
                 seconds = time.perf_counter() - begun
             name = package.suffix.lstrip(".")

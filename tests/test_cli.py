@@ -211,6 +211,7 @@ assert not {"keras", "jax", "torch", "tensorflow"} & set(sys.modules)
     [
         ("predict x.png --preset vit_b16", "is an architecture, not a preset. Its presets: vit_b"),
         ("predict x.png --preset vit_digits --top 0", "--top: 0 is not above 0"),
+        ("predict https://a.b/c.jpg --preset x", "Fetch it: curl -LO 'https://a.b/c.jpg'"),
         ("list --resolution 225", "resolution=225: no preset has it. Known: 16, 224, 256,"),
         ("finetune x --preset x --out y --image-size 1 2 3", "expected one number, or height"),
         ("finetune x --preset x --out y --augmentation ligt1", "'light1'"),

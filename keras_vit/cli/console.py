@@ -100,18 +100,21 @@ def images_per_second(stderr: Screen) -> Progress:
     return Progress(*columns, console=stderr, disable=not stderr.is_terminal)
 
 
-def image_files(paths: Iterable[Path]) -> list[Path]:
+def image_files(names: Iterable[str]) -> list[Path]:
     """Returns the given files and the images in the given folders, each once.
 
     A line on stderr states the number of hidden files that were left out.
 
     Raises:
-        KerasViTError: a folder has no image in it, or cannot be listed.
+        KerasViTError: a name is a URL, or a folder has no image in it or cannot be listed.
     """
     from keras_vit.preparation import list_images
 
     files: list[Path] = []
-    for path in paths:
+    for name in names:
+        if "://" in name and not Path(name).exists():
+            raise KerasViTError(f"{name}: URLs are not fetched here. Fetch it: curl -LO {name!r}")
+        path = Path(name)
         if path.is_dir():
             found = list_images(path)
             if not found.images:

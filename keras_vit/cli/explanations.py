@@ -27,7 +27,7 @@ def add(commands: Any) -> None:
         "maps of several methods for two classes, how far to believe them, and the model's own "
         "figures. With --out FILE.png it writes one picture of all images instead.",
     )
-    command.add_argument("images", nargs="+", type=Path, help="image files or folders of them")
+    command.add_argument("images", nargs="+", help="image files or folders of them")
     _add_model(command)
     command.add_argument(
         "--method",

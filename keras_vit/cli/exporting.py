@@ -38,7 +38,6 @@ def add(commands: Any) -> None:
     command.add_argument("--precision", choices=("float32", "float16", "int8"), default="float32")
     command.add_argument(
         "--calibration",
-        type=Path,
         nargs="+",
         metavar="IMAGE",
         help="images or folders, for int8 of activations with fixed ranges",

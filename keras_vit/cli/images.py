@@ -26,7 +26,7 @@ def add(commands: Any) -> None:
         description="Classifies images. One that cannot be read is named on stderr, the others "
         "are answered, and the exit status is 1.",
     )
-    command.add_argument("images", nargs="+", type=Path, help="image files or folders of them")
+    command.add_argument("images", nargs="+", help="image files or folders of them")
     command.add_argument("--preset", required=True, help="name, folder or checkpoint file")
     command.add_argument("--top", type=positive, default=5, help="labels per image (default 5)")
     add_output(command, "print one JSON object, image to labels")
@@ -135,7 +135,7 @@ def _embed(arguments: argparse.Namespace) -> int:
     if given:
         option = next(iter(given)).replace("_", "-")
         raise KerasViTError(f"--{option} is an option of --engine ray.")
-    paths = image_files(map(Path, arguments.images))
+    paths = image_files(arguments.images)
     model = _model(arguments)
     from keras_vit.evaluation import embed
 
