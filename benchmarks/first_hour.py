@@ -6,13 +6,15 @@
 `try` installs the wheel of `dist` with each backend alone and follows the README from top to bottom
 (`benchmarks/readme.py`); it installs the sdist with the first backend and runs the first program.
 It fails if a program or a command does. `measure` times the installation and the first answer
-beside timm, transformers and keras-hub. No published weights are needed for it: every library
-answers with a ViT-Ti/16 of random weights at 224 pixels.
+beside timm, transformers and keras-hub, in seconds of processor time on one thread, which another
+program on the machine hardly changes. No published weights are needed for it: every library answers
+with a ViT-Ti/16 of random weights at 224 pixels.
 """
 
 import argparse
 import json
 import os
+import resource
 import subprocess
 import tempfile
 import time
@@ -56,6 +58,8 @@ PEERS: dict[str, tuple[Sequence[str], str, dict[str, str]]] = {
 }
 """By the name of the library: packages, a program that answers, variables of the environment."""
 
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1"}
+
 
 class Environment:
     """A fresh virtual environment in a folder of its own, with the versions of constraints.txt."""
@@ -65,13 +69,11 @@ class Environment:
         self.folder = folder
         self.before = self._packages(), self._megabytes()
 
-    def install(self, *packages: str) -> float:
-        """Installs packages; returns the seconds that it took."""
-        begun = time.perf_counter()
+    def install(self, *packages: str) -> None:
+        """Installs packages."""
         constraints = str(ROOT / "constraints.txt")
         command = ["-m", "pip", "install", "--quiet", "--constraint", constraints, *packages]
         subprocess.run([self._path("python"), *command], check=True, cwd=self.folder)
-        return time.perf_counter() - begun
 
     def run(self, program: str, *arguments: str, **variables: str) -> str:
         """Runs a program of the environment, away from the checkout; returns what it prints."""
@@ -139,7 +141,7 @@ def try_distribution(dist: Path, backends: Sequence[str]) -> None:
 
 
 def measure(dist: Path, backends: Sequence[str], names: Sequence[str]) -> list[dict[str, object]]:
-    """Returns a row per library: packages and megabytes, seconds of installation and answers."""
+    """Returns a row per library: packages, megabytes, seconds to install, to answer, and again."""
     (wheel,) = dist.resolve().glob("*.whl")
     here = {b: f"keras-vit[{b}] @ {wheel.as_uri()}" for b in backends}
     jobs = {f"keras_vit, {b}": ([package], _KERAS_VIT, {}) for b, package in here.items()}
@@ -148,18 +150,26 @@ def measure(dist: Path, backends: Sequence[str], names: Sequence[str]) -> list[d
     for name, (packages, program, variables) in jobs.items():
         with tempfile.TemporaryDirectory() as folder:
             fresh = Environment(Path(folder))
-            installed = round(fresh.install(*packages))
+            begun = _processor_seconds()
+            fresh.install(*packages)
+            installed = round(_processor_seconds() - begun)
             count, megabytes = fresh.added()
             row: dict[str, object] = {"library": name, "packages": count, "megabytes": megabytes}
             times = []
             for _ in range(3):
-                begun = time.perf_counter()
-                fresh.run("python", "-c", program, **variables)
-                times.append(time.perf_counter() - begun)
+                begun = _processor_seconds()
+                fresh.run("python", "-c", program, **ONE_THREAD, **variables)
+                times.append(_processor_seconds() - begun)
             row |= {"install_s": installed, "first_s": round(times[0], 1)}
             rows.append(row | {"again_s": round(min(times[1:]), 1)})
             print(json.dumps(rows[-1]), flush=True)
     return rows
+
+
+def _processor_seconds() -> float:
+    """Returns the processor time of all programs that have been run."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 if __name__ == "__main__":
