@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 import keras_vit
-from tests.browser import chromium
+from tests.browser import chromium, resize
 from tests.test_docs import RUN_AS_NOTEBOOKS
 
 ROOT = Path(__file__).parents[1]
@@ -98,6 +98,7 @@ def test_pages_are_reached_by_menu_search_and_copied_by_a_button(site, browser):
     """On 400 pixels: the menu opens a page, the search finds one, a button copies the code."""
     from selenium.webdriver.common.action_chains import ActionChains
 
+    resize(browser, 400, 800)
     browser.get((site / "index.html").as_uri())
     assert scroll_width(browser) <= 400
     browser.find_element("css selector", "label.nav-overlay-icon").click()
@@ -128,11 +129,13 @@ def test_pages_are_reached_by_menu_search_and_copied_by_a_button(site, browser):
     assert eventually(lambda: "success" in buttons[k].get_attribute("class"))
 
 
-def test_every_page_fits_a_narrow_screen(site, browser):
+@pytest.mark.parametrize("width", [400, 1400])
+def test_every_page_fits_the_screen(site, browser, width):
     """Wide tables and code scroll in themselves, the page does not."""
+    resize(browser, width, 800)
     for name in ("models", "coming_from", "first_hour", "api/keras_vit", "paper"):
         browser.get((site / f"{name}.html").as_uri())
-        assert scroll_width(browser) <= 400, name
+        assert scroll_width(browser) <= width, name
 
 
 def scroll_width(browser):
