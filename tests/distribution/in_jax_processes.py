@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import sys
+import time
 from pathlib import Path
 
 import jax
@@ -18,7 +19,6 @@ from PIL import Image
 import keras_vit
 from keras_vit import distribution, finetune
 from keras_vit.data import from_arrays
-from keras_vit.distribution.processes import from_the_first
 from tests.distribution import training
 from tests.distribution.forked import results
 from tests.distribution.training import StoppedError, distance, message, model_of
@@ -95,8 +95,20 @@ def _fit(momentum, **arguments):
     model.fit(IMAGES[:4], LABELS[:4], batch_size=4, verbose=0, **arguments)
 
 
+def wait_until(condition):
+    """Returns when the condition holds, within ten minutes."""
+    for _ in range(6000):
+        if condition():
+            return
+        time.sleep(0.1)
+    raise TimeoutError("Process 0 did not finish.")
+
+
 def alone(index, folder):
-    """What one process gets: process 0 computes it, and the other reads it."""
+    """What one process gets: process 0 computes it, and the other reads it.
+
+    The other waits for a file, because it would wait for Gloo's first message for 30 s alone.
+    """
     if index == 0:
         for place in (folder, folder / "alone"):
             place.mkdir(exist_ok=True)
@@ -107,13 +119,16 @@ def alone(index, folder):
         arrays = {f"{count} images": outputs(model, count, folder / "alone") for count in COUNTS}
         for name, values in {**arrays, "losses": losses, "variables": variables}.items():
             np.savez(folder / f"{name}.npz", *values)
-    from_the_first(True)  # the other process waits for the files
+        (folder / "done").touch()
+    else:
+        wait_until((folder / "done").exists)
     return {path.stem: list(np.load(path).values()) for path in sorted(folder.glob("*.npz"))}
 
 
 def found(index, port, folder):
     keras.distribution.initialize(f"127.0.0.1:{port}", 2, index)
     jax.config.update("jax_disable_most_optimizations", True)  # the program mostly compiles
+    jax.devices()  # every process waits here until all know the devices of all
     one = alone(index, folder)
     report = {"devices": jax.device_count(), "shards": {}, "ways": {}}
     keras.utils.set_random_seed(0)  # JAX refuses variables that begin differently
