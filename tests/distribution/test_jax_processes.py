@@ -86,7 +86,7 @@ def test_processes_that_disagree_all_stop(reports):
 def test_all_processes_learn_that_the_first_cannot_write(reports):
     """The second process names the place, too."""
     preset, run = reports[0]["unwritable"]
-    assert "not overwritten" in preset
+    assert "cannot be written" in preset
     assert "cannot be written" in run
     for sentence in reports[1]["unwritable"]:
         assert "process 0 could not write" in sentence
