@@ -228,7 +228,7 @@ def _whole_model(form: str, other: Any, step: str, model: Any, batch: int) -> tu
                 setattr(kernels, form, fast)
 
         if keras.backend.backend() == "openvino":
-            own = keras.models.clone_model(model)  # compiled once, with this form
+            own = type(model).from_config(model.get_config())  # compiled once, with this form
             setattr(kernels, form, chosen)
             try:
                 own.predict_on_batch(images)
