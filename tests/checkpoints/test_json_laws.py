@@ -1,5 +1,6 @@
 """Laws of the JSON beside the weights, checked for every row of every dialect's tables."""
 
+import contextlib
 import itertools
 import json
 
@@ -203,6 +204,40 @@ def test_a_value_of_another_type_is_read_or_refused_by_a_value_error(dialect, ta
         dialect.read_json(files)
     except ValueError as error:
         assert len(str(error)) < 1000
+
+
+class Text(str):
+    """A text that fails the test if it is repeated."""
+
+    def __mul__(self, count):
+        raise AssertionError(f"A text of the file is repeated {count} times.")
+
+    __rmul__ = __mul__
+
+
+class Sequence(list):
+    """A list that fails the test if it is repeated."""
+
+    __mul__ = __rmul__ = __imul__ = Text.__mul__
+
+
+@pytest.mark.parametrize("wrong", [Text("8"), Sequence([8])], ids=["text", "list"])
+@pytest.mark.parametrize(("dialect", "table"), TABLES)
+def test_no_text_or_list_is_repeated(dialect, table, wrong):
+    """A text of a kilobyte times a large number of the same file would fill the memory."""
+    for facts in models_of(dialect):
+        files = dialect.write_json(facts.config, facts.labels)
+        if table.file not in files:
+            continue
+        place = files[table.file]
+        for key in table.at:
+            place = place[key]
+        for key, value in list(place.items()):
+            if isinstance(value, int | float):
+                place[key] = wrong
+                with contextlib.suppress(ValueError):
+                    dialect.read_json(files)
+                place[key] = value
 
 
 @pytest.mark.parametrize(("dialect", "table", "row"), ROWS)

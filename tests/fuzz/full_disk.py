@@ -21,11 +21,12 @@ import keras
 import numpy as np
 from PIL import Image
 
-from keras_vit import embed
+from keras_vit import embed, export
 from keras_vit.checkpoints import save
 from keras_vit.data import from_arrays
 from keras_vit.errors import WriteError
 from keras_vit.explanation.drawing import draw_explanations
+from keras_vit.exporting.formats import FORMATS
 from keras_vit.files import write_json
 from keras_vit.finetune import Resume, train, transfer_recipe
 from tests.helpers import tiny
@@ -75,6 +76,12 @@ WRITERS: dict[str, Callable[[Path], object]] = {
         MODEL, list(IMAGES[:2]), place.with_suffix(".png"), titles=["a", "b"]
     ),
     "JSON": lambda place: write_json(place, list(range(20_000))),
+    **{
+        f"export, {format}": lambda place, format=format: export(  # type: ignore[misc]
+            MODEL, place, format, verify=False
+        )
+        for format in FORMATS
+    },
 }
 
 
@@ -111,6 +118,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.full_disk", description=__doc__)
     parser.add_argument("folder", type=Path, help="on a small file system")
     parser.add_argument("--sizes", type=int, default=12, help="free spaces that are tried")
+    parser.add_argument("--only", default="", help="a part of the writers' names")
     arguments = parser.parse_args()
     status = os.statvfs(arguments.folder)
     whole = status.f_blocks * status.f_frsize
@@ -119,9 +127,11 @@ def main() -> int:
     print(f"{datetime.datetime.now(datetime.UTC).date()}, {whole // KIBIBYTE} KiB\n")
     print("| writer | outcomes |\n|---|---|")
     bad = 0
-    for name, write in WRITERS.items():
+    chosen = [name for name in WRITERS if arguments.only in name]
+    for name, write in ((name, WRITERS[name]) for name in chosen):
         counts: Counter[str] = Counter()
-        for free in np.linspace(0, 0.9 * whole, arguments.sizes, dtype=int):
+        sizes = 4 if name.startswith("export") else arguments.sizes  # some start processes
+        for free in np.linspace(0, 0.9 * whole, sizes, dtype=int):
             counts[outcome(write, arguments.folder, int(free))] += 1
         bad += sum(n for word, n in counts.items() if word not in ("refused", "written"))
         print(f"| {name} | {', '.join(f'{n} {word}' for word, n in counts.items())} |", flush=True)

@@ -223,6 +223,19 @@ class JsonNote:
 Row = JsonField | JsonFields | JsonConstant | JsonNote
 
 
+def number(found: Json, key: str, default: Any = NOT_TOLD) -> Any:
+    """Returns a number of an object, for arithmetic: a text times a large number fills the memory.
+
+    Raises:
+        KeyError: the key is absent and has no default.
+        ValueError: the value is not an int or a float.
+    """
+    value = found[key] if default is NOT_TOLD else found.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"expected {key} to be a number, found {shown(value)}")
+    return value
+
+
 class naming:  # noqa: N801  reads as a verb: with naming(key, value)
     """A context that puts key and value in front of the message of an error in reading it."""
 

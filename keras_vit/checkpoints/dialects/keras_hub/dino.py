@@ -16,6 +16,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
     JsonFields,
     JsonNote,
     Row,
+    number,
 )
 from keras_vit.checkpoints.dialects.keras_hub.common import (
     DROPS_PIXELS,
@@ -99,8 +100,8 @@ _WORDS2: dict[str, Names] = {
 
 
 def _resized_positions(config: ViTConfig) -> dict[str, str]:
-    number = 1 + config.mask_token + (config.num_registers > 0)
-    return {f"{_V2}vars/{number}": "positions that the library computes from the others"}
+    position = 1 + config.mask_token + (config.num_registers > 0)
+    return {f"{_V2}vars/{position}": "positions that the library computes from the others"}
 
 
 def _image_of(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,7 +127,7 @@ def _hidden_of(config: ViTConfig) -> int:
 
 
 def _mlp_of(found: Mapping[str, Any]) -> dict[str, Any]:
-    hidden = found["intermediate_dim"]
+    hidden = number(found, "intermediate_dim")
     if found.get("use_swiglu_ffn"):
         return {"mlp": "gated_packed", "mlp_dim": swiglu_width(hidden)}
     return {"mlp": "plain", "mlp_dim": hidden}

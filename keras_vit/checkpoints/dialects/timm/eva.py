@@ -14,6 +14,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
     JsonFields,
     JsonNote,
     Row,
+    number,
 )
 from keras_vit.checkpoints.dialects.timm.architectures import (
     EPSILONS,
@@ -113,7 +114,7 @@ def _words_of_mlp(config: ViTConfig) -> dict[str, Any]:
 
 
 def _mlp_dim(found: Json) -> int:
-    size = int(found["embed_dim"] * found["mlp_ratio"])
+    size = int(number(found, "embed_dim") * number(found, "mlp_ratio"))
     step = found.get("swiglu_align_to") if found.get("swiglu_mlp") else 0
     return size + -size % step if step else size
 
@@ -182,9 +183,10 @@ def _pool_sizes(found: Json) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     if found.get("global_pool") == "map" and (heads := found.get("attn_pool_num_heads")):
         fields["map_num_heads"] = None if heads == found.get("num_heads") else heads
-    ratio = found.get("attn_pool_mlp_ratio")
-    if found.get("global_pool") == "map" and ratio and "embed_dim" in found:
-        fields["map_mlp_dim"] = int(found["embed_dim"] * ratio)
+    has_ratio = bool(found.get("attn_pool_mlp_ratio"))
+    if found.get("global_pool") == "map" and has_ratio and "embed_dim" in found:
+        ratio = number(found, "attn_pool_mlp_ratio")
+        fields["map_mlp_dim"] = int(number(found, "embed_dim") * ratio)
     return fields
 
 

@@ -13,6 +13,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
     JsonField,
     JsonFields,
     Row,
+    number,
     one_of,
 )
 from keras_vit.checkpoints.dialects.timm.architectures import (
@@ -114,7 +115,7 @@ def _pooling(config: ViTConfig) -> dict[str, Any]:
 
 
 def _mlp_dim(found: Json) -> int:
-    size = int(found["embed_dim"] * found["mlp_ratio"])
+    size = int(number(found, "embed_dim") * number(found, "mlp_ratio"))
     return size // 2 if found.get("mlp_layer") == "GluMlp" else size
 
 

@@ -13,6 +13,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
     JsonFields,
     JsonTable,
     Row,
+    number,
 )
 from keras_vit.checkpoints.dialects.torch_layout import POSITIONS_OF_ANOTHER_GRID, torch_modules
 from keras_vit.checkpoints.dialects.transformers.common import (
@@ -67,7 +68,7 @@ def swiglu_width(hidden: int) -> int:
 
 
 def _mlp_of(found: Any) -> dict[str, Any]:
-    hidden = int(found["hidden_size"] * found.get("mlp_ratio", 4))
+    hidden = int(number(found, "hidden_size") * number(found, "mlp_ratio", 4))
     if found.get("use_swiglu_ffn"):
         return {"mlp": "gated_packed", "mlp_dim": swiglu_width(hidden)}
     return {"mlp": "plain", "mlp_dim": hidden}

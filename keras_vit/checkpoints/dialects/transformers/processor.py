@@ -9,7 +9,7 @@ from keras_vit.checkpoints.dialects.base import (
     not_a_protocol,
     same_everywhere,
 )
-from keras_vit.checkpoints.dialects.json_fields import Json, naming
+from keras_vit.checkpoints.dialects.json_fields import Json, naming, number
 from keras_vit.checkpoints.dialects.torch_layout import stored_image_size
 from keras_vit.config import ViTConfig
 from keras_vit.preparation.protocols import ProtocolSpec, complete
@@ -43,7 +43,9 @@ def _protocol(processor: Mapping[str, Any], name: str, crop_pct: float) -> Proto
     if resample not in range(len(_RESAMPLE)):
         raise ValueError(f"{FILE} has resample={resample!r}, expected 0 to 5")
     # (x * factor - mean) / std of pixels in [0, 255], in terms of x / 255
-    factor = processor.get("rescale_factor", 1 / 255) if processor.get("do_rescale", True) else 1
+    factor = (
+        number(processor, "rescale_factor", 1 / 255) if processor.get("do_rescale", True) else 1
+    )
     normalizes = processor.get("do_normalize", True)
     scaled: dict[str, Any] = {}
     for ours, key, no_change in (("mean", "image_mean", 0.0), ("std", "image_std", 1.0)):

@@ -17,6 +17,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
     JsonNote,
     JsonTable,
     Row,
+    number,
 )
 from keras_vit.checkpoints.dialects.torch_layout import POSITIONS_OF_ANOTHER_GRID, torch_modules
 from keras_vit.checkpoints.dialects.transformers.common import (
@@ -314,7 +315,7 @@ def _packed(dialect: Dialect, name: str, class_name: str, json: tuple[JsonTable,
 
 def _image_of_patches(found: Mapping[str, Any]) -> dict[str, Any]:
     side = math.isqrt(found["num_patches"])
-    return {"image_size": side * found["patch_size"]}
+    return {"image_size": side * number(found, "patch_size")}
 
 
 _SIGLIP2_ROWS: tuple[Row, ...] = (
