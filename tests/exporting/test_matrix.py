@@ -1,6 +1,7 @@
 """docs/export.md shows the measured matrix of backends, formats and models, and its cells hold.
 
-The suite measures a sample, one cell of every format under each backend. This measures all cells:
+The suite measures a sample: one cell of every format on torch, and of three formats on JAX and
+TensorFlow; `make test-thorough` one of every format under each backend. This measures all cells:
 
     make test BACKENDS=torch PYTEST_ARGS=tests/exporting/test_matrix.py KERAS_VIT_MATRIX=whole
 """
@@ -15,6 +16,7 @@ import pytest
 from benchmarks import exports
 from keras_vit.exporting import FORMATS
 from keras_vit.exporting.formats import format_named
+from tests.thorough import THOROUGH
 
 BACKEND = keras.backend.backend()
 SAMPLE = {
@@ -56,11 +58,16 @@ def stated():
     return json.loads(exports.RESULTS.read_text(encoding="utf-8"))["cells"]
 
 
+QUICK = ("saved_model", "stablehlo", "torch")
+"""The formats of `make test` on JAX and TensorFlow: one by each backend; torch has all formats."""
+
+
 def cells():
     """The format and the row of every test of a cell under this backend."""
     if os.environ.get("KERAS_VIT_MATRIX") == "whole":
         return [(format, row) for format in FORMATS for row in exports.ROWS]
-    return list(SAMPLE[BACKEND].items())
+    chosen = FORMATS if THOROUGH or BACKEND == "torch" else QUICK
+    return [(format, SAMPLE[BACKEND][format]) for format in chosen]
 
 
 @pytest.fixture(scope="module")
