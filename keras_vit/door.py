@@ -8,7 +8,6 @@ has no values.
 
 import functools
 import inspect
-import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
@@ -18,6 +17,7 @@ import numpy as np
 from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError
 from keras_vit.losses import FirstLoss, FirstStepLoss
+from keras_vit.terminal.messages import warn
 
 if keras.backend.backend() == "torch":
     import torch
@@ -144,7 +144,7 @@ class CheckedInputs:
             return
         self._pixels_were_seen = True
         if warning := _doubt(found, self.config.rescale):
-            warnings.warn(warning, stacklevel=4)
+            warn(warning)
 
 
 def refusal(shape: tuple[int | None, ...], config: ViTConfig, data_format: str) -> str | None:

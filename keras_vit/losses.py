@@ -6,12 +6,12 @@ whether it returns logits, so its `compile` sets `from_logits` of such a loss, w
 """
 
 import math
-import warnings
 from typing import Any
 
 import keras
 
 from keras_vit.config import ViTConfig
+from keras_vit.terminal.messages import warn
 
 _CLASSES: dict[Any, Any] = {
     keras.losses.sparse_categorical_crossentropy: keras.losses.SparseCategoricalCrossentropy,
@@ -104,10 +104,9 @@ def _one_loss(loss: Any, from_logits: bool) -> Any:
     given, wanted = (
         ("logits", "probabilities") if found.from_logits else ("probabilities", "logits")
     )
-    warnings.warn(
+    warn(
         f"loss={_name(loss)} is for {given}; the model returns {wanted}, so it is used with "
         f"from_logits={from_logits}.",
-        stacklevel=5,
     )
     return type(found).from_config({**found.get_config(), "from_logits": from_logits})
 
@@ -153,9 +152,8 @@ class FirstLoss(keras.callbacks.Callback):
         self.told = True
         loss = float(logs["loss"])
         if not loss <= self.most:
-            warnings.warn(
+            warn(
                 f"The loss is {loss:g} {when}; chance would be {self.most / 3:.3g}. {_CAUSES}",
-                stacklevel=2,
             )
 
 

@@ -103,7 +103,6 @@ def _records(root: Path, asked: Sequence[str] | None, known: Sequence[str] | Non
     if odd:
         warn(
             f"{root}: {len(odd)} files are not images and are left out, such as {odd[0]}.",
-            stacklevel=3,
         )
     return Records(str(root), images, np.array(labels, np.int32), tuple(names))
 

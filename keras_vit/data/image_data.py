@@ -3,7 +3,6 @@
 import copy
 import dataclasses
 import os
-import warnings
 from typing import Any
 
 import keras
@@ -24,6 +23,7 @@ from keras_vit.data.threads import Threads
 from keras_vit.distribution.processes import agree
 from keras_vit.errors import ConfigError
 from keras_vit.preparation.preprocessor import Preprocessor
+from keras_vit.terminal.messages import warn
 
 
 class ImageData(keras.utils.PyDataset):
@@ -393,10 +393,9 @@ class ImageData(keras.utils.PyDataset):
         agree(facts, "Every process must be given the same data; each then reads its share.")
 
     def _warn_of_order(self) -> None:
-        warnings.warn(
+        warn(
             "fit takes the batches in another order; give it shuffle=False. The images are "
             "shuffled already, and only batches in order are prepared ahead and repeatable.",
-            stacklevel=3,
         )
 
     def _batch(self, key: tuple[int, int]) -> Batch:

@@ -99,7 +99,7 @@ def inspect(
     if emptied:
         names = ", ".join(records.class_names[k] for k in sorted(emptied)[:_NAMED])
         raise ConfigError(f"{summary} No image is left of {names}.")
-    warn(f"{summary} Left out.", stacklevel=4)
+    warn(f"{summary} Left out.")
     pixels = [found[k] for k in range(len(records))] if keep else None
     left_out = {records.where(k): reason for k, reason in reasons.items()}
     return Inspected(records, pixels, sizes, left_out).of(kept)

@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import os
 import re
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ import numpy as np
 from PIL import Image
 
 from keras_vit.errors import ConfigError
+from keras_vit.terminal.messages import warn
 
 Item = Any
 """One image in the user's form: a name, bytes, a file object, a Pillow image or an array."""
@@ -328,17 +328,15 @@ def _white(images: np.ndarray) -> int:
             return 255
     if images.dtype.kind != "f" or brightest > 1:
         if brightest > 0:
-            warnings.warn(
+            warn(
                 f"Pixels of [0, 255] that are all almost black, at most {brightest:g}: if their "
                 "range is [0, 1], clip or scale them first.",
-                stacklevel=2,
             )
         return 255
     if brightest == 1 and all(((image == 0) | (image == 1)).all() for image in images):
-        warnings.warn(
+        warn(
             "Float pixels that are all 0 or 1 are taken for black and white, [0, 1]; if they are "
             "dark pixels of [0, 255], give them as integers.",
-            stacklevel=2,
         )
     return 1
 

@@ -3,11 +3,13 @@
 import grain
 import keras
 import numpy as np
+import pytest
 
 import keras_vit
 from tests.helpers import numpy_of, random_tiny
 
 
+@pytest.mark.filterwarnings("ignore:`shuffle=True`")  # Keras warns of its own default
 def test_a_grain_data_set_trains_scores_and_gives_features():
     """Batches come in Grain's order, prepared in its pipeline."""
     model = random_tiny(num_classes=2)
