@@ -5,6 +5,7 @@ import importlib
 import pytest
 
 from tests.sweeps.classes import outcome
+from tests.thorough import sample
 
 SAMPLE = {
     "transformers": ("Dinov2WithRegistersModel", "IJepaModel"),
@@ -12,7 +13,7 @@ SAMPLE = {
 }
 
 
-@pytest.mark.parametrize("library", SAMPLE)
+@pytest.mark.parametrize("library", sample(SAMPLE))
 def test_random_models_of_a_library_are_equal(library):
     """Every array is random, and the outputs are within 1e-5 of the library's."""
     pytest.importorskip(library, exc_type=ImportError)

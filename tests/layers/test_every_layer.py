@@ -17,9 +17,19 @@ from tests.helpers import (
     run_layer_test,
 )
 from tests.layers.cases import CASES, IMAGE_CASES, RANDOM_CASES
+from tests.thorough import sample
 from tests.words import through_json
 
+CHOSEN = sample(
+    [case.name for case in CASES],
+    *("LayerNorm", "MLP", "Attention-cross", "StochasticDepth", "TransformerBlock"),
+    *("AddPositionEmbs-learned-resized", "PatchEmbedding", "StdConv2D"),
+)
+MOST = [case for case in CASES if case.name in CHOSEN]
+"""On JAX and TensorFlow: the layers with kernels, random numbers, or operations of images."""
+
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+most_cases = pytest.mark.parametrize("case", MOST, ids=lambda case: case.name)
 every_random_case = pytest.mark.parametrize("case", RANDOM_CASES, ids=lambda case: case.name)
 every_image_case = pytest.mark.parametrize("case", IMAGE_CASES, ids=lambda case: case.name)
 every_policy = pytest.mark.parametrize("policy", POLICIES)
@@ -32,7 +42,7 @@ def test_every_layer_has_a_case():
     assert {case.layer for case in CASES} == expected
 
 
-@every_case
+@most_cases
 def test_keras_own_layer_test_passes(case):
     """`run_layer_test` checks config, weights, seeds, shapes, training and float16."""
     alone = len(case.inputs) == 1
@@ -106,7 +116,7 @@ def test_symbolic_and_eager_shapes_agree(case):
     assert tuple(layer(**case.data()).shape) == case.output
 
 
-@every_case
+@most_cases
 def test_one_graph_serves_every_size(case):
     """Axes for batch, tokens, height and width that are None in the graph may differ per call."""
     layer = case.make()
