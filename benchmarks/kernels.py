@@ -59,6 +59,16 @@ def operations() -> dict[str, tuple[str, Callable[[Any], Callable[..., Any]], li
         "gelu, tanh": ("gelu", lambda forms: lambda x: forms.gelu(x, True), [wide]),
         "gelu, exact": ("gelu", lambda forms: lambda x: forms.gelu(x, False), [wide]),
         "linear": ("linear", lambda forms: forms.linear, [tokens, kernel, bias]),
+        "patches of 16": (
+            "patches",
+            lambda forms: forms.patches,
+            [normal(_BATCH, 224, 224, 3), normal(16, 16, 3, _HIDDEN)],
+        ),
+        "patches of 32, one image": (
+            "patches",
+            lambda forms: forms.patches,
+            [normal(1, 224, 224, 3), normal(32, 32, 3, 768)],
+        ),
     }
 
 

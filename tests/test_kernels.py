@@ -114,6 +114,23 @@ def test_linear_equals_its_reference(x, kernel, axes, with_bias, dtype):
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("images", [(2, 8, 9, 3), (3, 7, 4, 1)])
+def test_patches_equal_their_reference(images, dtype):
+    """Whole numbers of patches and pixels left over, several channels and one."""
+    arrays = [normal(*images), normal(4, 3, images[-1], 5, seed=1)]
+    found = value_and_gradients(kernels.patches, arrays, dtype)
+    rounded = [numpy_of(keras.ops.convert_to_tensor(array, dtype=dtype)) for array in arrays]
+    expected = value_and_gradients(reference.patches, rounded, "float32")
+    assert_equal(found, expected, TOLERANCE[dtype])
+
+
+def test_images_smaller_than_a_patch_are_refused():
+    """As by a convolution."""
+    with pytest.raises(Exception, match=r"(?i)size|shape|negative|dimension|output"):
+        numpy_of(kernels.patches(normal(2, 3, 8, 3), normal(4, 4, 3, 5)))
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("approximate", [True, False])
 @pytest.mark.parametrize("shape", [(205,), (1, 1205, 2)], ids=["few", "many tokens"])
 def test_gelu_equals_its_reference(shape, approximate, dtype, monkeypatch):

@@ -25,6 +25,7 @@ direct = reference.direct
 int8_linear = reference.int8_linear
 tensor = reference.tensor
 linear = reference.linear
+patches = reference.patches
 uniform = reference.uniform
 
 

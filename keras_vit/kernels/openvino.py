@@ -21,6 +21,7 @@ int8_linear = reference.int8_linear
 tensor = reference.tensor
 gelu = reference.gelu
 remat = reference.remat
+patches = reference.patches
 uniform = reference.uniform
 
 

@@ -138,6 +138,21 @@ def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
     return keras.remat(function)
 
 
+def patches(x: Any, kernel: Any) -> Any:
+    """Embeds the patches of images by their product with `kernel`.
+
+    Args:
+        x: images `(batch, height, width, channels)`; rows and columns of pixels at the end that
+            fill no patch are left out.
+        kernel: a tensor `(patch_height, patch_width, channels, hidden_size)`.
+
+    Returns:
+        A tensor `(batch, height // patch_height, width // patch_width, hidden_size)`.
+    """
+    size = tuple(kernel.shape[:2])
+    return ops.conv(x, kernel, strides=size, padding="valid", data_format="channels_last")
+
+
 def uniform(shape: tuple[int, ...], limit: float, seed: Any) -> Any:
     """Draws float32 numbers in [-limit, limit); `seed` is an int or a `SeedGenerator`."""
     return keras.random.uniform(shape, -limit, limit, dtype="float32", seed=seed)

@@ -16,6 +16,7 @@ tensor = reference.tensor
 gelu = reference.gelu
 layer_norm = reference.layer_norm
 linear = reference.linear
+patches = reference.patches
 uniform = reference.uniform
 
 

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_vit import kernels
 from keras_vit.layers.base import ConfiguredLayer
 from keras_vit.layers.initializers import LecunNormal
 
@@ -56,13 +57,7 @@ class PatchEmbedding(ConfiguredLayer):
     def call(self, inputs):
         if self.data_format == "channels_first":  # the convolution and all later layers: last
             inputs = ops.transpose(inputs, (0, 2, 3, 1))
-        grid = ops.conv(
-            inputs,
-            self.kernel,
-            strides=self.patch_size,
-            padding="valid",
-            data_format="channels_last",
-        )
+        grid = kernels.patches(inputs, kernels.tensor(self.kernel, self.compute_dtype))
         if self.use_bias:
             grid = ops.add(grid, self.bias)
         if not self.flatten:
