@@ -9,6 +9,8 @@ from pathlib import Path
 import keras
 import pytest
 
+from tests.thorough import THOROUGH
+
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "jax", reason="keras.distribution is for JAX alone."
 )
@@ -42,7 +44,7 @@ def test_two_processes_train_as_one(reports, way):
         assert max(report["ways"][way]) < 1e-5
 
 
-@pytest.mark.parametrize("count", [1, 9])
+@pytest.mark.parametrize("count", [1, 9] if THOROUGH else [9])
 def test_any_number_of_images_gives_every_process_what_one_process_gets(reports, count):
     """All public functions that run a model; weights are sharded over both processes."""
     for report in reports:

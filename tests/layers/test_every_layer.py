@@ -62,7 +62,7 @@ def test_keras_own_layer_test_passes(case):
     )
 
 
-@every_case
+@most_cases
 def test_rebuilds_from_its_own_config(case):
     """A layer rebuilt from its config, through JSON, and given the weights gives equal output."""
     layer = case.made()
@@ -131,7 +131,7 @@ def test_one_graph_serves_every_size(case):
     assert model.predict_on_batch(case.data(case.other)).shape == case.other_output
 
 
-@every_case
+@most_cases
 @every_policy
 def test_dtypes_follow_the_policy(case, policy):
     """Weights are float32; symbolic and eager outputs have the policy's compute dtype."""
@@ -142,7 +142,7 @@ def test_dtypes_follow_the_policy(case, policy):
     assert {dtype_of(weight) for weight in layer.weights} <= {"float32"}
 
 
-@every_case
+@most_cases
 @every_policy
 def test_mixed_precision_only_rounds(case, policy):
     """The output under a mixed policy is the float32 output up to the rounding of 16 bits."""
