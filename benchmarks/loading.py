@@ -36,7 +36,9 @@ def keras_vit_threads(folder: str) -> Iterator[Any]:
 def keras_vit_grain(folder: str) -> Iterator[Any]:
     """`ImageData.to_grain`, whose worker processes have one thread each."""
     import grain
+    from absl import flags
 
+    flags.FLAGS.mark_as_parsed()  # Grain asks its flags
     workers = grain.MultiprocessingOptions(num_workers=WORKERS)
     data = _data(folder, 1).to_grain(epochs=1000)
     yield from data.to_iter_dataset().mp_prefetch(workers)
