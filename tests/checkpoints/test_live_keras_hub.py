@@ -14,6 +14,7 @@ import pytest
 from keras_vit import CheckpointError, checkpoints
 from tests.golden import FOLDER, relative_error
 from tests.helpers import normal, numpy_of, only_under, random_tiny, tiny
+from tests.thorough import THOROUGH
 
 # The goldens of keras-hub are compared on every backend; here files and arguments are.
 only_under("tensorflow")
@@ -49,7 +50,7 @@ KINDS = {
     "backbone_no_class": ({"use_class_token": False}, None),
     "no_attention_biases": ({"use_mha_bias": False}, {}),
     "no_other_biases": ({"use_mlp_bias": False, "use_patch_bias": False}, {}),
-    "vit_s16": (VIT_S16, {"num_classes": 1000}),
+    **({"vit_s16": (VIT_S16, {"num_classes": 1000})} if THOROUGH else {}),
 }
 """Arguments of a ViTBackbone and of its ViTImageClassifier; None for a backbone alone."""
 
