@@ -46,6 +46,9 @@ def keras_vit_grain(folder: str) -> Iterator[Any]:
 
 def timm_loader(folder: str) -> Iterator[Any]:
     """timm's data set, transforms and loader."""
+    from benchmarks.peers.torch_native import allow_torchvision
+
+    allow_torchvision()
     import timm.data
 
     loader = timm.data.create_loader(
