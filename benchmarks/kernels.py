@@ -59,6 +59,11 @@ def operations() -> dict[str, tuple[str, Callable[[Any], Callable[..., Any]], li
         "gelu, tanh": ("gelu", lambda forms: lambda x: forms.gelu(x, True), [wide]),
         "gelu, exact": ("gelu", lambda forms: lambda x: forms.gelu(x, False), [wide]),
         "linear": ("linear", lambda forms: forms.linear, [tokens, kernel, bias]),
+        f"rotate, {_MANY_TOKENS:,} tokens": (
+            "rotate",
+            lambda forms: lambda x, table: forms.rotate(x, table, False),
+            [many[0], normal(2, _MANY_TOKENS, 1, _HIDDEN // _HEADS)],
+        ),
         "patches of 16": (
             "patches",
             lambda forms: forms.patches,

@@ -86,11 +86,11 @@ class Graph:
         mode = {} if training is None else {"training": training}
         z, turns = self._embed(images, mode)  # Eq. 1
         for block in self.blocks:  # Eqs. 2 and 3
-            z = kernels.call_part(self, block, z, **turns, **mode)
+            z = self._call(block, z, **turns, **mode)
         y = self._encode(z)  # Eq. 4
         if self.projection is not None:
             y = self.projection(y)
-        y = self.pre_logits(y)
+        y = self._call(self.pre_logits, y)
         if self.head is None:
             return y
         logits = self.head(y)
@@ -102,25 +102,34 @@ class Graph:
             images = self.rescale(images)
         for stage in self.stem:
             images = stage(images)
-        grid = self.patch_embedding(images)  # (batch, rows, columns, hidden_size)
-        z = self.patch_tokens(grid)  # (batch, rows * columns, hidden_size)
+        grid = self._call(self.patch_embedding, images)  # (batch, rows, columns, hidden_size)
+        z = self._call(self.patch_tokens, grid)  # (batch, rows * columns, hidden_size)
         for layer in (self.patch_norm, self.mask_token):
-            z = z if layer is None else layer(z)
+            z = z if layer is None else self._call(layer, z)
         patches = {"patches": grid} if self.resizes_positions else {}
         for layer in self.assemble:
-            z = layer(z, **(patches if isinstance(layer, layers.AddPositionEmbs) else {}))
-        z = self.dropout(z, **mode)
+            adds_positions = isinstance(layer, layers.AddPositionEmbs)
+            z = self._call(layer, z, **(patches if adds_positions else {}))
+        z = self._call(self.dropout, z, **mode)
         if self.pre_norm is not None:
-            z = self.pre_norm(z)
+            z = self._call(self.pre_norm, z)
         if self.rotary_positions is None:
             return z, {}
         return z, {"rotary": self.rotary_positions(grid)}
 
     def _encode(self, z: Any) -> Any:
         """y = LN(z_L^0)  (Eq. 4); the reference norms every token before the pooling."""
-        if self.norm is None:
-            return self.pool(z)
-        return self.norm(self.pool(z)) if self.pool_before_norm else self.pool(self.norm(z))
+        order = (self.pool, self.norm) if self.pool_before_norm else (self.norm, self.pool)
+        for layer in order:
+            z = z if layer is None else self._call(layer, z)
+        return z
+
+    def _call(self, layer: Any, *inputs: Any, **arguments: Any) -> Any:
+        return kernels.call_part(self, layer, *inputs, **arguments)
+
+
+for _class in (keras.layers.Identity, keras.layers.Reshape):
+    kernels.direct(_class)
 
 
 def _image_shape(config: ViTConfig, data_format: str) -> tuple[int | None, ...]:

@@ -94,6 +94,27 @@ def test_attention_equals_its_reference(tokens, others, dtype):
     assert_equal(found, expected, TOLERANCE[dtype])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("neighbours", [True, False])
+@pytest.mark.parametrize("heads_of_table", [1, 3])
+def test_rotation_equals_its_reference(heads_of_table, neighbours, dtype):
+    """With gradients, and in inference, where torch's form writes into one array."""
+    arrays = [normal(2, 5, 3, 8), normal(2, 5, heads_of_table, 8, seed=1)]
+
+    def of(module):
+        return lambda x, table: module.rotate(x, table, neighbours)
+
+    found = value_and_gradients(of(kernels), arrays, dtype)
+    rounded = [numpy_of(keras.ops.convert_to_tensor(array, dtype=dtype)) for array in arrays]
+    expected = value_and_gradients(of(reference), rounded, "float32")
+    assert_equal(found, expected, TOLERANCE[dtype])
+    x, table = (keras.ops.convert_to_tensor(array, dtype=dtype) for array in arrays)
+    with no_gradient():
+        alone = of(kernels)(x, table)
+    assert_equal([numpy_of(alone)], expected[:1], TOLERANCE[dtype])
+    np.testing.assert_array_equal(numpy_of(x), rounded[0])
+
+
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("with_bias", [True, False])
 @pytest.mark.parametrize(

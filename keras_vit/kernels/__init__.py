@@ -39,7 +39,7 @@ def _forms_of(choice: str) -> ModuleType:
 _forms = _forms_of(os.environ.get("KERAS_VIT_KERNELS") or "fast")
 attention, gelu, layer_norm = _forms.attention, _forms.gelu, _forms.layer_norm
 linear, int8_linear, patches = _forms.linear, _forms.int8_linear, _forms.patches
-remat, uniform = _forms.remat, _forms.uniform
+remat, rotate, uniform = _forms.remat, _forms.rotate, _forms.uniform
 call_part, call_then_gelu = _forms.call_part, _forms.call_then_gelu
 direct, tensor = _forms.direct, _forms.tensor
 
@@ -54,6 +54,7 @@ __all__ = [
     "linear",
     "patches",
     "remat",
+    "rotate",
     "tensor",
     "uniform",
 ]

@@ -26,6 +26,7 @@ int8_linear = reference.int8_linear
 tensor = reference.tensor
 linear = reference.linear
 patches = reference.patches
+rotate = reference.rotate
 uniform = reference.uniform
 
 

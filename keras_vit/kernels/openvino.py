@@ -22,6 +22,7 @@ tensor = reference.tensor
 gelu = reference.gelu
 remat = reference.remat
 patches = reference.patches
+rotate = reference.rotate
 uniform = reference.uniform
 
 

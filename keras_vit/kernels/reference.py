@@ -128,6 +128,28 @@ def attention_weights(query: Any, key: Any) -> Any:
     return ops.softmax(ops.cast(scores, at_least_float32(scores)), axis=-1)
 
 
+def rotate(x: Any, table: Any, neighbours: bool) -> Any:
+    """Rotates every pair of channels (a, b) by its angle: (a cos - b sin, b cos + a sin).
+
+    The arithmetic is float32 at least; the result has the type of `x`.
+
+    Args:
+        x: queries or keys, `(batch, tokens, heads, head_dim)`.
+        table: cosines and sines of each channel's pair, `(2, tokens, heads or 1, head_dim)`.
+        neighbours: whether the channels of a pair are neighbours, instead of half a head apart.
+    """
+    exact = ops.cast(x, at_least_float32(x))
+    table = ops.cast(table, exact.dtype)
+    if neighbours:
+        pairs = ops.reshape(exact, (*ops.shape(exact)[:-1], x.shape[-1] // 2, 2))
+        turned = ops.stack([-pairs[..., 1], pairs[..., 0]], axis=-1)
+        turned = ops.reshape(turned, ops.shape(exact))
+    else:
+        first, second = ops.split(exact, 2, axis=-1)
+        turned = ops.concatenate([-second, first], axis=-1)
+    return ops.cast(exact * table[0] + turned * table[1], x.dtype)
+
+
 def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
     """Returns a function whose gradient keeps only the inputs and runs the function again.
 

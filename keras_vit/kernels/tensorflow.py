@@ -17,6 +17,7 @@ gelu = reference.gelu
 layer_norm = reference.layer_norm
 linear = reference.linear
 patches = reference.patches
+rotate = reference.rotate
 uniform = reference.uniform
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import keras
 import torch
+from keras.src.backend.common import global_state
 from torch.autograd import forward_ad
 
 from keras_vit.keras_fixes import torch_checkpoint
@@ -91,10 +92,34 @@ class _TwiceDifferentiable(torch.autograd.Function):
 
 
 @_plain_where_transformed
+def rotate(x: Any, table: Any, neighbours: bool) -> Any:
+    """See `reference.rotate`. In inference, the result is the only array that is written.
+
+    Its memory is in the order of heads, tokens, channels, in which torch's attention on CPUs is
+    quickest.
+    """
+    kept = torch.is_grad_enabled() and (x.requires_grad or table.requires_grad)
+    if kept or x.dtype != table.dtype or _is_recorded() or _is_transformed(table):
+        return reference.rotate(x, table, neighbours)
+    cosines, sines = table
+    batch, tokens, heads, head_dim = x.shape
+    y = x.new_empty(batch, heads, tokens, head_dim).transpose(1, 2)
+    torch.mul(x, cosines, out=y)
+    half = head_dim // 2
+    pair = slice(0, None, 2), slice(1, None, 2)
+    first, second = pair if neighbours else (slice(half), slice(half, None))
+    y[..., first].addcmul_(x[..., second], sines[..., first], value=-1)
+    y[..., second].addcmul_(x[..., first], sines[..., second])
+    return y
+
+
+@_plain_where_transformed
 def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
     """See `reference.layer_norm`. On CPUs torch's norm takes 16 bits and computes in 32 bits."""
     if torch.jit.is_tracing():  # a traced shape consists of tensors, which torch's norm refuses
         return reference.layer_norm(x, gamma, beta, epsilon)
+    if x.dtype is gamma.dtype is beta.dtype is torch.float32:
+        return torch.nn.functional.layer_norm(x, x.shape[-1:], gamma, beta, epsilon)
     dtype = torch.promote_types(x.dtype, torch.float32)
     gamma, beta = gamma.to(dtype), beta.to(dtype)
     inner = x if x.device.type == "cpu" else x.to(dtype)
@@ -157,21 +182,21 @@ def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
 def linear(x: Any, kernel: Any, bias: Any, axes: int = 1) -> Any:
     """See `reference.linear`. An exported graph keeps leading axes instead of reshaping them."""
     inputs, outputs = kernel.shape[:axes], kernel.shape[axes:]
-    matrix = kernel.reshape(math.prod(inputs), -1)
+    matrix = kernel if kernel.ndim == 2 else kernel.reshape(math.prod(inputs), -1)
     if torch.compiler.is_exporting():
         bias = None if bias is None else bias.reshape(-1)
         rows = x if axes == 1 else _with_last(x, axes, math.prod(inputs))
         y = torch.nn.functional.linear(rows, matrix.T, bias)
         return y if len(outputs) == 1 else _with_last(y, 1, *outputs)
-    rows = x.reshape(-1, math.prod(inputs))
-    bias = None if bias is None else bias.reshape(-1)
+    rows = x.reshape(-1, len(matrix))
+    bias = bias if bias is None or bias.ndim == 1 else bias.reshape(-1)
     tensors = [x, kernel] if bias is None else [x, kernel, bias]
     by_torch = not torch_products.are_chosen() or _is_recorded()
     if by_torch or any(map(_is_transformed, tensors)):
         y = torch_products.plain(rows, matrix, bias)
     else:
         y = torch_products.product(rows, matrix, bias)
-    return y.reshape(*x.shape[: x.ndim - axes], *outputs)
+    return y.reshape(x.shape[: x.ndim - axes] + outputs)
 
 
 def patches(x: Any, kernel: Any) -> Any:
@@ -235,12 +260,27 @@ def tensor(x: Any, dtype: str | None = None) -> Any:
     forward pass at batch 1 (`python -m benchmarks.kernels`, rows `tensor`).
     """
     if isinstance(x, keras.Variable):
-        x = x.value
+        x = _value(x)
     elif not isinstance(x, torch.Tensor):
         return reference.tensor(x, dtype)
     if dtype is None or x.dtype is (wanted := _torch_dtype(dtype)):
         return x
     return x.to(wanted)
+
+
+def _value(variable: Any) -> Any:
+    """Returns `variable.value`, read directly unless a scope of Keras may replace it."""
+    scopes = global_state.GLOBAL_STATE_TRACKER
+    if (
+        type(variable) is not keras.Variable
+        or variable._value is None
+        or getattr(scopes, "stateless_scope", None) is not None
+        or getattr(scopes, "autocast_scope", None) is not None
+        or getattr(scopes, "torch_device", None) is not None
+        or torch.compiler.is_compiling()
+    ):
+        return variable.value
+    return variable._value
 
 
 _direct: dict[type, tuple[Any, Any]] = {}
@@ -298,7 +338,7 @@ def _product_then_gelu(part: Any, x: Any, approximate: bool) -> Any:
         return None
     if part.activation is not keras.activations.linear or _is_recorded():
         return None
-    kernel, bias = tensor(part.kernel), None if part.bias is None else tensor(part.bias)
+    kernel, bias = tensor(part.matrix()), None if part.bias is None else tensor(part.bias)
     if torch_products.needs_gradient(x, kernel, bias):
         return None
     if any(_is_transformed(each) for each in (x, kernel, bias) if each is not None):
@@ -317,7 +357,7 @@ def _is_untouched(part: Any, layer: Any) -> bool:
     return (
         kind in _direct
         and _direct[kind] == (kind.call, kind.__call__)
-        and _REPLACED.isdisjoint(state)
+        and not ("call" in state or "__call__" in state or "forward" in state)
         and part.built
         # `part.call` casts weights by its own policy, which must be that of the caller.
         and (not part.autocast or part.dtype_policy is layer.dtype_policy)
@@ -326,13 +366,13 @@ def _is_untouched(part: Any, layer: Any) -> bool:
         and not state.get("lora_enabled")
         and state["_remat_mode"] is None
         and part._compiled_call_impl is None
-        and not any(map(state.__getitem__, _HOOKS))
+        and not (state["_forward_hooks"] or state["_forward_pre_hooks"])
+        and not (state["_backward_hooks"] or state["_backward_pre_hooks"])
         and not any(_GLOBAL_HOOKS)
         and _distribution() is None
     )
 
 
-_REPLACED = frozenset({"call", "__call__", "forward"})
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _GLOBAL_HOOKS = [getattr(torch.nn.modules.module, f"_global{hooks}") for hooks in _HOOKS]
 _distribution = keras.distribution.distribution

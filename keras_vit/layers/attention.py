@@ -11,7 +11,7 @@ from keras_vit.layers.dense import EinsumDense
 from keras_vit.layers.dropout import Dropout
 from keras_vit.layers.initializers import MixedFrequencies, XavierUniform
 from keras_vit.layers.rms_norm import norm_layer
-from keras_vit.layers.rotary_positions import rotate, turns
+from keras_vit.layers.rotary_positions import turns
 from keras_vit.layers.watching import watcher
 
 
@@ -155,13 +155,16 @@ class Attention(ConfiguredLayer):
             )
         if rotary is None:
             return query, key
+        neighbours = self.rope != "dinov3"
         if self.rope == "mixed":  # `rotary` holds coordinates (tokens, 2)
             frequencies = ops.cast(self.rotary_frequencies, "float32")
             coordinates = ops.cast(rotary, "float32")[:, :, None, None]
             rotary = turns(
                 coordinates[:, 0] * frequencies[0] + coordinates[:, 1] * frequencies[1], self.rope
             )
-        return rotate(query, rotary, self.rope), rotate(key, rotary, self.rope)
+        else:
+            rotary = ops.expand_dims(rotary, 2)
+        return kernels.rotate(query, rotary, neighbours), kernels.rotate(key, rotary, neighbours)
 
     def compute_output_shape(self, inputs_shape, context_shape=None, rotary_shape=None):
         return inputs_shape

@@ -12,6 +12,8 @@ import keras
 from keras_vit import kernels
 from keras_vit.keras_fixes.deleted_weights import little_to_search
 
+_KERNELS = keras.layers.Dense.kernel, keras.layers.EinsumDense.kernel
+
 
 class _Product:
     """The call and the quantisation of both classes."""
@@ -35,10 +37,19 @@ class _Product:
             outputs = outputs + kernels.tensor(self.bias, self.compute_dtype)
         return outputs if self.activation is None else self.activation(outputs)
 
-    def _product(self, inputs, kernel, axes):
-        dtype = self.compute_dtype
-        bias = None if self.bias is None else kernels.tensor(self.bias, dtype)
-        outputs = kernels.linear(inputs, kernels.tensor(kernel, dtype), bias, axes)
+    def matrix(self):
+        """Returns `kernel`, read directly where Keras returns the weight as it is.
+
+        Keras looks for quantisation at each read, which takes as long as a small product on torch.
+        """
+        if self.quantization_mode or self.lora_enabled or type(self).kernel not in _KERNELS:
+            return self.kernel
+        return self._kernel
+
+    def _product(self, inputs, axes):
+        dtype, bias = self.compute_dtype, self.bias
+        bias = None if bias is None else kernels.tensor(bias, dtype)
+        outputs = kernels.linear(inputs, kernels.tensor(self.matrix(), dtype), bias, axes)
         return outputs if self.activation is None else self.activation(outputs)
 
 
@@ -48,7 +59,7 @@ class Dense(_Product, keras.layers.Dense):
     """`keras.layers.Dense` in the backend's fastest form. Arguments and weights are Keras's."""
 
     def call(self, inputs, training=None):
-        return self._product(inputs, self.kernel, self._axes())
+        return self._product(inputs, 1)
 
     def _axes(self):
         return 1
@@ -65,8 +76,8 @@ class EinsumDense(_Product, keras.layers.EinsumDense):
     """
 
     def call(self, inputs, training=None):
-        axes, kernel = self._axes(), self.kernel
-        return super().call(inputs) if axes is None else self._product(inputs, kernel, axes)
+        axes = self._axes()
+        return super().call(inputs) if axes is None else self._product(inputs, axes)
 
     def _axes(self):
         """Returns the number of summed axes, or None if Keras computes the equation or the bias."""

@@ -34,7 +34,7 @@ class RotaryPositions(ConfiguredLayer):
     Without a reference grid y is i + offset. `indexing="xy"` puts x before y.
 
     Output, computed in float32 under every policy: cosines and sines
-    `(2, tokens, head_dim)` of every pair of channels, in the order that `rotate` expects;
+    `(2, tokens, head_dim)` of every pair of channels, in the order that `kernels.rotate` expects;
     `(tokens, 2)` coordinates for "mixed". Prefix tokens come first; their angle is 0,
     so they are not rotated.
 
@@ -122,33 +122,9 @@ def turns(angles, form):
     """Returns cosines and sines `(2, ..., head_dim)` of the angles `(..., head_dim / 2)` of pairs.
 
     A pair is two channels: "dinov3" pairs a channel with the channel half a head away, the other
-    forms with its neighbour.
+    forms with its neighbour (`kernels.rotate`).
     """
     both = ops.stack([ops.cos(angles), ops.sin(angles)])
     if form == "dinov3":
         return ops.concatenate([both, both], axis=-1)
     return ops.repeat(both, 2, axis=-1)
-
-
-def rotate(x, table, form):
-    """Rotates every pair of channels of `x` by its angle: `x cos + turned(x) sin`.
-
-    The arithmetic is float32 at least; the result has the type of `x`.
-
-    Args:
-        x: queries or keys, `(batch, tokens, heads, head_dim)`.
-        table: output of `turns`, `(2, tokens, head_dim)` or `(2, tokens, heads, head_dim)`.
-        form: form of the pairs, as in `turns`.
-    """
-    if len(table.shape) == 3:
-        table = ops.expand_dims(table, 2)
-    exact = ops.cast(x, keras.backend.result_type(x.dtype, "float32"))
-    table = ops.cast(table, exact.dtype)
-    if form == "dinov3":
-        first, second = ops.split(exact, 2, axis=-1)
-        turned = ops.concatenate([-second, first], axis=-1)
-    else:
-        pairs = ops.reshape(exact, (*ops.shape(exact)[:-1], x.shape[-1] // 2, 2))
-        turned = ops.stack([-pairs[..., 1], pairs[..., 0]], axis=-1)
-        turned = ops.reshape(turned, ops.shape(exact))
-    return ops.cast(exact * table[0] + turned * table[1], x.dtype)

@@ -6,6 +6,7 @@ import pytest
 
 from keras_vit.finetune import LayerwiseAdamW, LayerwiseSGD
 from keras_vit.keras_fixes import keras_internals
+from tests.helpers import dtype_of
 from tests.keras_fixes.models import IMAGES, LABELS, compiled, vit
 
 
@@ -124,3 +125,27 @@ def test_an_optimizer_gives_its_variables_the_layouts_of_the_weights():
         optimizer.build([weight])
     assert weight._layout is not None
     assert keras_internals.layout_of(optimizer.momentums[0]) is weight._layout
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="reads weights of torch")
+def test_a_weight_on_torch_has_the_value_that_a_scope_gives_it():
+    """Casting, stateless calls, devices and subclasses; also after Keras forgot its state."""
+    from keras_vit import kernels
+
+    class Doubled(keras.Variable):
+        @property
+        def value(self):
+            return 2 * super().value
+
+    weight, doubled = keras.Variable([1.0]), Doubled([1.0])
+    keras.utils.clear_session()
+    assert kernels.tensor(weight) is weight.value
+    assert float(kernels.tensor(doubled)) == 2
+    with keras.src.backend.AutocastScope("float16"):
+        assert dtype_of(kernels.tensor(weight)) == "float16"
+    with keras.StatelessScope([(weight, keras.ops.convert_to_tensor([3.0]))]):
+        assert float(kernels.tensor(weight)) == 3
+    with keras.device("meta"):
+        assert kernels.tensor(weight).device.type == "meta"
+    weight.assign([4.0])
+    assert float(kernels.tensor(weight)) == 4

@@ -4,9 +4,10 @@ import keras
 import numpy as np
 import pytest
 
+from keras_vit import kernels
 from keras_vit.errors import ConfigError
 from keras_vit.layers import Attention, MixedFrequencies, RotaryPositions
-from keras_vit.layers.rotary_positions import rotate, turns
+from keras_vit.layers.rotary_positions import turns
 from tests import formulas
 from tests.helpers import assert_close, normal, numpy_of, randomise, run, weights_of
 from tests.words import raises
@@ -28,6 +29,13 @@ ROPES = {
 ropes = pytest.mark.parametrize("rope", ROPES.values(), ids=ROPES)
 
 
+def rotate(x, rotary, form):
+    """Queries or keys, rotated as `Attention` does."""
+    return kernels.rotate(
+        keras.ops.convert_to_tensor(x), keras.ops.expand_dims(rotary, 2), form != "dinov3"
+    )
+
+
 def table(rope, prefix=0, rows=ROWS, columns=COLUMNS):
     """The table that the layer returns for a grid."""
     layer = RotaryPositions(HEAD_DIM, **rope, num_prefix_tokens=prefix, name="rotary")
@@ -41,9 +49,7 @@ def test_a_table_rotates_pairs_of_channels_by_the_angles_of_their_patch(rope, gr
     rows, columns = grid
     x = normal(2, rows * columns, 3, HEAD_DIM)
     angles = formulas.rotary_angles(rows, columns, HEAD_DIM, **rope)
-    found = rotate(
-        keras.ops.convert_to_tensor(x), table(rope, rows=rows, columns=columns), rope["form"]
-    )
+    found = rotate(x, table(rope, rows=rows, columns=columns), rope["form"])
     wanted = formulas.rotated(np.swapaxes(x, 1, 2), angles, PAIRS[rope["form"]])
     assert_close(found, np.swapaxes(wanted, 1, 2).astype("float32"), 2e-6)
 
@@ -52,7 +58,7 @@ def test_a_table_rotates_pairs_of_channels_by_the_angles_of_their_patch(rope, gr
 def test_tokens_before_the_patches_are_not_rotated(rope):
     """They are equal bit by bit."""
     x = normal(2, 2 + ROWS * COLUMNS, 3, HEAD_DIM)
-    found = numpy_of(rotate(keras.ops.convert_to_tensor(x), table(rope, prefix=2), rope["form"]))
+    found = numpy_of(rotate(x, table(rope, prefix=2), rope["form"]))
     np.testing.assert_array_equal(found[:, :2], x[:, :2])
     assert (found[:, 2:] != x[:, 2:]).any(axis=(2, 3)).sum() >= ROWS * COLUMNS - 1
 

@@ -149,6 +149,39 @@ def test_torch_forward_hooks_change_the_outputs(model, path):
         np.testing.assert_array_equal(numpy_of(model(IMAGES)), before)
 
 
+ASSEMBLIES = {
+    "token": {"num_registers": 2, "dropout_rate": 0.1, "pre_norm": True, "representation_size": 8},
+    "map": {"classifier": "map", "mask_token": True},
+    "gap": {"classifier": "gap"},
+}
+
+
+@pytest.mark.parametrize("fields", ASSEMBLIES.values(), ids=ASSEMBLIES)
+def test_a_replaced_call_or_a_hook_of_every_layer_of_a_model_is_called(fields):
+    """From the patch embedding to the head, also of Keras's layers among them."""
+    model, called = random_tiny(**fields), []
+    inner = [layer for layer in model.layers if not isinstance(layer, keras.layers.InputLayer)]
+    for layer in inner:
+
+        def call(*inputs, original=layer.call, name=layer.name, **arguments):
+            called.append(name)
+            return original(*inputs, **arguments)
+
+        layer.call = call
+    model(IMAGES)
+    names = [layer.name for layer in inner]
+    assert len(names) > 6
+    assert called == names
+    if not ON_TORCH:
+        return
+    for layer in inner:
+        del layer.call
+        layer.register_forward_hook(lambda layer, inputs, output: called.append(layer.name))
+    called.clear()
+    model(IMAGES)
+    assert called == names
+
+
 @pytest.mark.skipif(not ON_TORCH, reason="hooks of torch")
 def test_torch_global_and_backward_hooks_are_called(model):
     """A global forward hook sees the part; a backward hook of the part runs in `backward`."""
