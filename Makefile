@@ -17,7 +17,9 @@ WORKERS ?= 2
 
 BIN := .venv/bin
 BENCH := $(BIN)/python -m benchmarks --json benchmarks/results/cpu.json
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# Python compiles a module when it is first imported; most of what is installed never is.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile \
+	--constraint constraints.txt
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .PHONY: demo test test-thorough docs dist lint fuzz bench clean

@@ -4,6 +4,7 @@ python -m tests.distribution.in_tensorflow_workers
 """
 
 import contextlib
+import functools
 import json
 import os
 import subprocess
@@ -22,6 +23,7 @@ def worker():
     from keras_vit import finetune
     from tests.distribution import on_tensorflow_replicas as replicas
     from tests.distribution import training
+    from tests.thorough import times
 
     options = {"clip_norm": 0.1, "learning_rate": 0.1, "accumulate": 2, "ema": 0.5}
     recipe = finetune.transfer_recipe
@@ -29,12 +31,13 @@ def worker():
     losses, found, _ = replicas.trained(strategy, recipe, **options)
     model, one = replicas.compiled(strategy), replicas.compiled(tf.distribute.get_strategy())
     x, y = replicas.IMAGES, replicas.LABELS
+    short = functools.partial(training.trained, epochs=2, steps_per_epoch=times(4, 10))
     with strategy.scope():
-        streamed = training.trained(epochs=2)
+        streamed = short()
         with contextlib.suppress(training.StoppedError):
-            training.trained(Path(os.environ["RUN"]), epochs=2, stop_after=0)
-        resumed = training.trained(Path(os.environ["RUN"]), epochs=2)
-    one_device = training.trained(epochs=2)
+            short(Path(os.environ["RUN"]), stop_after=0)
+        resumed = short(Path(os.environ["RUN"]))
+    one_device = short()
     images, pictures = replicas.IMAGES[:9], replicas.PICTURES
     predictions = [
         [each.predict(images, batch_size=8, verbose=0), probabilities(each, pictures)]
