@@ -1,9 +1,9 @@
 """Checks of a model's images; imports JAX or torch to know which tensors have values.
 
 Images of a wrong shape are refused in each call of the model; on TensorFlow and JAX, a call is
-traced once. Pixels out of range cause a warning: values are read once per model, from the first
-array that `fit`, `evaluate` or `predict` gets, or from the first batch of torch. A traced tensor
-has no values.
+traced once. Pixels out of range cause one warning per model: values are read from every array that
+`fit`, `evaluate` or `predict` gets, and from the first batch of torch; integers are known by their
+type in every batch. A traced tensor has no values.
 """
 
 import functools
@@ -41,6 +41,7 @@ class CheckedInputs:
     config: ViTConfig
     data_format: str
     _pixels_were_seen = False
+    _pixels_were_doubted = False
 
     def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         """Calls the model.
@@ -113,7 +114,8 @@ class CheckedInputs:
     def input_spec(self, value: Any) -> None:
         """Ignores the value that Keras sets while it builds a model."""
 
-    def _check(self, inputs: Any) -> None:
+    def _check(self, inputs: Any, is_all: bool = False) -> None:
+        """Checks a batch, or all images of a call of `fit`, `evaluate` or `predict`."""
         images = _only(inputs)
         shape = getattr(images, "shape", None)
         if shape is None or getattr(shape, "rank", 0) is None:  # TensorFlow may not know the rank
@@ -121,12 +123,12 @@ class CheckedInputs:
         reason = refusal(tuple(shape), self.config, self.data_format)
         if reason is not None:
             raise ConfigError(reason)
-        if not self._pixels_were_seen:
+        if is_all or not self._pixels_were_seen or _are_integers(images):
             self.look_at(images)
 
     def _look_at_data(self, data: Any) -> None:
         if hasattr(data, "shape") and hasattr(data, "dtype"):
-            self._check(data)  # under JAX, Keras then takes the state out of the model
+            self._check(data, is_all=True)  # under JAX, Keras then takes the state out of the model
         elif hasattr(data, "file_paths") and hasattr(data, "class_names"):
             # keras.utils.image_dataset_from_directory returns pixels in [0, 255] as floats.
             self.look_at(np.full((1, 1), 255, "float32"))
@@ -137,13 +139,14 @@ class CheckedInputs:
         Args:
             images: an array, or a tensor; of a tensor without values only the type is used.
         """
-        if self._pixels_were_seen:
+        if self._pixels_were_doubted:
             return
         found = _values_of(images)
         if found is None:
             return
         self._pixels_were_seen = True
         if warning := _doubt(found, self.config.rescale):
+            self._pixels_were_doubted = True
             warn(warning)
 
 
@@ -219,11 +222,14 @@ def _doubt(images: np.ndarray | str, rescales: bool) -> str | None:
     return None
 
 
+def _are_integers(images: Any) -> bool:
+    return "int" in str(images.dtype)
+
+
 def _values_of(images: Any) -> np.ndarray | str | None:
     """Returns a few images on the host, the name of an integer type, or None without values."""
-    dtype = keras.backend.standardize_dtype(images.dtype)
-    if "int" in dtype:
-        return dtype
+    if _are_integers(images):
+        return keras.backend.standardize_dtype(images.dtype)
     if not (isinstance(images, np.ndarray) or _has_values(images)):
         return None
     try:

@@ -96,6 +96,16 @@ def test_raw_pixels_given_to_a_model_without_rescaling_warn_once(call, dtype):
     assert [w.filename for w in caught if "rescale=True" in str(w.message)] == [__file__]
 
 
+@pytest.mark.parametrize(("call", "dtype"), [("predict", "float32"), ("call", "uint8")])
+def test_raw_pixels_warn_also_after_prepared_images(call, dtype):
+    """Trained on prepared images, and asked about photographs as they are read."""
+    model = compiled()
+    model.train_on_batch(normal(4, 16, 16, 3), np.zeros(4))
+    model.predict(normal(4, 16, 16, 3), verbose=0)
+    with pytest.warns(UserWarning, match="rescale=True"):
+        CALLS[call](model, PIXELS.astype(dtype))
+
+
 def test_prepared_images_warn_only_in_a_model_that_rescales():
     """Raw pixels in a model that rescales do not warn either."""
     with warnings.catch_warnings():
