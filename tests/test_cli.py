@@ -1,6 +1,7 @@
 """The command line, called as a user calls it."""
 
 import csv
+import gc
 import json
 import os
 import re
@@ -252,6 +253,28 @@ def test_system_errors_are_printed_in_one_line(capsys, monkeypatch, raised, stat
     printed = capsys.readouterr().err
     assert message in printed
     assert printed.count("\n") == 1
+
+
+def test_ctrl_c_in_a_callback_of_the_garbage_collector_ends_the_command(capsys, monkeypatch):
+    """Python prints and ignores an exception there; the command is interrupted a moment later."""
+
+    def interrupt(phase, info):
+        gc.callbacks.remove(interrupt)
+        raise KeyboardInterrupt
+
+    def collect(*arguments, **named):
+        gc.callbacks.append(interrupt)
+        gc.collect()
+        time.sleep(20)
+
+    monkeypatch.setattr("keras_vit.cli.images.image_files", collect)
+    hook = sys.unraisablehook
+    arguments = ["predict", "x.png", "--preset", "vit_digits"]
+    assert cli.main(arguments) == 130
+    printed = capsys.readouterr().err
+    assert "interrupted." in printed
+    assert printed.count("\n") == 1
+    assert sys.unraisablehook is hook
 
 
 def test_version_prints_the_release(capsys):

@@ -8,6 +8,7 @@ import shtab
 
 from keras_vit import __version__, backend
 from keras_vit.cli import explanations, exporting, images, models, serving, training
+from keras_vit.cli.interrupts import interrupts_repeated
 from keras_vit.errors import KerasViTError
 from keras_vit.terminal import visible
 
@@ -26,7 +27,8 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # silences TensorFlow's first ten lines
     try:
-        return _run(arguments)
+        with interrupts_repeated():
+            return _run(arguments)
     except KerasViTError as error:
         _tell(str(error))
         return 2

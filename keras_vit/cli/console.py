@@ -121,7 +121,7 @@ def image_files(names: Iterable[str]) -> list[Path]:
                 raise KerasViTError(f"{path}: no image in this folder.")
             if found.hidden:
                 Screen(stderr=True).print(
-                    f"keras-vit: {path}: {found.hidden} hidden files left out.", soft_wrap=True
+                    f"keras-vit: {path}: hidden files left out: {found.hidden}.", soft_wrap=True
                 )
             files += map(Path, found.images)
         else:
