@@ -60,24 +60,38 @@ def note() -> str | None:
     return f"computes with {name}, {why}." if why == _ONLY_ONE else None
 
 
-def start() -> str:
+def start(saves: bool = False) -> str:
     """Imports Keras and its backend, without the lines that TensorFlow logs while it is imported.
 
     Two of TensorFlow's libraries write to stderr as they are loaded, whatever the value of
     `TF_CPP_MIN_LOG_LEVEL` (version 2.21, found on 2026-11-23). The lines would head every answer
     of the command line.
 
+    Args:
+        saves: whether Keras will draw seeds or save a model. On every backend it then imports
+            TensorFlow, if that is installed.
+
     Returns:
         The lines. After an import that failed they are written to stderr.
     """
-    if chosen_backend()[0] != "tensorflow" or "keras" in sys.modules:
+    lines = ""
+    if chosen_backend()[0] == "tensorflow":
+        lines += _imported_silently("keras")
+    if saves and _is_there("tensorflow"):
+        lines += _imported_silently("tensorflow")
+    return lines
+
+
+def _imported_silently(module: str) -> str:
+    """Imports a module and returns what was written to stderr meanwhile."""
+    if module in sys.modules:
         return ""
     sys.stderr.flush()
     stderr = os.dup(2)
     with tempfile.TemporaryFile() as kept:
         os.dup2(kept.fileno(), 2)
         try:
-            importlib.import_module("keras")
+            importlib.import_module(module)
         except BaseException:
             kept.seek(0)
             os.write(stderr, kept.read())

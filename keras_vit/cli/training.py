@@ -154,7 +154,7 @@ def _finetune(arguments: argparse.Namespace) -> None:
         from keras_vit.variants import variant
 
         preset = variant(arguments.from_scratch).name
-    backend.start()
+    backend.start(saves=True)
     from keras_vit.finetune import finetune_preset
     from keras_vit.finetune.progress import ProgressBar
 
@@ -201,7 +201,7 @@ def _rates(arguments: argparse.Namespace) -> Sequence[float] | None:
 
 
 def _pretrain(arguments: argparse.Namespace) -> None:
-    backend.start()
+    backend.start(saves=True)
     from keras_vit.finetune import pretrain
     from keras_vit.finetune.progress import ProgressBar
 
@@ -284,7 +284,7 @@ def _print_facts(facts: dict[str, str]) -> None:
 
 
 def _demo(arguments: argparse.Namespace) -> None:
-    backend.start()
+    backend.start(saves=True)
     from keras_vit.demo import run
 
     run(arguments.out)
