@@ -4,13 +4,16 @@ import os
 import subprocess
 import sys
 import threading
+from importlib import metadata
 
 import keras
 import numpy as np
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import keras_vit
-from keras_vit import backend, cli, kernels
+from keras_vit import cli, kernels
 from keras_vit.errors import BackendError, ConfigError
 from keras_vit.finetune import enable_lora, finetune_preset
 from keras_vit.interpolate import resampling_matrix, resampling_weights
@@ -273,10 +276,30 @@ def test_positions_are_resized_in_the_graph_as_by_numpy(method):
         assert_close(numpy_of(found), resampling_matrix(source, target, method), 1e-6)
 
 
+def demanded_by(requirement, found):
+    """Adds the distributions that a requirement installs, by their normalised names."""
+    wanted = Requirement(requirement)
+    key = canonicalize_name(wanted.name), frozenset(wanted.extras)
+    if key in found:
+        return found
+    found.add(key)
+    for line in metadata.requires(wanted.name) or ():
+        marker = Requirement(line).marker
+        if marker is None or any(marker.evaluate({"extra": e}) for e in wanted.extras or {""}):
+            demanded_by(line, found)
+    return found
+
+
 def test_an_installation_with_openvino_alone_predicts(tmp_path):
-    """Without a chosen backend, and without TensorFlow, JAX and torch."""
+    """Without a chosen backend, and without any package that the extra does not install."""
     keras.utils.save_img(tmp_path / "x.png", np.full((16, 16, 3), 200, "uint8"))
-    missing = {p for name, ps in backend.BACKENDS.items() if name != "openvino" for p in ps}
+    there = {name for name, _ in demanded_by("keras-vit[openvino]", set())}
+    missing = {
+        package
+        for package, owners in metadata.packages_distributions().items()
+        if there.isdisjoint(map(canonicalize_name, owners))
+    }
+    assert {"torch", "jax", "tensorflow", "timm", "pytest"} <= missing
     code = f"""
 from keras_vit import cli
 status = cli.main(["predict", {str(tmp_path / "x.png")!r}, "--preset", "vit_digits", "--top", "1"])
