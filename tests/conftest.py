@@ -46,18 +46,22 @@ def pytest_ignore_collect(collection_path, config):
     return None if any(path.startswith(kept.split("::")[0]) for kept in _PREDICTS) else True
 
 
-def pytest_collection_modifyitems(items):
-    """Tests that run no backend, or depend on none, run once."""
+def pytest_collection_modifyitems(config, items):
+    """Tests that run no backend, or depend on none, run once: on torch, or on the first named."""
     mine = keras.backend.backend()
-    if mine == "openvino":
-        items[:] = [item for item in items if item.nodeid.startswith(_PREDICTS)]
-    for item in items:
-        chosen = next((place.args for place in item.iter_markers("on_one_backend")), ())
-        if item.get_closest_marker("without_backend") and mine != "torch":
-            item.add_marker(pytest.mark.skip(reason="The test runs no backend; torch runs it."))
-        elif chosen and mine not in chosen:
-            reason = f"The test depends on no backend; {chosen[0]} runs it."
-            item.add_marker(pytest.mark.skip(reason=reason))
+    kept = [item for item in items if _runs_on(mine, item)]
+    others = set(items) - set(kept)
+    config.hook.pytest_deselected(items=list(others))
+    items[:] = kept
+
+
+def _runs_on(backend, item):
+    if backend == "openvino":
+        return item.nodeid.startswith(_PREDICTS)
+    chosen = next((place.args for place in item.iter_markers("on_one_backend")), ())
+    if item.get_closest_marker("without_backend") and backend != "torch":
+        return False
+    return not chosen or backend in chosen
 
 
 def pytest_collection_finish():

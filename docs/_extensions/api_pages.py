@@ -5,6 +5,7 @@ top, such as `keras_vit.explain`, is described there alone.
 """
 
 import importlib
+import importlib.util
 import inspect
 import pkgutil
 import re
@@ -79,14 +80,17 @@ def _described(module: ModuleType, word: str, value: object) -> tuple[str, list[
 
 
 def _comment(module: ModuleType, word: str) -> list[str]:
-    """Returns the docstring of a constant, from the module that defines it."""
+    """Returns the docstring of a constant, from the file that defines it.
+
+    Files are read, not imported: some need another backend than the installed one.
+    """
     inside = [module.__name__]
     if hasattr(module, "__path__"):
         found = pkgutil.walk_packages(module.__path__, f"{module.__name__}.")
         inside += [info.name for info in found if not info.name.endswith("__main__")]
     for name in inside:
-        importlib.import_module(name)
-        comments = ModuleAnalyzer.for_module(name).find_attr_docs()
+        file = importlib.util.find_spec(name).origin  # type: ignore[union-attr]
+        comments = ModuleAnalyzer.for_file(file, name).find_attr_docs()  # type: ignore[arg-type]
         if ("", word) in comments:
             return comments["", word]
     return []
