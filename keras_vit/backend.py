@@ -5,6 +5,7 @@ ends in a long traceback if TensorFlow is not installed. On a machine with one b
 need not choose: `import keras_vit` makes Keras take the installed backend.
 """
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -78,7 +79,9 @@ def start(saves: bool = False) -> str:
     if chosen_backend()[0] == "tensorflow":
         lines += _imported_silently("keras")
     if saves and _is_there("tensorflow"):
-        lines += _imported_silently("tensorflow")
+        importlib.import_module("keras")  # first, with its own backend
+        with contextlib.suppress(ImportError):  # as Keras does
+            lines += _imported_silently("tensorflow")
     return lines
 
 

@@ -128,7 +128,7 @@ class Graph:
         return kernels.call_part(self, layer, *inputs, **arguments)
 
 
-for _class in (keras.layers.Identity, keras.layers.Reshape):
+for _class in (keras.layers.Identity, keras.layers.Reshape):  # Keras's own among the layers
     kernels.direct(_class)
 
 

@@ -12,12 +12,16 @@ os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
 import keras
 
+from tests import light_compilation
 from tests.browser import chromium
 from tests.forks import Nursery
 
 hypothesis.settings.register_profile("repeatable", derandomize=True)
 hypothesis.settings.load_profile("repeatable")
 
+
+if keras.backend.backend() == "jax":
+    light_compilation.switch_on()
 
 # TensorFlow compiles training steps by XLA, which spends its time likewise.
 if keras.backend.backend() == "tensorflow":
@@ -26,6 +30,7 @@ if keras.backend.backend() == "tensorflow":
             os.environ.get("XLA_FLAGS", ""),
             "--xla_backend_optimization_level=0",
             "--xla_llvm_disable_expensive_passes=true",
+            light_compilation.FLAG,
         ]
     )
 

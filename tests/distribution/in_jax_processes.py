@@ -19,6 +19,7 @@ from PIL import Image
 import keras_vit
 from keras_vit import distribution, finetune
 from keras_vit.data import from_arrays
+from tests import light_compilation
 from tests.distribution import training
 from tests.distribution.forked import results
 from tests.distribution.training import StoppedError, distance, message, model_of
@@ -165,7 +166,7 @@ def found(index, port, folder):
 
 
 def main():
-    os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
+    os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count=2 {light_compilation.FLAG}"
     folder = Path(sys.argv[1])
     reports = results(2, lambda index, port: found(index, port, folder), folder)
     jax.config.update("jax_disable_most_optimizations", True)

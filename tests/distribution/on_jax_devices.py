@@ -9,7 +9,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
+from tests.light_compilation import FLAG
+
+os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count=8 {FLAG}"
 
 import jax
 import keras
