@@ -5,6 +5,7 @@ import gc
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -278,7 +279,12 @@ def test_ctrl_c_in_a_callback_of_the_garbage_collector_ends_the_command(capsys, 
     monkeypatch.setattr("keras_vit.cli.images.image_files", collect)
     hook = sys.unraisablehook
     arguments = ["predict", "x.png", "--preset", "vit_digits"]
-    assert cli.main(arguments) == 130
+    # A shell starts programs in the background with SIGINT ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert cli.main(arguments) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
     printed = capsys.readouterr().err
     assert "interrupted." in printed
     assert printed.count("\n") == 1
