@@ -249,7 +249,8 @@ def test_an_unknown_choice_of_kernels_is_refused(nursery):
     assert "KERAS_VIT_KERNELS is 'slow'; expected fast or reference" in done.stderr
 
 
-@pytest.mark.on_one_backend("torch", "jax")  # TensorFlow has the fewest fast forms
+# TensorFlow has few fast forms, and test_kernels.py compares JAX's with the reference.
+@pytest.mark.on_one_backend(*sample(("torch", "jax"), "torch"))
 @pytest.mark.skipif("KERAS_VIT_KERNELS" in os.environ, reason="runs these tests itself")
 def test_the_reference_kernels_pass_the_tests_of_layers_model_and_derivatives(nursery):
     """The tests run again in a process with KERAS_VIT_KERNELS=reference."""
