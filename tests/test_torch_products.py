@@ -124,6 +124,25 @@ def test_products_by_onednn_equal_the_reference(x, kernel, axes, with_bias, dtyp
     assert_equal(found, expected, TOLERANCE[dtype])
 
 
+@pytest.mark.parametrize(("columns", "calls"), [(8, 3), (4, 0)])
+def test_onednn_gets_no_matrix_with_gaps_in_memory(columns, calls, onednn, monkeypatch):
+    """oneDNN is a thousand times slower with a view of some columns, or the gradient of a mean."""
+    counted = torch_products._linear
+
+    def checked(rows, matrix, *others):
+        assert matrix.is_contiguous() or matrix.T.is_contiguous()
+        return counted(rows, matrix, *others)
+
+    monkeypatch.setattr(torch_products, "_linear", checked)
+    x = torch.from_numpy(normal(5, 6)).requires_grad_()
+    kernel = torch.from_numpy(normal(6, 8, seed=1)[:, :columns]).requires_grad_()
+    kernels.linear(x, kernel, None).mean().backward()
+    assert len(onednn) == calls
+    share = 1 / (5 * columns)
+    assert_close(x.grad, (kernel.sum(1) * share).expand(5, 6).detach(), 1e-6)
+    assert_close(kernel.grad, (x.sum(0) * share)[:, None].expand(6, columns).detach(), 1e-6)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("use_bias", [True, False])
 @pytest.mark.parametrize("approximate", [True, False])

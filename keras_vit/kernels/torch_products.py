@@ -141,6 +141,7 @@ def _is_for_onednn(rows: Any, matrix: Any, bias: Any) -> bool:
         and rows.dtype in _TYPES
         and matrix.dtype == rows.dtype
         and (bias is None or bias.dtype == rows.dtype)
+        and _lies_dense(matrix)
         and rows.numel() > 0
         and matrix.numel() > 0
         and not torch.is_autocast_enabled("cpu")
@@ -173,4 +174,10 @@ class _Product(torch.autograd.Function):
 
 
 def _by_onednn(left: Any, right: Any) -> Any:
+    right = right if _lies_dense(right) else right.contiguous()
     return _linear(left, right.T, None, "none", [], "")
+
+
+def _lies_dense(matrix: Any) -> bool:
+    """Whether rows or columns follow each other in memory; oneDNN is very slow for other steps."""
+    return bool(matrix.is_contiguous() or matrix.T.is_contiguous())
