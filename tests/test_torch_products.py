@@ -214,7 +214,7 @@ def test_a_large_kernel_before_a_gelu_is_multiplied_by_the_library_of_all_produc
     """By torch beside torch, and by oneDNN, with the GELU, where oneDNN computes all products."""
     x, kernel = torch.ones(1, 4), torch.ones(4, 2**18 + 1)
     assert torch_products.product_then_gelu(x, kernel, None, True) is None
-    assert torch_products.product_then_gelu(x, kernel[:, 1:], None, True) is not None
+    assert torch_products.product_then_gelu(x, torch.ones(4, 2**18), None, True) is not None
     monkeypatch.setattr(torch_products, "_linear", torch_products._linear_gelu)
     assert torch_products.product_then_gelu(x, kernel, None, True) is not None
     assert before_gelu == ["gelu", "gelu"]
