@@ -50,6 +50,10 @@ def _is_recorded() -> bool:
 @_plain_where_transformed
 def attention(query: Any, key: Any, value: Any) -> Any:
     """See `reference.attention`. torch's fused attention takes heads first, in any memory order."""
+    if not _is_recorded() and not any(map(_is_transformed, (key, value))):
+        y = torch_products.attention(query, key, value)
+        if y is not None:
+            return y
     heads_first = [x.transpose(1, 2) for x in (query, key, value)]
     if torch.onnx.is_in_onnx_export():
         return _attention_in_six_nodes(*heads_first).transpose(1, 2)

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from keras_vit.keras_fixes import torch_stacks
 from keras_vit.processor import processor, products_of_torch
 
 _SCHEMA = (
@@ -48,6 +49,11 @@ _choice = products_of_torch()[0]
 _linear: Any = _operation() if _choice == "onednn" else None
 _linear_gelu: Any = _operation() if _choice in ("onednn", "gelu") else None
 """The operation for all products, and for those that a GELU follows; None for torch's own."""
+_attends = _linear is not None and torch_stacks.are_float32()
+"""Whether oneDNN computes the products of attention, too."""
+_FEWEST_SCORES, _MOST_SCORES = 2**14, 2**20
+"""With fewer scores per head torch's fused attention is quicker, as it is for 50 tokens. At most as
+many are computed at once, so that they stay in the cache between two operations."""
 
 
 def _int8_operation() -> Any:
@@ -84,7 +90,7 @@ def product(rows: Any, matrix: Any, bias: Any) -> Any:
         matrix: a tensor `(inputs, outputs)`.
         bias: a tensor `(outputs,)`, or None.
     """
-    if _linear is not None and _is_for_onednn(rows, matrix, bias):
+    if _linear is not None and _is_for_onednn(rows, matrix, bias) and _lies_dense(matrix):
         form = _Product.apply if needs_gradient(rows, matrix, bias) else _product
         return form(rows, matrix, bias)
     return plain(rows, matrix, bias)
@@ -97,11 +103,44 @@ def product_then_gelu(rows: Any, matrix: Any, bias: Any, approximate: bool) -> A
     Where torch computes the other products, it also computes this one with a large matrix, see
     `_LARGEST_BESIDE_TORCH`.
     """
-    if _linear_gelu is None or not _is_for_onednn(rows, matrix, bias):
+    if _linear_gelu is None or not _is_for_onednn(rows, matrix, bias) or not _lies_dense(matrix):
         return None
     if _linear is None and matrix.numel() > _LARGEST_BESIDE_TORCH:
         return None
     return _linear_gelu(rows, matrix.T, bias, "gelu", [], "tanh" if approximate else "none")
+
+
+def attention(query: Any, key: Any, value: Any) -> Any:
+    """Returns attention by oneDNN's products, or None where torch's fused attention serves.
+
+    oneDNN serves where it computes all products, for many tokens in float32 without a gradient:
+    1.3 to 1.5 times as fast as MKL on an AMD EPYC, for 197 to 1,370 tokens.
+
+    Args:
+        query: a tensor `(batch, tokens, heads, head_dim)`.
+        key, value: tensors `(batch, others, heads, head_dim)`.
+    """
+    batch, tokens, heads, head_dim = query.shape
+    others = key.shape[1]
+    suits = _attends and query.dtype == torch.float32 and tokens * others >= _FEWEST_SCORES
+    if not suits or not _is_for_onednn(query, key, value) or needs_gradient(query, key, value):
+        return None
+    q, k, v = (x.transpose(1, 2).reshape(batch * heads, -1, head_dim) for x in (query, key, value))
+    k, y = k.transpose(1, 2), torch.empty_like(q)
+    rows = max(1, min(tokens, _MOST_SCORES // others))
+    count = max(1, _MOST_SCORES // (rows * others))
+    with torch_stacks.by_onednn() as is_onednn:
+        if not is_onednn:
+            return None
+        for first in range(0, batch * heads, count):
+            stack = slice(first, first + count)
+            for row in range(0, tokens, rows):
+                some = q[stack, row : row + rows]
+                scores = q.new_empty(*some.shape[:2], others)
+                torch.baddbmm(scores, some, k[stack], beta=0, alpha=head_dim**-0.5, out=scores)
+                torch.softmax(scores, -1, out=scores)
+                torch.bmm(scores, v[stack], out=y[stack, row : row + rows])
+    return y.view(batch, heads, tokens, head_dim).transpose(1, 2)
 
 
 def multiplies_int8(rows: Any) -> bool:
@@ -132,18 +171,17 @@ def needs_gradient(rows: Any, matrix: Any, bias: Any) -> bool:
     )
 
 
-def _is_for_onednn(rows: Any, matrix: Any, bias: Any) -> bool:
+def _is_for_onednn(first: Any, second: Any, third: Any) -> bool:
     """Whether the tensors suit oneDNN, and no mode of torch wants to see torch's own operation."""
     return (
-        rows.device.type == "cpu"
-        and type(rows) in _PLAIN  # a subclass of torch.Tensor need not know the operation
-        and type(matrix) in _PLAIN
-        and rows.dtype in _TYPES
-        and matrix.dtype == rows.dtype
-        and (bias is None or bias.dtype == rows.dtype)
-        and _lies_dense(matrix)
-        and rows.numel() > 0
-        and matrix.numel() > 0
+        first.device.type == "cpu"
+        and type(first) in _PLAIN  # a subclass of torch.Tensor need not know the operation
+        and type(second) in _PLAIN
+        and first.dtype in _TYPES
+        and second.dtype == first.dtype
+        and (third is None or third.dtype == first.dtype)
+        and first.numel() > 0
+        and second.numel() > 0
         and not torch.is_autocast_enabled("cpu")
         and not torch._C._len_torch_dispatch_stack()  # such as a counter of FLOPs
     )
