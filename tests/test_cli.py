@@ -274,7 +274,7 @@ def test_ctrl_c_in_a_callback_of_the_garbage_collector_ends_the_command(capsys, 
     def collect(*arguments, **named):
         gc.callbacks.append(interrupt)
         gc.collect()
-        time.sleep(20)
+        time.sleep(5)
 
     monkeypatch.setattr("keras_vit.cli.images.image_files", collect)
     hook = sys.unraisablehook

@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 import keras
 import pytest
 import yaml
+from filelock import FileLock
 
 import keras_vit
 from tests.browser import chromium, resize
@@ -35,10 +37,23 @@ def extension(name):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """The site, built with every warning as an error; the gallery's examples are not run."""
-    out = tmp_path_factory.mktemp("site")
+    """The site, built with every warning as an error; the gallery's examples are not run.
+
+    The first worker of a run builds it, and the others wait for it.
+    """
+    base = tmp_path_factory.getbasetemp()
+    out = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "site"
+    with FileLock(out.with_suffix(".lock")):
+        if not out.exists():
+            build(out)
+    return out / "html"
+
+
+def build(out):
+    """Runs Sphinx; the folder has its name when all pages are written."""
+    begun = out.with_suffix(".begun")
     command = ["-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet"]
-    places = ["-d", str(out / "trees"), str(ROOT / "docs"), str(out / "html")]
+    places = ["-d", str(begun / "trees"), str(ROOT / "docs"), str(begun / "html")]
     variables = {**os.environ, "KERAS_VIT_GALLERY": "no", "PYTHONPATH": str(ROOT)}
     built = subprocess.run(
         [sys.executable, *command, *places],
@@ -48,7 +63,7 @@ def site(tmp_path_factory):
         check=False,
     )
     assert built.returncode == 0, built.stderr
-    return out / "html"
+    begun.rename(out)
 
 
 @pytest.fixture(scope="module")
@@ -59,15 +74,13 @@ def browser():
     driver.quit()
 
 
-def test_every_internal_link_leads_somewhere(site):
+def test_every_internal_link_leads_somewhere(site, tmp_path):
     """The checker of `make docs` finds none, and finds one that a page is given."""
     links = extension("links")
     assert links.dead_links(site) == []
-    (site / "broken.html").write_text('<a href="faq.html#no-such-place">x</a><img src="no.png">')
-    try:
-        assert len(links.dead_links(site)) == 2
-    finally:
-        (site / "broken.html").unlink()
+    copy = shutil.copytree(site, tmp_path / "site")
+    (copy / "broken.html").write_text('<a href="faq.html#no-such-place">x</a><img src="no.png">')
+    assert len(links.dead_links(copy)) == 2
 
 
 def test_every_public_name_has_an_entry(site):
