@@ -10,8 +10,8 @@ matrices. Stacks reach oneDNN by a setting of the whole process alone, which per
 oneDNN follows that permission on processors with AMX, and computes in float32 on all others.
 
 Workaround: on a processor without AMX, the setting has that value during the products, one thread
-at a time, and its old value afterwards. If the program has chosen a precision itself (`ieee`,
-`tf32`), nothing is changed.
+at a time. If the program has chosen a precision itself, nothing is changed, and torch's attention
+serves unless the program permits bfloat16.
 
 Leans on: nothing private.
 """
@@ -52,12 +52,12 @@ def by_onednn() -> Iterator[bool]:
     """
     assert _SETTING is not None  # noqa: S101  the caller asks `are_float32`
     with _turn:
-        before = _SETTING.fp32_precision
-        if before not in ("none", "bf16"):
-            yield False
+        chosen = _SETTING.fp32_precision
+        if chosen != "none":
+            yield chosen == "bf16"
             return
         try:
             _SETTING.fp32_precision = "bf16"
             yield True
         finally:
-            _SETTING.fp32_precision = before
+            _SETTING.fp32_precision = "none"

@@ -179,7 +179,7 @@ def _is_for_onednn(first: Any, second: Any, third: Any) -> bool:
         and type(second) in _PLAIN
         and first.dtype in _TYPES
         and second.dtype == first.dtype
-        and (third is None or third.dtype == first.dtype)
+        and (third is None or (type(third) in _PLAIN and third.dtype == first.dtype))
         and first.numel() > 0
         and second.numel() > 0
         and not torch.is_autocast_enabled("cpu")
