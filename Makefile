@@ -20,6 +20,8 @@ BENCH := $(BIN)/python -m benchmarks --json benchmarks/results/cpu.json
 # Python compiles a module when it is first imported; most of what is installed never is.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile \
 	--constraint constraints.txt
+# Where a machine forbids that, each process would compile ten thousand modules again.
+unexport PYTHONDONTWRITEBYTECODE
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .PHONY: demo test test-thorough docs dist lint fuzz bench clean
