@@ -74,9 +74,9 @@ def processor() -> Processor:
 def products_of_torch(found: Processor | None = None) -> tuple[str, str]:
     """Returns which of torch's matrix products on CPUs oneDNN computes, and why.
 
-    - `"onednn"`: all products of the blocks, in inference those of attention too. This is the rule on
-      AMD processors with AVX-512, where MKL, torch's own library, takes a slow path: half the speed
-      of oneDNN on an EPYC.
+    - `"onednn"`: all products of the blocks, in inference those of attention too. This is the rule
+      on AMD processors with AVX-512, where MKL, torch's own library, takes a slow path: half the
+      speed of oneDNN on an EPYC.
     - `"gelu"`: in inference the products that a GELU follows, with the GELU in the same pass, of
       kernels of at most 2^20 numbers: hidden sizes up to 512. This is the rule on other processors
       with AVX-512: oneDNN and MKL have the same speed for these on a Xeon, but torch computes the
