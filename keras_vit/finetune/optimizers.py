@@ -35,7 +35,7 @@ class _PerVariable:
                 ) from error
         self.multipliers = dict(multipliers or {})
         self.decays = decays
-        self._has_torch_kernels = True
+        self._has_native_steps = True
         self.sum_over_processes = False  # `keras_vit.distribution.ddp` sets it
 
     def build(self, variables: list[Any]) -> None:
@@ -75,11 +75,11 @@ class _PerVariable:
     ) -> None:
         """Updates all variables; under torch in one pass instead of by `update_step`."""
         if keras.backend.backend() == "torch":
-            from keras_vit.finetune import fused
+            from keras_vit.finetune import torch_steps
 
             if self.global_clipnorm:  # type: ignore[attr-defined]
-                grads = fused.clipped(grads, trainable_variables, self.global_clipnorm)  # type: ignore[attr-defined]
-            if self._has_torch_kernels and fused.update(
+                grads = torch_steps.clipped(grads, trainable_variables, self.global_clipnorm)  # type: ignore[attr-defined]
+            if self._has_native_steps and torch_steps.update(
                 self, grads, trainable_variables, learning_rate
             ):
                 return
@@ -95,9 +95,9 @@ class _PerVariable:
             return
         kept = self.kept_of_the_average()
         if keras.backend.backend() == "torch":
-            from keras_vit.finetune import fused
+            from keras_vit.finetune import torch_steps
 
-            fused.average(self.averages, kept)
+            torch_steps.average(self.averages, kept)
             return
         for variable, average in self.averages:
             share = ops.cast(kept, variable.dtype)
@@ -183,7 +183,7 @@ class LayerwiseSGD(_PerVariable, keras.optimizers.SGD):
     def __init__(self, *args: Any, momentum_dtype: str | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.momentum_dtype = momentum_dtype
-        self._has_torch_kernels = momentum_dtype is None
+        self._has_native_steps = momentum_dtype is None
 
     def add_variable_from_reference(
         self, reference_variable: Any, name: str | None = None, initializer: Any = "zeros"
@@ -204,6 +204,11 @@ class LayerwiseSGD(_PerVariable, keras.optimizers.SGD):
         step = gradient
         if self.momentum:
             trace = self.momentums[index]
+            if keras.backend.backend() == "tensorflow" and self._has_native_steps:
+                from keras_vit.finetune import tensorflow_steps
+
+                tensorflow_steps.sgd(self, variable, gradient, trace, rate)
+                return
             total = ops.cast(self.momentum * trace, variable.dtype) + gradient
             self.assign(trace, ops.cast(total, trace.dtype))
             step = gradient + self.momentum * total if self.nesterov else total
@@ -246,6 +251,11 @@ class LayerwiseAdamW(_PerVariable, keras.optimizers.AdamW):
 
     def _move(self, gradient: Any, variable: Any, rate: Any, index: int) -> None:
         mean, variance = adam_moments(self, index)
+        if keras.backend.backend() == "tensorflow":
+            from keras_vit.finetune import tensorflow_steps
+
+            tensorflow_steps.adam(self, variable, gradient, mean, variance, rate)
+            return
         self.assign_add(mean, (gradient - mean) * (1 - self.beta_1))
         self.assign_add(variance, (ops.square(gradient) - variance) * (1 - self.beta_2))
         step = ops.cast(self.iterations + 1, variable.dtype)

@@ -1,4 +1,4 @@
-"""Imports jax: layer norm and attention with derivatives written out, and remat, for CPUs.
+"""Imports jax: products; for CPUs layer norm and attention with derivatives written out, and remat.
 
 Autodiff's gradient of a layer norm takes a third longer for a whole ViT-S/16: XLA's CPU compiler
 fuses it into the gradients of all earlier blocks and computes the gradient of the residual stream
@@ -9,6 +9,7 @@ order. Accelerators compute the plain forms. `python -m benchmarks.kernels` has 
 """
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -24,7 +25,6 @@ call_part = reference.call_part
 direct = reference.direct
 int8_linear = reference.int8_linear
 tensor = reference.tensor
-linear = reference.linear
 patches = reference.patches
 rotate = reference.rotate
 uniform = reference.uniform
@@ -52,6 +52,22 @@ def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
     if jax.default_backend() != "cpu":
         return reference.remat(function, layer)
     return xla_on_cpus.remat(function)
+
+
+def linear(x: Any, kernel: Any, bias: Any, axes: int = 1) -> Any:
+    """See `reference.linear`. The kernel is a matrix in the product and in its gradients.
+
+    XLA's CPU compiler transposes a kernel of three axes in memory for the gradient of `x`, and
+    hands its own gradient to the optimizer in another order of memory than the weight's.
+    """
+    if kernel.ndim == 2:
+        return reference.linear(x, kernel, bias)
+    inputs, outputs = math.prod(kernel.shape[:axes]), kernel.shape[axes:]
+    rows = x if axes == 1 else x.reshape(*x.shape[: x.ndim - axes], inputs)
+    y = rows @ kernel.reshape(inputs, -1)
+    if bias is not None:
+        y = y + bias.reshape(-1)
+    return y.reshape(*y.shape[:-1], *outputs)
 
 
 def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:

@@ -1,8 +1,9 @@
 """Keras's Dense and EinsumDense with the matrix product of `keras_vit.kernels`.
 
 torch is faster with one matrix product that adds the bias than with Keras's tensordot and an
-addition behind it (`python -m benchmarks.kernels`, rows `linear`). Weights, names, activation,
-regularisers, constraints, quantisation and LoRA are Keras's.
+addition behind it (`python -m benchmarks.kernels`, rows `linear`), and JAX trains faster with a
+matrix as the kernel (docs/performance.md). Weights, names, activation, regularisers, constraints,
+quantisation and LoRA are Keras's.
 """
 
 import functools

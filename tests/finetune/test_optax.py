@@ -5,11 +5,12 @@ optax, the reference, runs on JAX; the recipes run on the Keras backend.
 
 import jax
 import jax.numpy as jnp
+import keras
 import numpy as np
 import optax
 import pytest
 
-from keras_vit.finetune import augreg_recipe, transfer_recipe
+from keras_vit.finetune import LayerwiseAdamW, LayerwiseSGD, augreg_recipe, transfer_recipe
 from tests import formulas
 from tests.finetune.updates import EXACT, after_each
 from tests.helpers import assert_close, normal, numpy_of, random_tiny
@@ -122,6 +123,33 @@ def optax_path(transform, weights, gradients):
     first = (weights, transform.init(weights))
     path = jax.jit(lambda c, g: jax.lax.scan(step, c, g)[1], compiler_options=EXACT)
     return path(first, gradients)
+
+
+OPTIMIZERS = {
+    "sgd": (LayerwiseSGD(0.1), optax.sgd(0.1)),
+    "momentum": (LayerwiseSGD(0.1, momentum=0.9), optax.sgd(0.1, 0.9)),
+    "nesterov": (
+        LayerwiseSGD(0.1, momentum=0.9, nesterov=True),
+        optax.sgd(0.1, 0.9, nesterov=True),
+    ),
+    "adamw": (
+        LayerwiseAdamW(0.1, beta_1=0.8, beta_2=0.95, epsilon=1e-2, weight_decay=0.1),
+        optax.adamw(0.1, b1=0.8, b2=0.95, eps=1e-2, weight_decay=0.1),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_an_optimizer_without_a_recipe_moves_a_weight_as_in_optax(name):
+    """Twenty steps with options that no recipe has."""
+    ours, theirs = OPTIMIZERS[name]
+    ours = type(ours).from_config(ours.get_config())
+    start, gradients = normal(3, 4), normal(20, 3, 4, seed=1)
+    expected = optax_path(theirs, {"kernel": start}, {"kernel": gradients})
+    weight = keras.Variable(start, name="kernel")
+    (found,) = after_each(ours, [weight], [gradients])
+    for value, reference in zip(found, np.asarray(expected["kernel"]), strict=True):
+        assert_close(value, reference, 1e-6)
 
 
 @pytest.mark.parametrize("name", ["transfer", "augreg"])
