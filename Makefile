@@ -7,8 +7,8 @@
 # make lint    ruff and mypy
 # make fuzz    damaged and hostile inputs for every reader (FUZZ_ARGS="--count 1000 --seed 1"); a
 #              minimal input for each fault goes to fuzz-faults/
-# make bench   keras_vit beside its peers: two hours, on an otherwise idle machine;
-#              BACKENDS=jax for one
+# make bench   keras_vit beside its peers: some four hours, on an otherwise idle machine, or in
+#              parts: bench-speed, bench-families, bench-memory; BACKENDS=jax, ROUNDS=3
 
 PYTHON ?= python3
 BACKEND ?= jax
@@ -16,7 +16,9 @@ BACKENDS ?= jax torch tensorflow openvino
 WORKERS ?= 2
 
 BIN := .venv/bin
-BENCH := $(BIN)/python -m benchmarks --json benchmarks/results/cpu.json
+FIGURES ?= benchmarks/results/cpu.json
+ROUNDS ?= 5
+BENCH := $(BIN)/python -m benchmarks --rounds $(ROUNDS) --json $(FIGURES)
 # Python compiles a module when it is first imported; most of what is installed never is.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile \
 	--constraint constraints.txt
@@ -24,7 +26,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 unexport PYTHONDONTWRITEBYTECODE
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: demo test test-thorough docs dist lint fuzz bench clean
+.PHONY: demo test test-thorough docs dist lint fuzz bench bench-speed bench-families bench-memory clean
 
 demo: .venv/.demo-$(BACKEND)
 	KERAS_BACKEND=$(BACKEND) $(BIN)/keras-vit demo --out demo
@@ -66,32 +68,46 @@ dist: .venv/.dist
 fuzz: .venv/.test
 	KERAS_BACKEND=torch $(BIN)/python -m tests.fuzz $(FUZZ_ARGS)
 
-bench: .venv/.test
-	@for backend in $(BACKENDS); do for model in S/16 B/16; do \
+bench: bench-speed bench-families bench-memory
+
+bench-speed: .venv/.test
+	@for backend in $(filter-out openvino,$(BACKENDS)); do for model in S/16 B/16; do \
 		for batch in 1 8; do \
 			$(BENCH) --backend $$backend --task forward --model $$model --batch $$batch || exit 1; \
 		done; done; \
-		[ $$backend = openvino ] || \
-			$(BENCH) --backend $$backend --task train --model S/16 --batch 8 || exit 1; \
+		$(BENCH) --backend $$backend --task train --model S/16 --batch 8 || exit 1; \
 	done
 	@for model in S/16 B/16; do for batch in 1 8; do \
 		$(BENCH) --task forward --model $$model --batch $$batch --peers timm timm-in-onnxruntime \
 			timm-in-openvino keras_vit-in-onnxruntime keras_vit-in-openvino \
 			keras_vit-in-litert flax keras_vit-torch-predict keras_vit-jax-predict \
-			keras_vit-tensorflow-predict keras_vit-openvino-predict || exit 1; \
+			keras_vit-tensorflow-predict keras_vit-tensorflow-predict-compiled \
+			keras_vit-openvino-predict || exit 1; \
 	done; done
 	@$(BENCH) --task train --model S/16 --batch 8 --peers timm flax keras_vit-torch-fit \
 		keras_vit-jax-fit keras_vit-tensorflow-fit
 	@for batch in 1 8; do \
 		$(BENCH) --task forward --model S/16 --batch $$batch --dtype bfloat16 \
-			--peers timm-in-openvino keras_vit-openvino-predict || exit 1; \
+			--peers timm keras_vit-torch-predict timm-in-openvino \
+			keras_vit-openvino-predict || exit 1; \
 	done
 	@$(BENCH) --task first --model S/16
-	@for backend in $(BACKENDS); do for task in forward train; do \
-		for model in DINOv2-S/14 DINOv3-S/16 SigLIP-B/16 CLIP-B/32; do \
-			$(BENCH) --backend $$backend --task $$task --model $$model --batch 1 || exit 1; \
-	done; done; done
-	@$(BENCH) --backend torch --task forward --model S/16 --batch 8 --dtype bfloat16
+
+# One image. A training step on three backends, of two libraries, takes more memory than one machine
+# may have: torch has a run of its own.
+bench-families: .venv/.test
+	@for model in DINOv2-S/14 DINOv3-S/16 SigLIP-B/16 CLIP-B/32; do \
+		$(BENCH) --task forward --model $$model --batch 1 --peers timm transformers \
+			keras_vit-torch-predict keras_vit-jax-predict keras_vit-tensorflow-predict \
+			keras_hub-torch-predict keras_hub-jax-predict keras_hub-tensorflow-predict || exit 1; \
+		$(BENCH) --task train --model $$model --batch 1 --peers timm transformers \
+			keras_vit-torch-fit keras_hub-torch-fit || exit 1; \
+		$(BENCH) --task train --model $$model --batch 1 --peers keras_vit-jax-fit \
+			keras_vit-tensorflow-fit keras_hub-jax-fit keras_hub-tensorflow-fit || exit 1; \
+	done
+
+# And the time to load a checkpoint, to import, and to read photographs.
+bench-memory: .venv/.test
 	@for size in 224 384; do for of in forward train; do \
 		$(BENCH) --task memory --of $$of --model B/16 --image-size $$size --batch 4 --rounds 1 \
 			--peers timm flax keras_vit-torch-predict keras_vit-torch-fit keras_vit-jax \
@@ -100,6 +116,9 @@ bench: .venv/.test
 	@$(BENCH) --task memory --of finetune --model B/16 --image-size 384 --batch 4 --rounds 1
 	@$(BENCH) --task memory --model B/16 --image-size 1024 --batch 1 --rounds 1 \
 		--peers keras_vit-torch-predict keras_vit-jax-predict keras_vit-tensorflow-predict
+	@$(BENCH) --task memory --model S/16 --batch 1 --rounds 1 --peers timm timm-in-openvino \
+		keras_vit-torch-predict keras_vit-jax-predict keras_vit-tensorflow-predict \
+		keras_vit-openvino-predict
 	@for task in load start input; do \
 		$(BENCH) --task $$task --model L/16 --rounds 3 || exit 1; \
 	done

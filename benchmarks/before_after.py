@@ -18,10 +18,12 @@ from rich.console import Console
 
 from benchmarks import report
 from benchmarks.harness import PeerError, Resident
+from benchmarks.sizes import size_named
 
 _JOBS = {
     "predict-1": ("forward", "predict", 1),
     "predict-8": ("forward", "predict", 8),
+    "fit-1": ("train", "fit", 1),
     "fit-8": ("train", "fit", 8),
 }
 _TURN_SECONDS = {"forward": 3.0, "train": 6.0}
@@ -64,7 +66,7 @@ def _compared(
     request = {
         "task": task,
         "model": arguments.model,
-        "image_size": 224,
+        "image_size": size_named(arguments.model).image_size,
         "batch": batch,
         "dtype": "float32",
     }
@@ -74,6 +76,8 @@ def _compared(
     ratios = []
     try:
         pair.extend(Resident(name, request, root) for root in roots)
+        for resident in pair:
+            resident.wait_until_ready()
         steps = max(1, round(_TURN_SECONDS[task] / max(pair[0].run(1).seconds, 1e-4)))
         for number in range(arguments.rounds):
             say(f"{name}, batch {batch}: round {number + 1} of {arguments.rounds}")

@@ -45,7 +45,7 @@ class Resident:
     """A peer in a separate process, which waits for its turns."""
 
     def __init__(self, name: str, request: dict[str, Any], root: Path = _ROOT) -> None:
-        """Starts the process in `root`, the checkout whose code it runs."""
+        """Starts the process in `root`, the checkout whose code it runs. See `wait_until_ready`."""
         self.name = name
         missing = PEERS[name].missing()
         if missing:
@@ -62,6 +62,9 @@ class Resident:
         )
         assert self._process.stdin and self._process.stdout  # noqa: S101  both are pipes
         self._input, self._output = self._process.stdin, self._process.stdout
+
+    def wait_until_ready(self) -> None:
+        """Waits until the peer is built and warm. Raises `PeerError` if that failed."""
         self._answer()
 
     def _answer(self) -> dict[str, Any]:
@@ -148,6 +151,13 @@ def run(
                 residents[name] = Resident(name, request)
             except PeerError as failure:
                 result.failed[name] = str(failure)
+        for name in list(residents):
+            say(f"waiting for {name}")
+            try:
+                residents[name].wait_until_ready()
+            except PeerError as failure:
+                result.failed[name] = str(failure)
+                residents.pop(name).close()
         steps, seconds = {}, seconds or _TURN_SECONDS[request["task"]]
         for name in list(residents):
             for turn in _guarded(residents, result, name, 1):

@@ -141,6 +141,7 @@ def test_a_turn_is_run_by_a_resident_process():
     """The process of the anchor "products" runs turn after turn until it is closed."""
     request = {"task": "forward", "model": "Ti/16", "image_size": 32, "batch": 1}
     resident = harness.Resident("products", {**request, "dtype": "float32"})
+    resident.wait_until_ready()
     turns = [resident.run(2) for _ in range(2)]
     resident.close()
     assert all(turn.seconds > 0 and turn.other_load >= 0 for turn in turns)
