@@ -113,8 +113,8 @@ def attention(query: Any, key: Any, value: Any) -> Any:
 def _in_blocks(query: Any, key: Any, value: Any) -> Any:
     """Returns attention by blocks of queries, each of which is computed again for the gradient."""
     batch, heads, tokens, head_dim = query.shape
-    size = reference.block_of_queries(key.shape[2])
-    count = -(-tokens // size)
+    count = -(-tokens // reference.block_of_queries(key.shape[2]))
+    size = -(-tokens // count)  # equal blocks need the least padding
     query = jnp.pad(query, [(0, 0), (0, 0), (0, count * size - tokens), (0, 0)])
     blocks = jnp.moveaxis(query.reshape(batch, heads, count, size, head_dim), 2, 0)
     attend = jax.checkpoint(lambda block: _attention(block, key, value))
