@@ -267,7 +267,7 @@ def tensor(x: Any, dtype: str | None = None) -> Any:
         x = _value(x)
     elif not isinstance(x, torch.Tensor):
         return reference.tensor(x, dtype)
-    if dtype is None or x.dtype is (wanted := _torch_dtype(dtype)):
+    if dtype is None or x.dtype is (wanted := _DTYPES[dtype]):
         return x
     return x.to(wanted)
 
@@ -307,7 +307,7 @@ def call_part(layer: Any, part: Any, *inputs: Any, **arguments: Any) -> Any:
     if not (isinstance(inputs[0], torch.Tensor) and _is_untouched(part, layer)):
         return part(*inputs, **arguments)
     if part.autocast:
-        dtype = _torch_dtype(part.compute_dtype)
+        dtype = _DTYPES[part.compute_dtype]
         inputs = tuple(x if x.dtype == dtype else x.to(dtype) for x in inputs)
     return part.call(*inputs, **arguments)
 
@@ -380,4 +380,4 @@ def _is_untouched(part: Any, layer: Any) -> bool:
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _GLOBAL_HOOKS = [getattr(torch.nn.modules.module, f"_global{hooks}") for hooks in _HOOKS]
 _distribution = keras.distribution.distribution
-_torch_dtype = functools.cache(functools.partial(getattr, torch))
+_DTYPES = {name: kind for name, kind in vars(torch).items() if isinstance(kind, torch.dtype)}

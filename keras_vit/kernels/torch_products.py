@@ -203,7 +203,8 @@ class _Product(torch.autograd.Function):
     def backward(ctx: Any, dy: Any) -> Any:
         rows, matrix = ctx.saved_tensors
         wants_rows, wants_matrix, wants_bias = ctx.needs_input_grad
-        by = torch.mm if torch.is_grad_enabled() else _by_onednn  # `mm` has a second derivative
+        # `mm` has a second derivative, and torch's compiler, which may compile this, knows it.
+        by = torch.mm if torch.is_grad_enabled() or torch.compiler.is_compiling() else _by_onednn
         return (
             by(dy, matrix.T) if wants_rows else None,
             by(rows.T, dy) if wants_matrix else None,

@@ -6,8 +6,6 @@ matrix as the kernel (docs/performance.md). Weights, names, activation, regulari
 quantisation and LoRA are Keras's.
 """
 
-import functools
-
 import keras
 
 from keras_vit import kernels
@@ -76,6 +74,10 @@ class EinsumDense(_Product, keras.layers.EinsumDense):
     computes all other equations.
     """
 
+    def __init__(self, equation, *args, **kwargs):
+        super().__init__(equation, *args, **kwargs)
+        self._summed_axes = _summed_axes(equation)
+
     def call(self, inputs, training=None):
         axes = self._axes()
         return super().call(inputs) if axes is None else self._product(inputs, axes)
@@ -88,7 +90,6 @@ class EinsumDense(_Product, keras.layers.EinsumDense):
         return axes
 
 
-@functools.cache
 def _summed_axes(equation):
     """Returns n if the equation sums the last n axes of the input and the first n of the kernel.
 

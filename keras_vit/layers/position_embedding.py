@@ -1,7 +1,6 @@
 """Position embeddings, E_pos of Eq. 1, with the grid of patches that they belong to."""
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_vit import kernels
@@ -98,11 +97,10 @@ class AddPositionEmbs(ConfiguredLayer):
         """Returns E_pos of a grid whose sides may be tensors, `(1, tokens, hidden_size)`."""
         if self.position == "sincos2d":
             embedding = sincos2d(rows, columns, hidden_size)
-            return (
-                ops.pad(embedding, [[0, 0], [self._prefix, 0], [0, 0]])
-                if self._prefix
-                else embedding
-            )
+            if not self._prefix:
+                return embedding
+            zeros = ops.zeros((1, self._prefix, hidden_size))  # torch's compiler refuses `ops.pad`
+            return ops.concatenate([zeros, embedding], axis=1)
         # Sides cannot be compared while they are unknown, as in a graph for images of any size.
         if is_known(rows, columns) and (rows, columns) == self.grid:
             return self.embedding
@@ -131,8 +129,9 @@ def sincos2d(rows, columns, hidden_size):
     Rows and columns may be scalar tensors.
     """
     quarter = hidden_size // 4
-    exponents = np.arange(quarter) / (quarter - 1)
-    frequency = ops.convert_to_tensor(1.0 / 10_000**exponents, dtype="float32")
+    # Numbers, because torch's compiler does not follow NumPy.
+    frequencies = [1.0 / 10_000 ** (k / (quarter - 1)) for k in range(quarter)]
+    frequency = ops.convert_to_tensor(frequencies, dtype="float32")
     y = steps(rows)[:, None] * frequency  # (rows, quarter)
     x = steps(columns)[:, None] * frequency
     shape = (rows, columns, quarter)

@@ -7,7 +7,6 @@ their product depends on the distance between two patches.
 import math
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_vit.errors import ConfigError
@@ -77,6 +76,8 @@ class RotaryPositions(ConfiguredLayer):
         self.reference_grid = None if reference_grid is None else tuple(reference_grid)
         self.indexing = indexing
         self.num_prefix_tokens = num_prefix_tokens
+        # Numbers, because torch's compiler does not follow NumPy.
+        self._frequencies = tuple(float(theta ** (-4 * k / head_dim)) for k in range(head_dim // 4))
 
     def build(self, patches_shape):
         pass
@@ -92,10 +93,11 @@ class RotaryPositions(ConfiguredLayer):
         if self.form == "mixed":
             angles = ops.concatenate([first, second], axis=-1)
         else:
-            exponents = np.arange(self.head_dim // 4) * (-4 / self.head_dim)
-            frequencies = ops.convert_to_tensor(self.theta**exponents, dtype="float32")
+            frequencies = ops.convert_to_tensor(self._frequencies, dtype="float32")
             angles = ops.concatenate([first * frequencies, second * frequencies], axis=-1)
-        angles = ops.pad(angles, [[self.num_prefix_tokens, 0], [0, 0]])
+        if self.num_prefix_tokens:  # torch's compiler does not follow Keras's `pad`
+            zeros = ops.zeros((self.num_prefix_tokens, angles.shape[-1]), angles.dtype)
+            angles = ops.concatenate([zeros, angles])
         if self.form != "mixed":
             angles = turns(angles, self.form)
         return ops.cast(angles, self.compute_dtype)

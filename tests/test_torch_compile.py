@@ -1,0 +1,89 @@
+"""torch.compile of models: one graph, in inference and in training, also where oneDNN computes."""
+
+import shutil
+
+import keras
+import numpy as np
+import pytest
+
+from tests.families import FAMILIES
+from tests.helpers import HYBRID, assert_close, normal, numpy_of, random_tiny
+from tests.thorough import THOROUGH
+
+pytestmark = pytest.mark.skipif(keras.backend.backend() != "torch", reason="of torch")
+if keras.backend.backend() == "torch":
+    import torch
+
+    from keras_vit.kernels import torch_products
+
+MODELS = {
+    "vit": {},
+    "any size": {"image_size": None, "position_grid": (2, 2)},
+    "float16": {"dtype": "mixed_float16"},
+    "remat": {"remat": True},
+    "sincos2d": {"position": "sincos2d"},
+    "map": {"classifier": "map"},
+    "rescale": {"rescale": True},
+    "hybrid": HYBRID,
+    **FAMILIES,
+}
+IMAGES = np.abs(normal(2, 16, 16, 3))
+
+
+@pytest.fixture(autouse=True)
+def as_on_amd(monkeypatch):
+    """oneDNN computes all products outside of compiled programs."""
+    operation = torch_products._operation()
+    monkeypatch.setattr(torch_products, "_linear", operation)
+    monkeypatch.setattr(torch_products, "_linear_gelu", operation)
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_compiled_model_is_one_graph(name):
+    """A part that the compiler cannot follow would split the graph and cost most of the gain."""
+    model = random_tiny(**MODELS[name])
+    images = torch.from_numpy(IMAGES)
+    with torch.inference_mode():
+        expected = model(images, training=False)
+        found = torch.compile(model, backend="eager", fullgraph=True)(images, training=False)
+    assert_close(found, numpy_of(expected), 1e-2 if name == "float16" else 1e-5)
+
+
+@pytest.mark.parametrize("name", ["vit", "float16", "dinov3"])
+def test_a_compiled_forward_pass_for_training_is_one_graph(name):
+    """With `remat` it is not: torch's compiler does not follow the second run."""
+    model = random_tiny(**MODELS[name])
+    images = torch.from_numpy(IMAGES)
+    found = torch.compile(model, backend="eager", fullgraph=True)(images, training=True)
+    assert_close(found, numpy_of(model(images, training=True)), 1e-2 if name == "float16" else 1e-5)
+
+
+def test_a_gradient_that_is_compiled_has_no_operation_of_onednn(monkeypatch):
+    """Under `fit` with `jit_compile=True` torch may compile a gradient apart from its forward pass.
+
+    torch's compiler takes oneDNN's operation with constant weights alone.
+    """
+    rows = torch.from_numpy(normal(5, 6)).requires_grad_()
+    matrix = torch.from_numpy(normal(6, 4, seed=1)).requires_grad_()
+    y = torch_products.product(rows, matrix, None)
+    expected = torch.autograd.grad(y.sum(), (rows, matrix), retain_graph=True)
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    monkeypatch.setattr(torch_products, "_linear", None)
+    found = torch.autograd.grad(y.sum(), (rows, matrix))
+    for gradient, reference in zip(found, expected, strict=True):
+        assert_close(gradient, numpy_of(reference), 1e-6)
+
+
+@pytest.mark.skipif(not THOROUGH, reason="the compiler takes half a minute")
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch compiles by g++")
+def test_a_compiled_fit_moves_the_weights_as_fit_does():
+    """By torch's own compiler."""
+    found = []
+    for compiles in (True, False):
+        model = random_tiny()
+        model.compile(keras.optimizers.SGD(0.1), "mse", jit_compile=compiles)
+        model.fit(IMAGES, np.zeros((2, 5)), batch_size=2, epochs=3, verbose=0)
+        found.append([numpy_of(weight) for weight in model.weights])
+    for weight, reference in zip(*found, strict=True):
+        assert_close(weight, reference, 1e-5)
