@@ -15,7 +15,7 @@ from keras.src.backend.common import global_state
 from torch.autograd import forward_ad
 
 from keras_vit.keras_fixes import torch_checkpoint
-from keras_vit.kernels import reference, torch_products
+from keras_vit.kernels import reference, torch_compiled, torch_products
 from keras_vit.kernels.sizes import is_known
 
 
@@ -54,6 +54,9 @@ def attention(query: Any, key: Any, value: Any) -> Any:
         y = torch_products.attention(query, key, value)
         if y is not None:
             return y
+    gradient = torch_products.needs_gradient(query, key, value)
+    if torch_compiled.serve(query, key, value) and not gradient:
+        return torch_compiled.attention(query, key, value)
     heads_first = [x.transpose(1, 2) for x in (query, key, value)]
     if torch.onnx.is_in_onnx_export():
         return _attention_in_six_nodes(*heads_first).transpose(1, 2)
@@ -196,7 +199,9 @@ def linear(x: Any, kernel: Any, bias: Any, axes: int = 1) -> Any:
     bias = bias if bias is None or bias.ndim == 1 else bias.reshape(-1)
     tensors = [x, kernel] if bias is None else [x, kernel, bias]
     by_torch = not torch_products.are_chosen() or _is_recorded()
-    if by_torch or any(map(_is_transformed, tensors)):
+    if torch_compiled.serve(rows, matrix, bias):
+        y = torch_compiled.product(rows, matrix, bias)
+    elif by_torch or any(map(_is_transformed, tensors)):
         y = torch_products.plain(rows, matrix, bias)
     else:
         y = torch_products.product(rows, matrix, bias)
@@ -340,7 +345,7 @@ def _product_then_gelu(part: Any, x: Any, approximate: bool) -> Any:
     """Returns `gelu(part(x))` for an unchanged Dense layer in inference, or None."""
     if not isinstance(part, keras.layers.Dense) or not isinstance(x, torch.Tensor):
         return None
-    if part.activation is not keras.activations.linear or _is_recorded():
+    if part.activation is not keras.activations.linear:
         return None
     kernel, bias = tensor(part.matrix()), None if part.bias is None else tensor(part.bias)
     if torch_products.needs_gradient(x, kernel, bias):
@@ -351,7 +356,12 @@ def _product_then_gelu(part: Any, x: Any, approximate: bool) -> Any:
     x, kernel = tensor(x, dtype if part.autocast else None), tensor(kernel, dtype)
     bias = None if bias is None else tensor(bias, dtype)
     rows = x.reshape(-1, x.shape[-1])
-    y = torch_products.product_then_gelu(rows, kernel, bias, approximate)
+    if not _is_recorded():
+        y = torch_products.product_then_gelu(rows, kernel, bias, approximate)
+    elif torch_compiled.serve(rows, kernel, bias):
+        y = torch_compiled.product_then_gelu(rows, kernel, bias, approximate)
+    else:
+        return None
     return None if y is None else y.reshape(*x.shape[:-1], y.shape[-1])
 
 

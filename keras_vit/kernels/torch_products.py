@@ -4,7 +4,8 @@ torch computes float32 products on CPUs by MKL, which takes a slow path on AMD p
 GELU in a separate pass. `torch.ops.mkldnn._linear_pointwise`, the operation by which torch's own
 compiler calls oneDNN, takes a weight as it is, and adds a GELU in the same pass. A weight that
 oneDNN has rearranged would be 7 % faster, but it is a second copy of all weights, which an
-assignment to `weight.data` makes stale without a trace.
+assignment to `weight.data` makes stale without a trace. Programs of `torch.compile` call it through
+`torch_compiled`.
 
 `keras_vit.processor.products_of_torch` states when oneDNN is used. torch's own product remains
 where torch needs more than a value and a gradient (compilers, exporters, autocast, `torch.func`,
@@ -94,6 +95,18 @@ def product(rows: Any, matrix: Any, bias: Any) -> Any:
         form = _Product.apply if needs_gradient(rows, matrix, bias) else _product
         return form(rows, matrix, bias)
     return plain(rows, matrix, bias)
+
+
+def value(rows: Any, matrix: Any, bias: Any) -> Any:
+    """Returns `rows @ matrix + bias` without a gradient, of tensors that `is_of_onednn` accepts."""
+    if _linear is None or not rows.numel() or not matrix.numel():
+        return plain(rows, matrix, bias)
+    return _product(rows, matrix if _lies_dense(matrix) else matrix.contiguous(), bias)
+
+
+def is_of_onednn(dtype: Any) -> bool:
+    """Whether oneDNN computes products of a type of torch."""
+    return dtype in _TYPES
 
 
 def product_then_gelu(rows: Any, matrix: Any, bias: Any, approximate: bool) -> Any:

@@ -1,0 +1,104 @@
+"""Imports torch: oneDNN's products as operators that a program of `torch.compile` calls.
+
+torch's compiler calls oneDNN's operation with constant weights alone, and MKL for all others. With
+these operators a compiled program has the products of `torch_products`: values, gradients, and the
+GELU behind a product in inference. Exporters get torch's own operations.
+"""
+
+from typing import Any
+
+import torch
+
+from keras_vit.kernels import torch_products
+
+_LIBRARY = torch.library.Library("keras_vit", "DEF")
+_LIBRARY.define("product(Tensor rows, Tensor matrix, Tensor? bias) -> Tensor")
+_LIBRARY.define(
+    "product_then_gelu(Tensor rows, Tensor matrix, Tensor? bias, bool approximate) -> Tensor"
+)
+_LIBRARY.define("attention(Tensor query, Tensor key, Tensor value) -> Tensor")
+
+
+def serve(*tensors: Any) -> bool:
+    """Whether the operators compute `tensors` (None is left out) in the program being compiled."""
+    return (
+        torch.compiler.is_compiling()
+        and torch_products.are_chosen()
+        and not torch.compiler.is_exporting()
+        and not torch.is_autocast_enabled("cpu")
+        and all(
+            x is None or (x.device.type == "cpu" and x.dtype == tensors[0].dtype) for x in tensors
+        )
+        and torch_products.is_of_onednn(tensors[0].dtype)
+    )
+
+
+def product(rows: Any, matrix: Any, bias: Any) -> Any:
+    """See `torch_products.product`."""
+    return torch.ops.keras_vit.product(rows, matrix, bias)
+
+
+def product_then_gelu(rows: Any, matrix: Any, bias: Any, approximate: bool) -> Any:
+    """See `torch_products.product_then_gelu`."""
+    return torch.ops.keras_vit.product_then_gelu(rows, matrix, bias, approximate)
+
+
+def attention(query: Any, key: Any, value: Any) -> Any:
+    """See `torch_products.attention`; where oneDNN does not serve, torch's fused attention does."""
+    return torch.ops.keras_vit.attention(query, key, value)
+
+
+@torch.library.impl(_LIBRARY, "product", "CPU")
+def _product(rows: Any, matrix: Any, bias: Any) -> Any:
+    return torch_products.value(rows, matrix, bias)
+
+
+@torch.library.register_fake("keras_vit::product", lib=_LIBRARY)
+def _product_shape(rows: Any, matrix: Any, bias: Any) -> Any:
+    return rows.new_empty((rows.shape[0], matrix.shape[1]))
+
+
+def _keep(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(*inputs[:2])
+
+
+def _gradients(ctx: Any, dy: Any) -> Any:
+    rows, matrix = ctx.saved_tensors
+    wants_rows, wants_matrix, wants_bias = ctx.needs_input_grad
+    return (
+        product(dy, matrix.T, None) if wants_rows else None,
+        product(rows.T, dy, None) if wants_matrix else None,
+        dy.sum(0) if wants_bias else None,
+    )
+
+
+torch.library.register_autograd("keras_vit::product", _gradients, setup_context=_keep, lib=_LIBRARY)
+
+
+@torch.library.impl(_LIBRARY, "product_then_gelu", "CPU")
+def _product_then_gelu(rows: Any, matrix: Any, bias: Any, approximate: bool) -> Any:
+    y = torch_products.product_then_gelu(rows, matrix, bias, approximate)
+    if y is None:
+        y = torch_products.value(rows, matrix, bias)
+        torch.ops.aten.gelu_(y, approximate="tanh" if approximate else "none")
+    return y
+
+
+@torch.library.register_fake("keras_vit::product_then_gelu", lib=_LIBRARY)
+def _product_then_gelu_shape(rows: Any, matrix: Any, bias: Any, approximate: bool) -> Any:
+    return rows.new_empty((rows.shape[0], matrix.shape[1]))
+
+
+@torch.library.impl(_LIBRARY, "attention", "CPU")
+def _attention(query: Any, key: Any, value: Any) -> Any:
+    with torch.no_grad():
+        y = torch_products.attention(query, key, value)
+    if y is None:
+        heads_first = (x.transpose(1, 2) for x in (query, key, value))
+        y = torch.nn.functional.scaled_dot_product_attention(*heads_first).transpose(1, 2)
+    return y.contiguous()
+
+
+@torch.library.register_fake("keras_vit::attention", lib=_LIBRARY)
+def _attention_shape(query: Any, key: Any, value: Any) -> Any:
+    return query.new_empty(query.shape)
