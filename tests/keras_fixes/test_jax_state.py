@@ -130,7 +130,7 @@ def test_random_layers_draw_anew_in_every_evaluation():
 
 
 def test_canary_keras_calls_what_the_workaround_replaces(monkeypatch):
-    """Covers `_purge_model_variables`, `_make_function`, `jax_state_sync`, `_jax_state_synced`."""
+    """The methods and attributes of Keras's JAXTrainer that keras_fixes/jax_state.py names."""
     from keras_vit.keras_fixes.jax_state import StateInPlace
 
     called = set()
@@ -142,12 +142,21 @@ def test_canary_keras_calls_what_the_workaround_replaces(monkeypatch):
             return _method(self, *args, **kwargs)
 
         monkeypatch.setattr(StateInPlace, name, record)
+    set_names = set()
+    setattr_of = StateInPlace.__setattr__
+
+    def note(self, name, value):
+        set_names.add(name)
+        setattr_of(self, name, value)
+
+    monkeypatch.setattr(StateInPlace, "__setattr__", note)
     model = vit()
     model.fit(IMAGES, LABELS, verbose=0)
     assert called == {"_purge_model_variables", "_make_function", "jax_state_sync"}, (
         f"Keras {keras.__version__} calls {called} only: see keras_fixes/jax_state.py."
     )
-    assert "_jax_state_synced" not in vars(model)
+    assert "_jax_state" in set_names, "Keras no longer keeps a _jax_state."
+    assert not {"_jax_state", "_jax_state_synced"} & set(vars(model))
     assert model._training.of_thread.synced is False, "Keras no longer sets _jax_state_synced."
     assert isinstance(vars(model.weights[0])["_value"], type(keras.ops.zeros(())))
 
