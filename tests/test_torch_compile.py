@@ -1,11 +1,13 @@
 """torch.compile of models: one graph, in inference and in training, also where oneDNN computes."""
 
+import functools
 import shutil
 
 import keras
 import numpy as np
 import pytest
 
+from keras_vit import kernels
 from tests.families import FAMILIES
 from tests.helpers import HYBRID, assert_close, normal, numpy_of, random_tiny
 from tests.thorough import THOROUGH
@@ -13,6 +15,7 @@ from tests.thorough import THOROUGH
 pytestmark = pytest.mark.skipif(keras.backend.backend() != "torch", reason="of torch")
 if keras.backend.backend() == "torch":
     import torch
+    from torch.autograd import forward_ad
 
     from keras_vit.kernels import torch_products
 
@@ -100,6 +103,38 @@ def test_the_operators_pass_the_checks_of_torch(with_bias, dtype):
     torch.library.opcheck(ours.product_then_gelu, (*some, True), **close)
     queries = torch.from_numpy(normal(1, 130, 2, 4)).to(of)
     torch.library.opcheck(ours.attention, (queries, queries, queries), **close)
+
+
+def of_a_dual_input(f, x, kernel):
+    """The tangent by torch's forward mode."""
+    with forward_ad.dual_level():
+        return forward_ad.unpack_dual(f(forward_ad.make_dual(x, x), kernel)).tangent
+
+
+TRANSFORMS = {
+    "vmap": lambda f, x, kernel: torch.vmap(lambda row: f(row[None], kernel))(x),
+    "jvp": lambda f, x, kernel: torch.func.jvp(lambda x: f(x, kernel), (x,), (x,))[1],
+    "grad": lambda f, x, kernel: torch.func.grad(lambda x: f(x, kernel).sin().sum())(x),
+    "hessian": lambda f, x, kernel: torch.func.hessian(lambda x: f(x, kernel).sum() ** 2)(x),
+}
+
+
+@pytest.mark.parametrize("name", [*TRANSFORMS, "forward mode"])
+def test_compiled_transformations_of_torch_give_the_numbers_of_torch(name):
+    """They have no rule for the operators, which would give wrong numbers without an error."""
+
+    def product(x, kernel):
+        return kernels.linear(x, kernel, None)
+
+    x, kernel = torch.from_numpy(normal(3, 6)), torch.from_numpy(normal(6, 4, seed=1))
+    if name == "forward mode":
+        found = of_a_dual_input(torch.compile(product, backend="aot_eager"), x, kernel)
+        expected = of_a_dual_input(torch.matmul, x, kernel)
+    else:
+        transform = functools.partial(TRANSFORMS[name], product)
+        found = torch.compile(transform, backend="aot_eager", fullgraph=True)(x, kernel)
+        expected = TRANSFORMS[name](torch.matmul, x, kernel)
+    assert_close(found, numpy_of(expected), 1e-6)
 
 
 def test_a_gradient_that_is_compiled_has_no_operation_of_onednn(monkeypatch):
