@@ -13,6 +13,7 @@ from keras import ops
 
 from keras_vit.errors import ConfigError
 from keras_vit.keras_fixes.keras_internals import adam_moments, index_of, layout_of
+from keras_vit.kernels.reference import at_least_float32
 
 
 class _PerVariable:
@@ -251,14 +252,17 @@ class LayerwiseAdamW(_PerVariable, keras.optimizers.AdamW):
 
     def _move(self, gradient: Any, variable: Any, rate: Any, index: int) -> None:
         mean, variance = adam_moments(self, index)
-        if keras.backend.backend() == "tensorflow":
+        wide = at_least_float32(variable)  # in bfloat16, 0.999 is 1
+        if keras.backend.backend() == "tensorflow" and wide == keras.backend.standardize_dtype(
+            variable.dtype
+        ):
             from keras_vit.finetune import tensorflow_steps
 
             tensorflow_steps.adam(self, variable, gradient, mean, variance, rate)
             return
         self.assign_add(mean, (gradient - mean) * (1 - self.beta_1))
         self.assign_add(variance, (ops.square(gradient) - variance) * (1 - self.beta_2))
-        step = ops.cast(self.iterations + 1, variable.dtype)
-        mean = mean / (1 - ops.power(self.beta_1, step))
-        variance = variance / (1 - ops.power(self.beta_2, step))
+        step = ops.cast(self.iterations + 1, wide)
+        mean = mean / ops.cast(1 - ops.power(self.beta_1, step), variable.dtype)
+        variance = variance / ops.cast(1 - ops.power(self.beta_2, step), variable.dtype)
         self.assign_sub(variable, rate * mean / (ops.sqrt(variance) + self.epsilon))

@@ -54,9 +54,9 @@ def attention(query: Any, key: Any, value: Any) -> Any:
         y = torch_products.attention(query, key, value)
         if y is not None:
             return y
-    gradient = torch_products.needs_gradient(query, key, value)
-    if torch_compiled.serve(query, key, value) and not gradient:
-        return torch_compiled.attention(query, key, value)
+    tensors = query, key, value
+    if torch_compiled.serve(*tensors) and not torch_products.needs_gradient(*tensors):
+        return torch_compiled.attention(*tensors)
     heads_first = [x.transpose(1, 2) for x in (query, key, value)]
     if torch.onnx.is_in_onnx_export():
         return _attention_in_six_nodes(*heads_first).transpose(1, 2)
@@ -343,9 +343,8 @@ def call_then_gelu(layer: Any, part: Any, x: Any, approximate: bool) -> Any:
 
 def _product_then_gelu(part: Any, x: Any, approximate: bool) -> Any:
     """Returns `gelu(part(x))` for an unchanged Dense layer in inference, or None."""
-    if not isinstance(part, keras.layers.Dense) or not isinstance(x, torch.Tensor):
-        return None
-    if part.activation is not keras.activations.linear:
+    is_linear = getattr(part, "activation", None) is keras.activations.linear
+    if not isinstance(part, keras.layers.Dense) or not isinstance(x, torch.Tensor) or not is_linear:
         return None
     kernel, bias = tensor(part.matrix()), None if part.bias is None else tensor(part.bias)
     if torch_products.needs_gradient(x, kernel, bias):
@@ -356,12 +355,10 @@ def _product_then_gelu(part: Any, x: Any, approximate: bool) -> Any:
     x, kernel = tensor(x, dtype if part.autocast else None), tensor(kernel, dtype)
     bias = None if bias is None else tensor(bias, dtype)
     rows = x.reshape(-1, x.shape[-1])
-    if not _is_recorded():
-        y = torch_products.product_then_gelu(rows, kernel, bias, approximate)
-    elif torch_compiled.serve(rows, kernel, bias):
-        y = torch_compiled.product_then_gelu(rows, kernel, bias, approximate)
-    else:
+    by = torch_compiled if torch_compiled.serve(rows, kernel, bias) else torch_products
+    if by is torch_products and _is_recorded():
         return None
+    y = by.product_then_gelu(rows, kernel, bias, approximate)
     return None if y is None else y.reshape(*x.shape[:-1], y.shape[-1])
 
 

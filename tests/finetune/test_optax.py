@@ -152,6 +152,24 @@ def test_an_optimizer_without_a_recipe_moves_a_weight_as_in_optax(name):
         assert_close(value, reference, 1e-6)
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_weights_of_16_bits_move_as_those_of_32(name, dtype):
+    """In bfloat16 a beta of 0.999 is 1, and the correction of the variance would be 0."""
+    found = []
+    for kind in ("float32", dtype):
+        optimizer = OPTIMIZERS[name][0]
+        changes = {"beta_2": 0.999} if name == "adamw" else {}
+        optimizer = type(optimizer).from_config({**optimizer.get_config(), **changes})
+        weight = keras.Variable(np.ones((3, 4)), dtype=kind, name="kernel")
+        optimizer.build([weight])
+        for step in range(3):
+            gradient = keras.ops.convert_to_tensor(normal(3, 4, seed=step), dtype=kind)
+            optimizer.apply([gradient], [weight])
+        found.append(numpy_of(keras.ops.cast(weight, "float32")))
+    assert_close(found[1], found[0], 2e-2)
+
+
 @pytest.mark.parametrize("name", ["transfer", "augreg"])
 def test_fit_moves_the_weights_as_optax_moves_those_of_the_papers_formulas(name, monkeypatch):
     """Keras and JAX each differentiate their own model; the weights are compared four times."""
