@@ -1,4 +1,4 @@
-"""Vision Transformers for Keras 3: every public ViT checkpoint, on every backend.
+"""Vision Transformers for Keras 3, on TensorFlow, JAX and torch.
 
 Names are imported on first use, so that `import keras_vit` is quick and reading a
 checkpoint's headers (`keras_vit.checkpoints.inspect`) starts no backend. Keras can load saved

@@ -51,3 +51,13 @@ def test_the_sweeps_reach_their_counts():
         assert results.counts(found, "folder")["wrong"] == 0
         assert results.counts(found, "file")["wrong"] == 0
         assert library == "timm" or results.counts(found, "folder")["refused"] == 0
+
+
+@pytest.mark.without_backend
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_the_front_pages_have_the_numbers_of_the_last_sweep(page):
+    """How many of timm's pretrained models are read, and how many are refused."""
+    found = results.counts(results.read("timm")[1], "folder")
+    words = " ".join((results.DOCUMENT.parents[1] / page).read_text().split())
+    assert f"Of timm's {sum(found.values())} pretrained models of plain ViT modules, " in words
+    assert f"reads {found['equal']} with equal outputs and refuses {found['refused']}" in words
