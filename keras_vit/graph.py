@@ -1,15 +1,80 @@
 """Figure 1 of the paper, top to bottom: the layers of a configuration, and their order."""
 
+import inspect
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import keras
+from keras import ops
 
 from keras_vit import kernels, layers
 from keras_vit.config import ViTConfig
+from keras_vit.errors import ConfigError, nearest
 from keras_vit.layers.dense import Dense
 from keras_vit.layers.dropout import Dropout
 from keras_vit.layers.precision import float32_under_mixed
 from keras_vit.layers.rms_norm import norm_layer
+
+
+class Stages:
+    """Intermediate results of one call of a model, chosen by name.
+
+    Names are those of the layers (`patch_embedding`, `block_0`, `encoder_norm`, `pool`,
+    `pre_logits`, `head`; see `VisionTransformer`), and:
+
+        logits              output of the head, before softmax or sigmoid
+        block_{i}/input     tokens that enter a block, (batch, tokens, hidden_size)
+        block_{i}/attention softmax weights (Eq. 6), float32 (batch, heads, tokens, tokens)
+        block_{i}/norm      output of a block behind the norm of the last block
+        pool/attention      weights of attention pooling, float32 (batch, heads, 1, tokens)
+
+    Args:
+        names: names of the stages to keep.
+        changes: `{name: tensor}` that are added to stages. The gradient by a change of zeros is
+            the gradient by the stage.
+        ends_call: whether the call stops at the last chosen stage, without an output.
+    """
+
+    def __init__(
+        self,
+        names: Iterable[str],
+        changes: Mapping[str, Any] | None = None,
+        *,
+        ends_call: bool = False,
+    ) -> None:
+        self.names = tuple(dict.fromkeys(names))
+        self.ends_call = ends_call
+        self.changes = dict(changes or {})
+        self.values: dict[str, Any] = {}
+
+    def end_call(self) -> bool:
+        """Whether the call can stop, because every stage was computed."""
+        return self.ends_call and len(self.values) == len(self.names)
+
+    def were_read(self, name: str) -> bool:
+        """Whether a chosen stage was computed; a stage that is only changed is not known."""
+        return name in self.values or name not in self.names
+
+    def touches(self, name: str) -> bool:
+        """Whether a stage is kept or changed."""
+        return name in self.names or name in self.changes
+
+    def keep(self, name: str, value: Any) -> Any:
+        """Keeps the value of a stage if it was chosen; returns the value with its change."""
+        if name in self.changes:
+            value = value + ops.cast(self.changes[name], value.dtype)
+        if name in self.names:
+            self.values[name] = value
+        return value
+
+    def reader(self, name: str) -> dict[str, Callable[[Any], Any]]:
+        """Returns the argument by which a layer passes on its attention weights, if needed."""
+        if not self.touches(name):
+            return {}
+        return {"read_weights": lambda weights: self.keep(name, weights)}
+
+
+_WITHOUT_STAGES = Stages(())
 
 
 class Graph:
@@ -75,57 +140,136 @@ class Graph:
         self.norm = _norm(config, policy, "encoder_norm") if config.final_norm else None
         self.pool = _pool(config, policy)
         self.pool_before_norm = numerics.pool_before_norm
+        self.joins_pre_logits = bool(config.has_two_heads and config.num_classes)
         self.projection = _projection(config, float32)
         self.pre_logits = _pre_logits(config, float32)
         self.head = _head(config, float32)
         self.probabilities = _probabilities(config, float32)
 
-    def __call__(self, images: Any, training: bool | None = None) -> Any:
-        """Returns the model's output for `images`, symbolic or real, after `standardise`."""
+    def __call__(
+        self, images: Any, training: bool | None = None, stages: Stages | None = None
+    ) -> Any:
+        """Returns the model's output for `images`, symbolic or real, after `standardise`.
+
+        With `stages`, keeps them.
+        """
+        look = _WITHOUT_STAGES if stages is None else stages
         # `stateless_call` sets no context of a call: layers get `training` only as an argument.
         mode = {} if training is None else {"training": training}
-        z, turns = self._embed(images, mode)  # Eq. 1
+        z, turns = self._embed(images, mode, look)  # Eq. 1
         for block in self.blocks:  # Eqs. 2 and 3
-            z = self._call(block, z, **turns, **mode)
-        y = self._encode(z)  # Eq. 4
+            z = look.keep(f"{block.name}/input", z)
+            z = self._call_block(block, z, look, **turns, **mode)
+            if look.touches(f"{block.name}/norm"):
+                look.keep(f"{block.name}/norm", self._norm_tokens(z))
+            if look.end_call():
+                return None
+        y = self._encode(z, look)  # Eq. 4
         if self.projection is not None:
-            y = self.projection(y)
+            y = look.keep("projection", self.projection(y))
         y = self._call(self.pre_logits, y)
+        if look.touches("pre_logits"):
+            # Two heads read two vectors; without heads, the model returns their mean.
+            look.keep("pre_logits", ops.mean(y, axis=1) if self.joins_pre_logits else y)
         if self.head is None:
             return y
-        logits = self.head(y)
-        return logits if self.probabilities is None else self.probabilities(logits)
+        logits = look.keep("logits", look.keep("head", self.head(y)))
+        if self.probabilities is None:
+            return logits
+        return look.keep("probabilities", self.probabilities(logits))
 
-    def _embed(self, images: Any, mode: dict[str, bool]) -> tuple[Any, dict[str, Any]]:
+    def _norm_tokens(self, z: Any) -> Any:
+        """Returns tokens behind the last norm, unless it is behind the mean of the tokens."""
+        return z if self.norm is None or self.pool_before_norm else self.norm(z)
+
+    def stage_names(self) -> list[str]:
+        """Returns the name of every stage, in the order of the computation."""
+        embedding = [self.rescale, *self.stem, self.patch_embedding, self.patch_tokens]
+        embedding += [self.patch_norm, self.mask_token, *self.assemble, self.dropout]
+        embedding += [self.pre_norm, self.rotary_positions]
+        names = [layer.name for layer in embedding if layer is not None]
+        for block in self.blocks:
+            kinds = ("input", "attention", "norm")
+            names += [*(f"{block.name}/{kind}" for kind in kinds), block.name]
+        end = [self.norm, self.pool, self.projection, self.pre_logits, self.head]
+        names += [layer.name for layer in (*end, self.probabilities) if layer is not None]
+        names += ["logits"] if self.head is not None else []
+        return names + (["pool/attention"] if isinstance(self.pool, layers.MAPHead) else [])
+
+    def check_stages(self, names: Iterable[str]) -> None:
+        """Refuses names that are no stages.
+
+        Raises:
+            ConfigError: the model has no such stage; the message lists all.
+        """
+        known = self.stage_names()
+        for name in names:
+            if name not in known:
+                layers_alone = ", ".join(each for each in known if "/" not in each)
+                raise ConfigError(
+                    f"layer={name!r} is no layer of the model.{nearest(name, known)} It has "
+                    f"{layers_alone}."
+                )
+
+    def _embed(
+        self, images: Any, mode: dict[str, bool], look: Stages
+    ) -> tuple[Any, dict[str, Any]]:
         """z_0 = [x_class; x_p^1 E; ...; x_p^N E] + E_pos  (Eq. 1), and the rotary positions."""
         if self.rescale is not None:
-            images = self.rescale(images)
+            images = look.keep("rescale", self.rescale(images))
         for stage in self.stem:
-            images = stage(images)
-        grid = self._call(self.patch_embedding, images)  # (batch, rows, columns, hidden_size)
-        z = self._call(self.patch_tokens, grid)  # (batch, rows * columns, hidden_size)
+            images = look.keep(stage.name, stage(images))
+        # grid (batch, rows, columns, hidden_size), z (batch, rows * columns, hidden_size)
+        grid = look.keep("patch_embedding", self._call(self.patch_embedding, images))
+        z = look.keep("patch_tokens", self._call(self.patch_tokens, grid))
         for layer in (self.patch_norm, self.mask_token):
-            z = z if layer is None else self._call(layer, z)
+            z = z if layer is None else look.keep(layer.name, self._call(layer, z))
         patches = {"patches": grid} if self.resizes_positions else {}
         for layer in self.assemble:
             adds_positions = isinstance(layer, layers.AddPositionEmbs)
-            z = self._call(layer, z, **(patches if adds_positions else {}))
-        z = self._call(self.dropout, z, **mode)
+            z = look.keep(layer.name, self._call(layer, z, **(patches if adds_positions else {})))
+        z = look.keep("embedding_dropout", self._call(self.dropout, z, **mode))
         if self.pre_norm is not None:
-            z = self._call(self.pre_norm, z)
+            z = look.keep("pre_norm", self._call(self.pre_norm, z))
         if self.rotary_positions is None:
             return z, {}
-        return z, {"rotary": self.rotary_positions(grid)}
+        return z, {"rotary": look.keep("rotary_positions", self.rotary_positions(grid))}
 
-    def _encode(self, z: Any) -> Any:
+    def _call_block(self, block: Any, z: Any, look: Stages, **arguments: Any) -> Any:
+        reader = look.reader(f"{block.name}/attention")
+        _check_reader(block, reader)
+        z = self._call(block, z, **arguments, **reader)
+        if reader and not look.were_read(f"{block.name}/attention"):
+            raise ConfigError(_NO_WEIGHTS.format(block.name))
+        return look.keep(block.name, z)
+
+    def _encode(self, z: Any, look: Stages) -> Any:
         """y = LN(z_L^0)  (Eq. 4); the reference norms every token before the pooling."""
         order = (self.pool, self.norm) if self.pool_before_norm else (self.norm, self.pool)
         for layer in order:
-            z = z if layer is None else self._call(layer, z)
+            if layer is None:
+                continue
+            reader = look.reader("pool/attention") if layer is self.pool else {}
+            _check_reader(layer, reader)
+            z = look.keep(layer.name, self._call(layer, z, **reader))
         return z
 
     def _call(self, layer: Any, *inputs: Any, **arguments: Any) -> Any:
         return kernels.call_part(self, layer, *inputs, **arguments)
+
+
+_NO_WEIGHTS = (
+    "{} computed no attention weights in the way of keras_vit's Attention; its attention was "
+    "replaced, so that its weights are not known."
+)
+
+
+def _check_reader(layer: Any, reader: Mapping[str, Any]) -> None:
+    """Refuses to read the attention weights of a block or head that was replaced."""
+    for part in (layer, getattr(layer, "attention", None)) if reader else ():
+        known = {} if part is None else inspect.signature(part.call).parameters
+        if not any(p.name == "read_weights" or p.kind is p.VAR_KEYWORD for p in known.values()):
+            raise ConfigError(_NO_WEIGHTS.format(layer.name))
 
 
 for _class in (keras.layers.Identity, keras.layers.Reshape):  # Keras's own among the layers

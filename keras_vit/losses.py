@@ -11,6 +11,7 @@ from typing import Any
 import keras
 
 from keras_vit.config import ViTConfig
+from keras_vit.errors import ConfigError
 from keras_vit.terminal.messages import warn
 
 _CLASSES: dict[Any, Any] = {
@@ -35,56 +36,31 @@ _CAUSES = (
 )
 
 
-class CompiledByHead:
-    """A `keras.Model` with a `config` whose `compile` knows whether the head returns logits."""
+def losses_of_head(
+    config: ViTConfig, loss: Any, metrics: Any, weighted_metrics: Any
+) -> tuple[Any, Any, Any]:
+    """Returns loss, metrics and weighted metrics of `compile`, fit to a model's outputs.
 
-    config: ViTConfig
+    Raises:
+        ConfigError: `loss="auto"` for a model without a head.
+    """
+    chosen = loss_for(loss, config)
 
-    def compile(
-        self,
-        optimizer: Any = "rmsprop",
-        loss: Any = None,
-        loss_weights: Any = None,
-        metrics: Any = None,
-        weighted_metrics: Any = None,
-        **options: Any,
-    ) -> None:
-        """Configures training, as `keras.Model.compile`.
+    def fitted(given: Any) -> Any:
+        return _each(given, lambda metric: _metric_for(metric, chosen, config))
 
-        Args:
-            optimizer: as in Keras.
-            loss: as in Keras. If a cross-entropy of Keras would take this model's logits for
-                probabilities, it is used with `from_logits=True` and a warning. None takes the
-                loss of the head: sparse categorical cross-entropy, or binary for one class or
-                sigmoids.
-            loss_weights: as in Keras.
-            metrics, weighted_metrics: as in Keras; `from_logits` of cross-entropies, and the
-                threshold of the accuracy of one class, are set for this model.
-            **options: as in Keras.
-        """
-        loss = loss_for(loss, self.config)
-        super().compile(  # type: ignore[misc]
-            optimizer,
-            loss,
-            loss_weights,
-            _each(metrics, lambda metric: _metric_for(metric, loss, self.config)),
-            _each(weighted_metrics, lambda metric: _metric_for(metric, loss, self.config)),
-            **options,
-        )
-
-    def compile_from_config(self, config: dict[str, Any]) -> None:
-        """Compiles a loaded model; Keras requires this method of a class with its own `compile`."""
-        self.compile(**keras.saving.deserialize_keras_object(config))
-        if getattr(self, "optimizer", None) is not None and self.built:  # type: ignore[attr-defined]
-            self.optimizer.build(self.trainable_variables)  # type: ignore[attr-defined]
+    return chosen, fitted(metrics), fitted(weighted_metrics)
 
 
 def loss_for(loss: Any, config: ViTConfig) -> Any:
     """Returns the loss to compile with; for a model without a head, `loss` unchanged."""
+    is_auto = isinstance(loss, str) and loss == "auto"
     if config.num_classes == 0:
+        if is_auto:
+            raise ConfigError('loss="auto" is the loss of the head; this model has none.')
         return loss
     from_logits = config.classifier_activation is None
-    if loss is None:
+    if is_auto:
         by_class = config.num_classes == 1 or config.classifier_activation == "sigmoid"
         name = "BinaryCrossentropy" if by_class else "SparseCategoricalCrossentropy"
         return getattr(keras.losses, name)(from_logits=from_logits)
@@ -128,41 +104,31 @@ def _metric_for(metric: Any, loss: Any, config: ViTConfig) -> Any:
 
 
 class FirstLoss(keras.callbacks.Callback):
-    """Warns if a training begins with a loss far above chance.
+    """Warns if a training begins with a loss far above chance; recipes carry it.
 
-    The cross-entropy of an untrained classifier is ln(classes); the limit is three times that.
+    The cross-entropy of an untrained classifier is ln(classes); the limit is three times that. Only
+    the loss of the first step is read.
 
     Args:
-        num_classes: number of classes of the model.
+        num_classes: number of classes of the model, at least 2.
     """
 
     def __init__(self, num_classes: int) -> None:
         super().__init__()
-        self.most = 3 * math.log(num_classes)
-        self.told = False
-
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Checks the mean loss of the first epoch."""
-        self.look(logs, "in the first epoch")
-
-    def look(self, logs: dict[str, Any] | None, when: str) -> None:
-        """Checks a loss; only the first call has an effect."""
-        if self.told or not logs or "loss" not in logs:
-            return
-        self.told = True
-        loss = float(logs["loss"])
-        if not loss <= self.most:
-            warn(
-                f"The loss is {loss:g} {when}; chance would be {self.most / 3:.3g}. {_CAUSES}",
-            )
-
-
-class FirstStepLoss(FirstLoss):
-    """Checks the loss of the first step; a progress bar reads it from the device in any case."""
+        self._chance = math.log(num_classes)
+        self._is_first = True
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Checks the loss of the first batch."""
-        self.look(logs, "after the first step")
+        """Checks the loss of the first step."""
+        if not self._is_first or not logs or "loss" not in logs:
+            return
+        self._is_first = False
+        loss = float(logs["loss"])
+        if not loss <= 3 * self._chance:
+            warn(
+                f"The loss is {loss:g} after the first step; chance would be {self._chance:.3g}. "
+                f"{_CAUSES}"
+            )
 
 
 def _each(value: Any, change: Any) -> Any:

@@ -9,13 +9,14 @@ import keras
 import numpy as np
 
 from keras_vit.config import ViTConfig
-from keras_vit.door import CheckedInputs
 from keras_vit.errors import ConfigError
-from keras_vit.graph import Graph
-from keras_vit.keras_fixes import FixedTrainer
+from keras_vit.graph import Graph, Stages
+from keras_vit.image_checks import ImageChecks
+from keras_vit.inference import Inference, run
+from keras_vit.keras_fixes import trainer
 from keras_vit.labels import Labels, checked, compact, names_of, top_labels
 from keras_vit.layers.quantisation import quantise_parts, quantised_parts
-from keras_vit.losses import CompiledByHead
+from keras_vit.losses import losses_of_head
 from keras_vit.preparation.preprocessor import Preprocessor
 from keras_vit.preparation.protocols import ProtocolSpec
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class VisionTransformer(CheckedInputs, CompiledByHead, FixedTrainer, keras.Model):  # type: ignore[misc]
+class VisionTransformer(keras.Model):
     """An image classifier that returns logits; a plain functional `keras.Model`.
 
     Input: float images `(batch, height, width, channels)` in [-1, 1], or
@@ -115,6 +116,8 @@ class VisionTransformer(CheckedInputs, CompiledByHead, FixedTrainer, keras.Model
         self.data_format = data_format
         self.remat = remat
         self.dtype_policy = policy
+        self.inference = Inference(self)
+        self._image_checks = ImageChecks(config, data_format)
         self._labels = kept_labels
         self.provenance = MappingProxyType(dict(provenance or {}))
         self.preprocessor = preprocessor
@@ -124,9 +127,126 @@ class VisionTransformer(CheckedInputs, CompiledByHead, FixedTrainer, keras.Model
         """One name per class, or None."""
         return names_of(self._labels)
 
-    def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
-        """Returns the logits of a batch of images."""
-        return self._graph(self._graph.standardise(inputs, mask=mask), training)
+    def call(
+        self,
+        inputs: Any,
+        training: bool | None = None,
+        mask: Any = None,
+        stages: "Stages | Sequence[str] | None" = None,
+    ) -> Any:
+        """Returns the output for a batch of images, or `{stage: tensor}` for names of stages.
+
+        Args:
+            inputs: the images, see `VisionTransformer`.
+            training: whether dropout and stochastic depth are active.
+            mask: not used; Keras passes it.
+            stages: names of intermediate results, see `keras_vit.graph.Stages`; or such an
+                object, which then holds them beside the output.
+        """
+        self._image_checks.check_call(inputs)
+        images = self._graph.standardise(inputs, mask=mask)
+        if stages is None or isinstance(stages, Stages):
+            return self._graph(images, training, stages)
+        chosen = Stages(stages, ends_call=True)
+        self._graph(images, training, chosen)
+        return chosen.values
+
+    def check_images(self, images: Any) -> None:
+        """Refuses images of another shape than the model's, and warns once of other pixels.
+
+        Raises:
+            ConfigError: the shape is not the model's; the message names the fix.
+        """
+        self._image_checks.check(images)
+
+    def check_stages(self, names: Sequence[str]) -> None:
+        """Refuses names that are no stages of this model, see `keras_vit.graph.Stages`.
+
+        Raises:
+            ConfigError: the model has no such stage; the message lists its layers.
+        """
+        self._graph.check_stages(names)
+
+    def stage_shape(self, name: str) -> tuple[int | None, ...]:
+        """Returns the shape of a stage, with None for the batch and for unknown sizes."""
+        layer, _, kind = name.partition("/")
+        if kind == "attention":
+            return (None, None, None, None)
+        shape = tuple(self.get_layer("head" if name == "logits" else layer).output.shape)
+        joined = name == "pre_logits" and self.config.has_two_heads and self.config.num_classes
+        return (shape[0], shape[-1]) if joined else shape
+
+    def compile(
+        self,
+        optimizer: Any = "rmsprop",
+        loss: Any = None,
+        loss_weights: Any = None,
+        metrics: Any = None,
+        weighted_metrics: Any = None,
+        **options: Any,
+    ) -> None:
+        """Configures training, as `keras.Model.compile`.
+
+        Args:
+            optimizer: as in Keras.
+            loss: as in Keras, or `"auto"` for the loss of this model's head: sparse categorical
+                cross-entropy, or binary for one class or sigmoids. If a cross-entropy of Keras
+                would take this model's logits for probabilities, it is used with
+                `from_logits=True` and a warning.
+            loss_weights: as in Keras.
+            metrics, weighted_metrics: as in Keras; `from_logits` of cross-entropies, and the
+                threshold of the accuracy of one class, are set for this model.
+            **options: as in Keras.
+
+        Raises:
+            ConfigError: `loss="auto"` for a model without a head.
+        """
+        loss, metrics, weighted_metrics = losses_of_head(
+            self.config, loss, metrics, weighted_metrics
+        )
+        super().compile(optimizer, loss, loss_weights, metrics, weighted_metrics, **options)
+
+    def compile_from_config(self, config: dict[str, Any]) -> None:
+        """Compiles a loaded model; Keras requires this method of a class with its own `compile`."""
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        if getattr(self, "optimizer", None) is not None and self.built:
+            self.optimizer.build(self.trainable_variables)
+
+    def make_train_function(self, force: bool = False) -> Any:
+        """Makes the function of a training step; called by Keras."""
+        super().make_train_function(force)
+        return trainer.share_weights(self)
+
+    @trainer.shown_as(keras.Model.evaluate)
+    def evaluate(self, *args: Any, **kwargs: Any) -> Any:
+        """Evaluates as `keras.Model.evaluate`."""
+        with trainer.kept_whole(self):
+            return super().evaluate(*args, **kwargs)
+
+    @trainer.shown_as(keras.Model.predict)
+    def predict(self, *args: Any, **kwargs: Any) -> Any:
+        """Predicts as `keras.Model.predict`."""
+        with trainer.kept_whole(self):
+            return super().predict(*args, **kwargs)
+
+    def load_weights(self, filepath: Any, *args: Any, **kwargs: Any) -> None:
+        """Loads weights as `keras.Model.load_weights`.
+
+        Raises:
+            ConfigError: the weights belong to another image size.
+        """
+        try:
+            super().load_weights(filepath, *args, **kwargs)
+        except ValueError as error:
+            if "position_embedding" not in str(error):
+                raise
+            size = self.config.image_size
+            raise ConfigError(
+                f"{filepath}: the weights of position_embedding do not fit image_size={size}; they "
+                "seem to belong to another size. Load them into a model of that size, save it by "
+                "save_to_preset(folder), and resize them by "
+                f"VisionTransformer.from_preset(folder, image_size={size})."
+            ) from error
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments and the quantised parts, as plain JSON types."""
@@ -200,22 +320,18 @@ class VisionTransformer(CheckedInputs, CompiledByHead, FixedTrainer, keras.Model
             )
         if top < 1 or batch_size < 1:
             raise ConfigError(f"top={top} and batch_size={batch_size}: expected at least 1.")
-        largest = 0
         for items, batch in self.preprocessor.batches(images, batch_size, unreadable):
-            largest = max(largest, len(items))
-            # A smaller batch is filled up, because the backend would compile for another shape.
-            full = np.pad(batch, [(0, largest - len(items)), (0, 0), (0, 0), (0, 0)])
-            probabilities = self.probabilities(full)[: len(items)]
-            yield from zip(items, top_labels(probabilities, self.labels, top), strict=True)
+            answers = top_labels(self.probabilities(batch, batch_size), self.labels, top)
+            yield from zip(items, answers, strict=True)
 
-    def probabilities(self, images: Any) -> np.ndarray:
+    def probabilities(self, images: Any, batch_size: int | None = None) -> np.ndarray:
         """Returns the probability of each class, float32 `(batch, num_classes)`.
 
         Args:
-            images: a float batch in the model's size and range, see `preprocessor`; it is computed
-                at once.
+            images: a float batch in the model's size and range, see `preprocessor`.
+            batch_size: images per step; None for all in one step.
         """
-        outputs = np.asarray(self.predict_on_batch(images), "float32")
+        outputs: np.ndarray = run(self, images, batch_size=batch_size)
         if self.config.classifier_activation is None:
             outputs = np.exp(outputs - outputs.max(axis=-1, keepdims=True))
             outputs /= outputs.sum(axis=-1, keepdims=True)

@@ -2,19 +2,14 @@
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
-from weakref import WeakKeyDictionary
 
-import keras
 import numpy as np
 
 from keras_vit.errors import ConfigError
-from keras_vit.keras_fixes import FixedModel
+from keras_vit.inference import run
 
 if TYPE_CHECKING:
     from keras_vit.model import VisionTransformer
-
-_SLICES: WeakKeyDictionary[keras.Model, dict[Any, Any]] = WeakKeyDictionary()
-"""Models that end at blocks, kept as long as the whole model: a new one would compile again."""
 
 
 class Tokens(NamedTuple):
@@ -46,10 +41,14 @@ def tokens_of(
     axes = (1, 2) if model.data_format == "channels_last" else (2, 3)
     height, width = (images.shape[axis] for axis in axes)
     grid = model.config.grid_of((height, width))
-    part = _up_to_blocks(model, tuple(dict.fromkeys(chosen)), norm)
-    outputs = part.predict(images, batch_size=batch_size, verbose=0)
-    found = {block: _split(outputs[str(block)], model, grid) for block in chosen}
-    return found[chosen[0]] if isinstance(blocks, int) else found
+    kind = "/norm" if norm else ""
+    stages = [f"block_{block}{kind}" for block in chosen]
+    values = run(model, images, stages, batch_size)
+    tokens = {
+        block: _split(values[stage], model, grid)
+        for block, stage in zip(chosen, stages, strict=True)
+    }
+    return tokens[chosen[0]] if isinstance(blocks, int) else tokens
 
 
 def block_index(model: "VisionTransformer", block: int) -> int:
@@ -64,23 +63,8 @@ def block_index(model: "VisionTransformer", block: int) -> int:
     return block % num_layers
 
 
-def _up_to_blocks(model: "VisionTransformer", blocks: tuple[int, ...], norm: bool) -> Any:
-    variables = [id(variable) for variable in model.variables]
-    kept = _SLICES.setdefault(model, {})
-    # LoRA and quantisation replace variables that a compiled function refers to.
-    if (blocks, norm) not in kept or kept[blocks, norm][1] != variables:
-        outputs = {str(block): model.get_layer(f"block_{block}").output for block in blocks}
-        config = model.config
-        if norm and config.final_norm and not config.numerics.pool_before_norm:
-            last = model.get_layer("encoder_norm")
-            outputs = {block: last(tokens) for block, tokens in outputs.items()}
-        kept[blocks, norm] = FixedModel(model.input, outputs), variables
-    return kept[blocks, norm][0]
-
-
 def _split(tokens: np.ndarray, model: "VisionTransformer", grid: tuple[int, int]) -> Tokens:
     config = model.config
-    tokens = np.asarray(tokens, "float32")
     patches = tokens[:, config.num_prefix_tokens :]
     registers = tokens[
         :, config.num_prefix_tokens - config.num_registers : config.num_prefix_tokens

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from keras_vit import checkpoints
-from tests.golden import relative_error, values_of
+from keras_vit.inference import run
+from tests.golden import relative_error
 
 __all__ = ["CASES", "FOLDER", "cases_of", "expected", "load_case", "outputs", "relative_error"]
 
@@ -51,26 +52,25 @@ def outputs(model, image: np.ndarray, names) -> dict[str, np.ndarray]:
     """Runs a model and returns the stages named in `names` that the model has."""
     if "last_hidden_state" in names and not model.config.final_norm:
         names = set(names) - {"encoded"}  # CLIP's classifier leaves the library's last norm out
-    stages = {name: _stage(model, name) for name in names}
-    stages = {name: tensor for name, tensor in stages.items() if tensor is not None}
-    return values_of(model, stages, image)
+    stages = {name: stage for name in names if (stage := _stage(model, name)) is not None}
+    values = run(model, image, list(stages.values()))
+    return {name: values[stage] for name, stage in stages.items()}
 
 
-def _stage(model, name: str):  # noqa: PLR0911  a row per stage
+def _stage(model, name: str) -> str | None:
+    """The stage under a library's name, or None if keras_vit's model has no such stage."""
     config = model.config
     last = f"block_{config.num_layers - 1}"
+    one_vector = config.projection_dim is None and not config.has_two_heads
+    after = config.final_norm and not config.numerics.pool_before_norm
+    end = "pre_logits" if config.num_classes == 0 else "logits"
     if name.startswith("block_"):
-        return model.get_layer(f"block_{int(name[6:])}").output
-    if name == "embedded":
-        inputs = model.get_layer("block_0").input
-        return inputs[0] if config.rope else inputs
-    if name == "last_hidden_state":
-        return model.get_layer(last).output
-    if name == "encoded":
-        after = config.final_norm and not config.numerics.pool_before_norm
-        return model.get_layer("encoder_norm" if after else last).output
-    if name in ("logits", "image_embeds"):
-        return model.output
-    if name == "pre_logits" and config.projection_dim is None and not config.has_two_heads:
-        return model.get_layer("pre_logits").output
-    return None
+        return f"block_{int(name[6:])}"
+    return {
+        "embedded": "block_0/input",
+        "last_hidden_state": last,
+        "encoded": "encoder_norm" if after else last,
+        "logits": end if config.classifier_activation is None else "probabilities",
+        "image_embeds": end,
+        "pre_logits": "pre_logits" if one_vector else None,
+    }.get(name)

@@ -3,11 +3,10 @@
 import json
 from pathlib import Path
 
-import keras
 import numpy as np
 
 from keras_vit import checkpoints
-from keras_vit.keras_fixes import FixedModel
+from keras_vit.inference import run
 
 FOLDER = Path(__file__).parent / "data" / "golden"
 _ALL = json.loads((FOLDER / "cases.json").read_text())["cases"]
@@ -45,38 +44,27 @@ def expected(name: str) -> dict[str, np.ndarray]:
 
 def outputs(model, image: np.ndarray, names) -> dict[str, np.ndarray]:
     """Runs keras_vit's model and returns its stages under the reference's names."""
-    stages = {name: _stage(model, name) for name in names}
-    stages = {name: tensor for name, tensor in stages.items() if tensor is not None}
-    return values_of(model, stages, image)
+    stages = {name: stage for name in names if (stage := _stage(model, name)) is not None}
+    values = run(model, image, list(stages.values()))
+    return {name: values[stage] for name, stage in stages.items()}
 
 
-def values_of(model, stages: dict, image: np.ndarray) -> dict[str, np.ndarray]:
-    """Computes tensors of a model for an image.
-
-    By `predict`, which JAX compiles; on TensorFlow by a call, because `predict` would trace a
-    graph for a single batch. tests/test_model_training.py compares the two.
-    """
-    part = FixedModel(model.input, stages)
-    called = keras.backend.backend() == "tensorflow"
-    got = part(image) if called else part.predict(image, verbose=0)
-    return {name: np.asarray(value) for name, value in got.items()}
-
-
-def _stage(model, name: str):
-    """The tensor of a stage, or None if keras_vit's model has no such tensor."""
-    layer = _LAYERS.get(name)
+def _stage(model, name: str) -> str | None:
+    """The stage under a reference's name, or None if keras_vit's model has no such stage."""
+    config = model.config
     if name.startswith("block_"):
-        layer = f"block_{int(name[6:])}"
-    elif name.startswith("stage_"):
+        return f"block_{int(name[6:])}"
+    if name.startswith("stage_"):
         prefix = f"stage{name.split('_')[1]}_unit"
-        layer = [layer.name for layer in model.layers if layer.name.startswith(prefix)][-1]
+        return [layer.name for layer in model.layers if layer.name.startswith(prefix)][-1]
     if name == "pooled":
-        return model.get_layer("pre_logits").input
-    if name == "encoded" and model.config.numerics.pool_before_norm:
-        return model.get_layer("pool").input
-    if layer is None or (name == "with_posemb" and not model.config.position_before_class):
+        last = "encoder_norm" if config.numerics.pool_before_norm else "pool"
+        return last if config.projection_dim is None else "projection"
+    if name == "encoded" and config.numerics.pool_before_norm:
+        return f"block_{config.num_layers - 1}"
+    if name == "with_posemb" and not config.position_before_class:
         return None
-    return model.get_layer(layer).output
+    return _LAYERS.get(name)
 
 
 def relative_error(got: np.ndarray, want: np.ndarray) -> float:

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from keras_vit import ConfigError
+from keras_vit.finetune import augreg_recipe, transfer_recipe
 from keras_vit.losses import FirstLoss, loss_for
 from tests.helpers import normal, numpy_of, random_tiny, tiny
 
@@ -59,14 +60,20 @@ def test_a_model_compiled_with_it_evaluates_from_logits(tmp_path):
         ({"classifier_activation": "softmax"}, keras.losses.SparseCategoricalCrossentropy()),
         ({"classifier_activation": "sigmoid"}, keras.losses.BinaryCrossentropy()),
         ({"num_classes": 1}, keras.losses.BinaryCrossentropy(from_logits=True)),
-        ({"num_classes": 0}, None),
     ],
 )
-def test_without_a_loss_the_head_determines_it(fields, loss):
+def test_the_loss_auto_is_the_loss_of_the_head(fields, loss):
     """By the number of classes and the activation of the classifier."""
-    found = loss_for(None, tiny(**fields).config)
-    assert type(found) is type(loss)
-    assert loss is None or found.get_config() == loss.get_config()
+    chosen = loss_for("auto", tiny(**fields).config)
+    assert type(chosen) is type(loss)
+    assert chosen.get_config() == loss.get_config()
+
+
+def test_no_loss_stays_no_loss_and_auto_needs_a_head():
+    """`loss=None` means what Keras means by it: losses that layers add."""
+    assert loss_for(None, tiny().config) is None
+    with pytest.raises(ConfigError, match="this model has none"):
+        tiny(num_classes=0).compile("sgd", "auto")
 
 
 def test_losses_that_fit_and_losses_of_the_user_are_kept():
@@ -89,7 +96,7 @@ def test_losses_that_fit_and_losses_of_the_user_are_kept():
 def test_a_model_of_one_class_has_a_binary_accuracy():
     """The threshold is 0, because the model returns logits."""
     model = random_tiny(num_classes=1)
-    model.compile("sgd", metrics=["accuracy"])
+    model.compile("sgd", "auto", metrics=["accuracy"])
     logits, labels = numpy_of(model(IMAGES))[:, 0], np.arange(8) % 2
     found = model.evaluate(IMAGES, labels[:, None], verbose=0, return_dict=True)
     np.testing.assert_allclose(found["accuracy"], ((logits > 0) == labels).mean())
@@ -123,16 +130,20 @@ def test_a_model_with_softmax_returns_probabilities(tmp_path):
         tiny(classifier_activation="softmx")
 
 
-@pytest.mark.parametrize("verbose", [0, 2])
-def test_a_first_loss_far_above_chance_warns_with_the_usual_causes(verbose):
-    """So does NaN; a usual loss does not."""
+def test_a_first_loss_far_above_chance_warns_with_the_usual_causes():
+    """So does NaN; a usual loss does not, and later losses are not read."""
     model = random_tiny()
     model.get_layer("head").set_weights([w * 100 for w in model.get_layer("head").get_weights()])
-    model.compile(keras.optimizers.SGD(0.0))
-    when = "after the first step" if verbose else "in the first epoch"
-    with pytest.warns(UserWarning, match=f"{when}; chance would be 1.61. Usual causes") as told:
-        model.fit(IMAGES, LABELS, verbose=verbose, epochs=2)
-    assert len([w for w in told if "Usual causes" in str(w.message)]) == 1
+    model.compile(keras.optimizers.SGD(0.0), "auto")
+    with pytest.warns(UserWarning, match=r"chance would be 1\.61\. Usual causes") as warned:
+        model.fit(IMAGES, LABELS, verbose=0, epochs=2, callbacks=[FirstLoss(5)])
+    assert len([w for w in warned if "Usual causes" in str(w.message)]) == 1
     with pytest.warns(UserWarning, match="The loss is nan"):
-        FirstLoss(5).on_epoch_end(0, {"loss": np.nan})
-    FirstLoss(5).on_epoch_end(0, {"loss": 4.8})
+        FirstLoss(5).on_train_batch_end(0, {"loss": np.nan})
+    FirstLoss(5).on_train_batch_end(0, {"loss": 4.8})
+
+
+def test_the_recipes_carry_the_check_of_the_first_loss():
+    model = tiny()
+    for recipe in (transfer_recipe(model, 10), augreg_recipe(model, 10)):
+        assert any(isinstance(each, FirstLoss) for each in recipe.fit_args["callbacks"])

@@ -109,15 +109,12 @@ def _images(model: "VisionTransformer", batch_size: int, seed: int) -> np.ndarra
 
 
 def _run(model: "VisionTransformer", images: np.ndarray) -> dict[str, np.ndarray]:
-    from keras_vit.keras_fixes import FixedModel
+    from keras_vit.inference import run
 
     names = [layer.name for layer in model.layers]
-    stages = {
-        output: model.get_layer(layer).output
-        for output, layer in _OUTPUTS.items()
-        if layer in names
-    }
-    return FixedModel(model.input, stages).predict(images, verbose=0)
+    stages = {output: layer for output, layer in _OUTPUTS.items() if layer in names}
+    values = run(model, images, list(stages.values()))
+    return {output: values[layer] for output, layer in stages.items()}
 
 
 def _difference(output: str, against: str, found: np.ndarray, expected: np.ndarray) -> Difference:

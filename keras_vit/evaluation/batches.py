@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from keras_vit.errors import ConfigError
+from keras_vit.inference import run
 
 
 class Batch(NamedTuple):
@@ -64,12 +65,15 @@ def as_images(images: Any, model: keras.Model) -> np.ndarray:
 
 
 def predicted(
-    model: keras.Model, batches: Iterable[Batch], smallest: int = 0
+    model: Any, stage: str, batches: Iterable[Batch], size: int = 0
 ) -> Iterator[tuple[np.ndarray, Any]]:
-    """Yields the model's output for each batch, float32, and the batch's labels.
+    """Yields a stage of the model for each batch, float32, and the batch's labels.
 
-    A smaller batch is filled up with zeros to the size of the largest so far, or to
-    `smallest`, because the backend would compile the model for another batch size.
+    Args:
+        model: a `VisionTransformer`.
+        stage: name of `keras_vit.graph.Stages`.
+        batches: the batches.
+        size: number of images of a full batch, if it is known.
 
     Raises:
         ConfigError: as `as_images`; or the outputs of two batches differ in shape, such as
@@ -78,11 +82,8 @@ def predicted(
     shape = None
     for images, labels in batches:
         array = as_images(images, model)
-        count = len(array)
-        smallest = max(smallest, count)
-        full = np.pad(array, [(0, smallest - count)] + [(0, 0)] * (array.ndim - 1))
-        # Keras's predict builds an iterator in each call, which takes TensorFlow 150 ms.
-        output = as_numpy(model.predict_on_batch(full))[:count].astype("float32")
+        size = max(size, len(array))
+        output = run(model, array, [stage], size)[stage]
         shape = shape or output.shape[1:]
         if output.shape[1:] != shape:
             raise ConfigError(

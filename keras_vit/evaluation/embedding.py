@@ -10,7 +10,7 @@ import numpy as np
 
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation.batches import Batch, predicted
-from keras_vit.evaluation.extraction import files_digest, identity_of, up_to
+from keras_vit.evaluation.extraction import files_digest, identity_of
 from keras_vit.evaluation.rows import Rows, RowsElsewhere, rows_of_all
 from keras_vit.files import write_json, written_beside
 from keras_vit.model import VisionTransformer
@@ -71,8 +71,8 @@ def embed(
         raise ConfigError("No image was given.")
     if out.suffix == ".parquet":
         _check_names(names)
-    part = up_to(model, layer)
-    if out.suffix == ".parquet" and len(part.output_shape) != 2:
+    model.check_stages([layer])
+    if out.suffix == ".parquet" and len(model.stage_shape(layer)) != 2:
         raise ConfigError(f"layer={layer!r} has several tokens per image; write them to .npy.")
     size = min(batch_size, len(names))
     task = {
@@ -82,7 +82,7 @@ def embed(
         "files": files_digest(names),
     }
     with rows_of_all(out, task) as rows:
-        _fill(rows, part, model, names, size, unreadable, progress)
+        _fill(rows, layer, model, names, size, unreadable, progress)
         if rows.count == 0:
             rows.clear()
             raise ConfigError(f"None of {len(names)} images can be read.")
@@ -104,7 +104,7 @@ def embed(
 
 def _fill(
     rows: Rows | RowsElsewhere,
-    part: Any,
+    layer: str,
     model: VisionTransformer,
     names: list[str],
     size: int,
@@ -131,7 +131,7 @@ def _fill(
     advance(rows.done)
     prepared = model.preprocessor.batches(names[rows.done :], size, leave_out)
     batches = (Batch(images, items) for items, images in prepared)
-    for values, items in predicted(part, batches, size):
+    for values, items in predicted(model, layer, batches, size):
         # `left_out` holds the unreadable images of this batch; the next batch's are not known yet.
         inputs = len(items) + len(left_out)
         rows.append(values, inputs, left_out)

@@ -7,21 +7,16 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import keras
 import numpy as np
 
 from keras_vit.distribution.processes import from_the_first, together, whole
-from keras_vit.errors import ConfigError, nearest
+from keras_vit.errors import ConfigError
 from keras_vit.evaluation.batches import Batch, as_numpy, batches_of, predicted
 from keras_vit.evaluation.rows import Rows, rows_of_all
 from keras_vit.evaluation.targets import class_indices
-from keras_vit.keras_fixes import FixedModel
 from keras_vit.model import VisionTransformer
-
-_SLICES: WeakKeyDictionary[keras.Model, dict[str, Any]] = WeakKeyDictionary()
-"""Models that end at a layer, kept as long as the whole model: a new one would compile again."""
 
 
 class Features(NamedTuple):
@@ -71,13 +66,15 @@ def features(
     >>> keras_vit.features(model, model.preprocessor(np.zeros((3, 8, 8), "uint8"))).values.shape
     (3, 64)
     """
-    part = up_to(model, layer)
+    model.check_stages([layer])
     stream = batches_of(data, batch_size)
     first = next(stream, None)
     if first is None:
         raise ConfigError("The data are empty: no batch came.")
     if cache is None:
-        chunks = _chunks(part, itertools.chain([first], stream), len(first.images), progress)
+        chunks = _chunks(
+            model, layer, itertools.chain([first], stream), len(first.images), progress
+        )
         kept = np.concatenate(list(chunks))
     else:
         task = {**identity_of(model, layer), "data": _data_identity(data, first)}
@@ -86,33 +83,10 @@ def features(
         exists = path.exists()
         if not (exists if together()[1] == 1 else from_the_first(exists)):
             stream = itertools.chain([first], stream)
-            _keep(path, task, part, data, batch_size, len(first.images), stream, progress)
+            _keep(path, task, model, data, batch_size, len(first.images), stream, progress)
         kept = np.load(path, mmap_mode="r")
     labelled = "labels" in (kept.dtype.names or ())
     return Features(kept["values"], kept["labels"] if labelled else None)
-
-
-def up_to(model: VisionTransformer, layer: str) -> keras.Model:
-    """Returns the model from its images to the output of a layer; weights are shared.
-
-    Raises:
-        ConfigError: the model has no such layer.
-    """
-    names = [each.name for each in model.layers if each.name != "images"]
-    if layer not in names:
-        raise ConfigError(
-            f"layer={layer!r} is no layer of the model.{nearest(layer, names)} It has "
-            f"{', '.join(names)}."
-        )
-    variables = [id(variable) for variable in model.variables]
-    kept = _SLICES.setdefault(model, {})
-    # LoRA and quantisation replace variables that a compiled function refers to.
-    if layer not in kept or kept[layer][1] != variables:
-        output = model.get_layer(layer).output
-        if layer == "pre_logits" and model.config.has_two_heads and model.config.num_classes:
-            output = keras.ops.mean(output, axis=1)  # the output of the model without its heads
-        kept[layer] = FixedModel(model.input, output), variables
-    return kept[layer][0]
 
 
 def identity_of(model: VisionTransformer, layer: str) -> dict[str, Any]:
@@ -131,13 +105,14 @@ def identity_of(model: VisionTransformer, layer: str) -> dict[str, Any]:
 
 
 def _chunks(
-    part: keras.Model,
+    model: VisionTransformer,
+    layer: str,
     batches: Iterator[Batch],
     size: int,
     progress: Callable[[int], None] | None,
 ) -> Iterator[np.ndarray]:
     """Yields structured arrays of `values` and, if the data have them, `labels`."""
-    for values, labels in predicted(part, batches, size):
+    for values, labels in predicted(model, layer, batches, size):
         fields: list[Any] = [("values", "<f4", values.shape[1:])]
         if labels is not None:
             fields.append(("labels", "<i4"))
@@ -153,7 +128,7 @@ def _chunks(
 def _keep(
     path: Path,
     task: dict[str, Any],
-    part: keras.Model,
+    model: VisionTransformer,
     data: Any,
     batch_size: int,
     size: int,
@@ -167,7 +142,7 @@ def _keep(
             stream = batches_of(data, batch_size, start=rows.done)
         if progress is not None and rows.count:
             progress(rows.count)
-        for chunk in _chunks(part, stream, size, progress):
+        for chunk in _chunks(model, task["layer"], stream, size, progress):
             rows.append(chunk, inputs=1)
         if isinstance(rows, Rows):
             rows.finish().replace(path)

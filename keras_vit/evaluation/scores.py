@@ -5,13 +5,11 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import keras
 import numpy as np
 
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation.batches import batches_of, predicted
 from keras_vit.evaluation.targets import acceptable, chosen_classes, matched
-from keras_vit.keras_fixes import FixedModel
 from keras_vit.model import VisionTransformer
 
 
@@ -106,7 +104,7 @@ def evaluate(
     scores, real = _Scores(num_classes, calibration_bins), _Scores(num_classes, calibration_bins)
     opinions: Iterator[Sequence[int]] = iter(real_labels or ())
     seen = 0
-    for all_logits, labels in predicted(_logits_of(model), batches_of(data, batch_size)):
+    for all_logits, labels in predicted(model, "logits", batches_of(data, batch_size)):
         if labels is None:
             raise ConfigError("The data have no labels: expected batches (images, labels).")
         logits = all_logits[:, competing]
@@ -133,14 +131,6 @@ def evaluate(
     if real.count:
         result = dataclasses.replace(result, real=real.result().top1, real_count=real.count)
     return result
-
-
-def _logits_of(model: VisionTransformer) -> keras.Model:
-    """Returns a model that computes logits of one batch per call: `model`, or its layers."""
-    if model.config.classifier_activation is not None:
-        return FixedModel(model.input, model.get_layer("probabilities").input)
-    # A compiled model may take several batches per call; a new model of its layers takes one.
-    return FixedModel(model.input, model.output) if model.steps_per_execution > 1 else model
 
 
 def _check(model: VisionTransformer, calibration_bins: int) -> None:

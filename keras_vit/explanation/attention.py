@@ -3,12 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import keras
 import numpy as np
 
 from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError
-from keras_vit.keras_fixes import FixedModel
+from keras_vit.inference import run
 from keras_vit.model import VisionTransformer
 from keras_vit.tokens import block_index
 
@@ -21,8 +20,7 @@ def attention_maps(
 ) -> dict[int, np.ndarray]:
     """Returns the softmax weights of chosen blocks (Eq. 6).
 
-    The blocks run on the backend's fused attention, which keeps no weights. The weights of
-    the chosen blocks are computed again, from the tokens that enter each block.
+    The chosen blocks form their weights, which the backend's fused attention does not.
 
     Args:
         model: a `VisionTransformer`.
@@ -37,36 +35,11 @@ def attention_maps(
     Raises:
         ConfigError: the model has no such block.
     """
-    asked = range(model.config.num_layers) if blocks is None else blocks
-    chosen = sorted({block_index(model, block) for block in asked})
-    maps = weights_model(model, chosen).predict(images, batch_size=batch_size, verbose=0)
-    return {block: maps[str(block)] for block in chosen}
-
-
-def weights_model(model: VisionTransformer, blocks: Sequence[int]) -> keras.Model:
-    """Returns the model from images to the softmax weights of blocks, `{"0": weights, ...}`."""
-    outputs = {}
-    for block in blocks:
-        layer = model.get_layer(f"block_{block}")
-        # The inputs of a block are its tokens, and the rotary positions if the model has them.
-        outputs[str(block)] = _AttentionWeights(layer)(*keras.tree.flatten(layer.input))
-    return FixedModel(model.input, outputs)
-
-
-class _AttentionWeights(keras.layers.Layer):
-    """Returns the softmax weights of a block from the tokens that enter it."""
-
-    def __init__(self, block: keras.layers.Layer) -> None:
-        super().__init__(dtype=block.dtype_policy)
-        self.block = block
-        self.built = True
-
-    def call(self, tokens: Any, rotary: Any = None) -> Any:
-        return self.block.attention_weights(tokens, rotary)
-
-    def compute_output_spec(self, tokens: Any, rotary: Any = None) -> keras.KerasTensor:
-        batch, count, _ = tokens.shape
-        return keras.KerasTensor((batch, self.block.num_heads, count, count), dtype="float32")
+    blocks = range(model.config.num_layers) if blocks is None else blocks
+    chosen = sorted({block_index(model, block) for block in blocks})
+    stages = {block: f"block_{block}/attention" for block in chosen}
+    maps = run(model, images, list(stages.values()), batch_size)
+    return {block: maps[stage] for block, stage in stages.items()}
 
 
 def attention_rollout(
@@ -183,15 +156,9 @@ def probe_weights(model: VisionTransformer, images: Any, batch_size: int = 32) -
     Returns:
         float32 `(batch, heads, tokens)`; zero for tokens that the probe does not attend to.
     """
-    weights = probe_model(model).predict(images, batch_size=batch_size, verbose=0)
+    weights = run(model, images, ["pool/attention"], batch_size)["pool/attention"][:, :, 0]
     skipped = model.get_layer("pool").skip
-    return np.pad(np.asarray(weights, "float32"), [(0, 0), (0, 0), (skipped, 0)])
-
-
-def probe_model(model: VisionTransformer) -> keras.Model:
-    """Returns the model from images to the probe's weights, without the tokens that it skips."""
-    pool = model.get_layer("pool")
-    return FixedModel(model.input, _ProbeWeights(pool)(pool.input))
+    return np.pad(weights, [(0, 0), (0, 0), (skipped, 0)])
 
 
 def grid_of(model: VisionTransformer, images: Any) -> tuple[int, int]:
@@ -199,20 +166,3 @@ def grid_of(model: VisionTransformer, images: Any) -> tuple[int, int]:
     axes = (1, 2) if model.data_format == "channels_last" else (2, 3)
     height, width = (images.shape[axis] for axis in axes)
     return model.config.grid_of((height, width))
-
-
-class _ProbeWeights(keras.layers.Layer):
-    """Returns the weights of the tokens in attention pooling, one set for each head."""
-
-    def __init__(self, pool: keras.layers.Layer) -> None:
-        super().__init__(dtype=pool.dtype_policy)
-        self.pool = pool
-        self.built = True
-
-    def call(self, tokens: Any) -> Any:
-        return self.pool.attention_weights(tokens)[:, :, 0]
-
-    def compute_output_spec(self, tokens: Any) -> keras.KerasTensor:
-        batch, count, _ = tokens.shape
-        others = None if count is None else count - self.pool.skip
-        return keras.KerasTensor((batch, self.pool.num_heads, others), dtype="float32")

@@ -6,6 +6,8 @@ import keras
 import numpy as np
 
 from keras_vit.errors import ConfigError, nearest, shown
+from keras_vit.graph import Stages
+from keras_vit.inference import run
 from keras_vit.model import VisionTransformer
 
 Target = int | str | np.ndarray | None
@@ -71,7 +73,7 @@ def classes_of(
             f"{config.num_classes} and classifier={config.classifier!r}."
         )
     if target is None:
-        return model.predict(images, batch_size=batch_size, verbose=0).argmax(-1).astype("int32")
+        return run(model, images, batch_size=batch_size).argmax(-1).astype("int32")
     if isinstance(target, np.ndarray) and target.ndim:
         if target.shape != (len(images),):
             raise ConfigError(
@@ -83,15 +85,22 @@ def classes_of(
     return np.full(len(images), class_index(model, target), "int32")
 
 
-def scores_of(model: VisionTransformer, images: Any, chosen: Any) -> Any:
+def scores_of(
+    model: VisionTransformer, images: Any, chosen: Any, stages: Stages | None = None
+) -> Any:
     """Returns the outputs of the chosen classes, float32 tensor `(batch,)`.
 
     Args:
         model: a model with one prediction per image.
         images: a tensor of images.
         chosen: one-hot classes, float32 `(batch, num_classes)`.
+        stages: intermediate results to read and change, or None.
+
+    Raises:
+        ConfigError: an attention whose weights are read was replaced.
     """
-    outputs = keras.ops.cast(model(images, training=False), "float32")
+    further = {} if stages is None else {"stages": stages}
+    outputs = keras.ops.cast(model(images, training=False, **further), "float32")
     return keras.ops.sum(outputs * chosen, axis=-1)
 
 

@@ -119,11 +119,7 @@ def _curve(
 
 def probabilities(model: VisionTransformer, images: np.ndarray, batch_size: int) -> np.ndarray:
     """Returns probabilities `(batch, num_classes)`: softmax, or the model's own activation."""
-    outputs = np.asarray(model.predict(images, batch_size=batch_size, verbose=0), "float32")
-    if model.config.classifier_activation is not None:
-        return outputs
-    outputs = np.exp(outputs - outputs.max(axis=1, keepdims=True))
-    return outputs / outputs.sum(axis=1, keepdims=True)
+    return model.probabilities(images, batch_size)
 
 
 def blurred(model: VisionTransformer, images: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_vit import inference
 from keras_vit.errors import ConfigError
 from keras_vit.explanation.attention import (
     attention_maps,
@@ -23,8 +24,8 @@ from keras_vit.explanation.attention import (
 from keras_vit.explanation.classes import black, scores_of
 from keras_vit.explanation.gradients import compiled, gradient
 from keras_vit.explanation.pixels import pixels_per_patch
+from keras_vit.graph import Stages
 from keras_vit.layers.quantisation import quantised_parts
-from keras_vit.layers.watching import Watcher, watched_by
 from keras_vit.model import VisionTransformer
 from keras_vit.tokens import block_index
 
@@ -79,11 +80,11 @@ def relevance(model: VisionTransformer) -> OneBatch:
     attention pooling, it is the mean over the probe's heads of (dy/dA * A)+ times R.
     """
     _refuse_quantised(model, "relevance")
-    blocks = [model.get_layer(f"block_{i}") for i in range(model.config.num_layers)]
-    layers = [getattr(block, "attention", None) for block in blocks]
+    blocks = range(model.config.num_layers)
+    names = [f"block_{i}/attention" for i in blocks]
     pool = model.get_layer("pool")
     if model.config.classifier == "map":
-        layers.append(pool.attention)
+        names.append("pool/attention")
 
     def of_batch(images: Any, chosen: Any) -> Any:
         rows, columns = grid_of(model, images)
@@ -93,10 +94,9 @@ def relevance(model: VisionTransformer) -> OneBatch:
             shapes.append((batch, pool.num_heads, 1, tokens - pool.skip))
 
         def score(changes: list[Any]) -> tuple[Any, list[Any]]:
-            watcher = _AddsToAttention(layers, changes)
-            with watched_by(watcher):
-                total = ops.sum(scores_of(model, images, chosen))
-            return total, watcher.found()
+            stages = Stages(names, dict(zip(names, changes, strict=True)))
+            total = ops.sum(scores_of(model, images, chosen, stages))
+            return total, [stages.values[name] for name in names]
 
         gradients, weights = gradient(score, [ops.zeros(shape, "float32") for shape in shapes])
         seen = [ops.mean(ops.relu(g * a), axis=1) for g, a in zip(gradients, weights, strict=True)]
@@ -113,30 +113,6 @@ def relevance(model: VisionTransformer) -> OneBatch:
     return lambda images, chosen: _patches(model, images, read(images, chosen))
 
 
-class _AddsToAttention(Watcher):
-    """Adds a change to the softmax weights of chosen layers, and keeps the weights."""
-
-    def __init__(self, layers: list[Any], changes: list[Any]) -> None:
-        self.layers = layers
-        self.changes = {id(a): change for a, change in zip(layers, changes, strict=True)}
-        self.weights: dict[int, Any] = {}
-
-    def attention(self, layer: Any, weights: Any) -> Any:
-        if id(layer) not in self.changes:
-            return weights
-        self.weights[id(layer)] = weights
-        return weights + self.changes[id(layer)]
-
-    def found(self) -> list[Any]:
-        for i, layer in enumerate(self.layers):
-            if id(layer) not in self.weights:
-                raise ConfigError(
-                    f"block_{i} computed no attention weights in the way of keras_vit's Attention, "
-                    "so that there is no gradient by them; its attention was replaced."
-                )
-        return [self.weights[id(layer)] for layer in self.layers]
-
-
 def gradcam(model: VisionTransformer, block: int = -1) -> OneBatch:
     """Grad-CAM (Selvaraju et al. 2017) on the tokens that enter a block.
 
@@ -145,7 +121,7 @@ def gradcam(model: VisionTransformer, block: int = -1) -> OneBatch:
     leave the last block have no gradient.
     """
     _refuse_quantised(model, "gradcam")
-    layer = model.get_layer(f"block_{_block(model, block)}")
+    name = f"block_{_block(model, block)}/input"
     prefix = model.config.num_prefix_tokens
 
     def of_batch(images: Any, chosen: Any) -> Any:
@@ -153,12 +129,9 @@ def gradcam(model: VisionTransformer, block: int = -1) -> OneBatch:
         shape = (images.shape[0], rows * columns + prefix, model.config.hidden_size)
 
         def score(changes: list[Any]) -> tuple[Any, Any]:
-            watcher = _AddsToTokens(layer, changes[0])
-            with watched_by(watcher):
-                total = ops.sum(scores_of(model, images, chosen))
-            if watcher.found is None:
-                raise ConfigError(f"{layer.name} was replaced by one that tells no tokens.")
-            return total, ops.cast(watcher.found, "float32")
+            stages = Stages([name], {name: changes[0]})
+            total = ops.sum(scores_of(model, images, chosen, stages))
+            return total, ops.cast(stages.values[name], "float32")
 
         (slopes,), tokens = gradient(score, [ops.zeros(shape, "float32")])
         channels = ops.mean(slopes[:, prefix:], axis=1, keepdims=True)
@@ -166,19 +139,6 @@ def gradcam(model: VisionTransformer, block: int = -1) -> OneBatch:
 
     run = _in_numpy(compiled(model, of_batch))
     return lambda images, chosen: run(images, chosen).reshape(-1, *grid_of(model, images))
-
-
-class _AddsToTokens(Watcher):
-    """Adds a change to the tokens that enter a block, and keeps the tokens."""
-
-    def __init__(self, layer: Any, change: Any) -> None:
-        self.layer, self.change, self.found = layer, change, None
-
-    def enters(self, layer: Any, tokens: Any) -> Any:
-        if layer is not self.layer:
-            return tokens
-        self.found = tokens
-        return tokens + ops.cast(self.change, tokens.dtype)
 
 
 def integrated_gradients(
@@ -223,7 +183,7 @@ def occlusion(model: VisionTransformer, window: int = 1, baseline: Any = None) -
     axes = (1, 2) if model.data_format == "channels_last" else (2, 3)
 
     def of(images: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-        outputs = model.predict(images, batch_size=len(images), verbose=0)
+        outputs = inference.run(model, images)
         return (outputs * chosen).sum(axis=-1)
 
     def run(images: np.ndarray, chosen: np.ndarray) -> np.ndarray:

@@ -105,10 +105,7 @@ def _of_images(
     targets: Sequence[int],
 ) -> Iterator[tuple[str, Any]]:
     """Yields the section of each image, and how to draw its picture."""
-    outputs = np.asarray(model.predict(batch, verbose=0), "float32")
-    if model.config.classifier_activation is None:
-        outputs = np.exp(outputs - outputs.max(axis=1, keepdims=True))
-        outputs /= outputs.sum(axis=1, keepdims=True)
+    outputs = model.probabilities(batch)
     labels = model.labels or tuple(map(str, range(model.config.num_classes)))
     tops = top_labels(outputs, model.labels, 5)
     ranked = np.argsort(-outputs, axis=1, kind="stable")

@@ -12,7 +12,6 @@ from keras_vit.evaluation import features, few_shot
 from keras_vit.explanation.attention import grid_of
 from keras_vit.explanation.gradients import compiled, gradient
 from keras_vit.explanation.maps import checked_batch
-from keras_vit.layers.watching import Watcher, watched_by
 from keras_vit.model import VisionTransformer
 from keras_vit.tokens import block_index
 
@@ -121,18 +120,16 @@ def receptive_field(
         raise ConfigError(f"patch={patch}: the grid has {rows} rows and {columns} columns.")
     token = model.config.num_prefix_tokens + row * columns + column
     chosen = [block_index(model, block) for block in blocks]
-    layers = [model.get_layer(f"block_{block}") for block in chosen]
+    names = [f"block_{block}" for block in chosen]
     channels = -1 if model.data_format == "channels_last" else 1
 
     def of_batch(batch: Any) -> Any:
         found = []
-        for layer in layers:
+        for name in names:
 
-            def score(sources: list[Any], layer: Any = layer) -> tuple[Any, list[Any]]:
-                watcher = _Keeps(layer)
-                with watched_by(watcher):
-                    model(sources[0], training=False)
-                return ops.sum(ops.cast(watcher.found[:, token], "float32")), []
+            def score(sources: list[Any], name: str = name) -> tuple[Any, list[Any]]:
+                tokens = model(sources[0], training=False, stages=[name])[name]
+                return ops.sum(ops.cast(tokens[:, token], "float32")), []
 
             slopes = gradient(score, [batch])[0][0]
             found.append(ops.sum(ops.abs(slopes), axis=channels))
@@ -145,19 +142,6 @@ def receptive_field(
         total = total + slopes.astype("float64").sum(axis=1)
     total = total / np.maximum(total.sum(axis=(1, 2), keepdims=True), 1e-30)
     return dict(zip(chosen, total.astype("float32"), strict=True))
-
-
-class _Keeps(Watcher):
-    """Keeps the tokens that leave a block."""
-
-    def __init__(self, layer: Any) -> None:
-        self.layer = layer
-        self.found: Any = None
-
-    def leaves(self, layer: Any, tokens: Any) -> Any:
-        if layer is self.layer:
-            self.found = tokens
-        return tokens
 
 
 def few_shot_curve(

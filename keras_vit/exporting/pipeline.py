@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING, Any
 
-import keras
 import numpy as np
 from keras import ops
 
@@ -24,13 +23,18 @@ class Pipeline:
     def __init__(self, model: "VisionTransformer", plan: Plan) -> None:
         self.plan = plan
         self.data_format = model.data_format
-        self.model = _with_outputs(model, plan.outputs)
+        self.model = model
+        self._stage = _stage_of(model, plan.outputs)
         is_logit = model.config.classifier_activation is None
         self._adds_softmax = plan.outputs == "probabilities" and is_logit
 
     def __call__(self, images: Any) -> Any:
         """Returns the outputs of a batch; `images` as the plan's `input_shape` says."""
-        outputs = self.model(self._prepared(images))
+        prepared = self._prepared(images)
+        if self._stage is None:
+            outputs = self.model(prepared, training=False)
+        else:
+            outputs = self.model(prepared, training=False, stages=[self._stage])[self._stage]
         return ops.softmax(outputs, axis=-1) if self._adds_softmax else outputs
 
     def _prepared(self, images: Any) -> Any:
@@ -54,9 +58,10 @@ class Pipeline:
         return np.asarray(ops.convert_to_numpy(outputs), "float32")
 
 
-def _with_outputs(model: "VisionTransformer", outputs: str) -> Any:
+def _stage_of(model: "VisionTransformer", outputs: str) -> str | None:
+    """Returns the stage of the model that an export returns, or None for the model's output."""
     if outputs == "features":
-        return keras.Model(model.input, model.get_layer("pre_logits").output)
+        return "pre_logits"
     if outputs == "logits" and model.config.classifier_activation is not None:
-        return keras.Model(model.input, model.get_layer("head").output)
-    return model
+        return "logits"
+    return None

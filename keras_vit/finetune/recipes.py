@@ -16,6 +16,8 @@ from keras_vit.finetune.trainable import (
     train_last_blocks,
     zero_head,
 )
+from keras_vit.keras_fixes.trainer import FreedGradients
+from keras_vit.losses import FirstLoss
 
 if TYPE_CHECKING:
     from keras_vit.model import VisionTransformer
@@ -125,7 +127,7 @@ def transfer_recipe(
     )
     _choose_what_learns(model, new_head, head_only, trainable_blocks, lora_rank)
     compile_ = {"optimizer": optimizer, "loss": loss, "metrics": [_accuracy(one_hot)]}
-    return _recipe("transfer", compile_, settings)
+    return _recipe("transfer", compile_, settings, model.config.num_classes)
 
 
 def augreg_recipe(
@@ -191,7 +193,7 @@ def augreg_recipe(
         compile_["loss_weights"] = float(model.config.num_classes)
     else:
         compile_["loss"] = _softmax_loss(label_smoothing, one_hot)
-    return _recipe("augreg", compile_, settings)
+    return _recipe("augreg", compile_, settings, model.config.num_classes)
 
 
 def steps_for(num_images: int) -> int:
@@ -315,13 +317,27 @@ def _accuracy(one_hot: bool) -> keras.metrics.Metric:
     return metric(name="accuracy")
 
 
-def _recipe(name: str, compile_: dict[str, Any], settings: dict[str, Any]) -> Recipe:
+def callbacks_of(num_classes: int) -> list[keras.callbacks.Callback]:
+    """Returns the callbacks of every recipe: a check of the first loss; on torch, less memory."""
+    callbacks: list[keras.callbacks.Callback] = []
+    if num_classes > 1:
+        callbacks.append(FirstLoss(num_classes))
+    if keras.backend.backend() == "torch":
+        callbacks.append(FreedGradients())
+    return callbacks
+
+
+def _recipe(
+    name: str, compile_: dict[str, Any], settings: dict[str, Any], num_classes: int
+) -> Recipe:
     accumulate, per_epoch = settings["accumulate"], settings["steps_per_epoch"]
     batches = settings["steps"] * accumulate
     fit: dict[str, Any] = {"epochs": 1, "steps_per_epoch": batches}
     if per_epoch is not None:
         fit = {"epochs": math.ceil(batches / per_epoch)}
-    # Validation sees the averaged weights; Keras leaves them in the model when `fit` ends.
-    fit["callbacks"] = [] if settings["ema"] is None else [keras.callbacks.SwapEMAWeights()]
+    fit["callbacks"] = callbacks_of(num_classes)
+    if settings["ema"] is not None:
+        # Validation sees the averaged weights; Keras leaves them in the model when `fit` ends.
+        fit["callbacks"].append(keras.callbacks.SwapEMAWeights())
     batch_size = settings["batch_size"] // accumulate
     return Recipe(compile_, fit, batch_size, {"recipe": name, **settings})

@@ -6,7 +6,3 @@ filed, and a table of the private names. `tests/keras_fixes/` has a canary for e
 test that fails when the private name is gone or Keras no longer calls it, and that reports when
 the fault is gone, so that the workaround can be removed.
 """
-
-from keras_vit.keras_fixes.trainer import FixedModel, FixedTrainer
-
-__all__ = ["FixedModel", "FixedTrainer"]

@@ -12,7 +12,6 @@ from keras_vit.layers.dropout import Dropout
 from keras_vit.layers.initializers import MixedFrequencies, XavierUniform
 from keras_vit.layers.rms_norm import norm_layer
 from keras_vit.layers.rotary_positions import turns
-from keras_vit.layers.watching import watcher
 
 
 @kernels.direct
@@ -24,8 +23,8 @@ class Attention(ConfiguredLayer):
     output `(batch, tokens, hidden_size)`. The softmax is float32 under every
     dtype policy. Without attention dropout the backend's fastest attention runs
     (`keras_vit.kernels`), which does not form the `(tokens, others)` matrix of
-    weights; the method `attention_weights` returns that matrix, and a call forms it
-    for a watcher (`keras_vit.layers.watching`).
+    weights. The method `attention_weights` returns that matrix. A call with the argument
+    `read_weights` forms it and gives it to this function, which returns the weights to use.
 
     Kernels have the axes of flax's MultiHeadDotProductAttention: query, key and
     value `(hidden_size, heads, head_dim)`, out `(heads, head_dim, hidden_size)`.
@@ -117,18 +116,17 @@ class Attention(ConfiguredLayer):
                 autocast=False,
             )
 
-    def call(self, inputs, context=None, rotary=None, training=None):
+    def call(self, inputs, context=None, rotary=None, training=None, read_weights=None):
         context = inputs if context is None else context
         query = kernels.call_part(self, self.query, inputs)
         key = kernels.call_part(self, self.key, context)
         value = kernels.call_part(self, self.value, context)
         query, key = self._turned(query, key, rotary)
-        watching = watcher()
         drops = training and self.dropout_rate > 0
-        if drops or watching is not None:
+        if drops or read_weights is not None:
             weights = reference.attention_weights(query, key)
-            if watching is not None:
-                weights = watching.attention(self, weights)
+            if read_weights is not None:
+                weights = read_weights(weights)
             if drops:
                 weights = self.dropout(weights, training=training)
             x = ops.einsum("bhqk,bkhd->bqhd", ops.cast(weights, value.dtype), value)

@@ -76,7 +76,8 @@ class MAPHead(ConfiguredLayer):
     """Multi-head attention pooling (Lee et al. 2019; `MAPHead` of big_vision's `models/vit.py`).
 
     A learned probe attends over all tokens; `x + MLP(LN(x))` follows. Input
-    `(batch, tokens, hidden_size)`, output `(batch, hidden_size)`.
+    `(batch, tokens, hidden_size)`, output `(batch, hidden_size)`; `read_weights` is the argument
+    of `Attention`.
 
     Args:
         num_heads: attention heads; divides `hidden_size`.
@@ -115,8 +116,9 @@ class MAPHead(ConfiguredLayer):
         self.norm.build(pooled_shape)
         self.mlp.build(pooled_shape)
 
-    def call(self, inputs):
-        x = self.attention(*self._probe_and_context(inputs))
+    def call(self, inputs, read_weights=None):
+        further = {} if read_weights is None else {"read_weights": read_weights}
+        x = self.attention(*self._probe_and_context(inputs), **further)
         return (x + self.mlp(self.norm(x)))[:, 0]
 
     def attention_weights(self, inputs):

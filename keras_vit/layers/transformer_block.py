@@ -11,7 +11,6 @@ from keras_vit.layers.mlp import MLP
 from keras_vit.layers.remat import rematerialised
 from keras_vit.layers.rms_norm import norm_layer
 from keras_vit.layers.stochastic_depth import StochasticDepth
-from keras_vit.layers.watching import watcher
 
 
 @kernels.direct
@@ -23,7 +22,8 @@ class TransformerBlock(ConfiguredLayer):
         z  = MLP(LN(z')) + z'       (Eq. 3)
 
     Input and output `(batch, tokens, hidden_size)`. The norms compute in float32 under mixed
-    precision. A block with `rope` is called with the output of `RotaryPositions` as `rotary`.
+    precision. A block with `rope` is called with the output of `RotaryPositions` as `rotary`;
+    `read_weights` is the argument of `Attention`.
 
     Args:
         num_heads: attention heads; divides `hidden_size`.
@@ -131,17 +131,17 @@ class TransformerBlock(ConfiguredLayer):
         for layer in parts:
             layer.build(inputs_shape)
 
-    def call(self, inputs, rotary=None, training=None):
+    def call(self, inputs, rotary=None, training=None, read_weights=None):
         if self.remat and training:
             return rematerialised(self, lambda x: self._encode(x, rotary, training=True), inputs)
-        return self._encode(inputs, rotary, training)
+        return self._encode(inputs, rotary, training, read_weights)
 
-    def _encode(self, inputs, rotary, training):
-        if (watching := watcher()) is not None:
-            inputs = watching.enters(self, inputs)
+    def _encode(self, inputs, rotary, training, read_weights=None):
         x = kernels.call_part(self, self.attention_norm, inputs)
-        told = {} if rotary is None else {"rotary": rotary}
-        x = kernels.call_part(self, self.attention, x, **told, training=training)
+        further = {} if rotary is None else {"rotary": rotary}
+        if read_weights is not None:
+            further["read_weights"] = read_weights
+        x = kernels.call_part(self, self.attention, x, **further, training=training)
         if self.layer_scale is not None:
             x = kernels.call_part(self, self.attention_scale, x)
         if training and self.dropout_rate > 0:
@@ -151,8 +151,7 @@ class TransformerBlock(ConfiguredLayer):
         y = kernels.call_part(self, self.mlp, y, training=training)
         if self.layer_scale is not None:
             y = kernels.call_part(self, self.mlp_scale, y)
-        z = self._branch(y, training) + x  # Eq. 3
-        return z if watching is None else watching.leaves(self, z)
+        return self._branch(y, training) + x  # Eq. 3
 
     def _branch(self, x, training):
         drops = training and self.stochastic_depth_rate > 0

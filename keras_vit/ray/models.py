@@ -10,8 +10,9 @@ import numpy as np
 
 from keras_vit.data.records import Encoded
 from keras_vit.errors import ConfigError
-from keras_vit.evaluation.batches import Batch, predicted
-from keras_vit.evaluation.extraction import identity_of, up_to
+from keras_vit.evaluation.batches import Batch
+from keras_vit.evaluation.extraction import identity_of
+from keras_vit.inference import run
 from keras_vit.labels import top_labels
 from keras_vit.model import VisionTransformer
 from keras_vit.preparation import Preprocessor
@@ -124,13 +125,11 @@ class _PerImage:
                 for _, alike in itertools.groupby(readable, np.shape):
                     yield Batch(preprocessor.stack(alike), None)
 
-        for output, _ in predicted(self._part, steps(), size):
-            yield self._answers(output)
+        for batch in steps():
+            yield self._answers(batch.images, size)
 
-    _part: Any
-
-    def _answers(self, output: np.ndarray) -> Sequence[Any]:
-        """Returns the answer to each image of a step."""
+    def _answers(self, images: np.ndarray, size: int) -> Sequence[Any]:
+        """Returns the answer to each prepared image; `size` images make a full step."""
         raise NotImplementedError
 
     def _columns(self, answers: Sequence[Any], readable: np.ndarray) -> dict[str, Any]:
@@ -169,21 +168,21 @@ class Embed(_PerImage):
     ) -> None:
         super().__init__(preset, **options)
         self._layer = layer
-        self._part = up_to(self.model, layer)
-        shape = self._part.output_shape
+        self.model.check_stages([layer])
+        shape = self.model.stage_shape(layer)
         if len(shape) != 2:
             raise ConfigError(
                 f"layer={layer!r} has an output {shape}; expected one row of features per image, "
                 "such as those of pre_logits."
             )
-        self._width = shape[1]
+        self._width = int(shape[1] or 0)
 
     def about(self) -> dict[str, Any]:
         """Returns everything that determines the features, as plain JSON types."""
         return {**identity_of(self.model, self._layer), **super().about()}
 
-    def _answers(self, output: np.ndarray) -> Sequence[Any]:
-        return list(output)
+    def _answers(self, images: np.ndarray, size: int) -> Sequence[Any]:
+        return list(run(self.model, images, [self._layer], size)[self._layer])
 
     def _columns(self, answers: Sequence[Any], readable: np.ndarray) -> dict[str, Any]:
         pa = _pyarrow()
@@ -223,15 +222,14 @@ class Classify(_PerImage):
                 f"{config.num_classes} and classifier={config.classifier!r}."
             )
         self._top = top
-        self._part = _Probabilities(self.model)
 
     def about(self) -> dict[str, Any]:
         """Returns everything that determines the labels, as plain JSON types."""
         found = {**identity_of(self.model, "labels"), **super().about()}
         return {**found, "top": self._top, "labels": self.model.labels}
 
-    def _answers(self, output: np.ndarray) -> Sequence[Any]:
-        return top_labels(output, self.model.labels, self._top)
+    def _answers(self, images: np.ndarray, size: int) -> Sequence[Any]:
+        return top_labels(self.model.probabilities(images, size), self.model.labels, self._top)
 
     def _columns(self, answers: Sequence[Any], readable: np.ndarray) -> dict[str, Any]:
         pa = _pyarrow()
@@ -243,17 +241,6 @@ class Classify(_PerImage):
             "labels": pa.array(labels, pa.list_(pa.string())),
             "probabilities": pa.array(shares, pa.list_(pa.float32())),
         }
-
-
-class _Probabilities:
-    """A classifier's probabilities behind the two names that `predicted` needs of a model."""
-
-    def __init__(self, model: VisionTransformer) -> None:
-        self._model = model
-        self.input_shape, self.layers = model.input_shape, model.layers
-
-    def predict_on_batch(self, images: np.ndarray) -> np.ndarray:
-        return self._model.probabilities(images)
 
 
 def _image(value: Any, path: Any) -> Any:

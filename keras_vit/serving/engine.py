@@ -11,15 +11,14 @@ from PIL import Image
 
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation.batches import as_numpy
-from keras_vit.evaluation.extraction import up_to
 from keras_vit.explanation.attention import (
+    attention_maps,
     attention_rollout,
     grid_of,
-    probe_model,
-    reading,
-    weights_model,
+    read_tokens,
 )
 from keras_vit.explanation.pixels import per_pixel
+from keras_vit.inference import run
 from keras_vit.labels import top_labels
 from keras_vit.model import VisionTransformer
 from keras_vit.preparation.decoding import MODES, TooManyPixelsError, pixel_limit
@@ -51,14 +50,12 @@ class Engine:
         self._preprocessor = dataclasses.replace(model.preprocessor, max_pixels=self.most_pixels)
         self._max_batch = settings.max_batch
         self._least = model.config.stride
-        self._weights: keras.Model | None = None
-        self._probe: keras.Model | None = None
         # JAX compiles a model for each size of a batch. Powers of two keep the number small.
         self._pads = keras.backend.backend() == "jax" or bool(model.jit_compile)
         self.functions: dict[str, Function] = {
             "classify": self._in_few_sizes(model.probabilities),
             "embed": self._in_few_sizes(
-                lambda batch: up_to(model, "pre_logits").predict_on_batch(batch)
+                lambda batch: run(model, batch, ["pre_logits"])["pre_logits"]
             ),
             "attention": self._rollout,
         }
@@ -130,20 +127,10 @@ class Engine:
 
     def _rollout_of_one(self, image: np.ndarray) -> np.ndarray:
         model = self.model
-        # Kept, because a new one would compile for every request.
-        if self._weights is None:
-            self._weights = weights_model(model, range(model.config.num_layers))
-        if self._probe is None and model.config.classifier == "map":
-            self._probe = probe_model(model)
-        weights = self._weights.predict_on_batch(image)
-        maps = {int(block): as_numpy(found) for block, found in weights.items()}
-        tokens = maps[0].shape[-1]
-        if self._probe is None:
-            reads = reading(model.config, tokens)
-        else:
-            probed = as_numpy(self._probe.predict_on_batch(image)).mean(axis=1)
-            reads = np.pad(probed, [(0, 0), (tokens - probed.shape[1], 0)])
-        patches = attention_rollout(maps, grid_of(model, image), reads=reads)
+        reads = read_tokens(model, image)
+        patches = attention_rollout(
+            attention_maps(model, image), grid_of(model, image), reads=reads
+        )
         return per_pixel(patches, self._sides(image[0]), model.config)
 
     def _sides(self, image: np.ndarray) -> tuple[int, int]:

@@ -9,7 +9,6 @@ from keras import ops
 
 from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError
-from keras_vit.keras_fixes import FixedTrainer
 from keras_vit.layers.precision import float32_under_mixed
 from keras_vit.model import VisionTransformer
 from keras_vit.preparation.protocols import complete
@@ -18,7 +17,7 @@ from keras_vit.tasks.corruption import PatchCorruption
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class MaskedPatchPrediction(FixedTrainer, keras.Model):
+class MaskedPatchPrediction(keras.Model):
     """Trains an encoder to predict patches that it cannot see (appendix B.1.2).
 
     Half of an image's patch embeddings are corrupted, see `PatchCorruption`, before the class

@@ -107,13 +107,6 @@ def overridden(tree: ast.AST) -> set[str]:
     return found
 
 
-def test_a_method_extends_another_library_unless_keras_vit_defines_it():
-    own, foreign = "EqualShares(UntunedData)", "EqualShares(keras.Model)"
-    extends = "class {}:\n  def _adapted(self):\n    return super()._adapted()"
-    assert overridden(ast.parse(extends.format(own))) == set()
-    assert overridden(ast.parse(extends.format(foreign))) == {"_adapted"}
-
-
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_a_private_name_of_another_library_has_a_row_in_the_table(path):
     """Names that keras_vit itself defines need no row."""

@@ -45,7 +45,7 @@ def held(model, monkeypatch):
     """An event without which the model computes nothing."""
     go, original = threading.Event(), model.probabilities
 
-    def waits(batch):
+    def waits(batch, batch_size=None):
         assert go.wait(60)
         return original(batch)
 
@@ -211,7 +211,7 @@ def test_a_failure_of_the_model_is_not_the_end(model, image, monkeypatch):
     with served(model) as address:
         original = model.probabilities
         # The application holds the method that it was made with; the model below fails.
-        monkeypatch.setattr(model, "predict_on_batch", lambda batch: 1 / 0)
+        monkeypatch.setattr(model.inference, "run", lambda *arguments: 1 / 0)
         failed = post(address, image)
         assert failed.status_code == 500 and "division" not in failed.text
         monkeypatch.undo()

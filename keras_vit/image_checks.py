@@ -1,0 +1,196 @@
+"""Checks of a model's images; imports JAX or torch to know which tensors have values.
+
+Functions of keras_vit refuse images of a wrong shape with the fix in the message; Keras refuses
+them in its own words where it checks them first. Pixels out of range cause one warning per
+model: values are read from arrays that functions of keras_vit get and from the first batch on
+torch; integers are known by their type in every call, also of `fit`. A traced tensor has no values.
+"""
+
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_vit.config import ViTConfig
+from keras_vit.errors import ConfigError
+from keras_vit.terminal.messages import warn
+
+if keras.backend.backend() == "torch":
+    import torch
+elif keras.backend.backend() == "jax":
+    import jax
+
+_CHECKED_IMAGES = 8
+
+
+class ImageChecks:
+    """The checks of one model's images.
+
+    Args:
+        config: configuration of the model.
+        data_format: data format of the model.
+    """
+
+    def __init__(self, config: ViTConfig, data_format: str) -> None:
+        self._config = config
+        self._data_format = data_format
+        self._has_seen_pixels = False
+        self._has_warned = False
+
+    def check(self, images: Any) -> None:
+        """Refuses images of another shape, and warns once of pixels out of range.
+
+        Raises:
+            ConfigError: the shape is not the model's; the message names the fix.
+        """
+        shape = getattr(images, "shape", None)
+        shape = np.shape(images) if shape is None else tuple(shape)
+        reason = refusal(shape, self._config, self._data_format)
+        if reason is not None:
+            raise ConfigError(reason)
+        self._look_at(images)
+
+    def check_call(self, inputs: Any) -> None:
+        """Checks the inputs of a call: the shape, and the pixels of the first call or of integers.
+
+        Keras checks shapes too, except in the compiled steps of JAX.
+
+        Raises:
+            ConfigError: as `check`.
+        """
+        images = _only(inputs)
+        shape = getattr(images, "shape", None)
+        if shape is None or getattr(shape, "rank", 0) is None:  # TensorFlow may not know the rank
+            return
+        reason = refusal(tuple(shape), self._config, self._data_format)
+        if reason is not None:
+            raise ConfigError(reason)
+        if not self._has_seen_pixels or _are_integers(images):
+            self._look_at(images)
+
+    def _look_at(self, images: Any) -> None:
+        if self._has_warned:
+            return
+        values = _values_of(images)
+        if values is None:
+            return
+        self._has_seen_pixels = True
+        if warning := _doubt(values, self._config.rescale):
+            self._has_warned = True
+            warn(warning)
+
+
+def refusal(shape: tuple[int | None, ...], config: ViTConfig, data_format: str) -> str | None:
+    """Returns the reason why a model refuses images of a shape, and a remedy; None if it fits.
+
+    Args:
+        shape: shape of the images, with None for an unknown size.
+        config: configuration of the model.
+        data_format: data format of the model.
+    """
+    height, width = config.image_size or (None, None)
+    last = data_format == "channels_last"
+    expected = (height, width, config.channels) if last else (config.channels, height, width)
+    if len(shape) == 3 and config.channels == 1 and last:
+        shape = (*shape, 1)  # Keras adds the axis of channels
+    if len(shape) == 5 and shape[-1] == 1:
+        shape = shape[:-1]
+    sides = shape[1:]
+    if len(shape) == 4 and all(
+        None in (a, b) or a == b for a, b in zip(sides, expected, strict=True)
+    ):
+        return None
+    shapes = f"The model takes images {_shown((None, *expected))}, found {_shown(shape)}."
+    if len(shape) == 3:
+        return f"{shapes} One image is a batch of one: images[None]."
+    if len(shape) != 4:
+        return shapes
+    channels = sides[-1 if last else 0]
+    if config.channels not in (channels, None) and sides[0 if last else -1] == config.channels:
+        other, move = ("channels_first", "1, -1") if last else ("channels_last", "-1, 1")
+        return (
+            f"{shapes} Their axes are {other}: move them by np.moveaxis(images, {move}), or build "
+            f"or load the model with data_format={other!r}."
+        )
+    if channels not in (None, config.channels):
+        return (
+            f"{shapes} They have {channels} channels: model.preprocessor(images) converts grey or "
+            f"transparent images to {config.channels}; channels= builds a model of another number."
+        )
+    size = sides[:2] if last else sides[1:]
+    return (
+        f"{shapes} model.preprocessor(images) resizes images; from_preset(..., image_size={size}) "
+        "loads the weights for that size."
+    )
+
+
+def _doubt(images: np.ndarray | str, rescales: bool) -> str | None:
+    """Returns a warning if values or type of the first images do not fit the model, else None."""
+    is_int = "int" in (images if isinstance(images, str) else images.dtype.name)
+    if not rescales:
+        if is_int:
+            kind = "integers"
+        elif (
+            not isinstance(images, str)
+            and images.size
+            and 3 < images.max() <= 255.5
+            and images.min() >= 0
+        ):
+            kind = f"pixels up to {images.max():g}"
+        else:
+            return None
+        return (
+            f"The images are {kind}; this model takes prepared images, in most models in [-1, 1]. "
+            "Prepare them by model.preprocessor, or build or load the model with rescale=True, "
+            "which takes pixels in [0, 255]."
+        )
+    if not isinstance(images, str) and images.size and images.min() < 0:
+        return (
+            f"The images have values down to {images.min():g}; this model has rescale=True and "
+            "takes pixels in [0, 255]: prepare them by model.preprocessor, or give raw pixels."
+        )
+    return None
+
+
+def _are_integers(images: Any) -> bool:
+    return "int" in str(images.dtype)
+
+
+def _values_of(images: Any) -> np.ndarray | str | None:
+    """Returns a few images on the host, the name of an integer type, or None without values."""
+    if _are_integers(images):
+        return keras.backend.standardize_dtype(images.dtype)
+    if not (isinstance(images, np.ndarray) or _has_values(images)):
+        return None
+    try:
+        return np.asarray(keras.ops.convert_to_numpy(images[:_CHECKED_IMAGES]), "float32")
+    except (RuntimeError, TypeError, ValueError):  # wrapped by torch.func or vmap
+        return None
+
+
+def _has_values(images: Any) -> bool:
+    """Whether a tensor has values on this host; a traced or exported tensor has no values."""
+    backend = keras.backend.backend()
+    if isinstance(images, keras.KerasTensor):
+        return False
+    if backend == "torch":
+        is_traced = torch.compiler.is_compiling() or torch.jit.is_tracing()
+        return type(images) is torch.Tensor and not is_traced
+    if backend == "jax":
+        is_traced = isinstance(images, jax.core.Tracer)
+        return isinstance(images, jax.Array) and not is_traced and images.is_fully_addressable
+    return hasattr(images, "numpy")
+
+
+def _only(inputs: Any) -> Any:
+    """Returns the tensor in a functional model's inputs: a tensor, or a list or dict of one."""
+    if isinstance(inputs, dict):
+        inputs = list(inputs.values())
+    if isinstance(inputs, (list, tuple)) and len(inputs) == 1:
+        return inputs[0]
+    return inputs
+
+
+def _shown(shape: tuple[int | None, ...]) -> str:
+    sides = ("any" if side is None else str(side) for side in shape[1:])
+    return f"(batch, {', '.join(sides)})"

@@ -1,0 +1,136 @@
+"""The inference function: what a model computes for any number of images, from any thread.
+
+`classify`, `tokens`, `features`, `evaluate`, `embed`, explanations, the comparison of an export,
+the server and Ray compute by it. It calls the model with its weights of the moment, whatever
+replaced them (`load_weights`, LoRA, quantisation), and does not touch the trainer of Keras: it
+works during `fit` and after a `fit` that failed. One file per backend compiles the call:
+
+    jax         keras.StatelessScope under jax.jit; images divided among the devices
+    tensorflow  tf.function
+    torch       torch.no_grad
+    openvino    a compiled openvino.Model
+"""
+
+import importlib
+import inspect
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_vit.errors import ConfigError
+
+_BACKENDS = ("jax", "openvino", "tensorflow", "torch")
+
+
+class Inference:
+    """The compiled calls of one model; a model makes it once and keeps it.
+
+    Args:
+        model: a built `keras.Model` with one tensor of images as its input.
+    """
+
+    def __init__(self, model: keras.Model) -> None:
+        self.lock = threading.RLock()
+        """Held while a compiled call is made, and while `fit` replaces weights on JAX."""
+        self.trainer_lock = threading.RLock()
+        """Held during `evaluate` and `predict` of Keras."""
+        self.training_state: Any = None
+        """The weights after the last step of a `fit` on JAX, or None."""
+        self._programs: dict[Any, Any] = {}
+        self._weights: list[Any] = []
+
+    def run(
+        self,
+        model: keras.Model,
+        images: Any,
+        stages: Sequence[str] = (),
+        batch_size: int | None = None,
+    ) -> Any:
+        """Returns the output of a model, or its stages, for images of one shape.
+
+        Args:
+            model: the model that this object belongs to.
+            images: array `(images, height, width, channels)` in the model's size and range, or
+                with the channels first.
+            stages: names of `keras_vit.graph.Stages`, for a `VisionTransformer`; empty for the
+                output of the model.
+            batch_size: images per step; None for all in one step.
+
+        Returns:
+            float32 array `(images, ...)`, or `{stage: array}`.
+
+        Raises:
+            ConfigError: the model has no such stage, or the images do not fit it.
+        """
+        chosen = tuple(dict.fromkeys(stages))
+        program = self._program(model, chosen)
+        parts = [
+            {name: value[:count] for name, value in program(padded).items()}
+            for padded, count in _steps(np.asarray(images), batch_size or max(len(images), 1))
+        ]
+        if not parts:
+            raise ConfigError("No image was given.")
+        names = chosen or ("",)
+        values = {name: np.concatenate([part[name] for part in parts]) for name in names}
+        return values if chosen else values[""]
+
+    def _program(self, model: keras.Model, stages: tuple[str, ...]) -> Any:
+        weights = model.weights
+        with self.lock:
+            # LoRA, quantisation and replaced layers change the weights of a model.
+            if len(weights) != len(self._weights) or any(
+                new is not old for new, old in zip(weights, self._weights, strict=True)
+            ):
+                self._programs.clear()
+                self._weights = weights
+            if stages not in self._programs:
+                _check(model, stages)
+                self._programs[stages] = _backend().Program(self, model, stages)
+            return self._programs[stages]
+
+
+def run(model: Any, images: Any, stages: Sequence[str] = (), batch_size: int | None = None) -> Any:
+    """Returns the output of a `VisionTransformer`, or its stages; see `Inference.run`."""
+    model.check_images(images)
+    return model.inference.run(model, images, stages, batch_size)
+
+
+def call(model: keras.Model, images: Any, stages: tuple[str, ...]) -> dict[str, Any]:
+    """Calls a model in inference mode: `{stage: tensor}`, or `{"": output}`."""
+    if not stages:
+        return {"": model(images, training=False)}
+    return model(images, training=False, stages=stages)
+
+
+def as_float32(value: Any) -> np.ndarray:
+    """Returns a tensor of the backend as a float32 array on the host."""
+    return np.asarray(keras.ops.convert_to_numpy(value)).astype("float32", copy=False)
+
+
+def _check(model: Any, stages: tuple[str, ...]) -> None:
+    if not stages:
+        return
+    if "stages" not in inspect.signature(model.call).parameters:
+        raise ConfigError(
+            f"{type(model).__name__}.call takes no `stages`, so that its layers cannot be read; it "
+            "replaces VisionTransformer.call. Accept `stages` there and pass it on."
+        )
+    model.check_stages(stages)
+
+
+def _steps(images: np.ndarray, batch_size: int) -> Iterator[tuple[np.ndarray, int]]:
+    """Yields batches of few sizes, filled up with zeros, and their numbers of images."""
+    for start in range(0, len(images), batch_size):
+        batch = images[start : start + batch_size]
+        size = _backend().padded_size(len(batch), batch_size)
+        yield np.pad(batch, [(0, size - len(batch))] + [(0, 0)] * (batch.ndim - 1)), len(batch)
+
+
+def _backend() -> Any:
+    name = keras.backend.backend()
+    if name not in _BACKENDS:
+        raise ConfigError(f"keras_vit does not compute on the backend {name!r}.")
+    return importlib.import_module(f"keras_vit.inference.on_{name}")

@@ -1,0 +1,79 @@
+"""Inference on JAX: one program per stages and shape, on all devices of `keras.distribution`."""
+
+import itertools
+from typing import Any
+
+import jax
+import keras
+import numpy as np
+
+from keras_vit import inference
+from keras_vit.distribution.processes import whole
+
+
+def padded_size(count: int, batch_size: int) -> int:
+    """Returns the number of images that are computed for `count` images.
+
+    XLA compiles for each number of images: powers of two up to the batch size are few. Devices
+    divide the images of a batch.
+    """
+    size = min(1 << (count - 1).bit_length(), batch_size)
+    return size + -size % _devices_of_a_batch()
+
+
+class Program:
+    """A compiled call of a model; see `keras_vit.inference`."""
+
+    def __init__(self, owner: Any, model: keras.Model, stages: tuple[str, ...]) -> None:
+        self._owner, self._model = owner, model
+        self._weights = model.weights
+
+        def run(values: list[Any], images: Any) -> dict[str, Any]:
+            pairs = zip(self._weights, values, strict=True)
+            with keras.StatelessScope(state_mapping=pairs):
+                return inference.call(model, images, stages)
+
+        self._run = jax.jit(run)
+
+    def __call__(self, images: np.ndarray) -> dict[str, np.ndarray]:
+        batch = _divided(images)
+        with self._owner.lock:  # a step of `fit` deletes the arrays that it replaces
+            values = self._run(self._values(), batch)
+        return {name: inference.as_float32(whole(value)) for name, value in values.items()}
+
+    def _values(self) -> list[Any]:
+        """Returns the weights of the moment; a `fit` in another thread holds them itself."""
+        try:
+            return [weight.value for weight in self._weights]
+        except TypeError:  # a weight without a value calls its initializer, which is None
+            if self._owner.training_state is None:
+                raise
+        model = self._model
+        pairs = zip(
+            [*model.trainable_variables, *model.non_trainable_variables],
+            itertools.chain(*self._owner.training_state),
+            strict=True,
+        )
+        current = {id(variable): value for variable, value in pairs}
+        return [current[id(weight)] for weight in self._weights]
+
+
+def _devices_of_a_batch() -> int:
+    """The number of devices along the axis of the batch."""
+    distribution = keras.distribution.distribution()
+    if distribution is None:
+        return 1
+    mesh = distribution.device_mesh
+    return int(mesh.shape[list(mesh.axis_names).index(distribution.batch_dim_name)])
+
+
+def _divided(images: np.ndarray) -> Any:
+    """Returns a batch whose images lie on the devices that compute them."""
+    distribution = keras.distribution.distribution()
+    if distribution is None:
+        return keras.ops.convert_to_tensor(images)
+    layout = distribution.get_data_layout(images.shape).backend_layout
+    if jax.process_count() == 1:
+        return jax.device_put(images, layout)
+    # Every process has all images, and gives its devices their part.
+    return jax.make_array_from_callback(images.shape, layout, lambda part: images[part])

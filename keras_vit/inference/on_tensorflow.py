@@ -1,0 +1,43 @@
+"""Inference on TensorFlow: one tf.function for any number of images."""
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_vit import inference
+
+
+def padded_size(count: int, batch_size: int) -> int:
+    """Returns the number of images that are computed for `count` images."""
+    return count
+
+
+class Program:
+    """A compiled call of a model; see `keras_vit.inference`. One replica computes all images."""
+
+    def __init__(self, owner: Any, model: keras.Model, stages: tuple[str, ...]) -> None:
+        self._lock = owner.lock
+
+        def run(images: Any) -> dict[str, Any]:
+            return inference.call(model, images, stages)
+
+        self._run = tf.function(run, jit_compile=model.jit_compile, autograph=False)
+        self._is_eager = model.run_eagerly
+        self._eagerly = run
+        self._functions: dict[Any, Any] = {}
+
+    def __call__(self, images: np.ndarray) -> dict[str, np.ndarray]:
+        batch = keras.ops.convert_to_tensor(images)
+        values = (self._eagerly if self._is_eager else self._function(batch))(batch)
+        return {name: inference.as_float32(value) for name, value in values.items()}
+
+    def _function(self, batch: Any) -> Any:
+        """Returns the program for images of this shape and any number, which is traced once."""
+        key = (batch.dtype, tuple(batch.shape[1:]))
+        with self._lock:
+            if key not in self._functions:
+                shape = tf.TensorSpec((None, *batch.shape[1:]), batch.dtype)
+                self._functions[key] = self._run.get_concrete_function(shape)
+            return self._functions[key]
