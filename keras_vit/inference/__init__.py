@@ -66,7 +66,7 @@ class Inference:
             ConfigError: the model has no such stage, or the images do not fit it.
         """
         chosen = tuple(dict.fromkeys(stages))
-        program = self._program(model, chosen)
+        program = self.program(model, chosen)
         parts = [
             {name: value[:count] for name, value in program(padded).items()}
             for padded, count in _steps(np.asarray(images), batch_size or max(len(images), 1))
@@ -77,7 +77,8 @@ class Inference:
         values = {name: np.concatenate([part[name] for part in parts]) for name in names}
         return values if chosen else values[""]
 
-    def _program(self, model: keras.Model, stages: tuple[str, ...]) -> Any:
+    def program(self, model: keras.Model, stages: tuple[str, ...]) -> Any:
+        """Returns the compiled call for the present weights of the model."""
         weights = model.weights
         with self.lock:
             # LoRA, quantisation and replaced layers change the weights of a model.

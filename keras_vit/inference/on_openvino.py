@@ -29,9 +29,10 @@ class Program:
         self._compiled: dict[Any, _Compiled] = {}
 
     def __call__(self, images: np.ndarray) -> dict[str, np.ndarray]:
-        return self._compiled_for(images)(images)
+        return self.compiled_for(images)(images)
 
-    def _compiled_for(self, images: np.ndarray) -> "_Compiled":
+    def compiled_for(self, images: np.ndarray) -> "_Compiled":
+        """Returns the compiled model for images of this shape, with the present weights."""
         with self._owner.lock:
             # `Variable.assign` replaces the tensor, so that the old tensor is another object.
             values = [weight.value for weight in self._model.weights]
@@ -78,3 +79,7 @@ class _Compiled:
             return dict(zip(self._names, map(inference.as_float32, values), strict=True))
         finally:
             self._idle.append(request)
+
+    def get_property(self, name: str) -> Any:
+        """Returns a property of the compiled model, such as INFERENCE_PRECISION_HINT."""
+        return self._program.get_property(name)

@@ -11,7 +11,8 @@ Found 2026-11 in Keras 3.15.1 and before; tests/keras_fixes/test_trainer.py has 
 - torch: Keras frees the gradients of a step after the next forward pass, so that the peak of the
   memory has both. `FreedGradients`, a callback that recipes carry, frees them before.
 - OpenVINO: Keras compiles the weights into the program of `predict` and never looks at them again,
-  and lets OpenVINO choose bfloat16. `predict` computes by the inference function instead.
+  and lets OpenVINO choose bfloat16. `predict` computes by the inference function instead, and
+  `evaluate`, which is slow there, by calls of the model.
 """
 
 import contextlib
@@ -36,6 +37,7 @@ def kept_whole(model: Any) -> Iterator[None]:
     backend = keras.backend.backend()
     with model.inference.trainer_lock:
         if backend == "openvino":
+            model.supports_jit = False  # `evaluate` calls the model, which has the present weights
             model.predict_function = lambda data: _predict_on_openvino(model, data)
         before = _values_of(model) if backend == "jax" else {}
         try:

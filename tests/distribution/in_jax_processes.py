@@ -18,7 +18,7 @@ from PIL import Image
 
 import keras_vit
 from keras_vit import distribution, finetune
-from keras_vit.data import from_arrays
+from keras_vit.inference import run
 from tests import light_compilation
 from tests.distribution import training
 from tests.distribution.forked import results
@@ -53,14 +53,12 @@ def outputs(model, count, folder):
     out = folder / f"{count}.npy"
     keras_vit.embed(model, paths, out, batch_size=8)
     return [
-        model.predict(images, batch_size=8, verbose=0),
+        run(model, images, batch_size=8),
         np.array([[p for _, p in sorted(row)] for row in model.classify(PICTURES[:count])]),
         model.tokens(images, batch_size=8).patches,
         keras_vit.features(model, images, batch_size=8, cache=folder / "cache").values,
         np.array([scores.top1, scores.loss, scores.calibration_error]),
         np.load(out),
-        np.array(model.evaluate(images, labels, batch_size=8, verbose=0)),
-        np.array(model.test_on_batch(images, labels)),
         keras_vit.attention_maps(model, images)[0],
         keras_vit.explain(model, images).patches,
     ]
@@ -73,27 +71,6 @@ def stopped(folder, epoch):
     except StoppedError:
         return sorted(path.name for path in folder.iterdir())
     raise AssertionError("The training was to stop.")
-
-
-def disagreements(index):
-    """What processes are told that do not do the same."""
-    data = from_arrays(PICTURES, LABELS[:9], model_of(), 4, seed=index, steps_per_epoch=1)
-    model = compiled()
-    return {
-        "images": message(lambda: model.predict(IMAGES[: 8 + index], batch_size=16, verbose=0)),
-        "batches": message(lambda: model.predict(IMAGES[: 8 + index], batch_size=8, verbose=0)),
-        "pixels": message(lambda: model.evaluate(IMAGES[:4] + index, LABELS[:4], verbose=0)),
-        "optimizer": message(lambda: _fit(momentum=0.5 + index / 4)),
-        "epochs": message(lambda: _fit(0.5, epochs=1 + index)),
-        "data": message(lambda: model.fit(data, shuffle=False, verbose=0)),
-        "share": message(lambda: model.fit(IMAGES[:3], LABELS[:3], batch_size=3, verbose=0)),
-    }
-
-
-def _fit(momentum, **arguments):
-    model = model_of()
-    model.compile(finetune.LayerwiseSGD(0.1, momentum=momentum), "mse")
-    model.fit(IMAGES[:4], LABELS[:4], batch_size=4, verbose=0, **arguments)
 
 
 def wait_until(condition):
@@ -153,10 +130,7 @@ def found(index, port, folder):
             report[name] = distance(outputs(model, count, folder), one[name])
         model.save_to_preset(folder / "preset")
         saved = keras_vit.VisionTransformer.from_preset(folder / "preset")
-        report["preset"] = distance(
-            [saved.predict(IMAGES, verbose=0)], [model.predict(IMAGES, verbose=0)]
-        )
-        report["disagreements"] = disagreements(index)
+        report["preset"] = distance([run(saved, IMAGES)], [run(model, IMAGES)])
         (folder / "file").write_text("")
         report["unwritable"] = [
             message(lambda: model.save_to_preset(folder / "file" / "preset")),

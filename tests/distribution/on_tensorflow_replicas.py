@@ -15,9 +15,9 @@ from PIL import Image
 
 import keras_vit
 from keras_vit import finetune
-from keras_vit.data import from_arrays
+from keras_vit.inference import run
 from tests.distribution import training
-from tests.distribution.training import distance, message, model_of
+from tests.distribution.training import distance, model_of
 from tests.thorough import THOROUGH, times
 
 COUNTS = (1, 9) if THOROUGH else (9,)
@@ -44,25 +44,14 @@ def outputs(model, count, folder):
     out = folder / f"{len(list(folder.iterdir()))}.npy"
     keras_vit.embed(model, paths, out, batch_size=8)
     return [
-        model.predict(images, batch_size=8, verbose=0),
-        model.predict_on_batch(images),
+        run(model, images, batch_size=8),
         np.array([[p for _, p in sorted(row)] for row in model.classify(PICTURES[:count])]),
         model.tokens(images, batch_size=8).patches,
         keras_vit.features(model, images, batch_size=8).values,
         np.array([scores.top1, scores.loss, scores.calibration_error]),
         np.load(out),
-        np.array(model.evaluate(images, labels, batch_size=8, verbose=0)),
         keras_vit.attention_maps(model, images)[0],
         keras_vit.explain(model, images).patches,
-    ]
-
-
-def refused(model):
-    """What batches get that two replicas do not divide."""
-    data = from_arrays(PICTURES, LABELS[:9], model, 4, shuffle=True)
-    return [
-        message(lambda: model.fit(IMAGES[:7], LABELS[:7], verbose=0)),
-        message(lambda: model.fit(data, shuffle=False, verbose=0)),
     ]
 
 
@@ -120,7 +109,6 @@ def main():
                 outputs(together, count, folder), outputs(alone, count, folder), strict=True
             )
             report["images"][count] = [distance([a], [b]) for a, b in pairs]
-        report["refused"] = refused(together)
     json.dump(report, sys.stdout)
 
 

@@ -50,40 +50,8 @@ def test_a_recipe_trains_on_two_replicas_as_on_one_device(report, recipe):
 
 @pytest.mark.parametrize("count", [1, 9] if THOROUGH else [9])
 def test_any_number_of_images_gives_what_one_device_gives(report, count):
-    """All public functions that run a model; a replica has no image of the last batch."""
+    """All functions of keras_vit that run a model; one replica computes all images."""
     assert max(report["images"][str(count)]) < 1e-5
-
-
-def test_a_training_batch_that_the_replicas_do_not_divide_is_refused(report):
-    """TensorFlow would give its images different weights, silently."""
-    for sentence in report["refused"]:
-        assert "2 replicas do not divide a batch" in sentence
-
-
-def test_two_workers_train_as_one_device():
-    """`MultiWorkerMirroredStrategy` on arrays and on `ImageData`, which resumes bit by bit.
-
-    Clipping, accumulation and averages are of the images of both workers.
-    """
-    for found in run("in_tensorflow_workers"):
-        assert found["replicas"] == 2
-        assert found["loss"] < 1e-5
-        assert found["state"] < 1e-5
-        assert found["evaluate"] < 1e-5
-        assert found["streamed"] < 1e-5
-        assert found["resumed"] == 0
-        assert found["predictions"] < 1e-5
-        assert "2 replicas do not divide a batch" in found["refused"]
-
-
-def test_canary_keras_reduces_scalars_of_workers_along_an_axis():
-    """When Keras does not, keras_fixes/tensorflow_replicas.py can leave the logs alone."""
-    import inspect
-
-    from keras.src.backend.tensorflow import trainer
-
-    assert 'reduce("MEAN", v, axis=0)' in inspect.getsource(trainer.reduce_per_replica)
-    assert "_maybe_symbolic_build(" in inspect.getsource(trainer.TensorFlowTrainer.fit)
 
 
 def test_canary_keras_clips_before_it_sums():

@@ -35,8 +35,7 @@ def predicted(model, images=IMAGES):
 
 def program(model, images=IMAGES):
     """The compiled form with which the model predicts these images."""
-    model.make_predict_function()
-    return model._get_compiled_model(images)
+    return model.inference.program(model, ()).compiled_for(images)
 
 
 CHANGES = {
@@ -151,8 +150,6 @@ def test_the_cache_serves_equal_models_and_no_others(monkeypatch, tmp_path):
 
 
 TRAININGS = {
-    "fit": lambda model, folder: model.fit(IMAGES, np.zeros(3)),
-    "train_on_batch": lambda model, folder: model.train_on_batch(IMAGES, np.zeros(3)),
     "finetune_preset": lambda model, folder: finetune_preset(
         "vit_digits", folder, out=folder / "out"
     ),
@@ -229,26 +226,8 @@ def test_the_forms_of_openvino_equal_the_reference(shape, kernel, axes, dtype):
     both("linear", normal(*shape), normal(*kernel, seed=1))
 
 
-def test_canary_keras_calls_what_the_workaround_replaces(monkeypatch):
-    """`predict` and `evaluate` ask `_get_compiled_model` for each batch, and unpack its outputs."""
-    asked = []
-    model = random_tiny()
-    model.compile(loss="mse")
-    original = type(model)._get_compiled_model
-    monkeypatch.setattr(
-        type(model),
-        "_get_compiled_model",
-        lambda self, data: asked.append(data.shape) or original(self, data),
-    )
-    model.predict(IMAGES, batch_size=2, verbose=0)
-    model.evaluate(IMAGES, np.zeros((3, 5)), batch_size=3, verbose=0)
-    assert asked == [(2, 16, 16, 3), (1, 16, 16, 3), (3, 16, 16, 3)]
-    assert model._n_main_outputs == 1
-    assert model._output_mask_indices == {}
-
-
 def test_canary_keras_predicts_with_old_weights():
-    """The fault is gone if this fails: then most of `openvino_predict` can be removed."""
+    """The fault is gone if this fails: then `predict` may be left to Keras."""
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, use_bias=False)])
     before = predicted(model, np.ones((1, 2), "float32"))
     model.layers[0].kernel.assign(np.full((2, 1), 7))
