@@ -47,7 +47,7 @@ def test_a_probe_becomes_the_head_of_an_ordinary_classifier(fields, images):
     found = features(model, (images, classes), batch_size=23)
     probe = linear_probe(*found, l2=10.0)
     classifier = probe.into(model, labels=("a", "b", "c"))
-    logits = classifier.predict(images, batch_size=23, verbose=0)
+    logits = features(classifier, images, "logits", batch_size=23).values
     expected = found.values @ probe.kernel + probe.bias
     np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-5)
     assert np.array_equal(logits.argmax(axis=1), probe.predict(found.values))
