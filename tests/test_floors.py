@@ -33,7 +33,7 @@ FLOORS = (
     {"presets.preset_config", "presets.retries"},
     {"presets.refusals"},
     {"presets.bucket", "presets.hub"},
-    {"presets.augreg", "presets.families"},
+    {"presets.augreg"},
     {"presets.catalog"},
     {"checkpoints.checksum", "checkpoints.local_folder"},
     {"checkpoints.source"},
