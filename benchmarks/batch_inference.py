@@ -20,6 +20,7 @@ import psutil
 
 import keras_vit
 from benchmarks import photographs
+from keras_vit.inference import run
 from keras_vit.ray import Embed, write_dataset
 
 ROOT = Path(__file__).parents[1]
@@ -61,14 +62,14 @@ def milliseconds(files: list[Path], preset: Path) -> dict[str, float]:
     def model() -> None:
         for start in range(0, len(images), BATCH):
             batch = preprocessor.stack(images[start : start + BATCH])
-            values.append(np.asarray(embed._part.predict_on_batch(batch)))
+            values.append(run(embed.model, batch, ["pre_logits"])["pre_logits"])
 
     def write() -> None:
         features = list(np.concatenate(values))
         table = pa.table({"path": list(map(str, files)), "features": features})
         pq.write_table(table, io.BytesIO(), use_dictionary=False)
 
-    embed._part.predict_on_batch(np.zeros((BATCH, 224, 224, 3), np.float32))
+    run(embed.model, np.zeros((BATCH, 224, 224, 3), np.float32), ["pre_logits"])
     steps: tuple[Callable[[], None], ...] = (read, decode, model, write)
     found = {}
     for step in steps:

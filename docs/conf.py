@@ -34,7 +34,14 @@ extensions = [
     "api_pages",
     "models_table",
 ]
-exclude_patterns = ["_build", "_extensions", "gallery/*.ipynb", "gallery/*.py", "gallery/*.zip"]
+exclude_patterns = [
+    "_build",
+    "_extensions",
+    "upstream",
+    "gallery/*.ipynb",
+    "gallery/*.py",
+    "gallery/*.zip",
+]
 root_doc = "index"
 highlight_language = "none"  # blocks without a language are commands and tables of names
 default_role = "py:obj"  # `name` in a docstring links to what has this name

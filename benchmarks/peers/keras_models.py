@@ -100,7 +100,10 @@ def _predicted(model: Any, images: np.ndarray, batch: int) -> Step:
     def predict(steps: int) -> None:
         if steps not in many:
             many[steps] = np.concatenate([images] * steps)
-        model.predict(many[steps], batch_size=batch, verbose=0)
+        if hasattr(model, "inference"):  # of a VisionTransformer, not of keras-hub
+            model.inference.run(model, many[steps], batch_size=batch)
+        else:
+            model.predict(many[steps], batch_size=batch, verbose=0)
 
     predict(2)
     return predict

@@ -126,8 +126,10 @@ def _steps(images: np.ndarray, batch_size: int) -> Iterator[tuple[np.ndarray, in
     """Yields batches of few sizes, filled up with zeros, and their numbers of images."""
     for start in range(0, len(images), batch_size):
         batch = images[start : start + batch_size]
-        size = _backend().padded_size(len(batch), batch_size)
-        yield np.pad(batch, [(0, size - len(batch))] + [(0, 0)] * (batch.ndim - 1)), len(batch)
+        count, missing = len(batch), _backend().padded_size(len(batch), batch_size) - len(batch)
+        if missing:
+            batch = np.pad(batch, [(0, missing)] + [(0, 0)] * (batch.ndim - 1))
+        yield batch, count
 
 
 def _backend() -> Any:

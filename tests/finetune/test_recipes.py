@@ -30,7 +30,8 @@ def test_the_defaults_are_the_numbers_of_the_papers(model):
     config = transfer.compile_args["optimizer"].get_config()
     assert (config["momentum"], config["global_clipnorm"], config["weight_decay"]) == (0.9, 1.0, 0)
     assert (transfer.batch_size, transfer.settings["warmup_steps"]) == (512, 500)
-    assert transfer.fit_args == {"epochs": 1, "steps_per_epoch": 10_000, "callbacks": []}
+    assert transfer.fit_args.keys() == {"epochs", "steps_per_epoch", "callbacks"}
+    assert (transfer.fit_args["epochs"], transfer.fit_args["steps_per_epoch"]) == (1, 10_000)
     rates = [rate_at(transfer, step) for step in (0, 250, 500, 5250, 10_000)]
     np.testing.assert_allclose(rates, [0, 0.015, 0.03, 0.015, 0], atol=1e-8)
 
