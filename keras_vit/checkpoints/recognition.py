@@ -100,7 +100,11 @@ _OTHERS = (
 
 
 def recognise_dialect(files: OpenSource, asked: str | None = None) -> Recognition:
-    """Returns the dialect of a file: the family that its JSON names, or with most of its names.
+    """Returns the dialect of a file, which the arrays decide; the JSON narrows the choice.
+
+    The dialects are tried in three groups: the class that the JSON names, the family that it
+    names, and the libraries that it does not speak of. The last group reads a folder whose JSON
+    belongs to another file of the same repository.
 
     Args:
         files: the open source.
@@ -110,28 +114,31 @@ def recognise_dialect(files: OpenSource, asked: str | None = None) -> Recognitio
         CheckpointError: the JSON names a family that keras_vit does not read, or the arrays
             do not belong to a Vision Transformer.
     """
-    reader = files.reader
+    shapes = files.reader.shapes
     dialects = dialects_named(asked) if asked else tuple(DIALECTS.values())
-    named = {dialect: dialect.is_named_by(files.json) for dialect in dialects}
-    candidates = [dialect for dialect in dialects if named[dialect] is not False]
-    if any(named.values()):
-        candidates = [dialect for dialect in dialects if named[dialect]]
-    elif len(candidates) < len(dialects):
-        raise CheckpointError(f"{reader.path}: {_foreign_family(files.json, dialects)}.")
-    recognition = recognise(reader.shapes, candidates)
-    if recognition is None:
-        _refuse_by_part(files, [dialect for dialect in candidates if named[dialect]])
-        some = list(itertools.islice(reader.shapes, 2000))
-        other = next((kind for pattern, kind in _OTHERS if _any(pattern, some)), None)
-        guess = f" It looks like {other}." if other else ""
-        if any(named.values()):
-            guess += f" Beside it, {_foreign_family(files.json, dialects).partition(', exp')[0]}."
-        raise CheckpointError(
-            f"{reader.path}: no Vision Transformer in any of the dialects "
-            f"{', '.join(d.name for d in candidates)}. It holds {len(reader.shapes)} arrays: "
-            f"{listed(some) if some else 'nothing'}.{guess}"
-        )
-    return recognition
+    answers = {dialect: dialect.is_named_by(files.json) for dialect in dialects}
+    named = [dialect for dialect in dialects if answers[dialect]]
+    exact = [d for d in named if d.identity is not None and d.identity.names_class(files.json)]
+    others = [dialect for dialect in dialects if answers[dialect] is None]
+    if not named and len(others) < len(dialects):
+        others = [dialect for dialect in others if dialect.has_json_of_its_own(files.json)]
+        if not others:
+            raise CheckpointError(f"{files.reader.path}: {_foreign_family(files.json, dialects)}.")
+    for group, are_named in ((exact, True), (named, True), (others, False)):
+        recognition = recognise(shapes, group, are_named=are_named) if group else None
+        if recognition is not None:
+            return recognition
+    _refuse_by_part(files, named)
+    some = list(itertools.islice(shapes, 2000))
+    other = next((kind for pattern, kind in _OTHERS if _any(pattern, some)), None)
+    guess = f" It looks like {other}." if other else ""
+    if named:
+        guess += f" Beside it, {_foreign_family(files.json, dialects).partition(', exp')[0]}."
+    raise CheckpointError(
+        f"{files.reader.path}: no Vision Transformer in any of the dialects "
+        f"{', '.join(d.name for d in named or others)}. It holds {len(shapes)} arrays: "
+        f"{listed(some) if some else 'nothing'}.{guess}"
+    )
 
 
 def _refuse_by_part(files: OpenSource, named: Iterable[Dialect]) -> None:
@@ -161,8 +168,13 @@ def _foreign_family(files: Mapping[str, Any], dialects: Iterable[Dialect]) -> st
     raise LookupError("no JSON names a family")
 
 
-def recognise(shapes: Mapping[str, Shape], dialects: Sequence[Dialect]) -> Recognition | None:
+def recognise(
+    shapes: Mapping[str, Shape], dialects: Sequence[Dialect], *, are_named: bool = False
+) -> Recognition | None:
     """Returns the dialect and prefix with the most matching names; None if it is no ViT.
+
+    Where the JSON names the family, the classes of that family differ in the parts that they
+    leave out: the dialect that leaves the fewest arrays without an explanation is chosen.
 
     Two dialects may match equally many names, for example in a file without position
     embeddings. The dialect whose conventions agree with the arrays then wins, and among several
@@ -177,14 +189,22 @@ def recognise(shapes: Mapping[str, Shape], dialects: Sequence[Dialect]) -> Recog
                 claimed[claim.template.dialect, prefix].add(claim.name)
     counts = {key: len(names) for key, names in claimed.items()}
     most = max(counts.values(), default=0)
-    tied = sorted(key for key, count in counts.items() if count == most)
+    tied = sorted(key for key, count in counts.items() if are_named or count == most)
     if not tied:
         return None
     candidates = []
     for number, prefix in tied:
         own = [claim for claim in claims if claim.holds_under(number, prefix)]
         candidates.append(_read(shapes, dialects[number], prefix, own))
-    best = max(candidates, key=lambda r: (not _contradicted(r), len(r.ignored), -len(r.prefix)))
+    best = max(
+        candidates,
+        key=lambda r: (
+            are_named and r.claimed + len(r.ignored),
+            not _contradicted(r),
+            len(r.ignored),
+            -len(r.prefix),
+        ),
+    )
     # Where the sides of a patch are one axis of a matrix, the JSON tells them.
     has_patches = "patch_size" in best.fields or "patch_embedding/kernel" in best.found
     has_patches = has_patches and best.fields["num_layers"] > 0
@@ -223,16 +243,18 @@ def _read(
     return Recognition(dialect, prefix, fields, dict(found), ignored, claimed)
 
 
-def _ignored(names: Iterable[str], dialect: Dialect) -> dict[str, str]:
+def _ignored(shapes: Mapping[str, Shape], dialect: Dialect) -> dict[str, str]:
     """Returns the names of arrays that are no weights, and the reason for each."""
+    empty = {name: "an array without numbers" for name, shape in shapes.items() if 0 in shape}
     if not dialect.ignored:
-        return {}
+        return empty
     any_of = re.compile("|".join(f"(?:{pattern})" for pattern in dialect.ignored)).fullmatch
-    return {
+    known = {
         name: next(why for e, why in dialect.ignored.items() if re.fullmatch(e, name))
-        for name in names
+        for name in shapes
         if any_of(name)
     }
+    return empty | known
 
 
 _LOCAL = {"root": "w", "pool": "hdf"}

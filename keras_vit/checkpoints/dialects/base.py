@@ -132,18 +132,27 @@ class Identity:
         file, key: the file and its key.
         pattern: regular expression of the values of this family.
         expected: the values in words, for a message.
+        class_name: the class of transformers that wrote the file, where several classes of the
+            library share the family; `architectures` of config.json names it, or is absent.
     """
 
     file: str
     key: str
     pattern: str
     expected: str
+    class_name: str = ""
 
     def value(self, files: Json) -> str | None:
         """Returns the value of the key, or None if it is absent."""
         content = files.get(self.file)
         value = content.get(self.key) if isinstance(content, Mapping) else None
         return None if value is None else str(value)
+
+    def names_class(self, files: Json) -> bool:
+        """Whether the file names the class."""
+        content = files.get(self.file)
+        classes = content.get("architectures") if isinstance(content, Mapping) else None
+        return bool(self.class_name) and classes == [self.class_name]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -299,6 +308,10 @@ class Dialect:
         if value is None or self.identity is None:
             return None
         return re.fullmatch(self.identity.pattern, value) is not None
+
+    def has_json_of_its_own(self, files: Json) -> bool:
+        """Whether a JSON file lies beside the weights that other libraries do not write."""
+        return any(table.file in files and table.file != "config.json" for table in self.json)
 
     def read_json(self, files: Json) -> Statement:
         """Returns the contents of the JSON files beside the weights.

@@ -113,6 +113,12 @@ def _alone(
     )
 
 
+def _older_sizes(files: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the sizes of config.json before transformers 4.22; the library still prefers them."""
+    content = files.get("config.json")
+    return content.get("vision_config_dict") or {} if isinstance(content, Mapping) else {}
+
+
 def _nested(
     class_name: str, model_type: str, rows: tuple[Row, ...], sizes: Mapping[str, Any]
 ) -> tuple[JsonTable, ...]:
@@ -128,15 +134,16 @@ def _nested(
         ),
         JsonTable(
             "config.json",
-            (JsonConstant("model_type", f"{model_type}_vision_model"), *rows),
+            (JsonNote("model_type", lambda facts: f"{model_type}_vision_model"), *rows),
             at=("vision_config",),
             assumed=lambda content: sizes,
+            beside=_older_sizes,
         ),
     )
 
 
-def _class(name: str) -> Identity:
-    return Identity("config.json", "architectures", rf"\['{name}'\]", f"['{name}']")
+def _class(name: str, model_type: str) -> Identity:
+    return Identity("config.json", "model_type", model_type, repr(model_type), name)
 
 
 def _tower(name: str, words: Mapping[str, Names], **more: Any) -> Dialect:
@@ -169,7 +176,7 @@ clip_vision = _tower(
     _CLIP_WORDS,
     prefixes=("", _TOWER),
     ignored=_OF_TEXT,
-    identity=_class("CLIPVisionModel"),
+    identity=_class("CLIPVisionModel", "clip_vision_model"),
     json=(_alone("clip", "CLIPVisionModel", "clip_vision_model", _CLIP_ROWS, _CLIP_SIZES),),
     numerics=_CLIP_NUMERICS,
     untold=_untold,
@@ -184,7 +191,7 @@ clip_projection = _tower(
     prefixes=(_TOWER, ""),
     prefix_for=lambda config: _TOWER,
     ignored=_OF_TEXT,
-    identity=_class("CLIPVisionModelWithProjection"),
+    identity=_class("CLIPVisionModelWithProjection", "clip_vision_model"),
     json=(
         _alone(
             "clip",
@@ -213,7 +220,7 @@ clip = _tower(
     prefixes=(_TOWER,),
     prefix_for=lambda config: _TOWER,
     ignored=_OF_TEXT,
-    identity=_class("CLIPModel"),
+    identity=_class("CLIPModel", "clip"),
     json=_nested("CLIPModel", "clip", _CLIP_ROWS, _CLIP_SIZES),
     numerics=_CLIP_NUMERICS,
     untold=_untold,
@@ -228,7 +235,7 @@ clip_classifier = _tower(
     prefixes=(_TOWER,),
     prefix_for=lambda config: _TOWER,
     ignored={**_OF_TEXT, r"vision_model\.post_layernorm\..*": "a norm that the class does not use"},
-    identity=_class("CLIPForImageClassification"),
+    identity=_class("CLIPForImageClassification", "clip"),
     json=_nested("CLIPForImageClassification", "clip", _CLIP_ROWS, _CLIP_SIZES),
     numerics=_CLIP_NUMERICS,
     untold=_untold,
@@ -249,7 +256,7 @@ siglip_vision = _tower(
     _SIGLIP_WORDS,
     prefixes=("", _TOWER),
     ignored=_OF_TEXT,
-    identity=_class("SiglipVisionModel"),
+    identity=_class("SiglipVisionModel", "siglip_vision_model"),
     json=(
         _alone("siglip", "SiglipVisionModel", "siglip_vision_model", _SIGLIP_ROWS, _SIGLIP_SIZES),
     ),
@@ -264,7 +271,7 @@ siglip = _tower(
     prefixes=(_TOWER,),
     prefix_for=lambda config: _TOWER,
     ignored=_OF_TEXT,
-    identity=_class("SiglipModel"),
+    identity=_class("SiglipModel", "siglip"),
     json=_nested("SiglipModel", "siglip", _SIGLIP_ROWS, _SIGLIP_SIZES),
     numerics=_SIGLIP_NUMERICS,
     fields={**_SIGLIP, "num_classes": 0},
@@ -280,7 +287,7 @@ siglip_classifier = _tower(
     prefixes=(_TOWER,),
     prefix_for=lambda config: _TOWER,
     ignored={**_OF_TEXT, r"vision_model\.head\..*": "an attention pooling that the class skips"},
-    identity=_class("SiglipForImageClassification"),
+    identity=_class("SiglipForImageClassification", "siglip"),
     json=_nested("SiglipForImageClassification", "siglip", _SIGLIP_ROWS, _SIGLIP_SIZES),
     numerics=_SIGLIP_NUMERICS,
     fields={**_SIGLIP, "classifier": "gap"},
@@ -294,7 +301,9 @@ siglip_classifier = _tower(
 )
 
 
-def _packed(dialect: Dialect, name: str, class_name: str, json: tuple[JsonTable, ...]) -> Dialect:
+def _packed(
+    dialect: Dialect, name: str, class_name: str, model_type: str, json: tuple[JsonTable, ...]
+) -> Dialect:
     """SigLIP 2 in its NaFlex form: patches come as rows of a matrix, which a convolution equals.
 
     A model of keras_vit takes images of one size; positions go to another grid by torch's
@@ -305,7 +314,7 @@ def _packed(dialect: Dialect, name: str, class_name: str, json: tuple[JsonTable,
         dialect,
         name=f"transformers/{name}",
         words={**dialect.words, "patch_embedding/kernel": kernel},
-        identity=_class(class_name),
+        identity=_class(class_name, model_type),
         json=json,
         needs_json="patch_size",
         numerics=dataclasses.replace(_SIGLIP_NUMERICS, position_resize="bilinear_antialias"),
@@ -329,6 +338,7 @@ siglip2 = (
         siglip_vision,
         "siglip2_vision_model",
         "Siglip2VisionModel",
+        "siglip2_vision_model",
         (
             _alone(
                 "siglip2",
@@ -343,12 +353,14 @@ siglip2 = (
         siglip,
         "siglip2",
         "Siglip2Model",
+        "siglip2",
         _nested("Siglip2Model", "siglip2", _SIGLIP2_ROWS, _SIGLIP2_SIZES),
     ),
     _packed(
         siglip_classifier,
         "siglip2_classifier",
         "Siglip2ForImageClassification",
+        "siglip2",
         _nested("Siglip2ForImageClassification", "siglip2", _SIGLIP2_ROWS, _SIGLIP2_SIZES),
     ),
 )

@@ -127,7 +127,8 @@ vit_mae = _family(
     ignored={r"decoder\..*": "the decoder of pretraining"},
     impossible=((has_head, "a head: transformers has no classifier of this family"),),
     prefix_for=lambda config: "",
-    rows=(JsonConstant("mask_ratio", 0.0, also=()),),
+    # A share of hidden patches belongs to pretraining; the class hides that share in inference too.
+    rows=(JsonNote("mask_ratio", lambda facts: 0.0),),
 )
 
 _MSN_WORDS: dict[str, Names] = {
