@@ -174,7 +174,8 @@ def recognise(
     """Returns the dialect and prefix with the most matching names; None if it is no ViT.
 
     Where the JSON names the family, the classes of that family differ in the parts that they
-    leave out: the dialect that leaves the fewest arrays without an explanation is chosen.
+    leave out: the dialect that leaves the fewest arrays without an explanation is chosen, then the
+    one that reads the most.
 
     Two dialects may match equally many names, for example in a file without position
     embeddings. The dialect whose conventions agree with the arrays then wins, and among several
@@ -199,7 +200,7 @@ def recognise(
     best = max(
         candidates,
         key=lambda r: (
-            are_named and r.claimed + len(r.ignored),
+            are_named and (r.claimed + len(r.ignored), r.claimed),
             not _contradicted(r),
             len(r.ignored),
             -len(r.prefix),

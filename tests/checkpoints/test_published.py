@@ -1,0 +1,203 @@
+"""Repositories as they are published, and as older and newer releases wrote them, are read.
+
+The JSON is that of real repositories; beside it lies a sparse file with the names, types and shapes
+of the published arrays, which takes no room on the disk.
+"""
+
+import copy
+import gzip
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from keras_vit import CheckpointError, checkpoints
+from keras_vit.checkpoints.dialects import DIALECTS
+from keras_vit.checkpoints.dialects.json_fields import JsonConstant
+from tests.thorough import THOROUGH
+
+pytestmark = pytest.mark.without_backend
+
+FILE = Path(__file__).parents[1] / "data" / "published" / "repositories.json.gz"
+REPOSITORIES = json.loads(gzip.decompress(FILE.read_bytes()))
+BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8}
+
+
+def write_sparse(path: Path, arrays: dict) -> None:
+    """Writes the header of a safetensors file, and a hole in place of the numbers."""
+    header, end = {}, 0
+    for name, (dtype, shape) in arrays.items():
+        start, end = end, end + math.prod(shape) * BYTES[dtype]
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [start, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        file.truncate(8 + len(text) + end)
+
+
+def write(folder: Path, repository: dict) -> Path:
+    for name, content in repository["json"].items():
+        (folder / name).write_text(json.dumps(content))
+    write_sparse(folder / repository["file"], repository["arrays"])
+    return folder
+
+
+def sizes_of(info) -> dict:
+    config = info.config
+    return {
+        "hidden_size": config.hidden_size,
+        "num_layers": config.num_layers,
+        "patch_size": config.patch_size[0],
+        "num_classes": config.num_classes,
+    }
+
+
+@pytest.mark.parametrize("name", REPOSITORIES)
+def test_a_published_repository_is_recognised(name, tmp_path):
+    repository = REPOSITORIES[name]
+    info = checkpoints.inspect(write(tmp_path, repository))
+    assert sizes_of(info) == repository["expected"]
+    poolings = {"siglip": "map", "ijepa": "gap", "reg-1layer": "token_and_mean"}
+    poolings |= {"deit-base-distilled": "token_and_distillation"}
+    pooling = next((pooling for part, pooling in poolings.items() if part in name), "token")
+    assert info.config.classifier == pooling
+
+
+def _without_classes(files: dict, arrays: dict) -> None:
+    files.get("config.json", {}).pop("architectures", None)
+
+
+def _without_releases(files: dict, arrays: dict) -> None:
+    for key in ("transformers_version", "torch_dtype", "dtype", "_name_or_path"):
+        files.get("config.json", {}).pop(key, None)
+
+
+def _with_newer_keys(files: dict, arrays: dict) -> None:
+    """Keys of other releases, and of training, that no inference uses."""
+    more = {"dtype": "bfloat16", "_attn_implementation": "sdpa", "attention_type": "sdpa"}
+    more |= {"encoder_stride": 16, "initializer_range": 0.5}
+    more |= {"mask_ratio": 0.6, "use_cache": True, "problem_type": None, "num_labels": 2}
+    files.get("config.json", {}).update(more)
+
+
+def _in_16_bits(files: dict, arrays: dict) -> None:
+    for name, (dtype, _) in arrays.items():
+        arrays[name][0] = "BF16" if dtype == "F32" else dtype
+
+
+def _with_old_preprocessor(files: dict, arrays: dict) -> None:
+    """Before image processors were classes: sizes are ints, and some keys are missing."""
+    old = {"feature_extractor_type": "ViTFeatureExtractor", "do_resize": True, "size": 224}
+    old |= {"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5], "do_normalize": True}
+    files["preprocessor_config.json"] = old
+
+
+def _with_new_preprocessor(files: dict, arrays: dict) -> None:
+    new = {"image_processor_type": "BitImageProcessorFast", "size": {"shortest_edge": 256}}
+    new |= {"crop_size": {"height": 224, "width": 224}, "resample": 3, "do_center_crop": True}
+    new |= {"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5], "default_to_square": False}
+    files["preprocessor_config.json"] = new
+
+
+def _without_preprocessor(files: dict, arrays: dict) -> None:
+    files.pop("preprocessor_config.json", None)
+
+
+def _with_buffers(files: dict, arrays: dict) -> None:
+    """Numbers of positions that older releases stored, and an array without rows."""
+    towers = [name for name in arrays if name.endswith("embeddings.position_embedding.weight")]
+    for name in towers:
+        rows = arrays[name][1][0]
+        arrays[name.replace("position_embedding.weight", "position_ids")] = ["I64", [1, rows]]
+    arrays["empty"] = ["F32", [0, 8]]
+
+
+CHANGES = (
+    _without_classes,
+    _without_releases,
+    _with_newer_keys,
+    _in_16_bits,
+    _with_old_preprocessor,
+    _with_new_preprocessor,
+    _without_preprocessor,
+    _with_buffers,
+)
+SOME = list(REPOSITORIES) if THOROUGH else [*list(REPOSITORIES)[::3], "siglip2-base-patch16-224"]
+
+
+@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_another_release_wrote_gives_the_same_model(name, change, tmp_path):
+    repository = copy.deepcopy(REPOSITORIES[name])
+    plain, changed = tmp_path / "plain", tmp_path / "changed"
+    for folder in (plain, changed):
+        folder.mkdir()
+    expected = checkpoints.inspect(write(plain, repository))
+    change(repository["json"], repository["arrays"])
+    info = checkpoints.inspect(write(changed, repository))
+    assert info.config == expected.config
+    # One network has one dialect, but for classes that differ in parts which the file lacks.
+    assert info.dialect.partition("/")[0] == expected.dialect.partition("/")[0]
+
+
+def test_the_shards_of_a_repository_are_one_model(tmp_path):
+    repository = copy.deepcopy(REPOSITORIES["google-vit-base"])
+    names = sorted(repository["arrays"])
+    parts = {"model-00001-of-00002.safetensors": names[::2]}
+    parts["model-00002-of-00002.safetensors"] = names[1::2]
+    for file, part in parts.items():
+        write_sparse(tmp_path / file, {name: repository["arrays"][name] for name in part})
+    index = {"metadata": {}, "weight_map": {n: f for f, part in parts.items() for n in part}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    (tmp_path / "config.json").write_text(json.dumps(repository["json"]["config.json"]))
+    assert sizes_of(checkpoints.inspect(tmp_path)) == repository["expected"]
+
+
+def test_dinov3_without_registers_has_none(tmp_path):
+    """Both forms: an array of zero rows, and no array."""
+    repository = copy.deepcopy(REPOSITORIES["dinov3-s16"])
+    repository["json"]["config.json"]["num_register_tokens"] = 0
+    name = next(name for name in repository["arrays"] if name.endswith("register_tokens"))
+    repository["arrays"][name][1][1] = 0
+    assert checkpoints.inspect(write(tmp_path, repository)).config.num_registers == 0
+    del repository["arrays"][name]
+    assert checkpoints.inspect(write(tmp_path, repository)).config.num_registers == 0
+
+
+def test_a_classifier_is_found_by_its_arrays_where_no_class_is_named(tmp_path):
+    """SigLIP's classifier has an attention pooling in its file, which the class does not use."""
+    repository = copy.deepcopy(REPOSITORIES["siglip-base-patch16-224"])
+    repository["json"]["config.json"].pop("architectures", None)
+    arrays = {n: a for n, a in repository["arrays"].items() if n.startswith("vision_model.")}
+    arrays |= {"classifier.weight": ["F32", [10, 768]], "classifier.bias": ["F32", [10]]}
+    info = checkpoints.inspect(write(tmp_path, {**repository, "arrays": arrays}))
+    assert (info.dialect, info.config.num_classes) == ("transformers/siglip_classifier", 10)
+    assert info.config.classifier == "gap"
+
+
+def test_a_family_that_is_not_read_is_refused_whatever_the_arrays_say(tmp_path):
+    """Its arithmetic may differ where its arrays do not."""
+    repository = copy.deepcopy(REPOSITORIES["google-vit-base"])
+    repository["json"]["config.json"] |= {"model_type": "yolos"}
+    with pytest.raises(CheckpointError, match="model_type='yolos', expected"):
+        checkpoints.inspect(write(tmp_path, repository))
+
+
+PARTS_OF_THE_ARITHMETIC = {
+    "model_type": "the family",
+    "class_name": "the family",
+    "pooler_act": "the activation behind the pooler",
+    "is_hybrid": "a ResNet in front",
+    "backbone_config": "another backbone",
+    "intermediate_output_index": "an output before the last block",
+    "layer_norm_epsilon": "an epsilon that the library does not pass on",
+}
+
+
+def test_only_keys_of_the_inference_can_refuse_a_model():
+    """A row that demands one value is for a part of the forward pass, named here."""
+    tables = [table for dialect in DIALECTS.values() for table in dialect.json]
+    demanded = {row.key for table in tables for row in table.rows if isinstance(row, JsonConstant)}
+    assert demanded <= PARTS_OF_THE_ARITHMETIC.keys()
