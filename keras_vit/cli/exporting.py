@@ -45,15 +45,6 @@ def add(commands: Any) -> None:
     command.add_argument(
         "--no-verify", action="store_true", help="do not compare the result with the model"
     )
-    command.add_argument(
-        "--examples",
-        type=Path,
-        metavar="FOLDER",
-        help="a folder of images per label, on which the result and the model are scored",
-    )
-    command.add_argument(
-        "--benchmark", action="store_true", help="measure its speed beside the model's"
-    )
     command.set_defaults(run=_export)
 
 
@@ -64,7 +55,6 @@ def _export(arguments: argparse.Namespace) -> None:
     images = None
     if arguments.calibration:
         images = [str(path) for path in image_files(arguments.calibration)]
-    examples = None if arguments.examples is None else _examples(arguments.examples)
     with Screen(stderr=True).status("Exporting"):
         written = export(
             VisionTransformer.from_preset(arguments.source),
@@ -77,43 +67,11 @@ def _export(arguments: argparse.Namespace) -> None:
             precision=arguments.precision,
             calibration=images,
             verify=not arguments.no_verify,
-            examples=examples,
-            benchmark=arguments.benchmark,
         )
     compared = "not compared with the model"
-    if (found := written.verification) is not None:
-        compared = f"within {found.difference:.1e} of the model in its own runtime"
+    if (comparison := written.verification) is not None:
+        compared = f"within {comparison.difference:.1e} of the model in its own runtime"
     size = f"{written.num_bytes / 1e6:,.1f} MB"
     console.print(f"{written.folder} written, {size}, {compared}.", soft_wrap=True)
     for note in written.notes:
         console.print(note, soft_wrap=True)
-    if (score := written.accuracy) is not None:
-        console.print(
-            f"Of {score.images:,} images it gets {score.right:,} right, the model itself "
-            f"{score.model_right:,}; both give the same class to {score.same_class:,}.",
-            soft_wrap=True,
-        )
-    for speed in written.speed or ():
-        console.print(
-            f"Batch of {speed.batch}: {speed.images_per_second:,.1f} images/s, "
-            f"{speed.latency_ms:,.1f} ms; the model itself {speed.model_images_per_second:,.1f} "
-            f"images/s, {speed.model_latency_ms:,.1f} ms.",
-            soft_wrap=True,
-        )
-
-
-def _examples(root: Path) -> tuple[list[str], list[str]]:
-    """Returns the image files of a folder that has a folder per label, and their labels."""
-    from keras_vit.errors import ConfigError
-    from keras_vit.preparation import list_images
-
-    if not root.is_dir():
-        raise ConfigError(f"{root}: expected a folder with a folder of images per label.")
-    files, labels = [], []
-    for folder in sorted(entry for entry in root.iterdir() if entry.is_dir()):
-        found = list_images(folder).images
-        files += [str(file) for file in found]
-        labels += [folder.name] * len(found)
-    if not files:
-        raise ConfigError(f"{root}: no image in a folder per label.")
-    return files, labels

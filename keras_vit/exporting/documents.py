@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +37,7 @@ def write(
     form: Format,
     plan: Plan,
     facts: dict[str, Any],
-    measured: Mapping[str, Any],
+    comparison: Verification | None,
     notes: list[str],
 ) -> None:
     """Writes the three files.
@@ -49,8 +48,8 @@ def write(
         form: the format.
         plan: of the export.
         facts: of the model.
-        measured: `verification`, `accuracy` and `speed`, each None if it was not asked for.
-        notes: what the export does otherwise than it was asked to.
+        comparison: of the artefact with the model, or None if they were not compared.
+        notes: sentences on what the export does differently from its arguments.
     """
     labels = facts["labels"] if plan.outputs != "features" else None
     if labels is not None:
@@ -76,11 +75,11 @@ def write(
         "preprocessing_in_the_graph": plan.prepares,
         **facts,
         "notes": notes,
-        **{name: _plain(value) for name, value in measured.items()},
+        "verification": None if comparison is None else dataclasses.asdict(comparison),
         "bytes": sizes,
     }
     write_json(folder / "export.json", described)
-    text = _readme(name, form, plan, labels is not None, measured["verification"], notes)
+    text = _readme(name, form, plan, labels is not None, comparison, notes)
     (folder / "README.md").write_text(text, encoding="utf-8")
 
 
@@ -99,12 +98,6 @@ def write_json_of_transformers(model: "VisionTransformer", folder: Path, format:
     for name in JSON:
         (folder / "written" / name).rename(folder / name)
     shutil.rmtree(folder / "written")
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return None if value is None else dataclasses.asdict(value)
 
 
 def _pixels(plan: Plan) -> str:
@@ -138,7 +131,7 @@ def _readme(
     form: Format,
     plan: Plan,
     has_labels: bool,
-    found: Verification | None,
+    comparison: Verification | None,
     notes: list[str],
 ) -> str:
     program = form.program.format(images=_images(plan), input=plan.input, folder=json.dumps(name))
@@ -157,15 +150,15 @@ def _readme(
             program += "print(outputs.shape, outputs)\n"
     shape = ", ".join("any" if side is None else str(side) for side in plan.input_shape)
     verified = "It was not compared with the model."
-    if found is not None:
+    if comparison is not None:
         verified = (
-            f"In its own runtime it differs from the model by {found.difference:.1e} of the "
-            f"largest output at most (tolerance {found.tolerance:.0e})."
+            f"In its own runtime it differs from the model by {comparison.difference:.1e} of the "
+            f"largest output at most (tolerance {comparison.tolerance:.0e})."
         )
-    told = "".join(f"\n{note}\n" for note in notes)
+    remarks = "".join(f"\n{note}\n" for note in notes)
     return (
         f"# {in_markdown(name)}\n\nA Vision Transformer in the format {plan.format}, written by "
         f"keras_vit {__version__}. Input `{plan.input}`: {plan.input_dtype} ({shape}), "
-        f"{_pixels(plan)}. Output: {plan.outputs}. {verified}\n{told}\n"
+        f"{_pixels(plan)}. Output: {plan.outputs}. {verified}\n{remarks}\n"
         f"```{language}\n{program}```\n"
     )

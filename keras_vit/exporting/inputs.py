@@ -10,39 +10,24 @@ from keras_vit.preparation.inputs import images_in
 from keras_vit.preparation.preprocessor import Preprocessor
 
 
-def pictures(preprocessor: Preprocessor, images: Any) -> Iterator[Any]:
-    """Yields decoded images, one at a time.
+def graph_inputs(preprocessor: Preprocessor, plan: Plan, images: Any) -> Iterator[np.ndarray]:
+    """Yields images as the graph takes them, one array each, without a batch axis.
 
     Args:
-        preprocessor: of the model.
+        preprocessor: of the model, at the plan's size.
+        plan: of the export.
         images: of any kind that the preprocessor takes.
 
     Raises:
         ConfigError: an image cannot be read.
     """
     for image in images_in(images, preprocessor.channels):
-        yield preprocessor.decode(image.source)
-
-
-def graph_input(preprocessor: Preprocessor, plan: Plan, picture: Any) -> np.ndarray:
-    """Returns a decoded image as the graph takes it, without a batch axis.
-
-    Args:
-        preprocessor: of the model, at the plan's size.
-        plan: of the export.
-        picture: from `pictures`.
-    """
-    if plan.prepares == "resize":
-        array = np.asarray(picture)
-        array = array[..., None] if array.ndim == 2 else array
-    else:
-        array = preprocessor.resize(picture)
-        array = preprocessor.scale(array) if plan.prepares == "nothing" else array
-    array = np.moveaxis(array, -1, 0) if plan.channels_first else array
-    return np.asarray(array, plan.input_dtype)
-
-
-def graph_inputs(preprocessor: Preprocessor, plan: Plan, images: Any) -> Iterator[np.ndarray]:
-    """Yields images of any kind as the graph takes them, one array each, without a batch axis."""
-    for picture in pictures(preprocessor, images):
-        yield graph_input(preprocessor, plan, picture)
+        picture = preprocessor.decode(image.source)
+        if plan.prepares == "resize":
+            array = np.asarray(picture)
+            array = array[..., None] if array.ndim == 2 else array
+        else:
+            array = preprocessor.resize(picture)
+            array = preprocessor.scale(array) if plan.prepares == "nothing" else array
+        array = np.moveaxis(array, -1, 0) if plan.channels_first else array
+        yield np.asarray(array, plan.input_dtype)

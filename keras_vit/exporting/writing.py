@@ -2,22 +2,21 @@
 
 import contextlib
 import dataclasses
+import importlib.util
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import keras
 
 from keras_vit.errors import ConfigError, ExportError, KerasViTError, first_line
-from keras_vit.exporting import child, documents, needs, verification
-from keras_vit.exporting.accuracy import Accuracy, classes_of, score
+from keras_vit.exporting import child, documents, verification
 from keras_vit.exporting.formats import BACKENDS, FORMATS, format_named
 from keras_vit.exporting.formats.base import Format
 from keras_vit.exporting.inputs import graph_inputs
 from keras_vit.exporting.pipeline import Pipeline
 from keras_vit.exporting.plan import PRECISIONS, Plan, checked_outputs, chosen, preparation
-from keras_vit.exporting.speed import Speed, measured
 from keras_vit.files import folder_written_beside, room_checked
 
 if TYPE_CHECKING:
@@ -35,9 +34,6 @@ class Exported:
             if it was not.
         notes: what the export does otherwise than it was asked to, a sentence each.
         num_bytes: of all files.
-        accuracy: on the examples, see `keras_vit.exporting.accuracy.Accuracy`; None without any.
-        speed: for each size of a batch, see `keras_vit.exporting.speed.Speed`; None if it was not
-            measured.
     """
 
     folder: Path
@@ -45,8 +41,6 @@ class Exported:
     verification: verification.Verification | None
     notes: tuple[str, ...]
     num_bytes: int
-    accuracy: Accuracy | None = None
-    speed: tuple[Speed, ...] | None = None
 
 
 def export(
@@ -61,8 +55,6 @@ def export(
     precision: str = "float32",
     calibration: Any = None,
     verify: bool = True,
-    examples: tuple[Any, Sequence[int | str]] | None = None,
-    benchmark: bool = False,
 ) -> Exported:
     """Writes a folder with the model in another format, which runs without keras_vit.
 
@@ -87,9 +79,6 @@ def export(
             ranges of activations. Without them, each call measures the ranges (ONNX, LiteRT), or
             activations stay float32 (OpenVINO).
         verify: whether the result is opened in its own runtime and compared with the model.
-        examples: images, of any kind that `model.preprocessor` takes, and their classes, by number
-            or label: it is counted how many the result and the model get right.
-        benchmark: whether its speed is measured there, beside `model.predict_on_batch`.
 
     Returns:
         What was written, and how near it is to the model.
@@ -113,8 +102,7 @@ def export(
         )
     checked_outputs(outputs, model.config)
     _check_precision(form, format, chosen("precision", precision, PRECISIONS))
-    needs.check(format, form, precision, verify or benchmark or examples is not None)
-    classes = [] if examples is None else classes_of(model, outputs, examples)
+    _check_installed(format, form, precision, verify)
     source = child.Source(model, image_size)
     plan, notes = _plan(model, form, format, preprocessing, outputs, source.image_size, batch)
     plan = dataclasses.replace(plan, precision=precision)
@@ -136,28 +124,23 @@ def export(
             images = list(graph_inputs(written.preprocessor, plan, calibration))
             if not images:
                 raise ConfigError("calibration: expected at least one image.")
-        with _failures_told(format):
+        with _failures_named(format):
             if keras.backend.backend() == backend:
                 form.write(pipeline, plan, new, facts)
             else:
                 child.write(source, plan, new, facts, backend)
             if form.finish is not None:
                 form.finish(new, plan, images, facts)
-        found = (
+        comparison = (
             verification.verify(form, plan, pipeline, model.preprocessor, new) if verify else None
         )
-        scored = None
-        if examples is not None:
-            scored = score(form, plan, written, (examples[0], classes), new)
-        speed = measured(form, plan, written, new) if benchmark else None
-        told = {"verification": found, "accuracy": scored, "speed": speed}
-        documents.write(new, folder.name, form, plan, facts, told, notes)
+        documents.write(new, folder.name, form, plan, facts, comparison, notes)
         size = sum(file.stat().st_size for file in new.rglob("*") if file.is_file())
-    return Exported(folder, format, found, tuple(notes), size, scored, speed)
+    return Exported(folder, format, comparison, tuple(notes), size)
 
 
 @contextlib.contextmanager
-def _failures_told(format: str) -> Iterator[None]:
+def _failures_named(format: str) -> Iterator[None]:
     """Raises `ExportError` for what a converter raises, whose classes have no common base."""
     try:
         yield
@@ -167,6 +150,29 @@ def _failures_told(format: str) -> Iterator[None]:
         raise ExportError(
             f"format={format!r}: the converter failed: {first_line(error)} Nothing was written."
         ) from error
+
+
+def _check_installed(name: str, form: Format, precision: str, verify: bool) -> None:
+    """Raises `ExportError` where a converter or the runtime of a format is not installed."""
+    converters = {**form.writes, **(form.quantises if precision == "int8" else {})}
+    for modules, purpose in ((converters, "written"), (form.reads if verify else {}, "verified")):
+        missing = {module: extra for module, extra in modules.items() if not _is_there(module)}
+        if missing:
+            extras = ",".join(sorted(set(missing.values())))
+            verb = "is" if len(missing) == 1 else "are"
+            way = " Or leave the comparison out: verify=False, --no-verify."
+            raise ExportError(
+                f"format={name!r} is {purpose} by {', '.join(missing)}, which {verb} not "
+                f"installed: pip install --upgrade 'keras-vit[{extras}]'."
+                f"{way if purpose == 'verified' else ''}"
+            )
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 def _check_precision(form: Format, format: str, precision: str) -> None:
