@@ -75,7 +75,7 @@ def draw(model: Any, batch: np.ndarray, both: np.ndarray, folder: Path) -> None:
     single = keras_vit.VisionTransformer.from_preset("vit_digits")
     keras.utils.set_random_seed(0)
     fresh = keras_vit.VisionTransformer.from_preset("vit_digits", load_weights=False)
-    train, test, train_digits, test_digits = digits()
+    _, test, _, _ = digits()
     maps = {
         str(digit): {m: keras_vit.explain(model, batch[:1], int(digit), m).maps[0] for m in METHODS}
         for digit in both[0]
@@ -98,16 +98,6 @@ def draw(model: Any, batch: np.ndarray, both: np.ndarray, folder: Path) -> None:
         figures[f"positions_{word}"] = drawing.draw_positions(explanation.position_similarity(one))
         figures[f"distances_{word}"] = drawing.draw_distances(distances)
         figures[f"norms_{word}"] = drawing.draw_norms(explanation.token_norms(one, images))
-        fields = explanation.receptive_field(one, images, [0, 2, 4])
-        figures[f"fields_{word}"] = drawing.draw_receptive_fields(fields)
-        curve = explanation.few_shot_curve(
-            one, (one.preprocessor(train), train_digits), (images, test_digits[:32])
-        )
-        figures[f"few_shot_{word}"] = drawing.draw_few_shot(curve)
-    images = single.preprocessor(test[:64])
-    figures["alignment"] = drawing.draw_similarity(
-        explanation.block_similarity(single, images, fresh), ("trained block", "random block")
-    )
     for name, figure in figures.items():
         figure.savefig(folder / f"{name}.png", dpi=70, facecolor="white")
 

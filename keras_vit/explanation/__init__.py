@@ -20,7 +20,6 @@ from keras_vit.explanation.model_figures import (
     position_similarity,
     token_norms,
 )
-from keras_vit.explanation.similarity import block_similarity, few_shot_curve, receptive_field
 
 __all__ = [
     "Curve",
@@ -31,18 +30,15 @@ __all__ = [
     "attention_distance",
     "attention_maps",
     "attention_rollout",
-    "block_similarity",
     "compare_methods",
     "deletion",
     "explain",
-    "few_shot_curve",
     "insertion",
     "looks_untrained",
     "patch_filters",
     "points_at",
     "position_similarity",
     "read_tokens",
-    "receptive_field",
     "share_inside",
     "token_norms",
 ]

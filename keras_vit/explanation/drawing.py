@@ -109,45 +109,6 @@ def draw_norms(found: TokenNorms) -> Any:
     return figure
 
 
-def draw_similarity(alignment: np.ndarray, names: tuple[str, str] = ("block", "block")) -> Any:
-    """Returns a figure of the alignment of blocks with blocks (arXiv 2108.08810)."""
-    rows, columns = alignment.shape
-    figure, axis = _one(4.8, 0.8 + 4 * min(rows / columns, 2), "Centred kernel alignment of blocks")
-    picture = axis.imshow(alignment, cmap="magma", vmin=0, vmax=1, origin="lower")
-    axis.set(ylabel=in_figure(names[0]), xlabel=in_figure(names[1]))
-    _whole_numbers(axis)
-    figure.colorbar(picture, label="alignment", shrink=0.85)
-    return figure
-
-
-def draw_receptive_fields(fields: Mapping[int, np.ndarray]) -> Any:
-    """Returns a figure of effective receptive fields: one picture for each block."""
-    height, width = next(iter(fields.values())).shape
-    side = 1.7
-    size = (max(side * len(fields), 3.2), 0.8 + side * height / width)
-    figure = figure_class()(figsize=size, layout="constrained")
-    figure.suptitle("Effective receptive field of one patch", fontsize=10)
-    for axis, (block, field) in zip(
-        figure.subplots(1, len(fields), squeeze=False)[0], fields.items(), strict=True
-    ):
-        axis.imshow(np.sqrt(field), cmap="magma", vmin=0)
-        axis.set_title(f"block {block}", fontsize=8)
-        axis.axis("off")
-    return figure
-
-
-def draw_few_shot(curve: Mapping[int, tuple[float, float]]) -> Any:
-    """Returns a figure of accuracy against examples of each class (Figure 4's form)."""
-    figure, axis = _one(5.2, 3.4, "A linear classifier of few examples")
-    mean, spread = np.array(list(curve.values())).T
-    axis.errorbar(list(curve), mean, spread, fmt="o-", capsize=3)
-    axis.set(xlabel="examples of each class", ylabel="accuracy", xscale="log")
-    axis.set_xticks(list(curve), [str(k) for k in curve])
-    axis.minorticks_off()
-    axis.grid(alpha=0.3)
-    return figure
-
-
 def draw_faithfulness(curves: Mapping[str, tuple[Curve, Curve]]) -> Any:
     """Returns a figure of deletion and insertion curves, means over the images.
 

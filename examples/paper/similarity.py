@@ -1,11 +1,20 @@
-"""Similarity of blocks, receptive fields of tokens, and accuracy by the number of examples."""
+"""Figure 4's form, receptive fields and similarity of blocks: vit_digits before and after training.
 
-from collections.abc import Sequence
+python examples/paper/similarity.py docs/explain
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
 
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation import features, few_shot
@@ -124,7 +133,7 @@ def receptive_field(
     channels = -1 if model.data_format == "channels_last" else 1
 
     def of_batch(batch: Any) -> Any:
-        found = []
+        fields = []
         for name in names:
 
             def score(sources: list[Any], name: str = name) -> tuple[Any, list[Any]]:
@@ -132,8 +141,8 @@ def receptive_field(
                 return ops.sum(ops.cast(tokens[:, token], "float32")), []
 
             slopes = gradient(score, [batch])[0][0]
-            found.append(ops.sum(ops.abs(slopes), axis=channels))
-        return ops.stack(found)
+            fields.append(ops.sum(ops.abs(slopes), axis=channels))
+        return ops.stack(fields)
 
     run = compiled(model, of_batch)
     total: Any = 0.0
@@ -170,5 +179,79 @@ def few_shot_curve(
     examples, held_out = (
         features(model, data, layer, batch_size=batch_size) for data in (train, test)
     )
-    found = few_shot(examples, held_out, shots, num_seeds=num_seeds)
-    return {k: (float(np.mean(a)), float(np.std(a))) for k, a in found.items()}
+    scores = few_shot(examples, held_out, shots, num_seeds=num_seeds)
+    return {k: (float(np.mean(a)), float(np.std(a))) for k, a in scores.items()}
+
+
+def draw_similarity(alignment: np.ndarray, names: tuple[str, str] = ("block", "block")) -> Any:
+    """Returns a figure of the alignment of blocks with blocks (arXiv 2108.08810)."""
+    rows, columns = alignment.shape
+    figure = Figure(figsize=(4.8, 0.8 + 4 * min(rows / columns, 2)), layout="constrained")
+    axis = figure.subplots()
+    axis.set_title("Centred kernel alignment of blocks", fontsize=10)
+    picture = axis.imshow(alignment, cmap="magma", vmin=0, vmax=1, origin="lower")
+    axis.set(ylabel=names[0], xlabel=names[1])
+    for side in (axis.xaxis, axis.yaxis):
+        side.set_major_locator(MaxNLocator(integer=True))
+    figure.colorbar(picture, label="alignment", shrink=0.85)
+    return figure
+
+
+def draw_receptive_fields(fields: Mapping[int, np.ndarray]) -> Any:
+    """Returns a figure of effective receptive fields: one picture for each block."""
+    height, width = next(iter(fields.values())).shape
+    side = 1.7
+    size = (max(side * len(fields), 3.2), 0.8 + side * height / width)
+    figure = Figure(figsize=size, layout="constrained")
+    figure.suptitle("Effective receptive field of one patch", fontsize=10)
+    for axis, (block, field) in zip(
+        figure.subplots(1, len(fields), squeeze=False)[0], fields.items(), strict=True
+    ):
+        axis.imshow(np.sqrt(field), cmap="magma", vmin=0)
+        axis.set_title(f"block {block}", fontsize=8)
+        axis.axis("off")
+    return figure
+
+
+def draw_few_shot(curve: Mapping[int, tuple[float, float]]) -> Any:
+    """Returns a figure of accuracy against examples of each class (Figure 4's form)."""
+    figure = Figure(figsize=(5.2, 3.4), layout="constrained")
+    axis = figure.subplots()
+    axis.set_title("A linear classifier of few examples", fontsize=10)
+    mean, spread = np.array(list(curve.values())).T
+    axis.errorbar(list(curve), mean, spread, fmt="o-", capsize=3)
+    axis.set(xlabel="examples of each class", ylabel="accuracy", xscale="log")
+    axis.set_xticks(list(curve), [str(k) for k in curve])
+    axis.minorticks_off()
+    axis.grid(alpha=0.3)
+    return figure
+
+
+def draw(folder: Path) -> None:
+    """Writes the pictures of these figures that `docs/explain.md` shows."""
+    digits = load_digits()
+    images = np.round(digits.images * (255 / 16)).astype("uint8")
+    train, test, train_digits, test_digits = train_test_split(
+        images[..., None], digits.target, test_size=360, stratify=digits.target, random_state=0
+    )
+    model = VisionTransformer.from_preset("vit_digits")
+    keras.utils.set_random_seed(0)
+    untrained = VisionTransformer.from_preset("vit_digits", load_weights=False)
+    figures = {}
+    for word, one in (("trained", model), ("random", untrained)):
+        batch = one.preprocessor(test[:32])
+        figures[f"fields_{word}"] = draw_receptive_fields(receptive_field(one, batch, [0, 2, 4]))
+        curve = few_shot_curve(
+            one, (one.preprocessor(train), train_digits), (batch, test_digits[:32])
+        )
+        figures[f"few_shot_{word}"] = draw_few_shot(curve)
+    figures["alignment"] = draw_similarity(
+        block_similarity(model, model.preprocessor(test[:64]), untrained),
+        ("trained block", "random block"),
+    )
+    for name, figure in figures.items():
+        figure.savefig(folder / f"{name}.png", dpi=70, facecolor="white")
+
+
+if __name__ == "__main__":
+    draw(Path(sys.argv[1]))
