@@ -429,7 +429,7 @@ class VisionTransformer(keras.Model):
             labels, protocol, provenance: as for `VisionTransformer`. None takes the preset's
                 values.
             **fields: fields of `ViTConfig`, such as `dropout_rate`, and other arguments of
-                `keras_vit.checkpoints.load`.
+                `keras_vit.checkpoints.load`, such as `allow_pickle_weights`.
 
         Raises:
             PresetError: the preset does not exist or is damaged, or the Hub refuses or fails;

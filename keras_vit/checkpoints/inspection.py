@@ -102,18 +102,21 @@ class OpenedCheckpoint:
     moves: list[Move]
 
 
-def inspect(source: str | os.PathLike[str] | Source, **fields: Any) -> CheckpointInfo:
+def inspect(
+    source: str | os.PathLike[str] | Source, *, allow_pickle_weights: bool = False, **fields: Any
+) -> CheckpointInfo:
     """Returns the description of a checkpoint, from names and shapes alone.
 
     Args:
         source: a file or folder of any dialect, or another source of `from_preset`.
+        allow_pickle_weights: as for `load`.
         **fields: arguments of `load` that the file leaves open.
 
     Raises:
         CheckpointError: the file cannot be read, holds no Vision Transformer, or its arrays
             do not fit the inferred configuration.
     """
-    source = Source.of(source)
+    source = Source.of(source, allow_pickle_weights=allow_pickle_weights)
     with source.open(headers=True) as files:
         return open_checkpoint(files, {**source.told, **fields}).info
 

@@ -37,6 +37,7 @@ COMPANIONS = (
     "open_clip_config.json",  # open_clip
 )
 """The JSON files that explain the weights beside them; other JSON files are not read."""
+PICKLE = "pytorch_model.bin"
 _PICKLES = (".bin", ".pth", ".pt", ".ckpt")
 _ATTEMPTS = 20
 """Attempts to open a folder that other processes keep replacing."""
@@ -120,20 +121,31 @@ class Source:
         locate: returns the place. A local folder is opened anew by each call; the commit of a
             repository is resolved once.
         row: row of the catalog, if the source is a catalog name.
+        allow_pickle_weights: whether weights may be a pickle of torch.
     """
 
-    def __init__(self, name: str, locate: Callable[[], Place], row: "Preset | None" = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        locate: Callable[[], Place],
+        row: "Preset | None" = None,
+        allow_pickle_weights: bool = False,
+    ) -> None:
         self.name = name
         self.row = row
+        self.allow_pickle_weights = allow_pickle_weights
         self._locate = locate
 
     @classmethod
-    def of(cls, source: "str | os.PathLike[str] | Source") -> "Source":
+    def of(
+        cls, source: "str | os.PathLike[str] | Source", *, allow_pickle_weights: bool = False
+    ) -> "Source":
         """Resolves a user's name of a checkpoint or preset; returns a `Source` unchanged.
 
         Args:
             source: a file or folder; `"hf://owner/repo[@revision][/subfolder or file]"`; or a
                 name of the catalog. An existing file or folder takes precedence over a name.
+            allow_pickle_weights: whether weights may be a pickle of torch.
 
         Raises:
             SourceError: the file, folder or name does not exist.
@@ -147,10 +159,10 @@ class Source:
         name = os.fspath(source)
         if name.startswith(SCHEME):
             place = HubFolder.locate(name)
-            return cls(name, lambda: place)
+            return cls(name, lambda: place, None, allow_pickle_weights)
         path = Path(source)
         if exists(path) or not isinstance(source, str):
-            return cls(name, lambda: LocalFolder(path))
+            return cls(name, lambda: LocalFolder(path), None, allow_pickle_weights)
         if "://" in name:
             raise SourceError(
                 f"{name}: expected hf://owner/repo[@revision][/subfolder], a path or a preset's "
@@ -160,7 +172,7 @@ class Source:
         if (folder := row.folder) is not None:
             return cls(name, lambda: LocalFolder(folder))
         place_of_row: Callable[[], Place] = functools.cache(row.place)
-        return cls(name, place_of_row, row)
+        return cls(name, place_of_row, row, allow_pickle_weights)
 
     def __str__(self) -> str:
         return self.name
@@ -207,7 +219,10 @@ class Source:
             PresetError: as `preset`, or a download fails.
         """
         with contextlib.ExitStack() as stack:
-            opened = self._of_one_state(stack, lambda place: _open(place, stack, headers, checksum))
+            opened = self._of_one_state(
+                stack,
+                lambda place: _open(place, stack, headers, checksum, self.allow_pickle_weights),
+            )
             try:
                 yield opened
             except KerasViTError:
@@ -258,7 +273,13 @@ class Source:
             yield path.parent if opened.is_folder and path.is_file() else path
 
 
-def _open(place: Place, stack: contextlib.ExitStack, headers: bool, checksum: bool) -> OpenSource:
+def _open(
+    place: Place,
+    stack: contextlib.ExitStack,
+    headers: bool,
+    checksum: bool,
+    allow_pickle_weights: bool,
+) -> OpenSource:
     files = _read_json(place)
     preset = _preset(place, files)
     if preset is not None and WEIGHTS not in place.files:
@@ -266,7 +287,7 @@ def _open(place: Place, stack: contextlib.ExitStack, headers: bool, checksum: bo
             f"{place.address}/{WEIGHTS}: expected the weights of a preset, but the file does not "
             f"exist.{place.note}"
         )
-    names = _weights_named(place, files)
+    names = _weights_named(place, files, allow_pickle_weights)
     readers: list[tuple[str, Reader]] = []
     digest: Checksum | None = None
     for name in names:
@@ -275,7 +296,8 @@ def _open(place: Place, stack: contextlib.ExitStack, headers: bool, checksum: bo
             readers.append((prefix, header))
             continue
         stream = stack.enter_context(place.open(name))
-        readers.append((prefix, stack.enter_context(open_arrays(stream.name, stream))))
+        arrays = open_arrays(stream.name, stream, allow_pickle_weights=allow_pickle_weights)
+        readers.append((prefix, stack.enter_context(arrays)))
         if checksum and not headers and preset is not None and preset.weights_sha256:
             digest = Checksum(stream, preset.weights_sha256)
             stack.callback(digest.close)
@@ -292,7 +314,9 @@ def _preset(place: Place, files: Mapping[str, dict[str, Any]]) -> PresetConfig |
     return PresetConfig.from_dict(stored, f"{place.address}/{CONFIG_FILE}")
 
 
-def _weights_named(place: Place, files: Mapping[str, dict[str, Any]]) -> list[str]:
+def _weights_named(
+    place: Place, files: Mapping[str, dict[str, Any]], allow_pickle_weights: bool
+) -> list[str]:
     """Returns the names of the weight files to read, by the preferred format that is present."""
     if place.is_file:
         return list(place.files)
@@ -308,11 +332,14 @@ def _weights_named(place: Place, files: Mapping[str, dict[str, Any]]) -> list[st
             )
         return [name for name in (H5, TASK) if name in place.files]
     found = sorted(name for name in place.files if name.endswith((".npz", ".safetensors")))
+    pickles = sorted(name for name in place.files if name.endswith(_PICKLES))
+    if not found and allow_pickle_weights:
+        found = [PICKLE] if PICKLE in pickles else pickles
     if len(found) == 1:
         return found
     if found:
         advice = f"Name one: {place.address}/{found[0]}."
-    elif any(name.endswith(_PICKLES) for name in place.files):
+    elif pickles:
         advice = place.pickle_advice
     else:
         advice = "If they are in a subfolder, name it."

@@ -57,12 +57,13 @@ def load(
     variant: str | None = None,
     position_grid: int | tuple[int, int] | None = None,
     checksum: bool = True,
+    allow_pickle_weights: bool = False,
     **fields: Any,
 ) -> "VisionTransformer":
     """Builds the model that a checkpoint or preset holds, with its weights and arithmetic.
 
     Names, shapes and types of all arrays are checked before the model is built, and
-    every number must be finite. Arrays are read one at a time, without pickle. Files of a folder
+    every number must be finite. Arrays are read one at a time. Files of a folder
     are opened once, before any array is read, so that a model never mixes two states of it.
 
     Args:
@@ -80,6 +81,8 @@ def load(
         variant: name of the variant that the file must be.
         position_grid: (rows, columns) of the stored positions, if the grid is not square.
         checksum: whether to compare a preset's weights with the sha256 in its `config.json`.
+        allow_pickle_weights: whether weights may be a pickle of torch (`.bin`, `.pth`), which
+            `torch.load(weights_only=True)` of torch 2.7 or newer reads; see SECURITY.md.
         **fields: fields of `ViTConfig`. A caller may change `representation_size` to None
             (which leaves the layer out), the dropout rates, `numerics` (a dict changes the
             numerics that it names), and `classifier` between its pooled and unpooled form. Any
@@ -94,7 +97,7 @@ def load(
     from keras_vit.model import VisionTransformer
 
     known_fields(ViTConfig, fields)
-    source = Source.of(source)
+    source = Source.of(source, allow_pickle_weights=allow_pickle_weights)
     given = {
         "num_classes": num_classes,
         "dialect": dialect,
@@ -238,6 +241,7 @@ def convert(
     *,
     lossy: bool = False,
     track: Track = iter,
+    allow_pickle_weights: bool = False,
     **fields: Any,
 ) -> None:
     """Translates a checkpoint into another dialect, without a model or a backend.
@@ -251,6 +255,7 @@ def convert(
             a `.safetensors` file.
         lossy: whether to write a model whose arithmetic the library cannot express.
         track: wraps the list of arrays to show progress.
+        allow_pickle_weights: as for `load`.
         **fields: arguments of `load`, except for `dtype`, `data_format` and `name`.
 
     Raises:
@@ -262,7 +267,7 @@ def convert(
             f"protocol. Write it by VisionTransformer.from_preset({str(source)!r})"
             f".save_to_preset({str(destination)!r}); a file of weights alone ends in .safetensors."
         )
-    source = Source.of(source)
+    source = Source.of(source, allow_pickle_weights=allow_pickle_weights)
     with source.open() as files:
         reader = files.reader
         read = reader.path.parent if files.is_folder and reader.path.is_file() else reader.path

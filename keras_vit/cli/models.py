@@ -55,6 +55,11 @@ def add(commands: Any) -> None:
     command.add_argument(
         "--lossy", action="store_true", help="write also what the other library cannot express"
     )
+    command.add_argument(
+        "--allow-pickle-weights",
+        action="store_true",
+        help="read a .bin or .pth file by torch.load(weights_only=True); see SECURITY.md",
+    )
     command.set_defaults(run=_convert)
 
     command = commands.add_parser("verify", help="run checkpoints and compare what comes out")
@@ -218,6 +223,7 @@ def _convert(arguments: argparse.Namespace) -> None:
             arguments.to,
             lossy=arguments.lossy,
             track=lambda moves: progress.track(list(moves), description="Converting"),
+            allow_pickle_weights=arguments.allow_pickle_weights,
             **_fields(arguments),
         )
     written = f"{arguments.destination} written in the {arguments.to} dialect."

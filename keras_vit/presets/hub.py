@@ -95,8 +95,9 @@ class HubFolder:
         self.files = files
         self.provenance: dict[str, Any] = {"repo": f"{SCHEME}{where.repo}", "commit": commit}
         self.pickle_advice = (
-            "keras_vit never unpickles; ask the authors for safetensors, or look among the "
-            f"pull requests of https://huggingface.co/{where.repo} for the Hub's own "
+            "keras_vit unpickles only with allow_pickle_weights=True, by "
+            "torch.load(weights_only=True). Safer: ask the authors for safetensors, or look among "
+            f"the pull requests of https://huggingface.co/{where.repo} for the Hub's own "
             "conversion and add @refs%2Fpr%2FNUMBER."
         )
         self.note = " It is not in the cache, and the Hub does not answer." if cached else ""

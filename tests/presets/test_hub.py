@@ -170,7 +170,7 @@ def test_an_address_may_name_a_subfolder_or_a_file(hub):
 def test_pickles_alone_are_refused(hub):
     """The pickle is not downloaded; the message says to ask for safetensors."""
     hub.add("them/vit", {"config.json": b"{}", "pytorch_model.bin": b"\x80"})
-    assert "never unpickles; ask the authors for safetensors" in refusal("hf://them/vit")
+    assert "Safer: ask the authors for safetensors" in refusal("hf://them/vit")
     assert hub.fetched() == {"config.json"}
 
 

@@ -1,4 +1,4 @@
-"""Files of arrays: npz, safetensors and h5 to `{name: array}` and back, never a pickle.
+"""Files of arrays: npz, safetensors and h5 to `{name: array}` and back; pickles if allowed.
 
 A reader takes all names, shapes and dtypes from the headers before it reads an array, and then
 reads arrays one at a time. The sizes in the headers are compared with the size of the file and
@@ -6,11 +6,13 @@ with the limits of `keras_vit.limits` before memory or time is spent on the arra
 """
 
 import os
+import zipfile
 from pathlib import Path
 from typing import IO
 
 from keras_vit.checkpoints.containers.h5 import H5Reader, h5_written_beside
 from keras_vit.checkpoints.containers.npz import NpzReader, write_npz
+from keras_vit.checkpoints.containers.pickled import PickleReader
 from keras_vit.checkpoints.containers.reading import PICKLE_ADVICE, Reader, joined, unwrapped
 from keras_vit.checkpoints.containers.safetensors import (
     SAFETENSORS_DTYPES,
@@ -37,7 +39,12 @@ __all__ = [
 ]
 
 
-def open_arrays(path: str | os.PathLike[str], file: IO[bytes] | None = None) -> Reader:
+def open_arrays(
+    path: str | os.PathLike[str],
+    file: IO[bytes] | None = None,
+    *,
+    allow_pickle_weights: bool = False,
+) -> Reader:
     """Opens an npz, safetensors or h5 file; its first bytes decide the format.
 
     The file is opened once: a later replacement of the file at its path has no effect.
@@ -45,6 +52,7 @@ def open_arrays(path: str | os.PathLike[str], file: IO[bytes] | None = None) -> 
     Args:
         path: path of the file; only for messages if `file` is given.
         file: the open file; the reader closes it.
+        allow_pickle_weights: whether to read arrays from a pickle of torch.
 
     Raises:
         CheckpointError: the file does not exist, is damaged, empty, a pickle, or of another
@@ -59,15 +67,17 @@ def open_arrays(path: str | os.PathLike[str], file: IO[bytes] | None = None) -> 
             what = what if os.path.lexists(path) else "does not exist"
             raise CheckpointError(f"{path}: expected a file of weights, but it {what}.") from error
     try:
-        return _reader_of(path, file)
+        return _reader_of(path, file, allow_pickle_weights)
     except BaseException:
         file.close()
         raise
 
 
-def _reader_of(path: Path, file: IO[bytes]) -> Reader:
+def _reader_of(path: Path, file: IO[bytes], allow_pickle_weights: bool) -> Reader:
     head = file.read(10)
     file.seek(0)
+    if allow_pickle_weights and _is_pickle(file, head):
+        return PickleReader(path, file)
     if head[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
         return NpzReader(path, file)
     if head[8:9] == b"{":
@@ -81,3 +91,18 @@ def _reader_of(path: Path, file: IO[bytes]) -> Reader:
         f"{os.fstat(file.fileno()).st_size} bytes and begins with {head[:8]!r}. A download may "
         "have been cut, or have saved an error page."
     )
+
+
+def _is_pickle(file: IO[bytes], head: bytes) -> bool:
+    """Whether the file is a pickle, or a zip of torch with one inside."""
+    if head[:1] == b"\x80":
+        return True
+    if head[:4] != b"PK\x03\x04":
+        return False
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return any(name.endswith("data.pkl") for name in archive.namelist())
+    except zipfile.BadZipFile:
+        return False
+    finally:
+        file.seek(0)

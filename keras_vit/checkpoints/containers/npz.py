@@ -87,7 +87,7 @@ class NpzReader(FileReader):
         if dtype.hasobject:
             raise CheckpointError(
                 f"{self.path}: array {shown(name)} holds pickled Python objects ({dtype}); "
-                "expected numbers. keras_vit never unpickles."
+                "expected numbers. Such objects are never unpickled."
             )
         promised = math.prod(shape) * dtype.itemsize
         if promised != zip_info.file_size - offset:

@@ -15,7 +15,8 @@ from keras_vit.errors import CheckpointError, KerasViTError, shown
 from keras_vit.limits import ARRAYS, EXPANSION, SMALL
 
 PICKLE_ADVICE = (
-    "keras_vit never unpickles. Write a safetensors file where the pickle was made: "
+    "keras_vit unpickles only if you ask for it: allow_pickle_weights=True reads its arrays by "
+    "torch.load(weights_only=True). Safer: write a safetensors file where the pickle was made: "
     "safetensors.torch.save_file(torch.load(path, weights_only=True), 'model.safetensors')."
 )
 _LONGEST_NAME = 1000

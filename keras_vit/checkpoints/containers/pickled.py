@@ -1,0 +1,100 @@
+"""torch's pickles of arrays, `.bin` and `.pth`, for callers who allow them.
+
+`torch.load(weights_only=True)` builds arrays, numbers, strings, lists and dicts, and refuses every
+other object of a pickle. It is still a parser of a rich format in C++ and Python: SECURITY.md says
+which promises end here.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import ml_dtypes
+import numpy as np
+from packaging.version import Version
+
+from keras_vit.checkpoints.containers.reading import FileReader
+from keras_vit.errors import CheckpointError, shown
+
+_OLDEST_TORCH = "2.7"
+_INNER = ("state_dict", "model", "teacher")
+"""Keys below which training scripts keep the arrays."""
+_VIEWED = {"torch.bfloat16": ("int16", np.dtype(ml_dtypes.bfloat16))}
+"""Types that NumPy lacks, the type of torch with as many bits, and the type of ml_dtypes."""
+
+
+class PickleReader(FileReader):
+    """An open pickle of torch, mapped into memory where its format allows it.
+
+    Raises:
+        CheckpointError: torch 2.7 or newer is not installed, or the pickle holds other objects
+            than arrays.
+    """
+
+    format = "torch pickle"
+
+    def __init__(self, path: Path, file: IO[bytes]) -> None:
+        super().__init__(path, file)
+        torch = _torch(path)
+        with self.damage():
+            self._tensors = _tensors_of(_loaded(torch, path, file), torch)
+            for name, tensor in self._tensors.items():
+                self.note(name, tuple(tensor.shape), _dtype_of(tensor))
+        if not self._tensors:
+            raise CheckpointError(f"{path}: the pickle holds no arrays by name.")
+
+    def read(self, name: str) -> np.ndarray:
+        tensor = self._tensors[name].detach().contiguous()
+        if viewed := _VIEWED.get(str(tensor.dtype)):
+            import torch
+
+            integers, dtype = viewed
+            return np.asarray(tensor.view(getattr(torch, integers)).numpy()).view(dtype)
+        return np.asarray(tensor.numpy())
+
+
+def _torch(path: Path) -> Any:
+    try:
+        import torch
+    except ImportError:
+        torch = None
+    if torch is None or Version(torch.__version__) < Version(_OLDEST_TORCH):
+        version = "not installed" if torch is None else torch.__version__
+        raise CheckpointError(
+            f"{path}: this is a pickle, which torch {_OLDEST_TORCH} or newer reads; torch is "
+            f"{version}. pip install torch."
+        )
+    return torch
+
+
+def _loaded(torch: Any, path: Path, file: IO[bytes]) -> Any:
+    """Returns the contents of the pickle: arrays, numbers, strings, lists and dicts."""
+    options = {"weights_only": True, "map_location": "cpu"}
+    opened = Path(f"/proc/self/fd/{file.fileno()}")  # the open file, whatever is at its path now
+    try:
+        return torch.load(str(opened if opened.exists() else path), mmap=True, **options)
+    except RuntimeError as error:
+        if "mmap" not in str(error):
+            raise
+    file.seek(0)  # written before torch 1.6
+    return torch.load(file, **options)
+
+
+def _tensors_of(content: Any, torch: Any) -> dict[str, Any]:
+    """Returns the arrays by name, from the top of the pickle or below a known key."""
+    for key in _INNER:
+        if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
+            content = content[key]
+    if not isinstance(content, Mapping):
+        return {}
+    return {str(name): value for name, value in content.items() if isinstance(value, torch.Tensor)}
+
+
+def _dtype_of(tensor: Any) -> np.dtype:
+    if viewed := _VIEWED.get(str(tensor.dtype)):
+        return viewed[1]
+    name = str(tensor.dtype).removeprefix("torch.")
+    try:
+        return np.dtype(name)
+    except TypeError as error:
+        raise CheckpointError(f"Arrays of type {shown(name)} hold no weights.") from error

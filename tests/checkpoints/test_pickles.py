@@ -1,0 +1,113 @@
+"""torch's pickles of arrays are read for callers who allow them, and run nothing."""
+
+import json
+import pickle
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vit import CheckpointError, VisionTransformer, checkpoints
+from keras_vit.cli import main
+from tests.helpers import normal, numpy_of, random_tiny
+
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "torch", reason="torch reads the files on every backend"
+)
+IMAGES = normal(2, 16, 16, 3)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder as transformers 4 wrote it, with a pickle and no safetensors."""
+    import torch
+    from safetensors.torch import load_file
+
+    model = random_tiny()
+    checkpoints.save(model, tmp_path, "transformers")
+    arrays = load_file(tmp_path / "model.safetensors")
+    (tmp_path / "model.safetensors").unlink()
+    torch.save(arrays, tmp_path / "pytorch_model.bin")
+    np.save(tmp_path / "expected.npy", numpy_of(model(IMAGES)))
+    return tmp_path
+
+
+def check(model, folder):
+    expected = np.load(folder / "expected.npy")
+    np.testing.assert_allclose(numpy_of(model(IMAGES)), expected, atol=1e-6)
+
+
+def test_a_pickle_is_read_if_the_caller_allows_it(folder):
+    with pytest.raises(CheckpointError, match="allow_pickle_weights=True"):
+        VisionTransformer.from_preset(folder)
+    check(VisionTransformer.from_preset(folder, allow_pickle_weights=True), folder)
+    info = checkpoints.inspect(folder, allow_pickle_weights=True)
+    assert info.dialect == "transformers"
+
+
+@pytest.mark.parametrize("form", ["nested", "before torch 1.6", "bfloat16"])
+def test_every_form_of_a_pickle_is_read(folder, form):
+    """Below `state_dict`, in the format that cannot be mapped into memory, and in 16 bits."""
+    import torch
+
+    path = folder / "pytorch_model.bin"
+    arrays = torch.load(path, weights_only=True)
+    if form == "nested":
+        torch.save({"state_dict": arrays, "epoch": 3}, path)
+    elif form == "bfloat16":
+        torch.save({name: array.bfloat16() for name, array in arrays.items()}, path)
+    else:
+        torch.save(arrays, path, _use_new_zipfile_serialization=False)
+    model = VisionTransformer.from_preset(folder, allow_pickle_weights=True)
+    if form != "bfloat16":
+        check(model, folder)
+    kernel = next(array for name, array in arrays.items() if name.endswith("classifier.weight"))
+    found = model.get_layer("head").kernel.value.detach().T
+    torch.testing.assert_close(found, kernel, atol=0, rtol=0 if form != "bfloat16" else 1e-2)
+
+
+class Hostile:
+    """Writes a file when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (eval, (f"open({str(self.path)!r}, 'w').close()",))
+
+
+@pytest.mark.parametrize("is_zip", [True, False])
+def test_a_pickle_that_would_run_code_is_refused(folder, is_zip, tmp_path):
+    import torch
+
+    trace, path = tmp_path / "trace", folder / "pytorch_model.bin"
+    if is_zip:
+        torch.save({"a": torch.zeros(2), "b": Hostile(trace)}, path)
+    else:
+        path.write_bytes(pickle.dumps({"a": Hostile(trace)}))
+    with pytest.raises(CheckpointError, match=r"pytorch_model\.bin"):
+        VisionTransformer.from_preset(folder, allow_pickle_weights=True)
+    assert not trace.exists()
+
+
+def test_an_npz_of_objects_is_never_unpickled(tmp_path):
+    np.savez(tmp_path / "a.npz", cls=np.array([{"a": 1}], dtype=object))
+    with pytest.raises(CheckpointError, match="pickled Python objects"):
+        checkpoints.inspect(tmp_path / "a.npz", allow_pickle_weights=True)
+
+
+def test_a_damaged_pickle_is_named(folder):
+    path = folder / "pytorch_model.bin"
+    path.write_bytes(path.read_bytes()[:500])
+    with pytest.raises(CheckpointError, match=r"pytorch_model\.bin"):
+        checkpoints.inspect(folder, allow_pickle_weights=True)
+
+
+def test_the_command_line_turns_a_pickle_into_safetensors(folder, tmp_path, capsys):
+    out = tmp_path / "converted"
+    command = ["convert", str(folder), str(out), "--to", "transformers"]
+    assert main(command) == 2
+    assert "allow_pickle_weights" in capsys.readouterr().err
+    assert main([*command, "--allow-pickle-weights"]) == 0
+    assert json.loads((out / "config.json").read_text())["model_type"] == "vit"
+    check(VisionTransformer.from_preset(out), folder)
