@@ -1,8 +1,14 @@
-"""A run over any number of images: Ray Data hands out parts, and workers write a file for each."""
+"""A run over any number of images: Ray Data hands out parts, and workers write a file for each.
+
+A part is a few images of the data set, named after the paths of its images: whoever writes it
+writes the same file, and writing it twice changes nothing. A later run takes the images that are
+in no file yet, in their order, and as many for a part as the first run took. So it finds the parts
+again that the first run left, and images that are new come behind them.
+"""
 
 import contextlib
-import dataclasses
 import functools
+import hashlib
 import io
 import json
 import logging
@@ -18,7 +24,6 @@ import keras
 from keras_vit import __version__
 from keras_vit.errors import ConfigError, KerasViTError, shown
 from keras_vit.ray.models import Classify, Embed, ImageSize
-from keras_vit.ray.plan import Part, images_of, planned
 from keras_vit.ray.storage import Folder, is_url
 
 _ATTEMPTS = 10
@@ -27,8 +32,11 @@ _ATTEMPTS = 10
 _BLOCKS = 1000
 """Most blocks of parts that Ray schedules, unless there are many workers."""
 
+_LARGEST_PART = 4096
+_PARTS_PER_WORKER = 8
+
 _TASK = ".keras_vit/task.json"
-_NOT_COMPARED = ("keras_vit", "preset")
+_NOT_COMPARED = ("keras_vit", "preset", "images_per_part")
 
 
 class Written(NamedTuple):
@@ -36,31 +44,6 @@ class Written(NamedTuple):
 
     num_images: int
     unreadable: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Work:
-    """What each worker does, in a form that is sent to it.
-
-    Args:
-        out: folder of the data set.
-        preset: as for `VisionTransformer.from_preset`.
-        layer: the layer of `Embed`.
-        top: the number of labels of `Classify`; None for `Embed`.
-        options: arguments of both classes.
-    """
-
-    out: str
-    preset: str
-    layer: str
-    top: int | None
-    options: dict[str, Any]
-
-    def model(self) -> Embed | Classify:
-        """Returns the model, loaded."""
-        if self.top is not None:
-            return Classify(self.preset, self.top, **self.options)
-        return Embed(self.preset, self.layer, **self.options)
 
 
 def write_dataset(
@@ -86,8 +69,8 @@ def write_dataset(
     each file has, as JSON under `keras_vit`, the preset, the sha256 of the weights, the
     configuration and the preprocessing.
 
-    A part of a worker that dies is done again. If this process dies, the same call does what is
-    missing; it also adds images that are new in the folders.
+    A part of a worker that dies is written again. If this process dies, the same call writes what
+    is missing; it also adds images that are new in the folders.
 
     Args:
         images: folders, whose images are taken, and single images: paths, or addresses such as
@@ -106,7 +89,7 @@ def write_dataset(
             on this machine for the duration of the call, unless the process is connected already.
         unreadable: called with the path of each unreadable image and the reason, also of parts
             that were written before.
-        progress: called with the number of images that were done and of all images.
+        progress: called with the number of images that are written and of all images.
 
     Raises:
         ConfigError: Ray is not installed, the cluster cannot be reached or has too few processors,
@@ -125,49 +108,77 @@ def write_dataset(
     options = {"batch_size": batch_size, "threads": cpus_per_worker, "image_size": image_size}
     source = os.fspath(preset)
     source = os.path.abspath(source) if Path(source).exists() else source  # noqa: PTH100
-    work = Work(_absolute(os.fspath(out)), source, layer, top, options)
-    folder = Folder(work.out)
+    make: Callable[[], Embed | Classify] = (
+        functools.partial(Embed, source, layer, **options)
+        if top is None
+        else functools.partial(Classify, source, top, **options)
+    )
+    folder = Folder(_absolute(os.fspath(out)))
     names = [name for place in images for name in Folder(_absolute(os.fspath(place))).images()]
     if not names:
         raise ConfigError("No image was given, or the folders have no image in them.")
-    about = {"keras_vit": __version__, "preset": work.preset, **_facts(work.model())}
-    _agree(folder, about)
-    parts = planned(folder, names, workers)
-    written = folder.names()
-    missing = [part for part in parts if part.name not in written]
-    done = sum(part.count for part in parts if part.name in written)
-    total = sum(part.count for part in parts)
-    tell, show = unreadable or (lambda path, reason: None), progress or (lambda done, total: None)
-    count = 0
-    for count, error in enumerate(_errors_of(folder), 1):  # noqa: B007
-        tell(*error)
-    show(done, total)
+    about = {"keras_vit": __version__, "preset": source, **_facts(make())}
+    count = -(-len(names) // (_PARTS_PER_WORKER * workers))
+    size = _begin(folder, about, min(_LARGEST_PART, count))
+    report, show = unreadable or (lambda path, reason: None), progress or (lambda n, total: None)
+    errors = dict(_rows_of(folder))
+    missing = [name for name in dict.fromkeys(names) if name not in errors]
+    finished, total = len(errors), len(errors) + len(missing)
+    failed = 0
+    for path, reason in errors.items():
+        if reason is not None:
+            failed += 1
+            report(path, reason)
+    show(finished, total)
     if missing:
         needs = {"CPU": cpus_per_worker, "GPU": gpus_per_worker}
         with _connected(ray, address, workers, needs):
-            for result in _results(ray, work, about, missing, workers, needs):
-                for error in result["errors"]:
-                    tell(*error)
-                count += len(result["errors"])
-                done += result["count"]
-                show(done, total)
+            for result in _results(ray, folder, make, about, _parts(missing, size), workers, needs):
+                for path, reason in result["errors"]:
+                    report(path, reason)
+                failed += len(result["errors"])
+                finished += result["count"]
+                show(finished, total)
     folder.clear_unfinished()
-    return Written(total, count)
+    return Written(total, failed)
+
+
+def _parts(names: list[str], size: int) -> list[list[str]]:
+    """Returns names in parts of `size`.
+
+    Raises:
+        ConfigError: a name is no UTF-8, the only text of Parquet.
+    """
+    for name in names:
+        if name != name.encode(errors="replace").decode():
+            raise ConfigError(
+                f"{name}: the name of this file is no UTF-8, the only text that Parquet holds. "
+                "Rename the file."
+            )
+    return [names[start : start + size] for start in range(0, len(names), size)]
+
+
+def _file_of(paths: list[str]) -> str:
+    """Returns the name of the file of a part."""
+    return f"part-{hashlib.sha256(json.dumps(paths).encode()).hexdigest()[:20]}.parquet"
 
 
 class Writer:
-    """A worker: takes the numbers of parts, writes their files, returns what it could not read.
+    """A worker: takes parts, writes their files, returns the images that cannot be read.
 
     Args:
-        work: what to do.
-        about: the driver's description of the model, with which the worker's must agree.
+        out: the folder of the data set.
+        make: loads the model.
+        about: the first process's description of the model, with which the worker's must agree.
     """
 
-    def __init__(self, work: Work, about: dict[str, Any]) -> None:
-        self._out, self._about = Folder(work.out), about
+    def __init__(
+        self, out: str, make: Callable[[], Embed | Classify], about: dict[str, Any]
+    ) -> None:
+        self._out, self._about = Folder(out), about
         self._failure = ""
         try:
-            self._model = work.model()
+            self._model = make()
             if difference := _difference(_facts(self._model), about):
                 self._failure = f"A worker has another model than the first process. {difference}"
         except (KerasViTError, OSError) as error:
@@ -175,43 +186,41 @@ class Writer:
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[str]]:
         """Returns one JSON object per part: count and errors, or a failure that ends the run."""
-        parts = zip(*(batch[name].tolist() for name in ("plan", "number", "count")), strict=True)
-        return {"result": [json.dumps(self._done(Part(*part))) for part in parts]}
+        return {"result": [json.dumps(self._result(json.loads(part))) for part in batch["part"]]}
 
-    def _done(self, part: Part) -> dict[str, Any]:
+    def _result(self, paths: list[str]) -> dict[str, Any]:
         if self._failure:
             return {"failure": self._failure}
         try:
-            if part.name in self._out.names():  # by a worker that died before it could say so
-                return {"count": part.count, "errors": list(_errors_of(self._out, part.name))}
-            return {"count": part.count, "errors": self._write(part)}
+            name = _file_of(paths)
+            if name not in self._out.names():  # else a worker wrote it, and died before its answer
+                self._write(name, paths)
+            rows = _rows_of(self._out, name)
+            return {"count": len(paths), "errors": [row for row in rows if row[1] is not None]}
         except (KerasViTError, OSError) as error:
             return {"failure": str(error)}
 
-    def _write(self, part: Part) -> list[tuple[str, str]]:
+    def _write(self, name: str, paths: list[str]) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        paths = images_of(self._out, part)
-        answers = self._model.answers(paths)
-        table = pa.table({"path": pa.array(paths, pa.string()), **answers})
+        table = pa.table({"path": pa.array(paths, pa.string()), **self._model.answers(paths)})
         table = table.replace_schema_metadata({"keras_vit": json.dumps(self._about)})
         buffer = io.BytesIO()
         pq.write_table(table, buffer, use_dictionary=False)
-        self._out.write(part.name, buffer.getvalue())
-        errors = answers["error"].to_pylist()
-        return [pair for pair in zip(paths, errors, strict=True) if pair[1] is not None]
+        self._out.write(name, buffer.getvalue())
 
 
 def _results(
     ray: Any,
-    work: Work,
+    folder: Folder,
+    make: Callable[[], Embed | Classify],
     about: dict[str, Any],
-    parts: list[Part],
+    parts: list[list[str]],
     workers: int,
     needs: dict[str, float],
 ) -> Iterator[dict[str, Any]]:
-    """Yields the results of the parts, in the order in which they are done."""
+    """Yields the results of the parts, in the order in which they are written."""
     context = ray.data.DataContext.get_current()
     bars, context.enable_progress_bars = context.enable_progress_bars, False
     logger = logging.getLogger("ray.data")
@@ -220,14 +229,14 @@ def _results(
     blocks = min(len(parts), max(_BLOCKS, 16 * workers))
     try:
         rows = ray.data.from_items(
-            [dataclasses.asdict(part) for part in parts], override_num_blocks=blocks
+            [{"part": json.dumps(part)} for part in parts], override_num_blocks=blocks
         )
         with warnings.catch_warnings():
             # Ray 2.60 means to replace this argument, and has no other for the attempts yet.
             warnings.filterwarnings("ignore", message="`ray_remote_args_fn` is deprecated")
             results = rows.map_batches(
                 Writer,
-                fn_constructor_args=[work, about],
+                fn_constructor_args=[folder.place, make, about],
                 batch_size=1,
                 compute=ray.data.ActorPoolStrategy(size=min(workers, blocks)),
                 num_cpus=needs["CPU"],
@@ -242,8 +251,8 @@ def _results(
     except ray.exceptions.RayError as error:
         reason = str(error).strip().rpartition("\n")[2]
         raise ConfigError(
-            f"{work.out}: the run on Ray failed ({reason}). What was written stays; the same call "
-            "does what is missing."
+            f"{folder.place}: the run on Ray failed ({reason}). What was written stays; the same "
+            "call writes what is missing."
         ) from error
     finally:
         context.enable_progress_bars = bars
@@ -273,9 +282,9 @@ def _connected(
     try:
         rooms = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         if not any(all(room.get(k, 0) >= v for k, v in needs.items()) for room in rooms):
-            wanted = " and ".join(f"{v:g} {k}" for k, v in needs.items() if v)
+            lacking = " and ".join(f"{v:g} {k}" for k, v in needs.items() if v)
             raise ConfigError(
-                f"No machine of the Ray cluster has {wanted}, which a worker needs. Ask for less "
+                f"No machine of the Ray cluster has {lacking}, which a worker needs. Ask for less "
                 "by cpus_per_worker= and gpus_per_worker=, or add a machine."
             )
         yield
@@ -307,21 +316,29 @@ def _absent(address: str | None, reason: str) -> ConfigError:
     )
 
 
-def _agree(folder: Folder, about: dict[str, Any]) -> None:
-    """Writes the task of a new data set; raises if the folder has one of another model."""
-    found = folder.names(".keras_vit")
-    if "task.json" in found:
+def _begin(folder: Folder, about: dict[str, Any], images_per_part: int) -> int:
+    """Writes the task of a new data set; returns the images per part of its first run.
+
+    Raises:
+        ConfigError: the folder holds a data set of another model, or other files.
+    """
+    if "task.json" in folder.names(".keras_vit"):
         with folder.open(_TASK) as file:
-            before = json.loads(file.read())
-        if difference := _difference(about, before):
-            raise ConfigError(f"{folder.place}: holds a data set of another model. {difference}")
-        return
+            task = json.loads(file.read())
+        if difference := _difference(about, task):
+            raise ConfigError(
+                f"{folder.place}: holds a data set of another model. {difference} Choose another "
+                "folder."
+            )
+        return int(task.get("images_per_part", images_per_part))
     if others := folder.names():
         raise ConfigError(
             f"{folder.place}: holds {sorted(others)[0]}, and is no data set of keras_vit. Choose "
             "another folder."
         )
-    folder.write(_TASK, json.dumps(about, indent=2).encode())
+    task = {**about, "images_per_part": images_per_part}
+    folder.write(_TASK, json.dumps(task, indent=2).encode())
+    return images_per_part
 
 
 def _facts(model: Embed | Classify) -> dict[str, Any]:
@@ -329,25 +346,24 @@ def _facts(model: Embed | Classify) -> dict[str, Any]:
     return json.loads(json.dumps(model.about()))
 
 
-def _difference(found: dict[str, Any], expected: dict[str, Any]) -> str:
+def _difference(new: dict[str, Any], old: dict[str, Any]) -> str:
     """Returns a sentence on the first difference of two models, or `""`."""
-    for key in {**expected, **found}:
-        if key not in _NOT_COMPARED and found.get(key) != expected.get(key):
-            has, wants = (shown(part.get(key), 60) for part in (found, expected))
-            return f"Its {key} was {wants}, and is {has} now."
+    for key in {**old, **new}:
+        if key not in _NOT_COMPARED and new.get(key) != old.get(key):
+            before, now = (shown(about.get(key), 60) for about in (old, new))
+            return f"Its {key} was {before}, and is {now} now."
     return ""
 
 
-def _errors_of(folder: Folder, name: str | None = None) -> Iterator[tuple[str, str]]:
-    """Yields path and reason of each unreadable image in the files of a data set, or in one."""
+def _rows_of(folder: Folder, name: str | None = None) -> Iterator[tuple[str, str | None]]:
+    """Yields path and error of the images in the files of a data set, or in one file."""
     import pyarrow.parquet as pq
 
     names = [name] if name else sorted(n for n in folder.names() if n.startswith("part-"))
     for each in names:
         with folder.open(each) as file:
-            found = pq.read_table(file, columns=["path", "error"])
-        pairs = zip(found["path"].to_pylist(), found["error"].to_pylist(), strict=True)
-        yield from ((path, reason) for path, reason in pairs if reason is not None)
+            table = pq.read_table(file, columns=["path", "error"])
+        yield from zip(table["path"].to_pylist(), table["error"].to_pylist(), strict=True)
 
 
 def _ray() -> Any:

@@ -11,6 +11,7 @@ import pytest
 
 from keras_vit import ConfigError, VisionTransformer, cli, features
 from keras_vit.ray import write_dataset
+from keras_vit.ray.run import _file_of, _parts
 from tests.digits import digits, write_folders
 from tests.thorough import THOROUGH
 
@@ -79,6 +80,20 @@ def test_a_killed_worker_and_a_killed_driver_lose_and_repeat_no_image(photos, tm
     assert len(about["weights"]) == 64
     with pytest.raises(ConfigError, match="of another model. Its layer was 'pre_logits', and is"):
         write_dataset([photos[0]], out, "vit_digits", top=3)
+
+
+def test_parts_that_are_missing_have_the_names_of_the_run_before():
+    """Whichever of them were written, and whatever images come behind."""
+    names = [f"{k}.png" for k in range(50)]
+    parts = _parts(names, 4)
+    assert [name for part in parts for name in part] == names
+    files = list(map(_file_of, parts))
+    assert len(set(files)) == 13
+    missing = [name for k, part in enumerate(parts) if k not in (0, 5) for name in part]
+    later = list(map(_file_of, _parts([*missing, "new.png"], 4)))
+    assert later[:-1] == [file for k, file in enumerate(files) if k not in (0, 5, 12)]
+    with pytest.raises(ConfigError, match="no UTF-8.* Rename the file"):
+        _parts(["a\udcff.png"], 4)
 
 
 def test_bad_arguments_are_refused_before_a_cluster_starts(photos, tmp_path):

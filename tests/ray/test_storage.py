@@ -1,4 +1,4 @@
-"""Folders of this machine and of file systems with addresses, and the plan that lies in them."""
+"""Folders of this machine and of file systems with addresses."""
 
 import uuid
 
@@ -6,7 +6,6 @@ import pytest
 
 from keras_vit import ConfigError
 from keras_vit.errors import WriteError
-from keras_vit.ray.plan import images_of, planned
 from keras_vit.ray.storage import Folder, RemoteImage
 
 pytestmark = pytest.mark.without_backend
@@ -58,17 +57,3 @@ def test_a_place_that_cannot_be_read_or_written_is_named(tmp_path):
         Folder("nosuch://x/y")
     with pytest.raises(ConfigError, match="absent: no such file"):
         Folder(f"{tmp_path}/absent").images()
-
-
-def test_a_plan_is_the_same_in_every_run_and_grows_by_new_images(place):
-    """Every image is in one part, whatever the number of workers of the later run."""
-    out = Folder(place)
-    names = [f"{k}.png" for k in range(50)]
-    first = planned(out, names, workers=2)
-    assert planned(out, names, workers=7) == first
-    assert len(first) == 13
-    grown = planned(out, [*names[::-1], "new.png"], workers=1)
-    assert grown[:-1] == first
-    assert [name for part in grown for name in images_of(out, part)] == [*names, "new.png"]
-    assert [part.count for part in grown] == [4] * 12 + [2, 1]
-    assert len({part.name for part in grown}) == len(grown)
