@@ -1,5 +1,6 @@
 """`Embed` and `Classify`: a batch of images in, one row per image out, with an error in its row."""
 
+import functools
 import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +11,6 @@ import numpy as np
 
 from keras_vit.data.records import Encoded
 from keras_vit.errors import ConfigError
-from keras_vit.evaluation.batches import Batch
 from keras_vit.evaluation.extraction import identity_of
 from keras_vit.inference import run
 from keras_vit.labels import top_labels
@@ -79,10 +79,10 @@ class _PerImage:
             )
         paths = batch["path"] if "path" in batch else itertools.repeat(None)
         images = [_image(value, path) for value, path in zip(batch[column], paths, strict=False)]
-        kept = {
+        others = {
             name: pa.array(list(batch[name])) for name in batch if name != column or name == "path"
         }
-        return pa.table(kept | self.answers(images))
+        return pa.table(others | self.answers(images))
 
     def answers(self, images: Sequence[Any]) -> dict[str, Any]:
         """Returns the answers to images as columns of pyarrow, one row per image.
@@ -91,10 +91,23 @@ class _PerImage:
             images: images in any form that `Preprocessor.decode` takes; each is one image.
         """
         pa = _pyarrow()
+        rows: list[Any] = [None] * len(images)
         errors: list[str | None] = [None] * len(images)
-        answers = [answer for output in self._outputs(images, errors) for answer in output]
-        readable = np.array([error is None for error in errors], bool)
-        return {**self._columns(answers, readable), "error": pa.array(errors, pa.string())}
+        preprocessor, size = self.model.preprocessor, self._batch_size
+        for start, step in self._steps(images):
+            readable = []
+            for k, pixels in enumerate(step, start):
+                if isinstance(pixels, ConfigError):
+                    errors[k] = str(pixels)
+                else:
+                    readable.append((k, pixels))
+            # A model of any size takes images of one size at a time.
+            for _, group in itertools.groupby(readable, lambda pair: pair[1].shape):
+                places, alike = zip(*group, strict=True)
+                answers = self._compute(preprocessor.stack(alike), size)
+                for k, answer in zip(places, answers, strict=True):
+                    rows[k] = answer
+        return {**self._columns(rows), "error": pa.array(errors, pa.string())}
 
     def about(self) -> dict[str, Any]:
         """Returns everything that determines an answer, as plain JSON types."""
@@ -102,38 +115,26 @@ class _PerImage:
         size = preprocessor.image_size
         return {"protocol": preprocessor.protocol, "image_size": size}
 
-    def _outputs(self, images: Sequence[Any], errors: list[str | None]) -> Iterator[Any]:
-        """Yields the answers to readable images step by step; threads decode the next step."""
-        preprocessor, size = self.model.preprocessor, self._batch_size
-        least = self.model.config.patch_size
+    def _steps(self, images: Sequence[Any]) -> Iterator[tuple[int, list[Any]]]:
+        """Yields the first index of a step and its prepared images; threads decode one ahead."""
+        prepare = functools.partial(
+            _prepared, self.model.preprocessor, least=self.model.config.patch_size
+        )
 
-        def prepare(start: int) -> Iterator[Any]:
-            part = images[start : start + size]
-            return self._pool.map(lambda image: _prepared(preprocessor, image, least), part)
+        def step(start: int) -> Iterator[Any]:
+            return self._pool.map(prepare, images[start : start + self._batch_size])
 
-        def steps() -> Iterator[Batch]:
-            coming = prepare(0)
-            for start in range(0, len(images), size):
-                results, coming = coming, prepare(start + size)
-                readable = []
-                for k, result in enumerate(results, start):
-                    if isinstance(result, ConfigError):
-                        errors[k] = str(result)
-                    else:
-                        readable.append(result)
-                # A model of any size takes images of one size at a time.
-                for _, alike in itertools.groupby(readable, np.shape):
-                    yield Batch(preprocessor.stack(alike), None)
+        coming = step(0)
+        for start in range(0, len(images), self._batch_size):
+            present, coming = coming, step(start + self._batch_size)
+            yield start, list(present)
 
-        for batch in steps():
-            yield self._answers(batch.images, size)
-
-    def _answers(self, images: np.ndarray, size: int) -> Sequence[Any]:
+    def _compute(self, images: np.ndarray, size: int) -> Sequence[Any]:
         """Returns the answer to each prepared image; `size` images make a full step."""
         raise NotImplementedError
 
-    def _columns(self, answers: Sequence[Any], readable: np.ndarray) -> dict[str, Any]:
-        """Returns columns with the answers, and null where an image is not readable."""
+    def _columns(self, rows: Sequence[Any]) -> dict[str, Any]:
+        """Returns columns with the answers; a row is None where an image is not readable."""
         raise NotImplementedError
 
 
@@ -181,18 +182,12 @@ class Embed(_PerImage):
         """Returns everything that determines the features, as plain JSON types."""
         return {**identity_of(self.model, self._layer), **super().about()}
 
-    def _answers(self, images: np.ndarray, size: int) -> Sequence[Any]:
+    def _compute(self, images: np.ndarray, size: int) -> Sequence[Any]:
         return list(run(self.model, images, [self._layer], size)[self._layer])
 
-    def _columns(self, answers: Sequence[Any], readable: np.ndarray) -> dict[str, Any]:
+    def _columns(self, rows: Sequence[Any]) -> dict[str, Any]:
         pa = _pyarrow()
-        full = np.zeros((len(readable), self._width), np.float32)
-        if answers:
-            full[readable] = answers
-        rows = pa.FixedSizeListArray.from_arrays(
-            pa.array(full.reshape(-1)), self._width, mask=pa.array(~readable)
-        )
-        return {"features": rows}
+        return {"features": pa.array(rows, pa.list_(pa.float32(), self._width))}
 
 
 class Classify(_PerImage):
@@ -225,16 +220,14 @@ class Classify(_PerImage):
 
     def about(self) -> dict[str, Any]:
         """Returns everything that determines the labels, as plain JSON types."""
-        found = {**identity_of(self.model, "labels"), **super().about()}
-        return {**found, "top": self._top, "labels": self.model.labels}
+        identity = {**identity_of(self.model, "labels"), **super().about()}
+        return {**identity, "top": self._top, "labels": self.model.labels}
 
-    def _answers(self, images: np.ndarray, size: int) -> Sequence[Any]:
+    def _compute(self, images: np.ndarray, size: int) -> Sequence[Any]:
         return top_labels(self.model.probabilities(images, size), self.model.labels, self._top)
 
-    def _columns(self, answers: Sequence[Any], readable: np.ndarray) -> dict[str, Any]:
+    def _columns(self, rows: Sequence[Any]) -> dict[str, Any]:
         pa = _pyarrow()
-        remaining = iter(answers)
-        rows = [next(remaining) if is_readable else None for is_readable in readable]
         labels = [None if row is None else [label for label, _ in row] for row in rows]
         shares = [None if row is None else [share for _, share in row] for row in rows]
         return {
@@ -250,7 +243,7 @@ def _image(value: Any, path: Any) -> Any:
     return value
 
 
-def _prepared(preprocessor: Preprocessor, image: Any, least: tuple[int, int]) -> Any:
+def _prepared(preprocessor: Preprocessor, image: Any, *, least: tuple[int, int]) -> Any:
     """Returns float32 `(height, width, channels)`, or the `ConfigError` of an unreadable image.
 
     An image smaller than `least`, a patch, is unreadable for a model of any size.
@@ -260,8 +253,8 @@ def _prepared(preprocessor: Preprocessor, image: Any, least: tuple[int, int]) ->
     try:
         pixels = preprocessor.scale(preprocessor.resize(preprocessor.decode(image)))
         if pixels.shape[0] < least[0] or pixels.shape[1] < least[1]:
-            found = f"{pixels.shape[0]}x{pixels.shape[1]} pixels"
-            return ConfigError(f"{found}, expected at least {least[0]}x{least[1]}, a patch.")
+            size = f"{pixels.shape[0]}x{pixels.shape[1]} pixels"
+            return ConfigError(f"{size}, expected at least {least[0]}x{least[1]}, a patch.")
         return pixels
     except ConfigError as error:
         return error
