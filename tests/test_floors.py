@@ -40,7 +40,7 @@ FLOORS = (
     {"checkpoints.translate"},
     {"checkpoints.recognition"},
     {"checkpoints.check", "checkpoints.adapt", "checkpoints.export"},
-    {"checkpoints.inspection", "checkpoints.libraries"},
+    {"checkpoints.inspection", "checkpoints.libraries", "checkpoints.passports"},
     {"checkpoints.wanted"},
     {"checkpoints"},
     {"presets"},

@@ -6,14 +6,13 @@
 A preset that stands in the folder, whole and made from the file in the cache, is not made again:
 a run that broke off goes on. One failure does not stop the others; it makes the status 1.
 
-Verified are two outputs for one fixed image, before the preset is written and bit by bit after
-it was read back. What they should be stands in `weights/expectations/<name>.json`; where there
-is no such file, it is written with what came out, and no more is claimed than that.
+Each preset is compared with its passport, `weights/passports/<name>.json`, before it is written,
+and bit by bit with itself after it was read back. If there is no such file, it is written with the
+outputs of keras_vit, and says so; `keras-vit attest` writes passports by the origin's code.
 """
 
 import argparse
 import dataclasses
-import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,18 +23,16 @@ import numpy as np
 from rich.table import Table
 
 import keras_vit
-from keras_vit import KerasViTError, PresetError, VisionTransformer
+from keras_vit import KerasViTError, PresetError, VisionTransformer, checkpoints
 from keras_vit.checkpoints import inspect
+from keras_vit.checkpoints.passports import formula_images
 from keras_vit.checkpoints.source import Source
-from keras_vit.files import write_json
 from keras_vit.presets import bucket, list_presets, save_preset
 from keras_vit.presets.catalog import Preset, preset_named
 from keras_vit.presets.preset_config import MODEL_CARD_FILE
 from keras_vit.terminal.screen import Screen
 
-EXPECTATIONS = Path(__file__).parent / "expectations"
-TOLERANCE = 1e-4  # of max |value|: what float32 gives across backends, hybrids included
-SAMPLES = 64
+PASSPORTS = Path(__file__).parent / "passports"
 _DATASETS = {"i1k": "imagenet-1k", "i21k": "imagenet-21k"}
 
 console = Screen()
@@ -57,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", help="presets of `keras-vit list`, or augreg/<file>")
     parser.add_argument("--all", action="store_true", help="the whole catalog")
     parser.add_argument("--out", type=Path, default=Path("ported"), help="folder for the presets")
-    parser.add_argument("--expectations", type=Path, default=EXPECTATIONS)
+    parser.add_argument("--passports", type=Path, default=PASSPORTS)
     parser.add_argument("--upload", metavar="hf://OWNER/{name}", help="where each preset goes")
     arguments = parser.parse_args(argv)
     if arguments.all == bool(arguments.names):
@@ -68,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     outcomes: list[Outcome] = []
     for name in names:
         console.print(f"{len(outcomes) + 1} of {len(names)}: {name}")
-        outcomes.append(_outcome(name, arguments.out, arguments.expectations, arguments.upload))
+        outcomes.append(_outcome(name, arguments.out, arguments.passports, arguments.upload))
     table = Table("preset", "result", "", "seconds")
     for outcome in outcomes:
         table.add_row(outcome.name, outcome.result, outcome.detail, f"{outcome.seconds:.1f}")
@@ -76,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return int(any(outcome.result == "failed" for outcome in outcomes))
 
 
-def _outcome(name: str, out: Path, expectations: Path, upload: str | None) -> Outcome:
+def _outcome(name: str, out: Path, passports: Path, upload: str | None) -> Outcome:
     start = time.perf_counter()
     try:
         row = preset_named(name)
@@ -84,7 +81,7 @@ def _outcome(name: str, out: Path, expectations: Path, upload: str | None) -> Ou
         if is_ported(row, folder):
             result, detail = "there already", ""
         else:
-            result, detail = "ported", port(row, folder, expectations)
+            result, detail = "ported", port(row, folder, passports)
         if upload:
             # What the Hub has already is not sent again.
             detail = f"{detail} {keras_vit.upload_preset(upload.format(name=_plain(name)), folder)}"
@@ -123,7 +120,7 @@ def is_ported(row: Preset, folder: Path) -> bool:
     return "sha256" in made_from and all(made_from.get(key) == wanted.get(key) for key in keys)
 
 
-def port(row: Preset, folder: Path, expectations: Path) -> str:
+def port(row: Preset, folder: Path, passports: Path) -> str:
     """Makes one preset; returns what its verification amounts to.
 
     Raises:
@@ -136,7 +133,7 @@ def port(row: Preset, folder: Path, expectations: Path) -> str:
             f"{row.name}: the file holds {model.config}, the catalog expects {row.config()}."
         )
     found = outputs(model)
-    verdict = verify(row, model, found, expectations / f"{_plain(row.name)}.json")
+    verdict = verify(row, passports / f"{_plain(row.name)}.json")
     save_preset(model, folder, card=about(row))
     del model
     again = outputs(VisionTransformer.from_preset(folder))
@@ -163,38 +160,24 @@ def about(row: Preset) -> dict[str, Any]:
     return facts
 
 
-def verify(row: Preset, model: VisionTransformer, found: dict[str, np.ndarray], path: Path) -> str:
-    """Compares outputs with the stored ones, or stores them if there are none.
+def verify(row: Preset, path: Path) -> str:
+    """Compares a preset with its passport, or records what keras_vit computes if there is none.
 
     Raises:
-        PresetError: they differ by more than the tolerance, or belong to another file.
+        PresetError: a comparison failed.
     """
-    sampled = {name: sample(values) for name, values in found.items()}
-    sha256 = model.provenance.get("sha256") or model.provenance.get("files")
     if not path.exists():
-        by = f"keras_vit {keras_vit.__version__} on {keras.backend.backend()}"
-        facts = {"preset": row.name, "sha256": sha256, "origin": by, "outputs": sampled}
-        write_json(path, facts)
-        return "not verified against the reference; expectations recorded"
-    stored = json.loads(path.read_text(encoding="utf-8"))
-    if stored.get("sha256") != sha256:
-        raise PresetError(
-            f"{path}: of the file with sha256 {stored.get('sha256')}, found {sha256}. The source "
-            "was changed; delete the expectations to accept it."
-        )
-    for name, wanted in stored["outputs"].items():
-        scale = max(wanted["max"], np.finfo("float32").tiny)
-        pairs = zip([*sampled[name]["values"], sampled[name]["max"]],
-                    [*wanted["values"], wanted["max"]], strict=True)  # fmt: skip
-        difference = max(abs(mine - theirs) for mine, theirs in pairs) / scale
-        if not difference <= TOLERANCE:  # nor NaN
+        checkpoints.attest(row.name, by="keras_vit").write_to(path)
+        return "not compared with the origin's code; keras_vit's outputs recorded"
+    for check in checkpoints.verify(row.name, path).checks:
+        if not check.passed:
             raise PresetError(
-                f"{row.name}: {name} differs from {path} ({stored['origin']}) by {difference:.1e} "
-                f"of its largest value, expected at most {TOLERANCE:.0e}."
+                f"{row.name}: {check.name} differs from {path} ({check.expected}) by "
+                f"{check.difference:.1e} of its largest value, expected at most "
+                f"{check.tolerance:.0e}. If the source was changed, delete the passport to accept "
+                "it."
             )
-    if stored["origin"] == "reference":
-        return f"verified against the reference to {TOLERANCE:.0e}"
-    return f"equals {stored['origin']}; not verified against the reference"
+    return f"equals its passport of {checkpoints.Passport.read_from(path).origin}"
 
 
 def outputs(model: VisionTransformer) -> dict[str, np.ndarray]:
@@ -203,25 +186,8 @@ def outputs(model: VisionTransformer) -> dict[str, np.ndarray]:
     size = model.config.image_size
     if size is None:
         raise PresetError("A model of any size has no fixed image to be verified by.")
-    return keras.Model(model.input, stages).predict(image(*size, model.config.channels), verbose=0)
-
-
-def image(height: int, width: int, channels: int) -> np.ndarray:
-    """Returns the fixed image: `float32 (1, height, width, channels)` in [-1, 1).
-
-    Knuth's multiplicative hash of the index, so that no library's generator is part of it.
-    """
-    index = np.arange(height * width * channels, dtype=np.uint64)
-    hashed = (index * np.uint64(2654435761)) % np.uint64(2**32) >> np.uint64(8)
-    values = hashed.astype("float32") / np.float32(2**23) - np.float32(1)
-    return values.reshape(1, height, width, channels)
-
-
-def sample(values: np.ndarray) -> dict[str, Any]:
-    """Returns evenly spaced numbers of an output, and its largest magnitude."""
-    flat = np.asarray(values, "float32").reshape(-1)
-    chosen = np.linspace(0, flat.size - 1, min(SAMPLES, flat.size)).astype(np.int64)
-    return {"max": float(np.abs(flat).max()), "values": [float(v) for v in flat[chosen]]}
+    images = formula_images(*size, model.config.channels)
+    return keras.Model(model.input, stages).predict(images, verbose=0)
 
 
 if __name__ == "__main__":

@@ -12,12 +12,12 @@ from docutils.statemachine import StringList
 from sphinx.util.docutils import SphinxDirective
 
 from keras_vit.checkpoints.lexicon import num_parameters
+from keras_vit.checkpoints.passports import rung_of, shipped
 from keras_vit.errors import PresetError
 from keras_vit.presets.catalog import CATALOG, Preset
-from keras_vit.presets.verified import verdict
 
 ROOT = Path(__file__).parents[2]
-HEADER = "| preset | parameters | pixels | data | top-1, reported by | verified | MB | license |"
+HEADER = "| preset | parameters | pixels | data | top-1, reported by | rung | MB | license |"
 
 
 class ModelsTable(SphinxDirective):
@@ -87,11 +87,17 @@ def _row(preset: Preset) -> str:
         str(preset.image_size),
         preset.data.replace("_ft_", ", then ").replace("_", " "),
         score,
-        verdict(preset.name),
+        _evidence(preset.name),
         f"{size:,.0f}" if size and size > 1 else (f"{size:.1f}" if size else ""),
         preset.license,
     ]
     return f"| {' | '.join(cells)} |"
+
+
+def _evidence(name: str) -> str:
+    passport = shipped().get(name)
+    rung = rung_of(name)
+    return f"{rung}, {passport.date}" if passport and rung else str(rung)
 
 
 def setup(app: object) -> dict[str, bool]:

@@ -1,15 +1,18 @@
-"""Checkpoints of other libraries: `describe`, `inspect`, `load`, `save`, `convert` and `verify`."""
+"""Checkpoints of other libraries: `inspect`, `load`, `save`, `convert`, `attest` and `verify`."""
 
 from keras_vit.checkpoints.inspection import CheckpointInfo, describe, inspect
+from keras_vit.checkpoints.passports import Passport
 from keras_vit.checkpoints.source import Source
 from keras_vit.checkpoints.transfer import convert, load, save
-from keras_vit.checkpoints.verification import Difference, Verification, verify
+from keras_vit.checkpoints.verification import Check, Verification, attest, verify
 
 __all__ = [
+    "Check",
     "CheckpointInfo",
-    "Difference",
+    "Passport",
     "Source",
     "Verification",
+    "attest",
     "convert",
     "describe",
     "inspect",

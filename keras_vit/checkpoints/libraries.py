@@ -1,78 +1,195 @@
 """Forward passes of the other libraries themselves; timm and transformers need torch."""
 
+import contextlib
+import dataclasses
+import json
 import os
+from collections.abc import Callable, Iterator, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from keras_vit.errors import CheckpointError
 
-class LibraryUnavailableError(Exception):
+PACKAGES = {"timm": "timm", "transformers": "transformers", "keras_hub": "keras-hub"}
+"""Libraries that can run, by the first word of their dialects; their names on the index."""
+
+_VISION_CLASSES = {
+    "clip": "CLIPVisionModelWithProjection",
+    "siglip": "SiglipVisionModel",
+    "vit_mae": "ViTMAEModel",
+}
+"""transformers' class for the encoder inside a larger model, by `model_type`."""
+
+
+class LibraryUnavailableError(CheckpointError):
     """A library cannot run a checkpoint: it is not installed, or cannot read the checkpoint."""
 
 
-def library_logits(dialect: str, path: str | os.PathLike[str], images: np.ndarray) -> np.ndarray:
-    """Returns the logits that a dialect's own library computes from a checkpoint folder.
+@dataclasses.dataclass(frozen=True)
+class LibraryOutputs:
+    """The results of a library's own forward pass.
+
+    Args:
+        origin: the library and its version.
+        logits: output for each image, `(images, classes)`; of an encoder its pooled output.
+        tokens: output of each chosen block, `(images, tokens, hidden_size)`.
+    """
+
+    origin: str
+    logits: np.ndarray
+    tokens: tuple[np.ndarray, ...]
+
+
+def run_library(
+    dialect: str,
+    path: str | os.PathLike[str],
+    images: np.ndarray,
+    num_layers: int,
+    blocks: Sequence[int],
+) -> LibraryOutputs:
+    """Runs a checkpoint folder by its dialect's own library.
 
     Args:
         dialect: name of the dialect.
         path: folder of the checkpoint; the libraries need the JSON beside the weights.
-        images: float32 `(batch, height, width, channels)` in [-1, 1].
-
-    Returns:
-        The logits, `(batch, num_classes)`.
+        images: float32 `(images, height, width, channels)`, prepared for the model.
+        num_layers: number of blocks of the model.
+        blocks: numbers of the blocks whose outputs are returned.
 
     Raises:
         LibraryUnavailableError: the dialect's library is not on the package index, is not
             installed, fails to import, or needs a folder and got a file.
     """
-    run = {"timm": _timm, "transformers": _transformers, "keras_hub": _keras_hub}.get(dialect)
+    library = dialect.partition("/")[0]
+    run = {"timm": _timm, "transformers": _transformers, "keras_hub": _keras_hub}.get(library)
     if run is None:
         raise LibraryUnavailableError(f"the {dialect} dialect has no library to install")
     if not Path(path).is_dir():
         raise LibraryUnavailableError(
-            f"{dialect} reads a folder with its config.json, not a file alone"
+            f"{library} reads a folder with its config.json, not a file alone"
         )
     try:
-        return run(Path(path).resolve(), images)
+        logits, tokens = run(Path(path).resolve(), images, num_layers, blocks)
     except ImportError as error:
-        raise LibraryUnavailableError(f"{dialect} is not installed ({error})") from error
+        raise LibraryUnavailableError(f"{library} is not installed ({error})") from error
     except RuntimeError as error:
         if "torchvision" not in str(error):
             raise
-        raise LibraryUnavailableError(f"{dialect} does not import here ({error})") from error
+        raise LibraryUnavailableError(f"{library} does not import here ({error})") from error
+    package = PACKAGES[library]
+    return LibraryOutputs(f"{package} {metadata.version(package)}", logits, tuple(tokens))
 
 
-def _timm(path: Path, images: np.ndarray) -> np.ndarray:
+_Results = tuple[np.ndarray, list[np.ndarray]]
+
+
+def _timm(path: Path, images: np.ndarray, num_layers: int, blocks: Sequence[int]) -> _Results:
     import timm
-    import torch
 
-    model = timm.create_model(f"local-dir:{path}", pretrained=True).eval()
-    with torch.no_grad():
-        return model(_channels_first(torch, images)).numpy()
+    model = timm.create_model(f"local-dir:{path}", pretrained=True)
+    return _run_torch(model, images, num_layers, blocks, lambda output: output)
 
 
-def _transformers(path: Path, images: np.ndarray) -> np.ndarray:
-    import torch
+def _transformers(
+    path: Path, images: np.ndarray, num_layers: int, blocks: Sequence[int]
+) -> _Results:
     import transformers
 
-    if "ViTModel" in (path / "config.json").read_text(encoding="utf-8"):
-        raise LibraryUnavailableError("a ViTModel of transformers has no logits")
-    model = transformers.ViTForImageClassification.from_pretrained(path, local_files_only=True)
-    with torch.no_grad():
-        return model.eval()(_channels_first(torch, images)).logits.numpy()
+    config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    kind = config.get("model_type", "vit")
+    named = (config.get("architectures") or ["AutoModel"])[0]
+    changes = {"mask_ratio": 0.0} if kind == "vit_mae" else {}
+    cls = getattr(transformers, _VISION_CLASSES.get(kind, named))
+    model = cls.from_pretrained(path, local_files_only=True, **changes)
+    return _run_torch(model, images, num_layers, blocks, _output_of_transformers)
 
 
-def _keras_hub(path: Path, images: np.ndarray) -> np.ndarray:
+def _output_of_transformers(output: Any) -> Any:
+    for name in ("logits", "image_embeds", "pooler_output"):
+        if getattr(output, name, None) is not None:
+            return getattr(output, name)
+    return output.last_hidden_state[:, 0]
+
+
+def _run_torch(
+    model: Any,
+    images: np.ndarray,
+    num_layers: int,
+    blocks: Sequence[int],
+    logits_of: Callable[[Any], Any],
+) -> _Results:
+    import torch
+
+    stack = next(
+        list(module)
+        for module in model.modules()
+        if isinstance(module, (torch.nn.ModuleList, torch.nn.Sequential))
+        and len(module) == num_layers
+        and len({type(block) for block in module}) == 1
+        and any(True for _ in module[0].children())
+    )
+    tokens: list[np.ndarray] = []
+
+    def keep(_module: Any, _inputs: Any, output: Any) -> None:
+        tokens.append((output[0] if isinstance(output, tuple) else output).float().numpy())
+
+    handles = [stack[k].register_forward_hook(keep) for k in blocks]
+    try:
+        with torch.no_grad():
+            channels_first = np.ascontiguousarray(np.moveaxis(images, -1, 1))
+            logits = logits_of(model.eval().float()(torch.from_numpy(channels_first)))
+    finally:
+        for handle in handles:
+            handle.remove()
+    return logits.numpy(), tokens
+
+
+def _keras_hub(path: Path, images: np.ndarray, num_layers: int, blocks: Sequence[int]) -> _Results:
     import keras
     import keras_hub
 
-    if not (path / "task.json").is_file():
-        raise LibraryUnavailableError("a ViTBackbone of keras-hub has no logits")
-    model = keras_hub.models.ImageClassifier.from_preset(str(path), activation=None)
-    model.preprocessor = None
-    return keras.ops.convert_to_numpy(model(images))
+    if (path / "task.json").is_file():
+        model = keras_hub.models.ImageClassifier.from_preset(str(path), activation=None)
+        model.preprocessor = None
+    else:
+        model = keras_hub.models.Backbone.from_preset(str(path))
+    tokens: list[np.ndarray] = []
+    with _outputs_kept([_keras_blocks(model, num_layers)[k] for k in blocks], tokens):
+        output = model(images)
+    output = keras.ops.convert_to_numpy(output)
+    return output[:, 0] if output.ndim == 3 else output, tokens
 
 
-def _channels_first(torch: Any, images: np.ndarray) -> Any:
-    return torch.from_numpy(np.ascontiguousarray(np.moveaxis(images, -1, 1)))
+def _keras_blocks(model: Any, num_layers: int) -> list[Any]:
+    """Returns the blocks: the class of layers that hold an attention and stand once per block."""
+    found: dict[type, list[Any]] = {}
+    for layer in model._flatten_layers(include_self=False):
+        if any("attention" in type(part).__name__.lower() for part in layer._layers):
+            found.setdefault(type(layer), []).append(layer)
+    return next(layers for layers in found.values() if len(layers) == num_layers)
+
+
+@contextlib.contextmanager
+def _outputs_kept(layers: Sequence[Any], outputs: list[np.ndarray]) -> Iterator[None]:
+    """Appends the output of each layer to a list while a model runs."""
+    import keras
+
+    def keeping(call: Callable[..., Any]) -> Callable[..., Any]:
+        def kept(*arguments: Any, **options: Any) -> Any:
+            output = call(*arguments, **options)
+            first = output[0] if isinstance(output, tuple) else output
+            outputs.append(keras.ops.convert_to_numpy(first))
+            return output
+
+        return kept
+
+    for layer in layers:
+        object.__setattr__(layer, "call", keeping(layer.call))
+    try:
+        yield
+    finally:
+        for layer in layers:
+            object.__delattr__(layer, "call")

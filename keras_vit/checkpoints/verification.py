@@ -1,38 +1,49 @@
-"""Compares a checkpoint's outputs with another checkpoint's and with its own library's."""
+"""Makes passports of checkpoints, and checks checkpoints against them."""
 
 import dataclasses
+import datetime
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import keras_vit
+from keras_vit.checkpoints import passports
 from keras_vit.checkpoints.inspection import inspect
-from keras_vit.checkpoints.libraries import LibraryUnavailableError, library_logits
+from keras_vit.checkpoints.libraries import LibraryUnavailableError, run_library
+from keras_vit.checkpoints.passports import Passport, formula_images
 from keras_vit.checkpoints.source import Source
 from keras_vit.checkpoints.transfer import load
+from keras_vit.preparation.protocols import complete
 
 if TYPE_CHECKING:
     from keras_vit.model import VisionTransformer
 
-_OUTPUTS = {"tokens": "encoder_norm", "pre_logits": "pre_logits", "logits": "head"}
+ORIGINS = ("library", "keras_vit")
 
 
 @dataclasses.dataclass(frozen=True)
-class Difference:
-    """The difference of two arrays.
+class Check:
+    """One comparison of a checkpoint with a passport.
 
     Args:
-        output: name of both arrays: `"tokens"`, `"pre_logits"` or `"logits"`.
-        against: the other checkpoint, or the library, that computed the second array.
-        absolute: largest magnitude of the difference.
-        relative: the same as a share of the largest magnitude of the second array.
+        name: what was compared: `"sha256"`, `"protocol"`, `"logits"`, or a block's norm.
+        expected: the passport's side, with the code that computed it.
+        difference: largest difference, of the largest magnitude; 0 for equal and 1 for different
+            where no number was compared.
+        tolerance: largest difference that passes.
     """
 
-    output: str
-    against: str
-    absolute: float
-    relative: float
+    name: str
+    expected: str
+    difference: float
+    tolerance: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether the difference is within the tolerance; NaN is not."""
+        return self.difference <= self.tolerance
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,84 +51,187 @@ class Verification:
     """The result of `verify`.
 
     Args:
-        differences: one for each comparison.
-        not_run: a sentence for each library whose own forward pass could not run.
-        warnings: what `look` said of each checkpoint, behind the checkpoint's name.
+        checks: one for each comparison.
+        warnings: what `look` said of the checkpoint.
     """
 
-    differences: tuple[Difference, ...]
-    not_run: tuple[str, ...]
+    checks: tuple[Check, ...]
     warnings: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """Whether every comparison passed."""
+        return all(check.passed for check in self.checks)
+
+
+def attest(
+    source: str | os.PathLike[str] | Source, *, by: str = "library", **fields: Any
+) -> Passport:
+    """Returns the passport of a checkpoint, whose outputs its library's own code computes.
+
+    Args:
+        source: a source as for `load`.
+        by: `"library"` for timm, transformers or keras-hub, the code that the files' dialect
+            belongs to; `"keras_vit"` for keras_vit's own forward pass, which proves equality with
+            another run of keras_vit, and nothing about the origin.
+        **fields: arguments of `load`.
+
+    Raises:
+        CheckpointError: as `load`.
+        LibraryUnavailableError: the library cannot run the checkpoint.
+        ValueError: `by` is neither of the two.
+    """
+    if by not in ORIGINS:
+        raise ValueError(f"by={by!r}: expected one of {', '.join(ORIGINS)}.")
+    found = Source.of(source)
+    model = load(found, **fields)
+    shape = _image_shape(model)
+    info = inspect(found, **{"image_size": model.config.image_size, **fields})
+    dialect = info.dialect
+    with found.local() as path:
+        sha256 = passports.digests(path)
+        if by == "keras_vit" or dialect == "keras_vit":
+            outputs = _run(model, formula_images(*shape), _blocks(model))
+            origin = f"keras_vit {keras_vit.__version__}"
+        else:
+            try:
+                run = run_library(
+                    dialect, path, formula_images(*shape), model.config.num_layers, _blocks(model)
+                )
+            except LibraryUnavailableError as error:
+                raise LibraryUnavailableError(
+                    f"{found.name}: the origin's code cannot run: {error}. Compare with a passport "
+                    "or with another checkpoint, or attest by keras_vit itself: by='keras_vit', "
+                    "--by keras_vit."
+                ) from error
+            names = [f"block_{k}" for k in _blocks(model)]
+            outputs = {"logits": run.logits, **dict(zip(names, run.tokens, strict=True))}
+            origin = run.origin
+    protocol = complete(model.preprocessor.protocol)
+    return Passport(
+        name=found.row.name if found.row else found.name.replace("\\", "/").rpartition("/")[2],
+        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        dialect=dialect,
+        sha256=sha256,
+        origin=origin,
+        image_shape=shape,
+        logits=passports.sample(outputs["logits"]),
+        num_logits=outputs["logits"].shape[1],
+        norms={name: passports.norms(value) for name, value in outputs.items()},
+        tolerances=passports.TOLERANCES,
+        protocol=protocol,
+        protocol_sha256=passports.digest_of_protocol(protocol),
+    )
 
 
 def verify(
     source: str | os.PathLike[str] | Source,
-    other: str | os.PathLike[str] | Source | None = None,
+    against: Passport | str | os.PathLike[str] | Source | None = None,
     *,
-    batch_size: int = 2,
-    seed: int = 0,
     look: Callable[["VisionTransformer"], Sequence[str]] = lambda model: (),
     **fields: Any,
 ) -> Verification:
-    """Runs a checkpoint on random images and compares its outputs.
-
-    With `other`, that checkpoint runs on the same images. The library of each checkpoint
-    (timm, transformers, keras-hub) runs too, where it is installed.
+    """Compares a checkpoint with a passport, without a network.
 
     Args:
-        source, other: sources as for `load`.
-        batch_size, seed: number and seed of the images, which are uniform in [-1, 1].
-        look: returns a sentence for each part of a loaded model that looks wrong, such as
+        source: a source as for `load`, of any library.
+        against: a passport, or the path of its JSON file; or another checkpoint, whose passport is
+            made by keras_vit on the spot. None takes `passport.json` beside the weights, then
+            the shipped passport of a preset's name, then a passport made by the library that
+            the files belong to.
+        look: returns a sentence for each part of the loaded model that looks wrong, such as
             `keras_vit.explanation.looks_untrained`.
-        **fields: arguments of `load` for both checkpoints.
+        **fields: arguments of `load`.
 
     Raises:
         CheckpointError: as `load`.
+        SourceError: the passport is damaged.
+        LibraryUnavailableError: there is no passport, and the library cannot run here.
     """
-    differences: list[Difference] = []
-    not_run: list[str] = []
-    warnings: list[str] = []
-    runs: list[dict[str, np.ndarray]] = []
-    for checkpoint in [source] if other is None else [source, other]:
-        found = Source.of(checkpoint)
-        model = load(found, **fields)
-        warnings += [f"{checkpoint}: {sentence}" for sentence in look(model)]
-        images = _images(model, batch_size, seed)
-        runs.append(_run(model, images))
-        dialect = inspect(found, **{"image_size": model.config.image_size, **fields}).dialect
-        try:
-            with found.local() as path:
-                logits = library_logits(dialect, path, images)
-            computed = runs[-1].get("logits", runs[-1]["pre_logits"])
-            differences.append(_difference("logits", dialect, computed, logits))
-        except LibraryUnavailableError as reason:
-            not_run.append(str(reason))
-    if other is not None:
-        first, second = runs
-        differences += [
-            _difference(name, str(other), first[name], second[name])
-            for name in _OUTPUTS
-            if name in first and name in second
-        ]
-    return Verification(tuple(differences), tuple(not_run), tuple(warnings))
+    found = Source.of(source)
+    passport = _passport(found, against, fields)
+    model = load(found, **fields)
+    checks: list[Check] = []
+    dialect = inspect(found, **{"image_size": model.config.image_size, **fields}).dialect
+    if passport.sha256 and passport.dialect == dialect:  # another dialect is another file
+        with found.local() as path:
+            same = passports.digests(path) == dict(passport.sha256)
+        checks.append(Check("sha256", " ".join(passport.sha256), float(not same), 0.0))
+    if passport.protocol:
+        digest = passports.digest_of_protocol(model.preprocessor.protocol)
+        same = digest == passport.protocol_sha256
+        checks.append(Check("protocol", str(passport.protocol["name"]), float(not same), 0.0))
+    if passport.norms:
+        checks += _compare(model, passport)
+    return Verification(tuple(checks), tuple(look(model)))
 
 
-def _images(model: "VisionTransformer", batch_size: int, seed: int) -> np.ndarray:
-    height, width = model.config.image_size or (224, 224)
-    shape = (batch_size, height, width, model.config.channels)
-    return np.random.default_rng(seed).uniform(-1, 1, shape).astype(np.float32)
+def _passport(
+    source: Source,
+    against: Passport | str | os.PathLike[str] | Source | None,
+    fields: Mapping[str, Any],
+) -> Passport:
+    if isinstance(against, Passport):
+        return against
+    if against is not None:
+        if not isinstance(against, Source) and str(against).endswith(".json"):
+            return Passport.read_from(against)
+        other = attest(against, by="keras_vit", **fields)
+        return dataclasses.replace(other, sha256={}, protocol={}, protocol_sha256="")
+    with source.local() as path:
+        if path.is_dir() and (path / passports.FILE).is_file():
+            return Passport.read_from(path / passports.FILE)
+    known = passports.shipped().get(source.row.name if source.row else source.name)
+    if known is not None and known.norms:
+        return known
+    return attest(source, **fields)
 
 
-def _run(model: "VisionTransformer", images: np.ndarray) -> dict[str, np.ndarray]:
+def _compare(model: "VisionTransformer", passport: Passport) -> list[Check]:
+    """Runs a model on the passport's images; another shape of the output is a difference of 1."""
+    import keras
+
+    shape, expected = _image_shape(model), passport.origin
+    if shape != tuple(passport.image_shape):
+        return [Check("image size", f"{expected}: {passport.image_shape}", 1.0, 0.0)]
+    blocks = [int(name.rpartition("_")[2]) for name in passport.norms if name != "logits"]
+    if any(k >= model.config.num_layers for k in blocks):
+        return [Check("blocks", f"{expected}: {blocks}", 1.0, 0.0)]
+    outputs = _run(model, formula_images(*shape), blocks)
+    tolerance = passport.tolerances.get(keras.backend.backend(), 1e-4)
+    checks = [
+        Check(f"norm of {name}", expected, _difference(passports.norms(value), norms), tolerance)
+        for name, value in outputs.items()
+        if (norms := passport.norms.get(name)) is not None
+    ]
+    same_length = outputs["logits"].shape[1] == passport.num_logits
+    difference = 1.0
+    if same_length:
+        difference = _difference(passports.sample(outputs["logits"]), passport.logits)
+    return [*checks, Check("logits", expected, difference, tolerance)]
+
+
+def _difference(found: Any, expected: Any) -> float:
+    found, expected = np.asarray(found, "float64"), np.asarray(expected, "float64")
+    largest = max(float(np.abs(expected).max()), 1e-30)
+    return float(np.abs(found - expected).max()) / largest
+
+
+def _image_shape(model: "VisionTransformer") -> tuple[int, int, int]:
+    return (*(model.config.image_size or (224, 224)), model.config.channels)
+
+
+def _blocks(model: "VisionTransformer") -> list[int]:
+    """Returns the numbers of the first, the middle and the last block."""
+    count = model.config.num_layers
+    return sorted({0, count // 2, count - 1})
+
+
+def _run(
+    model: "VisionTransformer", images: np.ndarray, blocks: Sequence[int]
+) -> dict[str, np.ndarray]:
     from keras_vit.inference import run
 
-    names = [layer.name for layer in model.layers]
-    stages = {output: layer for output, layer in _OUTPUTS.items() if layer in names}
-    values = run(model, images, list(stages.values()))
-    return {output: values[layer] for output, layer in stages.items()}
-
-
-def _difference(output: str, against: str, found: np.ndarray, expected: np.ndarray) -> Difference:
-    absolute = float(np.abs(found.astype(np.float64) - expected).max())
-    largest = max(float(np.abs(expected).max()), 1e-30)
-    return Difference(output, against, absolute, absolute / largest)
+    names = [f"block_{k}" for k in blocks]
+    logits = run(model, images)
+    return {"logits": logits.reshape(len(images), -1), **run(model, images, names)}

@@ -1,6 +1,8 @@
 """Commands about presets, checkpoints and the installation."""
 
 import argparse
+import dataclasses
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,14 +10,16 @@ from rich.progress import Progress
 
 from keras_vit import backend
 from keras_vit.cli.console import ImageSize, add_output, console, positive, show
+from keras_vit.errors import KerasViTError
 from keras_vit.terminal.screen import Screen
 
 if TYPE_CHECKING:
+    from keras_vit.checkpoints import Passport
     from keras_vit.config import ViTConfig
 
 
 def add(commands: Any) -> None:
-    """Adds list, doctor, info, convert, verify and upload."""
+    """Adds list, doctor, info, convert, verify, attest and upload."""
     command = commands.add_parser("list", help="show presets, or the variants of the papers")
     command.add_argument("--variants", action="store_true", help="architectures, not presets")
     command.add_argument("--variant", help="presets of this variant alone")
@@ -43,15 +47,7 @@ def add(commands: Any) -> None:
     command.add_argument("source", help="a name, a file or folder, or hf://owner/repo")
     command.add_argument("destination", type=Path)
     command.add_argument("--to", required=True, metavar="DIALECT", help="dialect to write")
-    command.add_argument(
-        "--image-size",
-        type=positive,
-        nargs="+",
-        action=ImageSize,
-        metavar="PIXELS",
-        help="resize the positions for it",
-    )
-    command.add_argument("--num-heads", type=positive, help="where the files do not tell")
+    _add_fields(command)
     command.add_argument(
         "--lossy", action="store_true", help="write also what the other library cannot express"
     )
@@ -62,18 +58,31 @@ def add(commands: Any) -> None:
     )
     command.set_defaults(run=_convert)
 
-    command = commands.add_parser("verify", help="run checkpoints and compare what comes out")
+    command = commands.add_parser("verify", help="compare a checkpoint with its passport")
     command.add_argument("source", help="a name, a file or folder, or hf://owner/repo")
-    command.add_argument("other", nargs="?", help="another checkpoint")
-    command.add_argument(
-        "--image-size", type=positive, nargs="+", action=ImageSize, metavar="PIXELS"
-    )
-    command.add_argument("--num-heads", type=positive, help="where the files do not tell")
-    command.add_argument(
-        "--tolerance", type=float, default=1e-4, help="of max |value|; above it the status is 1"
-    )
+    command.add_argument("other", nargs="?", help="another checkpoint, to compare with")
+    command.add_argument("--passport", type=Path, metavar="FILE", help="JSON that attest wrote")
+    _add_fields(command)
     add_output(command, "print a list of JSON objects")
     command.set_defaults(run=_verify)
+
+    command = commands.add_parser("attest", help="write the passport of a checkpoint")
+    command.add_argument("source", help="a name, a file or folder, or hf://owner/repo")
+    command.add_argument("--out", type=Path, metavar="FILE", help="default: the standard output")
+    command.add_argument(
+        "--by",
+        choices=("library", "keras_vit"),
+        default="library",
+        help="whose code runs: that of timm, transformers or keras-hub, or keras_vit's own",
+    )
+    command.add_argument(
+        "--imagenet", type=Path, metavar="FOLDER", help="validation images, to measure top-1 too"
+    )
+    command.add_argument(
+        "--images", type=int, choices=(1_000, 50_000), default=1_000, help="how many of them"
+    )
+    _add_fields(command)
+    command.set_defaults(run=_attest)
 
     command = commands.add_parser("upload", help="put a preset folder on the Hub")
     command.add_argument("folder", type=Path)
@@ -86,9 +95,22 @@ def add(commands: Any) -> None:
     )
 
 
+def _add_fields(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--image-size",
+        type=positive,
+        nargs="+",
+        action=ImageSize,
+        metavar="PIXELS",
+        help="resize the positions for it",
+    )
+    command.add_argument("--num-heads", type=positive, help="where the files do not tell")
+
+
 def _list(arguments: argparse.Namespace) -> None:
     from keras_vit.checkpoints import describe
     from keras_vit.checkpoints.lexicon import num_parameters
+    from keras_vit.checkpoints.passports import rung_of
     from keras_vit.presets import list_presets
     from keras_vit.presets.catalog import preset_named
     from keras_vit.variants import list_variants, variant
@@ -108,8 +130,8 @@ def _list(arguments: argparse.Namespace) -> None:
         parameters = num_parameters(describe(row.name).config)
         score = row.top1 and f"{row.top1:.2f}"
         facts = (row.name, row.data, parameters, row.image_size, row.num_classes, score)
-        rows.append((*facts, row.license))
-    columns = "preset data parameters pixels classes top-1 license"
+        rows.append((*facts, row.license, rung_of(row.name)))
+    columns = "preset data parameters pixels classes top-1 license rung"
     return show(arguments, columns.split(), rows)
 
 
@@ -122,6 +144,8 @@ def _doctor(arguments: argparse.Namespace) -> None:
 
 def _info(arguments: argparse.Namespace) -> None:
     from keras_vit.checkpoints import CheckpointInfo, describe
+    from keras_vit.checkpoints.passports import RUNGS, rung_of, shipped
+    from keras_vit.presets.catalog import CATALOG
 
     found = describe(arguments.source)
     facts: dict[str, Any] = {"source": str(arguments.source)}
@@ -139,6 +163,11 @@ def _info(arguments: argparse.Namespace) -> None:
         facts |= {"dialect": "keras_vit preset", **_model_facts(found.config, True)}
         facts |= {"protocol": found.protocol}
         facts |= {f"provenance: {name}": value for name, value in found.provenance.items()}
+    if str(arguments.source) in CATALOG:
+        rung = rung_of(str(arguments.source))
+        facts["evidence"] = f"rung {rung} of 5: {RUNGS[rung]}"
+        if (passport := shipped().get(str(arguments.source))) and passport.read:
+            facts["evidence"] += f"; read on {passport.date}: JSON {passport.read}"
     rows = [(n, f"{v:,}" if n == "parameters" else v) for n, v in facts.items()]
     show(arguments, ("fact", "value"), rows, {**facts, "array_shapes": arrays})
 
@@ -194,21 +223,49 @@ def _verify(arguments: argparse.Namespace) -> int:
     from keras_vit.checkpoints import verify
     from keras_vit.explanation import looks_untrained
 
+    if arguments.other is not None and arguments.passport is not None:
+        raise KerasViTError("verify compares with another checkpoint or with --passport, not both.")
+    against = arguments.passport or arguments.other
     with Screen(stderr=True).status("Running"):
-        found = verify(
-            arguments.source, arguments.other, look=looks_untrained, **_fields(arguments)
-        )
+        found = verify(arguments.source, against, look=looks_untrained, **_fields(arguments))
     rows = [
-        (d.output, d.against, f"{d.absolute:.2e}", f"{d.relative:.2e}") for d in found.differences
+        (c.name, c.expected, f"{c.difference:.2e}", f"{c.tolerance:.0e}", _WORDS[c.passed])
+        for c in found.checks
     ]
-    if rows:
-        show(arguments, ("output", "against", "max |difference|", "of max |value|"), rows)
-    for reason in found.not_run:
-        Screen(stderr=True).print(f"Not run: {reason}.", soft_wrap=True)
+    show(arguments, ("compared", "with", "difference", "tolerance", "result"), rows)
     for sentence in found.warnings:
-        Screen(stderr=True).print(f"Looks untrained: {sentence}", soft_wrap=True)
-    worst = max((difference.relative for difference in found.differences), default=0.0)
-    return int(worst > arguments.tolerance)
+        Screen(stderr=True).print(f"{arguments.source} looks untrained: {sentence}", soft_wrap=True)
+    return int(not found.passed)
+
+
+_WORDS = {True: "equal", False: "differs"}
+
+
+def _attest(arguments: argparse.Namespace) -> None:
+    backend.start()
+    from keras_vit.checkpoints import attest
+
+    with Screen(stderr=True).status("Running"):
+        passport = attest(arguments.source, by=arguments.by, **_fields(arguments))
+        if arguments.imagenet is not None:
+            passport = _scored(passport, arguments)
+    if arguments.out is None:
+        print(json.dumps(passport.to_dict(), indent=1))
+    else:
+        passport.write_to(arguments.out)
+        console.print(f"{arguments.out} written: {passport.origin}.", soft_wrap=True)
+
+
+def _scored(passport: "Passport", arguments: argparse.Namespace) -> "Passport":
+    """Returns a passport with the accuracy on labelled images, of every class alike."""
+    from keras_vit import VisionTransformer, data, evaluate
+
+    model = VisionTransformer.from_preset(arguments.source, **_fields(arguments))
+    images = data.from_folder(arguments.imagenet, model, 32)
+    if arguments.images < len(images.labels):
+        _, images = images.hold_out(arguments.images / len(images.labels))
+    score = evaluate(model, images)
+    return dataclasses.replace(passport, images=score.count, top1=round(100 * score.top1, 2))
 
 
 def _convert(arguments: argparse.Namespace) -> None:

@@ -286,7 +286,7 @@ def test_keras_vit_list_prints_a_line_per_row(capsys):
     assert cli.main(["list", "--variant", "vit_b16", "--resolution", "384"]) == 0
     printed = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in printed[1:]] == list_presets("vit_b16", resolution=384)
-    assert "vit_b16.augreg_i21k_ft_i1k_384 i21k_ft_i1k 86859496 384 1000 85.49 Apache-2.0" in [
+    assert "vit_b16.augreg_i21k_ft_i1k_384 i21k_ft_i1k 86859496 384 1000 85.49 Apache-2.0 0" in [
         " ".join(line.split()) for line in printed
     ]
     assert cli.main(["list", "--no-hybrid"]) == 0
