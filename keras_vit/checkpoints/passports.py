@@ -84,8 +84,13 @@ class Passport:
         """The highest rung of `RUNGS` that the evidence reaches."""
         own = self.dialect == "keras_vit"  # keras_vit is the origin of its own presets alone
         by_origin = bool(self.origin) and (own or not self.origin.startswith("keras_vit"))
-        steps = (self.read == AS_PUBLISHED, bool(self.sha256), by_origin)
-        steps += (self.images >= 1_000, self.images >= 50_000)
+        steps = (
+            self.read == AS_PUBLISHED,
+            bool(self.sha256),
+            by_origin,
+            self.images >= 1_000,
+            self.images >= 50_000,
+        )
         return max((k + 1 for k, reached in enumerate(steps) if reached), default=0)
 
     @classmethod
