@@ -6,6 +6,7 @@ transformers 5 renames on loading and back on saving (`conversion_mapping.py`).
 
 from keras_vit.checkpoints.dialects.transformers.dinov2 import dinov2, dinov2_with_registers
 from keras_vit.checkpoints.dialects.transformers.dinov3 import dinov3
+from keras_vit.checkpoints.dialects.transformers.relatives import RELATIVES
 from keras_vit.checkpoints.dialects.transformers.towers import (
     clip,
     clip_classifier,
@@ -45,5 +46,6 @@ FAMILIES = (
     *siglip2,
     flava_image,
     dpt,
+    *RELATIVES,
 )
 """If several families can hold a model, the first is written."""
