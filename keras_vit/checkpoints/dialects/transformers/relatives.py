@@ -240,12 +240,11 @@ RELATIVES = (
             1e-6,
             ("model.vision_model.", *_TOWER),
             r"model\.(text_model|connector)\..*|lm_head\..*",
-            **sizes,
+            hidden_size=1152,
+            num_attention_heads=16,
+            patch_size=32,
         )
-        for family, sizes in (
-            ("idefics3", {"hidden_size": 1152, "num_attention_heads": 16, "patch_size": 32}),
-            ("smolvlm", {"hidden_size": 1152, "num_attention_heads": 16, "patch_size": 32}),
-        )
+        for family in ("idefics3", "smolvlm")
     ),
 )
 """The dialects that are only read; MetaCLIP 2 and the others that CLIP's classes do not name."""
