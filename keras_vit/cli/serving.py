@@ -30,6 +30,13 @@ def add(commands: Any) -> None:
     )
     command.add_argument("--port", type=int, default=8000, help="0 for any (default 8000)")
     command.add_argument(
+        "--allowed-hosts",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        help="names of the server beside --host and localhost; '*' for every name",
+    )
+    command.add_argument(
         "--processes", type=positive, default=1, help="each loads the model (default 1)"
     )
     command.add_argument(
@@ -70,6 +77,7 @@ def _serve(arguments: argparse.Namespace) -> None:
         max_pixels=arguments.max_pixels,
         max_queue=arguments.max_queue,
         timeout=arguments.timeout,
+        allowed_hosts=("localhost", *arguments.allowed_hosts),
     )
     serve(
         arguments.source,

@@ -2,7 +2,8 @@
 
 `settings` are the limits, `bodies` reads images out of requests, `engine` is the model's part,
 `batching` computes the images of several requests at once, `routes` is the HTTP interface,
-`server` the processes and signals, `connections` what happens to clients that send nothing.
+`hosts` the names of the server, `server` the processes and signals, `connections` what happens to
+clients that send nothing.
 
 The room stands on FastAPI and uvicorn. LitServe 0.2.19, which stands on both too, keeps less than
 is promised here: its queue has no bound, so there is no 429; SIGTERM ends its main process without

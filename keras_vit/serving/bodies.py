@@ -64,7 +64,11 @@ async def images_of(request: Request, settings: Settings) -> list[bytes]:
 
 async def _body(request: Request, settings: Settings) -> bytes:
     most = settings.max_bytes
-    too_large = RequestError(413, f"The body has more than {most:,} bytes.")
+    too_large = RequestError(
+        413,
+        f"The body has more than {most:,} bytes. Send smaller images or fewer at once, or start "
+        "the server with a larger --max-bytes.",
+    )
     declared = request.headers.get("content-length", "0")
     if not declared.isdecimal() or int(declared[:19]) > most:
         raise too_large
@@ -77,10 +81,14 @@ async def _body(request: Request, settings: Settings) -> bytes:
                     raise too_large
     except TimeoutError as error:
         raise RequestError(
-            408, f"The body did not arrive within {settings.read_timeout:g} seconds."
+            408,
+            f"The body did not arrive within {settings.read_timeout:g} seconds. Send it again, or "
+            "give the server a longer Settings.read_timeout.",
         ) from error
     except ClientDisconnect as error:
-        raise RequestError(400, "The client has closed the connection.") from error
+        raise RequestError(
+            400, "The client has closed the connection before the end of the body."
+        ) from error
     return bytes(body)
 
 
@@ -103,7 +111,9 @@ async def _of_form(request: Request, body: bytes, settings: Settings) -> list[by
     except MultiPartException as error:
         if "Too many files" in error.message:
             raise _too_many(settings) from error
-        raise RequestError(400, f"The form cannot be read: {error.message}") from error
+        raise RequestError(
+            400, f"The form cannot be read: {error.message}; send {_WAYS}."
+        ) from error
     try:
         files = [value for _, value in form.multi_items() if not isinstance(value, str)]
         if len(files) > settings.images_per_request:
@@ -117,9 +127,12 @@ def _of_json(body: bytes, settings: Settings) -> list[bytes]:
     try:
         listed: Any = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise RequestError(400, "The body is no JSON.") from error
+        raise RequestError(400, "The body is no JSON; send a list of images in base64.") from error
     if not isinstance(listed, list):
-        raise RequestError(400, f"Expected a JSON list, found a {type(listed).__name__}.")
+        raise RequestError(
+            400,
+            f"Expected a JSON list of images in base64, found a {type(listed).__name__}.",
+        )
     if len(listed) > settings.images_per_request:
         raise _too_many(settings)
     images = []
@@ -127,9 +140,15 @@ def _of_json(body: bytes, settings: Settings) -> list[bytes]:
         try:
             images.append(base64.b64decode(text, validate=True))
         except (TypeError, ValueError) as error:
-            raise RequestError(400, f"Element {k} of the list is no base64.") from error
+            raise RequestError(
+                400, f"Element {k} of the list is no base64. Encode the bytes of an image file."
+            ) from error
     return images
 
 
 def _too_many(settings: Settings) -> RequestError:
-    return RequestError(413, f"The request has more than {settings.images_per_request} images.")
+    return RequestError(
+        413,
+        f"The request has more than {settings.images_per_request} images. Divide them among "
+        "several requests, or give the server a larger Settings.max_images.",
+    )

@@ -19,7 +19,6 @@ from keras_vit.explanation.attention import (
 )
 from keras_vit.explanation.pixels import per_pixel
 from keras_vit.inference import run
-from keras_vit.labels import top_labels
 from keras_vit.model import VisionTransformer
 from keras_vit.preparation.decoding import MODES, TooManyPixelsError, pixel_limit
 from keras_vit.serving.batching import Function
@@ -29,7 +28,7 @@ _SMALLEST_PICTURE = 256  # pixels of a side: pictures of the digits have 16
 
 
 class Engine:
-    """A model with what requests ask of it.
+    """A model, and the functions that requests call.
 
     Args:
         model: of any kind that takes image files.
@@ -91,20 +90,21 @@ class Engine:
             batch: np.ndarray = self._preprocessor(io.BytesIO(encoded))
         except TooManyPixelsError as error:
             raise RequestError(
-                413, f"An image has more pixels than the {self.most_pixels:,} that are taken."
+                413,
+                f"An image has more pixels than the {self.most_pixels:,} that are taken. Send a "
+                "smaller one, or start the server with a larger --max-pixels.",
             ) from error
         except ConfigError as error:
-            told = str(error)  # it begins with "an encoded image"
-            raise RequestError(415, told[:1].upper() + told[1:]) from error
+            reason = str(error)  # it begins with "an encoded image"
+            raise RequestError(415, reason[:1].upper() + reason[1:]) from error
         image: np.ndarray = batch[0]
         if any(have < least for have, least in zip(self._sides(image), self._least, strict=True)):
             high, wide = self._least
-            raise RequestError(422, f"The image is smaller than a patch of {high}x{wide} pixels.")
+            raise RequestError(
+                422,
+                f"The image is smaller than a patch of {high}x{wide} pixels. Send a larger one.",
+            )
         return image
-
-    def labels(self, probabilities: np.ndarray, top: int) -> list[tuple[str, float]]:
-        """Returns the most probable labels of an image, as `model.classify` does."""
-        return top_labels(probabilities[None], self.model.labels, top)[0]
 
     def picture(self, prepared: np.ndarray, attention: np.ndarray) -> bytes:
         """Returns a PNG of an image, dark where the prediction attends little (Figure 6)."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import os
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,10 +18,12 @@ from fastapi_offline import FastAPIOffline
 
 from keras_vit import __version__
 from keras_vit.errors import ConfigError, shown
+from keras_vit.labels import top_labels
 from keras_vit.model import VisionTransformer
 from keras_vit.serving.batching import Batcher
 from keras_vit.serving.bodies import CONTENT, images_of
 from keras_vit.serving.engine import Engine
+from keras_vit.serving.hosts import KnownHosts
 from keras_vit.serving.settings import RequestError, Settings
 from keras_vit.terminal import visible
 
@@ -41,8 +44,8 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
 }
 
 
-class Desk:
-    """Takes requests in, and answers them.
+class RequestHandler:
+    """Answers requests: reads their images, and has them computed.
 
     Args:
         engine: the model's part.
@@ -61,7 +64,7 @@ class Desk:
         self._readers.shutdown()
         self.batcher.close()
 
-    async def answers(self, request: Request, function: str) -> list[tuple[np.ndarray, Any]]:
+    async def answer(self, request: Request, function: str) -> list[tuple[np.ndarray, Any]]:
         """Returns each prepared image of a request and its row of a function.
 
         Raises:
@@ -76,7 +79,10 @@ class Desk:
                         return await asyncio.gather(*(self._one(i, function) for i in encoded))
                 except TimeoutError as error:
                     raise RequestError(
-                        503, f"No answer within {self.settings.timeout:g} seconds.", retry=5
+                        503,
+                        f"No answer within {self.settings.timeout:g} seconds. Try again later, or "
+                        "start the server with a longer --timeout.",
+                        retry=5,
                     ) from error
 
     async def _one(self, encoded: bytes, function: str) -> tuple[np.ndarray, Any]:
@@ -91,7 +97,10 @@ class Desk:
     def _admitted(self, images: int) -> Iterator[None]:
         if self.waiting + images > self.settings.max_queue:
             raise RequestError(
-                429, f"{self.waiting} images wait, and at most {self.settings.max_queue} may.", 1
+                429,
+                f"{self.waiting} images wait, and at most {self.settings.max_queue} may. Try again "
+                "in a second, or start the server with a larger --max-queue.",
+                retry=1,
             )
         self.waiting += images
         try:
@@ -103,14 +112,14 @@ class Desk:
 def application_of(model: VisionTransformer, settings: Settings) -> Any:
     """Returns the ASGI application that serves a model; see `keras_vit.serving.application`."""
     engine = Engine(model, settings)
-    desks: list[Desk] = []  # one, between startup and shutdown
+    handlers: list[RequestHandler] = []  # one, between startup and shutdown
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[None]:
         engine.warm_up()
-        desks.append(Desk(engine, settings))
+        handlers.append(RequestHandler(engine, settings))
         yield
-        await asyncio.to_thread(desks.pop().close)
+        await asyncio.to_thread(handlers.pop().close)
 
     app = FastAPIOffline(
         redoc_url=None,
@@ -119,6 +128,7 @@ def application_of(model: VisionTransformer, settings: Settings) -> Any:
         description="Classifies images. Limits and labels: `GET /metadata`.",
         lifespan=lifespan,
     )
+    app.add_middleware(KnownHosts, allowed_hosts=settings.allowed_hosts)
 
     @app.exception_handler(RequestError)
     async def refuse(request: Request, error: RequestError) -> Response:
@@ -129,8 +139,8 @@ def application_of(model: VisionTransformer, settings: Settings) -> Any:
 
     @app.exception_handler(RequestValidationError)
     async def correct(request: Request, error: RequestValidationError) -> Response:
-        told = [f"{e['loc'][-1]}={shown(e['input'])}: {e['msg']}." for e in error.errors()]
-        return JSONResponse({"detail": " ".join(told)}, 422)
+        sentences = [f"{e['loc'][-1]}={shown(e['input'])}: {e['msg']}." for e in error.errors()]
+        return JSONResponse({"detail": " ".join(sentences)}, 422)
 
     @app.exception_handler(Exception)
     async def fail(request: Request, error: Exception) -> Response:
@@ -143,29 +153,32 @@ def application_of(model: VisionTransformer, settings: Settings) -> Any:
         """The most probable labels of each image: `{"predictions": [[{label, probability}]]}`."""
         if not engine.classifies:
             raise RequestError(404, "This model has no single prediction per image; use /embed.")
-        found = await desks[0].answers(request, "classify")
-        answers = [engine.labels(row, top) for _, row in found]
-        named = [[{"label": n, "probability": p} for n, p in answer] for answer in answers]
+        rows = [row for _, row in await handlers[0].answer(request, "classify")]
+        named = [
+            [{"label": label, "probability": share} for label, share in best]
+            for best in top_labels(np.stack(rows), model.labels, top)
+        ]
         return JSONResponse({"predictions": named})
 
     @app.post("/embed", openapi_extra=_BODY, responses=_REFUSALS)
     async def embed(request: Request) -> Response:
         """The features of each image, the input of the head: `{"embeddings": [[number]]}`."""
-        found = await desks[0].answers(request, "embed")
-        return JSONResponse({"embeddings": [row.tolist() for _, row in found]})
+        rows = [row.tolist() for _, row in await handlers[0].answer(request, "embed")]
+        return JSONResponse({"embeddings": rows})
 
     @app.post("/attention", openapi_extra=_BODY, responses=_REFUSALS)
     async def attention(request: Request) -> Response:
         """A PNG of the first image as the model sees it, dark where it attends little (rollout)."""
-        image, row = (await desks[0].answers(request, "attention"))[0]
+        image, row = (await handlers[0].answer(request, "attention"))[0]
         return Response(engine.picture(image, row), media_type="image/png")
 
     @app.get("/healthz", responses={503: {"description": "Nothing is computed any more."}})
     async def healthz() -> Response:
         """Whether the model can answer, and how many images wait."""
-        alive = bool(desks) and desks[0].batcher.is_alive
-        told = {"status": "ok" if alive else "failed", "images_waiting": desks[0].waiting}
-        return JSONResponse(told, 200 if alive else 503)
+        alive = bool(handlers) and handlers[0].batcher.is_alive
+        waiting = handlers[0].waiting if handlers else 0
+        health = {"status": "ok" if alive else "failed", "images_waiting": waiting}
+        return JSONResponse(health, 200 if alive else 503)
 
     @app.get("/metadata")
     async def metadata() -> Response:
@@ -177,7 +190,7 @@ def application_of(model: VisionTransformer, settings: Settings) -> Any:
 
 
 def described(engine: Engine, settings: Settings) -> dict[str, Any]:
-    """Returns what `GET /metadata` tells."""
+    """Returns the answer to `GET /metadata`."""
     model = engine.model
     return {
         "name": model.name,
@@ -204,15 +217,15 @@ def described(engine: Engine, settings: Settings) -> dict[str, Any]:
 def _add_page(app: Any) -> None:
     """Adds the page at / on which one drops an image."""
     folder = resources.files("keras_vit.serving") / "page"
-    kinds = {"index.html": "text/html", "page.js": "text/javascript", "page.css": "text/css"}
     headers = {"Content-Security-Policy": _POLICY, "X-Content-Type-Options": "nosniff"}
+    for path, name, kind in (
+        ("/", "index.html", "text/html"),
+        ("/page.js", "page.js", "text/javascript"),
+        ("/page.css", "page.css", "text/css"),
+    ):
+        part = Response((folder / name).read_bytes(), media_type=kind, headers=headers)
+        app.add_route(path, functools.partial(_same, part))
 
-    def add(path: str, name: str) -> None:
-        content = (folder / name).read_bytes()
 
-        @app.get(path, include_in_schema=False)
-        async def part() -> Response:
-            return Response(content, media_type=kinds[name], headers=headers)
-
-    for name in kinds:
-        add("/" if name == "index.html" else f"/{name}", name)
+async def _same(answer: Response, request: Request) -> Response:
+    return answer

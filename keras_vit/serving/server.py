@@ -1,5 +1,6 @@
 """Processes, the port and signals of `keras-vit serve`."""
 
+import dataclasses
 import functools
 import os
 import signal
@@ -39,9 +40,10 @@ def run(
     with _bound(host, port) as port_of_all:
         shown_host = f"[{host}]" if ":" in host else host
         address = f"http://{shown_host}:{port_of_all.getsockname()[1]}"
-        settled = functools.partial(configuration, settings=settings, access_log=access_log)
+        settings = dataclasses.replace(settings, allowed_hosts=(*settings.allowed_hosts, host))
+        configure = functools.partial(configuration, settings=settings, access_log=access_log)
         if processes == 1:
-            server = _Server(settled(_application(source, settings)))
+            server = _Server(configure(_application(source, settings)))
             server.ready = lambda: announce(f"Serving {source} at {address}")
             with _sigterm_ends_quietly():
                 server.run([port_of_all])
@@ -50,7 +52,7 @@ def run(
         announce(f"{processes} processes load {source}; {address} answers when one is ready.")
         # A process of its own builds the application: weights are not sent between processes.
         factory = functools.partial(_application_or_exit, str(source), settings)
-        config = settled(factory, factory=True, workers=processes)
+        config = configure(factory, factory=True, workers=processes)
         config.timeout_worker_healthcheck = _SECONDS_TO_SIGN_LIFE
         supervisor = Multiprocess(config, [port_of_all])
         supervisor.run()

@@ -21,9 +21,13 @@ class Settings:
         timeout: seconds from the body to the answer, 503.
         read_timeout: seconds for the headers and seconds for the body of a request, 408.
         drain: seconds that accepted requests get after SIGTERM.
+        allowed_hosts: names of the server in requests (the header `Host`), 400 for any other name:
+            a page of a stranger could else reach the server by a name of its own that points to it
+            (DNS rebinding). `"*.example.org"` stands for all names below one, `"*"` for every name.
+            Addresses in numbers are always taken.
 
     Raises:
-        ConfigError: a number is not above 0.
+        ConfigError: a number is not above 0, or a name of a host has a star inside.
     """
 
     max_batch: int = 16
@@ -36,6 +40,7 @@ class Settings:
     timeout: float = 30.0
     read_timeout: float = 10.0
     drain: float = 30.0
+    allowed_hosts: tuple[str, ...] = ("localhost",)
 
     @property
     def images_per_request(self) -> int:
@@ -43,7 +48,15 @@ class Settings:
         return min(self.max_images, self.max_queue)
 
     def __post_init__(self) -> None:
+        for name in self.allowed_hosts:
+            if "*" in name.removeprefix("*.") and name != "*":
+                raise ConfigError(
+                    f"allowed_hosts: {name!r} is no name of a host; a star stands alone or in "
+                    "front, as in '*.example.org'."
+                )
         for field in dataclasses.fields(self):
+            if field.name == "allowed_hosts":
+                continue
             value = getattr(self, field.name)
             if (field.name == "batch_wait" and value == 0) or value is None:
                 continue

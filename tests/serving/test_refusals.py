@@ -123,6 +123,37 @@ def test_a_body_without_a_stated_length_is_cut_off(address):
     assert answer.status_code == 413
 
 
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("attacker.example", 400),
+        ("attacker.example:80", 400),
+        ("localhost.attacker.example", 400),
+        ("", 400),
+        ("LOCALHOST:8000", 200),
+        ("127.0.0.1", 200),
+        ("[::1]:8000", 200),
+        ("vit.example.org", 200),
+        ("a.example.net", 200),
+        ("example.net.attacker.example", 400),
+    ],
+)
+def test_a_name_that_is_not_the_server_s_is_refused(model, image, host, status):
+    """A stranger's page that reaches the port by its own name gets no answer."""
+    names = ("localhost", "vit.example.org", "*.example.net")
+    with served(model, allowed_hosts=names) as address:
+        answer = post(address, image, headers={"Host": host})
+    assert answer.status_code == status, answer.text
+    if status == 400:
+        assert "--allowed-hosts" in answer.json()["detail"]
+
+
+def test_names_of_hosts_are_checked_when_the_server_is_made():
+    """A star stands alone or in front."""
+    with pytest.raises(ConfigError, match=r"'a\*\.org' is no name of a host"):
+        Settings(allowed_hosts=("a*.org",))
+
+
 @pytest.mark.parametrize("top", ["0", "-1", "many"])
 def test_an_impossible_number_of_labels(address, image, top):
     """One sentence with the value, as for all refusals."""
@@ -192,7 +223,7 @@ def test_clients_that_send_half_a_request_and_wait(model, image):
     """Half a body gets 408, half of the headers an end of the connection; others are served."""
     with served(model, read_timeout=0.3) as address:
         host = address.removeprefix("http://").split(":")
-        body = b"POST /classify HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nabc"
+        body = b"POST /classify HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\nabc"
         halves = [b"", b"POST /cl", b"GET / HTTP/1.1\r\nA: b\r\n", body]
         hanging = [socket.create_connection(host, 60) for _ in halves]
         for connection, half in zip(hanging, halves, strict=True):
