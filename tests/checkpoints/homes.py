@@ -57,6 +57,24 @@ HOMES = {
         "class_token": False,
         "num_classes": 3,
     },
+    **{
+        f"transformers/{family}_vision_model": _CLIP
+        for family in ("metaclip_2", "chinese_clip", "altclip", "git", "owlvit", "owlv2")
+    },
+    **{
+        f"transformers/{family}_vision_model": {**_TOWER, "classifier": "token"}
+        for family in ("blip", "blip_2", "instructblip")
+    },
+    **{
+        f"transformers/{family}_vision": {**_TOWER, "classifier": "gap", "class_token": False}
+        for family in ("idefics3", "smolvlm")
+    },
+    "transformers/internvl_vision": {
+        **_TOWER,
+        "classifier": "token",
+        "layer_scale": True,
+        "final_norm": False,
+    },
     "torchvision": {**_SQUARE, "classifier": "token", "num_classes": 3},
     "keras_hub/deit": {"classifier": "token", "class_token": True, "distillation_token": True},
     "keras_hub/dinov2": {

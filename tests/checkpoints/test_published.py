@@ -191,6 +191,10 @@ PARTS_OF_THE_ARITHMETIC = {
     "pooler_act": "the activation behind the pooler",
     "is_hybrid": "a ResNet in front",
     "backbone_config": "another backbone",
+    "use_qk_norm": "a norm of the queries and keys",
+    "use_mean_pooling": "a norm behind the last block",
+    "norm_type": "RMSNorm in place of LayerNorm",
+    "use_absolute_position_embeddings": "a model without positions",
     "intermediate_output_index": "an output before the last block",
     "layer_norm_epsilon": "an epsilon that the library does not pass on",
 }

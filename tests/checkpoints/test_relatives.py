@@ -1,84 +1,144 @@
-"""Vision towers of other classes of transformers compute what the library computes."""
+"""Vision towers of other models of transformers: read within 1e-5, written and read back."""
 
-import keras
 import numpy as np
 import pytest
 
 from keras_vit import checkpoints
-from keras_vit.inference import run
-from tests import torchvision_shim  # noqa: F401  transformers imports torchvision
+from keras_vit.checkpoints.dialects import DIALECTS
+from keras_vit.checkpoints.dialects.transformers.relatives import RELATIVES
+from tests.family_goldens import relative_error
+from tests.helpers import normal, numpy_of, only_under
 
+# The graphs are those of other classes, which goldens compare on every backend.
+only_under("torch")
 torch = pytest.importorskip("torch")
+from tests import torchvision_shim  # noqa: E402, F401
+
 transformers = pytest.importorskip("transformers")
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "torch", reason="the arithmetic is that of the families' goldens"
-)
 
-VISION = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
-VISION |= {"num_attention_heads": 4, "image_size": 32, "patch_size": 16}
-TEXT = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1}
-TEXT |= {"num_attention_heads": 2, "vocab_size": 64, "max_position_embeddings": 16}
-IMAGES = np.random.default_rng(0).standard_normal((2, 3, 32, 32)).astype("float32")
-
-
-def two_towers(name):
-    config = getattr(transformers, f"{name}Config")
-    made = config(vision_config=VISION, text_config=TEXT, projection_dim=24)
-    return getattr(transformers, f"{name}Model")(made)
-
-
-def tokens_alone(package, name):
-    module = __import__(f"transformers.models.{package}.configuration_{package}", fromlist=["x"])
-    config = getattr(module, f"{name}VisionConfig")(**VISION)
-    return getattr(transformers, f"{name}VisionTransformer")(config)
-
-
-def alone(name):
-    config = getattr(transformers, f"{name}VisionConfig")(**VISION)
-    return getattr(transformers, f"{name}VisionModel")(config)
-
-
-MODELS = {
-    "metaclip_2": (lambda: two_towers("MetaClip2"), "block_1"),
-    "chinese_clip": (lambda: two_towers("ChineseCLIP"), "block_1"),
-    "altclip": (lambda: two_towers("AltCLIP"), "block_1"),
-    "owlvit": (lambda: two_towers("OwlViT"), "block_1"),
-    "git": (
-        lambda: transformers.GitModel(transformers.GitConfig(vision_config=VISION, **TEXT)),
-        "encoder_norm",
-    ),
-    "blip": (lambda: alone("Blip"), "encoder_norm"),
-    "blip_2": (lambda: alone("Blip2"), "encoder_norm"),
-    "idefics3": (lambda: tokens_alone("idefics3", "Idefics3"), "encoder_norm"),
-    "smolvlm": (lambda: tokens_alone("smolvlm", "SmolVLM"), "encoder_norm"),
+SIZES = {
+    "hidden_size": 24,
+    "intermediate_size": 40,
+    "num_attention_heads": 3,
+    "num_hidden_layers": 2,
 }
+VISION = {**SIZES, "image_size": 16, "patch_size": 4}
+TEXT = {**SIZES, "vocab_size": 30, "encoder_hidden_size": 24, "project_dim": 8}
+IMAGE = normal(2, 16, 16, 3)
+CLASSES = {dialect.name: dialect.identity.class_name for dialect in RELATIVES}
+NO_CLASS_TOKEN = ("Idefics3VisionTransformer", "SmolVLMVisionTransformer")
 
 
-@pytest.mark.parametrize("family", MODELS)
-def test_the_tokens_are_those_of_the_library(family, tmp_path):
-    """Read from the whole model's folder, or from the tower's, with random weights."""
-    make, stage = MODELS[family]
+def random_model(class_name, **fields):
+    """A model of transformers with a random number in every array."""
+    kind = getattr(transformers, class_name)
     torch.manual_seed(0)
-    theirs = make().eval()
-    for parameter in theirs.parameters():
-        torch.nn.init.normal_(parameter, std=0.2)
-    theirs.save_pretrained(tmp_path)
-    tower = theirs.image_encoder if family == "git" else theirs
-    tower = getattr(tower, "vision_model", tower)
+    model = kind(kind.config_class(**fields)).eval()
     with torch.no_grad():
-        expected = tower(pixel_values=torch.from_numpy(IMAGES)).last_hidden_state.numpy()
+        for weight in model.parameters():
+            weight.normal_(std=0.2)
+    return model
+
+
+def outputs(model):
+    with torch.no_grad():
+        return model(torch.from_numpy(IMAGE.transpose(0, 3, 1, 2).copy()))
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_the_vision_class_has_our_features_and_reads_what_we_write(name, tmp_path):
+    theirs = random_model(CLASSES[name], **VISION)
+    theirs.save_pretrained(tmp_path / "theirs")
+    model = checkpoints.load(tmp_path / "theirs")
+    found = outputs(theirs)
+    if "CLIP" in name or "clip" in name or "owl" in name:
+        want = found.pooler_output.numpy()
+    else:
+        tokens = found.last_hidden_state.numpy()
+        want = tokens.mean(1) if CLASSES[name] in NO_CLASS_TOKEN else tokens[:, 0]
+    assert checkpoints.inspect(tmp_path / "theirs").dialect == name
+    assert relative_error(numpy_of(model(IMAGE)), want) <= 1e-5
+    checkpoints.save(model, tmp_path / "ours", name)
+    kind = type(theirs)
+    again, info = kind.from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert not any(info.values()), info
+    for key, value in theirs.state_dict().items():
+        assert np.array_equal(again.state_dict()[key].numpy(), value.numpy()), key
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_the_defaults_of_the_class_fill_what_config_json_omits(name):
+    """A release writes only what differs from the defaults of its class."""
+    theirs = getattr(transformers, CLASSES[name]).config_class()
+    (table,) = DIALECTS[name].json
+    assumed = table.assumed({})
+    want = {key: getattr(theirs, key) for key in assumed}
+    square = {k: v[0] if isinstance(v, tuple | list) else v for k, v in want.items()}
+    assert assumed == square
+
+
+PROJECTED = {
+    "MetaClip2Model": ("metaclip_2", "vision_model", "visual_projection"),
+    "ChineseCLIPModel": ("chinese_clip", "vision_model", "visual_projection"),
+    "AltCLIPModel": ("altclip", "vision_model", "visual_projection"),
+    "OwlViTModel": ("owlvit", "vision_model", "visual_projection"),
+    "Owlv2Model": ("owlv2", "vision_model", "visual_projection"),
+    "OwlViTForObjectDetection": (*("owlvit", "owlvit.vision_model", "owlvit.visual_projection"),),
+}
+"""Whole models with a projection: family, tower and projection."""
+
+
+@pytest.mark.parametrize("class_name", PROJECTED)
+def test_a_whole_model_of_two_towers_gives_the_projected_features(class_name, tmp_path):
+    family, tower, projection = PROJECTED[class_name]
+    text = {**TEXT, "hidden_act": "gelu"}
+    theirs = random_model(class_name, vision_config=VISION, text_config=text, projection_dim=8)
+    theirs.save_pretrained(tmp_path)
+    with torch.no_grad():
+        pooled = outputs(theirs.get_submodule(tower)).pooler_output
+        want = theirs.get_submodule(projection)(pooled).numpy()
     model = checkpoints.load(tmp_path)
-    tokens = run(model, IMAGES.transpose(0, 2, 3, 1), [stage])[stage]
-    assert np.abs(tokens - expected).max() <= 1e-5 * np.abs(expected).max()
-    assert checkpoints.inspect(tmp_path).dialect == f"transformers/{family}"
+    assert checkpoints.inspect(tmp_path).dialect == f"transformers/{family}_vision_model"
+    assert model.config.projection_dim == 8
+    assert relative_error(numpy_of(model(IMAGE)), want) <= 1e-5
 
 
-@pytest.mark.parametrize("family", ["MetaClip2", "ChineseCLIP", "AltCLIP"])
-def test_the_embedding_is_the_projection_of_the_library(family, tmp_path):
-    theirs = two_towers(family).eval()
+PARTS = {
+    "GitModel": "image_encoder",
+    "GitForCausalLM": "git.image_encoder",
+    "BlipForConditionalGeneration": "vision_model",
+    "Blip2ForConditionalGeneration": "vision_model",
+    "InstructBlipForConditionalGeneration": "vision_model",
+    "Idefics3ForConditionalGeneration": "model.vision_model",
+    "SmolVLMForConditionalGeneration": "model.vision_model",
+    "InternVLForConditionalGeneration": "model.vision_tower",
+}
+"""Whole models that read the tokens of their tower, and the tower."""
+LANGUAGE = {"opt": {"word_embed_proj_dim": 24, "ffn_dim": 40}, "llama": {}, "qwen2": {}}
+
+
+def text_of(class_name):
+    """The arguments of a whole model's text part, as small as its library allows."""
+    if class_name.startswith("Git"):
+        return {**SIZES, "vocab_size": 200}
+    text = {**SIZES, "vocab_size": 30, "num_key_value_heads": 3}
+    small = {"encoder_hidden_size": 24, "cross_attention_frequency": 1}
+    if class_name.startswith(("Blip2", "Instruct")):
+        opt = {"model_type": "opt", **text, **LANGUAGE["opt"]}
+        return {"text_config": opt, "qformer_config": {**SIZES, **small, "vocab_size": 30}}
+    kinds = {"Idefics3": "llama", "SmolVLM": "llama", "InternVL": "qwen2"}
+    kind = next((kind for start, kind in kinds.items() if class_name.startswith(start)), None)
+    return {"text_config": {**text, **({"model_type": kind} if kind else small)}}
+
+
+@pytest.mark.parametrize("class_name", PARTS)
+def test_the_tower_of_a_whole_model_has_the_same_tokens(class_name, tmp_path):
+    theirs = random_model(class_name, vision_config=VISION, **text_of(class_name))
     theirs.save_pretrained(tmp_path)
-    with torch.no_grad():
-        expected = theirs.get_image_features(pixel_values=torch.from_numpy(IMAGES))
-    expected = getattr(expected, "pooler_output", expected).numpy()
-    found = run(checkpoints.load(tmp_path), IMAGES.transpose(0, 2, 3, 1))
-    assert np.abs(found - expected).max() <= 1e-5 * np.abs(expected).max()
+    want = outputs(theirs.get_submodule(PARTS[class_name])).last_hidden_state.numpy()
+    model = checkpoints.load(tmp_path)
+    tokens = model.tokens(IMAGE)
+    rows = [numpy_of(tokens.patches).reshape(2, 16, 24)]
+    if tokens.class_token is not None:
+        rows.insert(0, numpy_of(tokens.class_token)[:, None])
+    assert relative_error(np.concatenate(rows, 1), want) <= 1e-5

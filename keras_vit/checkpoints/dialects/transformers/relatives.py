@@ -1,250 +1,324 @@
-"""Vision towers of other model classes of transformers: the same encoders under other names.
+"""Vision towers that are ViT, CLIP's or SigLIP's encoder under another name, alone or in a model.
 
-They are read, alone or out of the whole model, and not written: without the text model that
-belongs to them, transformers would load them by no class of these families but the tower's.
+One dialect reads a family's vision class and the whole models that have it as a part; it writes the
+vision class. Of a whole model, what stands beside the tower is left out.
 """
 
-from collections.abc import Callable, Mapping
+import dataclasses
+import re
+from collections.abc import Mapping
 from typing import Any
 
 from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs, unsupported
-from keras_vit.checkpoints.dialects.json_fields import JsonTable, Row
-from keras_vit.checkpoints.dialects.torch_layout import torch_modules
+from keras_vit.checkpoints.dialects.json_fields import (
+    JsonConstant,
+    JsonField,
+    JsonNote,
+    JsonTable,
+    Row,
+)
+from keras_vit.checkpoints.dialects.torch_layout import POSITIONS_OF_ANOTHER_GRID, torch_modules
 from keras_vit.checkpoints.dialects.transformers.common import (
+    GELU_OF_CLIP,
+    VIT_BLOCK,
     VIT_REASONS,
     arithmetic_rows,
+    has_head,
+    impossible,
+    needs,
     size_rows,
     tower_names,
+    vit_names,
 )
 from keras_vit.checkpoints.dialects.transformers.processor import processor
 from keras_vit.config import Numerics
 
-_CONFIG = "config.json"
-_ALONE = "a vision tower alone, where this family has a text model too"
+_SIZES = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
 _BLOCK = "encoder.layers.{l}."
-
-_CLIP_WORDS: dict[str, Names] = {
-    **{
-        # AltCLIP writes `layer`, all others `layers`.
-        path: (name, StoredAs(name.name.replace("layers", "layer"), name.axes))
-        if path.startswith("block_")
-        else name
-        for path, name in tower_names().items()
-    },
-    "class_token/token": StoredAs("embeddings.class_embedding", "m"),
-    "projection/kernel": StoredAs("visual_projection.weight", "t m", outside=True),
-    "pre_norm/gamma": (StoredAs("pre_layrnorm.weight"), StoredAs("pre_layernorm.weight")),
-    "pre_norm/beta": (StoredAs("pre_layrnorm.bias"), StoredAs("pre_layernorm.bias")),
-}
-_CLIP_FIELDS = {
-    "classifier": "token",
-    "num_classes": 0,
-    "position": "learned",
-    "position_before_class": False,
-    "pre_norm": True,
-    "patch_bias": False,
-    "qkv_bias": True,
-}
-
-_BLIP_WORDS: dict[str, Names] = {
-    "class_token/token": StoredAs("embeddings.class_embedding"),
-    "position_embedding/embedding": StoredAs("embeddings.position_embedding"),
-    "block_{l}/attention/{qkv}/kernel": StoredAs(_BLOCK + "self_attn.qkv.weight", "(qkv h d) m"),
-    "block_{l}/attention/{qkv}/bias": StoredAs(_BLOCK + "self_attn.qkv.bias", "(qkv h d)"),
-    **torch_modules(
-        {
-            "patch_embedding": "embeddings.patch_embedding",
-            "block_{l}/attention_norm": _BLOCK + "layer_norm1",
-            "block_{l}/attention/out": _BLOCK + "self_attn.projection",
-            "block_{l}/mlp_norm": _BLOCK + "layer_norm2",
-            "block_{l}/mlp/dense_0": _BLOCK + "mlp.fc1",
-            "block_{l}/mlp/dense_1": _BLOCK + "mlp.fc2",
-            "encoder_norm": "post_layernorm",
-        }
-    ),
-}
-_BLIP_FIELDS = {
-    "classifier": "token",
-    "num_classes": 0,
-    "position": "learned",
-    "position_before_class": False,
-    "qkv_bias": True,
-}
-_TOKENS_FIELDS = {
-    "classifier": "unpooled",
-    "num_classes": 0,
-    "class_token": None,
-    "position": "learned",
-    "qkv_bias": True,
-}
-
-
-def _vision_of(sizes: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
-    """Returns a function from the JSON files to the tower's own keys, if they are nested."""
-
-    def keys(files: Mapping[str, Any]) -> Mapping[str, Any]:
-        content = files.get(_CONFIG)
-        if not isinstance(content, Mapping) or "vision_config" not in content:
-            return {}
-        return {
-            **sizes,
-            **(content["vision_config"] or {}),
-            **(content.get("vision_config_dict") or {}),
-        }
-
-    return keys
 
 
 def _relative(
-    family: str,
-    model_types: str,
+    models: tuple[str, ...],
+    own: str,
+    class_name: str,
+    prefixes: tuple[str, ...],
     words: Mapping[str, Names],
-    fields: Mapping[str, Any],
+    sizes: tuple[int, ...],
     gelu: str,
     epsilon: float,
-    prefixes: tuple[str, ...],
-    other_parts: str,
+    fields: Mapping[str, Any],
+    rows: tuple[Row, ...] = (),
     switches: tuple[str, ...] = (),
-    **sizes: int,
+    **more: Any,
 ) -> Dialect:
-    """Returns the dialect that reads a family's vision tower.
+    """Returns the dialect of a vision class and of the models that have it as a part.
 
     Args:
-        family: name of the family.
-        model_types: regular expression of `model_type` in config.json.
+        models: values of `model_type` of the whole models.
+        own: `model_type` of the vision class.
+        class_name: the vision class, by which transformers loads what is written.
+        prefixes: prefixes of the tower's names; the first is the vision class's own.
         words: names of the weights.
-        fields: fields of `ViTConfig` of every tower of the family.
-        gelu, epsilon: transformers' values for absent keys.
-        prefixes: what stands in front of the tower's names.
-        other_parts: regular expression of the arrays of the family's other models.
-        switches: names of the `SWITCHES` that the family has.
-        **sizes: transformers' sizes for absent keys that differ from those of B/16.
+        sizes: the class's defaults of width, MLP, blocks, heads, pixels and patch.
+        gelu, epsilon: the class's default of `hidden_act` and of `layer_norm_eps`.
+        fields: fields of `ViTConfig` that every model of the family has.
+        rows: further rows of the JSON.
+        switches: parts that the family has.
+        **more: `ignored` beside what stands outside of the tower, and fields of `Dialect`.
     """
-    defaults = {
-        "hidden_size": 768,
-        "intermediate_size": 3072,
-        "num_hidden_layers": 12,
-        "num_attention_heads": 12,
-        "num_channels": 3,
-        "image_size": 224,
-        "patch_size": 16,
-        **sizes,
-    }
-    rows: tuple[Row, ...] = (*size_rows(), *arithmetic_rows(gelu, epsilon))
-    form = {"quick_gelu": "quick", "gelu": "exact", "gelu_pytorch_tanh": "tanh"}[gelu]
+    defaults: dict[str, Any] = dict(zip((*_SIZES, "image_size", "patch_size"), sizes, strict=True))
+    defaults |= {"hidden_act": gelu, "layer_norm_eps": epsilon}
+
+    def of_the_part(files: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns the object of the tower in a whole model's JSON, complete by the defaults."""
+        content = files["config.json"]
+        if content.get("model_type") == own:
+            return {}
+        part = content.get("vision_config") or content.get("vision_config_dict") or {}
+        return {**defaults, **{key: value for key, value in part.items() if value is not None}}
+
+    known = {*prefixes, ""}
+    weights = "|".join(sorted({re.escape(p) for p in known if p})) or "-"
+    bare = r"embeddings\.|encoder\.|pre_|post_|layernorm\." if "" in prefixes else "-"
+    projection = r"(?:\w+\.)?visual_projection\.weight$" if "projection_dim" in switches else "-"
+    gelus = {"quick_gelu": "quick", "gelu": "exact", "gelu_pytorch_tanh": "tanh"}
+    table: tuple[Row, ...] = (
+        JsonNote("architectures", lambda facts: [class_name]),
+        JsonNote("model_type", lambda facts: own),
+        *size_rows(),
+        *arithmetic_rows(gelu, epsilon),
+        JsonField("attention_dropout", "attention_dropout_rate"),
+        *rows,
+    )
+    one_classifier = "gap" if fields.get("class_token", True) is None else "token"
     return Dialect(
-        name=f"transformers/{family}",
+        name=f"transformers/{own}",
         library="transformers",
         container="safetensors",
         words=unsupported(VIT_REASONS, words),
         prefixes=prefixes,
+        prefix_for=lambda config: prefixes[0],
         ignored={
-            other_parts: "other models of the family",
-            r"(.*\.)?embeddings\.position_ids": "the numbers of the positions",
+            rf"(?!{weights}|{bare}|{projection}).*": "a part beside the vision tower",
+            r".*embeddings\.(position_ids|mask_token)": "no weight of the inference",
+            **more.pop("ignored", {}),
         },
-        identity=Identity(_CONFIG, "model_type", model_types, repr(family)),
-        json=(
-            JsonTable(_CONFIG, rows, assumed=lambda content: defaults, beside=_vision_of(defaults)),
+        identity=Identity(
+            "config.json", "model_type", "|".join((own, *models)), repr(own), class_name
         ),
-        needs_json="the form of GELU",
+        json=(
+            JsonTable("config.json", table, assumed=lambda content: defaults, beside=of_the_part),
+        ),
         images=processor,
-        numerics=Numerics(gelu=form, layer_norm_epsilon=epsilon, position_resize="bicubic"),
+        numerics=Numerics(gelu=gelus[gelu], layer_norm_epsilon=epsilon, position_resize="bicubic"),
         expresses=("gelu", "layer_norm_epsilon", "position_resize"),
-        fields=fields,
+        fields={
+            "position": "learned",
+            "position_before_class": False,
+            "classifier": one_classifier,
+            "num_classes": 0,
+            **fields,
+        },
         switches=switches,
-        only_read=_ALONE,
+        impossible=(
+            *impossible(one_classifier),
+            *needs(**{k: v for k, v in fields.items() if k not in ("class_token", "qkv_bias")}),
+            *more.pop("impossible", ()),
+            POSITIONS_OF_ANOTHER_GRID,
+            (has_head, "a head: this class has none"),
+            (lambda c: c.projection_dim is not None, "a projection: this class has none"),
+        ),
         crops=False,
+        metadata={"format": "pt"},
+        **more,
     )
 
 
-_TOWER = ("vision_model.", "")
-_CLIP_SWITCHES = ("pre_norm", "patch_bias", "projection_dim")
-_TEXT = r"text_model\..*|text_projection\.weight|logit_scale"
+_CLIP_WORDS: dict[str, Names] = {
+    **tower_names(),
+    "class_token/token": StoredAs("embeddings.class_embedding", "m"),
+    **torch_modules({"pre_norm": "pre_layrnorm"}),  # the library's spelling
+}
+_CLIP_FIELDS = {"pre_norm": True, "patch_bias": False}
+
+
+def _clip(
+    model: str,
+    own_prefix: str = "",
+    prefixes: tuple[str, ...] = ("vision_model.",),
+    words: Mapping[str, Names] = _CLIP_WORDS,
+    projection: str = "",
+    size: tuple[int, int] = (224, 32),
+    class_name: str = "",
+) -> Dialect:
+    """Returns the dialect of a relative of CLIP.
+
+    Args:
+        model: `model_type` of the whole model.
+        own_prefix, prefixes: prefix in the vision class's files, and in others.
+        words: names of the weights.
+        projection: names of the projection in whole models, separated by blanks.
+        size: the class's default of pixels and patch.
+        class_name: name of the vision class.
+    """
+    projections = tuple(StoredAs(name, "t m", outside=True) for name in projection.split())
+    return _relative(
+        (model,),
+        f"{model}_vision_model",
+        class_name,
+        (own_prefix, *(p for p in prefixes if p != own_prefix)),
+        {**words, **({"projection/kernel": projections} if projections else {})},
+        (768, 3072, 12, 12, *size),
+        "quick_gelu",
+        1e-5,
+        _CLIP_FIELDS | {"qkv_bias": True},
+        switches=("pre_norm", "patch_bias", *(("projection_dim",) if projections else ())),
+        untold=lambda fields: GELU_OF_CLIP,
+        impossible=needs(qkv_bias=True),
+    )
+
+
+def _also_named(words: Mapping[str, Names], old: str, new: str) -> dict[str, Names]:
+    """Returns the names, and beside each that has `old` the same name with `new`."""
+    return {
+        path: (name, dataclasses.replace(name, name=name.name.replace(old, new)))
+        if isinstance(name, StoredAs) and old in name.name
+        else name
+        for path, name in words.items()
+    }
+
+
+_PROJECTION = "visual_projection.weight"
+_OWL_WORDS = {**_CLIP_WORDS, **torch_modules({"pre_norm": "pre_layernorm"})}
+metaclip_2 = _clip("metaclip_2", projection=_PROJECTION, class_name="MetaClip2VisionModel")
+chinese_clip = _clip("chinese_clip", projection=_PROJECTION, class_name="ChineseCLIPVisionModel")
+altclip = _clip(
+    "altclip",
+    # transformers 5 writes the whole model with the text tower's word for a block.
+    words=_also_named(_CLIP_WORDS, "encoder.layers.", "encoder.layer."),
+    projection=_PROJECTION,
+    class_name="AltCLIPVisionModel",
+)
+git = _clip(
+    "git",
+    own_prefix="vision_model.",
+    prefixes=("git.image_encoder.vision_model.", "image_encoder.vision_model."),
+    size=(224, 16),
+    class_name="GitVisionModel",
+)
+owlvit, owlv2 = (
+    _clip(
+        model,
+        own_prefix="vision_model.",
+        prefixes=(f"{model}.vision_model.",),
+        words=_OWL_WORDS,
+        projection=f"{_PROJECTION} {model}.{_PROJECTION}",
+        size=(size, patch),
+        class_name=class_name,
+    )
+    for model, size, patch, class_name in (
+        ("owlvit", 768, 32, "OwlViTVisionModel"),
+        ("owlv2", 768, 16, "Owlv2VisionModel"),
+    )
+)
+
+
+def _blip(
+    models: tuple[str, ...],
+    own: str,
+    class_name: str,
+    sizes: tuple[int, ...],
+    epsilon: float,
+) -> Dialect:
+    """Returns the dialect of BLIP's tower, whose queries, keys and values are one product."""
+    attention = _BLOCK + "self_attn."
+    words: dict[str, Names] = {
+        **tower_names(),
+        "class_token/token": StoredAs("embeddings.class_embedding"),
+        "position_embedding/embedding": StoredAs("embeddings.position_embedding"),
+        **torch_modules({"block_{l}/attention/out": attention + "projection"}),
+        "block_{l}/attention/{qkv}/kernel": StoredAs(attention + "qkv.weight", "(qkv h d) m"),
+        "block_{l}/attention/{qkv}/bias": StoredAs(attention + "qkv.bias", "(qkv h d)"),
+    }
+    rows = (JsonField("qkv_bias", "qkv_bias", default=True),) if own != "blip_vision_model" else ()
+    return _relative(
+        models, own, class_name, ("", "vision_model."), words, sizes, "gelu", epsilon, {}, rows
+    )
+
+
+blip = _blip(("blip",), "blip_vision_model", "BlipVisionModel", (768, 3072, 12, 12, 384, 16), 1e-5)
+blip_2, instructblip = (
+    _blip(models, own, class_name, (1408, 6144, 39, 16, 224, 14), 1e-6)
+    for models, own, class_name in (
+        (("blip-2",), "blip_2_vision_model", "Blip2VisionModel"),
+        (("instructblip",), "instructblip_vision_model", "InstructBlipVisionModel"),
+    )
+)
+
+idefics3, smolvlm = (
+    _relative(
+        (model,),
+        f"{model}_vision",
+        class_name,
+        ("", "model.vision_model.", "vision_model."),
+        tower_names(),
+        (1152, 3072, 12, 16, 224, 32),
+        "gelu_pytorch_tanh",
+        1e-6,
+        {"class_token": None, "qkv_bias": True},
+        impossible=(*needs(qkv_bias=True), (lambda c: c.has_class_token, "a class token")),
+    )
+    for model, class_name in (
+        ("idefics3", "Idefics3VisionTransformer"),
+        ("smolvlm", "SmolVLMVisionTransformer"),
+    )
+)
+
+internvl = _relative(
+    ("internvl",),
+    "internvl_vision",
+    "InternVLVisionModel",
+    ("", "model.vision_tower.", "vision_tower."),
+    {
+        **{path: name for path, name in vit_names().items() if not path.startswith("encoder_norm")},
+        **torch_modules(
+            {
+                "block_{l}/attention/{qkv}": VIT_BLOCK + "attention.{q}_proj",
+                "block_{l}/attention/out": VIT_BLOCK + "attention.projection_layer",
+                "block_{l}/mlp/dense_0": VIT_BLOCK + "mlp.fc1",
+                "block_{l}/mlp/dense_1": VIT_BLOCK + "mlp.fc2",
+            }
+        ),
+        "class_token/token": StoredAs("embeddings.cls_token"),
+        "block_{l}/attention_scale/gamma": StoredAs(VIT_BLOCK + "lambda_1"),
+        "block_{l}/mlp_scale/gamma": StoredAs(VIT_BLOCK + "lambda_2"),
+    },
+    (1024, 4096, 24, 16, 448, 14),
+    "gelu",
+    1e-6,
+    {"layer_scale": True, "final_norm": False},
+    rows=(
+        JsonField("attention_bias", "qkv_bias", default=False),
+        JsonField("layer_scale_init_value", "layer_scale_init"),
+        JsonConstant("use_qk_norm", False),
+        JsonConstant("use_mean_pooling", True),
+        JsonConstant("norm_type", "layer_norm"),
+        JsonConstant("use_absolute_position_embeddings", True),
+    ),
+    switches=("layer_scale", "final_norm"),
+)
 
 RELATIVES = (
-    *(
-        _relative(
-            family,
-            rf"{family}(_vision_model)?",
-            _CLIP_WORDS,
-            _CLIP_FIELDS,
-            "quick_gelu",
-            1e-5,
-            _TOWER,
-            _TEXT,
-            _CLIP_SWITCHES,
-            patch_size=32,
-        )
-        for family in ("metaclip_2", "chinese_clip", "altclip")
-    ),
-    _relative(
-        "git",
-        "git(_vision_model)?",
-        _CLIP_WORDS,
-        _CLIP_FIELDS,
-        "quick_gelu",
-        1e-5,
-        ("git.image_encoder.vision_model.", "image_encoder.vision_model.", *_TOWER),
-        r"(git\.)?(embeddings|encoder|visual_projection|img_temperal_embedding)\..*|output\..*",
-        _CLIP_SWITCHES,
-    ),
-    _relative(
-        "owlvit",
-        "owlvit(_vision_model)?",
-        _CLIP_WORDS,
-        _CLIP_FIELDS,
-        "quick_gelu",
-        1e-5,
-        ("owlvit.vision_model.", *_TOWER),
-        rf"(owlvit\.)?({_TEXT})|owlvit\.visual_projection\.weight|(class|box)_head\..*|layer_norm\..*",
-        _CLIP_SWITCHES,
-        image_size=768,
-        patch_size=32,
-    ),
-    _relative(
-        "blip",
-        "blip(_vision_model)?",
-        _BLIP_WORDS,
-        _BLIP_FIELDS,
-        "gelu",
-        1e-5,
-        _TOWER,
-        r"text_(model|decoder|encoder)\..*|(text|visual|vision)_(proj|projection)\..*|itm_head\..*|"
-        r"logit_scale",
-        image_size=384,
-    ),
-    _relative(
-        "blip_2",
-        "blip-2|blip_2_vision_model",
-        _BLIP_WORDS,
-        _BLIP_FIELDS,
-        "gelu",
-        1e-6,
-        _TOWER,
-        r"(qformer|language_model|language_projection|itm_head)\..*|query_tokens|"
-        r"embeddings\.(word|position)_embeddings\..*|"
-        r"(text|vision)_projection\..*",
-        hidden_size=1408,
-        intermediate_size=6144,
-        num_hidden_layers=39,
-        num_attention_heads=16,
-        patch_size=14,
-    ),
-    *(
-        _relative(
-            family,
-            rf"{family}(_vision)?",
-            tower_names(),
-            _TOKENS_FIELDS,
-            "gelu_pytorch_tanh",
-            1e-6,
-            ("model.vision_model.", *_TOWER),
-            r"model\.(text_model|connector)\..*|lm_head\..*",
-            hidden_size=1152,
-            num_attention_heads=16,
-            patch_size=32,
-        )
-        for family in ("idefics3", "smolvlm")
-    ),
+    metaclip_2,
+    chinese_clip,
+    altclip,
+    git,
+    owlvit,
+    owlv2,
+    blip,
+    blip_2,
+    instructblip,
+    idefics3,
+    smolvlm,
+    internvl,
 )
-"""The dialects that are only read; MetaCLIP 2 and the others that CLIP's classes do not name."""
