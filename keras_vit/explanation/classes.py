@@ -25,22 +25,22 @@ def class_index(model: VisionTransformer, target: int | str) -> int:
     num_classes = model.config.num_classes
     if isinstance(target, str):
         labels = model.labels or ()
-        found = [k for k, label in enumerate(labels) if label == target]
-        if not found:
-            found = [k for k, label in enumerate(labels) if target in label.split(", ")]
-        if not found and target.isdecimal() and len(target) < 10:
+        matches = [k for k, label in enumerate(labels) if label == target]
+        if not matches:
+            matches = [k for k, label in enumerate(labels) if target in label.split(", ")]
+        if not matches and target.isdecimal() and len(target) < 10:
             target = int(target)
-        elif len(found) != 1:
-            several = f"are the classes {', '.join(map(str, found))}: give one of these numbers"
+        elif len(matches) != 1:
+            several = f"are the classes {', '.join(map(str, matches))}: give one of these numbers"
             raise ConfigError(
                 f"target={shown(target)}: {several}."
-                if found
+                if matches
                 else f"target={shown(target)} is no label of the model"
                 f"{'' if labels else ', which has none'}.{nearest(target, labels)} "
                 f"An index from 0 to {num_classes - 1} names a class too."
             )
         else:
-            return found[0]
+            return matches[0]
     if isinstance(target, bool) or not isinstance(target, (int, np.integer)):
         raise ConfigError(f"target={shown(target)}: expected an index, a label or None.")
     if not 0 <= target < num_classes:

@@ -87,9 +87,9 @@ def draw_distances(distances: Mapping[int, np.ndarray]) -> Any:
     return figure
 
 
-def draw_norms(found: TokenNorms) -> Any:
+def draw_norms(lengths: TokenNorms) -> Any:
     """Returns a figure of token norms by depth (arXiv 2309.16588), and the share of outliers."""
-    norms = found.norms.reshape(len(found.norms), -1)
+    norms = lengths.norms.reshape(len(lengths.norms), -1)
     blocks = np.arange(len(norms))
     figure, axis = _one(5.2, 3.4, "Norms of the patches' tokens behind each block")
     for low, high, shade in ((0, 100, 0.2), (25, 75, 0.45)):
@@ -99,9 +99,9 @@ def draw_norms(found: TokenNorms) -> Any:
     axis.plot(blocks, np.median(norms, axis=1), "o-", ms=4, color="C0", label="median")
     axis.set(xlabel="block", ylabel="norm", ylim=(0, None))
     _whole_numbers(axis)
-    shares = found.outlier_share
+    shares = lengths.outlier_share
     axis.legend(
-        title=f"above {found.factor:g} medians: {shares.max():.1%} at most",
+        title=f"above {lengths.factor:g} medians: {shares.max():.1%} at most",
         fontsize=8,
         frameon=False,
     )

@@ -108,18 +108,14 @@ def _curve(
     np.put_along_axis(rank, order, np.arange(order.shape[1])[None], axis=1)
     rank = rank.reshape(len(maps), *size)[:, :, :, None] if last else rank.reshape(-1, 1, *size)
     shares = np.arange(steps + 1) / steps
-    found = []
+    probabilities = []
     for share in shares:
         images = np.where(rank < round(share * order.shape[1]), after, before)
-        found.append(probabilities(model, images, batch_size)[np.arange(len(images)), classes])
-    curves = np.stack(found, axis=1)
+        outputs = model.probabilities(images, batch_size)
+        probabilities.append(outputs[np.arange(len(images)), classes])
+    curves = np.stack(probabilities, axis=1)
     areas = (curves[:, 1:] + curves[:, :-1]).mean(axis=1) / 2
     return Curve(shares, curves, areas)
-
-
-def probabilities(model: VisionTransformer, images: np.ndarray, batch_size: int) -> np.ndarray:
-    """Returns probabilities `(batch, num_classes)`: softmax, or the model's own activation."""
-    return model.probabilities(images, batch_size)
 
 
 def blurred(model: VisionTransformer, images: np.ndarray) -> np.ndarray:
@@ -160,11 +156,11 @@ def points_at(maps: np.ndarray, boxes: Sequence[Box]) -> np.ndarray:
     margin of 15 pixels.
     """
     _check_boxes(maps, boxes)
-    found = []
+    results = []
     for map_, (left, top, right, lower) in zip(maps, boxes, strict=True):
         y, x = (c.mean() + 0.5 for c in np.nonzero(map_ == map_.max()))
-        found.append(left <= x < right and top <= y < lower)
-    return np.array(found)
+        results.append(left <= x < right and top <= y < lower)
+    return np.array(results)
 
 
 def share_inside(maps: np.ndarray, boxes: Sequence[Box]) -> np.ndarray:
@@ -175,12 +171,12 @@ def share_inside(maps: np.ndarray, boxes: Sequence[Box]) -> np.ndarray:
     """
     _check_boxes(maps, boxes)
     y, x = (np.arange(n) + 0.5 for n in maps.shape[1:])
-    found = []
+    results = []
     for map_, (left, top, right, lower) in zip(np.maximum(maps, 0), boxes, strict=True):
         inside = ((top <= y) & (y < lower))[:, None] & (left <= x) & (x < right)
         total = map_.sum()
-        found.append(map_[inside].sum() / total if total else 0.0)
-    return np.array(found, "float32")
+        results.append(map_[inside].sum() / total if total else 0.0)
+    return np.array(results, "float32")
 
 
 def _check_boxes(maps: np.ndarray, boxes: Sequence[Box]) -> None:
@@ -225,11 +221,11 @@ def compare_methods(
     images = checked_batch(images, batch_size)
     classes = classes_of(model, images, target, batch_size)
     options: dict[str, Any] = {"steps": steps, "baseline": baseline, "batch_size": batch_size}
-    told = {}
+    faithfulness = {}
     for method in dict.fromkeys((*methods, *BASELINES)):
         maps = explain(model, images, classes, method, batch_size=batch_size).maps
         areas = (
             curve(model, images, maps, classes, **options).areas for curve in (deletion, insertion)
         )
-        told[method] = Faithfulness(*(float(area.mean()) for area in areas))
-    return told
+        faithfulness[method] = Faithfulness(*(float(area.mean()) for area in areas))
+    return faithfulness

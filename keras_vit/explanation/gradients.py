@@ -64,5 +64,5 @@ def gradient(function: Callable[..., Any], sources: list[Any]) -> tuple[list[Any
     with torch.enable_grad():
         sources = [source.detach().requires_grad_() for source in sources]
         score, other = function(sources)
-    found = torch.autograd.grad(score, sources, allow_unused=True, materialize_grads=True)
-    return list(found), keras.tree.map_structure(torch.Tensor.detach, other)
+    slopes = torch.autograd.grad(score, sources, allow_unused=True, materialize_grads=True)
+    return list(slopes), keras.tree.map_structure(torch.Tensor.detach, other)

@@ -122,15 +122,15 @@ def explain(
         classes = None
         if asks_class or one is not None:
             classes = classes_of(model, images, one, batch_size)
-        found = _in_batches(model, run, images, classes, batch_size)
-        if not np.isfinite(found).all():
+        evidence = _in_batches(model, run, images, classes, batch_size)
+        if not np.isfinite(evidence).all():
             raise ConfigError(_why_not_finite(model, method))
         if gives_pixels:
-            return Explanation(found, per_patch(found, grid, model.config), classes)
+            return Explanation(evidence, per_patch(evidence, grid, model.config), classes)
         axes = (1, 2) if model.data_format == "channels_last" else (2, 3)
         height, width = (images.shape[axis] for axis in axes)
-        maps = per_pixel(found, (height, width), model.config)
-        return Explanation(maps, found, classes if asks_class else None)
+        maps = per_pixel(evidence, (height, width), model.config)
+        return Explanation(maps, evidence, classes if asks_class else None)
 
     if isinstance(target, (list, tuple)):
         if not target:
@@ -164,15 +164,15 @@ def _in_batches(
     if classes is not None:
         chosen[np.arange(len(images)), classes] = 1
     size = min(batch_size, len(images))
-    found = []
+    parts = []
     for start in range(0, len(images), size):
         part = np.s_[start : start + size]
         count = len(images[part])
-        batch, wanted = (
+        batch, one_hot = (
             np.pad(x[part], [(0, size - count)] + [(0, 0)] * (x.ndim - 1)) for x in (images, chosen)
         )
-        found.append(run(batch, wanted)[:count])
-    return np.concatenate(found).astype("float32", copy=False)
+        parts.append(run(batch, one_hot)[:count])
+    return np.concatenate(parts).astype("float32", copy=False)
 
 
 def _why_not_finite(model: VisionTransformer, method: str) -> str:

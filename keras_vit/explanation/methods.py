@@ -182,7 +182,7 @@ def occlusion(model: VisionTransformer, window: int = 1, baseline: Any = None) -
     cover = _baseline(model, baseline)
     axes = (1, 2) if model.data_format == "channels_last" else (2, 3)
 
-    def of(images: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    def score(images: np.ndarray, chosen: np.ndarray) -> np.ndarray:
         outputs = inference.run(model, images)
         return (outputs * chosen).sum(axis=-1)
 
@@ -191,7 +191,7 @@ def occlusion(model: VisionTransformer, window: int = 1, baseline: Any = None) -
         if window > min(rows, columns):
             raise ConfigError(f"window={window} is larger than the grid of {rows} x {columns}.")
         high, wide = pixels_per_patch(model.config)
-        whole = of(images, chosen)
+        whole = score(images, chosen)
         falls = np.zeros((len(images), rows, columns), "float32")
         squares = np.zeros((rows, columns), "float32")
         for r in range(rows - window + 1):
@@ -201,7 +201,7 @@ def occlusion(model: VisionTransformer, window: int = 1, baseline: Any = None) -
                 covered[inside] = np.moveaxis(np.broadcast_to(cover, images.shape), axes, (1, 2))[
                     inside
                 ]
-                fall = whole - of(np.moveaxis(covered, (1, 2), axes), chosen)
+                fall = whole - score(np.moveaxis(covered, (1, 2), axes), chosen)
                 falls[:, r : r + window, c : c + window] += fall[:, None, None]
                 squares[r : r + window, c : c + window] += 1
         return falls / squares
@@ -232,7 +232,7 @@ def centre(model: VisionTransformer) -> OneBatch:
 class Method(NamedTuple):
     """A method, whether it needs a class, and whether its map has a value for each pixel."""
 
-    of: Callable[..., OneBatch]
+    make: Callable[..., OneBatch]
     asks_class: bool = True
     per_pixel: bool = False
 

@@ -94,13 +94,13 @@ def attention_distance(
     y, x = np.meshgrid(*(np.arange(n) * p for n, p in zip(grid, sides, strict=True)), indexing="ij")
     places = np.stack([y.ravel(), x.ravel()], axis=1)
     distance = np.linalg.norm(places[:, None] - places[None], axis=-1)
-    found = {}
+    means = {}
     for block, weights in maps.items():
         before = weights.shape[-1] - len(places)
         seen = weights[:, :, before:, before:].astype("float64")
         mean = (seen * distance).sum(axis=-1) / np.maximum(seen.sum(axis=-1), 1e-30)
-        found[block] = mean.mean(axis=(0, 2)).astype("float32")
-    return found
+        means[block] = mean.mean(axis=(0, 2)).astype("float32")
+    return means
 
 
 class TokenNorms(NamedTuple):
@@ -142,12 +142,12 @@ def looks_untrained(model: VisionTransformer) -> list[str]:
     mixes up the order of axes destroys both properties. A sentence is a warning and no proof: a
     training on few images leaves rough filters, too.
     """
-    told = []
+    sentences = []
     if model.config.resnet is None and min(model.config.patch_size) >= 8:
         kernel = _numpy(model.get_layer("patch_embedding").kernel).astype("float64")
         likeness = _neighbours(np.moveaxis(kernel, -1, 0))
         if likeness < 0.2:
-            told.append(
+            sentences.append(
                 f"Neighbouring weights of the filters correlate by {likeness:.2f}; trained ones "
                 "by more than 0.2."
             )
@@ -162,11 +162,11 @@ def looks_untrained(model: VisionTransformer) -> list[str]:
         ).mean()
         rise = float(near - similar.mean())
         if rise < 0.05:
-            told.append(
+            sentences.append(
                 f"Neighbouring positions are more alike than others by {rise:.2f} (cosine); "
                 "trained ones by more than 0.05."
             )
-    return told
+    return sentences
 
 
 def _neighbours(kernels: np.ndarray) -> float:

@@ -1,5 +1,6 @@
 """A report that opens from disk: what speaks for the classes of images, and the model's figures."""
 
+import functools
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from keras_vit.explanation import drawing
 from keras_vit.explanation.attention import attention_maps, grid_of, probe_weights, read_tokens
 from keras_vit.explanation.classes import class_index
 from keras_vit.explanation.faithfulness import BASELINES, deletion, insertion
-from keras_vit.explanation.maps import Explanation, explain
+from keras_vit.explanation.maps import explain
 from keras_vit.explanation.model_figures import (
     attention_distance,
     patch_filters,
@@ -27,7 +28,7 @@ from keras_vit.labels import top_labels
 from keras_vit.model import VisionTransformer
 
 METHODS = ("relevance", "integrated_gradients", "gradcam", "rollout")
-"""What stands side by side, behind the method that was asked for."""
+"""What stands side by side, behind the first method."""
 
 _ROOM = 1_200_000
 """Characters that the attention between patches may take in the whole page."""
@@ -53,7 +54,7 @@ def write_report(
         method: which explanation comes first.
         targets: classes to explain, by index or label; the two most probable ones of each image
             without any.
-        command: the command to be told in the report.
+        command: the command that the report quotes.
         png: whether PNG files of the same pictures are written beside it.
 
     Raises:
@@ -71,8 +72,8 @@ def write_report(
     batch = model.preprocessor(list(images)) if len(images) else None
     if batch is not None:
         names = [_name(image, k) for k, image in enumerate(images)]
-        told = _of_images(model, batch, names, method, [class_index(model, t) for t in targets])
-        for section, picture in told:
+        classes = [class_index(model, target) for target in targets]
+        for section, picture in _sections(model, batch, names, method, classes):
             sections.append(section)
             pictures[f"image_{len(pictures)}"] = picture
     figures, notes = _figures(model, batch)
@@ -97,7 +98,7 @@ def write_report(
     return written
 
 
-def _of_images(
+def _sections(
     model: VisionTransformer,
     batch: np.ndarray,
     names: Sequence[str],
@@ -113,7 +114,7 @@ def _of_images(
     columns = len(targets) or min(2, model.config.num_classes)
     classes = np.tile(targets, (len(batch), 1)) if targets else ranked[:, :columns]
     maps = {
-        (name, k): _explained(model, batch, classes[:, k].astype("int32"), name)
+        (name, k): explain(model, batch, classes[:, k].astype("int32"), name)
         for name in methods
         for k in range(columns)
     }
@@ -144,8 +145,8 @@ def _of_images(
                     )
                 )
             parts.append(markup.grid("methods", shown))
-        own = {m: tuple(_of_one(curve, i) for curve in pair) for m, pair in curves.items()}
-        draw = _later(drawing.draw_faithfulness, own)
+        own = {m: tuple(_curve_of_one(curve, i) for curve in pair) for m, pair in curves.items()}
+        draw = functools.partial(drawing.draw_faithfulness, own)
         rows = [(label, float(share)) for label, share in top]
         areas = [
             (m.replace("_", " "), *(float(c.areas[0]) for c in pair)) for m, pair in own.items()
@@ -165,8 +166,11 @@ def _of_images(
                 ],
             ),
         )
-        told = {labels[classes[i, k]]: _maps_of(maps, methods, k, i) for k in range(columns)}
-        yield section, _later(drawing.draw_methods, picture, told)
+        rows_of_maps = {
+            labels[classes[i, k]]: {name: maps[name, k].maps[i] for name in methods}
+            for k in range(columns)
+        }
+        yield section, functools.partial(drawing.draw_methods, picture, rows_of_maps)
 
 
 def _curves(
@@ -176,21 +180,15 @@ def _curves(
     maps: Mapping[tuple[str, int], Any],
     methods: Sequence[str],
 ) -> dict[str, Any]:
-    found = {name: maps[name, 0].maps for name in methods}
-    found |= {name: _explained(model, batch, None, name).maps for name in BASELINES}
+    every = {name: maps[name, 0].maps for name in methods}
+    every |= {name: explain(model, batch, None, name).maps for name in BASELINES}
     return {
         name: tuple(curve(model, batch, map_, classes, steps=8) for curve in (deletion, insertion))
-        for name, map_ in found.items()
+        for name, map_ in every.items()
     }
 
 
-def _maps_of(
-    maps: Mapping[tuple[str, int], Explanation], methods: Sequence[str], k: int, i: int
-) -> dict[str, np.ndarray]:
-    return {name: maps[name, k].maps[i] for name in methods}
-
-
-def _of_one(curve: Any, i: int) -> Any:
+def _curve_of_one(curve: Any, i: int) -> Any:
     return curve._replace(
         probabilities=curve.probabilities[i : i + 1], areas=curve.areas[i : i + 1]
     )
@@ -202,7 +200,7 @@ def _attention(model: VisionTransformer, batch: np.ndarray) -> list[dict[str, An
     prefix, config = model.config.num_prefix_tokens, model.config
     high, wide = pixels_per_patch(config)
     height, width = model.config.image_size or (0, 0)
-    told = []
+    stored = []
     for k in range(len(batch)):
         image = batch[k : k + 1]
         maps, reads = attention_maps(model, image), read_tokens(model, image)
@@ -217,17 +215,17 @@ def _attention(model: VisionTransformer, batch: np.ndarray) -> list[dict[str, An
             stages.append({"name": "pooling", "heads": len(rows), "first": len(read)})
             read += [rows.mean(axis=0), *rows]
         shown, most = _eight_bits(np.array(read))
-        told.append(
+        stored.append(
             {
                 "grid": grid,
                 "patch": (high / height, wide / width),
                 "stages": stages,
                 "read": markup.packed(shown),
                 "most": most,
-                "asked": _between_patches(maps, prefix, _ROOM // len(batch)),
+                "queries": _between_patches(maps, prefix, _ROOM // len(batch)),
             }
         )
-    return told
+    return stored
 
 
 def _between_patches(
@@ -266,36 +264,36 @@ def _figures(
     model: VisionTransformer, batch: np.ndarray | None
 ) -> tuple[dict[str, tuple[str, Any]], list[str]]:
     """The model's own figures: what each says and how to draw it; and what could not be drawn."""
-    found = {
+    figures: dict[str, tuple[str, Any]] = {
         "filters": (
             "The first layer. Trained filters are smooth: edges, colours, waves.",
-            _later(drawing.draw_filters, patch_filters(model)),
+            functools.partial(drawing.draw_filters, patch_filters(model)),
         )
     }
     notes = []
     try:
         similar = position_similarity(model)
-        found["positions"] = (
+        figures["positions"] = (
             "Each small map compares one position with all others: bright is alike.",
-            _later(drawing.draw_positions, similar),
+            functools.partial(drawing.draw_positions, similar),
         )
     except ConfigError as reason:
         notes.append(str(reason))
     if batch is None:
         notes.append("Distances and norms need images: keras-vit explain IMAGES draws them.")
-        return found, notes
+        return figures, notes
     some = batch[:16]
     maps = attention_maps(model, some)
     distances = attention_distance(maps, grid_of(model, some), model.config)
-    found["distances"] = (
+    figures["distances"] = (
         "How far each head looks, in pixels, over the images of this report.",
-        _later(drawing.draw_distances, distances),
+        functools.partial(drawing.draw_distances, distances),
     )
-    found["norms"] = (
+    figures["norms"] = (
         "The lengths of tokens. Outliers in late blocks keep what concerns the whole image.",
-        _later(drawing.draw_norms, token_norms(model, some)),
+        functools.partial(drawing.draw_norms, token_norms(model, some)),
     )
-    return found, notes
+    return figures, notes
 
 
 def _both(text: str, draw: Any, colours: int | None = None) -> str:
@@ -324,17 +322,6 @@ def _origin(model: VisionTransformer, command: str) -> str:
         markup.preformatted(provenance),
         markup.paragraph(f"Made by keras_vit {__version__}.", soft=True),
     )
-
-
-def _explained(
-    model: VisionTransformer, batch: np.ndarray, target: Any, method: str
-) -> Explanation:
-    """`explain` for one target for each image."""
-    return explain(model, batch, target, method)
-
-
-def _later(draw: Any, *numbers: Any) -> Any:
-    return lambda: draw(*numbers)
 
 
 def _name(image: Any, k: int) -> str:

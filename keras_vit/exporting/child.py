@@ -30,13 +30,15 @@ class Source:
         self, model: "VisionTransformer", image_size: int | tuple[int, int] | None
     ) -> None:
         self._model = model
-        asked = model.config if image_size is None else model.config.replace(image_size=image_size)
-        self.image_size = asked.image_size
+        resized = (
+            model.config if image_size is None else model.config.replace(image_size=image_size)
+        )
+        self.image_size = resized.image_size
         self.was_of_another_policy = model.dtype_policy.name != "float32"
         self.data_format = model.data_format
 
     def model(self, folder: Path) -> "VisionTransformer":
-        """Returns the model in float32 at the size that was asked for.
+        """Returns the model in float32 at the size of the export.
 
         Args:
             folder: for a preset of the weights, where the model has to be built again.
@@ -92,11 +94,11 @@ def run(request: Path, backend: str) -> None:
         ExportError: the process failed; the message has its last line.
     """
     command = [sys.executable, "-m", "keras_vit.exporting.child", str(request)]
-    done = subprocess.run(
+    process = subprocess.run(
         command, env=environment(backend), capture_output=True, text=True, check=False
     )
-    if done.returncode:
-        raise ExportError(failure(backend, done.stderr))
+    if process.returncode:
+        raise ExportError(failure(backend, process.stderr))
 
 
 def environment(backend: str) -> dict[str, str]:
@@ -128,16 +130,16 @@ def _loaded(
 
 
 def main(request: str) -> None:
-    """Does what `write` asked for."""
+    """Writes the artefact of a request of `write`."""
     from keras_vit.exporting.formats import format_named
     from keras_vit.exporting.pipeline import Pipeline
 
-    told = json.loads(Path(request).read_text(encoding="utf-8"))
-    plan = Plan.from_dict(told["plan"])
-    size = told["image_size"] and tuple(told["image_size"])
-    model = _loaded(Path(told["preset"]), size, told["data_format"])
+    stored = json.loads(Path(request).read_text(encoding="utf-8"))
+    plan = Plan.from_dict(stored["plan"])
+    size = stored["image_size"] and tuple(stored["image_size"])
+    model = _loaded(Path(stored["preset"]), size, stored["data_format"])
     form = format_named(plan.format)
-    form.write(Pipeline(model, plan), plan, Path(told["folder"]), told["facts"])
+    form.write(Pipeline(model, plan), plan, Path(stored["folder"]), stored["facts"])
 
 
 if __name__ == "__main__":

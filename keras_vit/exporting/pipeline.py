@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_vit.exporting import pixels
 from keras_vit.exporting.plan import Plan
+from keras_vit.inference import as_float32
 
 if TYPE_CHECKING:
     from keras_vit.model import VisionTransformer
@@ -53,9 +54,12 @@ class Pipeline:
         return images if takes_channels_first else ops.transpose(images, (0, 2, 3, 1))
 
     def answers(self, images: np.ndarray) -> np.ndarray:
-        """Returns what the model itself answers, computed here and now, float32."""
-        outputs = self(ops.convert_to_tensor(images))
-        return np.asarray(ops.convert_to_numpy(outputs), "float32")
+        """Returns what the model itself answers by its inference function, float32."""
+        prepared = as_float32(self._prepared(ops.convert_to_tensor(images)))
+        stages = [] if self._stage is None else [self._stage]
+        outputs = self.model.inference.run(self.model, prepared, stages)
+        outputs = outputs if self._stage is None else outputs[self._stage]
+        return as_float32(ops.softmax(outputs, axis=-1)) if self._adds_softmax else outputs
 
 
 def _stage_of(model: "VisionTransformer", outputs: str) -> str | None:

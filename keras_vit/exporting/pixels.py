@@ -28,15 +28,15 @@ class Axis(NamedTuple):
         first: of the old pixels that are read at all.
         source: how many of them are.
         target: how many new pixels they become.
-        begin: the first new pixel that is kept.
-        kept: how many are kept.
+        begin: the first new pixel of the result.
+        length: number of new pixels from `begin` on.
     """
 
     first: Any
     source: Any
     target: Any
     begin: Any
-    kept: int
+    length: int
 
 
 def refusal(protocol: Any, size: Size | None) -> str | None:
@@ -179,11 +179,11 @@ def _filter(parameters: Parameters) -> Callable[[Axis, Any], Any]:
 
 
 def _new_pixels(axis: Axis) -> Any:
-    return (sizes.steps(axis.kept) + axis.begin)[:, None]  # (kept, 1)
+    return (sizes.steps(axis.length) + axis.begin)[:, None]  # (length, 1)
 
 
 def _bilinear(axis: Axis, old: Any) -> Any:
-    """Half-pixel centres without antialias, `(kept, pixels)`."""
+    """Half-pixel centres without antialias, `(length, pixels)`."""
     centre = (_new_pixels(axis) + 0.5) * (axis.source / axis.target) - 0.5
     centre = ops.clip(centre, 0.0, axis.source - 1.0)
     return ops.maximum(1.0 - absolute(old[None] - axis.first - centre, ops), 0.0)

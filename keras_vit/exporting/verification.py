@@ -94,21 +94,21 @@ def _runs(
         ExportError: a difference is above the tolerance, or the artefact cannot be run.
     """
     runs, same = [], []
-    for shape, expected, found in _answers(opened, plan, pipeline, folder):
-        if found.shape != expected.shape:
+    for shape, expected, result in _answers(opened, plan, pipeline, folder):
+        if result.shape != expected.shape:
             raise ExportError(
-                f"The {plan.format} model answers {found.shape} to images {shape}; the model "
+                f"The {plan.format} model answers {result.shape} to images {shape}; the model "
                 f"itself {expected.shape}. Nothing was written."
             )
         scale = float(np.abs(expected).max()) or 1.0
-        difference = float(np.abs(found.astype("float32") - expected).max()) / scale
+        difference = float(np.abs(result.astype("float32") - expected).max()) / scale
         if not difference <= tolerance:
             raise ExportError(
                 f"The {plan.format} model differs from the model by {difference:.1e} of its "
                 f"largest output, which is above {tolerance:.0e}. Nothing was written."
             )
         runs.append((shape, difference))
-        same.append(found.argmax(axis=-1) == expected.argmax(axis=-1))
+        same.append(result.argmax(axis=-1) == expected.argmax(axis=-1))
     return tuple(runs), float(np.mean(np.concatenate([part.ravel() for part in same])))
 
 
@@ -120,13 +120,13 @@ def _answers(
     expected = [pipeline.answers(images) for _, images in cases]
     try:
         run = opened(folder, plan)
-        found = [run(images) for _, images in cases]
+        result = [run(images) for _, images in cases]
     except Exception as error:  # of the runtime, whose classes have no common base
         raise ExportError(
             f"The {plan.format} model was written, but its runtime cannot run it: "
             f"{first_line(error)} Nothing is left of it."
         ) from error
-    for (shape, _), own, other in zip(cases, expected, found, strict=True):
+    for (shape, _), own, other in zip(cases, expected, result, strict=True):
         yield shape, own, other
 
 
@@ -170,9 +170,9 @@ def _levels(plan: Plan, preprocessor: Any) -> tuple[float, float]:
         host = dataclasses.replace(preprocessor, image_size=size)
         expected = np.asarray(host.resize(image if plan.channels in (1, 3) else photo), "float32")
         batch = np.moveaxis(photo, -1, 0)[None].astype("float32")
-        found = pixels.resized(ops.convert_to_tensor(batch), size, plan.protocol)
-        found = np.moveaxis(ops.convert_to_numpy(found)[0], 0, -1)
-        difference = np.abs(found - expected)
+        result = pixels.resized(ops.convert_to_tensor(batch), size, plan.protocol)
+        result = np.moveaxis(ops.convert_to_numpy(result)[0], 0, -1)
+        difference = np.abs(result - expected)
         largest = max(largest, float(difference.max()))
         sums.append(float(difference.mean()))
     mean = max(sums)

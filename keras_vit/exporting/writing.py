@@ -32,7 +32,7 @@ class Exported:
         format: name of the format.
         verification: what was compared, see `keras_vit.exporting.verification.Verification`; None
             if it was not.
-        notes: what the export does otherwise than it was asked to, a sentence each.
+        notes: sentences on what the export does differently from its arguments.
         num_bytes: of all files.
     """
 
@@ -203,8 +203,9 @@ def _plan(
         outputs = form.outputs
     if preprocessing and not form.prepares:
         notes.append("Images are prepared by the readers of this format, not by the graph.")
-    wanted = preprocessing and form.prepares
-    prepares, why_less = preparation(wanted, config, protocol, form.any_size)
+    prepares, why_less = preparation(
+        preprocessing and form.prepares, config, protocol, form.any_size
+    )
     if why_less:
         notes.append(f"Preprocessing: {why_less}.")
     plan = Plan(

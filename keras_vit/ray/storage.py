@@ -49,8 +49,8 @@ class Folder:
         with _reading(self.place):
             system, path = _resolved(self.place)
             selector = fs.FileSelector(posixpath.join(path, inside), allow_not_found=True)
-            found = system.get_file_info(selector)
-        return {entry.base_name for entry in found if entry.type == fs.FileType.File}
+            entries = system.get_file_info(selector)
+        return {entry.base_name for entry in entries if entry.type == fs.FileType.File}
 
     def write(self, name: str, content: bytes) -> None:
         """Writes a file, which has its name only when it is complete; an old one is replaced.
@@ -112,8 +112,8 @@ class Folder:
             system, path = _resolved(self.place)
             if system.get_file_info(path).type == fs.FileType.File:
                 return [self.place]
-            found = system.get_file_info(fs.FileSelector(path, recursive=True))
-        files = [entry.path for entry in found if entry.type == fs.FileType.File]
+            entries = system.get_file_info(fs.FileSelector(path, recursive=True))
+        files = [entry.path for entry in entries if entry.type == fs.FileType.File]
         inside = [posixpath.relpath(name, path) for name in files]
         shown = sorted(name for name in inside if not _is_hidden(name) and format_of_name(name))
         return [posixpath.join(self.place, name) for name in shown]

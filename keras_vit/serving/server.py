@@ -109,7 +109,7 @@ def _application(source: str | os.PathLike[str], settings: Settings) -> Any:
     from keras_vit.model import VisionTransformer
     from keras_vit.serving.routes import application_of
 
-    # A client is told of too many pixels by 413; the log need not repeat it for Pillow's own limit.
+    # A client hears of too many pixels by 413; the log need not repeat it for Pillow's own limit.
     warnings.simplefilter("ignore", Image.DecompressionBombWarning)
     return application_of(VisionTransformer.from_preset(source), settings)
 

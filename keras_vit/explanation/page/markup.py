@@ -86,13 +86,13 @@ def grid(kind: str, parts: Sequence[str]) -> str:
     return f'<div class="{kind}">' + "\n".join(parts) + "</div>"
 
 
-def viewer(source: str, told: Mapping[str, Any], size: tuple[int, int], name: str) -> str:
+def viewer(source: str, stored: Mapping[str, Any], size: tuple[int, int], name: str) -> str:
     """Returns the attention viewer of one image, see `viewer.js`."""
     height, width = size
-    last = len(told["stages"]) - 1
-    most_heads = max(stage["heads"] for stage in told["stages"])
+    last = len(stored["stages"]) - 1
+    most_heads = max(stage["heads"] for stage in stored["stages"])
     return Template(_part("viewer.html")).substitute(
-        told=as_json(told),
+        stored=as_json(stored),
         source=source,
         height=height,
         width=width,

@@ -15,15 +15,15 @@ function percent(share) {
 }
 
 async function start(root) {
-  const told = JSON.parse(root.querySelector("script").textContent);
+  const stored = JSON.parse(root.querySelector("script").textContent);
   const [canvas, legend] = root.querySelectorAll("canvas");
   const [block, head] = root.querySelectorAll("input");
   const [blockName, headName] = root.querySelectorAll("label span");
   const whole = root.querySelector("button");
   const [most, status] = root.querySelectorAll("output");
-  const read = await unpacked(told.read);
-  const asked = told.asked === null ? null : await unpacked(told.asked.data);
-  const [rows, columns] = told.grid;
+  const read = await unpacked(stored.read);
+  const queries = stored.queries === null ? null : await unpacked(stored.queries.data);
+  const [rows, columns] = stored.grid;
   const patches = rows * columns;
   const picture = root.querySelector("img");
   await picture.decode();
@@ -32,21 +32,21 @@ async function start(root) {
   // The values of the map on show and the weight that its brightest colour stands for.
   function map() {
     const b = Number(block.value);
-    const stage = told.stages[b];
+    const stage = stored.stages[b];
     const h = Math.min(Number(head.value), stage.heads);
-    if (patch === null || asked === null) {
+    if (patch === null || queries === null) {
       const k = stage.first + h;
-      return [read.subarray(k * patches, (k + 1) * patches), told.most[k]];
+      return [read.subarray(k * patches, (k + 1) * patches), stored.most[k]];
     }
-    const place = told.asked.blocks.indexOf(b);
+    const place = stored.queries.blocks.indexOf(b);
     if (place < 0) return [null, 0];
-    const each = told.asked.heads ? stage.heads + 1 : 1;
-    const k = (place * each + (told.asked.heads ? h : 0)) * patches + patch;
-    return [asked.subarray(k * patches, (k + 1) * patches), told.asked.most[k]];
+    const each = stored.queries.heads ? stage.heads + 1 : 1;
+    const k = (place * each + (stored.queries.heads ? h : 0)) * patches + patch;
+    return [queries.subarray(k * patches, (k + 1) * patches), stored.queries.most[k]];
   }
 
   function draw() {
-    const stage = told.stages[Number(block.value)];
+    const stage = stored.stages[Number(block.value)];
     head.max = stage.heads;
     const h = Math.min(Number(head.value), stage.heads);
     blockName.textContent = stage.name;
@@ -56,7 +56,7 @@ async function start(root) {
     context.imageSmoothingEnabled = false;
     context.globalAlpha = 1;
     context.drawImage(picture, 0, 0, canvas.width, canvas.height);
-    const high = told.patch[0] * canvas.height, wide = told.patch[1] * canvas.width;
+    const high = stored.patch[0] * canvas.height, wide = stored.patch[1] * canvas.width;
     if (values !== null) {
       for (let k = 0; k < patches; k++) {
         const share = values[k] / 255; // the square root of the weight
@@ -92,7 +92,7 @@ async function start(root) {
   }
 
   function choose(row, column) {
-    if (asked === null) return;
+    if (queries === null) return;
     row = Math.max(0, Math.min(rows - 1, row));
     column = Math.max(0, Math.min(columns - 1, column));
     patch = row * columns + column;
@@ -104,8 +104,8 @@ async function start(root) {
   whole.addEventListener("click", () => { patch = null; draw(); });
   canvas.addEventListener("click", (event) => {
     const box = canvas.getBoundingClientRect();
-    choose(Math.floor((event.clientY - box.top) / box.height / told.patch[0]),
-      Math.floor((event.clientX - box.left) / box.width / told.patch[1]));
+    choose(Math.floor((event.clientY - box.top) / box.height / stored.patch[0]),
+      Math.floor((event.clientX - box.left) / box.width / stored.patch[1]));
   });
   canvas.addEventListener("keydown", (event) => {
     const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];

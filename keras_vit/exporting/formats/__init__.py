@@ -16,5 +16,5 @@ BACKENDS = MappingProxyType(
 
 def format_named(name: str) -> Format:
     """Returns a format. Its converter is imported when it is used."""
-    found: Format = importlib.import_module(f"keras_vit.exporting.formats.{name}").FORMAT
-    return found
+    form: Format = importlib.import_module(f"keras_vit.exporting.formats.{name}").FORMAT
+    return form

@@ -123,14 +123,14 @@ def _before_patches(model: Any) -> list[str]:
     """Names of the nodes that the first convolution reads: pixels up to 4,000 need float32."""
     makers = {output: node for node in model.graph.node for output in node.output}
     first = next(node for node in model.graph.node if node.op_type == "Conv")
-    found: dict[str, Any] = {}
+    nodes: dict[str, Any] = {}
     waiting = [first.input[0]]
     while waiting:
         node = makers.get(waiting.pop())
-        if node is not None and node.name not in found:
-            found[node.name] = node
+        if node is not None and node.name not in nodes:
+            nodes[node.name] = node
             waiting += node.input
-    return list(found)
+    return list(nodes)
 
 
 def _input_of(model: Any) -> str:

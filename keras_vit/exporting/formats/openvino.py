@@ -52,15 +52,15 @@ def _quantised(model: Any, calibration: list[np.ndarray] | None) -> Any:
 def _before_patches(model: Any) -> list[str]:
     """Names of the operations that the first convolution reads, which prepare the images."""
     first = next(node for node in model.get_ordered_ops() if node.get_type_name() == "Convolution")
-    found: dict[str, Any] = {}
+    nodes: dict[str, Any] = {}
     waiting = [first.input_value(0).get_node()]
     while waiting:
         node = waiting.pop()
-        if node.get_friendly_name() not in found:
-            found[node.get_friendly_name()] = node
+        if node.get_friendly_name() not in nodes:
+            nodes[node.get_friendly_name()] = node
             waiting += [value.get_node() for value in node.input_values()]
-    kept = ("Constant", "Parameter")
-    return [name for name, node in found.items() if node.get_type_name() not in kept]
+    data = ("Constant", "Parameter")
+    return [name for name, node in nodes.items() if node.get_type_name() not in data]
 
 
 def _open(folder: Path, plan: Plan) -> Run:

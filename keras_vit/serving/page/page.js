@@ -13,12 +13,12 @@ const escaped = (letter) => {
 const visible = (text) => text.replace(unseen, escaped);
 let latest = 0; // only the answer to the newest image is shown
 
-async function asked(path, image) {
+async function post(path, image) {
   const headers = { "Content-Type": "application/octet-stream" }; // the server looks at the bytes
   const response = await fetch(path, { method: "POST", body: image, headers });
   if (response.ok) return response;
-  const told = await response.json().catch(() => ({ detail: response.statusText }));
-  const text = typeof told.detail === "string" ? told.detail : `status ${response.status}`;
+  const refusal = await response.json().catch(() => ({ detail: response.statusText }));
+  const text = typeof refusal.detail === "string" ? refusal.detail : `status ${response.status}`;
   throw new Error(visible(text));
 }
 
@@ -44,8 +44,8 @@ async function show(image) {
   const mine = ++latest;
   part("status").textContent = "The model computes …";
   try {
-    const attention = asked("attention", image).then((answer) => answer.blob(), () => null);
-    const answer = await (await asked("classify?top=5", image)).json();
+    const attention = post("attention", image).then((answer) => answer.blob(), () => null);
+    const answer = await (await post("classify?top=5", image)).json();
     const picture = await attention;
     if (mine !== latest) return;
     part("labels").replaceChildren(
