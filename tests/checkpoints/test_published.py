@@ -15,6 +15,7 @@ import pytest
 from keras_vit import CheckpointError, checkpoints
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.dialects.json_fields import JsonConstant
+from keras_vit.preparation.protocols import complete
 from tests.thorough import THOROUGH
 
 pytestmark = pytest.mark.without_backend
@@ -183,6 +184,51 @@ def test_a_family_that_is_not_read_is_refused_whatever_the_arrays_say(tmp_path):
     repository["json"]["config.json"] |= {"model_type": "yolos"}
     with pytest.raises(CheckpointError, match="model_type='yolos', expected"):
         checkpoints.inspect(write(tmp_path, repository))
+
+
+def test_names_that_do_not_number_the_classes_are_left_out(tmp_path, caplog):
+    repository = copy.deepcopy(REPOSITORIES["google-vit-base"])
+    repository["json"]["config.json"]["id2label"] = {"0": "a", "7": "b"}
+    assert checkpoints.inspect(write(tmp_path, repository)).labels is None
+    assert "id2label of the keys 0, 7, expected 0 to 1" in caplog.text
+
+
+CROPPED = {"crop_pct": 1.0, "name": "timm"}
+SCALED = {"crop_pct": 1.0, "name": "transformers"}
+PROCESSORS = {
+    "an int of a CLIPFeatureExtractor": (
+        {"feature_extractor_type": "CLIPFeatureExtractor", "size": 224, "crop_size": 224},
+        CROPPED,
+    ),
+    "no crop_size": (
+        {"image_processor_type": "CLIPImageProcessor", "size": {"shortest_edge": 256}},
+        {**CROPPED, "crop_pct": 0.875},
+    ),
+    "an int of a DeiTFeatureExtractor": (
+        {
+            **{"feature_extractor_type": "DeiTFeatureExtractor", "size": 256},
+            **{"crop_size": 224, "do_center_crop": True},
+        },
+        {**SCALED, "crop_pct": 0.875},
+    ),
+    "a pair": ({"feature_extractor_type": "ViTFeatureExtractor", "size": [224, 224]}, SCALED),
+    "nulls": (
+        {
+            **{"image_processor_type": "ViTImageProcessorFast", "crop_size": None},
+            **{"size": {"height": 224, "width": 224}, "resample": None, "image_mean": None},
+        },
+        SCALED,
+    ),
+}
+"""Forms of preprocessor_config.json of several releases, and what they mean."""
+
+
+@pytest.mark.parametrize("form", PROCESSORS)
+def test_each_form_of_a_processor_has_its_meaning(form, tmp_path):
+    repository = copy.deepcopy(REPOSITORIES["openai-b32"])
+    repository["json"]["preprocessor_config.json"], want = PROCESSORS[form]
+    protocol = complete(checkpoints.inspect(write(tmp_path, repository)).protocol)
+    assert {key: protocol[key] for key in want} == want
 
 
 PARTS_OF_THE_ARITHMETIC = {

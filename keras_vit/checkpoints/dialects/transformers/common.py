@@ -21,6 +21,8 @@ from keras_vit.checkpoints.dialects.json_fields import (
 )
 from keras_vit.checkpoints.dialects.torch_layout import stored_image_size, torch_modules
 from keras_vit.config import POSITIONS, ViTConfig
+from keras_vit.errors import shown
+from keras_vit.terminal.messages import log
 
 VIT_BLOCK = "encoder.layer.{l}."
 
@@ -98,8 +100,16 @@ def _names(facts: Facts) -> dict[str, str]:
 
 
 def _labels(id2label: Any) -> tuple[str, ...] | None:
-    """Returns the names of the classes; None for transformers' defaults LABEL_0, LABEL_1, ..."""
-    labels = names_by_number(id2label or {})
+    """Returns the names of the classes; None for transformers' defaults LABEL_0, LABEL_1, ...
+
+    Names that do not number all classes are left out, since no answer depends on them.
+    """
+    try:
+        labels = names_by_number(id2label or {})
+    except ValueError as reason:
+        said = shown(str(reason), 400, quoted=False)
+        log.warning("config.json has id2label %s. The classes have no names.", said)
+        return None
     return labels if any(label != _number(k) for k, label in enumerate(labels)) else None
 
 

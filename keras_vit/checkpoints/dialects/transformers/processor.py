@@ -20,12 +20,22 @@ _RESAMPLE = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
 """Pillow's filters by their numbers, which are the values of `resample`."""
 
 
+_CROPPING = ("CLIP", "ChineseCLIP", "Bit")
+"""Starts of the classes to which an int as `size` is the smaller side, and that crop to 224 pixels
+where `crop_size` is absent."""
+
+_NO_NUMBER = ("resample", "image_mean", "image_std", "rescale_factor", "crop_size")
+"""Keys that newer releases write as null where the class's default holds."""
+
+
 def _read(files: Json) -> ProtocolSpec | None:
-    processor = files.get(FILE)
-    if processor is None:
+    if FILE not in files:
         return None
+    processor = {k: v for k, v in files[FILE].items() if v is not None or k not in _NO_NUMBER}
     size, crop = (_sides(processor.get(key)) for key in ("size", "crop_size"))
     edge = _shortest_edge(processor)
+    if edge is not None and crop is None and _crops_by_default(processor):
+        crop = (224, 224)
     if edge is not None and crop is not None:
         return _protocol(processor, name="timm", crop_pct=min(crop) / edge)
     if (processor.get("size") and size is None) or processor.get("do_pad"):
@@ -60,8 +70,16 @@ def _shortest_edge(processor: Mapping[str, Any]) -> int | None:
     """Returns the smaller side before a central crop, as CLIP and DINOv2 state it, or None."""
     size = processor.get("size")
     edge = size.get("shortest_edge") if isinstance(size, Mapping) else None
+    if isinstance(size, int) and _crops_by_default(processor):
+        edge = size  # before transformers 4.25
     is_cropped = processor.get("do_center_crop", True) and not processor.get("do_pad")
     return edge if isinstance(edge, int) and edge > 0 and is_cropped else None
+
+
+def _crops_by_default(processor: Mapping[str, Any]) -> bool:
+    """Whether the processor is of a class that scales the smaller side and then crops."""
+    kinds = (processor.get(f"{kind}_type") for kind in ("image_processor", "feature_extractor"))
+    return any(isinstance(kind, str) and kind.startswith(_CROPPING) for kind in kinds)
 
 
 def _sides(size: Any) -> tuple[int, int] | None:
@@ -70,6 +88,8 @@ def _sides(size: Any) -> tuple[int, int] | None:
         return size, size
     if isinstance(size, Mapping) and {"height", "width"} <= size.keys():
         return size["height"], size["width"]
+    if isinstance(size, list) and len(size) == 2:
+        return size[1], size[0]  # feature extractors state (width, height)
     return None
 
 
