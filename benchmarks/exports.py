@@ -30,7 +30,7 @@ from keras_vit import VisionTransformer
 from keras_vit.errors import ExportError, KerasViTError
 from keras_vit.exporting import FORMATS, child, formats, writing
 from keras_vit.exporting.formats.base import Format
-from keras_vit.exporting.plan import Plan
+from keras_vit.exporting.plan import ExportPlan
 
 RESULTS = Path(__file__).parent / "results" / "exports.json"
 DOCUMENT = Path(__file__).parents[1] / "docs" / "export.md"
@@ -158,7 +158,7 @@ for line in sys.stdin:
         """Returns a format that keeps what it writes."""
         form = formats.format_named(name)
 
-        def write(pipeline: Any, plan: Plan, folder: Path, facts: dict[str, Any]) -> None:
+        def write(pipeline: Any, plan: ExportPlan, folder: Path, facts: dict[str, Any]) -> None:
             self._once(plan, folder, lambda: form.write(pipeline, plan, folder, facts))
 
         return dataclasses.replace(form, write=write)
@@ -166,10 +166,10 @@ for line in sys.stdin:
     def run(self, request: Path, backend: str) -> None:
         """Does a request as `keras_vit.exporting.child.run` does."""
         told = json.loads(request.read_text(encoding="utf-8"))
-        plan = Plan.from_dict(told["plan"])
+        plan = ExportPlan.from_dict(told["plan"])
         self._once(plan, Path(told["folder"]), lambda: self._ask(request, backend))
 
-    def _once(self, plan: Plan, folder: Path, write: Callable[[], None]) -> None:
+    def _once(self, plan: ExportPlan, folder: Path, write: Callable[[], None]) -> None:
         name = "onnx" if plan.format == "openvino" else plan.format
         precision = plan.precision if plan.format == "litert" else ""
         kept = self._folder / f"{name} {precision} {self.kind}"

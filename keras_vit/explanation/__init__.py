@@ -7,8 +7,6 @@ from keras_vit.explanation.faithfulness import (
     compare_methods,
     deletion,
     insertion,
-    points_at,
-    share_inside,
 )
 from keras_vit.explanation.maps import Explanation, explain
 from keras_vit.explanation.model_figures import (
@@ -36,9 +34,7 @@ __all__ = [
     "insertion",
     "looks_untrained",
     "patch_filters",
-    "points_at",
     "position_similarity",
     "read_tokens",
-    "share_inside",
     "token_norms",
 ]

@@ -1,4 +1,4 @@
-"""Measures of an explanation: deletion, insertion and pointing, with two baselines."""
+"""Measures of an explanation: deletion and insertion, with two baselines."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -9,9 +9,6 @@ from keras_vit.errors import ConfigError
 from keras_vit.explanation.classes import Target, classes_of
 from keras_vit.explanation.maps import checked_batch, explain
 from keras_vit.model import VisionTransformer
-
-Box = tuple[float, float, float, float]
-"""Left, top, right and lower edge in pixels of the prepared image, in PIL's order."""
 
 
 class Curve(NamedTuple):
@@ -139,49 +136,6 @@ def blurred(model: VisionTransformer, images: np.ndarray) -> np.ndarray:
         ]
         images = np.sum(parts, axis=0)
     return np.asarray(images, "float32")
-
-
-def points_at(maps: np.ndarray, boxes: Sequence[Box]) -> np.ndarray:
-    """Returns whether the largest value of each map lies in its box (the pointing game).
-
-    Args:
-        maps: the maps, `(batch, height, width)`. If several pixels have the largest value, such as
-            the pixels of one patch, their middle counts.
-        boxes: one box for each map.
-
-    Returns:
-        True for each map whose largest value is in its box, bool `(batch,)`.
-
-    Source: Zhang et al. 2016, *Top-down neural attention by excitation backprop*, without the
-    margin of 15 pixels.
-    """
-    _check_boxes(maps, boxes)
-    results = []
-    for map_, (left, top, right, lower) in zip(maps, boxes, strict=True):
-        y, x = (c.mean() + 0.5 for c in np.nonzero(map_ == map_.max()))
-        results.append(left <= x < right and top <= y < lower)
-    return np.array(results)
-
-
-def share_inside(maps: np.ndarray, boxes: Sequence[Box]) -> np.ndarray:
-    """Returns the share of the positive values of each map that lies in its box, `(batch,)`.
-
-    This is the energy-based pointing game of Wang et al. 2020 (Score-CAM). A pixel counts as inside
-    if its middle is inside. The share of a map without positive values is 0.
-    """
-    _check_boxes(maps, boxes)
-    y, x = (np.arange(n) + 0.5 for n in maps.shape[1:])
-    results = []
-    for map_, (left, top, right, lower) in zip(np.maximum(maps, 0), boxes, strict=True):
-        inside = ((top <= y) & (y < lower))[:, None] & (left <= x) & (x < right)
-        total = map_.sum()
-        results.append(map_[inside].sum() / total if total else 0.0)
-    return np.array(results, "float32")
-
-
-def _check_boxes(maps: np.ndarray, boxes: Sequence[Box]) -> None:
-    if len(boxes) != len(maps):
-        raise ConfigError(f"{len(boxes)} boxes for {len(maps)} maps; expected one for each.")
 
 
 class Faithfulness(NamedTuple):

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from keras_vit.errors import ConfigError, ExportError
-from keras_vit.exporting.plan import Plan
+from keras_vit.exporting.plan import ExportPlan
 from keras_vit.files import write_json
 
 if TYPE_CHECKING:
     from keras_vit.model import VisionTransformer
 
 
-class Source:
+class ModelForExport:
     """A model and its weights, for this process and for others.
 
     Args:
@@ -68,7 +68,9 @@ class Source:
         return path
 
 
-def write(source: Source, plan: Plan, folder: Path, facts: dict[str, Any], backend: str) -> None:
+def write(
+    source: ModelForExport, plan: ExportPlan, folder: Path, facts: dict[str, Any], backend: str
+) -> None:
     """Writes the artefact in a process of another backend.
 
     Raises:
@@ -132,14 +134,14 @@ def _loaded(
 def main(request: str) -> None:
     """Writes the artefact of a request of `write`."""
     from keras_vit.exporting.formats import format_named
-    from keras_vit.exporting.pipeline import Pipeline
+    from keras_vit.exporting.pipeline import ExportGraph
 
     stored = json.loads(Path(request).read_text(encoding="utf-8"))
-    plan = Plan.from_dict(stored["plan"])
+    plan = ExportPlan.from_dict(stored["plan"])
     size = stored["image_size"] and tuple(stored["image_size"])
     model = _loaded(Path(stored["preset"]), size, stored["data_format"])
     form = format_named(plan.format)
-    form.write(Pipeline(model, plan), plan, Path(stored["folder"]), stored["facts"])
+    form.write(ExportGraph(model, plan), plan, Path(stored["folder"]), stored["facts"])
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from keras_vit import __version__
 from keras_vit.exporting.formats.base import Format
-from keras_vit.exporting.plan import Plan
-from keras_vit.exporting.verification import Verification
+from keras_vit.exporting.plan import ExportPlan
+from keras_vit.exporting.verification import Comparison
 from keras_vit.files import write_json
 from keras_vit.preparation.protocols import complete
 from keras_vit.terminal import in_markdown
@@ -35,9 +35,9 @@ def write(
     folder: Path,
     name: str,
     form: Format,
-    plan: Plan,
+    plan: ExportPlan,
     facts: dict[str, Any],
-    comparison: Verification | None,
+    comparison: Comparison | None,
     notes: list[str],
 ) -> None:
     """Writes the three files.
@@ -100,7 +100,7 @@ def write_json_of_transformers(model: "VisionTransformer", folder: Path, format:
     shutil.rmtree(folder / "written")
 
 
-def _pixels(plan: Plan) -> str:
+def _pixels(plan: ExportPlan) -> str:
     if plan.prepares == "resize":
         return "[0, 255], any size"
     if plan.prepares == "scale":
@@ -108,7 +108,7 @@ def _pixels(plan: Plan) -> str:
     return "prepared: resized and normalised by the protocol" if plan.scaled else "[0, 255], floats"
 
 
-def _images(plan: Plan) -> str:
+def _images(plan: ExportPlan) -> str:
     """The lines of the program that read a photograph."""
     mode, axis = ("L", "[None, ..., None]") if plan.channels == 1 else ("RGB", "[None]")
     opened = f'Image.open("photo.jpg").convert("{mode}")'
@@ -129,9 +129,9 @@ def _images(plan: Plan) -> str:
 def _readme(
     name: str,
     form: Format,
-    plan: Plan,
+    plan: ExportPlan,
     has_labels: bool,
-    comparison: Verification | None,
+    comparison: Comparison | None,
     notes: list[str],
 ) -> str:
     program = form.program.format(images=_images(plan), input=plan.input, folder=json.dumps(name))

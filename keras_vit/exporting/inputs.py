@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.exporting.plan import Plan
+from keras_vit.exporting.plan import ExportPlan
 from keras_vit.preparation.inputs import images_in
 from keras_vit.preparation.preprocessor import Preprocessor
 
 
-def graph_inputs(preprocessor: Preprocessor, plan: Plan, images: Any) -> Iterator[np.ndarray]:
+def graph_inputs(preprocessor: Preprocessor, plan: ExportPlan, images: Any) -> Iterator[np.ndarray]:
     """Yields images as the graph takes them, one array each, without a batch axis.
 
     Args:

@@ -6,14 +6,14 @@ import numpy as np
 from keras import ops
 
 from keras_vit.exporting import pixels
-from keras_vit.exporting.plan import Plan
+from keras_vit.exporting.plan import ExportPlan
 from keras_vit.inference import as_float32
 
 if TYPE_CHECKING:
     from keras_vit.model import VisionTransformer
 
 
-class Pipeline:
+class ExportGraph:
     """A model with what stands before it and behind it, by a plan.
 
     Args:
@@ -21,7 +21,7 @@ class Pipeline:
         plan: of the export.
     """
 
-    def __init__(self, model: "VisionTransformer", plan: Plan) -> None:
+    def __init__(self, model: "VisionTransformer", plan: ExportPlan) -> None:
         self.plan = plan
         self.data_format = model.data_format
         self.model = model

@@ -16,7 +16,7 @@ _Side = TypeVar("_Side", int, int | None)
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class ExportPlan:
     """One export.
 
     Args:
@@ -71,7 +71,7 @@ class Plan:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> "Plan":
+    def from_dict(cls, stored: Mapping[str, Any]) -> "ExportPlan":
         """Returns the plan that `to_dict` told, also after it was JSON."""
         pairs = {key: stored[key] and tuple(stored[key]) for key in ("image_size", "unit")}
         return cls(**{**stored, **pairs})

@@ -11,8 +11,8 @@ from PIL import Image
 from keras_vit.errors import ExportError, first_line
 from keras_vit.exporting import pixels
 from keras_vit.exporting.formats.base import Format, Run
-from keras_vit.exporting.pipeline import Pipeline
-from keras_vit.exporting.plan import Plan
+from keras_vit.exporting.pipeline import ExportGraph
+from keras_vit.exporting.plan import ExportPlan
 
 TOLERANCES = {"float32": 5e-5, "float16": 2e-2, "int8": 0.25}
 """Largest difference of each precision, of the largest output."""
@@ -31,7 +31,7 @@ Runs = tuple[tuple[tuple[int, ...], float], ...]
 
 
 @dataclasses.dataclass(frozen=True)
-class Verification:
+class Comparison:
     """How near an artefact is to the model.
 
     Args:
@@ -56,8 +56,8 @@ class Verification:
 
 
 def verify(
-    form: Format, plan: Plan, pipeline: Pipeline, preprocessor: Any, folder: Path
-) -> Verification:
+    form: Format, plan: ExportPlan, pipeline: ExportGraph, preprocessor: Any, folder: Path
+) -> Comparison:
     """Returns how near the artefact in a folder is to the pipeline.
 
     Raises:
@@ -72,7 +72,7 @@ def verify(
     if form.open_int8 is not None:
         int8, _ = _runs(form.open_int8, plan, pipeline, folder, TOLERANCES["int8"])
     levels = _levels(plan, preprocessor) if resizes else (None, None)
-    return Verification(
+    return Comparison(
         _largest(runs), tolerance, runs, agreed, None if int8 is None else _largest(int8), *levels
     )
 
@@ -82,9 +82,9 @@ def _largest(runs: Runs) -> float:
 
 
 def _runs(
-    opened: Callable[[Path, Plan], Run],
-    plan: Plan,
-    pipeline: Pipeline,
+    opened: Callable[[Path, ExportPlan], Run],
+    plan: ExportPlan,
+    pipeline: ExportGraph,
     folder: Path,
     tolerance: float,
 ) -> tuple[Runs, float]:
@@ -113,7 +113,7 @@ def _runs(
 
 
 def _answers(
-    opened: Callable[[Path, Plan], Run], plan: Plan, pipeline: Pipeline, folder: Path
+    opened: Callable[[Path, ExportPlan], Run], plan: ExportPlan, pipeline: ExportGraph, folder: Path
 ) -> Iterator[tuple[tuple[int, ...], np.ndarray, np.ndarray]]:
     """Yields shapes of images, the model's answers to such images, and the artefact's."""
     cases = [(shape, _images(plan, shape)) for shape in _shapes(plan)]
@@ -130,7 +130,7 @@ def _answers(
         yield shape, own, other
 
 
-def _shapes(plan: Plan) -> list[tuple[int, ...]]:
+def _shapes(plan: ExportPlan) -> list[tuple[int, ...]]:
     if plan.image_size is None:
         rows, columns = plan.unit
         sides = [(3 * rows, 3 * columns), (2 * rows, 4 * columns), (5 * rows, 3 * columns)]
@@ -145,7 +145,7 @@ def _shapes(plan: Plan) -> list[tuple[int, ...]]:
     return list(dict.fromkeys(shapes))
 
 
-def _images(plan: Plan, shape: tuple[int, ...]) -> np.ndarray:
+def _images(plan: ExportPlan, shape: tuple[int, ...]) -> np.ndarray:
     """Random images of a shape, as the graph takes them."""
     pixels_of_8_bits = np.random.default_rng(sum(shape)).integers(0, 256, shape, dtype=np.uint8)
     if plan.prepares != "nothing":
@@ -154,7 +154,7 @@ def _images(plan: Plan, shape: tuple[int, ...]) -> np.ndarray:
     return images / np.float32(127.5) - 1 if plan.scaled else images
 
 
-def _levels(plan: Plan, preprocessor: Any) -> tuple[float, float]:
+def _levels(plan: ExportPlan, preprocessor: Any) -> tuple[float, float]:
     """Largest and mean difference of resized pixels from the preprocessor's, in levels of 255.
 
     Raises:

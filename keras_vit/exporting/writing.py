@@ -15,8 +15,8 @@ from keras_vit.exporting import child, documents, verification
 from keras_vit.exporting.formats import BACKENDS, FORMATS, format_named
 from keras_vit.exporting.formats.base import Format
 from keras_vit.exporting.inputs import graph_inputs
-from keras_vit.exporting.pipeline import Pipeline
-from keras_vit.exporting.plan import PRECISIONS, Plan, checked_outputs, chosen, preparation
+from keras_vit.exporting.pipeline import ExportGraph
+from keras_vit.exporting.plan import PRECISIONS, ExportPlan, checked_outputs, chosen, preparation
 from keras_vit.files import folder_written_beside, room_checked
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Exported:
     Args:
         folder: the place.
         format: name of the format.
-        verification: what was compared, see `keras_vit.exporting.verification.Verification`; None
+        verification: what was compared, see `keras_vit.exporting.verification.Comparison`; None
             if it was not.
         notes: sentences on what the export does differently from its arguments.
         num_bytes: of all files.
@@ -38,7 +38,7 @@ class Exported:
 
     folder: Path
     format: str
-    verification: verification.Verification | None
+    verification: verification.Comparison | None
     notes: tuple[str, ...]
     num_bytes: int
 
@@ -103,7 +103,7 @@ def export(
     checked_outputs(outputs, model.config)
     _check_precision(form, format, chosen("precision", precision, PRECISIONS))
     _check_installed(format, form, precision, verify)
-    source = child.Source(model, image_size)
+    source = child.ModelForExport(model, image_size)
     plan, notes = _plan(model, form, format, preprocessing, outputs, source.image_size, batch)
     plan = dataclasses.replace(plan, precision=precision)
     if reason := form.refusal(plan):
@@ -118,7 +118,7 @@ def export(
         documents.write_json_of_transformers(model, new, format)
         backend = BACKENDS.get(format, "torch")
         written = source.model(new.parent)
-        pipeline = Pipeline(written, plan)
+        pipeline = ExportGraph(written, plan)
         images = None
         if calibration is not None:
             images = list(graph_inputs(written.preprocessor, plan, calibration))
@@ -192,7 +192,7 @@ def _plan(
     outputs: str,
     image_size: tuple[int, int] | None,
     batch: int | Literal["dynamic"],
-) -> tuple[Plan, list[str]]:
+) -> tuple[ExportPlan, list[str]]:
     notes = []
     config = model.config.replace(image_size=image_size)
     protocol = model.preprocessor.protocol
@@ -208,7 +208,7 @@ def _plan(
     )
     if why_less:
         notes.append(f"Preprocessing: {why_less}.")
-    plan = Plan(
+    plan = ExportPlan(
         format=format,
         outputs=outputs,
         prepares=prepares,

@@ -1,11 +1,11 @@
-"""Deletion, insertion and pointing against their definitions, pixel by pixel."""
+"""Deletion and insertion against their definitions, pixel by pixel."""
 
 import keras
 import numpy as np
 import pytest
 
 from keras_vit import ConfigError, explain
-from keras_vit.explanation import compare_methods, deletion, insertion, points_at, share_inside
+from keras_vit.explanation import compare_methods, deletion, insertion
 from keras_vit.explanation.faithfulness import blurred
 from tests.helpers import assert_close, normal, random_tiny
 
@@ -68,19 +68,6 @@ def test_the_blur_equals_the_gaussian_filter_of_scipy():
     assert_close(blurred(random_tiny(), images)[..., 0], np.array(wanted))
 
 
-def test_points_at_and_share_inside_follow_the_pixels_in_the_boxes():
-    """The middle of the largest pixels decides; an edge belongs to the box on its right."""
-    maps = np.zeros((3, 8, 8), "float32")
-    maps[0, 2:4, 2:4] = 1
-    maps[1, 5, 5] = 1
-    maps[2, 0, 0] = -1
-    found = points_at(maps, [(2, 2, 4, 4), (0, 0, 5, 8), (0, 0, 8, 8)])
-    assert found.tolist() == [True, False, True]
-    maps[1, 0, 0] = 3
-    found = share_inside(maps, [(2, 2, 3, 4), (0, 0, 5, 8), (0, 0, 8, 8)])
-    np.testing.assert_allclose(found, [0.5, 0.75, 0])
-
-
 def test_compare_methods_gives_the_mean_areas_of_methods_and_baselines():
     """Of deletion and of insertion."""
     model, images = random_tiny(), normal(2, 16, 16, 3)
@@ -91,12 +78,11 @@ def test_compare_methods_gives_the_mean_areas_of_methods_and_baselines():
     assert told["relevance"].insertion == insertion(model, images, maps, 3, steps=4).areas.mean()
 
 
-def test_bad_arguments_of_deletion_insertion_and_pointing_are_refused():
+def test_bad_arguments_of_deletion_and_insertion_are_refused():
     model, images = random_tiny(), normal(2, 16, 16, 3)
     for message, call in (
         ("maps has the shape", lambda: deletion(model, images, np.zeros((2, 8, 8)))),
         ("steps=0", lambda: insertion(model, images, np.zeros((2, 16, 16)), steps=0)),
-        ("1 boxes for 2 maps", lambda: points_at(np.zeros((2, 4, 4)), [(0, 0, 1, 1)])),
     ):
         with pytest.raises(ConfigError, match=message):
             call()

@@ -1,16 +1,29 @@
 """Pictures of two test digits side by side: do maps tell the digits apart?"""
 
+import runpy
+from pathlib import Path
+
 import keras
 import numpy as np
 import pytest
 
 from keras_vit import VisionTransformer, explain
-from keras_vit.explanation import share_inside
 from tests.digits import digits
 
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "torch", reason="the gradients are compared on every backend"
 )
+
+
+WEIGHTS = Path(__file__).parents[2] / "weights"
+
+
+@pytest.fixture(scope="module")
+def program():
+    """The functions of `weights/two_digits.py`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(WEIGHTS)
+        return runpy.run_path(str(WEIGHTS / "two_digits.py"))
 
 
 @pytest.fixture(scope="module")
@@ -25,12 +38,26 @@ def pictures():
     return model, batch, (classes[left], classes[right])
 
 
-def test_the_map_of_a_digit_leans_to_its_half(pictures):
+def test_the_map_of_a_digit_leans_to_its_half(program, pictures):
     """In 80 of 100 pictures at least, although the model never saw two digits. A model that did
     has most of both maps in the right halves in 93 (`weights/two_digits.py`)."""
     model, batch, (left, right) = pictures
     half = [(0, 0, 16, 16)] * len(batch)
     of_left, of_right = (
-        share_inside(explain(model, batch, target).maps, half) for target in (left, right)
+        program["share_inside"](explain(model, batch, target).maps, half)
+        for target in (left, right)
     )
     assert np.mean(of_left > of_right) >= 0.8
+
+
+def test_points_at_and_share_inside_follow_the_pixels_in_the_boxes(program):
+    """The middle of the largest pixels decides; an edge belongs to the box on its right."""
+    maps = np.zeros((3, 8, 8), "float32")
+    maps[0, 2:4, 2:4] = 1
+    maps[1, 5, 5] = 1
+    maps[2, 0, 0] = -1
+    result = program["points_at"](maps, [(2, 2, 4, 4), (0, 0, 5, 8), (0, 0, 8, 8)])
+    assert result.tolist() == [True, False, True]
+    maps[1, 0, 0] = 3
+    result = program["share_inside"](maps, [(2, 2, 3, 4), (0, 0, 5, 8), (0, 0, 8, 8)])
+    np.testing.assert_allclose(result, [0.5, 0.75, 0])

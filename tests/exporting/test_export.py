@@ -17,7 +17,7 @@ from keras_vit.cli import main
 from keras_vit.errors import ConfigError, ExportError
 from keras_vit.exporting import documents, verification, writing
 from keras_vit.exporting.formats import FORMATS, format_named, onnx, onnx_precision
-from keras_vit.exporting.plan import Plan
+from keras_vit.exporting.plan import ExportPlan
 from keras_vit.exporting.verification import _photo
 from tests.helpers import random_tiny
 
@@ -170,7 +170,7 @@ def test_fewer_bits(written, tmp_path, precision):
 
 def _plan_of(folder, precision):
     told = json.loads(folder.joinpath("export.json").read_text())
-    return Plan(
+    return ExportPlan(
         format="onnx",
         outputs=told["output"],
         prepares="resize",
@@ -411,7 +411,7 @@ def test_the_command_knows_every_format():
 def test_the_name_of_the_folder_is_text_in_the_readme(tmp_path):
     """A name with quotes, markup and a terminal escape; labels are printed with escapes."""
     name = 'x", y); evil("[a](http://b) \x1b[2J'
-    plan = Plan(
+    plan = ExportPlan(
         "transformers_js", "logits", "nothing", (16, 16), 3, None, "float32", "timm", True, True,
         (8, 8),
     )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.exporting.plan import Plan
+from keras_vit.exporting.plan import ExportPlan
 
 Run = Callable[[np.ndarray], np.ndarray]
 
@@ -41,16 +41,18 @@ class Format:
     files: tuple[str, ...]
     writes: dict[str, str]
     reads: dict[str, str]
-    write: Callable[[Any, Plan, Path, dict[str, Any]], None]
-    open: Callable[[Path, Plan], Run]
+    write: Callable[[Any, ExportPlan, Path, dict[str, Any]], None]
+    open: Callable[[Path, ExportPlan], Run]
     program: str
     any_size: bool = True
     precisions: tuple[str, ...] = ("float32",)
     quantises: dict[str, str] = dataclasses.field(default_factory=dict)
     takes_calibration: bool = False
-    open_int8: Callable[[Path, Plan], Run] | None = None
-    finish: Callable[[Path, Plan, list[np.ndarray] | None, dict[str, Any]], None] | None = None
-    refusal: Callable[[Plan], str | None] = lambda plan: None
+    open_int8: Callable[[Path, ExportPlan], Run] | None = None
+    finish: Callable[[Path, ExportPlan, list[np.ndarray] | None, dict[str, Any]], None] | None = (
+        None
+    )
+    refusal: Callable[[ExportPlan], str | None] = lambda plan: None
     channels_first: bool = False
     input: str = "images"
     outputs: str | None = None

@@ -7,10 +7,10 @@ import numpy as np
 
 from keras_vit.exporting.formats import saved_model
 from keras_vit.exporting.formats.base import Format, Run
-from keras_vit.exporting.plan import Plan
+from keras_vit.exporting.plan import ExportPlan
 
 
-def _write(pipeline: Any, plan: Plan, folder: Path, facts: dict[str, Any]) -> None:
+def _write(pipeline: Any, plan: ExportPlan, folder: Path, facts: dict[str, Any]) -> None:
     import tensorflow as tf
 
     saved = folder.parent / "saved"
@@ -27,7 +27,7 @@ def _write(pipeline: Any, plan: Plan, folder: Path, facts: dict[str, Any]) -> No
     (folder / "model.tflite").write_bytes(converter.convert())
 
 
-def _open(folder: Path, plan: Plan) -> Run:
+def _open(folder: Path, plan: ExportPlan) -> Run:
     from ai_edge_litert.interpreter import Interpreter
 
     opened: dict[tuple[int, ...], Any] = {}
@@ -47,7 +47,7 @@ def _open(folder: Path, plan: Plan) -> Run:
     return run
 
 
-def _refusal(plan: Plan) -> str | None:
+def _refusal(plan: ExportPlan) -> str | None:
     if plan.image_size is not None:
         return None
     return (

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.exporting.plan import Plan
+from keras_vit.exporting.plan import ExportPlan
 
 
-def convert(path: Path, plan: Plan, calibration: list[np.ndarray] | None) -> None:
+def convert(path: Path, plan: ExportPlan, calibration: list[np.ndarray] | None) -> None:
     """Rewrites an ONNX file in the plan's precision; what prepares images stays float32.
 
     Args:

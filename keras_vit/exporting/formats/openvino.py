@@ -11,11 +11,11 @@ import numpy as np
 
 from keras_vit.exporting.formats import onnx
 from keras_vit.exporting.formats.base import Format, Run
-from keras_vit.exporting.plan import Plan
+from keras_vit.exporting.plan import ExportPlan
 
 
 def _finish(
-    folder: Path, plan: Plan, calibration: list[np.ndarray] | None, facts: dict[str, Any]
+    folder: Path, plan: ExportPlan, calibration: list[np.ndarray] | None, facts: dict[str, Any]
 ) -> None:
     import openvino
 
@@ -63,7 +63,7 @@ def _before_patches(model: Any) -> list[str]:
     return [name for name, node in nodes.items() if node.get_type_name() not in data]
 
 
-def _open(folder: Path, plan: Plan) -> Run:
+def _open(folder: Path, plan: ExportPlan) -> Run:
     import openvino
 
     # Accelerators compute in fewer bits by themselves; the comparison is of float32.

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from keras_vit.exporting.formats.base import Format, Run
-from keras_vit.exporting.plan import Plan
+from keras_vit.exporting.plan import ExportPlan
 
 
-def write(pipeline: Any, plan: Plan, folder: Path, facts: dict[str, Any]) -> None:
+def write(pipeline: Any, plan: ExportPlan, folder: Path, facts: dict[str, Any]) -> None:
     """Writes the folder `model`, whose endpoints `serve` and `serving_default` are the pipeline."""
     import keras
     import tensorflow as tf
@@ -21,7 +21,7 @@ def write(pipeline: Any, plan: Plan, folder: Path, facts: dict[str, Any]) -> Non
     archive.write_out(str(folder / "model"), verbose=False)
 
 
-def _open(folder: Path, plan: Plan) -> Run:
+def _open(folder: Path, plan: ExportPlan) -> Run:
     import tensorflow as tf
 
     model = tf.saved_model.load(str(folder / "model"))

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from keras_vit.exporting.formats.base import Format, Run
-from keras_vit.exporting.plan import Plan
+from keras_vit.exporting.plan import ExportPlan
 
 
-def _write(pipeline: Any, plan: Plan, folder: Path, facts: dict[str, Any]) -> None:
+def _write(pipeline: Any, plan: ExportPlan, folder: Path, facts: dict[str, Any]) -> None:
     import jax
     from jax import export
 
@@ -32,7 +32,7 @@ def _write(pipeline: Any, plan: Plan, folder: Path, facts: dict[str, Any]) -> No
     (folder / "model.stablehlo").write_bytes(program.serialize())
 
 
-def _open(folder: Path, plan: Plan) -> Run:
+def _open(folder: Path, plan: ExportPlan) -> Run:
     import jax
 
     program = jax.export.deserialize(bytearray((folder / "model.stablehlo").read_bytes()))

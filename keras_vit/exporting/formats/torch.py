@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from keras_vit.exporting.formats.base import Format, Run
-from keras_vit.exporting.plan import Plan
+from keras_vit.exporting.plan import ExportPlan
 
 
-def exported(pipeline: Any, plan: Plan) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
+def exported(pipeline: Any, plan: ExportPlan) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
     """Returns the pipeline as a module of torch, an input for tracing, and its open axes."""
     import torch
 
@@ -49,7 +49,7 @@ def recording() -> Iterator[None]:
         yield
 
 
-def _write(pipeline: Any, plan: Plan, folder: Path, facts: dict[str, Any]) -> None:
+def _write(pipeline: Any, plan: ExportPlan, folder: Path, facts: dict[str, Any]) -> None:
     import torch
 
     module, inputs, is_open = exported(pipeline, plan)
@@ -64,7 +64,7 @@ def _write(pipeline: Any, plan: Plan, folder: Path, facts: dict[str, Any]) -> No
     (folder / "model.pt2").write_bytes(stored.getbuffer())
 
 
-def _open(folder: Path, plan: Plan) -> Run:
+def _open(folder: Path, plan: ExportPlan) -> Run:
     import torch
 
     program = torch.export.load(folder / "model.pt2").module()

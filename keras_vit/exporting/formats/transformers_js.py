@@ -7,13 +7,13 @@ import numpy as np
 
 from keras_vit.exporting.formats import onnx, onnx_precision
 from keras_vit.exporting.formats.base import Format
-from keras_vit.exporting.plan import Plan
+from keras_vit.exporting.plan import ExportPlan
 
 JSON = ("config.json", "preprocessor_config.json")
 
 
 def _finish(
-    folder: Path, plan: Plan, calibration: list[np.ndarray] | None, facts: dict[str, Any]
+    folder: Path, plan: ExportPlan, calibration: list[np.ndarray] | None, facts: dict[str, Any]
 ) -> None:
     inside = folder / "onnx"
     inside.mkdir()
