@@ -1,5 +1,6 @@
 """keras-hub's other families: files are read and written bit for bit, and keras-hub loads them."""
 
+import importlib
 import json
 import shutil
 
@@ -110,3 +111,38 @@ def test_a_position_number_beyond_the_table_is_refused(tmp_path):
         file["layers/clip_vision_embedding/vars/1"][0, 3] = 17
     with pytest.raises(CheckpointError, match="expected 17 numbers from 0 to 16, found"):
         checkpoints.load(folder)
+
+
+def _encoders(family):
+    """A backbone of two small encoders, and its vision encoder."""
+    module = keras_hub.models
+    sizes = {"hidden_dim": 16, "num_layers": 2, "num_heads": 2, "intermediate_dim": 24}
+    text = {**sizes, "vocabulary_size": 30, "embedding_dim": 16, "max_sequence_length": 8}
+    backbone = getattr(module, f"{family}Backbone")
+    classes = f"keras_hub.src.models.{family.lower()}.{family.lower()}"
+    made = {}
+    for part, fields in (("vision", {"patch_size": 4, "image_shape": (16, 16, 3)}), ("text", {})):
+        found = importlib.import_module(f"{classes}_{part}_encoder")
+        kind = getattr(found, f"{family}{part.title()}Encoder")
+        made[part] = kind(**{**(text if part == "text" else sizes), **fields})
+    more = {"projection_dim": 8} if family == "CLIP" else {}
+    return backbone(made["vision"], made["text"], **more), made["vision"]
+
+
+@pytest.mark.parametrize("family", ["CLIP", "SigLIP"])
+def test_the_vision_encoder_of_a_backbone_is_read(family, tmp_path):
+    """Its features, projected in CLIP; the text encoder is left out."""
+    backbone, encoder = _encoders(family)
+    rng = np.random.default_rng(0)
+    for weight in backbone.trainable_weights:
+        weight.assign(rng.normal(size=weight.shape, scale=0.3))
+    for weight in encoder.non_trainable_weights:  # the numbers of the positions
+        weight.assign(np.arange(weight.shape[-1])[None])
+    backbone.save_to_preset(tmp_path)
+    image = normal(2, 16, 16, 3)
+    found = backbone.get_vision_embeddings(image)
+    model = checkpoints.load(tmp_path)
+    assert checkpoints.inspect(tmp_path).dialect == f"keras_hub/{family.lower()}_backbone"
+    assert relative_error(numpy_of(model(image)), numpy_of(found)) <= 1e-5
+    with pytest.raises(CheckpointError, match="a vision encoder alone"):
+        checkpoints.save(model, tmp_path / "x", f"keras_hub/{family.lower()}_backbone")

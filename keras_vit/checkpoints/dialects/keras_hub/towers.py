@@ -1,5 +1,7 @@
-"""CLIPVisionEncoder and SigLIPVisionEncoder of keras-hub, alone."""
+"""CLIPVisionEncoder and SigLIPVisionEncoder of keras-hub, alone and inside of a backbone."""
 
+import dataclasses
+import re
 from typing import Any
 
 from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs, unsupported
@@ -138,4 +140,57 @@ siglip = _tower(
     numerics=Numerics(gelu="tanh"),
     fields={"classifier": "map", "num_classes": 0, "position": "learned", "class_token": None},
     impossible=(*impossible("map"), (lambda c: c.has_class_token, "a class token")),
+)
+
+
+def _inside(
+    dialect: Dialect,
+    name: str,
+    class_names: tuple[str, str],
+    prefix: str,
+    projection: str = "",
+) -> Dialect:
+    """Returns the dialect of a backbone that has the encoder of another dialect beside a text one.
+
+    Args:
+        dialect: the dialect of the encoder alone.
+        name: name of the dialect.
+        class_names: classes of the backbone and of its vision encoder.
+        prefix: prefix of the encoder's names in a file of the backbone.
+        projection: name of the kernel behind the encoder, if the backbone has one.
+    """
+    backbone, encoder = class_names
+    rows = dialect.json[1].rows
+    kernel = {"projection/kernel": StoredAs(projection, outside=True)} if projection else {}
+    parts = "|".join(re.escape(part) for part in (prefix, projection) if part)
+    return dataclasses.replace(
+        dialect,
+        name=f"keras_hub/{name}",
+        identity=Identity("config.json", "class_name", backbone, repr(backbone)),
+        json=keras_object("config.json", name, encoder, rows, at=("config", "vision_encoder")),
+        words={**dialect.words, **kernel},
+        switches=(*dialect.switches, *(("projection_dim",) if projection else ())),
+        prefixes=(prefix,),
+        ignored={
+            rf"(?!{parts}).*": "a part beside the vision encoder",
+            **{prefix + pattern: why for pattern, why in dialect.ignored.items()},
+        },
+        row_numbers={prefix + a: prefix + b for a, b in dialect.row_numbers.items()},
+        only_read="a vision encoder alone, where this class has a text encoder too",
+    )
+
+
+clip_backbone = _inside(
+    clip,
+    "clip_backbone",
+    ("CLIPBackbone", "CLIPVisionEncoder"),
+    "layers/clip_vision_encoder/",
+    projection="layers/dense/vars/0",
+)
+
+siglip_backbone = _inside(
+    siglip,
+    "siglip_backbone",
+    ("SigLIPBackbone", "SigLIPVisionEncoder"),
+    "layers/sig_lip_vision_encoder/",
 )
