@@ -16,6 +16,7 @@ from keras_vit import CheckpointError, checkpoints
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.dialects.json_fields import JsonConstant
 from keras_vit.preparation.protocols import complete
+from keras_vit.presets.catalog import preset_named
 from tests.thorough import THOROUGH
 
 pytestmark = pytest.mark.without_backend
@@ -251,3 +252,37 @@ def test_only_keys_of_the_inference_can_refuse_a_model():
     tables = [table for dialect in DIALECTS.values() for table in dialect.json]
     demanded = {row.key for table in tables for row in table.rows if isinstance(row, JsonConstant)}
     assert demanded <= PARTS_OF_THE_ARITHMETIC.keys()
+
+
+ROWS = {
+    "vit_b14.dinov2": "dinov2-base",
+    "vit_g14.dinov2": "dinov2-giant",
+    "vit_l14.dinov2": "dinov2-large",
+    "vit_s14.dinov2": "dinov2-small",
+    "vit_b14_reg4.dinov2": "dinov2-reg-base",
+    "vit_l14_reg4.dinov2": "dinov2-reg-large",
+    "vit_s14_reg4.dinov2": "dinov2-reg-small",
+    "vit_s16.dinov3_lvd1689m": "dinov3-s16",
+    "vit_s16plus.dinov3_lvd1689m": "dinov3-s16plus",
+    "vit_b32.clip_openai_224": "openai-b32",
+    "vit_b32.clip_laion2b_224": "laion-b32-hf",
+    "vit_b16.siglip_webli_224": "siglip-base-patch16-224",
+    "vit_so400m_14.siglip_webli_384": "siglip-so400m-patch14-384",
+    "vit_b16.siglip2_webli_224": "siglip2-base-patch16-224",
+    "vit_so400m_14.siglip2_webli_384": "siglip2-so400m-patch14-384",
+    "vit_ti16.deit_i1k_224": "deit-tiny-patch16-224",
+    "vit_s16.deit_i1k_224": "deit-small-patch16-224",
+    "vit_b16.deit_i1k_224": "deit-base-patch16-224",
+    "vit_b16.deit_distilled_i1k_224": "deit-base-distilled-224",
+    "vit_b16.mae_i1k_224": "vit-mae-base",
+    "vit_s16.msn_i1k_224": "vit-msn-small",
+    "vit_h14.ijepa_i1k_224": "ijepa_vith14_1k",
+    "vit_h16.ijepa_i1k_448": "ijepa_vith16_1k",
+}
+"""Rows of the catalog whose repository is among the published ones."""
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_a_row_of_the_catalog_has_the_configuration_of_its_repository(row, tmp_path):
+    found = checkpoints.inspect(write(tmp_path, REPOSITORIES[ROWS[row]])).config
+    assert preset_named(row).config().to_dict() == found.to_dict()
