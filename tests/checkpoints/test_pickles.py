@@ -111,3 +111,17 @@ def test_the_command_line_turns_a_pickle_into_safetensors(folder, tmp_path, caps
     assert main([*command, "--allow-pickle-weights"]) == 0
     assert json.loads((out / "config.json").read_text())["model_type"] == "vit"
     check(VisionTransformer.from_preset(out), folder)
+
+
+@pytest.mark.parametrize("kind", ["sparse", "meta", "float8"])
+def test_an_array_that_holds_no_weights_is_refused(kind, tmp_path):
+    import torch
+
+    odd = {
+        "sparse": lambda: torch.eye(8).to_sparse(),
+        "meta": lambda: torch.empty(8, device="meta"),
+        "float8": lambda: torch.zeros(8).to(torch.float8_e4m3fn),
+    }
+    torch.save({"odd": odd[kind]()}, tmp_path / "x.pth")
+    with pytest.raises(CheckpointError, match="x.pth: array 'odd': .* hold no weights"):
+        checkpoints.inspect(tmp_path / "x.pth", allow_pickle_weights=True)

@@ -14,6 +14,7 @@ import numpy as np
 from packaging.version import Version
 
 from keras_vit.checkpoints.containers.reading import FileReader
+from keras_vit.checkpoints.containers.safetensors import SAFETENSORS_DTYPES
 from keras_vit.errors import CheckpointError, shown
 
 _OLDEST_TORCH = "2.7"
@@ -39,18 +40,36 @@ class PickleReader(FileReader):
         with self.damage():
             self._tensors = _tensors_of(_loaded(torch, path, file), torch)
             for name, tensor in self._tensors.items():
-                self.note(name, tuple(tensor.shape), _dtype_of(tensor))
+                self.note(name, tuple(tensor.shape), self._dtype_of(name, tensor))
         if not self._tensors:
             raise CheckpointError(f"{path}: the pickle holds no arrays by name.")
 
     def read(self, name: str) -> np.ndarray:
-        tensor = self._tensors[name].detach().contiguous()
+        with self.damage(name):
+            return self._array(self._tensors[name].detach().contiguous())
+
+    def _array(self, tensor: Any) -> np.ndarray:
         if viewed := _VIEWED.get(str(tensor.dtype)):
             import torch
 
             integers, dtype = viewed
             return np.asarray(tensor.view(getattr(torch, integers)).numpy()).view(dtype)
         return np.asarray(tensor.numpy())
+
+    def _dtype_of(self, name: str, tensor: Any) -> np.dtype:
+        """Returns the type in NumPy of a plain array in memory.
+
+        Raises:
+            CheckpointError: the array is sparse, on another device, or of a type without weights.
+        """
+        dtype, layout, device = map(str, (tensor.dtype, tensor.layout, tensor.device))
+        known = {f"torch.{found}": found for found in SAFETENSORS_DTYPES.values()}
+        if (layout, device) == ("torch.strided", "cpu") and dtype in known:
+            return known[dtype]
+        raise CheckpointError(
+            f"{self.path}: array {shown(name)}: {layout} arrays of {dtype} on {device} hold no "
+            "weights."
+        )
 
 
 def _torch(path: Path) -> Any:
@@ -88,13 +107,3 @@ def _tensors_of(content: Any, torch: Any) -> dict[str, Any]:
     if not isinstance(content, Mapping):
         return {}
     return {str(name): value for name, value in content.items() if isinstance(value, torch.Tensor)}
-
-
-def _dtype_of(tensor: Any) -> np.dtype:
-    if viewed := _VIEWED.get(str(tensor.dtype)):
-        return viewed[1]
-    name = str(tensor.dtype).removeprefix("torch.")
-    try:
-        return np.dtype(name)
-    except TypeError as error:
-        raise CheckpointError(f"Arrays of type {shown(name)} hold no weights.") from error
