@@ -18,7 +18,7 @@ import numpy as np
 
 import keras_vit
 from keras_vit.explanation.classes import scores_of
-from keras_vit.explanation.gradients import compiled, gradient
+from keras_vit.explanation.gradients import compile_call, gradient
 from keras_vit.explanation.methods import METHODS
 
 
@@ -44,7 +44,7 @@ def main() -> None:
 
         return gradient(score, weights)[0]
 
-    training = compiled(model, of_batch)
+    training = compile_call(model, of_batch)
     relevance = METHODS["relevance"].of(model)
     tasks: dict[str, Callable[[], Any]] = {
         "forward and backward": lambda: [

@@ -19,8 +19,8 @@ from sklearn.model_selection import train_test_split
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation import features, few_shot
 from keras_vit.explanation.attention import grid_of
-from keras_vit.explanation.gradients import compiled, gradient
-from keras_vit.explanation.maps import checked_batch
+from keras_vit.explanation.gradients import compile_call, gradient
+from keras_vit.explanation.maps import check_batch
 from keras_vit.model import VisionTransformer
 from keras_vit.tokens import block_index
 
@@ -53,8 +53,8 @@ def block_similarity(
     Raises:
         ConfigError: there are fewer than 4 images, or `other_images` differ in number.
     """
-    images = checked_batch(images, batch_size)
-    others = images if other_images is None else checked_batch(other_images, batch_size)
+    images = check_batch(images, batch_size)
+    others = images if other_images is None else check_batch(other_images, batch_size)
     if len(images) < 4 or batch_size < 4 or len(images) != len(others):
         raise ConfigError(
             f"{len(images)} images, {len(others)} for the other model, batch_size={batch_size}: "
@@ -122,7 +122,7 @@ def receptive_field(
     Raises:
         ConfigError: the model has no such block or patch.
     """
-    images = checked_batch(images, batch_size)
+    images = check_batch(images, batch_size)
     rows, columns = grid_of(model, images)
     row, column = (rows // 2, columns // 2) if patch is None else patch
     if not (0 <= row < rows and 0 <= column < columns):
@@ -144,7 +144,7 @@ def receptive_field(
             fields.append(ops.sum(ops.abs(slopes), axis=channels))
         return ops.stack(fields)
 
-    run = compiled(model, of_batch)
+    run = compile_call(model, of_batch)
     total: Any = 0.0
     for start in range(0, len(images), batch_size):
         slopes = keras.ops.convert_to_numpy(run(images[start : start + batch_size]))

@@ -31,7 +31,7 @@ def figure_class() -> Any:
 
 
 @contextmanager
-def themed(dark: bool) -> Iterator[None]:
+def theme(dark: bool) -> Iterator[None]:
     """Makes figures inside the context have light or dark ink and a transparent background."""
     figure_class()
     import matplotlib
@@ -134,7 +134,7 @@ def draw_faithfulness(curves: Mapping[str, tuple[Curve, Curve]]) -> Any:
     return figure
 
 
-def overlaid(picture: np.ndarray, map_: np.ndarray, most: float | None = None) -> np.ndarray:
+def overlay(picture: np.ndarray, map_: np.ndarray, most: float | None = None) -> np.ndarray:
     """Returns a picture with a map on it, float32 `(height, width, 3)` in [0, 1].
 
     High values are opaque and bright; the picture is unchanged where the map is 0 or negative.
@@ -170,7 +170,7 @@ def draw_methods(picture: np.ndarray, maps: Mapping[str, Mapping[str, np.ndarray
         figure.subplots(rows, columns, squeeze=False), maps.items(), strict=True
     ):
         for axis, (name, map_) in zip(axes, methods.items(), strict=True):
-            axis.imshow(overlaid(picture, map_))
+            axis.imshow(overlay(picture, map_))
             axis.set_title(name.replace("_", " "), fontsize=8)
             axis.set_xticks([])
             axis.set_yticks([])
@@ -223,7 +223,7 @@ def draw_explanations(
             picture if picture.shape[-1] == 3 else picture[..., 0], cmap="gray", vmin=0, vmax=1
         )
         above_axis.set_title(title, fontsize=9, usetex=False)  # a label must not run as LaTeX
-        below.imshow(overlaid(picture, map_))
+        below.imshow(overlay(picture, map_))
     with written_beside(path) as temporary:
         figure.savefig(temporary, dpi=120, format="png")
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_vit.errors import ConfigError
 from keras_vit.explanation.classes import Target, classes_of
-from keras_vit.explanation.maps import checked_batch, explain
+from keras_vit.explanation.maps import check_batch, explain
 from keras_vit.model import VisionTransformer
 
 
@@ -53,7 +53,7 @@ def deletion(
         ConfigError: maps and images differ in size, the model has no such class, or `steps` is
             below 1.
     """
-    images = checked_batch(images, batch_size)
+    images = check_batch(images, batch_size)
     grey = 0.0 if model.preprocessor.scaled else 127.5
     other = np.asarray(grey if baseline is None else baseline, "float32")
     other = np.broadcast_to(other, images.shape)
@@ -75,10 +75,10 @@ def insertion(
     The arguments are the same as in `deletion`, but `baseline=None` starts from the blurred image,
     as the paper does, because the edges of uniform squares would be shapes themselves.
     """
-    images = checked_batch(images, batch_size)
+    images = check_batch(images, batch_size)
     if target is None:
         target = classes_of(model, images, None, batch_size)
-    other = blurred(model, images) if baseline is None else np.asarray(baseline, "float32")
+    other = blur(model, images) if baseline is None else np.asarray(baseline, "float32")
     other = np.broadcast_to(other, images.shape)
     return _curve(model, other, images, maps, target, steps, batch_size)
 
@@ -115,7 +115,7 @@ def _curve(
     return Curve(shares, curves, areas)
 
 
-def blurred(model: VisionTransformer, images: np.ndarray) -> np.ndarray:
+def blur(model: VisionTransformer, images: np.ndarray) -> np.ndarray:
     """Returns images after a Gaussian blur whose deviation is 5/224 of a side.
 
     Petsiuk et al. blur images of 224 pixels in this way (kernel 11, deviation 5); edges are
@@ -172,7 +172,7 @@ def compare_methods(
         baseline: baseline of both curves, as in `deletion`; None for their different defaults.
         methods: methods of `explain`, with their default options.
     """
-    images = checked_batch(images, batch_size)
+    images = check_batch(images, batch_size)
     classes = classes_of(model, images, target, batch_size)
     options: dict[str, Any] = {"steps": steps, "baseline": baseline, "batch_size": batch_size}
     faithfulness = {}

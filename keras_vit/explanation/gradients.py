@@ -9,7 +9,7 @@ from keras_vit import backend as chosen
 from keras_vit.distribution.processes import on_all_devices
 
 
-def compiled(model: keras.Model, function: Callable[..., Any]) -> Callable[..., Any]:
+def compile_call(model: keras.Model, function: Callable[..., Any]) -> Callable[..., Any]:
     """Returns `function`, which takes arrays and calls the model, in the backend's fastest form.
 
     Under JAX the weights are arguments of the compiled function, so that it has no copy of them.

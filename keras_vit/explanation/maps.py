@@ -104,7 +104,7 @@ def explain(
     >>> keras_vit.explain(model, images, target="3").maps.shape
     (2, 16, 16)
     """
-    images = checked_batch(images, batch_size)
+    images = check_batch(images, batch_size)
     if method not in METHODS:
         raise ConfigError(
             f"method={method!r} is none of {', '.join(METHODS)}.{nearest(method, METHODS)}"
@@ -139,7 +139,7 @@ def explain(
     return explained(target)  # type: ignore[arg-type]
 
 
-def checked_batch(images: Any, batch_size: int) -> np.ndarray:
+def check_batch(images: Any, batch_size: int) -> np.ndarray:
     """Returns the images as float32; raises `ConfigError` unless they have four axes."""
     if batch_size < 1:
         raise ConfigError(f"batch_size={batch_size}: expected at least 1.")

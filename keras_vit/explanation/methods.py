@@ -22,7 +22,7 @@ from keras_vit.explanation.attention import (
     reading,
 )
 from keras_vit.explanation.classes import black, scores_of
-from keras_vit.explanation.gradients import compiled, gradient
+from keras_vit.explanation.gradients import compile_call, gradient
 from keras_vit.explanation.pixels import pixels_per_patch
 from keras_vit.graph import Stages
 from keras_vit.layers.quantisation import quantised_parts
@@ -109,7 +109,7 @@ def relevance(model: VisionTransformer) -> OneBatch:
             row = ops.convert_to_tensor(reading(model.config, tokens))[None, None]
         return (row @ total)[:, 0]
 
-    read = _in_numpy(compiled(model, of_batch))
+    read = _in_numpy(compile_call(model, of_batch))
     return lambda images, chosen: _patches(model, images, read(images, chosen))
 
 
@@ -137,7 +137,7 @@ def gradcam(model: VisionTransformer, block: int = -1) -> OneBatch:
         channels = ops.mean(slopes[:, prefix:], axis=1, keepdims=True)
         return ops.relu(ops.sum(tokens[:, prefix:] * channels, axis=-1))
 
-    run = _in_numpy(compiled(model, of_batch))
+    run = _in_numpy(compile_call(model, of_batch))
     return lambda images, chosen: run(images, chosen).reshape(-1, *grid_of(model, images))
 
 
@@ -160,7 +160,7 @@ def integrated_gradients(
 
         return gradient(score, [images])[0][0]
 
-    slopes = _in_numpy(compiled(model, of_batch))
+    slopes = _in_numpy(compile_call(model, of_batch))
 
     def run(images: np.ndarray, chosen: np.ndarray) -> np.ndarray:
         way = np.float32(images - start)

@@ -134,7 +134,7 @@ def _sections(
             shown = []
             for one in methods:
                 map_ = maps[one, k].maps[i]
-                laid = drawing.overlaid(picture, map_)
+                laid = drawing.overlay(picture, map_)
                 caption = one.replace("_", " ")
                 if maps[one, k].classes is None:
                     caption += " (the same for every class)"
@@ -300,7 +300,7 @@ def _both(text: str, draw: Any, colours: int | None = None) -> str:
     """A figure for light and for dark screens."""
     sources = []
     for dark in (False, True):
-        with drawing.themed(dark):
+        with drawing.theme(dark):
             sources.append(markup.data_of(draw(), colours))
     return markup.picture(sources[0], text, text, dark=sources[1])
 

@@ -90,7 +90,7 @@ def chosen(name: str, value: str, known: tuple[str, ...]) -> str:
     return value
 
 
-def checked_outputs(outputs: str, config: ViTConfig) -> str:
+def check_outputs(outputs: str, config: ViTConfig) -> str:
     """Returns `outputs`.
 
     Raises:

@@ -16,7 +16,7 @@ from keras_vit.exporting.formats import BACKENDS, FORMATS, format_named
 from keras_vit.exporting.formats.base import Format
 from keras_vit.exporting.inputs import graph_inputs
 from keras_vit.exporting.pipeline import ExportGraph
-from keras_vit.exporting.plan import PRECISIONS, ExportPlan, checked_outputs, chosen, preparation
+from keras_vit.exporting.plan import PRECISIONS, ExportPlan, check_outputs, chosen, preparation
 from keras_vit.files import folder_written_beside, room_checked
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def export(
         raise ConfigError(
             "calibration images serve precision='int8' of format='onnx' and 'openvino' alone."
         )
-    checked_outputs(outputs, model.config)
+    check_outputs(outputs, model.config)
     _check_precision(form, format, chosen("precision", precision, PRECISIONS))
     _check_installed(format, form, precision, verify)
     source = child.ModelForExport(model, image_size)

@@ -183,13 +183,13 @@ def application_of(model: VisionTransformer, settings: Settings) -> Any:
     @app.get("/metadata")
     async def metadata() -> Response:
         """The model, its labels, how it prepares images, and the limits of the server."""
-        return JSONResponse(described(engine, settings))
+        return JSONResponse(describe(engine, settings))
 
     _add_page(app)
     return app
 
 
-def described(engine: Engine, settings: Settings) -> dict[str, Any]:
+def describe(engine: Engine, settings: Settings) -> dict[str, Any]:
     """Returns the answer to `GET /metadata`."""
     model = engine.model
     return {

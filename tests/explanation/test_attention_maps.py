@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from keras_vit import ConfigError, attention_maps, attention_rollout
-from keras_vit.explanation.drawing import draw_explanations, overlaid
+from keras_vit.explanation.drawing import draw_explanations, overlay
 from tests.helpers import normal, random_tiny
 
 
@@ -124,9 +124,9 @@ def test_an_overlay_leaves_the_photograph_where_its_map_is_zero():
     photo = np.random.default_rng(0).uniform(size=(4, 4, 3)).astype("float32")
     map_ = np.zeros((4, 4), "float32")
     map_[0, 0] = 2.0
-    shown = overlaid(photo, map_)
+    shown = overlay(photo, map_)
     np.testing.assert_array_equal(shown[1:], photo[1:])
-    brighter = overlaid(np.minimum(photo + 0.1, 1), map_)
+    brighter = overlay(np.minimum(photo + 0.1, 1), map_)
     assert (brighter[0, 0] > shown[0, 0]).any()
 
 

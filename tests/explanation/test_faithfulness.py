@@ -6,7 +6,7 @@ import pytest
 
 from keras_vit import ConfigError, explain
 from keras_vit.explanation import compare_methods, deletion, insertion
-from keras_vit.explanation.faithfulness import blurred
+from keras_vit.explanation.faithfulness import blur
 from tests.helpers import assert_close, normal, random_tiny
 
 pytestmark = pytest.mark.skipif(
@@ -65,7 +65,7 @@ def test_the_blur_equals_the_gaussian_filter_of_scipy():
     wanted = [
         gaussian_filter(image[..., 0], (5, 4), mode="nearest", radius=(6, 4)) for image in images
     ]
-    assert_close(blurred(random_tiny(), images)[..., 0], np.array(wanted))
+    assert_close(blur(random_tiny(), images)[..., 0], np.array(wanted))
 
 
 def test_compare_methods_gives_the_mean_areas_of_methods_and_baselines():
