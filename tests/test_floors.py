@@ -62,8 +62,13 @@ FRONT_DOORS = {
 }
 """Methods of models and preprocessors whose code lives on a higher floor."""
 
-MODEL_ROOMS = ("checkpoints.transfer", "checkpoints.verification", "checkpoints.libraries")
-"""Modules of checkpoints that handle models, and import a backend only inside calls."""
+MODEL_ROOMS = (
+    "checkpoints.containers.pickled",
+    "checkpoints.transfer",
+    "checkpoints.verification",
+    "checkpoints.libraries",
+)
+"""Modules of checkpoints that handle models or tensors, and import a backend only inside calls."""
 
 NUMPY_ONLY = (
     "errors",

@@ -12,22 +12,17 @@ from keras_vit.data.folders import from_folder
 from keras_vit.data.grain_source import from_grain
 from keras_vit.data.huggingface import from_huggingface
 from keras_vit.data.image_data import ImageData
-from keras_vit.data.streams import ImageStream, from_stream
-from keras_vit.data.tars import from_webdataset
 from keras_vit.data.tfds import from_tfds
 
 __all__ = [
     "AUGREG",
     "Augmentation",
     "ImageData",
-    "ImageStream",
     "example_image",
     "from_arrays",
     "from_folder",
     "from_grain",
     "from_huggingface",
     "from_name",
-    "from_stream",
     "from_tfds",
-    "from_webdataset",
 ]

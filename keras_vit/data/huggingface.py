@@ -86,7 +86,9 @@ def from_huggingface(
             raise ConfigError(f"{title}: {error}") from error
     if not isinstance(table, datasets.Dataset):
         found = type(table).__name__
-        hint = " Give a stream to from_stream." if "Iterable" in found else ""
+        hint = (
+            " A stream is given to fit as it is, see docs/data.md." if "Iterable" in found else ""
+        )
         raise ConfigError(
             f"{title}: expected one split of a datasets.Dataset, found {found}.{hint}"
         )

@@ -20,7 +20,6 @@ from keras_vit.data.pipeline import Batch, Pipeline
 from keras_vit.data.prefetch import Prefetch
 from keras_vit.data.records import Records
 from keras_vit.data.threads import Threads
-from keras_vit.distribution.processes import agree
 from keras_vit.errors import ConfigError
 from keras_vit.preparation.preprocessor import Preprocessor
 from keras_vit.terminal.messages import warn
@@ -81,7 +80,6 @@ class ImageData(keras.utils.PyDataset):
     """
 
     epoch: int
-    _has_numbers = True  # whether any image can be read at any time
     _warns_of_order: bool
     _expected: int  # number of the batch after the last one that was read
 
@@ -228,8 +226,6 @@ class ImageData(keras.utils.PyDataset):
                 f"{shards} processes do not divide the last batch of an epoch, whose images would "
                 "then count differently. Give steps_per_epoch, which makes all batches full."
             )
-        if self._asked_shard is None and shards > 1:
-            self._agree()
         self._warns_of_order = True
         self._count.epoch_begins()
 
@@ -368,29 +364,16 @@ class ImageData(keras.utils.PyDataset):
             self.num_images,
             batch_size,
             steps_per_epoch,
-            shuffle and self._has_numbers,
+            shuffle,
             pipeline.seed,
         )
         self._is_shuffled = shuffle
         self._shard = checked_shard(self._asked_shard, shuffle, batch_size)
-        self._prefetch: Prefetch[tuple[int, int], Batch] = Prefetch(
-            self._batch, self._following, 2 if self._has_numbers else 1
-        )
+        self._prefetch: Prefetch[tuple[int, int], Batch] = Prefetch(self._batch, self._following, 2)
         self._count = EpochCount()
         self.epoch = 0
         self._warns_of_order = False
         self._expected = 0
-
-    def _agree(self) -> None:
-        """Raises in every process of a training if the processes have different data."""
-        stream = self._stream
-        facts = {
-            "images": [self.num_images, self.class_names, self.paths],
-            "labels": self._images.records.labels,
-            "batches": [stream.batch_size, stream.steps_per_epoch, self.seed, self.epoch],
-            "augmentation": [self.augmentation, self.one_hot],
-        }
-        agree(facts, "Every process must be given the same data; each then reads its share.")
 
     def _warn_of_order(self) -> None:
         warn(

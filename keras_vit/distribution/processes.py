@@ -1,23 +1,18 @@
-"""Processes of JAX or torch that work together: who they are, what they agree on, who writes.
+"""Processes of JAX or torch that work together: who they are, who writes.
 
 torch: `torchrun --nproc-per-node 2 train.py` starts the processes, and `ddp(model)` connects them.
 JAX: `keras.distribution.initialize(...)` connects them before the first computation.
 """
 
-import hashlib
 import json
 import os
-import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 
 from keras_vit.errors import ConfigError, WriteError
-
-_SAMPLE = 2**16
-"""Numbers of an array that processes compare."""
 
 
 def process() -> tuple[int, int]:
@@ -76,45 +71,6 @@ def together() -> tuple[int, int]:
     """
     shared = keras.backend.backend() == "jax" and keras.distribution.distribution() is not None
     return process() if shared else (0, 1)
-
-
-def agree(facts: Mapping[str, Any], remedy: str) -> None:
-    """Checks that all processes have the same facts; every process must call it.
-
-    Args:
-        facts: name -> JSON types, or arrays, of which a sample is compared.
-        remedy: what the user should do, as a sentence.
-
-    Raises:
-        ConfigError: the processes have different facts; then every process raises.
-    """
-    if process()[1] == 1:
-        return
-    everywhere = all_of([digest(value) for value in facts.values()])
-    differing = [
-        name for k, name in enumerate(facts) if len({digests[k] for digests in everywhere}) > 1
-    ]
-    if differing:
-        raise ConfigError(
-            f"The {len(everywhere)} processes have different {' and '.join(differing)}. {remedy}"
-        )
-
-
-def agree_on_model(model: Any, arguments: Mapping[str, Any]) -> None:
-    """Checks that all processes train the same model by the same optimizer and arguments.
-
-    Raises:
-        ConfigError: they do not; then every process raises.
-    """
-    optimizer = model.optimizer
-    agree(
-        {
-            "weights": [[w.path, list(w.shape), str(w.dtype)] for w in model.variables],
-            "optimizer": {k: v for k, v in optimizer.get_config().items() if k != "name"},
-            **{f"{name} of fit": value for name, value in arguments.items()},
-        },
-        "Start all with the same program and arguments.",
-    )
 
 
 def by_the_first(write: Callable[[], object], place: object) -> None:
@@ -219,13 +175,3 @@ def connect() -> None:
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         raise ConfigError("ddp: torchrun did not start this process. torchrun train.py does.")
     dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
-
-
-def digest(value: Any) -> int:
-    """Returns a number below 2**31 that tells values apart, of an array by a sample."""
-    if isinstance(value, np.ndarray):
-        flat = value.reshape(-1)
-        sample = np.ascontiguousarray(flat[:: max(1, flat.size // _SAMPLE)])
-        return zlib.crc32(sample.tobytes(), zlib.crc32(str(value.shape).encode())) >> 1
-    text = json.dumps(value, sort_keys=True, default=str)
-    return int(hashlib.sha256(text.encode()).hexdigest()[:7], 16)

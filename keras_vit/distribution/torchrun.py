@@ -5,7 +5,7 @@ from typing import Any
 
 import keras
 
-from keras_vit.distribution.processes import agree_on_model, connect
+from keras_vit.distribution.processes import connect
 from keras_vit.errors import ConfigError
 
 _BUCKET = 25 * 2**20  # bytes that are summed in one call, as in torch's DistributedDataParallel
@@ -60,7 +60,6 @@ def ddp(model: Any) -> Any:
     optimizer = model.optimizer
     if not optimizer.built:
         optimizer.build(model.trainable_variables)
-    agree_on_model(model, {})
     with torch.no_grad():
         for variable in [*model.variables, *optimizer.variables]:
             dist.broadcast(variable.value, 0)

@@ -57,25 +57,11 @@ class Pretraining:
         return max(1, round(num_images * (epochs or max(self.epochs)) / self.batch_size))
 
 
-def _jft(
-    variants: tuple[str, ...], learning_rate: float, epochs: tuple[int, ...] = (7,)
-) -> Pretraining:
-    # Some builders have the dropout of ImageNet-21k; JFT-300M was trained without dropout.
-    fields = {"dropout_rate": 0.0}
-    return Pretraining(_PAPER, variants, epochs, learning_rate, "linear", 0.1, fields=fields)
-
-
 _DROPOUT = {"dropout_rate": 0.1}
 _SIGMOID = {"head_bias_init": -10.0}
 _PLAIN_FIELDS = {"classifier": "gap", "position": "sincos2d"}
 
 PRETRAINING: dict[str, Pretraining] = {
-    "vit_b_jft": _jft(("vit_b16", "vit_b32"), 8e-4),
-    "vit_l32_jft": _jft(("vit_l32",), 6e-4),
-    "vit_l16_jft": _jft(("vit_l16",), 4e-4, (7, 14)),
-    "vit_h14_jft": _jft(("vit_h14",), 3e-4, (14,)),
-    "r50_vit_b16_jft": _jft(("r50_vit_b16",), 8e-4),
-    "r50_vit_l32_jft": _jft(("r50_vit_l32",), 2e-4),
     "vit_b_i21k": Pretraining(
         _PAPER, ("vit_b16", "vit_b32"), (90,), 1e-3, "linear", 0.03, fields=_DROPOUT
     ),
@@ -107,7 +93,8 @@ PRETRAINING: dict[str, Pretraining] = {
         protocol="big_vision",
     ),
 }
-"""Published recipes of pre-training by name: table 3 of the paper, and the plain ViT-S/16."""
+"""Published recipes of pre-training on public data by name: table 3 of the paper (docs/paper.md has
+its rows for JFT-300M), and the plain ViT-S/16."""
 """Recipes by name. In the paper, dropout is the only augmentation beside crop and flip."""
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-import keras_vit
 from keras_vit import distribution, finetune
 from keras_vit.data import from_arrays
 from tests.distribution import training
@@ -49,14 +48,9 @@ def main():
         report["files"] = sorted(path.name for path in (folder / "run").iterdir())
     report["resumed"] = distance(trained(folder / "run", **together).variables, found)
 
-    differing = keras_vit.vit_ti16(image_size=16, num_layers=1 + rank, num_classes=2)
-    differing.compile(finetune.LayerwiseSGD(0.1), "mse")
-    report["differing"] = message(lambda: distribution.ddp(differing))
     model = model_of()
     model.compile(finetune.LayerwiseSGD(0.1), "sparse_categorical_crossentropy")
     distribution.ddp(model)
-    data = from_arrays(IMAGES, LABELS, model, 8, seed=rank, steps_per_epoch=1)
-    report["other data"] = message(lambda: model.fit(data, shuffle=False, verbose=0))
     report["batch"] = message(lambda: from_arrays(IMAGES, LABELS, model, 7, steps_per_epoch=1))
     # A folder cannot be made below a file; only process 0 tries.
     if rank == 0:

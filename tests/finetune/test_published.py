@@ -17,12 +17,6 @@ from keras_vit.variants import variant
 from tests.helpers import tiny
 
 TABLE_3 = """
-    vit_b_jft         7      8e-4  linear  0.1   0.0
-    vit_l32_jft       7      6e-4  linear  0.1   0.0
-    vit_l16_jft       7,14   4e-4  linear  0.1   0.0
-    vit_h14_jft       14     3e-4  linear  0.1   0.0
-    r50_vit_b16_jft   7      8e-4  linear  0.1   0.0
-    r50_vit_l32_jft   7      2e-4  linear  0.1   0.0
     vit_b_i21k        90     1e-3  linear  0.03  0.1
     vit_l_i21k        30,90  1e-3  linear  0.03  0.1
     vit_i1k           300    3e-3  cosine  0.3   0.1

@@ -22,7 +22,7 @@ def test_a_grain_data_set_trains_scores_and_gives_features():
         .to_iter_dataset()
     )
     before = numpy_of(model.get_layer("head").kernel)
-    model.compile(keras.optimizers.SGD(0.1))
+    model.compile(keras.optimizers.SGD(0.1), "auto")
     model.fit(data, verbose=0)
     assert not np.array_equal(numpy_of(model.get_layer("head").kernel), before)
     images = model.preprocessor(pixels)
