@@ -99,6 +99,15 @@ _OTHERS = (
 """Patterns in the names of other models' arrays, and the models."""
 
 
+_MISSING_PARTS = {
+    "aimv2": "attention pooling without a query product (head.cls_token)",
+    "aimv2_vision_model": "attention pooling without a query product (head.cls_token)",
+    "pixio": "mean of several class tokens (embeddings.cls_token)",
+    "radio": "class tokens of several teachers (summary_idxs)",
+}
+"""Families of transformers with the blocks of a ViT, by `model_type`, and the part beyond them."""
+
+
 def recognise_dialect(files: OpenSource, asked: str | None = None) -> Recognition:
     """Returns the dialect of a file, which the arrays decide; the JSON narrows the choice.
 
@@ -164,7 +173,9 @@ def _foreign_family(files: Mapping[str, Any], dialects: Iterable[Dialect]) -> st
                 if isinstance(classes, list) and classes
                 else ""
             )
-            return f"{where.file} has {where.key}={shown(value)}, expected {expected}{model}"
+            part = _MISSING_PARTS.get(value)
+            needs = f"; keras_vit lacks its {part}" if part else ""
+            return f"{where.file} has {where.key}={shown(value)}, expected {expected}{model}{needs}"
     raise LookupError("no JSON names a family")
 
 
