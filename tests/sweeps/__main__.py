@@ -1,6 +1,7 @@
 """`python -m tests.sweeps LIBRARY [NAME ...]` runs a sweep, and writes JSON and documentation.
 
-With names, only these architectures or cases run, and nothing is written.
+With names, only these architectures or cases run, and nothing is written. With `--release`, the
+counts alone are written, for the release of the library that is installed.
 """
 
 import importlib
@@ -9,7 +10,7 @@ import sys
 from tests.sweeps import results
 
 
-def main(library: str, names: tuple[str, ...]) -> int:
+def main(library: str, names: tuple[str, ...], is_release: bool = False) -> int:
     """Runs a sweep; returns 1 if a model differs from the library's."""
     module = "timm" if library == "timm" else "classes"
     sweep = importlib.import_module(f"tests.sweeps.{module}")
@@ -17,7 +18,9 @@ def main(library: str, names: tuple[str, ...]) -> int:
     for outcome in sweep.outcomes(library, names):
         found.append(outcome)
         print(outcome.group, outcome.names[0], outcome.folder, outcome.file, sep=" | ", flush=True)
-    if not names:
+    if is_release:
+        results.write_release(library, found)
+    elif not names:
         results.write(library, found)
         results.document(library)
     answers = [answer for outcome in found for answer in (outcome.folder, outcome.file)]
@@ -25,4 +28,5 @@ def main(library: str, names: tuple[str, ...]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], tuple(sys.argv[2:])))
+    arguments = [word for word in sys.argv[1:] if word != "--release"]
+    sys.exit(main(arguments[0], tuple(arguments[1:]), "--release" in sys.argv))

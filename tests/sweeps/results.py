@@ -106,3 +106,30 @@ def document(library: str) -> None:
     before, _, rest = DOCUMENT.read_text().partition(first)
     _, _, after = rest.partition(last)
     DOCUMENT.write_text(f"{before}{first}\n\n{markdown(library)}\n\n{last}{after}")
+
+
+RELEASES = FOLDER / "releases.json"
+
+
+def write_release(library: str, outcomes: list[Outcome]) -> None:
+    """Adds the counts of the installed release to those of other releases, and documents them."""
+    releases = json.loads(RELEASES.read_text())
+    found = counts(outcomes, "folder")
+    release = f"{PACKAGES[library]} {metadata.version(PACKAGES[library])}"
+    releases.setdefault(release, {}).update({verdict: found[verdict] for verdict in _VERDICTS})
+    RELEASES.write_text(json.dumps(releases, indent=1) + "\n")
+    first, last = _marks("releases")
+    before, _, rest = DOCUMENT.read_text().partition(first)
+    _, _, after = rest.partition(last)
+    DOCUMENT.write_text(f"{before}{first}\n\n{releases_markdown()}\n\n{last}{after}")
+
+
+def releases_markdown() -> str:
+    """Returns the counts of every release as a Markdown table."""
+    columns = ("models", *_VERDICTS, "tests both ways: passed, failed")
+    lines = [f"| release | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
+    for release, row in json.loads(RELEASES.read_text()).items():
+        verdicts = [row[verdict] for verdict in _VERDICTS]
+        cells = [sum(verdicts), *verdicts, f"{row['passed']}, {row['failed']}"]
+        lines.append(f"| {release} | {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)

@@ -40,6 +40,11 @@ def test_the_documentation_has_the_table_of_the_last_sweep(library):
 
 
 @pytest.mark.without_backend
+def test_the_documentation_has_the_table_of_the_releases():
+    assert results.documented("releases") == results.releases_markdown()
+
+
+@pytest.mark.without_backend
 def test_the_sweeps_reach_their_counts():
     """330 tags of timm's core, 400 with eva.py; nothing is silently wrong, by folder or by file."""
     outcomes = {library: results.read(library)[1] for library in results.PACKAGES}
