@@ -75,16 +75,17 @@ def _one_loss(loss: Any, from_logits: bool) -> Any:
         found = _CLASSES[found]()
     elif isinstance(found, type) and found in _CLASSES.values():
         found = found()
-    if type(found) not in _CLASSES.values() or found.from_logits == from_logits:
-        return loss if found is loss else found
-    given, wanted = (
-        ("logits", "probabilities") if found.from_logits else ("probabilities", "logits")
-    )
+    if type(found) not in _CLASSES.values():
+        return loss
+    settings = found.get_config()  # Keras 3.16 has no attribute `from_logits`
+    if settings["from_logits"] == from_logits:
+        return found
+    takes, returns = ("logits", "probabilities") if not from_logits else ("probabilities", "logits")
     warn(
-        f"loss={_name(loss)} is for {given}; the model returns {wanted}, so it is used with "
+        f"loss={_name(loss)} is for {takes}; the model returns {returns}, so it is used with "
         f"from_logits={from_logits}.",
     )
-    return type(found).from_config({**found.get_config(), "from_logits": from_logits})
+    return type(found).from_config({**settings, "from_logits": from_logits})
 
 
 def _metric_for(metric: Any, loss: Any, config: ViTConfig) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit.errors import CheckpointError
+from keras_vit.keras_fixes.keras_internals import all_layers
 
 PACKAGES = {"timm": "timm", "transformers": "transformers", "keras_hub": "keras-hub"}
 """Libraries that can run, by the first word of their dialects; their names on the index."""
@@ -166,10 +167,12 @@ def _keras_hub(path: Path, images: np.ndarray, num_layers: int, blocks: Sequence
 def _keras_blocks(model: Any, num_layers: int) -> list[Any]:
     """Returns the blocks: the class of layers that hold an attention and stand once per block."""
     found: dict[type, list[Any]] = {}
-    for layer in model._flatten_layers(include_self=False):
-        if any("attention" in type(part).__name__.lower() for part in layer._layers):
+    for layer in all_layers(model):
+        parts = [part for part in all_layers(layer) if part is not layer]
+        if layer is not model and any("attention" in type(p).__name__.lower() for p in parts):
             found.setdefault(type(layer), []).append(layer)
-    return next(layers for layers in found.values() if len(layers) == num_layers)
+    stacks = [layers for layers in found.values() if len(layers) == num_layers]
+    return min(stacks, key=lambda layers: len(list(all_layers(layers[0]))))  # not what holds them
 
 
 @contextlib.contextmanager

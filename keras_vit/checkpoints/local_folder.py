@@ -41,7 +41,9 @@ class LocalFolder:
         return None
 
     def is_current(self) -> bool:
-        return self._folder is None or self._folder.is_current()
+        if self._folder is not None:
+            return self._folder.is_current()
+        return not self._path.is_dir()  # a folder that a writer was just replacing
 
     def close(self) -> None:
         if self._folder is not None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from keras_vit.errors import SourceError
 from keras_vit.files import write_json
-from keras_vit.preparation.protocols import ProtocolSpec, complete
+from keras_vit.preparation.protocols import ProtocolSpec, compact
 
 FILE = "passport.json"
 """Name of a passport beside the weights that it is about."""
@@ -158,10 +158,10 @@ def rung_of(name: str) -> int:
 
 
 def digest_of_protocol(protocol: ProtocolSpec) -> str:
-    """Returns the sha256 of a protocol with every parameter; empty for an empty protocol."""
+    """Returns the sha256 of a protocol without its defaults; empty for an empty protocol."""
     if not protocol:
         return ""
-    return hashlib.sha256(json.dumps(complete(protocol), sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(compact(protocol), sort_keys=True).encode()).hexdigest()
 
 
 def digests(path: Path) -> dict[str, str]:

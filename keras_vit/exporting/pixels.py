@@ -52,7 +52,8 @@ def refusal(protocol: Any, size: Size | None) -> str | None:
 
 def rounds(protocol: Any) -> bool:
     """Returns whether resized pixels become whole numbers, as in the library of the protocol."""
-    return complete(protocol)["name"] != "paper"
+    parameters = complete(protocol)
+    return parameters["name"] != "paper" and parameters.get("resize") != "float"
 
 
 def resized(images: Any, size: Size, protocol: Any) -> Any:
@@ -72,6 +73,8 @@ def resized(images: Any, size: Size, protocol: Any) -> Any:
     rows = weights(axes[0], sizes.steps(height))
     columns = weights(axes[1], sizes.steps(width))
     between, after = _ROUNDING[parameters["name"]]
+    if parameters.get("resize", "pillow") != "pillow":
+        between, after = _as_it_is, _to_8_bits if parameters["resize"] == "tensor" else _as_it_is
     # Columns first, as Pillow does unless rows first is cheaper. It rounds to 8 bits after each.
     half = between(ops.matmul(images, ops.transpose(columns)))
     return after(ops.matmul(rows, half))

@@ -14,13 +14,16 @@ ProtocolSpec = str | Mapping[str, Any]
 FILTERS = ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")
 """The names of Pillow's filters."""
 
+TENSOR_FILTERS = ("bilinear", "bicubic")
+"""The filters of torchvision on tensors that antialias."""
+
 _OF_ALL: dict[str, Any] = {"mean": 0.5, "std": 0.5}
 
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "paper": {},
     "big_vision": {"resize_small": None, "image_size": None, "method": "area", "antialias": False},
     "timm": {"crop_pct": 0.9, "interpolation": "bicubic", "crop_mode": "center"},
-    "transformers": {"interpolation": "bilinear", "crop_pct": 1.0},
+    "transformers": {"interpolation": "bilinear", "crop_pct": 1.0, "resize": "pillow"},
     "keras_hub": {"crop_to_aspect_ratio": True, "antialias": False},
 }
 """Parameters and their defaults, by protocol.
@@ -32,8 +35,11 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
 - `timm`: the smaller side to image_size / `crop_pct`, then a central crop; or the whole
   image squashed (`crop_mode="squash"`) or framed (`"border"`). `interpolation` is one of
   Pillow's filters (`timm/data/transforms_factory.py`).
-- `transformers`: squash with one of Pillow's filters (`ViTImageProcessor`); with `crop_pct`
-  below 1 to image_size / `crop_pct`, then a central crop.
+- `transformers`: squash; with `crop_pct` below 1 to image_size / `crop_pct`, then a central crop.
+  `resize` is `"pillow"`, one of Pillow's filters (the processors of transformers 4, `...Pil` in
+  transformers 5); `"tensor"`, torchvision's bilinear or bicubic with antialias, rounded to 8 bits
+  (`...Fast`, the default of transformers 5); or `"float"`, the same without rounding
+  (`DINOv3ViTImageProcessor` of every release, which rescales before it resizes).
 - `keras_hub`: a central crop of the model's aspect ratio, then bilinear
   (`ViTImageConverter`).
 
@@ -71,6 +77,7 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "crop_pct": (lambda v: _is_number(v) and 0 < v <= 1, "a number above 0, at most 1"),
     "interpolation": _choice(*FILTERS),
     "crop_mode": _choice("center", "squash", "border"),
+    "resize": _choice("pillow", "tensor", "float"),
 }
 
 
@@ -105,6 +112,11 @@ def complete(protocol: ProtocolSpec) -> dict[str, Any]:
         if not accepts(value):
             raise ConfigError(f"Protocol {name!r}: {key}={value!r}, expected {expected}.")
         values[key] = value
+    if values.get("resize", "pillow") != "pillow" and values["interpolation"] not in TENSOR_FILTERS:
+        raise ConfigError(
+            f"Protocol {name!r}: resize={values['resize']!r} has the filters "
+            f"{' and '.join(TENSOR_FILTERS)}, found interpolation={values['interpolation']!r}."
+        )
     for key in _OF_ALL:
         values[key] = _one_if_equal(values[key])
     return {"name": name, **values}

@@ -11,6 +11,7 @@ from typing import TypeAlias
 import numpy as np
 from PIL import Image
 
+from keras_vit.interpolate import resampling_matrix
 from keras_vit.preparation.protocols import FILTERS
 
 Size = tuple[int, int]
@@ -53,6 +54,52 @@ def resize_with_pillow(image: Picture, size: tuple[int, ...], interpolation: str
             return np.clip(resized, 0, 255, out=resized)  # bicubic overshoots
         image = Image.fromarray(np.ascontiguousarray(image))
     return pixels_of(image.resize(to, resample))
+
+
+def resize_as_tensor(image: np.ndarray, size: Size, interpolation: str) -> np.ndarray:
+    """Returns an array at another size by torchvision's antialiased filters on tensors.
+
+    Whole numbers stay whole numbers: torch rounds the weights to 16 bits, and the pixels to 8 bits
+    after each axis, columns first. For floats it computes the weights in float32
+    (`aten/src/ATen/native/cpu/UpSampleKernel.cpp`).
+
+    Args:
+        image: uint8 or float `(height, width, channels)`.
+        size: (height, width).
+        interpolation: `"bilinear"` or `"bicubic"`, whose a is -0.5.
+    """
+    pixels = image.astype(np.float64)
+    for axis in (1, 0):
+        if pixels.shape[axis] == size[axis]:
+            continue
+        sides = pixels.shape[axis], size[axis]
+        bits = 0
+        if image.dtype != np.uint8:
+            weights = _float32_weights(*sides, interpolation)
+        else:
+            weights = resampling_matrix(*sides, f"{interpolation}_antialias")
+            bits = int(np.floor(np.log2((2**15 - 1) / weights.max())))
+            weights = np.trunc(weights * 2**bits + np.copysign(0.5, weights))
+        pixels = np.moveaxis(np.tensordot(weights, pixels, (1, axis)), 0, axis)
+        if bits:
+            pixels = np.clip(np.floor((pixels + 2 ** (bits - 1)) / 2**bits), 0, 255)
+    return pixels.astype(image.dtype if image.dtype == np.uint8 else np.float32)
+
+
+def _float32_weights(source: int, target: int, interpolation: str) -> np.ndarray:
+    """Returns the `(target, source)` matrix of torch for floats, computed in its precision."""
+    one, half = np.float32(1), np.float32(0.5)
+    scale = np.float32(source) / np.float32(target)
+    narrow = one / scale if scale > 1 else one
+    centres = scale * (np.arange(target, dtype=np.float32) + half)
+    distance = np.abs((np.arange(source, dtype=np.float32) - centres[:, None] + half) * narrow)
+    if interpolation == "bilinear":
+        weights = np.maximum(one - distance, np.float32(0))
+    else:
+        near = (np.float32(1.5) * distance - np.float32(2.5)) * distance * distance + one
+        far = ((distance - 5) * distance + 8) * distance - 4
+        weights = np.where(distance <= 1, near, np.where(distance < 2, -half * far, 0))
+    return weights / weights.sum(axis=1, keepdims=True)
 
 
 def resize_bilinear(image: np.ndarray, size: Size) -> np.ndarray:

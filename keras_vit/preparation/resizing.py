@@ -17,6 +17,7 @@ from keras_vit.preparation.resampling import (
     Size,
     centre,
     pixels_of,
+    resize_as_tensor,
     resize_bilinear,
     resize_with_pillow,
     size_of,
@@ -73,8 +74,15 @@ def _timm(image: Picture, size: Size, parameters: dict[str, Any]) -> np.ndarray:
 
 
 def _transformers(image: Picture, size: Size, parameters: dict[str, Any]) -> np.ndarray:
-    target = tuple(round(side / parameters["crop_pct"]) for side in size)
-    return centre(resize_with_pillow(image, target, parameters["interpolation"]), size)
+    height, width = (round(side / parameters["crop_pct"]) for side in size)
+    interpolation, form = parameters["interpolation"], parameters["resize"]
+    if form == "pillow":
+        resized = resize_with_pillow(image, (height, width), interpolation)
+    else:
+        pixels = pixels_of(image)
+        pixels = pixels.astype(np.float32) if form == "float" else pixels
+        resized = resize_as_tensor(pixels, (height, width), interpolation)
+    return centre(resized, size)
 
 
 def _keras_hub(image: Picture, size: Size, parameters: dict[str, Any]) -> np.ndarray:

@@ -31,7 +31,7 @@ class KnownHosts:
         """Passes the request on, or answers 400."""
         host = Headers(scope=scope).get("host", "") if scope["type"] == "http" else ""
         app = self._app
-        if not (_is_address(host) or await self._knows(scope, receive)):
+        if not (_is_address(host) or await self.knows_host(scope, receive)):
             sentence = (
                 f"This server has not the name {shown(host)}. Use its address in numbers, or start "
                 "it with --allowed-hosts and this name (Settings.allowed_hosts)."
@@ -39,7 +39,8 @@ class KnownHosts:
             app = JSONResponse({"detail": sentence}, 400)
         await app(scope, receive, send)
 
-    async def _knows(self, scope: Any, receive: Any) -> bool:
+    async def knows_host(self, scope: Any, receive: Any) -> bool:
+        """Whether a request asks for a name of this server."""
         passed = []
 
         async def accept(*_: Any) -> None:

@@ -113,7 +113,7 @@ def test_a_position_number_beyond_the_table_is_refused(tmp_path):
         checkpoints.load(folder)
 
 
-def _encoders(family):
+def backbone_of(family):
     """A backbone of two small encoders, and its vision encoder."""
     module = keras_hub.models
     sizes = {"hidden_dim": 16, "num_layers": 2, "num_heads": 2, "intermediate_dim": 24}
@@ -132,7 +132,7 @@ def _encoders(family):
 @pytest.mark.parametrize("family", ["CLIP", "SigLIP"])
 def test_the_vision_encoder_of_a_backbone_is_read(family, tmp_path):
     """Its features, projected in CLIP; the text encoder is left out."""
-    backbone, encoder = _encoders(family)
+    backbone, encoder = backbone_of(family)
     rng = np.random.default_rng(0)
     for weight in backbone.trainable_weights:
         weight.assign(rng.normal(size=weight.shape, scale=0.3))

@@ -10,9 +10,12 @@ import numpy as np
 from PIL import Image
 from safetensors.numpy import load_file, save_file
 
-from keras_vit.checkpoints import convert
+from keras_vit.checkpoints import convert, save
 from keras_vit.checkpoints.containers import open_arrays
+from keras_vit.checkpoints.dialects.transformers.relatives import RELATIVES
+from tests.checkpoints.homes import HOMES
 from tests.fuzz import answers
+from tests.helpers import random_tiny
 
 CHECKPOINTS = Path(__file__).parents[1] / "data" / "golden"
 
@@ -52,13 +55,17 @@ BUILT = (
     "transformers/siglip2_classifier",
     "transformers/flava_image_model",
     "transformers/dpt",
+    "keras_hub/clip_backbone",
+    "keras_hub/siglip_backbone",
 )
 """Dialects whose input is written anew, with random weights or with other names."""
+WRITTEN = tuple(dialect.name for dialect in RELATIVES)
+"""Dialects whose input keras_vit itself writes."""
 _TIMM_FAMILIES = {"timm: dinov2": "timm_dinov2_reg4", "timm: siglip": "timm_siglip2_so400m_rect"}
 """Families that share timm's names, and differ in their JSON."""
 
 DIALECTS = (*_NPZ, "timm", "transformers", "sharded", "keras_hub", "keras_vit")
-READERS = (*DIALECTS, *FAMILIES, *BUILT, *_TIMM_FAMILIES, "images", *answers.READERS)
+READERS = (*DIALECTS, *FAMILIES, *BUILT, *WRITTEN, *_TIMM_FAMILIES, "images", *answers.READERS)
 """What a campaign is about: a dialect with its container and JSON, presets, images, servers."""
 
 _GIVEN: dict[str, dict[str, Any]] = {
@@ -114,6 +121,8 @@ def make(reader: str, folder: Path) -> None:
         _copy(CHECKPOINTS.parent / "families" / family, folder)
     elif reader in BUILT:
         _build(reader, folder)
+    elif reader in WRITTEN:
+        save(random_tiny(**HOMES[reader]), folder, reader)
     elif reader in _NPZ:
         convert(source, folder / "x.npz", reader, lossy=True)
     elif reader == "sharded":
@@ -149,6 +158,11 @@ def _build(reader: str, folder: Path) -> None:
         from tests.checkpoints.test_facebook_names import facebook_arrays
 
         return save_file(facebook_arrays("hf_dinov2_model"), folder / "x.safetensors")
+    if reader.startswith("keras_hub"):
+        from tests.checkpoints.test_live_keras_hub_families import backbone_of
+
+        family = "CLIP" if "/clip" in reader else "SigLIP"
+        return backbone_of(family)[0].save_to_preset(str(folder))
     import transformers
 
     from tests import torchvision_shim  # noqa: F401

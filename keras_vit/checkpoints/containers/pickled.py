@@ -11,7 +11,6 @@ from typing import IO, Any
 
 import ml_dtypes
 import numpy as np
-from packaging.version import Version
 
 from keras_vit.checkpoints.containers.reading import FileReader
 from keras_vit.checkpoints.containers.safetensors import SAFETENSORS_DTYPES
@@ -77,7 +76,7 @@ def _torch(path: Path) -> Any:
         import torch
     except ImportError:
         torch = None
-    if torch is None or Version(torch.__version__) < Version(_OLDEST_TORCH):
+    if torch is None or torch.__version__ < _OLDEST_TORCH:
         version = "not installed" if torch is None else torch.__version__
         raise CheckpointError(
             f"{path}: this is a pickle, which torch {_OLDEST_TORCH} or newer reads; torch is "

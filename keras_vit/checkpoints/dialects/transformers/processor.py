@@ -12,7 +12,7 @@ from keras_vit.checkpoints.dialects.base import (
 from keras_vit.checkpoints.dialects.json_fields import Json, naming, number
 from keras_vit.checkpoints.dialects.torch_layout import stored_image_size
 from keras_vit.config import ViTConfig
-from keras_vit.preparation.protocols import ProtocolSpec, complete
+from keras_vit.preparation.protocols import TENSOR_FILTERS, ProtocolSpec, complete
 
 FILE = "preprocessor_config.json"
 
@@ -44,10 +44,27 @@ def _read(files: Json) -> ProtocolSpec | None:
     crop_pct = 1.0
     if processor.get("do_center_crop") and size and crop:
         crop_pct = min(crop[0] / size[0], crop[1] / size[1], 1.0)
-    return _protocol(processor, name="transformers", crop_pct=crop_pct)
+    return _protocol(processor, name="transformers", crop_pct=crop_pct, resize=_form(processor))
 
 
-def _protocol(processor: Mapping[str, Any], name: str, crop_pct: float) -> ProtocolSpec:
+def _form(processor: Mapping[str, Any]) -> str:
+    """Returns the form of resizing: of Pillow, of tensors of whole numbers, or of floats.
+
+    A file names the class that its release used. Without `Fast` it is read as of transformers 4,
+    which wrote most files; transformers 5 takes tensors for these files too.
+    """
+    kind = str(processor.get("image_processor_type") or "")
+    filters = dict(enumerate(_RESAMPLE))
+    if filters.get(processor.get("resample", 2)) not in TENSOR_FILTERS:
+        return "pillow"
+    if kind.startswith("DINOv3"):
+        return "float"
+    return "tensor" if kind.endswith("Fast") else "pillow"
+
+
+def _protocol(
+    processor: Mapping[str, Any], name: str, crop_pct: float, **form: str
+) -> ProtocolSpec:
     """Returns the protocol of a name with the filter, mean and std of a processor."""
     resample = processor.get("resample", 2)
     if resample not in range(len(_RESAMPLE)):
@@ -63,7 +80,9 @@ def _protocol(processor: Mapping[str, Any], name: str, crop_pct: float) -> Proto
         with naming(key, value):
             scaled[ours] = _scaled(value, 255 * factor)
     interpolation = _RESAMPLE[resample]
-    return complete({"name": name, "interpolation": interpolation, "crop_pct": crop_pct, **scaled})
+    return complete(
+        {"name": name, "interpolation": interpolation, "crop_pct": crop_pct, **scaled, **form}
+    )
 
 
 def _shortest_edge(processor: Mapping[str, Any]) -> int | None:
@@ -99,6 +118,13 @@ def _scaled(value: Any, factor: float) -> Any:
     return [round(number / factor, 9) for number in several]
 
 
+_CLASSES = {
+    "pillow": "ViTImageProcessor",
+    "tensor": "ViTImageProcessorFast",
+    "float": "DINOv3ViTImageProcessorFast",
+}
+
+
 def _crops_the_smaller_side(protocol: Mapping[str, Any]) -> bool:
     return protocol["name"] == "timm" and protocol["crop_mode"] == "center"
 
@@ -111,7 +137,7 @@ def _expresses(protocol: Mapping[str, Any]) -> bool:
 def _write(protocol: dict[str, Any], config: ViTConfig) -> dict[str, Any]:
     height, width = stored_image_size(config)
     preprocessor: dict[str, Any] = {
-        "image_processor_type": "ViTImageProcessor",
+        "image_processor_type": _CLASSES[protocol.get("resize", "pillow")],
         "do_resize": True,
         "size": {"height": height, "width": width},
         "resample": _RESAMPLE.index(protocol["interpolation"]),
