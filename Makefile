@@ -2,6 +2,8 @@
 # make test    the whole suite, once per backend (BACKENDS="jax" for one); its inference part on
 #              OpenVINO
 # make test-thorough   the same with every case on every backend and every count in full: two hours
+# make test-floors   a training on each backend with the oldest versions that are promised
+# make test-keras VERSION=3.14.0   the suite on another Keras
 # make docs    the site, in docs/_build/html: warnings and dead links are errors
 # make dist    wheel and sdist, checked, and tried in fresh environments with each backend alone
 # make lint    ruff and mypy
@@ -26,7 +28,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 unexport PYTHONDONTWRITEBYTECODE
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: demo test test-thorough docs dist lint fuzz bench bench-speed bench-families bench-memory clean
+.PHONY: demo test test-thorough test-floors test-keras docs dist lint fuzz bench bench-speed bench-families bench-memory clean
 
 demo: .venv/.demo-$(BACKEND)
 	KERAS_BACKEND=$(BACKEND) $(BIN)/keras-vit demo --out demo
@@ -47,6 +49,25 @@ test: .venv/.test
 
 test-thorough:
 	KERAS_VIT_THOROUGH=1 $(MAKE) test
+
+# The oldest version of every dependency that pyproject.toml promises: the first answer, a training,
+# a save and a load on each backend, each in an environment of its own.
+test-floors:
+	@for backend in $(filter-out openvino,$(BACKENDS)); do \
+		$(PYTHON) -m venv .venv-floors/$$backend && \
+		.venv-floors/$$backend/bin/python -m pip install --quiet --disable-pip-version-check \
+			--constraint constraints-floors.txt --editable ".[$$backend]" && \
+		KERAS_BACKEND=$$backend .venv-floors/$$backend/bin/python -m tests.floor || exit 1; \
+	done
+
+# The suite on another Keras, in an environment of its own: make test-keras VERSION=3.14.0
+test-keras: .venv/.test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
+		--target .venv-keras/keras-$(VERSION) keras==$(VERSION)
+	@for backend in $(BACKENDS); do \
+		PYTHONPATH=.venv-keras/keras-$(VERSION) KERAS_BACKEND=$$backend $(BIN)/python -m pytest \
+			--quiet --numprocesses $(WORKERS) --dist worksteal $(PYTEST_ARGS) || exit 1; \
+	done
 
 lint: .venv/.lint
 	$(BIN)/ruff check .
@@ -124,7 +145,7 @@ bench-memory: .venv/.test
 	done
 
 clean:
-	rm -rf .venv demo build dist docs/_build docs/gallery
+	rm -rf .venv .venv-floors .venv-keras demo build dist docs/_build docs/gallery
 
 .venv/.base: 
 	$(PYTHON) -m venv .venv

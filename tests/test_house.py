@@ -14,7 +14,7 @@ import pytest
 import keras_vit
 
 PACKAGE = Path(keras_vit.__file__).parent
-CODE_LINES = 25_000
+CODE_LINES = 24_800
 NAMES_OF_KERAS_MODEL = 10
 """Ceilings. Raise one only for something that users asked for, and say so in the commit."""
 
