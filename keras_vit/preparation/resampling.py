@@ -99,7 +99,8 @@ def _float32_weights(source: int, target: int, interpolation: str) -> np.ndarray
         near = (np.float32(1.5) * distance - np.float32(2.5)) * distance * distance + one
         far = ((distance - 5) * distance + 8) * distance - 4
         weights = np.where(distance <= 1, near, np.where(distance < 2, -half * far, 0))
-    return weights / weights.sum(axis=1, keepdims=True)
+    # Summed one by one, as torch does: NumPy would add in pairs.
+    return weights / np.cumsum(weights, axis=1, dtype=np.float32)[:, -1:]
 
 
 def resize_bilinear(image: np.ndarray, size: Size) -> np.ndarray:

@@ -80,8 +80,10 @@ def _transformers(image: Picture, size: Size, parameters: dict[str, Any]) -> np.
         resized = resize_with_pillow(image, (height, width), interpolation)
     else:
         pixels = pixels_of(image)
-        pixels = pixels.astype(np.float32) if form == "float" else pixels
+        if form == "float":  # DINOv3's processor rescales before it resizes, which rounds otherwise
+            pixels = pixels.astype(np.float32) * np.float32(1 / 255)
         resized = resize_as_tensor(pixels, (height, width), interpolation)
+        resized = resized * np.float32(255) if form == "float" else resized
     return centre(resized, size)
 
 

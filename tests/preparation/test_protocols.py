@@ -126,7 +126,7 @@ def test_a_protocol_differs_from_its_library_by_at_most_the_documented_number(
             found, expected = preprocess(photo)[0], origin(protocol, photo, size)
             np.testing.assert_allclose(found, expected, rtol=0, atol=stated)
             # Few values differ by the rounding of a pixel.
-            assert np.mean(np.abs(found - expected) > 3e-6) < 0.02
+            assert np.mean(np.abs(found - expected) > 1.1e-6) < 0.02
 
 
 def test_the_docs_have_every_protocol():
