@@ -167,7 +167,7 @@ def _write_checkpoint(model: str, folder: Path) -> None:
     from keras_vit import ViTConfig
     from keras_vit.checkpoints.dialects import DIALECTS
     from keras_vit.checkpoints.export import export
-    from keras_vit.checkpoints.lexicon import weights
+    from keras_vit.weights.lexicon import weights
 
     timm = DIALECTS["timm"]
     config = ViTConfig(**size_named(model).fields(), numerics=timm.numerics)

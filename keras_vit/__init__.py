@@ -10,8 +10,8 @@ chosen another, Keras takes the installed backend.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from keras_vit.backend import choose, refusal
-from keras_vit.registration import register_with_keras
+from keras_vit.environment.backend import choose, refusal
+from keras_vit.environment.registration import register_with_keras
 
 if TYPE_CHECKING:
     from keras_vit import (
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
         finetune,
         labels,
         layers,
-        presets,
         ray,
         serving,
         tasks,
@@ -48,9 +47,10 @@ if TYPE_CHECKING:
     )
     from keras_vit.explanation import attention_maps, attention_rollout, explain, read_tokens
     from keras_vit.exporting import export
+    from keras_vit.images import Preprocessor
     from keras_vit.model import VisionTransformer
-    from keras_vit.preparation import Preprocessor
-    from keras_vit.presets import list_presets, upload_preset
+    from keras_vit.sharing.upload import upload_preset
+    from keras_vit.sources.catalog import list_presets
     from keras_vit.variants import (
         list_variants,
         r26_vit_b32,
@@ -105,7 +105,6 @@ __all__ = [
     "linear_probe",
     "list_presets",
     "list_variants",
-    "presets",
     "r26_vit_b32",
     "r26_vit_s32",
     "r50_vit_b16",
@@ -136,7 +135,6 @@ _ROOMS = (
     "finetune",
     "labels",
     "layers",
-    "presets",
     "ray",
     "serving",
     "tasks",
@@ -157,8 +155,9 @@ _HOMES = {
     "explanation": ("attention_maps", "attention_rollout", "explain", "read_tokens"),
     "exporting": ("export",),
     "model": ("VisionTransformer",),
-    "preparation": ("Preprocessor",),
-    "presets": ("list_presets", "upload_preset"),
+    "images": ("Preprocessor",),
+    "sharing.upload": ("upload_preset",),
+    "sources.catalog": ("list_presets",),
     "variants": (
         "list_variants",
         "r26_vit_b32",

@@ -11,9 +11,9 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from keras_vit.checkpoints import lexicon
 from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError
+from keras_vit.weights import lexicon
 
 if TYPE_CHECKING:
     from keras_vit.model import VisionTransformer

@@ -13,12 +13,12 @@ import keras
 import numpy as np
 from rich.text import Text
 
-from keras_vit.backend import require_training
+from keras_vit.cli.screen import Screen
+from keras_vit.environment.backend import require_training
 from keras_vit.errors import ConfigError
 from keras_vit.explanation.drawing import draw_explanations
 from keras_vit.finetune.progress import ProgressBar
 from keras_vit.model import VisionTransformer
-from keras_vit.terminal.screen import Screen
 
 console = Screen()
 _BACKENDS = ("jax", "torch", "tensorflow")

@@ -9,7 +9,7 @@ import difflib
 import reprlib
 from collections.abc import Iterable
 
-from keras_vit.terminal import visible
+from keras_vit.text import visible
 
 
 class KerasViTError(ValueError):

@@ -13,7 +13,7 @@ import numpy as np
 
 from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError
-from keras_vit.terminal.messages import warn
+from keras_vit.text import warn
 
 if keras.backend.backend() == "torch":
     import torch

@@ -12,7 +12,7 @@ import keras
 
 from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError
-from keras_vit.terminal.messages import warn
+from keras_vit.text import warn
 
 _CLASSES: dict[Any, Any] = {
     keras.losses.sparse_categorical_crossentropy: keras.losses.SparseCategoricalCrossentropy,

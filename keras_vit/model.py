@@ -10,15 +10,15 @@ import numpy as np
 
 from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError
+from keras_vit.fixes import trainer
 from keras_vit.graph import Graph, Stages
 from keras_vit.image_checks import ImageChecks
+from keras_vit.images.preprocessor import Preprocessor
+from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.inference import Inference, run
-from keras_vit.keras_fixes import trainer
 from keras_vit.labels import Labels, checked, compact, names_of, top_labels
 from keras_vit.layers.quantisation import quantise_parts, quantised_parts
 from keras_vit.losses import losses_of_head
-from keras_vit.preparation.preprocessor import Preprocessor
-from keras_vit.preparation.protocols import ProtocolSpec
 
 if TYPE_CHECKING:
     from keras_vit.checkpoints import Source
@@ -478,12 +478,12 @@ class VisionTransformer(keras.Model):
             folder: path of the folder; an existing preset is replaced.
             card: fields of the model card that the model does not know: `description`,
                 `license`, `datasets`, `language`, `base_model`, `tags` and `metrics`, see
-                `keras_vit.presets.model_card`.
+                `keras_vit.sharing.model_card`.
 
         Raises:
             PresetError: the folder holds files that are no preset, or `card` has an unknown
                 field.
         """
-        from keras_vit.presets import save_preset
+        from keras_vit.sharing.save import save_preset
 
         save_preset(self, folder, card)

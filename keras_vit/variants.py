@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from keras_vit.config import ResNetStem, ViTConfig
 from keras_vit.errors import ConfigError, nearest
+from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.labels import Labels
-from keras_vit.preparation.protocols import ProtocolSpec
 
 if TYPE_CHECKING:
     from keras_vit.model import VisionTransformer

@@ -151,7 +151,8 @@ def test_list_prints_variants_and_presets(capsys):
 
 ANSWER = """
 import sys
-from keras_vit import backend, cli
+from keras_vit.environment import backend
+from keras_vit import cli
 start, kept = backend.start, []
 backend.start = lambda **options: kept.append(start(**options))
 assert cli.main(sys.argv[1:]) == 0

@@ -10,12 +10,11 @@ pytestmark = pytest.mark.without_backend
 PACKAGE = Path(__file__).parents[1] / "keras_vit"
 
 FLOORS = (
-    {"errors", "interpolate", "limits", "registration", "terminal"},
-    {"backend", "processor"},
-    {"environment", "files", "keras_fixes", "distribution.processes"},
+    {"errors", "interpolate", "text", "environment.limits", "environment.registration"},
+    {"environment", "files", "fixes", "distribution.processes"},
     {"config"},
-    {"labels", "preparation.protocols"},
-    {"preparation"},
+    {"labels", "images.protocols"},
+    {"images"},
     {"layers.base", "kernels", "layers.precision", "layers.quantisation"},
     {"layers.initializers"},
     {"layers"},
@@ -23,42 +22,39 @@ FLOORS = (
     {"image_checks", "graph", "inference"},
     {"model"},
     {"heads", "variants", "tasks", "data", "tokens"},
-    {"checkpoints.axes", "checkpoints.templates"},
-    {"checkpoints.lexicon"},
+    {"weights"},
+    {"sources.preset_config", "sources.retries", "sources.local_folder", "sources.checksum"},
+    {"sources.refusals"},
+    {"sources.bucket", "sources.hub"},
     {"checkpoints.inference"},
-    {"checkpoints.dialects.json_fields", "checkpoints.dialects.switches"},
+    {"checkpoints.dialects.json_fields"},
     {"checkpoints.dialects.base", "costs"},
     {"checkpoints.dialects"},
     {"checkpoints.containers"},
-    {"presets.preset_config", "presets.retries"},
-    {"presets.refusals"},
-    {"presets.bucket", "presets.hub"},
-    {"presets.augreg"},
-    {"presets.catalog"},
-    {"checkpoints.checksum", "checkpoints.local_folder"},
-    {"checkpoints.source"},
+    {"sources.augreg"},
+    {"sources.catalog"},
+    {"sources"},
     {"checkpoints.translate"},
     {"checkpoints.recognition"},
     {"checkpoints.check", "checkpoints.adapt", "checkpoints.export"},
     {"checkpoints.inspection", "checkpoints.libraries", "checkpoints.passports"},
     {"checkpoints.wanted"},
     {"checkpoints"},
-    {"presets"},
+    {"sharing"},
     {"distribution"},
     {"exporting", "finetune", "evaluation"},
     {"explanation", "ray"},
     {"serving"},
-    {"demo"},
-    {"cli"},
+    {"demo", "cli"},
 )
 """The floors from the lowest up. A module belongs to the longest name that it starts with."""
 
 FRONT_DOORS = {
     ("model", "checkpoints"),
-    ("model", "presets"),
+    ("model", "sharing"),
     ("model", "heads"),
     ("model", "tokens"),
-    ("preparation.preprocessor", "checkpoints"),
+    ("images.preprocessor", "checkpoints"),
 }
 """Methods of models and preprocessors whose code lives on a higher floor."""
 
@@ -72,14 +68,15 @@ MODEL_ROOMS = (
 
 NUMPY_ONLY = (
     "errors",
-    "terminal",
-    "limits",
+    "text",
     "interpolate",
     "config",
     "files",
     "labels",
-    "preparation",
+    "images",
     "variants",
+    "weights",
+    "sources",
     "checkpoints",
 )
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__main__.py")
@@ -164,7 +161,8 @@ def test_every_public_name_resolves():
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom)
         and str(node.module).startswith("keras_vit")
-        and node.module not in ("keras_vit.backend", "keras_vit.registration")
+        and node.module
+        not in ("keras_vit.environment.backend", "keras_vit.environment.registration")
         for alias in node.names
     }
     assert static == set(keras_vit.__all__)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from keras_vit import CheckpointError, ConfigError, VisionTransformer, checkpoints, labels
+from keras_vit.checkpoints import describe
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.config import ViTConfig
-from keras_vit.presets import describe
 from tests.helpers import tiny
 
 NAMES = {

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from keras_vit import VisionTransformer, checkpoints
-from keras_vit.presets import bucket, catalog, describe
-from keras_vit.presets.catalog import CATALOG, Preset
+from keras_vit.checkpoints import describe
+from keras_vit.sources import bucket, catalog
+from keras_vit.sources.catalog import CATALOG, Preset
 from keras_vit.variants import variant
 from tests.helpers import random_tiny
-from tests.presets.bucket_server import serving
+from tests.sources.bucket_server import serving
 
 # What a preset computes on each backend is tested by the parity tests.
 pytestmark = pytest.mark.on_one_backend("torch")

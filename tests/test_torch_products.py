@@ -4,11 +4,13 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit import environment, kernels, processor
+from keras_vit import kernels
+from keras_vit.environment.components import components as environment
+from keras_vit.environment.components import processor
+from keras_vit.environment.processor import Processor, products_of_torch
 from keras_vit.errors import ConfigError
 from keras_vit.kernels import reference
 from keras_vit.layers.dense import Dense, EinsumDense
-from keras_vit.processor import Processor, products_of_torch
 from tests.helpers import assert_close, normal, numpy_of, random_tiny, randomise
 from tests.test_kernels import TOLERANCE, assert_equal, value_and_gradients
 

@@ -8,10 +8,10 @@ import pytest
 
 import keras_vit
 from keras_vit import variants
-from keras_vit.checkpoints import lexicon
 from keras_vit.config import ResNetStem, foreign_words
 from keras_vit.errors import ConfigError
 from keras_vit.variants import list_variants, variant, variant_of
+from keras_vit.weights import lexicon
 from tests.words import raises
 
 pytestmark = pytest.mark.on_one_backend("torch")

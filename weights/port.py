@@ -26,11 +26,12 @@ import keras_vit
 from keras_vit import KerasViTError, PresetError, VisionTransformer, checkpoints
 from keras_vit.checkpoints import inspect
 from keras_vit.checkpoints.passports import formula_images
-from keras_vit.checkpoints.source import Source
-from keras_vit.presets import bucket, list_presets, save_preset
-from keras_vit.presets.catalog import Preset, preset_named
-from keras_vit.presets.preset_config import MODEL_CARD_FILE
-from keras_vit.terminal.screen import Screen
+from keras_vit.cli.screen import Screen
+from keras_vit.sharing.save import save_preset
+from keras_vit.sources import bucket
+from keras_vit.sources.catalog import Preset, list_presets, preset_named
+from keras_vit.sources.preset_config import MODEL_CARD_FILE
+from keras_vit.sources.source import Source
 
 PASSPORTS = Path(__file__).parent / "passports"
 _DATASETS = {"i1k": "imagenet-1k", "i21k": "imagenet-21k"}

@@ -17,7 +17,7 @@ from sphinx.pycode import ModuleAnalyzer
 
 import keras_vit
 
-INSIDE = {"kernels", "keras_fixes"}  # public to the package, not to its users
+INSIDE = {"kernels", "fixes"}  # public to the package, not to its users
 SECTIONS = ("Classes", "Functions", "Exceptions", "Constants")
 
 

@@ -1,7 +1,7 @@
 """The directive `models-table`: the catalog of presets, a table per family.
 
 Its argument is a family; without one it is the families' overview. The columns are those of
-`keras_vit.presets.catalog.Preset`, so that a new row of the catalog is on the site at once.
+`keras_vit.sources.catalog.Preset`, so that a new row of the catalog is on the site at once.
 """
 
 import json
@@ -11,10 +11,10 @@ from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx.util.docutils import SphinxDirective
 
-from keras_vit.checkpoints.lexicon import num_parameters
 from keras_vit.checkpoints.passports import rung_of, shipped
 from keras_vit.errors import PresetError
-from keras_vit.presets.catalog import CATALOG, Preset
+from keras_vit.sources.catalog import CATALOG, Preset
+from keras_vit.weights.lexicon import num_parameters
 
 ROOT = Path(__file__).parents[2]
 HEADER = "| preset | parameters | pixels | data | top-1, reported by | rung | MB | license |"

@@ -2,9 +2,9 @@
 
 from keras_vit.checkpoints.inspection import CheckpointInfo, describe, inspect
 from keras_vit.checkpoints.passports import Passport
-from keras_vit.checkpoints.source import Source
 from keras_vit.checkpoints.transfer import convert, load, save
 from keras_vit.checkpoints.verification import Check, Verification, attest, verify
+from keras_vit.sources.source import Source
 
 __all__ = [
     "Check",

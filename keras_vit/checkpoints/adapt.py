@@ -9,7 +9,7 @@ import numpy as np
 
 from keras_vit.config import ViTConfig
 from keras_vit.interpolate import resampling_matrix
-from keras_vit.terminal.messages import log
+from keras_vit.text import log
 
 
 def resize_positions(

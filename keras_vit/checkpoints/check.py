@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_vit.checkpoints import axes
-from keras_vit.checkpoints.lexicon import AXIS_NAMES
 from keras_vit.checkpoints.translate import Move, Shape
 from keras_vit.errors import CheckpointError, shown
+from keras_vit.weights import axes
+from keras_vit.weights.lexicon import AXIS_NAMES
 
 FIRST, LAST = 20, 4
 """Most lines for each kind of difference, from both ends of its list; others are counted."""

@@ -11,7 +11,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from keras_vit.checkpoints.axes import Scratch, in_order
 from keras_vit.checkpoints.containers import (
     Part,
     h5_written_beside,
@@ -24,8 +23,9 @@ from keras_vit.checkpoints.translate import Move, plan, to_parts
 from keras_vit.config import ViTConfig
 from keras_vit.errors import CheckpointError
 from keras_vit.files import folder_written_beside, write_json
-from keras_vit.preparation.protocols import ProtocolSpec, compact, complete
-from keras_vit.terminal.messages import log
+from keras_vit.images.protocols import ProtocolSpec, compact, complete
+from keras_vit.text import log
+from keras_vit.weights.axes import Scratch, in_order
 
 Track = Callable[[Iterable[Any]], Iterable[Any]]
 

@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from keras_vit.checkpoints.lexicon import UNIT
 from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError
+from keras_vit.weights.lexicon import UNIT
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,12 +20,12 @@ from keras_vit.checkpoints.dialects import Dialect, Statement
 from keras_vit.checkpoints.dialects.base import not_a_protocol
 from keras_vit.checkpoints.dialects.keras_vit import keras_vit
 from keras_vit.checkpoints.recognition import Recognition, recognise_dialect, wrapper_of
-from keras_vit.checkpoints.source import OpenSource, Source
 from keras_vit.checkpoints.translate import Move, plan
 from keras_vit.config import Numerics, ViTConfig
 from keras_vit.errors import CheckpointError, ConfigError, SourceError, shown
-from keras_vit.preparation.protocols import ProtocolSpec, compact, complete
-from keras_vit.presets.preset_config import PresetConfig
+from keras_vit.images.protocols import ProtocolSpec, compact, complete
+from keras_vit.sources.preset_config import PresetConfig
+from keras_vit.sources.source import OpenSource, Source
 from keras_vit.variants import variant, variant_of
 
 _ARCHITECTURE = (

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit.errors import CheckpointError
-from keras_vit.keras_fixes.keras_internals import all_layers
+from keras_vit.fixes.keras_internals import all_layers
 
 PACKAGES = {"timm": "timm", "transformers": "transformers", "keras_hub": "keras-hub"}
 """Libraries that can run, by the first word of their dialects; their names on the index."""

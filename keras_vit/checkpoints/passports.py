@@ -18,7 +18,7 @@ import numpy as np
 
 from keras_vit.errors import SourceError
 from keras_vit.files import write_json
-from keras_vit.preparation.protocols import ProtocolSpec, compact
+from keras_vit.images.protocols import ProtocolSpec, compact
 
 FILE = "passport.json"
 """Name of a passport beside the weights that it is about."""
@@ -146,7 +146,7 @@ class Passport:
 @functools.cache
 def shipped() -> dict[str, Passport]:
     """Returns the passports that came with keras_vit, by the name of the preset."""
-    path = Path(__file__).parents[1] / "presets" / "passports.json"
+    path = Path(__file__).parents[1] / "sources" / "passports.json"
     found = json.loads(path.read_text(encoding="utf-8"))
     return {facts["name"]: Passport.from_dict(facts, str(path)) for facts in found}
 

@@ -12,20 +12,20 @@ import ml_dtypes  # noqa: F401  teaches NumPy the name bfloat16
 import numpy as np
 
 from keras_vit.checkpoints.adapt import adapt, adapted_dtype, announce, replaces_head
-from keras_vit.checkpoints.axes import in_order
 from keras_vit.checkpoints.containers import Reader
 from keras_vit.checkpoints.dialects import dialects_named
 from keras_vit.checkpoints.export import Track, export
 from keras_vit.checkpoints.inspection import OpenedCheckpoint, describe, open_checkpoint
-from keras_vit.checkpoints.source import Source
 from keras_vit.checkpoints.translate import Move
 from keras_vit.checkpoints.wanted import OF_THE_MODEL, wanted_config, with_numerics
 from keras_vit.config import ViTConfig
 from keras_vit.config.rules import known_fields
 from keras_vit.errors import CheckpointError, shown
+from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.labels import Labels, checked, names_of
-from keras_vit.preparation.protocols import ProtocolSpec
-from keras_vit.terminal.messages import log
+from keras_vit.sources.source import Source
+from keras_vit.text import log
+from keras_vit.weights.axes import in_order
 
 if TYPE_CHECKING:
     from keras_vit.model import VisionTransformer

@@ -13,11 +13,11 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
 import numpy as np
 
-from keras_vit.checkpoints import axes, lexicon, templates
 from keras_vit.checkpoints.containers import Part, parts_of
 from keras_vit.checkpoints.dialects.base import Dialect, StoredAs, Unsupported
 from keras_vit.config import ViTConfig
 from keras_vit.errors import CheckpointError
+from keras_vit.weights import axes, lexicon, templates
 
 Shape = tuple[int, ...]
 

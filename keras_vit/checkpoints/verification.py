@@ -13,9 +13,9 @@ from keras_vit.checkpoints import passports
 from keras_vit.checkpoints.inspection import inspect
 from keras_vit.checkpoints.libraries import LibraryUnavailableError, run_library
 from keras_vit.checkpoints.passports import Passport, formula_images
-from keras_vit.checkpoints.source import Source
 from keras_vit.checkpoints.transfer import load
-from keras_vit.preparation.protocols import complete
+from keras_vit.images.protocols import complete
+from keras_vit.sources.source import Source
 
 if TYPE_CHECKING:
     from keras_vit.model import VisionTransformer

@@ -7,7 +7,7 @@ from keras_vit.checkpoints.inspection import OpenedCheckpoint
 from keras_vit.config import ViTConfig
 from keras_vit.config.rules import pair
 from keras_vit.errors import CheckpointError, shown
-from keras_vit.terminal.messages import log
+from keras_vit.text import log
 
 OF_THE_MODEL = (
     "dtype",

@@ -6,11 +6,12 @@ import sys
 
 import shtab
 
-from keras_vit import __version__, backend
+from keras_vit import __version__
 from keras_vit.cli import explanations, exporting, images, models, serving, training
 from keras_vit.cli.interrupts import interrupts_repeated
+from keras_vit.environment import backend
 from keras_vit.errors import KerasViTError
-from keras_vit.terminal import visible
+from keras_vit.text import visible
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C, the same as a shell's."""

@@ -12,9 +12,9 @@ from rich.progress import Progress, ProgressColumn, Task
 from rich.table import Table
 from rich.text import Text
 
+from keras_vit.cli.screen import Screen
 from keras_vit.errors import KerasViTError
-from keras_vit.terminal import visible
-from keras_vit.terminal.screen import Screen
+from keras_vit.text import visible
 
 console = Screen()
 
@@ -108,7 +108,7 @@ def image_files(names: Iterable[str]) -> list[Path]:
     Raises:
         KerasViTError: a name is a URL, or a folder has no image in it or cannot be listed.
     """
-    from keras_vit.preparation import list_images
+    from keras_vit.images import list_images
 
     files: list[Path] = []
     for name in names:

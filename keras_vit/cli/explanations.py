@@ -5,8 +5,8 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from keras_vit import backend
 from keras_vit.cli.console import ImageSize, console, image_files, positive
+from keras_vit.environment import backend
 
 METHODS = (
     "relevance",

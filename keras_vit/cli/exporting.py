@@ -4,9 +4,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from keras_vit import backend
 from keras_vit.cli.console import ImageSize, console, image_files, positive
-from keras_vit.terminal.screen import Screen
+from keras_vit.cli.screen import Screen
+from keras_vit.environment import backend
 
 FORMATS = ("onnx", "openvino", "torch", "saved_model", "litert", "stablehlo", "transformers_js")
 

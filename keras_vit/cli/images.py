@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_vit import backend
 from keras_vit.cli.console import (
     add_output,
     console,
@@ -14,8 +13,9 @@ from keras_vit.cli.console import (
     positive,
     show,
 )
+from keras_vit.cli.screen import Screen
+from keras_vit.environment import backend
 from keras_vit.errors import KerasViTError
-from keras_vit.terminal.screen import Screen
 
 
 def add(commands: Any) -> None:

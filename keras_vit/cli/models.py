@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from rich.progress import Progress
 
-from keras_vit import backend
 from keras_vit.cli.console import ImageSize, add_output, console, positive, show
+from keras_vit.cli.screen import Screen
+from keras_vit.environment import backend
 from keras_vit.errors import KerasViTError
-from keras_vit.terminal.screen import Screen
 
 if TYPE_CHECKING:
     from keras_vit.checkpoints import Passport
@@ -109,11 +109,10 @@ def _add_fields(command: argparse.ArgumentParser) -> None:
 
 def _list(arguments: argparse.Namespace) -> None:
     from keras_vit.checkpoints import describe
-    from keras_vit.checkpoints.lexicon import num_parameters
     from keras_vit.checkpoints.passports import rung_of
-    from keras_vit.presets import list_presets
-    from keras_vit.presets.catalog import preset_named
+    from keras_vit.sources.catalog import list_presets, preset_named
     from keras_vit.variants import list_variants, variant
+    from keras_vit.weights.lexicon import num_parameters
 
     rows: list[tuple[object, ...]] = []
     if arguments.variants:
@@ -136,7 +135,7 @@ def _list(arguments: argparse.Namespace) -> None:
 
 
 def _doctor(arguments: argparse.Namespace) -> None:
-    from keras_vit.environment import components
+    from keras_vit.environment.components import components
 
     rows = [(c.kind, c.name, c.version or "not installed", c.note) for c in components()]
     show(arguments, ("kind", "name", "version", "note"), rows)
@@ -145,7 +144,7 @@ def _doctor(arguments: argparse.Namespace) -> None:
 def _info(arguments: argparse.Namespace) -> None:
     from keras_vit.checkpoints import CheckpointInfo, describe
     from keras_vit.checkpoints.passports import RUNGS, rung_of, shipped
-    from keras_vit.presets.catalog import CATALOG
+    from keras_vit.sources.catalog import CATALOG
 
     found = describe(arguments.source)
     facts: dict[str, Any] = {"source": str(arguments.source)}
@@ -288,7 +287,7 @@ def _convert(arguments: argparse.Namespace) -> None:
 
 
 def _upload(arguments: argparse.Namespace) -> None:
-    from keras_vit.presets import upload_preset
+    from keras_vit.sharing.upload import upload_preset
 
     url = upload_preset(
         arguments.target,

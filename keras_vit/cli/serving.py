@@ -3,8 +3,8 @@
 import argparse
 from typing import Any
 
-from keras_vit import backend
 from keras_vit.cli.console import console, positive
+from keras_vit.environment import backend
 
 
 def seconds(text: str) -> float:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from keras_vit import backend
 from keras_vit.cli.console import ImageSize, console, positive, share
+from keras_vit.environment import backend
 
 if TYPE_CHECKING:
     from keras_vit.finetune import Plan, PretrainingPlan

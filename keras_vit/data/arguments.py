@@ -4,7 +4,7 @@ from typing import Any
 
 from keras_vit.distribution.processes import data_shard
 from keras_vit.errors import ConfigError
-from keras_vit.preparation.preprocessor import Preprocessor
+from keras_vit.images.preprocessor import Preprocessor
 
 
 def checked_preprocessor(

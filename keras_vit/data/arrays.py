@@ -9,7 +9,7 @@ from keras_vit.data.image_data import ImageData
 from keras_vit.data.options import Options, Prepares
 from keras_vit.data.records import Records, names_for
 from keras_vit.errors import ConfigError
-from keras_vit.preparation.inputs import PixelImages, as_array
+from keras_vit.images.inputs import PixelImages, as_array
 
 
 @overload

@@ -3,7 +3,7 @@
 from typing import Any
 
 from keras_vit.data.inspection import Inspected
-from keras_vit.preparation.preprocessor import Preprocessor
+from keras_vit.images.preprocessor import Preprocessor
 
 _NAMED = 5
 

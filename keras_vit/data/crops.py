@@ -7,7 +7,7 @@ with `tf.image.resize`: half-pixel bilinear, without antialias.
 import numpy as np
 from PIL import Image
 
-from keras_vit.preparation.resampling import Size, resize_bilinear
+from keras_vit.images.resampling import Size, resize_bilinear
 
 _ATTEMPTS = 100
 

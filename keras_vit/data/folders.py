@@ -11,8 +11,8 @@ from keras_vit.data.image_data import ImageData
 from keras_vit.data.options import Options, Prepares
 from keras_vit.data.records import Records
 from keras_vit.errors import ConfigError, nearest
-from keras_vit.preparation import is_image_file, list_images
-from keras_vit.terminal.messages import warn
+from keras_vit.images import is_image_file, list_images
+from keras_vit.text import warn
 
 _NAMED = 5
 
@@ -48,7 +48,7 @@ def from_folder(
 ) -> ImageData | tuple[ImageData, ImageData]:
     """Returns the data set of a folder that holds a folder of images per class.
 
-    Images may lie in subfolders. `keras_vit.preparation.list_images` finds the image files: it
+    Images may lie in subfolders. `keras_vit.images.list_images` finds the image files: it
     skips hidden files and folders. A warning names files that are not images.
 
     Args:

@@ -21,8 +21,8 @@ from keras_vit.data.prefetch import Prefetch
 from keras_vit.data.records import Records
 from keras_vit.data.threads import Threads
 from keras_vit.errors import ConfigError
-from keras_vit.preparation.preprocessor import Preprocessor
-from keras_vit.terminal.messages import warn
+from keras_vit.images.preprocessor import Preprocessor
+from keras_vit.text import warn
 
 
 class ImageData(keras.utils.PyDataset):

@@ -9,10 +9,10 @@ import numpy as np
 
 from keras_vit.data.records import Records
 from keras_vit.errors import ConfigError
-from keras_vit.preparation.decoding import size_in_header
-from keras_vit.preparation.preprocessor import Preprocessor
-from keras_vit.preparation.resampling import size_of
-from keras_vit.terminal.messages import warn
+from keras_vit.images.decoding import size_in_header
+from keras_vit.images.preprocessor import Preprocessor
+from keras_vit.images.resampling import size_of
+from keras_vit.text import warn
 
 MOST_CACHED_BYTES = 2**29
 """Largest size of a cache by `cache="auto"`: half a gibibyte of decoded pixels."""

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, TypeAlias, TypedDict
 from keras_vit.data.augmentation import Augmentation
 
 if TYPE_CHECKING:
+    from keras_vit.images import Preprocessor
     from keras_vit.model import VisionTransformer
-    from keras_vit.preparation import Preprocessor
 
 Prepares: TypeAlias = "Preprocessor | VisionTransformer"
 """Type of the argument `preprocessor`: a preprocessor, or a model that has one."""

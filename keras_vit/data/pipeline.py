@@ -12,8 +12,8 @@ from keras_vit.data.inspection import Inspected
 from keras_vit.data.randaugment import randaugment
 from keras_vit.data.threads import Threads
 from keras_vit.errors import ConfigError
-from keras_vit.preparation.preprocessor import Preprocessor
-from keras_vit.preparation.resampling import size_of
+from keras_vit.images.preprocessor import Preprocessor
+from keras_vit.images.resampling import size_of
 
 Batch = tuple[np.ndarray, np.ndarray]
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
-from keras_vit.checkpoints.lexicon import AXIS_NAMES, LEXICON
-from keras_vit.checkpoints.templates import matcher
 from keras_vit.errors import ConfigError
+from keras_vit.weights.lexicon import AXIS_NAMES, LEXICON
+from keras_vit.weights.templates import matcher
 
 if TYPE_CHECKING:
     from keras_vit.model import VisionTransformer

@@ -16,7 +16,7 @@ from keras_vit.explanation.maps import explain
 from keras_vit.explanation.model_figures import Filters, TokenNorms
 from keras_vit.files import written_beside
 from keras_vit.model import VisionTransformer
-from keras_vit.terminal import in_figure
+from keras_vit.text import in_figure
 
 _INK = {False: "#1b1f24", True: "#e6e6e6"}
 

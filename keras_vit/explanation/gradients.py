@@ -5,8 +5,8 @@ from typing import Any
 
 import keras
 
-from keras_vit import backend as chosen
 from keras_vit.distribution.processes import on_all_devices
+from keras_vit.environment import backend as chosen
 
 
 def compile_call(model: keras.Model, function: Callable[..., Any]) -> Callable[..., Any]:

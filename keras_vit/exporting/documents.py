@@ -11,8 +11,8 @@ from keras_vit.exporting.formats.base import Format
 from keras_vit.exporting.plan import ExportPlan
 from keras_vit.exporting.verification import Comparison
 from keras_vit.files import write_json
-from keras_vit.preparation.protocols import complete
-from keras_vit.terminal import in_markdown
+from keras_vit.images.protocols import complete
+from keras_vit.text import in_markdown
 
 if TYPE_CHECKING:
     from keras_vit.model import VisionTransformer

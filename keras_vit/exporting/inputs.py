@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from keras_vit.exporting.plan import ExportPlan
-from keras_vit.preparation.inputs import images_in
-from keras_vit.preparation.preprocessor import Preprocessor
+from keras_vit.images.inputs import images_in
+from keras_vit.images.preprocessor import Preprocessor
 
 
 def graph_inputs(preprocessor: Preprocessor, plan: ExportPlan, images: Any) -> Iterator[np.ndarray]:

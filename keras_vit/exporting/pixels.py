@@ -3,7 +3,7 @@
 A separable resize is two products of matrices, `rows @ image @ columns^T`, whose weights the graph
 computes from the sizes of the image. One form serves every filter on every backend and in every
 format, and a crop costs nothing: its pixels are the only rows of the matrices.
-`keras_vit.preparation` computes the same on the host; `docs/export.md` states how near they are.
+`keras_vit.images` computes the same on the host; `docs/export.md` states how near they are.
 """
 
 import math
@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
+from keras_vit.images.protocols import complete
+from keras_vit.images.resizing import resize_small_for
 from keras_vit.interpolate import absolute
 from keras_vit.kernels import sizes
-from keras_vit.preparation.protocols import complete
-from keras_vit.preparation.resizing import resize_small_for
 
 Size = tuple[int, int]
 Parameters = Mapping[str, Any]
@@ -63,7 +63,7 @@ def resized(images: Any, size: Size, protocol: Any) -> Any:
         images: float32 whole numbers in [0, 255], `(batch, channels, height, width)`; height and
             width may be symbols or tensors.
         size: (height, width) of the model.
-        protocol: see `keras_vit.preparation.protocols`.
+        protocol: see `keras_vit.images.protocols`.
     """
     parameters = complete(protocol)
     height, width = ops.shape(images)[2:]

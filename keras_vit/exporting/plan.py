@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar
 from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError, nearest
 from keras_vit.exporting import pixels
-from keras_vit.preparation.protocols import ProtocolSpec
+from keras_vit.images.protocols import ProtocolSpec
 
 OUTPUTS = ("probabilities", "logits", "features")
 PRECISIONS = ("float32", "float16", "int8")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from keras_vit.errors import ConfigError
 from keras_vit.files import written_beside
-from keras_vit.terminal import in_figure
+from keras_vit.text import in_figure
 
 History = Mapping[str, Sequence[float]]
 

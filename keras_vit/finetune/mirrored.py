@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_vit.keras_fixes.keras_internals import accumulators
+from keras_vit.fixes.keras_internals import accumulators
 
 
 def is_replicated() -> bool:

@@ -12,7 +12,7 @@ import keras
 from keras import ops
 
 from keras_vit.errors import ConfigError
-from keras_vit.keras_fixes.keras_internals import adam_moments, index_of, layout_of
+from keras_vit.fixes.keras_internals import adam_moments, index_of, layout_of
 from keras_vit.kernels.reference import at_least_float32
 
 

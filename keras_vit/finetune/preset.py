@@ -10,18 +10,18 @@ from typing import Any
 
 import keras
 
-from keras_vit.backend import require_training
 from keras_vit.checkpoints import CheckpointInfo, Source, describe
 from keras_vit.data import ImageData
 from keras_vit.data.by_name import training_and_validation
+from keras_vit.environment.backend import require_training
 from keras_vit.errors import ConfigError
 from keras_vit.finetune.recipes import Recipe, augreg_recipe, transfer_recipe
 from keras_vit.finetune.sweep import sweep
 from keras_vit.finetune.training import BEST, LAST, check_out, train
+from keras_vit.images import Preprocessor
 from keras_vit.labels import names_of
 from keras_vit.model import VisionTransformer
-from keras_vit.preparation import Preprocessor
-from keras_vit.presets.preset_config import PresetConfig
+from keras_vit.sources.preset_config import PresetConfig
 from keras_vit.variants import variant
 
 _EPOCHS = 20

@@ -8,17 +8,17 @@ from typing import Any
 
 import keras
 
-from keras_vit.backend import require_training
 from keras_vit.data import ImageData
 from keras_vit.data.by_name import training_and_validation
+from keras_vit.environment.backend import require_training
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation import Evaluation, evaluate
 from keras_vit.finetune.published import Pretraining, pretraining_recipe, published_recipe
 from keras_vit.finetune.recipes import Recipe
 from keras_vit.finetune.training import LAST, check_out, train
+from keras_vit.images import Preprocessor
 from keras_vit.model import VisionTransformer
-from keras_vit.preparation import Preprocessor
-from keras_vit.presets.preset_config import PresetConfig
+from keras_vit.sources.preset_config import PresetConfig
 from keras_vit.variants import variant as variant_named
 
 

@@ -16,7 +16,7 @@ from keras_vit.finetune.trainable import (
     train_last_blocks,
     zero_head,
 )
-from keras_vit.keras_fixes.trainer import FreedGradients
+from keras_vit.fixes.trainer import FreedGradients
 from keras_vit.losses import FirstLoss
 
 if TYPE_CHECKING:

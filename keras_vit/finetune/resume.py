@@ -16,7 +16,7 @@ from keras_vit.files import failure_named
 from keras_vit.finetune import sharded
 from keras_vit.finetune.randomness import random_states, set_random_states
 from keras_vit.finetune.state import State
-from keras_vit.keras_fixes.keras_internals import continue_fit_at
+from keras_vit.fixes.keras_internals import continue_fit_at
 from keras_vit.model import VisionTransformer
 
 STATE_FILE = "state.safetensors"

@@ -14,7 +14,7 @@ import torch
 from torch.optim.adamw import adamw
 from torch.optim.sgd import sgd
 
-from keras_vit.keras_fixes.keras_internals import adam_moments, index_of
+from keras_vit.fixes.keras_internals import adam_moments, index_of
 
 _DEVICES = ("cpu", "cuda")
 

@@ -7,7 +7,7 @@ import numpy as np
 import openvino
 
 from keras_vit import inference
-from keras_vit.keras_fixes import openvino_settings
+from keras_vit.fixes import openvino_settings
 
 
 def padded_size(count: int, batch_size: int) -> int:

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from keras import ops
 
-from keras_vit.keras_fixes import xla_on_cpus
+from keras_vit.fixes import xla_on_cpus
 from keras_vit.kernels import reference
 from keras_vit.kernels.sizes import is_known
 

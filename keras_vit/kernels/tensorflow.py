@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_vit.keras_fixes import recompute_grad
+from keras_vit.fixes import recompute_grad
 from keras_vit.kernels import reference
 
 call_part = reference.call_part

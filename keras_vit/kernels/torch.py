@@ -14,7 +14,7 @@ import torch
 from keras.src.backend.common import global_state
 from torch.autograd import forward_ad
 
-from keras_vit.keras_fixes import torch_checkpoint
+from keras_vit.fixes import torch_checkpoint
 from keras_vit.kernels import reference, torch_compiled, torch_products
 from keras_vit.kernels.sizes import is_known
 

@@ -7,7 +7,7 @@ oneDNN has rearranged would be 7 % faster, but it is a second copy of all weight
 assignment to `weight.data` makes stale without a trace. Programs of `torch.compile` call it through
 `torch_compiled`.
 
-`keras_vit.processor.products_of_torch` states when oneDNN is used. torch's own product remains
+`environment.processor.products_of_torch` states when oneDNN is used. torch's own product remains
 where torch needs more than a value and a gradient (compilers, exporters, autocast, `torch.func`,
 forward mode), on other devices and types, and where the private operation is missing or changed.
 """
@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
-from keras_vit.keras_fixes import torch_stacks
-from keras_vit.processor import processor, products_of_torch
+from keras_vit.environment.processor import processor, products_of_torch
+from keras_vit.fixes import torch_stacks
 
 _SCHEMA = (
     "mkldnn::_linear_pointwise(Tensor X, Tensor W, Tensor? B, str attr, Scalar?[] scalars, "

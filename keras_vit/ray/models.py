@@ -12,10 +12,10 @@ import numpy as np
 from keras_vit.data.records import Encoded
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation.extraction import identity_of
+from keras_vit.images import Preprocessor
 from keras_vit.inference import run
 from keras_vit.labels import top_labels
 from keras_vit.model import VisionTransformer
-from keras_vit.preparation import Preprocessor
 from keras_vit.ray.storage import RemoteImage, is_url
 
 ImageSize: TypeAlias = int | tuple[int, int] | Literal["stored"] | None

@@ -11,8 +11,8 @@ from typing import Any
 
 from keras_vit.errors import ConfigError, WriteError
 from keras_vit.files import written_beside
-from keras_vit.preparation import list_images
-from keras_vit.preparation.decoding import format_of_name
+from keras_vit.images import list_images
+from keras_vit.images.decoding import format_of_name
 
 
 def is_url(place: str) -> bool:
@@ -94,7 +94,7 @@ class Folder:
     def images(self) -> list[str]:
         """Returns the images of this folder and of all folders below it, in order.
 
-        On this machine, `keras_vit.preparation.list_images` finds them. Elsewhere the suffix of a
+        On this machine, `keras_vit.images.list_images` finds them. Elsewhere the suffix of a
         name decides alone, because opening a file is a request; hidden files are left out.
 
         Raises:

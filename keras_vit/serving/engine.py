@@ -18,9 +18,9 @@ from keras_vit.explanation.attention import (
     read_tokens,
 )
 from keras_vit.explanation.pixels import per_pixel
+from keras_vit.images.decoding import MODES, TooManyPixelsError, pixel_limit
 from keras_vit.inference import run
 from keras_vit.model import VisionTransformer
-from keras_vit.preparation.decoding import MODES, TooManyPixelsError, pixel_limit
 from keras_vit.serving.batching import Function
 from keras_vit.serving.settings import RequestError, Settings
 

@@ -25,7 +25,7 @@ from keras_vit.serving.bodies import CONTENT, images_of
 from keras_vit.serving.engine import Engine
 from keras_vit.serving.hosts import KnownHosts
 from keras_vit.serving.settings import RequestError, Settings
-from keras_vit.terminal import visible
+from keras_vit.text import visible
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src blob:; connect-src 'self'"

@@ -20,7 +20,7 @@ from uvicorn.supervisors import Multiprocess
 from keras_vit.errors import ConfigError, KerasViTError
 from keras_vit.serving.connections import PatientProtocol
 from keras_vit.serving.settings import Settings
-from keras_vit.terminal import visible
+from keras_vit.text import visible
 
 _SECONDS_TO_SIGN_LIFE = 60  # a process that compiles a large model answers late
 

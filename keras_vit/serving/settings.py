@@ -13,7 +13,7 @@ class Settings:
         max_batch: most images that the model computes at once.
         batch_wait: seconds that the first image of a batch waits for others.
         max_bytes: most bytes of a request's body; a request beyond it gets 413.
-        max_pixels: most pixels of an image, 413; None for `keras_vit.limits.IMAGE_PIXELS`.
+        max_pixels: most pixels of an image, 413; None for `environment.limits.IMAGE_PIXELS`.
         max_images: most images of a request, 413; never more than `max_queue`.
         max_queue: most images that are accepted and not answered, 429. A request counts from its
             headers on, as one image until its body is read.

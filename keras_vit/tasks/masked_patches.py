@@ -9,9 +9,9 @@ from keras import ops
 
 from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError
+from keras_vit.images.protocols import complete
 from keras_vit.layers.precision import float32_under_mixed
 from keras_vit.model import VisionTransformer
-from keras_vit.preparation.protocols import complete
 from keras_vit.tasks import targets
 from keras_vit.tasks.corruption import PatchCorruption
 

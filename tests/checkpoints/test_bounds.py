@@ -8,7 +8,7 @@ import pytest
 
 from keras_vit import CheckpointError
 from keras_vit.checkpoints.inspection import open_checkpoint
-from keras_vit.checkpoints.source import OpenSource, Source
+from keras_vit.sources.source import OpenSource, Source
 from tests.checkpoints.headers import Headers
 from tests.golden import FOLDER
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from keras_vit.checkpoints import lexicon
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.recognition import recognise
 from keras_vit.checkpoints.translate import plan
 from keras_vit.config import ViTConfig
 from keras_vit.variants import variant
+from keras_vit.weights import lexicon
 
 pytestmark = pytest.mark.without_backend
 

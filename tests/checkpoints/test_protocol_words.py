@@ -9,7 +9,7 @@ import pytest
 
 from keras_vit import CheckpointError, checkpoints
 from keras_vit.checkpoints.dialects import DIALECTS
-from keras_vit.preparation.protocols import complete
+from keras_vit.images.protocols import complete
 from tests import torchvision_shim  # noqa: F401  before timm and transformers
 from tests.golden import FOLDER
 from tests.helpers import tiny

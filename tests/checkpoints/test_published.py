@@ -15,8 +15,8 @@ import pytest
 from keras_vit import CheckpointError, checkpoints
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.dialects.json_fields import JsonConstant
-from keras_vit.preparation.protocols import complete
-from keras_vit.presets.catalog import preset_named
+from keras_vit.images.protocols import complete
+from keras_vit.sources.catalog import preset_named
 from tests.thorough import THOROUGH
 
 pytestmark = pytest.mark.without_backend

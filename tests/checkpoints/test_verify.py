@@ -14,7 +14,7 @@ from keras_vit.checkpoints import passports
 from keras_vit.checkpoints.libraries import LibraryUnavailableError, run_library
 from keras_vit.checkpoints.passports import Passport
 from keras_vit.errors import SourceError
-from keras_vit.presets.catalog import CATALOG
+from keras_vit.sources.catalog import CATALOG
 from tests.golden import FOLDER
 from tests.helpers import random_tiny
 from tests.words import raises

@@ -18,7 +18,7 @@ import pytest
 
 from tests.fuzz import mutations
 from tests.fuzz.mutations import Mutation
-from tests.presets import bucket_server, hub_server
+from tests.sources import bucket_server, hub_server
 
 READERS = ("hub", "bucket")
 FILE = "x.answers"
@@ -150,7 +150,7 @@ def _changed(spec: list[Any] | None) -> Callable[[bytes], bytes] | None:
 
 @contextlib.contextmanager
 def _hub(cache: Path, faults: list[dict[str, Any]]) -> Iterator[Callable[[], None]]:
-    from keras_vit.presets.catalog import preset_named
+    from keras_vit.sources.catalog import preset_named
 
     with hub_server.served() as hub, pytest.MonkeyPatch.context() as patch:
         hub.add("us/digits", preset_named("vit_digits").folder)
@@ -162,7 +162,7 @@ def _hub(cache: Path, faults: list[dict[str, Any]]) -> Iterator[Callable[[], Non
 
 def _load_hub() -> Any:
     from keras_vit.checkpoints.inspection import open_checkpoint
-    from keras_vit.checkpoints.source import Source
+    from keras_vit.sources.source import Source
 
     with Source.of(_ADDRESS).open() as opened:
         about = open_checkpoint(opened, {}).info
@@ -201,7 +201,7 @@ def _bucket(cache: Path, faults: list[dict[str, Any]]) -> Iterator[Callable[[], 
 
 
 def _load_bucket() -> Any:
-    from keras_vit.presets.bucket import fetch
+    from keras_vit.sources.bucket import fetch
 
     content = fetch(_URL).read_bytes()
     return {"numbers": hashlib.sha1(content).hexdigest()}

@@ -23,7 +23,7 @@ from safetensors import safe_open
 
 from keras_vit import KerasViTError, VisionTransformer, embed
 from keras_vit.checkpoints import convert
-from keras_vit.checkpoints.source import Source
+from keras_vit.sources.source import Source
 from tests.finetune import long_training
 from tests.fuzz.seeds import CHECKPOINTS
 

@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from keras_vit.data.crops import crop_and_resize, flipped, random_box
-from keras_vit.preparation.resampling import resize_bilinear
+from keras_vit.images.resampling import resize_bilinear
 
 pytestmark = pytest.mark.without_backend
 

@@ -111,7 +111,7 @@ def test_threads_predict_the_same():
 def test_the_precision_is_that_of_the_policy_or_of_the_setting(dtype, asked, hint, monkeypatch):
     """A processor without bfloat16 computes float32 instead."""
     monkeypatch.setenv(PRECISION, asked)
-    from keras_vit.keras_fixes import openvino_settings
+    from keras_vit.fixes import openvino_settings
 
     model = random_tiny(dtype=dtype)
     assert openvino_settings.of(model.dtype_policy)["INFERENCE_PRECISION_HINT"] == hint

@@ -7,7 +7,7 @@ import keras
 import pytest
 
 from keras_vit import VisionTransformer
-from keras_vit.terminal import visible
+from keras_vit.text import visible
 from tests.digits import digits
 from tests.serving.live import encoded, served, wait_until
 

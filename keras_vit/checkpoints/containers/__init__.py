@@ -2,7 +2,7 @@
 
 A reader takes all names, shapes and dtypes from the headers before it reads an array, and then
 reads arrays one at a time. The sizes in the headers are compared with the size of the file and
-with the limits of `keras_vit.limits` before memory or time is spent on the arrays.
+with the limits of `keras_vit.environment.limits` before memory or time is spent on the arrays.
 """
 
 import os

@@ -16,9 +16,9 @@ import ml_dtypes
 import numpy as np
 
 from keras_vit.checkpoints.containers.reading import FileReader
+from keras_vit.environment.limits import ARRAYS
 from keras_vit.errors import CheckpointError, shown
 from keras_vit.files import written_beside
-from keras_vit.limits import ARRAYS
 
 _DEEPEST = 32
 """Most levels of groups inside groups; Keras needs about ten."""

@@ -11,8 +11,8 @@ from typing import IO, Protocol, Self
 
 import numpy as np
 
+from keras_vit.environment.limits import ARRAYS, EXPANSION, SMALL
 from keras_vit.errors import CheckpointError, KerasViTError, shown
-from keras_vit.limits import ARRAYS, EXPANSION, SMALL
 
 PICKLE_ADVICE = (
     "keras_vit unpickles only if you ask for it: allow_pickle_weights=True reads its arrays by "

@@ -9,8 +9,8 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
-from keras_vit.checkpoints.axes import in_order
 from keras_vit.files import written_beside
+from keras_vit.weights.axes import in_order
 
 
 class Part(NamedTuple):

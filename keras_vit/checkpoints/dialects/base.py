@@ -14,12 +14,12 @@ from keras_vit.checkpoints.dialects.json_fields import (
     always,
     merged,
 )
-from keras_vit.checkpoints.dialects.switches import DEFAULTS, SWITCHES
-from keras_vit.checkpoints.lexicon import LEXICON
 from keras_vit.config import Numerics, ViTConfig
 from keras_vit.errors import shown
-from keras_vit.preparation.protocols import ProtocolSpec, complete
-from keras_vit.terminal.messages import log
+from keras_vit.images.protocols import ProtocolSpec, complete
+from keras_vit.text import log
+from keras_vit.weights.lexicon import LEXICON
+from keras_vit.weights.switches import DEFAULTS, SWITCHES
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,8 +21,8 @@ from keras_vit.checkpoints.dialects.base import (
     unsupported,
 )
 from keras_vit.checkpoints.dialects.flax import FLAX_PARAMETERS, encoder_layers
-from keras_vit.checkpoints.lexicon import LEXICON
 from keras_vit.config import Numerics, ViTConfig
+from keras_vit.weights.lexicon import LEXICON
 
 _SUBMODULES = ("LayerNorm_0", "MultiHeadDotProductAttention_0", "LayerNorm_1", "MlpBlock_0")
 _MAP_HEAD = {

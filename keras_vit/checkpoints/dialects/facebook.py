@@ -16,7 +16,7 @@ from keras_vit.checkpoints.dialects.base import (
 )
 from keras_vit.checkpoints.dialects.torch_layout import torch_modules
 from keras_vit.config import Numerics
-from keras_vit.preparation.protocols import ProtocolSpec
+from keras_vit.images.protocols import ProtocolSpec
 
 _BLOCK = "blocks.{l}."
 

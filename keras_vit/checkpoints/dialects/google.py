@@ -11,8 +11,8 @@ import dataclasses
 
 from keras_vit.checkpoints.dialects.base import Dialect, Names, StoredAs, modules, unsupported
 from keras_vit.checkpoints.dialects.flax import FLAX_PARAMETERS, encoder_layers
-from keras_vit.checkpoints.lexicon import LEXICON
 from keras_vit.config import Numerics
+from keras_vit.weights.lexicon import LEXICON
 
 _CONVOLUTIONS = {
     "root/conv": "conv_root",

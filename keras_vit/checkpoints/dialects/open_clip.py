@@ -27,7 +27,7 @@ from keras_vit.checkpoints.dialects.timm import FAMILIES as TIMM
 from keras_vit.checkpoints.dialects.torch_layout import torch_modules
 from keras_vit.checkpoints.dialects.transformers.common import GELU_OF_CLIP
 from keras_vit.config import Numerics
-from keras_vit.preparation.protocols import ProtocolSpec, complete
+from keras_vit.images.protocols import ProtocolSpec, complete
 
 CONFIG = "open_clip_config.json"
 _BLOCK = "transformer.resblocks.{l}."

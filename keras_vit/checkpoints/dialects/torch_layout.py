@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Mapping
 
 from keras_vit.checkpoints.dialects.base import StoredAs, modules
-from keras_vit.checkpoints.lexicon import LEXICON
 from keras_vit.config import ViTConfig
+from keras_vit.weights.lexicon import LEXICON
 
 _PARAMETERS = {"kernel": ".weight", "gamma": ".weight", "beta": ".bias", "bias": ".bias"}
 

@@ -13,7 +13,7 @@ from keras_vit.checkpoints.dialects.base import (
 )
 from keras_vit.checkpoints.dialects.torch_layout import POSITIONS_OF_ANOTHER_GRID, torch_modules
 from keras_vit.config import Numerics
-from keras_vit.preparation.protocols import ProtocolSpec
+from keras_vit.images.protocols import ProtocolSpec
 
 _BLOCK = "encoder.layers.encoder_layer_{l}."
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.terminal import in_html, visible
+from keras_vit.text import in_html, visible
 
 _MOST_JPEG = 20_000
 """Bytes of a picture: a report of ten images has ninety pictures, and stays below 5 MB."""

@@ -13,7 +13,7 @@ from keras_vit.checkpoints.dialects.base import (
 from keras_vit.checkpoints.dialects.json_fields import Json, naming, object_at
 from keras_vit.checkpoints.dialects.keras_hub.objects import serialised
 from keras_vit.config import ViTConfig
-from keras_vit.preparation.protocols import ProtocolSpec, complete
+from keras_vit.images.protocols import ProtocolSpec, complete
 
 
 def _read(files: Json) -> ProtocolSpec | None:

@@ -32,7 +32,7 @@ from keras_vit.checkpoints.dialects.keras_hub.objects import keras_object
 from keras_vit.checkpoints.dialects.transformers.common import impossible, needs
 from keras_vit.checkpoints.dialects.transformers.dinov2 import swiglu_width
 from keras_vit.config import Numerics, ViTConfig
-from keras_vit.preparation.protocols import ProtocolSpec
+from keras_vit.images.protocols import ProtocolSpec
 
 _REASONS = {"": "keras-hub's family has no such part"}
 _BACKBONE_ALONE = {"classifier": "token", "num_classes": 0}

@@ -11,7 +11,7 @@ from keras_vit.checkpoints.dialects.base import (
 from keras_vit.checkpoints.dialects.json_fields import Json, object_at
 from keras_vit.checkpoints.dialects.torch_layout import stored_image_size
 from keras_vit.config import ViTConfig
-from keras_vit.preparation.protocols import FILTERS, ProtocolSpec, complete
+from keras_vit.images.protocols import FILTERS, ProtocolSpec, complete
 
 _DEFAULTS = {
     "crop_pct": 0.875,

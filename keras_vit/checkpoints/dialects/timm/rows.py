@@ -28,7 +28,7 @@ from keras_vit.checkpoints.dialects.timm.names import BACKBONE, is_root_alone
 from keras_vit.checkpoints.dialects.torch_layout import stored_image_size
 from keras_vit.config import ViTConfig
 from keras_vit.labels import NAMED
-from keras_vit.terminal.messages import log
+from keras_vit.text import log
 
 _POOLS = {"token": "token", "avg": "gap", "map": "map"}
 POOL_OF = {

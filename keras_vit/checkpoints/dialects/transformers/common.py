@@ -22,7 +22,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
 from keras_vit.checkpoints.dialects.torch_layout import stored_image_size, torch_modules
 from keras_vit.config import POSITIONS, ViTConfig
 from keras_vit.errors import shown
-from keras_vit.terminal.messages import log
+from keras_vit.text import log
 
 VIT_BLOCK = "encoder.layer.{l}."
 

@@ -12,7 +12,7 @@ from keras_vit.checkpoints.dialects.base import (
 from keras_vit.checkpoints.dialects.json_fields import Json, naming, number
 from keras_vit.checkpoints.dialects.torch_layout import stored_image_size
 from keras_vit.config import ViTConfig
-from keras_vit.preparation.protocols import TENSOR_FILTERS, ProtocolSpec, complete
+from keras_vit.images.protocols import TENSOR_FILTERS, ProtocolSpec, complete
 
 FILE = "preprocessor_config.json"
 

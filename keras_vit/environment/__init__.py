@@ -1,0 +1,1 @@
+"""The machine: chosen backend, processor, limits on files, installed packages."""

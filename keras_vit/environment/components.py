@@ -1,0 +1,93 @@
+"""The environment: installed backends and extras, and the processor; nothing is imported."""
+
+import dataclasses
+import importlib.metadata
+import os
+import platform
+
+from keras_vit.environment.backend import BACKENDS, ONLY_PREDICTS, chosen_backend
+from keras_vit.environment.processor import processor, products_of_torch
+
+_LIBRARIES = ("keras", "numpy", "huggingface-hub", "safetensors", "pillow")
+_EXTRAS = {
+    "matplotlib": ("figures", "explain, curves.png of a training"),
+    "tensorboardX": ("tensorboard", "TensorBoard logs"),
+    "tensorflow-datasets": ("tfds", "data named tfds:NAME"),
+    "datasets": ("huggingface", "data named hf:OWNER/NAME"),
+    "pyarrow": ("parquet", "embed --out NAME.parquet"),
+    "ray": ("ray", "embed --engine ray"),
+    "grain": ("grain", "ImageData.to_grain"),
+    "orbax-checkpoint": ("orbax", "the state of a training that devices of JAX divide"),
+    "onnxruntime": ("export", "export to ONNX and transformers.js"),
+    "ai-edge-litert": ("litert", "export to LiteRT"),
+    "fastapi": ("serve", "keras-vit serve"),
+    "scikit-learn": ("demo", "keras-vit demo"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Component:
+    """A part of the environment.
+
+    Args:
+        kind: `"machine"`, `"library"`, `"backend"` or `"extra"`.
+        name: name of the package, or of the property of the machine.
+        version: version of the package, or value of the property; None if not installed.
+        note: purpose of the package, or the command that installs it.
+    """
+
+    kind: str
+    name: str
+    version: str | None
+    note: str = ""
+
+
+def components() -> list[Component]:
+    """Returns the facts for a bug report, and the missing packages with their purposes."""
+    chosen, why = chosen_backend()
+    found = [
+        Component("machine", "system", platform.platform()),
+        Component("machine", "python", platform.python_version()),
+        Component("machine", "processor", processor().name, f"{os.cpu_count()} cores"),
+        Component("machine", "instructions", *_instructions()),
+        Component("machine", "products of torch", *products_of_torch()),
+        Component("library", "keras-vit", _version("keras-vit") or _own_version()),
+        *(Component("library", name, _version(name)) for name in _LIBRARIES),
+    ]
+    for name in BACKENDS:
+        version = _version(name) or (_version("tensorflow-cpu") if name == "tensorflow" else None)
+        note = f"used: {why}" if name == chosen else _install(name, version)
+        if name == ONLY_PREDICTS:
+            note = "; ".join(filter(None, ("predicts only; export to OpenVINO", note.strip("; "))))
+        found.append(Component("backend", name, version, note))
+    if chosen not in BACKENDS:
+        found.append(Component("backend", chosen, None, f"used: {why}; not one of keras_vit's"))
+    for name, (extra, use) in _EXTRAS.items():
+        version = _version(name)
+        found.append(Component("extra", name, version, f"{use}{_install(extra, version)}"))
+    return found
+
+
+def _instructions() -> tuple[str, str]:
+    """Returns the instruction sets of the processor, and what it is slow at."""
+    found = processor()
+    slow = found.flags and not found.multiplies_bfloat16
+    note = "none for bfloat16, which is slower than float32 on this CPU" if slow else ""
+    return ", ".join(found.instruction_sets) or "unknown", note
+
+
+def _install(extra: str, version: str | None) -> str:
+    return "" if version else f'; pip install "keras-vit[{extra}]"'
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _own_version() -> str:
+    from keras_vit import __version__
+
+    return f"{__version__} (not installed)"

@@ -1,0 +1,101 @@
+"""What `fit`, `evaluate` and `predict` of Keras need from a model; nothing private is used.
+
+Found 2026-11 in Keras 3.15.1 and before; tests/fixes/test_trainer.py has the canaries.
+
+- JAX: Keras takes the weights out of the variables while it runs, and puts them back only after
+  success. A failed `evaluate` or `predict` left a model without weights, and threads that predicted
+  at once broke it. `kept_whole` puts them back, by `jax_state_sync`. `share_weights` keeps the
+  weights of a running `fit` where the inference function finds them.
+- All backends: the metrics of a model are its variables, so that threads that evaluate at once
+  would count in the same metrics. `kept_whole` lets one thread evaluate or predict at a time.
+- torch: Keras frees the gradients of a step after the next forward pass, so that the peak of the
+  memory has both. `FreedGradients`, a callback that recipes carry, frees them before.
+- OpenVINO: Keras compiles the weights into the program of `predict` and never looks at them again,
+  and lets OpenVINO choose bfloat16. `predict` computes by the inference function instead, and
+  `evaluate`, which is slow there, by calls of the model.
+"""
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar, cast
+
+import keras
+import numpy as np
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def shown_as(method: Any) -> Callable[[Method], Method]:
+    """Decorates a method; `help` shows it with the signature and docstring of `method`."""
+    return cast(Callable[[Method], Method], functools.wraps(method))
+
+
+@contextlib.contextmanager
+def kept_whole(model: Any) -> Iterator[None]:
+    """Runs `evaluate` or `predict` of a model in one thread at a time, and keeps its weights."""
+    backend = keras.backend.backend()
+    with model.inference.trainer_lock:
+        if backend == "openvino":
+            model.supports_jit = False  # `evaluate` calls the model, which has the present weights
+            model.predict_function = lambda data: _predict_on_openvino(model, data)
+        before = _values_of(model) if backend == "jax" else {}
+        try:
+            yield
+        finally:
+            if backend == "jax":
+                model.jax_state_sync()
+                # An error before the first step leaves Keras without a state to put back.
+                present = _values_of(model)
+                for key in before.keys() - present.keys():
+                    variable, value = before[key]
+                    variable.assign(value)
+
+
+def _values_of(model: Any) -> dict[int, tuple[Any, Any]]:
+    """Returns the variables that have a value, and the values, by identity."""
+    values = {}
+    for variable in model.variables:
+        # A variable without a value calls its initializer, which is None.
+        with contextlib.suppress(TypeError):
+            values[id(variable)] = variable, variable.value
+    return values
+
+
+def share_weights(model: Any) -> None:
+    """Lets the inference function read the weights of a `fit` that runs in another thread, on JAX.
+
+    A step of `fit` deletes the arrays of the weights that it replaces. The inference function may
+    not take them at this moment, so both hold its lock.
+    """
+    if keras.backend.backend() != "jax" or keras.config.is_nnx_enabled():
+        return
+    inference, step = model.inference, model.train_function
+    kinds = (model.trainable_variables, model.non_trainable_variables)
+    inference.training_state = [[variable.value for variable in kind] for kind in kinds]
+    if getattr(step, "shares_weights", False):
+        return
+
+    def shared(state: Any, data: Any) -> Any:
+        with inference.lock:
+            logs, new = step(state, data)
+            inference.training_state = new[:2]  # trainable and other variables of the model
+        return logs, new
+
+    shared.shares_weights = True  # type: ignore[attr-defined]
+    model.train_function = shared
+
+
+class FreedGradients(keras.callbacks.Callback):
+    """Frees the gradients of the last step before the next one begins, on torch."""
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Resets the gradients, as `torch.nn.Module.zero_grad` does."""
+        self.model.zero_grad()
+
+
+def _predict_on_openvino(model: Any, data: Any) -> Any:
+    outputs = [
+        model.inference.run(model, keras.utils.unpack_x_y_sample_weight(batch)[0]) for batch in data
+    ]
+    return np.concatenate(outputs)

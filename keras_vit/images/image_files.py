@@ -1,0 +1,75 @@
+"""The rule for image files, which data sets and commands share.
+
+A regular file is an image file if its suffix names a format that Pillow reads, or if its first
+bytes are those of such a format. Hidden files, such as the `._IMG.jpg` of macOS, are skipped. A
+damaged `photo.jpg` is therefore an image that cannot be read, and is reported.
+"""
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from keras_vit.errors import ConfigError
+from keras_vit.images.decoding import format_of_name, size_in_header
+
+
+class ImageFiles(NamedTuple):
+    """The contents of a folder: paths of images, number of hidden files, paths of other files."""
+
+    images: list[str]
+    hidden: int
+    others: list[str]
+
+
+def is_image_file(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is an image file; a file without the suffix of an image is opened."""
+    path = Path(path)
+    return not path.name.startswith(".") and path.is_file() and _looks_like_one(str(path))
+
+
+def list_images(folder: str | os.PathLike[str]) -> ImageFiles:
+    """Returns the files of a folder and of all folders below it, in the same order everywhere.
+
+    Links to folders are followed, except for links to a folder that contains them. Hidden folders
+    are not entered; each counts as one hidden file.
+
+    Raises:
+        ConfigError: a folder cannot be listed.
+    """
+    found = ImageFiles([], 0, [])
+    hidden = _walk(os.fsdecode(folder), found, ())
+    return found._replace(hidden=hidden)
+
+
+def _looks_like_one(path: str) -> bool:
+    if format_of_name(path) is not None:
+        return True
+    try:
+        size_in_header(path, max_pixels=2**63)  # an image above the limit is also an image
+    except ConfigError:
+        return False
+    return True
+
+
+def _walk(folder: str, found: ImageFiles, above: tuple[tuple[int, int], ...]) -> int:
+    """Adds images and other files of a folder; returns the number of hidden entries."""
+    try:
+        status = Path(folder).stat()
+        with os.scandir(folder) as entries:
+            inside = sorted(entries, key=lambda entry: (entry.is_dir(), entry.name))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigError(f"{folder}: this folder cannot be listed ({reason}).") from error
+    here = (status.st_dev, status.st_ino)
+    if here in above:
+        return 0
+    hidden = 0
+    for entry in inside:
+        if entry.name.startswith("."):
+            hidden += 1
+        elif entry.is_dir():
+            hidden += _walk(entry.path, found, (*above, here))
+        else:
+            is_image = entry.is_file() and _looks_like_one(entry.path)
+            (found.images if is_image else found.others).append(entry.path)
+    return hidden

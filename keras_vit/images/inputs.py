@@ -1,0 +1,387 @@
+"""The interpretation of a user's images: from objects of many kinds to single images.
+
+The three tables of this file are the rules: `KINDS` for objects, `LAYOUTS` for the axes of an
+array, `RANGES` for its values. `docs/preprocessing.md` shows them, and a test checks each row.
+"""
+
+import contextlib
+import dataclasses
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from keras_vit.errors import ConfigError
+from keras_vit.text import warn
+
+Item = Any
+"""One image in the user's form: a name, bytes, a file object, a Pillow image or an array."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Pixels:
+    """One image in an array.
+
+    Args:
+        values: the pixels, `(height, width, channels)`.
+        white: the value of full brightness, 1 or 255, which is decided for the whole array of
+            the user.
+    """
+
+    values: np.ndarray
+    white: int
+
+
+class Found(NamedTuple):
+    """An image in the user's form, and the source to decode, or the error if it is no image."""
+
+    given: Item
+    source: Any  # a name, encoded bytes, a file object, a Pillow image, `Pixels` or a ConfigError
+
+
+class Kind(NamedTuple):
+    """A row of `KINDS`: a kind of object and its interpretation."""
+
+    given: str
+    taken_for: str
+    is_such: Callable[[Any], bool]
+    images: Callable[[Any, int], Iterator[Found]]
+
+
+def images_in(given: Any, channels: int) -> Iterator[Found]:
+    """Yields the images of a user's object, one at a time, in order.
+
+    An object that is no image is yielded with a `ConfigError` as its source, so that a caller
+    may continue with the next one.
+
+    Args:
+        given: an object of a kind in `KINDS`; an iterator is read on demand.
+        channels: number of channels of the model, which identifies the channel axis of an array.
+    """
+    kind = next(kind for kind in KINDS if kind.is_such(given))
+    yield from kind.images(given, channels)
+
+
+class PixelImages(Sequence[Pixels]):
+    """The images of an array or tensor, by `LAYOUTS` and `RANGES`.
+
+    Args:
+        array: one image or a batch.
+        channels: number of channels of the model.
+
+    Raises:
+        ConfigError: the axes are ambiguous, or do not fit images.
+    """
+
+    def __init__(self, array: Any, channels: int) -> None:
+        self._images = _images_first(as_array(array), channels)
+        self._white = _white(self._images)
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def __getitem__(self, index: Any) -> Any:
+        return Pixels(self._images[index], self._white)
+
+
+def as_array(value: Any) -> np.ndarray:
+    """Returns a tensor of any backend and device as a NumPy array.
+
+    Raises:
+        ConfigError: NumPy cannot read its values, as with a symbolic tensor.
+    """
+    try:
+        if hasattr(value, "detach"):  # torch: a gradient, a device, bfloat16
+            value = value.detach().cpu()
+            value = value.float() if "bfloat16" in str(value.dtype) else value
+        array = np.asarray(value)
+        # In NumPy, bfloat16 of JAX and TensorFlow has the type of two bytes of void.
+        is_foreign_float = array.dtype.kind == "V" and array.dtype.names is None
+        return array.astype(np.float32) if is_foreign_float else array
+    except Exception as error:  # every library raises its own types
+        reason = str(error).partition("\n")[0]
+        raise ConfigError(
+            f"A {type(value).__name__} gives NumPy no values ({reason}). Convert it to an array "
+            "first; inside tf.data, call the preprocessor by tf.numpy_function."
+        ) from error
+
+
+def _name(given: Any, _: int) -> Iterator[Found]:
+    name = os.fsdecode(given)
+    if name.startswith("~") and not os.path.lexists(name):
+        with contextlib.suppress(RuntimeError):  # no such user
+            name = str(Path(name).expanduser())
+    yield Found(given, name or ConfigError("An empty file name, expected an image file."))
+
+
+def _url(given: str, _: int) -> Iterator[Found]:
+    shown = given if len(given) < 200 else f"{given[:200]}..."
+    if given.startswith("data:"):
+        fix = "Give its bytes: base64.b64decode(url.partition(',')[2])."
+    elif given.startswith(("http:", "https:", "ftp:")):
+        fix = f"Fetch it first: path = keras.utils.get_file(origin={shown!r})"
+    else:
+        fix = "Open it with its library, such as fsspec, and give the file object."
+    yield Found(given, ConfigError(f"{shown}: URLs are not fetched here. {fix}"))
+
+
+def _encoded(given: Any, _: int) -> Iterator[Found]:
+    yield Found(given, given)
+
+
+def _array(given: Any, channels: int) -> Iterator[Found]:
+    try:
+        images = PixelImages(given, channels)
+    except ConfigError as error:
+        yield Found(given, error)
+        return
+    is_one_image = (
+        len(images) == 1 and images[0].values.size == np.prod(given.shape) and len(given.shape) < 4
+    )
+    for pixels in images:
+        yield Found(given if is_one_image else pixels.values, pixels)
+
+
+def _elements_of_array(given: Any, channels: int) -> Iterator[Found]:
+    for element in np.asarray(given).reshape(-1).tolist():
+        yield from images_in(element, channels)
+
+
+def _elements(given: Iterable[Any], channels: int) -> Iterator[Found]:
+    for element in given:
+        yield from images_in(element, channels)
+
+
+def _of_mapping(given: Mapping[Any, Any], _: int) -> Iterator[Found]:
+    keys = ", ".join(map(repr, list(given)[:5]))
+    yield Found(
+        given,
+        ConfigError(f"A {type(given).__name__} with {keys}: give the value that is an image."),
+    )
+
+
+def _none(given: Any, _: int) -> Iterator[Found]:
+    what = "None" if given is None else f"a {type(given).__name__}"
+    yield Found(
+        given,
+        ConfigError(
+            f"An image is a file name, encoded bytes, a file object, a PIL image or an array of "
+            f"pixels; found {what}."
+        ),
+    )
+
+
+def _is_url(value: Any) -> bool:
+    return isinstance(value, str) and bool(re.match(r"data:|[A-Za-z][A-Za-z0-9+.-]+://", value))
+
+
+def _is_bytes(value: Any) -> bool:
+    return isinstance(value, (bytes, bytearray, memoryview))
+
+
+def _is_name_in_bytes(value: Any) -> bool:
+    """Whether bytes are one line of printable text, which no image format begins with."""
+    if not isinstance(value, bytes) or len(value) > 4096 or b"\0" in value:
+        return False
+    name = os.fsdecode(value)
+    return name.isprintable() or os.path.lexists(name)
+
+
+def _is_array(value: Any) -> bool:
+    return hasattr(value, "__array__") or (hasattr(value, "shape") and hasattr(value, "dtype"))
+
+
+def _is_array_of_objects(value: Any) -> bool:
+    dtype = getattr(value, "dtype", None)
+    return getattr(dtype, "kind", "") in ("O", "S", "U") or getattr(dtype, "name", "") == "string"
+
+
+KINDS = (
+    Kind("a `str` that is a URL", "refused; the message fetches it", _is_url, _url),
+    Kind(
+        "a `str` or `os.PathLike`",
+        "the file of that name; `~` is the home folder",
+        lambda value: isinstance(value, (str, os.PathLike)),
+        _name,
+    ),
+    Kind(
+        "`bytes` that are a line of printable text",
+        "the file of that name, as `tf.numpy_function` hands it over",
+        _is_name_in_bytes,
+        _name,
+    ),
+    Kind("other `bytes`, `bytearray`, `memoryview`", "an encoded image", _is_bytes, _encoded),
+    Kind(
+        "a binary file object",
+        "an encoded image, from the start of the file",
+        lambda value: hasattr(value, "read"),
+        _encoded,
+    ),
+    Kind(
+        "a `PIL.Image.Image`",
+        "itself, turned upright by its EXIF tag",
+        lambda value: isinstance(value, Image.Image),
+        _encoded,
+    ),
+    Kind(
+        "an array of strings or objects",
+        "its elements, one by one",
+        _is_array_of_objects,
+        _elements_of_array,
+    ),
+    Kind("an array or a tensor of any backend and device", "pixels, see below", _is_array, _array),
+    Kind(
+        "a `dict`",
+        "refused; the message asks for one of its values",
+        lambda value: isinstance(value, Mapping),
+        _of_mapping,
+    ),
+    Kind(
+        "a list, generator, `tf.data.Dataset` or other iterable",
+        "its elements, one by one, nested as they may be",
+        lambda value: isinstance(value, Iterable),
+        _elements,
+    ),
+    Kind("`None`, a number, anything else", "refused", lambda value: True, _none),
+)
+"""The interpretation of an object: the first row that matches it."""
+
+
+LAYOUTS = (
+    ("(height, width)", "one grey image"),
+    ("(height, width, channels)", "one image"),
+    ("(channels, height, width)", "one image, if only the first axis can count channels"),
+    ("(images, height, width)", "grey images, for a model of one channel"),
+    ("(images, height, width, channels)", "images"),
+    ("(images, channels, height, width)", "images, if only the second axis can count channels"),
+    ("first and last axis alike", "refused: no one can tell which one counts channels"),
+    ("any other", "refused"),
+)
+"""The interpretation of the axes of an array.
+
+An axis can be the channels if its length is the model's number of channels, or 1, or, for a model
+of 3 channels, 4. If both ends can, the end with the model's number of channels is the channels.
+"""
+
+
+def _images_first(values: np.ndarray, channels: int) -> np.ndarray:
+    """Returns the images of an array, `(images, height, width, channels)`, without a copy."""
+    counts = {1, 4, channels} if channels == 3 else {1, channels}
+    shape = values.shape
+    if values.ndim == 2:
+        return values[None, ..., None]
+    if values.ndim not in (3, 4):
+        hint = " Labels are no images: give the images alone." if values.ndim == 1 else ""
+        raise ConfigError(
+            f"An image array has shape (height, width, channels), found {shape}.{hint}"
+        )
+    first, last = shape[-3], shape[-1]
+    ends = [end for end in (first, last) if end in counts]
+    if len(ends) == 2 and channels in ends and first != last:
+        ends = [channels]
+    if len(ends) == 2:
+        before = "first" if values.ndim == 3 else "second"
+        raise ConfigError(
+            f"An array of shape {shape}: both its {before} and its last axis may count channels. "
+            "Give PIL images, whose axes are known."
+        )
+    if not ends:
+        if values.ndim == 3 and channels == 1 and last not in (3, 4):
+            return values[..., None]
+        raise ConfigError(
+            f"The model takes {channels} channels, found {last if last < 8 else 'none'} in an "
+            f"array of shape {shape}. Expected (height, width, {channels}) or a batch of such; "
+            "grey images need an axis for their channel: images[..., None]."
+        )
+    if last != ends[0]:
+        values = np.moveaxis(values, -3, -1)
+    return values if values.ndim == 4 else values[None]
+
+
+RANGES = (
+    ("integers", "[0, 255]"),
+    ("floats, the largest above 1", "[0, 255]; whole numbers are 8-bit pixels"),
+    ("floats, the largest at most 1", "[0, 1]; multiples of 1/255 are 8-bit pixels"),
+    ("floats that all are 0 or 1", "[0, 1], with a warning: they may be dark pixels of [0, 255]"),
+    ("[0, 255], but none above 3", "almost black, with a warning: they may be meant as [0, 1]"),
+    ("a value below 0, above 255 or NaN", "refused; prepared images go to the model itself"),
+    ("booleans, complex numbers", "refused"),
+)
+"""The interpretation of the values of an array. All images of one array have the same range."""
+
+_ALMOST_BLACK = 3
+
+
+def _white(images: np.ndarray) -> int:
+    """Returns the value of full brightness in an array: 1 or 255."""
+    if images.dtype.kind not in "uif" or not images.size:
+        return 255  # refused when the image is decoded
+    # The first bright image decides; the images behind it are not read.
+    brightest = 0.0
+    for image in images:
+        brightest = max(brightest, float(image.max()))
+        if brightest > _ALMOST_BLACK:
+            return 255
+    if images.dtype.kind != "f" or brightest > 1:
+        if brightest > 0:
+            warn(
+                f"Pixels of [0, 255] that are all almost black, at most {brightest:g}: if their "
+                "range is [0, 1], clip or scale them first.",
+            )
+        return 255
+    if brightest == 1 and all(((image == 0) | (image == 1)).all() for image in images):
+        warn(
+            "Float pixels that are all 0 or 1 are taken for black and white, [0, 1]; if they are "
+            "dark pixels of [0, 255], give them as integers.",
+        )
+    return 1
+
+
+def eight_bit_range(pixels: Pixels) -> np.ndarray:
+    """Returns the values in [0, 255]: uint8 if all are whole numbers there, else float32.
+
+    Whole numbers are 8-bit pixels in another type. They become uint8 because the libraries of the
+    weights round and clip 8-bit pixels.
+
+    Raises:
+        ConfigError: the values have another range or type, or the image has no pixel.
+    """
+    values = pixels.values
+    if values.dtype.kind not in "uif":
+        hint = " Multiply a mask by 255." if values.dtype.kind == "b" else ""
+        raise ConfigError(f"Pixels must be numbers in [0, 255], found {values.dtype}.{hint}")
+    if 0 in values.shape:
+        raise ConfigError(f"An image has pixels, found shape {values.shape}.")
+    if values.dtype == np.uint8:
+        return values
+    low, high = float(values.min()), float(values.max())
+    if not (low >= 0 and high <= pixels.white):
+        raise ConfigError(_out_of_range(values, low, high))
+    if values.dtype.kind != "f":
+        return values.astype(np.uint8)
+    # k / 255 is rounded to the type of `values`; `slack` is the largest error of that rounding.
+    exact = pixels.white == 255
+    scaled = values.astype(np.float32, copy=False)
+    scaled = scaled if exact else scaled * np.float32(255)
+    rounded = np.rint(scaled)
+    eps = max(float(np.finfo(kind).eps) for kind in (values.dtype, np.float32))
+    slack = 0.0 if exact else min(255 * eps, 0.25)
+    if (np.abs(scaled - rounded) <= slack).all():
+        return rounded.astype(np.uint8)
+    return scaled
+
+
+def _out_of_range(values: np.ndarray, low: float, high: float) -> str:
+    found = f"Pixels must be in [0, 255] or [0, 1], found [{low:g}, {high:g}]."
+    if low < 0:
+        return (
+            f"{found} Images with values below 0 are prepared already: give them to model.predict, "
+            "or call the model. If resizing made the values negative, use np.clip."
+        )
+    if values.dtype.kind != "f" and high <= 65535:
+        return f"{found} Pixels of 16 bits become 8 bits by // 257."
+    return found

@@ -1,0 +1,296 @@
+"""From images of every kind to the float32 batch that a model takes.
+
+The preprocessor uses only NumPy and Pillow, so it runs in any data loader and with any backend.
+`inputs` interprets the user's images, `decoding` reads files, `resizing` applies the protocols.
+"""
+
+import dataclasses
+import itertools
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from keras_vit.errors import ConfigError
+from keras_vit.images.decoding import decoded, pixel_limit
+from keras_vit.images.inputs import Found, Item, Pixels, eight_bit_range, images_in
+from keras_vit.images.protocols import ProtocolSpec, compact, complete
+from keras_vit.images.resampling import Picture, Size, pixels_of
+from keras_vit.images.resizing import RESIZE, resize_small_for
+
+Unreadable = Callable[[Item, ConfigError], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Preprocessor:
+    """Images in, `float32 (batch, height, width, channels)` in [-1, 1] out.
+
+    Call it with one image or any iterable of them: a file name, encoded bytes, a file object, a
+    PIL image, or an array or tensor with or without a batch axis. Floats up to 1 are taken for
+    [0, 1], all other pixels for [0, 255]; channels first are recognised. The tables of
+    `keras_vit.images.inputs` and of `docs/preprocessing.md` state each rule. Files are turned
+    upright by their EXIF tag; grey and transparent images get the model's channels. Several images
+    are decoded and resized in parallel.
+
+    Args:
+        image_size: (height, width), one number for both, or None to keep the images'
+            own common size.
+        channels: number of channels of the model.
+        protocol: resizing and scaling of an image, a name or a dict of name and
+            parameters; see `keras_vit.images.protocols.PROTOCOLS`. The range is [-1, 1]
+            unless the protocol states another `mean` and `std`.
+        data_format: `"channels_last"`, or `"channels_first"` for a model of that kind.
+        max_pixels: most pixels of an encoded image; None for the number in
+            `KERAS_VIT_MAX_PIXELS`, or 89,478,485, from which on Pillow warns.
+        scaled: True for pixels in the protocol's range; False for pixels in [0, 255], for a
+            model with `rescale=True`.
+
+    Raises:
+        ConfigError: the protocol or a parameter is unknown; in a call, an image cannot be
+            read, or its values or channels do not fit the model.
+
+    >>> import numpy as np
+    >>> from keras_vit import Preprocessor
+    >>> preprocess = Preprocessor(224, protocol={"name": "timm", "crop_pct": 1.0})
+    >>> preprocess(np.zeros((480, 640, 3), "uint8")).shape
+    (1, 224, 224, 3)
+    """
+
+    image_size: int | Size | None
+    channels: int = 3
+    protocol: ProtocolSpec = dataclasses.field(default="paper", hash=False)
+    data_format: str = "channels_last"
+    max_pixels: int | None = None
+    scaled: bool = True
+    _parameters: dict[str, Any] = dataclasses.field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        size = _pair(self.image_size)
+        if self.max_pixels is not None:
+            pixel_limit(self.max_pixels)
+        parameters = complete(self.protocol)
+        for key in ("mean", "std"):
+            found = parameters[key]
+            if isinstance(found, list) and len(found) != self.channels:
+                raise ConfigError(
+                    f"Protocol {parameters['name']!r}: {key} has {len(found)} numbers, expected "
+                    f"one, or one for each of {self.channels} channels."
+                )
+        if size is not None and parameters.get("resize_small") is not None:
+            if parameters["image_size"] is None:
+                parameters["image_size"] = max(size)
+            if resize_small_for(size, parameters) < max(size):
+                raise ConfigError(
+                    f"Protocol 'big_vision': resize_small={parameters['resize_small']} for images "
+                    f"of {parameters['image_size']} pixels leaves less than the crop of {size}; "
+                    "expected at least as much."
+                )
+        object.__setattr__(self, "image_size", size)
+        object.__setattr__(self, "protocol", compact(parameters))
+        object.__setattr__(self, "_parameters", parameters)
+
+    @classmethod
+    def from_preset(
+        cls, source: str | os.PathLike[str], image_size: int | Size | None = None
+    ) -> "Preprocessor":
+        """Returns the preprocessor of a preset, without its weights and without a backend.
+
+        Args:
+            source: a source as for `VisionTransformer.from_preset`.
+            image_size: image size instead of the preset's.
+
+        Raises:
+            PresetError: the preset does not exist, or its `config.json` is damaged.
+            CheckpointError: a file or folder of another library cannot be read.
+            ConfigError: the source does not state its image size.
+        """
+        from keras_vit.checkpoints import describe
+
+        return cls.described(describe(source), image_size)
+
+    @classmethod
+    def described(cls, found: Any, image_size: int | Size | None = None) -> "Preprocessor":
+        """Returns the preprocessor for a result of `keras_vit.checkpoints.describe`.
+
+        Args:
+            found: a `PresetConfig` or a `CheckpointInfo`.
+            image_size: image size instead of the checkpoint's.
+
+        Raises:
+            ConfigError: the checkpoint does not state its image size.
+        """
+        size = image_size or found.config.image_size
+        if size is None and "image_size" in getattr(found, "undetermined", ()):
+            raise ConfigError(f"{found.path} does not tell its image_size; give it by name.")
+        scaled = not found.config.rescale
+        return cls(size, found.config.channels, found.protocol, scaled=scaled)
+
+    def __call__(self, images: Any) -> np.ndarray:
+        results = self._prepare(list(images_in(images, self.channels)))
+        for result in results:
+            if isinstance(result, ConfigError):
+                raise result
+        return self.stack(results)
+
+    def batches(
+        self, images: Any, batch_size: int = 32, unreadable: Unreadable | None = None
+    ) -> Iterator[tuple[list[Item], np.ndarray]]:
+        """Yields images and their prepared batch; a thread prepares the next batch meanwhile.
+
+        Args:
+            images: images as for a call. An iterator is read on demand, so that a source may be
+                larger than memory.
+            batch_size: images per batch; the last batch may have fewer.
+            unreadable: called with an image that cannot be read and the reason; the image is
+                left out. None raises the reason.
+
+        Yields:
+            The images of a batch in the user's form, and
+            `float32 (images, height, width, channels)`.
+
+        Raises:
+            ConfigError: as a call.
+        """
+        if batch_size < 1:
+            raise ConfigError(f"batch_size={batch_size}, expected at least 1.")
+        source = images_in(images, self.channels)
+
+        def prepare_next() -> tuple[list[Found], list[Any]]:
+            found = list(itertools.islice(source, batch_size))
+            return found, self._prepare(found)
+
+        with ThreadPoolExecutor(1, "keras_vit-batches") as ahead:
+            coming = ahead.submit(prepare_next)
+            while (batch := coming.result())[0]:
+                coming = ahead.submit(prepare_next)
+                readable = []
+                for found, result in zip(*batch, strict=True):
+                    if not isinstance(result, ConfigError):
+                        readable.append((found.given, result))
+                    elif unreadable is None:
+                        raise result
+                    else:
+                        unreadable(found.given, result)
+                if readable:
+                    items, arrays = zip(*readable, strict=True)
+                    yield list(items), self.stack(arrays)
+
+    def decode(self, item: Any) -> Picture:
+        """Returns one image upright and with the model's channels, the first step of a call.
+
+        Args:
+            item: one image of any kind, or its `Pixels`.
+
+        Raises:
+            ConfigError: the image cannot be read, or does not fit the model.
+        """
+        if isinstance(item, Pixels):
+            return self._with_channels(eight_bit_range(item))
+        found = list(itertools.islice(images_in(item, self.channels), 2))
+        if len(found) != 1:
+            raise ConfigError(f"Expected one image, found {'several' if found else 'none'}.")
+        return self._decoded(found[0].source)
+
+    def resize(self, image: Picture) -> np.ndarray:
+        """Returns a decoded image at the model's size, by the protocol, the second step.
+
+        The result is (height, width, channels), uint8 or float32, in [0, 255].
+        """
+        size = _pair(self.image_size)
+        if size is None:
+            return pixels_of(image)
+        return RESIZE[self._parameters["name"]](image, size, self._parameters)
+
+    def scale(self, image: np.ndarray) -> np.ndarray:
+        """Returns pixels of [0, 255] in the model's range, float32: the third step."""
+        if not self.scaled:
+            return np.asarray(image, np.float32)
+        mean, std = (np.float32(255) * np.float32(self._parameters[k]) for k in ("mean", "std"))
+        scaled = np.subtract(image, mean, dtype=np.float32)
+        return np.divide(scaled, std, out=scaled)
+
+    def pixels(self, batch: np.ndarray) -> np.ndarray:
+        """Returns a prepared batch as pictures, float32 (batch, height, width, channels).
+
+        It undoes `scale` and the data format; values are in [0, 1].
+        """
+        if self.data_format == "channels_first":
+            batch = np.moveaxis(batch, 1, -1)
+        if not self.scaled:
+            return np.clip(batch / np.float32(255), 0, 1)
+        mean, std = (np.float32(self._parameters[k]) for k in ("mean", "std"))
+        return np.clip(batch * std + mean, 0, 1)
+
+    @property
+    def normalisation(self) -> tuple[Any, Any]:
+        """Mean and standard deviation of pixels in [0, 1], numbers or lists of one per channel."""
+        return self._parameters["mean"], self._parameters["std"]
+
+    def stack(self, images: Iterable[Any]) -> np.ndarray:
+        """Returns scaled images as one batch, in the model's data format.
+
+        Raises:
+            ConfigError: there is no image, or the images differ in size.
+        """
+        images = list(images)
+        if not images:
+            raise ConfigError("No image was given.")
+        if len({image.shape for image in images}) > 1:
+            raise ConfigError(
+                "Images of different sizes make no batch for a model with image_size=None: "
+                f"found {sorted({image.shape[:2] for image in images})}."
+            )
+        stacked = np.stack(images)
+        return stacked if self.data_format == "channels_last" else np.moveaxis(stacked, -1, 1)
+
+    def _prepare(self, found: list[Found]) -> list[np.ndarray | ConfigError]:
+        """Returns a float32 array (height, width, channels), or the error, for each image."""
+        # An object that occurs twice is read once: two threads must not read one file object.
+        sources = {id(image.source): image.source for image in found}
+        workers = min(len(sources), os.cpu_count() or 1)
+        if workers < 2:
+            results = list(map(self._one, sources.values()))
+        else:
+            # Threads help, because Pillow and NumPy release the interpreter's lock.
+            with ThreadPoolExecutor(workers, "keras_vit-images") as pool:
+                results = list(pool.map(self._one, sources.values()))
+        prepared = dict(zip(sources, results, strict=True))
+        return [prepared[id(image.source)] for image in found]
+
+    def _one(self, source: Any) -> np.ndarray | ConfigError:
+        try:
+            return self.scale(self.resize(self._decoded(source)))
+        except ConfigError as error:
+            return error
+        except MemoryError:
+            return ConfigError("Not enough memory to prepare an image.")
+
+    def _decoded(self, source: Any) -> Picture:
+        if isinstance(source, ConfigError):
+            raise source
+        if isinstance(source, Pixels):
+            return self._with_channels(eight_bit_range(source))
+        return decoded(source, self.channels, self.max_pixels)
+
+    def _with_channels(self, array: np.ndarray) -> np.ndarray:
+        channels = array.shape[-1]
+        if channels == self.channels:
+            return array
+        if channels == 1:
+            return np.repeat(array, self.channels, axis=-1)
+        if channels == 4 and self.channels == 3:
+            return array[..., :3]
+        raise ConfigError(f"The model takes {self.channels} channels, found {channels}.")
+
+
+def _pair(image_size: int | Size | None) -> Size | None:
+    if image_size is None:
+        return None
+    pair = (image_size, image_size) if isinstance(image_size, int) else tuple(image_size)
+    if len(pair) != 2 or not all(isinstance(side, int) and side > 0 for side in pair):
+        raise ConfigError(
+            f"image_size={image_size!r}, expected a positive number, (height, width) or None."
+        )
+    return pair

@@ -1,0 +1,140 @@
+"""The named protocols of resizing and scaling an image for a model, as plain JSON.
+
+A protocol is a name, or an object of a name and parameters: `{"name": "timm", "crop_pct": 0.9}`.
+Presets store the protocol of their weights. `keras_vit.images.resizing` applies it.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from keras_vit.errors import ConfigError, nearest
+
+ProtocolSpec = str | Mapping[str, Any]
+
+FILTERS = ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")
+"""The names of Pillow's filters."""
+
+TENSOR_FILTERS = ("bilinear", "bicubic")
+"""The filters of torchvision on tensors that antialias."""
+
+_OF_ALL: dict[str, Any] = {"mean": 0.5, "std": 0.5}
+
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    "paper": {},
+    "big_vision": {"resize_small": None, "image_size": None, "method": "area", "antialias": False},
+    "timm": {"crop_pct": 0.9, "interpolation": "bicubic", "crop_mode": "center"},
+    "transformers": {"interpolation": "bilinear", "crop_pct": 1.0, "resize": "pillow"},
+    "keras_hub": {"crop_to_aspect_ratio": True, "antialias": False},
+}
+"""Parameters and their defaults, by protocol.
+
+- `paper`: squash, bilinear without antialias (`vit_jax/input_pipeline.py`).
+- `big_vision`: the smaller side to `resize_small`, then a central crop
+  (`big_vision/pp/ops_image.py`). `resize_small` is the side for images of `image_size`, and
+  scales with the size of the model; None is 256 for 224. `method` is `"area"` or `"bilinear"`.
+- `timm`: the smaller side to image_size / `crop_pct`, then a central crop; or the whole
+  image squashed (`crop_mode="squash"`) or framed (`"border"`). `interpolation` is one of
+  Pillow's filters (`timm/data/transforms_factory.py`).
+- `transformers`: squash; with `crop_pct` below 1 to image_size / `crop_pct`, then a central crop.
+  `resize` is `"pillow"`, one of Pillow's filters (the processors of transformers 4, `...Pil` in
+  transformers 5); `"tensor"`, torchvision's bilinear or bicubic with antialias, rounded to 8 bits
+  (`...Fast`, the default of transformers 5); or `"float"`, the same without rounding
+  (`DINOv3ViTImageProcessor` of every release, which rescales before it resizes).
+- `keras_hub`: a central crop of the model's aspect ratio, then bilinear
+  (`ViTImageConverter`).
+
+Every protocol ends in (x / 255 - `mean`) / `std`, which are numbers or lists of one number per
+channel. The defaults, 0.5 and 0.5, give [-1, 1], the range of the official ViT.
+"""
+
+
+def _choice(*words: str) -> tuple[Callable[[Any], bool], str]:
+    return lambda value: value in words, f"one of {', '.join(words)}"
+
+
+def _numbers(value: Any, positive: bool = False) -> bool:
+    several = value if isinstance(value, (list, tuple)) else [value]
+    return bool(several) and all(_is_number(v) and (v > 0 or not positive) for v in several)
+
+
+def _is_number(value: Any) -> bool:
+    finite = isinstance(value, (int, float)) and abs(value) < float("inf")
+    return finite and not isinstance(value, bool)
+
+
+def _is_size(value: Any) -> bool:
+    return value is None or (isinstance(value, int) and value > 0 and value is not True)
+
+
+_RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "mean": (_numbers, "a number or one per channel, of pixels in [0, 1]"),
+    "std": (lambda v: _numbers(v, positive=True), "a positive number or one per channel"),
+    "resize_small": (_is_size, "a positive number of pixels"),
+    "image_size": (_is_size, "a positive number of pixels"),
+    "method": _choice("area", "bilinear"),
+    "antialias": (lambda v: isinstance(v, bool), "true or false"),
+    "crop_to_aspect_ratio": (lambda v: isinstance(v, bool), "true or false"),
+    "crop_pct": (lambda v: _is_number(v) and 0 < v <= 1, "a number above 0, at most 1"),
+    "interpolation": _choice(*FILTERS),
+    "crop_mode": _choice("center", "squash", "border"),
+    "resize": _choice("pillow", "tensor", "float"),
+}
+
+
+def complete(protocol: ProtocolSpec) -> dict[str, Any]:
+    """Returns a protocol with its name and every parameter.
+
+    Raises:
+        ConfigError: the name or a parameter is unknown, or a value is invalid.
+    """
+    if isinstance(protocol, str):
+        protocol = {"name": protocol}
+    if not isinstance(protocol, Mapping) or not isinstance(protocol.get("name"), str):
+        raise ConfigError(
+            f"protocol={protocol!r}: expected a name ({', '.join(PROTOCOLS)}), or an object with "
+            "the name under 'name' and parameters beside it."
+        )
+    name = protocol["name"]
+    if name not in PROTOCOLS:
+        raise ConfigError(
+            f"Unknown protocol {name!r}.{nearest(name, PROTOCOLS)} Known: {', '.join(PROTOCOLS)}."
+        )
+    values = {**PROTOCOLS[name], **_OF_ALL}
+    for key, value in protocol.items():
+        if key == "name":
+            continue
+        if key not in values:
+            raise ConfigError(
+                f"Protocol {name!r} has no parameter {key!r}.{nearest(str(key), values)} It has "
+                f"{', '.join(values)}."
+            )
+        accepts, expected = _RULES[key]
+        if not accepts(value):
+            raise ConfigError(f"Protocol {name!r}: {key}={value!r}, expected {expected}.")
+        values[key] = value
+    if values.get("resize", "pillow") != "pillow" and values["interpolation"] not in TENSOR_FILTERS:
+        raise ConfigError(
+            f"Protocol {name!r}: resize={values['resize']!r} has the filters "
+            f"{' and '.join(TENSOR_FILTERS)}, found interpolation={values['interpolation']!r}."
+        )
+    for key in _OF_ALL:
+        values[key] = _one_if_equal(values[key])
+    return {"name": name, **values}
+
+
+def compact(protocol: ProtocolSpec) -> str | dict[str, Any]:
+    """Returns a protocol without parameters at their defaults, the form to store.
+
+    Raises:
+        ConfigError: as `complete`.
+    """
+    values = complete(protocol)
+    name = values.pop("name")
+    defaults = {**PROTOCOLS[name], **_OF_ALL}
+    others = {key: value for key, value in values.items() if value != defaults[key]}
+    return {"name": name, **others} if others else name
+
+
+def _one_if_equal(value: Any) -> float | list[float]:
+    several = [float(v) for v in (value if isinstance(value, (list, tuple)) else [value])]
+    return several[0] if len(set(several)) == 1 else several

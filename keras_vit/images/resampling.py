@@ -1,0 +1,210 @@
+"""Resizing of images by TensorFlow's filters, in NumPy, and by Pillow's filters.
+
+An image is an array `(height, width, channels)`, or a Pillow image. TensorFlow's filters are
+implemented here exactly, because the published scores depend on their rounding.
+"""
+
+import math
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+from PIL import Image
+
+from keras_vit.images.protocols import FILTERS
+from keras_vit.interpolate import resampling_matrix
+
+Size = tuple[int, int]
+Picture: TypeAlias = Image.Image | np.ndarray
+
+_FILTERS = {name: Image.Resampling[name.upper()] for name in FILTERS}
+_STRIP = 64
+
+
+def pixels_of(image: Picture) -> np.ndarray:
+    """Returns the pixels of an image, `(height, width, channels)`."""
+    pixels = np.asarray(image)
+    return pixels[..., None] if pixels.ndim == 2 else pixels
+
+
+def size_of(image: Picture) -> Size:
+    """Returns the size of an image, (height, width)."""
+    if isinstance(image, np.ndarray):
+        return image.shape[0], image.shape[1]
+    return image.height, image.width
+
+
+def centre(image: np.ndarray, size: Size) -> np.ndarray:
+    """Returns the middle of an array; an odd margin is smaller at the top and on the left."""
+    top, left = ((have - want) // 2 for have, want in zip(image.shape, size, strict=False))
+    return image[top : top + size[0], left : left + size[1]]
+
+
+def resize_with_pillow(image: Picture, size: tuple[int, ...], interpolation: str) -> np.ndarray:
+    """Returns an image at another size by one of Pillow's filters, which antialias.
+
+    The result for an array of floats is an array of floats, whose channels are resized one by one
+    and clipped to [0, 255].
+    """
+    to, resample = (size[1], size[0]), _FILTERS[interpolation]
+    if isinstance(image, np.ndarray):
+        if image.dtype != np.uint8 or image.shape[2] != 3:
+            channels = [Image.fromarray(np.ascontiguousarray(c)) for c in np.moveaxis(image, -1, 0)]
+            resized = np.stack([np.asarray(c.resize(to, resample)) for c in channels], axis=-1)
+            return np.clip(resized, 0, 255, out=resized)  # bicubic overshoots
+        image = Image.fromarray(np.ascontiguousarray(image))
+    return pixels_of(image.resize(to, resample))
+
+
+def resize_as_tensor(image: np.ndarray, size: Size, interpolation: str) -> np.ndarray:
+    """Returns an array at another size by torchvision's antialiased filters on tensors.
+
+    Whole numbers stay whole numbers: torch rounds the weights to 16 bits, and the pixels to 8 bits
+    after each axis, columns first. For floats it computes the weights in float32
+    (`aten/src/ATen/native/cpu/UpSampleKernel.cpp`).
+
+    Args:
+        image: uint8 or float `(height, width, channels)`.
+        size: (height, width).
+        interpolation: `"bilinear"` or `"bicubic"`, whose a is -0.5.
+    """
+    pixels = image.astype(np.float64)
+    for axis in (1, 0):
+        if pixels.shape[axis] == size[axis]:
+            continue
+        sides = pixels.shape[axis], size[axis]
+        bits = 0
+        if image.dtype != np.uint8:
+            weights = _float32_weights(*sides, interpolation)
+        else:
+            weights = resampling_matrix(*sides, f"{interpolation}_antialias")
+            bits = int(np.floor(np.log2((2**15 - 1) / weights.max())))
+            weights = np.trunc(weights * 2**bits + np.copysign(0.5, weights))
+        pixels = np.moveaxis(np.tensordot(weights, pixels, (1, axis)), 0, axis)
+        if bits:
+            pixels = np.clip(np.floor((pixels + 2 ** (bits - 1)) / 2**bits), 0, 255)
+    return pixels.astype(image.dtype if image.dtype == np.uint8 else np.float32)
+
+
+def _float32_weights(source: int, target: int, interpolation: str) -> np.ndarray:
+    """Returns the `(target, source)` matrix of torch for floats, computed in its precision."""
+    one, half = np.float32(1), np.float32(0.5)
+    scale = np.float32(source) / np.float32(target)
+    narrow = one / scale if scale > 1 else one
+    centres = scale * (np.arange(target, dtype=np.float32) + half)
+    distance = np.abs((np.arange(source, dtype=np.float32) - centres[:, None] + half) * narrow)
+    if interpolation == "bilinear":
+        weights = np.maximum(one - distance, np.float32(0))
+    else:
+        near = (np.float32(1.5) * distance - np.float32(2.5)) * distance * distance + one
+        far = ((distance - 5) * distance + 8) * distance - 4
+        weights = np.where(distance <= 1, near, np.where(distance < 2, -half * far, 0))
+    # Summed one by one, as torch does: NumPy would add in pairs.
+    return weights / np.cumsum(weights, axis=1, dtype=np.float32)[:, -1:]
+
+
+def resize_bilinear(image: np.ndarray, size: Size) -> np.ndarray:
+    """Returns an array at another size: bilinear, half-pixel centres, no antialias."""
+    if image.shape[:2] == size:
+        return image
+    low, high, weight = zip(*map(_neighbours, image.shape[:2], size), strict=True)
+    # Four gathers of the target's size leave most of a large photograph unread.
+    across = weight[1][:, None]
+    top, bottom = (
+        left + (part.take(high[1], 1) - left) * across
+        for part in (image.take(low[0], 0), image.take(high[0], 0))
+        for left in [part.take(low[1], 1).astype(np.float32)]
+    )
+    return top + (bottom - top) * weight[0][:, None, None]
+
+
+def resize_bilinear_antialiased(image: np.ndarray, size: Size) -> np.ndarray:
+    """Returns an array at another size: bilinear, half-pixel centres, antialiased."""
+    for axis in (0, 1):
+        image = _weighted_sums(image, axis, *_triangle_taps(image.shape[axis], size[axis]))
+    return image
+
+
+def resize_area(image: np.ndarray, size: Size) -> np.ndarray:
+    """Returns an array at another size: each new pixel is the mean of the area that it covers."""
+    scales = np.array(image.shape[:2], np.float32) / np.array(size, np.float32)
+    # TensorFlow divides by the area last; another order would round some means differently.
+    for axis in (1, 0):
+        image = _weighted_sums(image, axis, *_area_taps(image.shape[axis], size[axis]))
+    return image * (np.float32(1) / (scales[0] * scales[1]))
+
+
+RESIZE_OF_TENSORFLOW: dict[tuple[str, bool], Callable[[np.ndarray, Size], np.ndarray]] = {
+    ("area", False): resize_area,
+    ("area", True): resize_area,  # area always antialiases
+    ("bilinear", False): resize_bilinear,
+    ("bilinear", True): resize_bilinear_antialiased,
+}
+"""(method, antialias) of `tf.image.resize` -> the function here."""
+
+
+def _neighbours(source: int, target: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns for each new pixel the two old pixels beside it, and the weight of the second."""
+    scale = np.float32(source) / np.float32(target)
+    position = (np.arange(target, dtype=np.float32) + np.float32(0.5)) * scale - np.float32(0.5)
+    floor = np.floor(position)
+    low = np.clip(floor, 0, source - 1).astype(np.intp)
+    high = np.clip(floor + 1, 0, source - 1).astype(np.intp)
+    return low, high, position - floor
+
+
+def _weighted_sums(
+    image: np.ndarray, axis: int, first: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """Returns sums of neighbouring pixels along an axis, in float32, in the order of the pixels.
+
+    Args:
+        image: `(height, width, channels)`.
+        axis: 0 for rows, 1 for columns.
+        first: the first pixel of each sum, `(target,)`.
+        weights: `(target, pixels)`.
+    """
+    height, width, channels = image.shape
+    shape = (len(first), width, channels) if axis == 0 else (height, len(first), channels)
+    sums = np.zeros(shape, np.float32)
+    taps = weights.T.astype(np.float32)
+    # The innermost loop runs over columns and channels together: a long loop is faster.
+    taps = taps[:, :, None] if axis == 0 else np.repeat(taps, channels, axis=1)[:, None]
+    last = image.shape[axis] - 1
+    # Strips along the other axis keep both arrays in the processor's cache.
+    for start in range(0, image.shape[1 - axis], _STRIP):
+        strip = (slice(None),) * (1 - axis) + (slice(start, start + _STRIP),)
+        lines, total = image[strip], sums[strip]
+        pixels = np.empty(total.shape, image.dtype)
+        terms = np.empty((total.shape[0], total.shape[1] * channels), np.float32)
+        for k, tap in enumerate(taps):
+            np.take(lines, np.minimum(first + k, last), axis, out=pixels, mode="clip")
+            terms[...] = pixels.reshape(terms.shape)
+            terms *= tap
+            total += terms.reshape(total.shape)
+    return sums
+
+
+def _area_taps(source: int, target: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the first old pixel of each new pixel, and the covered share of each old pixel."""
+    scale = np.float32(source) / np.float32(target)
+    start = np.arange(target, dtype=np.float32) * scale
+    end = np.arange(1, target + 1, dtype=np.float32) * scale
+    first = np.floor(start).astype(np.intp)
+    count = int((np.ceil(end) - first).max())
+    pixel = (first[:, None] + np.arange(count)).astype(np.float32)
+    start, end = start[:, None], end[:, None]
+    from_start = np.where(pixel + 1 > end, scale, pixel + 1 - start)
+    to_end = np.where(pixel + 1 > end, np.maximum(end - pixel, 0), 1)
+    return first, np.where(pixel < start, from_start, to_end)
+
+
+def _triangle_taps(source: int, target: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns first pixels and bilinear weights; a shrinking resize widens the triangle."""
+    scale = source / target
+    reach = max(scale, 1.0)
+    middle = (np.arange(target) + 0.5) * scale
+    first = np.maximum(np.ceil(middle - reach - 0.5), 0).astype(np.intp)
+    pixel = first[:, None] + np.arange(2 * math.ceil(reach) + 1)
+    weights = np.maximum(1 - np.abs(pixel + 0.5 - middle[:, None]) / reach, 0) * (pixel < source)
+    return first, weights / weights.sum(axis=1, keepdims=True)

@@ -1,6 +1,0 @@
-"""From image files, arrays and tensors to the batch that a model expects."""
-
-from keras_vit.preparation.image_files import ImageFiles, is_image_file, list_images
-from keras_vit.preparation.preprocessor import Preprocessor
-
-__all__ = ["ImageFiles", "Preprocessor", "is_image_file", "list_images"]

@@ -1,0 +1,1 @@
+"""A model as a preset: its folder, its card, its upload to the Hub."""

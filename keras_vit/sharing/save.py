@@ -1,0 +1,56 @@
+"""From a model to a preset folder."""
+
+import dataclasses
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from keras_vit.checkpoints.transfer import writer_of
+from keras_vit.errors import PresetError
+from keras_vit.files import folder_written_beside, write_json
+from keras_vit.sharing.model_card import model_card
+from keras_vit.sources.preset_config import CONFIG_FILE, MODEL_CARD_FILE, WEIGHTS_FILE, PresetConfig
+
+if TYPE_CHECKING:
+    from keras_vit.model import VisionTransformer
+
+NAMES = (CONFIG_FILE, WEIGHTS_FILE, MODEL_CARD_FILE)
+"""The files of a preset folder."""
+
+
+def save_preset(
+    model: "VisionTransformer",
+    folder: str | os.PathLike[str],
+    card: Mapping[str, Any] | None = None,
+) -> None:
+    """Writes a preset beside its destination, then renames it; see `save_to_preset`.
+
+    A process killed at any moment leaves the old preset, the complete new one, or no folder.
+
+    Of several processes that share the model's distribution on JAX, the first writes.
+
+    Raises:
+        PresetError: `folder` exists and holds files that are no preset, or `card` has an unknown
+            field.
+    """
+    from keras_vit.distribution.processes import by_one
+
+    folder = Path(folder)
+    preset = PresetConfig(
+        model.config, model.preprocessor.protocol, model.labels, dict(model.provenance)
+    )
+    readme = model_card(folder.name, preset, card)
+    write_weights = writer_of(model)  # in every process
+
+    def write() -> None:
+        with folder_written_beside(folder, NAMES, PresetError) as new:
+            write_weights(new / WEIGHTS_FILE, "keras_vit")
+            with (new / WEIGHTS_FILE).open("rb") as file:
+                checksum = hashlib.file_digest(file, "sha256").hexdigest()
+            whole = dataclasses.replace(preset, weights_sha256=checksum)
+            write_json(new / CONFIG_FILE, whole.to_dict())
+            (new / MODEL_CARD_FILE).write_text(readme, encoding="utf-8")
+
+    by_one(write, folder)

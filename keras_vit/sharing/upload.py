@@ -1,0 +1,162 @@
+"""The upload of a preset folder to the Hub: a check, then one commit."""
+
+import hashlib
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from keras_vit.checkpoints.inspection import open_checkpoint
+from keras_vit.errors import PresetError
+from keras_vit.sharing.save import NAMES
+from keras_vit.sources.hub import TIMEOUT, Address, api, patiently
+from keras_vit.sources.preset_config import CONFIG_FILE, MODEL_CARD_FILE
+from keras_vit.sources.source import Source
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi, ModelInfo
+
+_CALL = re.compile(r'(VisionTransformer\.from_preset\()"[^"\n]*"')
+
+
+def upload_preset(
+    target: str,
+    folder: str | os.PathLike[str],
+    *,
+    private: bool = False,
+    overwrite: bool = False,
+    token: str | None = None,
+    commit_message: str | None = None,
+) -> str:
+    """Uploads a folder of `save_to_preset` to the Hub, in one commit.
+
+    An absent repository or branch is created. Files that the Hub already has are not sent again,
+    so that a repeated call continues an interrupted upload. The example in the model card gets
+    the repository's address.
+
+    Args:
+        target: address of the repository, `"hf://owner/repo[@branch]"`.
+        folder: a preset folder.
+        private: whether a new repository is private.
+        overwrite: whether a different preset in the repository is replaced.
+        token: token of a user who may write; None for the token of `hf auth login` or HF_TOKEN.
+        commit_message: message of the commit.
+
+    Returns:
+        The address of the commit on the Hub, or of the present one if it has the same files.
+
+    Raises:
+        PresetError: the folder is no complete preset, the repository holds different files with
+            these names, or the Hub refuses.
+        CheckpointError: weights and `config.json` disagree.
+    """
+    address = Address.parse(target)
+    if address.inside:
+        raise PresetError(f"{target}: expected hf://owner/repo[@branch], without a subfolder.")
+    files = _checked(Path(folder))
+    name = f"{address.repo}@{address.revision}" if address.revision else address.repo
+    readme = files[MODEL_CARD_FILE].read_text(encoding="utf-8")
+    content: dict[str, Path | bytes] = {**files}
+    content[MODEL_CARD_FILE] = _CALL.sub(rf'\1"hf://{name}"', readme, count=1).encode()
+    client = api(token)
+
+    def upload() -> str:
+        return _upload(client, address, content, private, overwrite, commit_message)
+
+    return patiently(upload, address)
+
+
+def _checked(folder: Path) -> dict[str, Path]:
+    """Returns the files of a preset folder, after a check that it is complete and consistent."""
+    if not folder.is_dir():
+        raise PresetError(f"{folder}: expected a folder, as `save_to_preset` writes it.")
+    inside = {path.name: path for path in folder.iterdir()}
+    if missing := [name for name in NAMES if name not in inside]:
+        raise PresetError(f"{folder}: {', '.join(missing)} missing. Write it by `save_to_preset`.")
+    if foreign := sorted(name for name in inside if name not in NAMES):
+        raise PresetError(
+            f"{folder}: holds {', '.join(foreign[:5])}, which is no part of a preset. Move it away."
+        )
+    for path in inside.values():
+        if path.is_symlink() or not path.is_file():
+            raise PresetError(f"{path}: expected a plain file, found a link or a folder.")
+    with Source.of(folder).open() as opened:
+        if opened.preset is None:
+            raise PresetError(f"{folder / CONFIG_FILE}: this is no preset of keras_vit.")
+        open_checkpoint(opened, {})
+    return inside
+
+
+def _upload(
+    client: "HfApi",
+    address: Address,
+    content: dict[str, Path | bytes],
+    private: bool,
+    overwrite: bool,
+    message: str | None,
+) -> str:
+    """Makes one attempt, which skips the parts that an earlier attempt has completed."""
+    from huggingface_hub import CommitOperationAdd
+
+    info = _prepared(client, address, private)
+    there = {sibling.rfilename: sibling for sibling in info.siblings or ()}
+    changed = [name for name in NAMES if name not in there or _differs(there[name], content[name])]
+    if not changed:
+        return f"{client.endpoint}/{address.repo}/commit/{info.sha}"
+    if not overwrite and (clash := [name for name in changed if name in there]):
+        raise PresetError(
+            f"{address}: holds another {', '.join(clash)}. Give overwrite=True to replace it, "
+            "or another branch: hf://owner/repo@branch."
+        )
+    try:
+        return client.create_commit(
+            address.repo,
+            [CommitOperationAdd(name, content[name]) for name in NAMES],
+            commit_message=message or "Upload a preset of keras_vit",
+            revision=address.revision,
+            parent_commit=info.sha,  # refuses to overwrite a commit made in between
+        ).commit_url
+    except ValueError as error:
+        if "metadata in README.md" not in str(error):
+            raise
+        raise PresetError(f"{address}: {MODEL_CARD_FILE}: {error}") from error
+
+
+def _prepared(client: "HfApi", address: Address, private: bool) -> "ModelInfo":
+    """Returns the contents of the branch, after creating an absent repository or branch."""
+    from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
+
+    def info() -> "ModelInfo":
+        return client.model_info(
+            address.repo, revision=address.revision, files_metadata=True, timeout=TIMEOUT
+        )
+
+    try:
+        found = info()
+    except RepositoryNotFoundError:
+        client.create_repo(address.repo, private=private, exist_ok=True)
+        if address.revision:
+            client.create_branch(address.repo, branch=address.revision, exist_ok=True)
+        return info()
+    except RevisionNotFoundError:
+        client.create_branch(address.repo, branch=str(address.revision), exist_ok=True)
+        found = info()
+    if private and not found.private:
+        raise PresetError(
+            f"{address}: private=True, but the repository is there and public. Change it at "
+            f"https://huggingface.co/{address.repo}/settings."
+        )
+    return found
+
+
+def _differs(sibling: Any, content: Path | bytes) -> bool:
+    """Whether a file on the Hub has other bytes, by the hash of LFS or of git."""
+    if isinstance(content, Path):
+        if sibling.lfs is not None:
+            with content.open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest() != sibling.lfs.sha256
+        content = content.read_bytes()
+    if sibling.lfs is not None:
+        return hashlib.sha256(content).hexdigest() != sibling.lfs.sha256
+    blob = b"blob %d\0" % len(content) + content
+    return hashlib.sha1(blob, usedforsecurity=False).hexdigest() != sibling.blob_id

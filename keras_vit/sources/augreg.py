@@ -1,0 +1,304 @@
+"""The 50,000 checkpoints of AugReg: the contents of their file names, and a search of their index.
+
+Steiner et al. (2022), https://arxiv.org/abs/2106.10270. A file's name states its training and,
+behind two dashes, its fine-tuning:
+
+    B_16-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-do_0.0-sd_0.0--imagenet2012-steps_20k-lr_0.03-res_384
+"""
+
+import csv
+import dataclasses
+import functools
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from keras_vit.errors import PresetError, nearest
+from keras_vit.images.protocols import ProtocolSpec
+from keras_vit.sources.bucket import OFFICIAL, fetch
+from keras_vit.variants import variant as variant_named
+
+FOLDER = OFFICIAL + "vit_models/augreg/"
+INDEX = FOLDER + "index.csv"
+
+_VARIANTS = {
+    "Ti_16": "vit_ti16",
+    "S_16": "vit_s16",
+    "S_32": "vit_s32",
+    "B_8": "vit_b8",
+    "B_16": "vit_b16",
+    "B_32": "vit_b32",
+    "L_16": "vit_l16",
+    "R_Ti_16": "r_vit_ti16",
+    "R26_S_32": "r26_vit_s32",
+    "R26_B_32": "r26_vit_b32",
+    "R50_L_32": "r50_vit_l32",
+}
+"""Key of AUGREG_CONFIGS in `vit_jax/configs/models.py` -> name of the variant."""
+
+_CLASSES = {
+    "i1k": 1000,
+    "i21k": 21843,
+    "imagenet2012": 1000,
+    "cifar10": 10,
+    "cifar100": 100,
+    "oxford_iiit_pet": 37,
+    "resisc45": 45,
+}
+_LABELS = {"i1k": "imagenet1k", "imagenet2012": "imagenet1k", "i21k": "imagenet21k"}
+
+_NAME = re.compile(
+    r"(?P<model>\w+)-(?P<data>\w+)-\d+ep-lr_[\w.]+-aug_\w+-wd_[\w.]+-do_[\w.]+-sd_[\w.]+"
+    r"(--(?P<adapt_data>[\w-]+)-steps_\w+-lr_[\w.]+-res_(?P<resolution>\d+))?"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class AugRegFile:
+    """The contents of a file name.
+
+    Args:
+        name: the file's name without its folder and `.npz`.
+        variant: a name of `list_variants()`; None for a size without a name there.
+        data: data of the pre-training: `i1k`, `i21k`.
+        adapt_data: name of the data of the fine-tuning in TensorFlow Datasets, or None.
+        resolution: side of the images in pixels.
+    """
+
+    name: str
+    variant: str | None
+    data: str
+    adapt_data: str | None
+    resolution: int
+
+    @classmethod
+    def of(cls, name: str) -> "AugRegFile":
+        """Reads a file name, with or without `.npz`.
+
+        Raises:
+            PresetError: the name has another form.
+        """
+        name = name.removesuffix(".npz")
+        found = _NAME.fullmatch(name)
+        if found is None:
+            raise PresetError(
+                f"{name!r}: no file name of AugReg; expected for example "
+                "'S_16-i21k-300ep-lr_0.001-aug_light1-wd_0.03-do_0.0-sd_0.0', with or without "
+                "'--imagenet2012-steps_20k-lr_0.03-res_384'. search_augreg() lists them."
+            )
+        return cls(
+            name=name,
+            variant=_VARIANTS.get(found["model"]),
+            data=found["data"],
+            adapt_data=found["adapt_data"],
+            resolution=int(found["resolution"] or 224),  # pre-training is at 224 pixels
+        )
+
+    @property
+    def url(self) -> str:
+        return f"{FOLDER}{self.name}.npz"
+
+    @property
+    def num_classes(self) -> int | None:
+        """Number of classes; None if only the file states it."""
+        return _CLASSES.get(self.adapt_data or self.data)
+
+    @property
+    def labels(self) -> str | None:
+        """Name of the shipped list with the names of its classes, or None."""
+        return _LABELS.get(self.adapt_data or self.data)
+
+    @property
+    def protocol(self) -> ProtocolSpec:
+        """Preparation of images: 448 pixels cropped to 384 (`configs/augreg.py`), or 256 to 224."""
+        return protocol_at(self.resolution)
+
+
+def protocol_at(resolution: int) -> ProtocolSpec:
+    """Returns AugReg's preparation of images; at 224 pixels it is big_vision's default."""
+    if resolution == 384:
+        return {"name": "big_vision", "resize_small": 448, "image_size": 384}
+    return "big_vision"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AugRegRow:
+    """A row of the index, with the column names of `get_augreg_df` in `vit_jax`.
+
+    Empty numbers of the index are None. Accuracies are fractions of 1.
+
+    Args:
+        name: name of the model, such as `"B/16"` or `"R26+S/32"`.
+        ds: pre-training data: `i1k`, `i21k` (300 epochs both), `i21k_30` (30 epochs).
+        lr, aug, wd, do, sd: learning rate, augmentation, weight decay, dropout and stochastic
+            depth of the pre-training.
+        best_val, final_val, final_test: accuracies of the pre-training.
+        adapt_ds, adapt_lr, adapt_steps, adapt_resolution: data, learning rate, updates and
+            pixels of the fine-tuning.
+        adapt_final_val, adapt_final_test: accuracies of the fine-tuned model.
+        params: number of parameters.
+        infer_samples_per_sec: images per second on a V100, by timm's implementation.
+        filename, adapt_filename: names of the two checkpoints, without `.npz`.
+    """
+
+    name: str
+    ds: str
+    lr: float | None
+    aug: str
+    wd: float | None
+    do: float | None
+    sd: float | None
+    best_val: float | None
+    final_val: float | None
+    final_test: float | None
+    adapt_ds: str
+    adapt_lr: float | None
+    adapt_steps: int | None
+    adapt_resolution: int | None
+    adapt_final_val: float | None
+    adapt_final_test: float | None
+    params: float | None
+    infer_samples_per_sec: float | None
+    filename: str
+    adapt_filename: str
+
+    @property
+    def variant(self) -> str | None:
+        """Name of the model in `list_variants()`, or None."""
+        return _VARIANTS.get(re.sub(r"[+/]", "_", self.name))
+
+    @property
+    def score(self) -> float | None:
+        """Test accuracy after fine-tuning."""
+        return self.adapt_final_test
+
+    @property
+    def source(self) -> str:
+        """The argument of `VisionTransformer.from_preset` for the fine-tuned model."""
+        return f"augreg/{self.adapt_filename}.npz"
+
+    @property
+    def upstream(self) -> str:
+        """The argument of `VisionTransformer.from_preset` for the model before fine-tuning."""
+        return f"augreg/{self.filename}.npz"
+
+
+def search_augreg(
+    variant: str | None = None,
+    data: str | None = None,
+    resolution: int | None = None,
+    augmentation: str | None = None,
+    min_score: float | None = None,
+    *,
+    adapt_data: str | None = "imagenet2012",
+    limit: int | None = None,
+) -> list[AugRegRow]:
+    """Searches AugReg's index, which is downloaded once; the best test accuracy comes first.
+
+    Args:
+        variant: name of a variant, such as `"vit_b16"`.
+        data: data of the pre-training: `i1k`, `i21k`, `i21k_30`.
+        resolution: pixels of the fine-tuning, 224 or 384.
+        augmentation: augmentation of the pre-training, such as `"medium1"` or `"none"`.
+        min_score: least test accuracy after fine-tuning, a fraction of 1.
+        adapt_data: data of the fine-tuning; None for any.
+        limit: most rows to return.
+
+    Raises:
+        PresetError: the index cannot be downloaded or is damaged, or a value is in no row.
+        ConfigError: the variant is unknown.
+
+    A row is loaded by its `source`:
+
+        VisionTransformer.from_preset(search_augreg("vit_s16", resolution=224)[0].source)
+    """
+    if variant is not None:
+        variant_named(variant)
+    path = fetch(INDEX)
+    rows = _read(path, path.stat().st_mtime_ns)
+    asked = {
+        "ds": data, "adapt_ds": adapt_data, "adapt_resolution": resolution, "aug": augmentation,
+    }  # fmt: skip
+    for column, value in asked.items():
+        known = {getattr(row, column) for row in rows}
+        if value is not None and value not in known:
+            names = sorted(map(str, known))
+            raise PresetError(
+                f"{column}={value!r}: the index has none.{nearest(str(value), names)} It has "
+                f"{', '.join(names)}."
+            )
+    found = [
+        row
+        for row in rows
+        if (variant is None or row.variant == variant)
+        and all(value in (None, getattr(row, column)) for column, value in asked.items())
+        and (min_score is None or (row.score is not None and row.score >= min_score))
+    ]
+    found.sort(key=lambda row: -math.inf if row.score is None else row.score, reverse=True)
+    return found[:limit]
+
+
+@functools.lru_cache(maxsize=1)
+def _read(path: Path, _changed: int) -> tuple[AugRegRow, ...]:
+    """Reads the index once per process, and again after a change of the file."""
+    columns = {field.name: _READERS[str(field.type)] for field in dataclasses.fields(AugRegRow)}
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file, strict=True)
+            header = reader.fieldnames or []
+            if sorted(header) != sorted(columns):
+                missing = [name for name in columns if name not in header]
+                extra = [name for name in header if name not in columns]
+                raise PresetError(
+                    f"{path}: its columns differ: missing {missing}, unexpected {extra}. {_ADVICE}"
+                )
+            return tuple(_row(path, reader.line_num, columns, fields) for fields in reader)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise PresetError(f"{path}: not a readable CSV file ({error}). {_ADVICE}") from error
+
+
+def _row(
+    path: Path, line: int, columns: dict[str, Callable[[str], Any]], fields: dict[str, Any]
+) -> AugRegRow:
+    values = {}
+    for name, read in columns.items():
+        try:
+            values[name] = read(fields[name])
+        except (TypeError, ValueError, AttributeError, OverflowError):
+            raise PresetError(
+                f"{path}: line {line}, column {name} is {fields[name]!r}, expected "
+                f"{'text' if read is _text else 'a number'}. {_ADVICE}"
+            ) from None
+    if None in fields:
+        raise PresetError(f"{path}: line {line} has more values than columns. {_ADVICE}")
+    return AugRegRow(**values)
+
+
+_ADVICE = "Delete the file to fetch it again; a newer keras_vit may know its form."
+
+
+def _text(value: str) -> str:
+    return value.strip()
+
+
+def _float(value: str) -> float | None:
+    number = float(value) if value.strip() else math.nan  # pandas writes NaN as an empty field
+    if math.isinf(number):
+        raise ValueError(value)
+    return None if math.isnan(number) else number
+
+
+def _int(value: str) -> int | None:
+    number = _float(value)
+    if number is not None and number != int(number):
+        raise ValueError(value)
+    return None if number is None else int(number)
+
+
+_READERS: dict[str, Callable[[str], Any]] = {
+    str(str): _text,
+    str(float | None): _float,
+    str(int | None): _int,
+}

@@ -1,0 +1,290 @@
+"""The presets that have a name: `catalog.json`, one row per published checkpoint, and its reader.
+
+The form of a name is `<variant>.<recipe>_<data>[_ft_<data>]_<size>`, of the other families
+`<size><patch>.<family>_<data>_<pixels>`, where data or pixels are left out if the family has a single
+choice. Every other file of AugReg has the name `augreg/<file name>.npz`. Sources: the README of
+google-research/vision_transformer (the "README" in the rows) and its issues ("VT#"), `VANITY_NAMES`
+in `models/vit.py` of big_vision, the papers that the groups of rows name, and the tables of timm. A
+row states all of its facts itself; `tests/sources/test_counterparts.py` compares them with timm's and
+keras-hub's, and names each difference with its reason. When a preset is loaded from the Hub, the
+repository's files decide.
+
+The catalog leaves out FlexiViT's files (patches of 32 pixels to be resized: big_vision#31) and
+big_vision's DeiT-3 files (LayerScale), which the big_vision dialect cannot read;
+`imagenet21k/ViT-B_8.npz` (VT#139), for which only its existence is documented; and a fine-tuned
+H/14, which was never published (VT#133).
+"""
+
+import dataclasses
+import difflib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from keras_vit.checkpoints.dialects import dialects_named
+from keras_vit.config import Numerics, ViTConfig
+from keras_vit.errors import ConfigError, PresetError, SourceError, nearest
+from keras_vit.images.protocols import ProtocolSpec
+from keras_vit.sources import bucket
+from keras_vit.sources.augreg import AugRegFile
+from keras_vit.sources.bucket import BucketFile
+from keras_vit.sources.hub import SCHEME, HubFolder
+from keras_vit.sources.preset_config import PresetConfig
+from keras_vit.text import log
+from keras_vit.variants import list_variants
+from keras_vit.variants import variant as variant_named
+from keras_vit.weights.lexicon import num_parameters
+
+
+@dataclasses.dataclass(frozen=True)
+class Preset:
+    """A row of the catalog.
+
+    Args:
+        name: name for `from_preset`.
+        variant: a name of `list_variants()`, or None.
+        data: data of the training and of the fine-tuning: `i21k`, `i1k`, `i21k_ft_i1k`,
+            `i1k_ft_i1k`.
+        source: URL, or `hf://owner/repo`; None for a preset inside this package.
+        image_size: side of the images in pixels.
+        num_classes: number of classes of its head; None if only the file states it.
+        protocol: preparation of images.
+        top1: reported accuracy on ImageNet's validation images in percent.
+        reported: source of `top1`, and its protocol if it differs from `protocol`.
+        upstream_top1: accuracy in percent on held-out images of the pre-training data, at the
+            end of the pre-training (VT#62).
+        unverified: the part of `source` that could not be verified.
+        alternatives: other spellings of `source`, tried in turn.
+        zero_head: whether the head was published as zeros.
+        note: a warning for users.
+        fields: fields of `ViTConfig` in which the model differs from its variant.
+        dialect: dialect of the file, for its arithmetic; the file is recognised without it.
+        labels: name of a shipped list, or None.
+        license: SPDX identifier; the strictest of `licenses`.
+        licenses: SPDX identifier by who states it, where two sources state different ones.
+        family: family for `list_presets`; `"vit"` for the paper's model.
+        folder: folder of an embedded preset.
+    """
+
+    name: str
+    variant: str | None
+    data: str
+    source: str | None
+    image_size: int
+    num_classes: int | None
+    protocol: ProtocolSpec
+    top1: float | None = None
+    reported: str = ""
+    upstream_top1: float | None = None
+    unverified: str = ""
+    alternatives: tuple[str, ...] = ()
+    zero_head: bool = False
+    note: str = ""
+    fields: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
+    dialect: str = "google"
+    labels: str | None = None
+    license: str = "Apache-2.0"
+    licenses: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
+    family: str = "vit"
+    folder: Path | None = None
+
+    @property
+    def hybrid(self) -> bool:
+        """Whether a ResNet stands before the Transformer."""
+        return self.variant is not None and variant_named(self.variant).config().resnet is not None
+
+    @property
+    def mebibytes(self) -> float | None:
+        """Size of the float32 weights in MiB; None if only the file determines it."""
+        if self.num_classes is None or (self.variant is None and self.family == "vit"):
+            return None
+        return num_parameters(self.config()) * 4 / 2**20
+
+    def config(self) -> ViTConfig:
+        """Returns the configuration, without a download.
+
+        Raises:
+            PresetError: only the file, or the `config.json` of a folder, states it.
+        """
+        if self.family != "vit":
+            return self._config_of_family()
+        if self.variant is None or self.num_classes is None:
+            unknown = "size" if self.variant is None else "number of classes"
+            raise PresetError(
+                f"{self.name}: its {unknown} is known only to its files. Load it with its weights, "
+                "or build the model by a variant's name."
+            )
+        # A checkpoint states no dropout; AugReg fine-tunes without dropout (`configs/augreg.py`).
+        numerics = dialects_named(self.dialect)[0].numerics
+        fields = {"dropout_rate": 0.0, **({"numerics": numerics} if numerics else {})}
+        return variant_named(self.variant).config(
+            self.image_size, self.num_classes, **{**fields, **self.fields}
+        )
+
+    def _config_of_family(self) -> ViTConfig:
+        """Returns the configuration from the dialect's conventions and the fields of the row."""
+        dialect = dialects_named(self.dialect)[0]
+        given = dict(self.fields)
+        numerics = {**(dialect.numerics or Numerics()).to_dict(), **given.pop("numerics", {})}
+        own = {"image_size": self.image_size, "num_classes": self.num_classes}
+        fields = {**dialect.conventions, **own, **given, "numerics": numerics}
+        return ViTConfig.from_dict(fields)
+
+    def preset_config(self) -> PresetConfig:
+        """Returns the `PresetConfig` of the row, without a download; raises as `config`."""
+        return PresetConfig(self.config(), self.protocol, self.labels, self.provenance())
+
+    def place(self) -> "BucketFile | HubFolder":
+        """Returns the place of the files; for a repository, the Hub states its commit.
+
+        Raises:
+            PresetError: the Hub refuses or fails.
+        """
+        source = str(self.source)
+        if source.startswith(SCHEME):
+            return HubFolder.locate(source)
+        doubt = f" {self.name}: unverified is {self.unverified}." if self.unverified else ""
+        return BucketFile(source, self.alternatives, doubt)
+
+    def told(self) -> dict[str, Any]:
+        """Returns arguments of `checkpoints.load`, without the dialect, which the file shows."""
+        told: dict[str, Any] = {"labels": self.labels}
+        if self.family == "vit":
+            told["protocol"] = self.protocol  # the files of other families state their protocol
+        if self.variant and not str(self.source).startswith(SCHEME):
+            told["variant"] = self.variant
+        if self.fields.get("position") == "sincos2d":
+            told["image_size"] = self.image_size  # the file has no positions to infer it from
+        return told
+
+    def provenance(self) -> dict[str, Any]:
+        """Returns the origin of the weights, as plain JSON types."""
+        facts: dict[str, Any] = {"preset": self.name, "source": self.source}
+        if self.source and not self.source.startswith("hf://"):
+            record = bucket.record_of(self.source, *self.alternatives)
+            facts |= {} if record is None else {"source": record.url, "sha256": record.sha256}
+        facts |= {"license": self.license, "data": self.data}
+        facts |= {"licenses": dict(self.licenses)} if self.licenses else {}
+        if self.top1 is not None:
+            facts |= {"reported_top1": self.top1, "reported_by": self.reported}
+        if self.upstream_top1 is not None:
+            facts |= {"upstream_top1": self.upstream_top1, "upstream_reported_by": _UPSTREAM}
+        return facts | ({"note": self.note} if self.note else {})
+
+    def announce(self, config: ViTConfig) -> None:
+        """Warns in the log if the loaded model has kept a head that was published as zeros."""
+        if self.zero_head and config.num_classes == self.num_classes:
+            log.warning(
+                "%s: the head was published as zeros, so all logits are 0. Give num_classes for "
+                "a new one to train, or 0 for features.",
+                self.name,
+            )
+
+
+_UPSTREAM = "VT#62, on held-out images of ImageNet-21k, with the head that was not published"
+
+
+def _read() -> dict[str, Preset]:
+    """Returns the rows of `catalog.json`, by name."""
+    groups = json.loads(Path(__file__).with_name("catalog.json").read_text(encoding="utf-8"))
+    return {row["name"]: _row(row) for group in groups for row in group["rows"]}
+
+
+def _row(facts: dict[str, Any]) -> Preset:
+    alternatives = tuple(facts.get("alternatives", ()))
+    folder = Path(__file__).parent / facts["folder"] if "folder" in facts else None
+    given = {"variant": None, "source": None, **facts}
+    return Preset(**{**given, "alternatives": alternatives, "folder": folder})
+
+
+CATALOG = _read()
+
+
+def list_presets(
+    variant: str | None = None,
+    data: str | None = None,
+    resolution: int | None = None,
+    hybrid: bool | None = None,
+    family: str | None = None,
+) -> list[str]:
+    """Returns the names of the presets in the catalog that match every given argument.
+
+    Args:
+        variant: name of a variant, such as `"vit_b16"`.
+        data: data of the training, `"i21k"`, `"i1k"`, or with fine-tuning, `"i21k_ft_i1k"`.
+        resolution: side of the images in pixels.
+        hybrid: True for models with a ResNet before the Transformer, False for models without.
+        family: name of a family, such as `"dinov2"`; `"vit"` is the paper's model and AugReg's.
+
+    Raises:
+        ConfigError: the variant is unknown, or no row has such data, resolution or family.
+    """
+    if variant is not None:
+        variant_named(variant)
+    known = sorted({row.data for row in CATALOG.values()})
+    if data is not None and data not in known:
+        raise ConfigError(
+            f"data={data!r}: no preset.{nearest(data, known)} Known: {', '.join(known)}."
+        )
+    families = sorted({row.family for row in CATALOG.values()})
+    if family is not None and family not in families:
+        raise ConfigError(
+            f"family={family!r}: no preset.{nearest(family, families)} Known: "
+            f"{', '.join(families)}."
+        )
+    sizes = sorted({row.image_size for row in CATALOG.values()})
+    if resolution is not None and resolution not in sizes:
+        raise ConfigError(
+            f"resolution={resolution}: no preset has it. Known: {', '.join(map(str, sizes))}; any "
+            "other by from_preset(..., image_size=...)."
+        )
+    return [
+        row.name
+        for row in CATALOG.values()
+        if variant in (None, row.variant)
+        and data in (None, row.data)
+        and resolution in (None, row.image_size)
+        and hybrid in (None, row.hybrid)
+        and family in (None, row.family)
+    ]
+
+
+def preset_named(name: str) -> Preset:
+    """Returns the row of a name in the catalog, or of `augreg/<file name>.npz`.
+
+    Raises:
+        SourceError: the name is unknown; the message states the nearest names, or the presets
+            if the name is a variant.
+    """
+    if name.startswith("augreg/"):
+        return _augreg(name.removeprefix("augreg/"))
+    if name in list_variants():
+        of_it = ", ".join(list_presets(name)) or "none"
+        raise SourceError(
+            f"{name!r} is an architecture, not a preset. Its presets: {of_it}. For fresh weights "
+            f"call keras_vit.{name}(), or `keras-vit finetune --from-scratch {name}`."
+        )
+    if name not in CATALOG:
+        near = difflib.get_close_matches(name, CATALOG, n=3, cutoff=0.5)
+        guess = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+        raise SourceError(
+            f"{name!r} is no preset, and no existing file or folder.{guess} list_presets() and "
+            "`keras-vit list` show all; search_augreg() finds more."
+        )
+    return CATALOG[name]
+
+
+def _augreg(file_name: str) -> Preset:
+    file = AugRegFile.of(file_name)
+    adapted = f"_ft_{file.adapt_data}" if file.adapt_data else ""
+    return Preset(
+        name=f"augreg/{file.name}.npz",
+        variant=file.variant,
+        data=file.data + adapted,
+        source=file.url,
+        image_size=file.resolution,
+        num_classes=file.num_classes,
+        protocol=file.protocol,
+        labels=file.labels,
+    )

@@ -1,0 +1,62 @@
+"""A checkpoint or preset on this machine, a `Place` of `keras_vit.sources.source`."""
+
+from collections.abc import Mapping
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+from keras_vit.checkpoints.containers import PICKLE_ADVICE, Reader
+from keras_vit.errors import SourceError
+from keras_vit.files import OpenFolder, exists, open_plain
+
+
+class LocalFolder:
+    """A folder of this machine, or one file of it."""
+
+    pickle_advice = PICKLE_ADVICE
+    note = ""
+
+    def __init__(self, path: Path) -> None:
+        self.address = str(path)
+        self.provenance: dict[str, Any] = {}
+        self._path = path
+        self._folder = _open_folder(path)
+        self.is_file = self._folder is None
+        self.files: Mapping[str, int | None] = (
+            {path.name: None} if self._folder is None else self._folder.sizes()
+        )
+
+    def open(self, name: str) -> BufferedReader:
+        try:
+            return open_plain(self._path) if self._folder is None else self._folder.open(name)
+        except FileNotFoundError as error:
+            if self._folder is not None:
+                raise
+            message = f"{self._path}: expected a file of weights, but it does not exist."
+            raise SourceError(message) from error
+        except OSError as error:
+            raise SourceError(f"{error.filename}: cannot be opened ({error.strerror}).") from error
+
+    def header(self, name: str) -> Reader | None:
+        return None
+
+    def is_current(self) -> bool:
+        if self._folder is not None:
+            return self._folder.is_current()
+        return not self._path.is_dir()  # a folder that a writer was just replacing
+
+    def close(self) -> None:
+        if self._folder is not None:
+            self._folder.close()
+
+
+def _open_folder(path: Path) -> OpenFolder | None:
+    """Returns the open folder at a path; None if the path is a file or does not exist."""
+    while exists(path):
+        try:
+            return OpenFolder(path)
+        except NotADirectoryError:
+            return None
+        except FileNotFoundError:
+            continue  # the folder was replaced between `exists` and `OpenFolder`
+    return None

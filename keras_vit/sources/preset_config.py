@@ -1,0 +1,102 @@
+"""The file `config.json` of a preset folder: reading and writing."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from keras_vit import __version__
+from keras_vit.config import ViTConfig
+from keras_vit.errors import ConfigError, PresetError, nearest
+from keras_vit.images.protocols import ProtocolSpec
+from keras_vit.images.protocols import compact as compact_protocol
+from keras_vit.labels import checked, compact
+
+FORMAT = "keras_vit"
+FORMAT_VERSION = 1
+CONFIG_FILE, WEIGHTS_FILE, MODEL_CARD_FILE = "config.json", "model.safetensors", "README.md"
+
+
+@dataclasses.dataclass(frozen=True)
+class PresetConfig:
+    """The contents of `config.json`.
+
+    Args:
+        config: configuration of the model.
+        protocol: preparation of images, see `keras_vit.Preprocessor`.
+        labels: one name per class, the name of a shipped list, or None.
+        provenance: origin of the weights, as plain JSON types.
+        weights_sha256: sha256 of `model.safetensors`, in hexadecimal; None in presets of early
+            releases.
+    """
+
+    config: ViTConfig
+    protocol: ProtocolSpec = "paper"
+    labels: str | tuple[str, ...] | None = None
+    provenance: dict[str, Any] = dataclasses.field(default_factory=dict)
+    weights_sha256: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the JSON object of `config.json`."""
+        return {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "keras_vit_version": __version__,
+            "config": self.config.to_dict(),
+            "protocol": compact_protocol(self.protocol),
+            "labels": compact(self.labels),
+            "provenance": self.provenance,
+            "weights_sha256": self.weights_sha256,
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any], where: str) -> "PresetConfig":
+        """Checks the JSON object of `config.json`.
+
+        Args:
+            stored: the object.
+            where: path or address of the file, for messages.
+
+        Raises:
+            PresetError: the format is unknown or newer, or a field is missing, unknown or invalid.
+        """
+        if stored.get("format") != FORMAT:
+            raise PresetError(
+                f"{where}: format is {stored.get('format')!r}, expected {FORMAT!r}. "
+                "This is no preset of keras_vit."
+            )
+        version = stored.get("format_version")
+        if version != FORMAT_VERSION:
+            release = stored.get("keras_vit_version")
+            raise PresetError(
+                f"{where}: format_version is {version!r}, this release of keras_vit reads "
+                f"{FORMAT_VERSION}. Update keras_vit"
+                + (f": release {release} wrote it." if isinstance(release, str) else ".")
+            )
+        for name, kind in _FIELDS.items():
+            if not isinstance(stored.get(name), kind):
+                found = stored.get(name)
+                raise PresetError(f"{where}: field {name!r} is {found!r}, expected {kind}.")
+        for name in stored:
+            if name not in ("format", "format_version", "keras_vit_version", *_FIELDS):
+                raise PresetError(f"{where}: unknown field {name!r}.{nearest(name, _FIELDS)}")
+        try:
+            config = ViTConfig.from_dict(stored["config"])
+            return cls(
+                config,
+                compact_protocol(stored["protocol"]),
+                checked(stored.get("labels"), config.num_classes),
+                stored["provenance"],
+                stored.get("weights_sha256"),
+            )
+        except ConfigError as error:
+            raise PresetError(f"{where}: {error}") from error
+
+
+_FIELDS: dict[str, Any] = {
+    "config": dict,
+    "protocol": (str, dict),
+    "labels": (list, str, type(None)),
+    "provenance": dict,
+    "weights_sha256": (str, type(None)),
+}
+"""Fields of `config.json` beside its format, and their JSON types."""

@@ -1,0 +1,108 @@
+r"""Safe output of text from strangers on a terminal, on a web page, in a figure and in a log.
+
+Labels, provenance, tensor names, file names and error pages come from outside. On a terminal an
+escape sequence in them could move the cursor, rename the window or hide a line; U+202E could
+turn `gpj.exe` into `exe.jpg`; `[red]` is markup for rich, `<b>` for a browser, `[x](y)` for
+Markdown and `$\frac$` for matplotlib. The functions here make every such character visible as
+itself.
+`cli.screen.Screen` applies them to all output of rich, `KerasViTError` to its
+message, and `log` and `warn` to theirs.
+"""
+
+import html
+import inspect
+import logging
+import re
+import unicodedata
+import warnings
+
+_INVISIBLE = "\u034f\u115f\u1160\u3164\uffa0"
+"""Letters and marks without a shape, which Unicode does not count among the format characters."""
+_LONGEST_TITLE = 80
+_MARKUP = re.compile(r"[\\`*\[\]<>&~|!#$]|(?<![^\W_])_|_(?![^\W_])")
+"""Characters with a meaning in Markdown; an underscore inside a word has none."""
+
+
+def visible(text: object, lines: bool = False) -> str:
+    r"""Returns the text on one line with every invisible character escaped.
+
+    Control characters, terminal escapes, bidirectional overrides, zero-width characters, line
+    and paragraph separators and bytes of file names that are no UTF-8 become escapes of Python
+    such as `\x1b` and `\u202e`.
+
+    Args:
+        text: a string, or an object with a `str` form, such as a path.
+        lines: whether line feeds and tabs are kept, for messages of several lines.
+    """
+    text = str(text)
+    if text.isprintable() and not any(letter in text for letter in _INVISIBLE):
+        return text
+    kept = "\n\t" if lines else ""
+    return "".join(c if c in kept or _can_be_seen(c) else _escape(c) for c in text)
+
+
+def in_html(text: object) -> str:
+    """Returns text for a web page, as content of an element or of an attribute in quotes."""
+    return html.escape(visible(text))
+
+
+def in_markdown(text: object) -> str:
+    """Returns text for a line of Markdown, with markup escaped; a bare URL stays a link."""
+    return _MARKUP.sub(r"\\\g<0>", visible(text))
+
+
+def in_figure(text: object) -> str:
+    """Returns text for a matplotlib figure: no mathematics, and at most 80 characters.
+
+    The result is not escaped for LaTeX: give `usetex=False` to the function that draws it.
+    """
+    shown = visible(text)
+    if len(shown) > _LONGEST_TITLE:
+        shown = shown[: _LONGEST_TITLE - 1] + "…"
+    return shown.replace("$", r"\$")
+
+
+def _can_be_seen(character: str) -> bool:
+    if character in _INVISIBLE:
+        return False
+    return character.isprintable() or unicodedata.category(character) == "Zs"
+
+
+def _escape(character: str) -> str:
+    if "\udc80" <= character <= "\udcff":  # a byte that is no UTF-8, as Python keeps it in names
+        return f"\\x{ord(character) - 0xDC00:02x}"
+    return character.encode("unicode_escape").decode()
+
+
+log = logging.getLogger("keras_vit")
+
+_BELOW_THE_USER = {"keras_vit", "keras", "tensorflow", "jax", "torch"}
+"""Packages whose lines say nothing to somebody who reads where a warning comes from."""
+
+
+def warn(message: str) -> None:
+    """Issues a `UserWarning` at the user's line, without control characters.
+
+    The line is the nearest one outside keras_vit, Keras and the backends, however many of their
+    functions and decorators lie between.
+
+    Args:
+        message: text, possibly of several lines.
+    """
+    frame, level = inspect.currentframe(), 1
+    while frame is not None and _package(frame.f_globals) in _BELOW_THE_USER:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(visible(message, lines=True), stacklevel=level)
+
+
+def _package(module: dict[str, object]) -> str:
+    return str(module.get("__name__", "")).partition(".")[0]
+
+
+def _show(record: logging.LogRecord) -> bool:
+    """Replaces a record's message by its visible form; keeps every record."""
+    record.msg, record.args = visible(record.getMessage(), lines=True), ()
+    return True
+
+
+log.addFilter(_show)

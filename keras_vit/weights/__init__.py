@@ -1,0 +1,1 @@
+"""The weights of a model: path, axes, the models that have them."""

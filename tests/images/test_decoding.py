@@ -1,0 +1,179 @@
+"""Damaged and hostile files are refused in one sentence, quickly and with little memory."""
+
+import io
+import os
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from keras_vit import ConfigError, Preprocessor
+from keras_vit.images import decoding
+
+pytestmark = pytest.mark.without_backend
+
+PREPARE = Preprocessor(16)
+
+
+def chunk(name: bytes, data: bytes) -> bytes:
+    """A chunk of a PNG file."""
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+
+def bomb(side: int) -> bytes:
+    """A small PNG file whose header states side x side pixels."""
+    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    parts = chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(b"\0" * 999)), chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
+def photo(format_="png") -> bytes:
+    """An encoded image of 20 x 30 pixels."""
+    file = io.BytesIO()
+    noise = np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype="uint8")
+    Image.fromarray(noise).save(file, format_)
+    return file.getvalue()
+
+
+def refusal(path, prepare=PREPARE) -> str:
+    """The reason why an image is left out of a batch; the good image beside it is kept."""
+    reasons = []
+    pair = [path, np.zeros((4, 4, 3), "uint8")]
+    batches = list(prepare.batches(pair, 2, lambda _, reason: reasons.append(reason)))
+    assert len(batches[0][0]) == 1
+    assert isinstance(reasons[0], ConfigError)
+    return str(reasons[0])
+
+
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
+@pytest.mark.parametrize("side", [13_000, 50_000])
+def test_a_decompression_bomb_is_refused_by_its_header(side, tmp_path):
+    """Also at sizes for which Pillow only warns."""
+    (tmp_path / "bomb.png").write_bytes(bomb(side))
+    reason = refusal(tmp_path / "bomb.png")
+    assert reason.startswith(str(tmp_path / "bomb.png"))
+    assert "limit" in reason
+
+
+@pytest.mark.filterwarnings("error::PIL.Image.DecompressionBombWarning")
+def test_a_bomb_is_refused_if_the_program_turns_warnings_into_errors():
+    """Pillow then raises its warning about decompression bombs."""
+    assert "could be decompression bomb" in refusal(bomb(13_000))
+
+
+def test_the_limit_of_pixels_is_an_argument_or_an_environment_variable(monkeypatch):
+    """The argument takes precedence; values that are no positive number are refused."""
+    assert "20x30 pixels, expected at most 599 in all" in refusal(
+        photo(), Preprocessor(16, max_pixels=599)
+    )
+    assert PREPARE(photo()).shape == (1, 16, 16, 3)
+    monkeypatch.setenv("KERAS_VIT_MAX_PIXELS", "599")
+    assert "KERAS_VIT_MAX_PIXELS" in refusal(photo())
+    assert Preprocessor(16, max_pixels=600)(photo()).shape == (1, 16, 16, 3)
+    monkeypatch.setenv("KERAS_VIT_MAX_PIXELS", "many")
+    assert "KERAS_VIT_MAX_PIXELS='many': expected a positive integer" in refusal(photo())
+    with pytest.raises(ConfigError, match="max_pixels=0, expected a positive number"):
+        Preprocessor(16, max_pixels=0)
+
+
+def test_pipes_devices_folders_and_missing_files_are_refused(tmp_path):
+    """A pipe is not opened: without a writer, opening it would wait for ever."""
+    os.mkfifo(tmp_path / "pipe.png")
+    (tmp_path / "x.jpg").mkdir()
+    (tmp_path / "loop.png").symlink_to(tmp_path / "loop.png")
+    assert refusal(tmp_path / "pipe.png").endswith(
+        "a device, pipe or socket, expected an image file."
+    )
+    assert "a device" in refusal("/dev/zero")
+    assert refusal(tmp_path / "x.jpg").endswith("x.jpg: a folder, expected an image file.")
+    assert refusal(tmp_path / "absent.png").endswith("absent.png: no such file.")
+    assert "loop.png: not a readable image" in refusal(tmp_path / "loop.png")
+    assert "not a readable image" in refusal("x" * 5000)
+    assert "not a readable image" in refusal("a\0b")
+
+
+@pytest.mark.parametrize("format_", ["png", "jpeg", "gif", "webp", "tiff", "bmp", "ppm", "avif"])
+def test_every_cut_of_a_file_is_read_or_refused(format_):
+    """Cut at 40 places; no exception of a decoder escapes."""
+    whole = photo(format_)
+    for end in np.linspace(0, len(whole) - 1, 40).astype(int):
+        assert is_read_or_refused(whole[:end])
+    assert PREPARE(whole).shape == (1, 16, 16, 3)
+
+
+def is_read_or_refused(data: bytes) -> bool:
+    """True if the bytes become pixels or a refusal; other exceptions are not caught."""
+    try:
+        return PREPARE([np.zeros((4, 4, 3), "uint8"), bytearray(data)]).shape == (2, 16, 16, 3)
+    except ConfigError as error:
+        return str(error).startswith("an encoded image")
+
+
+@pytest.mark.parametrize("format_", ["png", "jpeg", "gif", "webp", "tiff", "bmp"])
+def test_flipped_bytes_are_read_or_refused(format_):
+    """Sixty files with three wrong bytes each."""
+    whole, rng = photo(format_), np.random.default_rng(1)
+    for _ in range(60):
+        damaged = bytearray(whole)
+        for place in rng.integers(0, len(whole), 3):
+            damaged[place] = rng.integers(256)
+        assert is_read_or_refused(damaged)
+
+
+def test_messages_do_not_show_the_content_of_a_file():
+    """Bytes that are no image."""
+    reason = refusal(b"\x89PNG\r\n\x1a\n" + bytes(range(256)))
+    assert reason.startswith("an encoded image: not a readable image")
+    assert "\\x" not in reason
+
+
+def test_lack_of_memory_is_refused_in_one_sentence(monkeypatch):
+    """While decoding and while resizing."""
+
+    def fail(*_):
+        raise MemoryError
+
+    encoded = photo()
+    with monkeypatch.context() as patch:
+        patch.setattr("PIL.ImageFile.ImageFile.load", fail)
+        assert refusal(encoded) == "an encoded image: not enough memory to decode it."
+    monkeypatch.setattr(Preprocessor, "scale", fail)
+    with pytest.raises(ConfigError, match="Not enough memory to prepare an image"):
+        PREPARE(encoded)
+
+
+def test_large_images_are_decoded_one_at_a_time(monkeypatch):
+    """Decoding takes several times the memory of the image."""
+    monkeypatch.setattr(decoding, "_LARGE", 1)
+    assert PREPARE([photo(), photo(), photo()]).shape == (3, 16, 16, 3)
+
+
+def test_text_files_and_endless_file_objects_are_refused():
+    """The message for a file opened as text names the mode to use."""
+
+    class Endless:
+        name = "endless.png"
+
+        def read(self, count):
+            return bytes(count)
+
+    assert "open it with mode 'rb'" in refusal(io.StringIO("x"))
+    assert "endless.png: more than 268435456 bytes" in refusal(Endless())
+
+
+def test_postscript_is_never_run(monkeypatch):
+    """Pillow would pass PostScript to Ghostscript."""
+    monkeypatch.setattr("subprocess.check_call", lambda *_, **__: pytest.fail("it was run"))
+    page = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n"
+    assert "not a readable image" in refusal(page + b"\0")
+
+
+def test_formats_without_a_signature_are_recognised_by_their_suffix(tmp_path):
+    """TGA has no signature; for HEIC the message names the missing package."""
+    Image.new("RGB", (30, 20), (255, 0, 0)).save(tmp_path / "x.tga")
+    assert (PREPARE(tmp_path / "x.tga")[0, :, :, 0] == 1).all()
+    assert "not a readable image" in refusal((tmp_path / "x.tga").read_bytes())
+    (tmp_path / "x.heic").write_bytes(b"\0\0\0\x18ftypheic" + bytes(99))
+    assert "pillow-heif" in refusal(tmp_path / "x.heic")

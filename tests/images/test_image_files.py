@@ -1,0 +1,70 @@
+"""`is_image_file` and `list_images`: which files count as images."""
+
+import os
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from keras_vit import ConfigError
+from keras_vit.images import is_image_file, list_images
+
+pytestmark = pytest.mark.without_backend
+
+PICTURE = Image.fromarray(np.zeros((4, 4, 3), "uint8"))
+SUFFIXES = (".jpg", ".JPEG", ".jfif", ".png", ".avif", ".ppm", ".webp", ".tiff", ".bmp", ".gif")
+
+
+def test_files_with_a_suffix_that_pillow_reads_are_images(tmp_path):
+    """In capitals too; a damaged file counts, and is refused when it is read."""
+    for suffix in SUFFIXES:
+        (tmp_path / f"x{suffix}").write_bytes(b"damaged")
+        assert is_image_file(tmp_path / f"x{suffix}")
+
+
+def test_files_with_other_suffixes_are_recognised_by_content(tmp_path):
+    """Files without a suffix too."""
+    PICTURE.save(tmp_path / "image", "jpeg")
+    PICTURE.save(tmp_path / "image.part", "png")
+    assert is_image_file(tmp_path / "image")
+    assert is_image_file(str(tmp_path / "image.part"))
+    for name, content in (
+        ("Makefile", b"all:\n"),
+        ("notes.txt", b"Python is a language"),
+        ("x.h5", b"\x89HDF\r\n\x1a\n"),
+        ("page.eps", b"%!PS-Adobe"),
+        ("empty", b""),
+    ):
+        (tmp_path / name).write_bytes(content)
+        assert not is_image_file(tmp_path / name)
+
+
+def test_hidden_files_folders_pipes_and_missing_files_are_no_images(tmp_path):
+    """Also if their names have the suffix of an image."""
+    PICTURE.save(tmp_path / "._IMG.jpg")
+    (tmp_path / "x.jpg").mkdir()
+    os.mkfifo(tmp_path / "pipe.png")
+    for name in ("._IMG.jpg", "x.jpg", "pipe.png", "absent.png"):
+        assert not is_image_file(tmp_path / name)
+
+
+def test_a_folder_is_listed_recursively(tmp_path):
+    """Images are sorted, hidden entries counted, other files named; link loops end."""
+    for name in ("b.png", "a.jfif", "x.jpg/c.png", ".hidden/d.png", "x.jpg/._c.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        PICTURE.save(tmp_path / name, "png")
+    (tmp_path / "notes.txt").write_text("no image")
+    os.mkfifo(tmp_path / "pipe.png")
+    (tmp_path / "x.jpg" / "up").symlink_to(tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path / "x.jpg")
+    found = list_images(tmp_path)
+    names = [os.path.relpath(path, tmp_path) for path in found.images]
+    assert names == ["a.jfif", "b.png", "link/c.png", "x.jpg/c.png"]
+    assert [os.path.relpath(path, tmp_path) for path in found.others] == ["notes.txt", "pipe.png"]
+    assert found.hidden == 3
+
+
+def test_a_folder_that_cannot_be_listed_is_refused(tmp_path):
+    """Otherwise its images would be left out silently."""
+    with pytest.raises(ConfigError, match=r"absent: this folder cannot be listed \(No such file"):
+        list_images(tmp_path / "absent")

@@ -1,0 +1,247 @@
+"""`Preprocessor` turns images of every kind into float32 batches."""
+
+import pickle
+import re
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from keras_vit import ConfigError, Preprocessor
+from keras_vit.images.resampling import resize_bilinear
+from tests.golden import FOLDER
+from tests.test_import import modules_after
+
+RECIPES = re.findall(
+    r"```python\n(.*?)```",
+    (Path(__file__).parents[2] / "docs" / "preprocessing.md").read_text(),
+    re.DOTALL,
+)
+
+
+@pytest.fixture
+def photo():
+    """A coloured picture of 20 x 30 pixels."""
+    return np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype="uint8")
+
+
+def test_pixels_are_scaled_to_minus_one_to_one(photo):
+    """By (x - 127.5) / 127.5: 0 becomes -1, 255 becomes 1."""
+    batch = Preprocessor((20, 30))(photo)
+    assert (batch.shape, batch.dtype) == ((1, 20, 30, 3), np.float32)
+    np.testing.assert_array_equal(batch[0], (photo.astype("float32") - 127.5) / 127.5)
+
+
+@pytest.mark.parametrize("data_format", ["channels_last", "channels_first"])
+def test_the_method_pixels_undoes_the_scaling(photo, data_format):
+    """For a protocol with a mean and std per channel, and for both data formats."""
+    of_imagenet = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
+    protocol = {"name": "transformers", **of_imagenet}
+    preprocess = Preprocessor((20, 30), protocol=protocol, data_format=data_format)
+    pictures = preprocess.pixels(preprocess([photo, photo]))
+    assert (pictures.shape, pictures.dtype) == ((2, 20, 30, 3), np.float32)
+    np.testing.assert_allclose(pictures[1], photo / 255, atol=1e-6)
+
+
+@pytest.mark.parametrize("size", [(16, 16), (40, 50), (7, 30), (1, 1)])
+def test_resize_equals_keras(photo, size):
+    """Bilinear with half-pixel centres, without antialias, as `keras.ops.image.resize`."""
+    import keras
+
+    image = photo.astype("float32")
+    want = keras.ops.convert_to_numpy(keras.ops.image.resize(image[None], size))[0]
+    np.testing.assert_allclose(resize_bilinear(image, size), want, atol=2e-3)
+
+
+def test_a_path_a_pil_image_and_an_array_give_the_same_batch(photo, tmp_path):
+    """So do floats, and a list of all of them."""
+    Image.fromarray(photo).save(tmp_path / "photo.png")
+    preprocess = Preprocessor((16, 16))
+    want = preprocess(photo)
+    sources = [tmp_path / "photo.png", str(tmp_path / "photo.png"), Image.fromarray(photo)]
+    for source in [*sources, photo.astype("float64"), photo[None], [photo]]:
+        np.testing.assert_array_equal(preprocess(source), want)
+    assert preprocess([*sources, photo]).shape == (4, 16, 16, 3)
+
+
+def test_images_are_converted_to_the_channels_of_the_model(photo):
+    """Grey is repeated, transparency is dropped, and PIL images in colour become grey."""
+    grey = photo[..., 0]
+    rgb = Preprocessor((20, 30))
+    np.testing.assert_array_equal(rgb(grey), rgb(np.stack([grey] * 3, -1)))
+    np.testing.assert_array_equal(rgb(Image.fromarray(grey)), rgb(grey))
+    rgba = np.concatenate([photo, photo[..., :1]], axis=-1)
+    np.testing.assert_array_equal(rgb(rgba), rgb(photo))
+    one = Preprocessor((20, 30), channels=1)
+    assert one(Image.fromarray(photo)).shape == (1, 20, 30, 1)
+    assert one(np.stack([grey, grey])).shape == (2, 20, 30, 1)
+
+
+def test_a_file_with_an_exif_rotation_is_turned_upright(tmp_path):
+    """The tag says that the camera was turned by a quarter."""
+    picture = np.zeros((4, 8, 3), "uint8")
+    picture[:, :4] = 255
+    image = Image.fromarray(picture)
+    exif = image.getexif()
+    exif[0x0112] = 6  # turned by a quarter
+    image.save(tmp_path / "turned.png", exif=exif)
+    upright = Preprocessor((8, 4))(tmp_path / "turned.png")[0]
+    assert (upright[:4] == 1).all()
+    assert (upright[4:] == -1).all()
+
+
+def test_channels_first_gives_the_transposed_batch(photo):
+    """For a model with `data_format="channels_first"`."""
+    preprocess = Preprocessor((20, 30), data_format="channels_first")
+    want = np.moveaxis(Preprocessor((20, 30))(photo), -1, 1)
+    np.testing.assert_array_equal(preprocess(photo), want)
+
+
+def test_without_an_image_size_images_keep_their_size(photo):
+    """Images of different sizes are refused."""
+    assert Preprocessor(None)([photo, photo]).shape == (2, 20, 30, 3)
+    with pytest.raises(ConfigError, match="different sizes make no batch"):
+        Preprocessor(None)([photo, photo[:10]])
+
+
+def test_files_of_every_pixel_mode_are_read(photo, tmp_path):
+    """16 bits keep the high byte, palettes and CMYK become RGB, a GIF gives its first frame."""
+    grey = photo[..., 0]
+    rgb = Preprocessor((20, 30))
+    deep = Image.fromarray(grey.astype("uint16") * 256 + 255)
+    deep.save(tmp_path / "deep.png")
+    np.testing.assert_array_equal(rgb(tmp_path / "deep.png"), rgb(grey))
+    Image.fromarray(grey).save(tmp_path / "x.gif", save_all=True, append_images=[deep] * 2)
+    np.testing.assert_array_equal(rgb(tmp_path / "x.gif"), rgb(grey))
+    flat = Image.new("RGB", (30, 20), (255, 0, 0))
+    for mode in ("P", "CMYK", "LA", "RGBA"):
+        want = rgb(flat.convert("L")) if mode == "LA" else rgb(flat)
+        np.testing.assert_array_equal(rgb(flat.convert(mode)), want)
+    with pytest.raises(ConfigError, match="mode F has no range"):
+        rgb(Image.fromarray(grey.astype("float32")))
+
+
+@pytest.mark.parametrize("protocol", ["paper", "big_vision", "timm", "transformers", "keras_hub"])
+def test_a_list_gives_the_batch_of_its_images_one_by_one(protocol, photo):
+    """In order, and for a generator too, although images are prepared in parallel."""
+    preprocess = Preprocessor((12, 16), protocol=protocol)
+    images = [np.roll(photo, k, axis=0)[: 20 - k] for k in range(5)]
+    want = np.concatenate([preprocess(image) for image in images])
+    np.testing.assert_array_equal(preprocess(images), want)
+    np.testing.assert_array_equal(preprocess(image for image in images), want)
+
+
+@pytest.mark.parametrize("channels", [1, 2, 4, 7])
+@pytest.mark.parametrize("protocol", ["big_vision", "timm", "transformers", "keras_hub"])
+def test_each_channel_is_prepared_like_a_grey_image(protocol, channels, photo):
+    """For one, two, four and seven channels."""
+    image = np.stack([np.roll(photo[..., 0], k) for k in range(channels)], axis=-1)
+    preprocess = Preprocessor((12, 16), channels, protocol=protocol)
+    alone = Preprocessor((12, 16), 1, protocol=protocol)
+    for k in range(channels):
+        want = alone(image[..., k : k + 1])[..., 0]
+        np.testing.assert_array_equal(preprocess(image[None])[..., k], want)
+
+
+@pytest.mark.parametrize("protocol", ["big_vision", "timm"])
+def test_an_image_one_pixel_high_is_refused_before_a_central_crop(protocol):
+    """Enlarging its smaller side would take too much memory; a protocol that squashes takes it."""
+    line = np.zeros((1, 3000, 3), "uint8")
+    with pytest.raises(ConfigError, match="before its central crop"):
+        Preprocessor(224, protocol=protocol)(line)
+    assert Preprocessor(224, protocol="transformers")(line).shape == (1, 224, 224, 3)
+
+
+def test_mean_and_std_of_a_protocol_scale_each_channel(photo):
+    """By (x / 255 - mean) / std."""
+    mean, std = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+    protocol = {"name": "transformers", "mean": mean, "std": std}
+    got = Preprocessor((20, 30), protocol=protocol)(photo)[0]
+    np.testing.assert_allclose(got, (photo / 255 - mean) / std, atol=1e-6)
+
+
+def test_one_batch_is_prepared_ahead(photo):
+    """While the caller uses a batch, a thread reads the next batch and no further."""
+    read: list[int] = []
+    threads = set()
+    next_is_read = threading.Event()
+
+    def endless():
+        for k in range(10**9):
+            read.append(k)
+            threads.add(threading.get_ident())
+            if k == 3:
+                next_is_read.set()
+            yield photo
+
+    batches = Preprocessor(8).batches(endless(), batch_size=2)
+    items, batch = next(batches)
+    assert (len(items), batch.shape) == (2, (2, 8, 8, 3))
+    assert next_is_read.wait(timeout=60)
+    batches.close()
+    assert len(read) == 4
+    assert threading.get_ident() not in threads
+
+
+def test_batches_leave_out_unreadable_images(photo, tmp_path):
+    """The caller's function gets image and reason; without a function the error is raised."""
+    (tmp_path / "x.png").write_bytes(b"no image")
+    images = [photo, tmp_path / "x.png", photo, tmp_path / "x.png", tmp_path / "x.png"]
+    reasons: list[tuple] = []
+    preprocess = Preprocessor(8)
+    batches = list(preprocess.batches(images, 2, lambda *reason: reasons.append(reason)))
+    assert [len(batch) for _, batch in batches] == [1, 1]
+    assert [path.name for path, _ in reasons] == ["x.png"] * 3
+    assert "not a readable image" in str(reasons[0][1])
+    with pytest.raises(ConfigError, match="not a readable image"):
+        list(preprocess.batches(images, 2))
+    with pytest.raises(ConfigError, match="batch_size=0"):
+        list(preprocess.batches(images, 0))
+
+
+def test_a_pickled_preprocessor_gives_the_same_batches(photo):
+    """Workers of data loaders get such copies."""
+    protocol = {"name": "big_vision", "resize_small": 10}
+    preprocess = Preprocessor(8, protocol=protocol)
+    copy = pickle.loads(pickle.dumps(preprocess))
+    assert copy == preprocess
+    np.testing.assert_array_equal(copy(photo), preprocess(photo))
+
+
+def test_from_preset_takes_size_channels_and_protocol_of_the_preset():
+    """Another size may be given; folders of other libraries are read too."""
+    digits = Preprocessor.from_preset("vit_digits")
+    assert digits == Preprocessor((16, 16), 1, "paper")
+    assert Preprocessor.from_preset("vit_digits", image_size=32).image_size == (32, 32)
+    assert Preprocessor.from_preset(FOLDER / "hf_classifier").protocol == "transformers"
+    with pytest.raises(ConfigError, match="does not tell its image_size"):
+        Preprocessor.from_preset(FOLDER / "vit_gap.npz")
+
+
+def test_from_preset_imports_no_backend():
+    """Keras is not imported either."""
+    loaded = modules_after("import keras_vit; keras_vit.Preprocessor.from_preset('vit_digits')")
+    assert not loaded & {"keras", "jax", "torch", "tensorflow"}
+
+
+@pytest.mark.parametrize(
+    "recipe", RECIPES, ids=["preset", "rescale", "tf.data", "DataLoader", "PyDataset"]
+)
+def test_recipes_of_the_docs_run(recipe, photo, tmp_path, monkeypatch):
+    """Each recipe gives a batch of two images."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").mkdir()
+    for path in ("photo.jpg", "photos/0.jpg", "photos/1.jpg"):
+        Image.fromarray(photo).save(path)
+    names: dict = {}
+    exec(recipe, names)
+    shape = tuple(names["shape"]) if "shape" in names else names["batch"].shape
+    assert shape in ((2, 224, 224, 3), (2, 3, 224, 224), (2, 16, 16, 1), (2, 10))
+
+
+def test_an_unknown_protocol_is_refused_with_the_nearest_name():
+    """The message offers "paper" for "papre"."""
+    with pytest.raises(ConfigError, match="Unknown protocol 'papre'. Did you mean 'paper'"):
+        Preprocessor((4, 4), protocol="papre")

@@ -1,0 +1,365 @@
+"""Presets load by name, from a folder and from a file, and are saved whole or not at all."""
+
+import json
+import os
+import threading
+
+import keras
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+
+import keras_vit
+from keras_vit import CheckpointError, PresetError, VisionTransformer, checkpoints
+from keras_vit.checkpoints import describe
+from keras_vit.files import OpenFolder
+from keras_vit.sharing.save import save_preset
+from keras_vit.sources.catalog import list_presets, preset_named
+from tests.golden import FOLDER
+from tests.helpers import random_tiny, tiny
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """A preset folder and the model that it was saved from."""
+    model = random_tiny(
+        labels=["a", "b", "c", "d", "e"],
+        provenance={"source": "nowhere"},
+        numerics={"gelu": "exact", "layer_norm_epsilon": 1e-12},
+        image_size=(16, 24),
+    )
+    model.save_to_preset(tmp_path / "mine")
+    return tmp_path / "mine", model
+
+
+def images_for(model, count=2):
+    height, width = model.config.image_size
+    rng = np.random.default_rng(0)
+    return rng.uniform(-1, 1, (count, height, width, model.config.channels)).astype("float32")
+
+
+def test_a_saved_preset_loads_with_config_labels_provenance_and_weights(saved):
+    """The logits are equal bit by bit."""
+    folder, model = saved
+    back = VisionTransformer.from_preset(folder)
+    assert back.config == model.config
+    assert (back.labels, dict(back.provenance)) == (model.labels, {"source": "nowhere"})
+    for left, right in zip(back.weights, model.weights, strict=True):
+        left, right = keras.ops.convert_to_numpy(left), keras.ops.convert_to_numpy(right)
+        assert np.array_equal(left, right)
+    images = images_for(model)
+    assert np.array_equal(back.predict(images, verbose=0), model.predict(images, verbose=0))
+
+
+def test_every_embedded_preset_loads():
+    """The presets inside the package; test_catalog.py tests the presets that are downloaded."""
+    assert "vit_digits" in list_presets()
+    for name in list_presets():
+        if preset_named(name).folder is not None:
+            model = VisionTransformer.from_preset(name)
+            assert len(model.labels) == model.config.num_classes
+
+
+def test_vit_digits_reads_digits():
+    """At least 98 % of the 360 held-out digits, as its provenance records, in under 1 MB."""
+    data = load_digits()
+    images = np.round(data.images * (255 / 16)).astype("uint8")[..., None]
+    _, test, _, wanted = train_test_split(
+        images, data.target, test_size=360, stratify=data.target, random_state=0
+    )
+    model = VisionTransformer.from_preset("vit_digits")
+    answers = model.classify(test, top=1)
+    right = np.mean([int(a[0][0]) == k for a, k in zip(answers, wanted, strict=True)])
+    assert right >= 0.98
+    assert right == pytest.approx(model.provenance["test_top1"], abs=1 / 360)
+    folder = preset_named("vit_digits").folder
+    assert sum(path.stat().st_size for path in folder.iterdir()) < 1_000_000
+
+
+def test_fields_of_a_preset_can_be_overridden(saved):
+    """Head, image size, dtype and dropout rate; a new head drops the labels."""
+    folder, _ = saved
+    model = VisionTransformer.from_preset(
+        folder, num_classes=2, image_size=32, dtype="mixed_bfloat16", dropout_rate=0.1
+    )
+    assert model.output_shape == (None, 2)
+    assert model.labels is None
+    assert model.config.image_size == (32, 32)
+    assert model.config.dropout_rate == 0.1
+    assert model.config.numerics.gelu == "exact"
+    relabelled = VisionTransformer.from_preset(folder, num_classes=2, labels=("x", "y"))
+    assert relabelled.labels == ("x", "y")
+
+
+def test_a_preset_loads_as_an_any_size_model(saved):
+    """`image_size=None` keeps the stored rectangular grid."""
+    folder, model = saved
+    back = VisionTransformer.from_preset(folder, image_size=None)
+    assert back.config.source_grid == (2, 3)
+    images = images_for(model)
+    got, want = back.predict(images, verbose=0), model.predict(images, verbose=0)
+    np.testing.assert_allclose(got, want, atol=1e-5 * np.abs(want).max())
+
+
+def test_load_weights_false_builds_the_architecture_with_new_weights(saved):
+    """The head is zero, as in a new model."""
+    folder, model = saved
+    fresh = VisionTransformer.from_preset(folder, load_weights=False)
+    assert fresh.config == model.config
+    assert not keras.ops.convert_to_numpy(fresh.get_layer("head").kernel).any()
+
+
+def test_from_preset_takes_a_checkpoint_file():
+    """Of any dialect."""
+    model = VisionTransformer.from_preset(FOLDER / "vit_token_published.npz", num_classes=3)
+    assert model.output_shape == (None, 3)
+
+
+def test_saving_again_replaces_the_preset(saved):
+    """No temporary folder is left."""
+    folder, _ = saved
+    other = random_tiny(num_classes=2)
+    other.save_to_preset(folder)
+    assert VisionTransformer.from_preset(folder).config == other.config
+    assert [path.name for path in folder.parent.iterdir()] == ["mine"]
+
+
+def test_a_folder_with_other_files_is_not_overwritten(tmp_path):
+    """The message names a file of the folder."""
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter1.tex").touch()
+    with pytest.raises(PresetError, match="holds chapter1.tex, so it is not overwritten"):
+        random_tiny().save_to_preset(tmp_path / "thesis")
+    assert [path.name for path in (tmp_path / "thesis").iterdir()] == ["chapter1.tex"]
+
+
+def test_a_failed_save_keeps_the_old_preset(saved, monkeypatch):
+    """No temporary folder is left."""
+    folder, model = saved
+
+    def disk_full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("keras_vit.sharing.save.write_json", disk_full)
+    with pytest.raises(OSError, match="No space left"):
+        save_preset(random_tiny(num_classes=2), folder)
+    monkeypatch.undo()
+    assert VisionTransformer.from_preset(folder).config == model.config
+    assert [path.name for path in folder.parent.iterdir()] == ["mine"]
+
+
+def edited(folder, **changes):
+    """Changes fields of a preset's config.json; the value ... removes a field."""
+    path = folder / "config.json"
+    stored = {**json.loads(path.read_text()), **changes}
+    path.write_text(json.dumps({k: v for k, v in stored.items() if v is not ...}))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format": "timm"}, "format is 'timm', expected 'keras_vit'"),
+        (
+            {"format_version": 2, "keras_vit_version": "9.1"},
+            "format_version is 2, this release of keras_vit reads 1. Update keras_vit: release 9.1",
+        ),
+        ({"format_version": "1", "keras_vit_version": ...}, "reads 1. Update keras_vit."),
+        ({"labels": ["a"]}, "1 labels, expected 5 strings"),
+        ({"labels": [1, 2, 3, 4, 5]}, "expected 5 strings"),
+        ({"protocol": ...}, "field 'protocol' is None"),
+        ({"protocols": "x"}, "unknown field 'protocols'. Did you mean 'protocol'?"),
+        ({"config": {}}, "needs patch_size"),
+    ],
+)
+def test_a_fault_in_config_json_is_refused_by_its_field(saved, changes, message):
+    """The message names the file and the field."""
+    folder, _ = saved
+    with pytest.raises(PresetError) as caught:
+        VisionTransformer.from_preset(edited(folder, **changes))
+    assert message in str(caught.value)
+    assert "config.json" in str(caught.value)
+
+
+def test_a_preset_without_labels_has_none(saved):
+    """As if the field were null."""
+    folder, model = saved
+    back = VisionTransformer.from_preset(edited(folder, labels=...))
+    assert back.labels is None and back.config == model.config
+
+
+def test_a_config_that_contradicts_the_weights_is_refused(saved):
+    """The message names the arrays that differ."""
+    folder, model = saved
+    edited(folder, config={**model.config.to_dict(), "mlp_dim": 33})
+    with pytest.raises(CheckpointError, match=r"dense_0/bias is \(32,\), expected \(33,\)"):
+        VisionTransformer.from_preset(folder)
+
+
+@pytest.mark.parametrize("content", [b"", b"[1]", b"{", b"\xff\xfe", b"[" * 100_000])
+def test_a_config_json_that_is_no_json_is_refused(saved, content):
+    """Empty, a list, cut, not UTF-8, deeply nested."""
+    folder, _ = saved
+    (folder / "config.json").write_bytes(content)
+    with pytest.raises(PresetError, match="config.json"):
+        VisionTransformer.from_preset(folder)
+
+
+def test_a_preset_without_weights_is_refused_by_the_missing_file(saved):
+    """model.safetensors."""
+    folder, _ = saved
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(CheckpointError, match=r"model.safetensors: .* does not exist"):
+        VisionTransformer.from_preset(folder)
+
+
+def test_weights_with_another_checksum_than_the_config_states_are_refused(saved):
+    """One byte is changed; `checksum=False` skips the check, and old presets have no checksum."""
+    folder, model = saved
+    weights = folder / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(bytes(content))
+    with pytest.raises(
+        CheckpointError, match=r"model.safetensors: its sha256 is .* checksum=False"
+    ):
+        VisionTransformer.from_preset(folder)
+    with pytest.raises(CheckpointError, match="its sha256 is"):
+        checkpoints.convert(folder, folder.parent / "x.npz", "google")
+    assert not (folder.parent / "x.npz").exists()
+    assert checkpoints.load(folder, checksum=False).config == model.config
+    edited(folder, weights_sha256=...)  # as presets of early releases are
+    assert VisionTransformer.from_preset(folder).config == model.config
+
+
+@pytest.mark.parametrize("damage", ["absent", "dangling"])
+def test_a_preset_without_its_config_is_refused(saved, damage):
+    """The weights alone do not say which GELU they were trained with."""
+    folder, _ = saved
+    (folder / "config.json").unlink()
+    if damage == "dangling":
+        (folder / "config.json").symlink_to("gone.json")
+    message = "its target is missing" if damage == "dangling" else "its config.json is not beside"
+    for read in (VisionTransformer.from_preset, checkpoints.inspect):
+        with pytest.raises(PresetError, match=message):
+            read(folder)
+
+
+def test_weights_of_a_preset_are_refused_by_their_own_name(saved):
+    """The file alone does not say which GELU, unless the caller does."""
+    folder, model = saved
+    weights = folder / "model.safetensors"
+    for read in (VisionTransformer.from_preset, checkpoints.inspect):
+        with pytest.raises(PresetError, match=r"config\.json states the arithmetic.*numerics="):
+            read(weights)
+    asked = {"numerics": model.config.numerics, "image_size": model.config.image_size}
+    told = VisionTransformer.from_preset(weights, **asked)
+    assert told.config.numerics == model.config.numerics
+
+
+def test_a_preset_that_is_replaced_while_it_is_read_gives_one_state(saved, monkeypatch):
+    """Replaced between two files, and after it was opened."""
+    folder, model = saved
+    other = random_tiny(num_classes=2)
+    opening = OpenFolder.open
+
+    def replaced_meanwhile(self, name):
+        if name == "model.safetensors" and other.name:
+            monkeypatch.setattr(OpenFolder, "open", opening)
+            other.save_to_preset(folder)
+        return opening(self, name)
+
+    monkeypatch.setattr(OpenFolder, "open", replaced_meanwhile)
+    assert VisionTransformer.from_preset(folder).config == other.config
+    with checkpoints.Source.of(folder).open() as opened:
+        model.save_to_preset(folder)
+        assert opened.preset.config == other.config
+        assert opened.reader.read("head/bias").shape == (2,)
+
+
+def test_loads_beside_a_writer_give_one_of_its_presets(tmp_path):
+    """A thread saves two presets in turn; no load mixes them."""
+    models = [random_tiny(num_classes=2 + k, provenance={"k": k}) for k in range(2)]
+    for model in models:
+        model.get_layer("head").bias.assign([model.provenance["k"]] * model.config.num_classes)
+    models[0].save_to_preset(tmp_path / "mine")
+    stop = threading.Event()
+
+    def save():
+        while not stop.is_set():
+            for model in models:
+                model.save_to_preset(tmp_path / "mine")
+
+    writer = threading.Thread(target=save)
+    writer.start()
+    try:
+        for _ in range(40):
+            with checkpoints.Source.of(str(tmp_path / "mine")).open() as opened:
+                k = opened.preset.provenance["k"]
+                assert opened.preset.config == models[k].config
+                assert opened.reader.read("head/bias").tolist() == [k] * (2 + k)
+    finally:
+        stop.set()
+        writer.join()
+
+
+def test_a_pipe_in_place_of_config_json_is_refused(saved):
+    """Opening it does not hang."""
+    folder, _ = saved
+    (folder / "config.json").unlink()
+    os.mkfifo(folder / "config.json")
+    with pytest.raises(PresetError, match="config.json: cannot be opened .expected a plain file"):
+        VisionTransformer.from_preset(folder)
+
+
+def test_a_source_has_the_same_methods_for_a_file_and_a_folder(saved):
+    """Sizes, preset, open weights and provenance."""
+    folder, model = saved
+    source = checkpoints.Source.of(folder)
+    assert checkpoints.Source.of(source) is source
+    assert source.sizes == {path.name: path.stat().st_size for path in folder.iterdir()}
+    assert source.preset().config == model.config
+    assert source.provenance(source.preset()) == {"source": "nowhere"}
+    with source.local() as path:
+        assert path == folder
+    file = checkpoints.Source.of(FOLDER / "vit_token_published.npz")
+    assert list(file.sizes) == ["vit_token_published.npz"]
+    assert (file.preset(), file.provenance()) == (None, {})
+    with file.open() as opened, file.local() as path:
+        assert "cls" in opened.reader.shapes and path == opened.reader.path
+
+
+def test_an_unknown_name_is_refused_with_the_nearest():
+    """A web address is refused with the form of the Hub's addresses."""
+    with pytest.raises(PresetError, match="Did you mean 'vit_digits'"):
+        VisionTransformer.from_preset("vit_digit")
+    with pytest.raises(PresetError, match="expected hf://owner/repo"):
+        VisionTransformer.from_preset("https://example.org/vit")
+
+
+def test_describe_reads_only_config_json(saved):
+    """The weights may be missing."""
+    folder, model = saved
+    (folder / "model.safetensors").unlink()
+    assert describe(folder).config == model.config
+
+
+def test_the_model_card_names_the_provenance(saved):
+    """The model card has the Hub's metadata and the origin of the weights."""
+    folder, _ = saved
+    text = (folder / "README.md").read_text()
+    assert text.startswith("---\nlibrary_name: keras-vit\n")
+    assert "- source: nowhere" in text
+    assert keras_vit.__name__ in text
+
+
+def test_card_obeys_no_provenance(tmp_path):
+    """Markup of strangers is text, also in a preset that is saved again."""
+    told = {"note": "<script>x</script> [safe](http://evil)", "a\n# b": "`c` \x1b[2J"}
+    tiny(provenance=told).save_to_preset(tmp_path / "x")
+    VisionTransformer.from_preset(tmp_path / "x").save_to_preset(tmp_path / "y")
+    text = (tmp_path / "y" / "README.md").read_text()
+    assert r"- note: \<script\>x\</script\> \[safe\](http://evil)" in text
+    assert "- a\\\\n\\# b: \\`c\\` \\\\x1b\\[2J" in text
+    assert "\x1b" not in text

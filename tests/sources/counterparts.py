@@ -1,0 +1,107 @@
+"""The facts of a catalog row, as keras_vit and timm state them, under the same names."""
+
+import functools
+import importlib
+import inspect
+import json
+from pathlib import Path
+from unittest import mock
+
+from keras_vit.images.protocols import complete
+from keras_vit.sources.catalog import Preset
+
+TABLE = json.loads((Path(__file__).parents[1] / "data" / "counterparts.json").read_text())
+"""The counterparts of the rows, and each difference with its reason."""
+
+_ACTIVATIONS = {
+    "gelu": "exact",
+    "GELU": "exact",
+    "quick_gelu": "quick",
+    "gelu_tanh": "tanh",
+    "SiLU": "silu",
+}
+_SPDX = {
+    "apache-2.0": "Apache-2.0",
+    "cc-by-nc-4.0": "CC-BY-NC-4.0",
+    "dinov3-license": "LicenseRef-DINOv3",
+}
+_POOLS = {"token": "token", "avg": "gap", "map": "map"}
+
+
+def of_keras_vit(row: Preset) -> dict:
+    """The facts of a row; `crop` is the share of the resized image's smaller side."""
+    config, protocol = row.config(), complete(row.protocol)
+    squashes = protocol["name"] in ("paper", "transformers")
+    facts = {
+        "pixels": row.image_size,
+        "classes": config.projection_dim or config.num_classes,
+        "licenses": {row.license, *row.licenses.values()},
+        "activation": config.numerics.gelu if config.mlp == "plain" else "silu",
+        "registers": config.num_registers,
+        "head": config.classifier,
+        "mean": protocol["mean"],
+        "std": protocol["std"],
+        "interpolation": protocol.get("interpolation", "bilinear"),
+        "crop": protocol.get("crop_pct", 1.0),
+        "squash": squashes and protocol.get("crop_pct", 1.0) == 1.0,
+    }
+    if protocol["name"] == "big_vision":
+        facts["interpolation"] = protocol["method"]
+        facts["crop"] = (protocol["image_size"] or 224) / (protocol["resize_small"] or 256)
+    if not row.source.startswith("hf://"):
+        facts["file"] = row.source.rpartition("/")[2]
+    return facts
+
+
+def of_timm(tag: str) -> dict:
+    """The facts of a pretrained model of timm, without a model built."""
+    import timm
+
+    config = timm.get_pretrained_cfg(tag)
+    cls, given = _arguments(tag.partition(".")[0])
+    pool = "token_and_distillation" if "Distilled" in cls.__name__ else _POOLS[_pool(cls, given)]
+    activation = given.get("act_layer") or "gelu"
+    facts = {
+        "pixels": config.input_size[-1],
+        "classes": config.num_classes,
+        "license": _SPDX[config.license],
+        "activation": _ACTIVATIONS[getattr(activation, "__name__", activation)],
+        "registers": given.get("reg_tokens", given.get("num_reg_tokens", 0)),
+        "head": pool,
+        "mean": _one(config.mean),
+        "std": _one(config.std),
+        "interpolation": config.interpolation,
+        "crop": config.crop_pct,
+        "squash": config.crop_mode == "squash",
+    }
+    if config.url and config.url.endswith(".npz"):
+        facts["file"] = config.url.rpartition("/")[2]
+    return facts
+
+
+def _pool(cls, given: dict) -> str:
+    return given.get("global_pool", inspect.signature(cls).parameters["global_pool"].default)
+
+
+def _one(values: tuple) -> float | list[float]:
+    return values[0] if len(set(values)) == 1 else list(values)
+
+
+class _Built(Exception):  # noqa: N818  carries what an entry point passes on; nothing failed
+    """The class and the arguments that an entry point builds a model with."""
+
+
+@functools.cache
+def _arguments(architecture: str) -> tuple:
+    from timm.models import _registry
+
+    def record(cls, variant, pretrained, **arguments):
+        raise _Built(cls, arguments)
+
+    module = importlib.import_module(_registry._model_entrypoints[architecture].__module__)
+    with mock.patch.object(module, "build_model_with_cfg", record):
+        try:
+            _registry._model_entrypoints[architecture](pretrained=False)
+        except _Built as built:
+            return built.args
+    raise AssertionError(architecture)

@@ -1,0 +1,412 @@
+"""Downloads from the bucket are complete or absent, resumed, checked and cached."""
+
+import contextlib
+import errno
+import hashlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from huggingface_hub import constants
+from huggingface_hub.utils import close_session
+
+from keras_vit import PresetError
+from keras_vit.sources import bucket, retries
+from keras_vit.sources.bucket import fetch
+from tests.sources.bucket_server import changed, cut, partial, redirect, serving, silence, status
+from tests.thorough import KILLS
+from tests.words import raises
+
+pytestmark = pytest.mark.without_backend
+
+CONTENT = random.Random(0).randbytes(3_000_000)
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+ETAG = f'"{hashlib.md5(CONTENT).hexdigest()}"'
+NAME = "vit_models/imagenet21k+imagenet2012/ViT-B_16.npz"
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch):
+    """A local bucket in place of the official bucket, and an empty cache."""
+    monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
+    for name in ("KERAS_VIT_OFFLINE", "HF_HUB_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("no_proxy", "*")
+    close_session()  # the session may have another proxy
+    clock = SimpleNamespace(sleep=lambda seconds: None, time=time.time)
+    for module in ("huggingface_hub.file_download", "huggingface_hub.utils._http"):
+        monkeypatch.setattr(f"{module}.time", clock)
+    monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 65536)  # the default is 10 MB
+    monkeypatch.setattr(retries, "FIRST_WAIT", 0.01)
+    with serving() as served:
+        monkeypatch.setenv("KERAS_VIT_BUCKET", served.url)
+        served.files[NAME] = CONTENT
+        yield served
+
+
+URL = bucket.OFFICIAL + NAME.replace("+", "%2B")
+
+
+def left_beside(path) -> list[str]:
+    """The names in the folder of a file, except the file and its lock."""
+    return sorted(p.name for p in path.parent.iterdir() if p not in (path, lock_of(path)))
+
+
+def lock_of(path):
+    return path.with_name(path.name + ".lock")
+
+
+def test_a_file_is_downloaded_once(server, tmp_path):
+    """To the cache, with a record of its sha256; the second call makes no request."""
+    path = fetch(URL)
+    assert path.read_bytes() == CONTENT
+    assert path.is_relative_to(tmp_path / "cache" / "storage.googleapis.com")
+    assert bucket.record_of(URL).sha256 == SHA256
+    assert left_beside(path) == ["ViT-B_16.npz.json"]
+    assert fetch(URL, check=True) == path
+    assert server.gets[NAME] == 1
+
+
+def test_offline_reads_the_cache_and_opens_no_connection(server, monkeypatch):
+    """A file that is not in the cache is refused."""
+    for name, value in (("KERAS_VIT_OFFLINE", "1"), ("HF_HUB_OFFLINE", "True")):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, value)
+            with raises(PresetError, URL, "not in the cache", "HF_HUB_OFFLINE", "Unset"):
+                fetch(URL)
+    assert not server.gets
+    path = fetch(URL)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert fetch("https://storage.googleapis.com/absent.npz", URL) == path
+
+
+def test_a_busy_server_is_retried(server, monkeypatch):
+    """With growing pauses, or after the time of its Retry-After header; an hour is refused."""
+    server.head_faults[NAME] = [status(429), status(500)]
+    server.faults[NAME] = [status(429), status(500)]
+    assert fetch(URL).read_bytes() == CONTENT
+    slept = []
+    monkeypatch.setattr(retries, "time", SimpleNamespace(sleep=slept.append))
+    server.files["other.npz"] = b"other"
+    server.head_faults["other.npz"] = [status(503, **{"Retry-After": "7"})]
+    fetch(bucket.OFFICIAL + "other.npz")
+    assert slept == [7]
+    assert server.gets == {NAME: 3, "other.npz": 1}
+    server.head_faults["third.npz"] = [status(429, **{"Retry-After": "3600"})]
+    with raises(PresetError, "third.npz", "429", "call again"):
+        fetch(bucket.OFFICIAL + "third.npz")
+    assert slept == [7]
+
+
+def test_a_cut_connection_is_resumed(server, monkeypatch):
+    """The bytes already received are not requested again."""
+    monkeypatch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 0.5)
+    server.faults[NAME] = [cut(1_245_184), silence(0.8)]
+    path = fetch(URL)
+    assert path.read_bytes() == CONTENT
+    assert server.ranges == [None, "bytes=1245184-", "bytes=1245184-"]
+    assert left_beside(path) == ["ViT-B_16.npz.json"]
+
+
+def test_a_later_call_resumes(server):
+    """A download that failed is continued by the next call."""
+    server.faults[NAME] = [cut(65536)] + [status(503)] * 4
+    with raises(PresetError, NAME.replace("+", "%2B"), "503", "4 attempts", "65536 bytes are kept"):
+        fetch(URL)
+    assert fetch(URL).read_bytes() == CONTENT
+    assert server.ranges[-1] == "bytes=65536-"
+
+
+def test_a_file_that_changed_is_not_joined_to_its_old_part(server):
+    """The ETag shows the change: the new file is downloaded whole, and the old part removed."""
+    server.faults[NAME] = [cut(65536)] + [status(503)] * 4
+    with pytest.raises(PresetError):
+        fetch(URL)
+    server.files[NAME] = CONTENT[::-1]
+    path = fetch(URL)
+    assert path.read_bytes() == CONTENT[::-1]
+    assert left_beside(path) == ["ViT-B_16.npz.json"]
+
+
+@pytest.mark.parametrize("states_its_size", [True, False])
+def test_a_part_that_is_longer_than_the_file_is_dropped(server, states_its_size):
+    """Once the server sent more bytes than the file has."""
+    if not states_its_size:
+        server.head_faults[NAME] = [changed({"ETag": ETAG, "Content-Length": "x"})] * 3
+    name = hashlib.sha256(ETAG.encode()).hexdigest()[:16]
+    part = bucket.place(URL).with_name(f"ViT-B_16.npz.{name}.part")
+    part.parent.mkdir(parents=True)
+    part.write_bytes(CONTENT + b"more")
+    assert fetch(URL).read_bytes() == CONTENT
+
+
+def test_a_header_that_is_no_number_is_refused_and_the_next_call_goes_through(server):
+    server.faults[NAME] = [changed({"Content-Range": "x"})] * 4
+    with raises(PresetError, NAME.replace("+", "%2B"), "4 attempts"):
+        fetch(URL)
+    assert fetch(URL).read_bytes() == CONTENT
+
+
+def test_wrong_bytes_for_a_range_are_detected_by_the_checksum(server):
+    """The whole file is downloaded again."""
+    wrong = {"Content-Range": f"bytes 65536-{len(CONTENT) - 1}/{len(CONTENT)}", "ETag": '"x"'}
+    rest = bytes(len(CONTENT) - 65536)
+    server.faults[NAME] = [cut(65536), partial(wrong, rest)]
+    assert fetch(URL).read_bytes() == CONTENT
+    assert server.ranges == [None, "bytes=65536-", None]
+
+
+def test_without_etag_a_part_is_not_resumed(server):
+    """Without an ETag it is unknown whether the part belongs to the same file."""
+    server.validators = False
+    server.faults[NAME] = [cut(65536)] + [status(503)] * 4
+    with pytest.raises(PresetError):
+        fetch(URL)
+    assert fetch(URL).read_bytes() == CONTENT
+    assert server.ranges[-1] is None
+
+
+def test_a_wrong_checksum_is_retried_and_then_refused(server):
+    """After four attempts; no file is kept."""
+    server.faults[NAME] = [changed({}, CONTENT[::-1])]
+    assert fetch(URL).read_bytes() == CONTENT
+    other = URL.replace("B_16", "B_32")
+    server.files[NAME.replace("B_16", "B_32")] = CONTENT
+    server.faults[NAME.replace("B_16", "B_32")] = [changed({}, CONTENT[::-1])] * 4
+    with raises(PresetError, "B_32.npz", "md5 is", "the server announced"):
+        fetch(other)
+    assert not bucket.place(other).exists()
+    assert fetch(other).read_bytes() == CONTENT
+
+
+def test_a_server_that_always_cuts_the_body_is_refused(server):
+    """The message says to check the connection."""
+    server.faults[NAME] = [cut(10)] * 99
+    with raises(PresetError, "ViT-B_16.npz", "closed connection", "check the connection"):
+        fetch(URL)
+    assert not bucket.place(URL).exists()
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (status(404), ("no such file (status 404)", "moved or renamed")),
+        (status(403), ("answers 403 Forbidden", "public")),
+        (status(401), ("answers 401", "public")),
+        (status(204), ("answers 204", "expected 200")),
+    ],
+    ids=["404", "403", "401", "204"],
+)
+def test_client_errors_are_not_retried(server, fault, words):
+    """The next call may succeed."""
+    server.head_faults[NAME] = [fault]
+    with raises(PresetError, "ViT-B_16.npz", *words):
+        fetch(URL)
+    assert server.gets[NAME] == 0
+    assert fetch(URL).read_bytes() == CONTENT
+
+
+def test_timeouts_and_refused_connections_are_named(server, monkeypatch):
+    """After four attempts."""
+    server.head_faults[NAME] = [silence(0.2)] * 9
+    monkeypatch.setattr(bucket, "TIMEOUT", 0.1)
+    with raises(PresetError, "timed out", "4 attempts"):
+        fetch(URL)
+    monkeypatch.setenv("KERAS_VIT_BUCKET", "http://127.0.0.1:1")
+    with raises(PresetError, "http://127.0.0.1:1/vit_models", "refused", "4 attempts"):
+        fetch(URL)
+
+
+def test_redirects_are_followed_except_loops_and_local_files(server):
+    """A redirect to file:///etc/passwd is refused."""
+    server.files["elsewhere"] = CONTENT
+    server.faults[NAME] = [redirect("/elsewhere")]
+    server.head_faults[NAME] = [redirect("/elsewhere")]
+    assert fetch(URL).read_bytes() == CONTENT
+    for target in (f"/{NAME}", "file:///etc/passwd"):
+        other = bucket.OFFICIAL + "other.npz"
+        server.head_faults["other.npz"] = [redirect(target)] * 200
+        server.head_faults[NAME] = [redirect("/other.npz")] * 200
+        with raises(PresetError, "other.npz"):
+            fetch(other)
+
+
+def test_alternative_urls_are_tried_in_turn(server, caplog):
+    """If the server does not know a URL; the log names the URL that was used."""
+    missing = bucket.OFFICIAL + "vit_models/R50-ViT-B_16.npz"
+    assert fetch(missing, URL) == bucket.place(URL)
+    assert f"Fetched {URL} instead" in caplog.text
+    with raises(PresetError, "R50-ViT-B_16.npz", "also.npz", "404"):
+        fetch(missing, bucket.OFFICIAL + "also.npz")
+
+
+def test_a_given_sha256_is_checked(server):
+    """For a download and for a file in the cache."""
+    with raises(PresetError, URL, f"sha256 is {SHA256}, expected 00"):
+        fetch(URL, sha256="00")
+    assert not bucket.place(URL).exists()
+    fetch(URL, sha256=SHA256.upper())
+    with raises(PresetError, "expected 11"):
+        fetch(URL, sha256="11")
+
+
+def test_a_damaged_file_in_the_cache_is_downloaded_again(server, caplog):
+    """Damage shows in size or modification time, and with `check=True` in the bytes."""
+    path = fetch(URL)
+    path.write_bytes(CONTENT[:-1])
+    assert fetch(URL).read_bytes() == CONTENT
+    stat = path.stat()
+    path.write_bytes(CONTENT[:-1] + b"x")
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert fetch(URL, check=True).read_bytes() == CONTENT
+    assert caplog.text.count("not the bytes that were downloaded") == 2
+    os.utime(path)
+    assert fetch(URL) == path
+    assert server.gets[NAME] == 3
+
+
+def test_another_file_under_the_same_url_is_refused(server):
+    """The sha256 of the first download is required until its record is deleted."""
+    path = fetch(URL)
+    path.unlink()
+    server.files[NAME] = b"poisoned"
+    with raises(PresetError, URL, SHA256, "was first downloaded", "Delete", "to accept it"):
+        fetch(URL)
+    assert left_beside(path) == ["ViT-B_16.npz.json"]
+    path.with_name("ViT-B_16.npz.json").unlink()
+    assert fetch(URL).read_bytes() == b"poisoned"
+
+
+@pytest.mark.parametrize("damage", [b"", b"[1]", b'{"url": 1}', b"\xff"])
+def test_a_file_with_an_unreadable_record_is_downloaded_again(server, damage):
+    """A part left by an earlier download is removed."""
+    path = fetch(URL)
+    path.with_name("ViT-B_16.npz.json").write_bytes(damage)
+    path.with_name(f"ViT-B_16.npz.{'0' * 16}.part").write_bytes(b"rubbish")
+    path.write_bytes(b"rubbish")
+    assert fetch(URL).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://storage.googleapis.com/vit_models/../../../etc/passwd",
+        "https://storage.googleapis.com/vit_models/%2e%2e/%2E%2E/x.npz",
+        "https://storage.googleapis.com//etc/passwd",
+        "https://../x.npz",
+        "https://./x.npz",
+        "https:///x.npz",
+        "file:///etc/passwd",
+        "https://user:word@host/x.npz",
+        "https://host/x.npz?generation=1",
+        "https://[host/x.npz",
+        "https://host/",
+    ],
+)
+def test_urls_that_lead_out_of_the_cache_are_refused(server, url, tmp_path):
+    """So are URLs with passwords, queries or no file; no request is made."""
+    with raises(PresetError, url):
+        fetch(url)
+    assert not server.gets
+    assert not list(tmp_path.rglob("*"))
+
+
+def test_encoded_slashes_stay_encoded_in_the_cache(server, tmp_path):
+    """Backslashes and colons too."""
+    path = bucket.place("https://host/a%2F..%2F..%2Fb/C%3A%5Cx.npz")
+    assert path == tmp_path / "cache" / "host" / "a%2F..%2F..%2Fb" / "C%3A%5Cx.npz"
+
+
+def test_a_full_disk_is_refused_before_or_during_the_download(server, monkeypatch):
+    """The next call resumes."""
+    monkeypatch.setattr(bucket.shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
+    with raises(PresetError, URL, "disk is full", "3000000 bytes to come, 1000 free", "Make room"):
+        fetch(URL)
+    monkeypatch.setattr(bucket.shutil, "disk_usage", lambda path: SimpleNamespace(free=10**9))
+    with monkeypatch.context() as patch:
+        patch.setattr("huggingface_hub.file_download.http_get", disk_that_fills)
+        with raises(PresetError, URL, "disk is full", "next call resumes"):
+            fetch(URL)
+    assert fetch(URL).read_bytes() == CONTENT
+    assert server.ranges[-1] == f"bytes={2**20}-"
+
+
+def disk_that_fills(url, file, **options):
+    """Replaces the download: after a MiB the disk is full."""
+    file.write(CONTENT[: 2**20])
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_cache_folder_that_cannot_be_written_is_refused_by_name(server, monkeypatch, tmp_path):
+    """The path of the cache is a file."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "file"))
+    with raises(PresetError, URL, "cache cannot be used", str(tmp_path / "file")):
+        fetch(URL)
+
+
+def test_the_cache_is_in_the_assets_of_hugging_face_or_in_the_given_folder(monkeypatch, tmp_path):
+    """KERAS_VIT_CACHE names the folder."""
+    monkeypatch.delenv("KERAS_VIT_CACHE", raising=False)
+    assert bucket.cache_folder().parts[-2:] == ("assets", "keras_vit")
+    monkeypatch.setenv("KERAS_VIT_CACHE", "~/weights")
+    assert bucket.cache_folder() == Path.home() / "weights"
+
+
+def test_the_proxy_of_the_environment_is_used(server, monkeypatch):
+    """Unless no_proxy lists the host."""
+    monkeypatch.setenv("KERAS_VIT_BUCKET", "http://bucket.invalid")
+    monkeypatch.setenv("http_proxy", server.url)
+    monkeypatch.setenv("no_proxy", "other.invalid")
+    close_session()
+    server.files[f"http://bucket.invalid/{NAME}"] = CONTENT
+    assert fetch(URL).read_bytes() == CONTENT
+
+
+def test_two_processes_share_one_download(server):
+    """The second process waits for the first and uses its file."""
+    server.pause = 0.01
+    both = [downloading() for _ in range(2)]
+    assert [process.wait(timeout=60) for process in both] == [0, 0]
+    assert server.gets[NAME] == 1
+
+
+def downloading() -> subprocess.Popen:
+    """A process that downloads the file and fails unless the file is complete."""
+    code = (
+        "import hashlib, sys; from huggingface_hub import constants\n"
+        "constants.DOWNLOAD_CHUNK_SIZE = 65536\n"
+        "from keras_vit.sources.bucket import fetch\n"
+        f"data = fetch({URL!r}).read_bytes()\n"
+        f"sys.exit(hashlib.sha256(data).hexdigest() != {SHA256!r})"
+    )
+    return subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+
+
+def test_a_download_killed_at_any_moment_leaves_no_half_file_and_resumes(server):
+    """`kill -9` at random moments of a slow download."""
+    server.pause = 0.01  # 46 pieces: half a second
+    moments = random.Random(1)
+    path = bucket.place(URL)
+    for _ in range(KILLS):
+        seen = server.gets[NAME]
+        process = downloading()
+        while server.gets[NAME] == seen and process.poll() is None:
+            time.sleep(0.005)
+        time.sleep(moments.uniform(0, 0.4))
+        with contextlib.suppress(ProcessLookupError):  # the process has ended already
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        if path.exists():
+            assert path.read_bytes() == CONTENT
+            path.unlink()
+    assert any(server.ranges)
+    server.pause = 0
+    assert fetch(URL).read_bytes() == CONTENT
+    assert left_beside(path) == ["ViT-B_16.npz.json"]

@@ -1,0 +1,97 @@
+"""The catalog beside its counterparts: each fact is timm's or keras-hub's, or has a reason."""
+
+import fnmatch
+import importlib
+from importlib import metadata
+
+import pytest
+
+from keras_vit.images.protocols import compact
+from keras_vit.sources.catalog import CATALOG
+from keras_vit.weights.lexicon import num_parameters
+from tests.sources import counterparts
+from tests.sources.counterparts import TABLE
+
+pytestmark = pytest.mark.without_backend
+
+STRICTNESS = ("MIT", "Apache-2.0", "CC-BY-NC-4.0", "LicenseRef-DINOv3")
+"""The catalog's licenses, the most permissive first."""
+
+
+def _needs(library: str) -> None:
+    if (release := metadata.version(library)) != TABLE["releases"][library]:
+        pytest.skip(f"the table was made beside {TABLE['releases'][library]}, not {release}")
+
+
+def _reasons(name: str, fact: str, ours: object, theirs: object) -> list[dict]:
+    return [
+        row
+        for row in TABLE["differences"]
+        if row["fact"] == fact
+        and any(fnmatch.fnmatchcase(name, pattern) for pattern in row["rows"])
+        and (row["ours"], row["theirs"]) in ((ours, theirs), (None, None))
+    ]
+
+
+def test_each_row_has_timms_facts_or_a_reason():
+    """Pixels, mean, std, crop, licenses, classes, activation, registers, head; no idle reason."""
+    pytest.importorskip("torch")
+    from tests import torchvision_shim  # noqa: F401
+
+    pytest.importorskip("timm")
+    _needs("timm")
+    unnamed, used = [], []
+    for name, tag in TABLE["timm"].items():
+        mine, theirs = counterparts.of_keras_vit(CATALOG[name]), counterparts.of_timm(tag)
+        assert theirs.pop("license") in mine.pop("licenses"), name
+        for fact in mine.keys() & theirs.keys():
+            if mine[fact] == theirs[fact]:
+                continue
+            reasons = _reasons(name, fact, mine[fact], theirs[fact])
+            used += reasons
+            if len(reasons) != 1:
+                unnamed.append((name, fact, mine[fact], theirs[fact], len(reasons)))
+    assert not unnamed
+    assert [row for row in TABLE["differences"] if row not in used] == []
+
+
+def test_every_timm_row_of_the_catalog_has_its_counterpart():
+    """Rows without one are of recipes that timm has not; each is named by its pattern."""
+    without = ("vit_digits", "*.gsam_*", "*.big_vision_*", "*.msn_*", "vit_[sl]*.sam_*")
+    without += ("vit_b32.orig_i21k_ft_i1k_384", "vit_l16.orig_i21k_ft_i1k_*")
+    rest = [name for name in CATALOG if name not in TABLE["timm"]]
+    assert [n for n in rest if not any(fnmatch.fnmatchcase(n, p) for p in without)] == []
+
+
+@pytest.mark.parametrize("name", TABLE["keras_hub"])
+def test_the_body_of_a_row_has_keras_hubs_parameters(name):
+    """DINOv2's positions stand twice in keras-hub's count; DINOv3's counts are rounded."""
+    pytest.importorskip("keras_hub")
+    _needs("keras-hub")
+    preset = TABLE["keras_hub"][name]
+    module = f"keras_hub.src.models.{(family := preset.partition('_')[0])}.{family}_presets"
+    theirs = importlib.import_module(module).backbone_presets[preset]["metadata"]["params"]
+    config = CATALOG[name].config().replace(num_classes=0, representation_size=None)
+    mine = num_parameters(config)
+    if family == "dinov2":
+        mine += config.num_positions * config.hidden_size
+    assert mine == (pytest.approx(theirs, rel=0.02) if family == "dinov3" else theirs)
+
+
+def test_the_strictest_of_the_stated_licenses_counts():
+    """Rows with two sources name both."""
+    for row in CATALOG.values():
+        assert row.license in STRICTNESS
+        if row.licenses:
+            assert len(row.licenses) > 1
+            assert row.license == max(row.licenses.values(), key=STRICTNESS.index)
+    both = {row.family for row in CATALOG.values() if row.licenses}
+    assert both == {"mae", "msn", "clip"}
+    assert CATALOG["vit_l14.clip_laion2b_224"].provenance()["licenses"]["timm 1.0.31"]
+
+
+def test_one_tower_of_laion_was_trained_with_means_of_one_half():
+    """A family's protocol is not a fact of its rows."""
+    assert compact(CATALOG["vit_l14.clip_laion2b_224"].protocol)["crop_pct"] == 1.0
+    assert CATALOG["vit_l14.clip_laion2b_224"].protocol["mean"] == 0.5
+    assert CATALOG["vit_h14.clip_laion2b_224"].protocol["mean"] != 0.5

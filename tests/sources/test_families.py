@@ -1,0 +1,102 @@
+"""The catalog's rows of the families: consistent facts, parameter counts, and loading."""
+
+import math
+import re
+
+import pytest
+
+from keras_vit import VisionTransformer, checkpoints, cli
+from keras_vit.checkpoints import describe
+from keras_vit.checkpoints.dialects import DIALECTS
+from keras_vit.checkpoints.translate import plan
+from keras_vit.images.protocols import complete
+from keras_vit.sources import catalog
+from keras_vit.sources.catalog import CATALOG, Preset, list_presets
+from keras_vit.weights import lexicon
+from tests.family_goldens import FOLDER, expected, relative_error
+from tests.helpers import numpy_of
+from tests.sources.hub_server import connect, served
+
+ROWS = {name: row for name, row in CATALOG.items() if row.family != "vit"}
+NAME = re.compile(r"vit_(ti|s|m|b|l|h|g|bigg|so400m_)\d+(plus|_reg4)?\.[a-z0-9_]+")
+
+MILLIONS = {
+    "vit_s14.dinov2": 22.1,
+    "vit_b14.dinov2": 86.6,
+    "vit_l14_reg4.dinov2": 304.4,
+    "vit_g14.dinov2": 1136.5,
+    "vit_s16.dinov3_lvd1689m": 21.6,
+    "vit_l16.dinov3_lvd1689m": 303.1,
+    "vit_b32.clip_openai_224": 87.8,
+    "vit_l14.clip_openai_336": 304.3,
+    "vit_b16.siglip_webli_224": 92.9,
+    "vit_so400m_14.siglip_webli_384": 428.2,
+    "vit_b16.deit_i1k_224": 86.6,
+    "vit_ti16.deit_distilled_i1k_224": 5.9,
+    "vit_m16.deit3_i1k_224": 38.8,
+    "vit_b16.deit3_i21k_ft_i1k_384": 86.9,
+    "vit_h14.deit3_i1k_224": 632.1,
+    "vit_l16.mae_i1k_224": 303.3,
+    "vit_h14.ijepa_i1k_224": 630.8,
+}
+"""Millions of parameters that the papers, timm and the model cards report."""
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_row_has_a_name_in_its_dialect_for_every_weight(name):
+    """Name, protocol, license and source of the row are well formed."""
+    row = ROWS[name]
+    assert NAME.fullmatch(name)
+    config, dialect = row.config(), DIALECTS[row.dialect]
+    paths = [
+        path for move in plan(config, dialect, dialect.prefix_for(config)) for path in move.paths
+    ]
+    assert len(paths) == len(list(lexicon.weights(config)))
+    refusals = [words for beyond, words in dialect.refusals if beyond(config)]
+    assert refusals == ([dialect.only_read] if dialect.only_read else [])
+    complete(row.protocol)
+    assert row.unverified
+    assert row.license
+    assert re.fullmatch(r"hf://[\w-]+/[\w.-]+", row.source)
+    assert len({other.source for other in ROWS.values()}) == len(ROWS)
+
+
+@pytest.mark.parametrize("name", MILLIONS)
+def test_parameters_equal_the_reported_numbers(name):
+    """To the digits of the reports."""
+    count = sum(math.prod(weight.shape) for weight in lexicon.weights(ROWS[name].config()))
+    assert abs(count / 1e6 - MILLIONS[name]) <= max(0.06, MILLIONS[name] * 0.002)
+
+
+def test_rows_of_gated_repositories_say_so():
+    """DINOv3's license has to be accepted before a download."""
+    notes = {name: row.note for name, row in ROWS.items() if row.family == "dinov3"}
+    assert len(notes) == 4
+    assert all(note.startswith("gated: accept the license") for note in notes.values())
+
+
+def test_a_row_loads_from_its_repository(tmp_path, monkeypatch):
+    """Weights and protocol come from the repository; the model has a head only on request."""
+    source = "hf://facebook/dinov2.again"
+    own = {"family": "dinov2", "dialect": "transformers/dinov2"}
+    fields = CATALOG["vit_b14.dinov2"].fields
+    row = Preset("again", None, "x", source, 16, 0, {"name": "timm"}, **own, fields=fields)
+    monkeypatch.setattr(catalog, "CATALOG", {"again": row})
+    with served() as hub:
+        connect(hub, tmp_path / "cache", monkeypatch, lambda seconds: None)
+        hub.add("facebook/dinov2.again", FOLDER / "hf_dinov2_model")
+        model = VisionTransformer.from_preset("again")
+        headed = VisionTransformer.from_preset("again", num_classes=3)
+    want = expected("hf_dinov2_model")
+    assert relative_error(numpy_of(model(want["image"])), want["pre_logits"]) <= 1e-5
+    assert headed.output_shape == (None, 3)
+    own = checkpoints.inspect(FOLDER / "hf_dinov2_model").protocol
+    assert model.preprocessor.protocol == own
+
+
+def test_keras_vit_list_filters_by_family(capsys):
+    """`keras-vit list --family dinov2`: a line per row with its size and license."""
+    assert cli.main(["list", "--family", "dinov2"]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in printed[1:]] == list_presets(family="dinov2")
+    assert describe("vit_b14.dinov2").config.num_classes == 0

@@ -1,0 +1,585 @@
+"""Loading from the Hub: downloaded files, refusals, and failing connections."""
+
+import errno
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import keras
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from keras_vit import CheckpointError, PresetError, VisionTransformer, cli
+from keras_vit.checkpoints import Source, describe, load
+from keras_vit.sources.catalog import preset_named
+from tests.golden import CASES, FOLDER, expected, outputs, relative_error
+from tests.sources.hub_server import TOKEN, connect, environment, served, sha256
+from tests.thorough import KILLS
+
+DIGITS = preset_named("vit_digits").folder
+
+pytestmark = pytest.mark.on_one_backend("torch")
+
+
+@pytest.fixture
+def slept():
+    """The waiting times in seconds, in order; no test sleeps."""
+    return []
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch, slept):
+    """A Hub without repositories, and an empty cache."""
+    with served() as hub:
+        connect(hub, tmp_path / "cache", monkeypatch, slept.append)
+        yield hub
+
+
+@pytest.fixture
+def digits(hub):
+    """A Hub with a keras_vit preset, `hf://us/digits`."""
+    hub.add("us/digits", DIGITS)
+    return hub
+
+
+def read(path: Path) -> dict[str, bytes]:
+    """The files of a golden by name; a golden may be a single file."""
+    paths = sorted(path.iterdir()) if path.is_dir() else [path]
+    return {file.name: file.read_bytes() for file in paths}
+
+
+def golden(name: str) -> dict[str, bytes]:
+    return read(FOLDER / CASES[name]["checkpoint"])
+
+
+def fetched(source: str) -> Path:
+    """The local folder, or file, to which an address of the Hub is downloaded."""
+    with Source.of(source).local() as path:
+        return path
+
+
+def refusal(source: str) -> str:
+    """The message by which an address is refused."""
+    with pytest.raises(PresetError) as caught:
+        fetched(source)
+    return str(caught.value)
+
+
+def offline(monkeypatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+
+
+# Downloads
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "vit_token_published",
+        "bv_map",
+        "bv_scan_tok",
+        "timm_token",
+        "timm_map",
+        "hf_classifier_tanh",
+        "hf_model",
+        "kh_backbone",
+        "kh_intermediate",
+    ],
+)
+def test_goldens_load_from_the_hub(name, hub):
+    """A repository of each dialect gives the outputs of its library."""
+    hub.add("them/vit", golden(name))
+    case, want = CASES[name], expected(name)
+    stage = "logits" if case["config"]["num_classes"] else "encoded"
+    size = tuple(case["config"]["image_size"])
+    model = VisionTransformer.from_preset("hf://them/vit", image_size=size)
+    got = outputs(model, want["image"], [stage])[stage]
+    assert relative_error(got, want[stage]) <= case["tolerance_tokens"]
+
+
+def test_a_keras_vit_preset_loads_with_labels_and_provenance(digits):
+    """Repository, commit and checksum are added to the provenance."""
+    model = VisionTransformer.from_preset("hf://us/digits")
+    assert model.labels == tuple("0123456789")
+    commit = digits.repos["us/digits"].branches["main"]
+    file = {"model.safetensors": sha256((DIGITS / "model.safetensors").read_bytes())}
+    told = {"repo": "hf://us/digits", "commit": commit, "files": file, "test_top1": 0.9917}
+    assert told.items() <= dict(model.provenance).items()
+    assert digits.fetched() == {"config.json", "model.safetensors"}
+
+
+def test_only_the_needed_files_are_downloaded(hub):
+    """Not the weights of other libraries, optimizer states, subfolders or tokenizers."""
+    others = ["pytorch_model.bin", "flax_model.msgpack", "tf_model.h5", "optimizer.pt", "x.npz"]
+    others += ["onnx/model.safetensors", "tokenizer.json", "README.md"]
+    hub.add("them/vit", golden("hf_classifier") | dict.fromkeys(others, b"no"))
+    fetched("hf://them/vit")
+    assert hub.fetched() == {"config.json", "preprocessor_config.json", "model.safetensors"}
+
+
+def sharded(files: dict[str, bytes], folder: Path) -> dict[str, bytes]:
+    """Splits the weights into two files with an index, as `save_pretrained` does."""
+    folder.mkdir()
+    (folder / "whole").write_bytes(files.pop("model.safetensors"))
+    arrays = load_file(folder / "whole")
+    weight_map = {}
+    for k in range(2):
+        part = dict(sorted(arrays.items())[k::2])
+        name = f"model-0000{k + 1}-of-00002.safetensors"
+        save_file(part, folder / name, {"format": "pt"})
+        files[name] = (folder / name).read_bytes()
+        weight_map |= dict.fromkeys(part, name)
+    return files | {"model.safetensors.index.json": json.dumps({"weight_map": weight_map}).encode()}
+
+
+def test_every_shard_is_downloaded_and_recorded(hub, tmp_path):
+    """The provenance lists both files."""
+    hub.add("them/vit", sharded(golden("hf_classifier"), tmp_path / "shards") | {"x.bin": b"no"})
+    case, want = CASES["hf_classifier"], expected("hf_classifier")
+    model = VisionTransformer.from_preset("hf://them/vit")
+    got = outputs(model, want["image"], ["logits"])["logits"]
+    assert relative_error(got, want["logits"]) <= case["tolerance"]
+    assert len(model.provenance["files"]) == 2
+    assert "x.bin" not in hub.fetched()
+
+
+def test_an_address_may_name_a_subfolder_or_a_file(hub):
+    """Several files of weights without a name are refused."""
+    files = {f"a/{name}": content for name, content in golden("timm_token").items()}
+    files |= golden("vit_gap") | golden("vit_token_published")
+    hub.add("them/zoo", files)
+    assert VisionTransformer.from_preset("hf://them/zoo/a").labels is None
+    hub.requests.clear()
+    model = VisionTransformer.from_preset("hf://them/zoo/vit_gap.npz", position_grid=(3, 5))
+    assert model.config.classifier == "gap"
+    assert hub.fetched() == {"vit_gap.npz"}
+    assert "expected one file of weights" in refusal("hf://them/zoo")
+    assert "Name one: hf://them/zoo/vit_gap.npz." in refusal("hf://them/zoo")
+    assert "hf://them/zoo/b: the repository has no such folder or file" in refusal(
+        "hf://them/zoo/b"
+    )
+
+
+def test_pickles_alone_are_refused(hub):
+    """The pickle is not downloaded; the message says to ask for safetensors."""
+    hub.add("them/vit", {"config.json": b"{}", "pytorch_model.bin": b"\x80"})
+    assert "Safer: ask the authors for safetensors" in refusal("hf://them/vit")
+    assert hub.fetched() == {"config.json"}
+
+
+def test_a_revision_may_be_a_branch_a_pull_request_or_a_commit(digits):
+    """A branch follows new commits, a commit does not."""
+    repo = digits.repos["us/digits"]
+    first = repo.branches["main"]
+    card = json.loads((DIGITS / "config.json").read_text())
+    changed = json.dumps({**card, "protocol": "timm"}).encode()
+    repo.branches["old"] = repo.branches["refs/pr/1"] = first
+    repo.commit({"config.json": changed})
+    protocols = {
+        revision: describe(f"hf://us/digits{revision}").protocol
+        for revision in ("", "@main", "@old", "@refs/pr/1", f"@{first}")
+    }
+    assert [p == "timm" for p in protocols.values()] == [True, True, False, False, False]
+
+
+@pytest.mark.parametrize("name", ["hf_classifier", "digits"])
+def test_fields_of_the_preset_can_be_overridden(name, digits):
+    """Head, image size, dtype and dropout rate, as for a folder."""
+    digits.add("them/vit", DIGITS if name == "digits" else golden(name))
+    fields = {"num_classes": 3, "image_size": 32, "dropout_rate": 0.1, "dtype": "mixed_bfloat16"}
+    model = VisionTransformer.from_preset("hf://them/vit", **fields)
+    assert model.output_shape == (None, 3)
+    assert (model.config.image_size, model.config.dropout_rate) == ((32, 32), 0.1)
+    assert (model.labels, model.dtype_policy.name) == (None, "mixed_bfloat16")
+
+
+@pytest.mark.parametrize("name", ["timm_map", "hf_classifier", "sharded", "digits", "vit_gap"])
+def test_describe_downloads_no_weights(name, hub, tmp_path):
+    """JSON and safetensors headers are enough; an npz file has to be downloaded."""
+    if name == "digits":
+        files = read(DIGITS)
+    elif name == "sharded":
+        files = sharded(golden("hf_classifier"), tmp_path / "shards")
+    else:
+        files = golden(name)
+    hub.add("them/vit", files)
+    assert describe("hf://them/vit").config.num_layers > 1
+    fetched = {name for name in snapshot_names(tmp_path) if not name.endswith(".json")}
+    assert fetched == ({"vit_gap.npz"} if name == "vit_gap" else set())
+
+
+def test_load_weights_false_downloads_no_weights(hub, tmp_path):
+    """The model is built from the JSON files."""
+    hub.add("them/vit", golden("hf_classifier"))
+    model = VisionTransformer.from_preset("hf://them/vit", load_weights=False, num_classes=3)
+    assert (model.output_shape, model.labels) == ((None, 3), None)
+    assert model.preprocessor.protocol == "transformers"
+    assert snapshot_names(tmp_path) == {"config.json", "preprocessor_config.json"}
+
+
+def snapshot_names(folder: Path) -> set[str]:
+    """The names of the files in the cache."""
+    return {path.name for path in folder.glob("cache/hub/*/snapshots/*/*")}
+
+
+def test_a_second_load_makes_a_single_request(digits):
+    """Files in the cache are not downloaded again."""
+    fetched("hf://us/digits")
+    digits.requests.clear()
+    fetched("hf://us/digits")
+    assert digits.requests == ["GET /api/models/us/digits"]
+
+
+def test_offline_loads_from_the_cache(digits, monkeypatch):
+    """Files that are not in the cache are refused."""
+    online = load("hf://us/digits")
+    digits.requests.clear()
+    offline(monkeypatch)
+    assert load("hf://us/digits").provenance == online.provenance
+    assert load(f"hf://us/digits@{online.provenance['commit']}").labels == online.labels
+    for source in ("hf://us/other", "hf://us/digits@v2", "hf://us/digits/sub"):
+        assert "not in the cache" in refusal(source)
+    assert not digits.requests
+
+
+def test_offline_with_only_the_json_in_the_cache_is_refused(digits, monkeypatch):
+    """`describe` has downloaded the JSON files alone."""
+    describe("hf://us/digits")
+    offline(monkeypatch)
+    assert "not in the cache" in refusal("hf://us/digits")
+
+
+def test_the_cache_is_read_if_the_hub_is_down(digits, caplog):
+    """The log says so."""
+    fetched("hf://us/digits")
+    digits.fail("GET /api", status=503)
+    assert (fetched("hf://us/digits") / "model.safetensors").is_file()
+    assert "busy or down (503" in caplog.text and "Read from the cache, commit" in caplog.text
+
+
+def test_keras_vit_info_describes_a_repository(digits, capsys):
+    """Of transformers and of keras_vit; an unknown repository gives status 2."""
+    digits.add("them/vit", golden("hf_classifier"))
+    assert cli.main(["info", "--json", "hf://them/vit"]) == 0
+    assert json.loads(capsys.readouterr().out)["dialect"] == "transformers"
+    assert cli.main(["info", "hf://us/digits"]) == 0
+    assert "keras_vit preset" in capsys.readouterr().out
+    assert cli.main(["info", "hf://them/none"]) == 2
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "hf://",
+        "hf://vit",
+        "hf://datasets/a/b",
+        "hf://a/b@",
+        "hf://a/b@..%2F..%2Fx",
+        "hf://a/b/../c",
+        "hf://a/b/./c",
+        r"hf://a/b\..\c",
+    ],
+)
+def test_a_bad_address_is_refused_without_a_request(address, hub):
+    """Incomplete addresses, and addresses with `..` or backslashes."""
+    assert "expected hf://owner/repo[@revision][/subfolder]" in refusal(address)
+    assert not hub.requests
+
+
+def test_a_huge_config_json_is_not_downloaded(hub):
+    """The listing of the repository has its size."""
+    files = golden("hf_classifier") | {"config.json": b" " * (16 * 2**20 + 1)}
+    hub.add("them/vit", files)
+    assert "config.json: 16,777,217 bytes of JSON, expected at most" in refusal("hf://them/vit")
+    assert not hub.fetched()
+
+
+@pytest.mark.parametrize("name", ["../../evil", "/tmp/evil", "a/../../evil", "..", ".git/config"])
+def test_file_names_that_lead_out_of_the_cache_are_refused(name, hub, tmp_path):
+    """Such files are not downloaded."""
+    index = {"weight_map": {"x": name}}
+    files = {"config.json": b"{}", "model.safetensors.index.json": json.dumps(index).encode()}
+    hub.add("them/vit", files | {name: b"evil", f"{name}.safetensors": b"evil"})
+    assert f"names {name!r}, but the folder has no such file" in refusal("hf://them/vit")
+    found = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert all(path.is_relative_to(tmp_path / "cache" / "hub") for path in found)
+    assert not [path for path in found if path.read_bytes() == b"evil"]
+
+
+@pytest.mark.parametrize(
+    "content", [b"{", b"[]", b'{"weight_map": 3}', b'{"weight_map": {"x": []}}']
+)
+def test_a_damaged_index_of_shards_is_refused_by_name(content, hub):
+    """No JSON, a list, and wrong types."""
+    hub.add("them/vit", {"config.json": b"{}", "model.safetensors.index.json": content})
+    with pytest.raises((PresetError, CheckpointError), match="index.json"):
+        fetched("hf://them/vit")
+
+
+def test_a_link_in_place_of_config_json_is_refused(hub):
+    """git stores a link as a file with a path in it, which is no JSON."""
+    hub.add("them/vit", {"config.json": b"../../../etc/passwd", "model.safetensors": b"x"})
+    with pytest.raises(PresetError, match="config.json: not a readable JSON file"):
+        describe("hf://them/vit")
+
+
+def test_a_damaged_safetensors_header_is_refused_before_the_download(hub):
+    """The header alone is requested."""
+    hub.add("them/vit", {"config.json": b"{}", "model.safetensors": b"\xff" * 1000})
+    with pytest.raises(CheckpointError, match=r"model.safetensors: not a safetensors file"):
+        describe("hf://them/vit")
+
+
+def test_gated_and_private_repositories_need_a_token(digits, monkeypatch):
+    """The message says how to log in; the token is not sent to the CDN."""
+    repo = digits.repos["us/digits"]
+    repo.gated = True
+    message = refusal("hf://us/digits")
+    assert "us/digits/config.json: the repository is gated" in message
+    assert "conditions at https://huggingface.co/us/digits and log in with `hf auth lo" in message
+    repo.gated, repo.private = False, True
+    assert "no such repository, or a private one" in refusal("hf://us/digits")
+    repo.gated = True
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    assert fetched("hf://us/digits").is_dir()
+
+
+# Failures on the way
+
+INFO, HEAD, GET = "GET /api/models", "HEAD /us/.*safetensors", "GET /cdn"
+GET_JSON = "GET /us/digits/resolve/.*json"
+"""A small file, which is not stored with LFS."""
+
+PASSES = {
+    "busy": {"where": INFO, "status": 503, "times": 2},
+    "busy, with a time": {
+        "where": INFO,
+        "status": 429,
+        "headers": {"Retry-After": "7"},
+        "times": 1,
+    },
+    "busy at the file": {"where": HEAD, "status": 503, "times": 2},
+    "busy at the bytes": {"where": GET, "status": 503, "times": 2},
+    "too many at the bytes": {"where": GET, "status": 429, "times": 1},
+    "cut at once": {"where": GET, "cut": 0, "times": 2},
+    "cut in the middle": {"where": GET, "cut": 100_000, "times": 2},
+    "reset in the middle": {"where": GET, "cut": 100_000, "reset": True, "times": 1},
+    "truncated": {"where": GET, "truncated": 1000, "times": 1},
+    "other bytes": {"where": GET, "corrupt": True, "times": 1},
+    "other bytes of a small file": {"where": GET_JSON, "corrupt": True, "times": 1},
+}
+
+
+@pytest.mark.parametrize("fault", PASSES.values(), ids=PASSES)
+def test_a_temporary_failure_is_retried(fault, digits, slept):
+    """The files are complete in the end."""
+    digits.fail(**fault)
+    folder = fetched("hf://us/digits")
+    wanted = (DIGITS / "model.safetensors").read_bytes()
+    assert (folder / "model.safetensors").read_bytes() == wanted
+    assert (folder / "config.json").read_bytes() == (DIGITS / "config.json").read_bytes()
+    assert slept or "truncated" in fault
+    assert fault.get("headers") is None or slept == [7]
+
+
+LASTS = {
+    "no repository": (
+        INFO,
+        {"status": 404, "headers": {"X-Error-Code": "RepoNotFound"}},
+        "no such",
+    ),
+    "unauthorised": (INFO, {"status": 401}, "access refused (401: on purpose). Log in with `hf au"),
+    "no revision": (
+        INFO,
+        {"status": 404, "headers": {"X-Error-Code": "RevisionNotFound"}},
+        "no revision 'main'",
+    ),
+    "no file": (
+        HEAD,
+        {"status": 404, "headers": {"X-Error-Code": "EntryNotFound"}},
+        "hf://us/digits/model.safetensors: the file is not there (404)",
+    ),
+    "forbidden": (HEAD, {"status": 403}, "digits/model.safetensors: access refused (403"),
+    "busy": (INFO, {"status": 503}, "the Hub is busy or down (503: on purpose). Try again later"),
+    "busy for an hour": (
+        INFO,
+        {"status": 429, "headers": {"Retry-After": "3600"}},
+        "the Hub is busy or down (429: on purpose). Try again in 3600 seconds",
+    ),
+    "busy at the file": (HEAD, {"status": 503}, "model.safetensors: the Hub is busy or down (503"),
+    "busy at the bytes": (GET, {"status": 503}, "model.safetensors: the Hub is busy or down (503"),
+    "broken": (INFO, {"status": 418}, "the Hub answered 418 (on purpose)"),
+    "no Hub": (INFO, {"status": 200}, "gave an answer that is no Hub's"),
+    "cut": (GET, {"cut": 0}, "model.safetensors: no connection to http://127.0.0.1"),
+    "truncated": (GET, {"truncated": 1000}, "model.safetensors: cut short 4 times. Consistency"),
+    "other bytes": (
+        GET,
+        {"corrupt": True},
+        "model.safetensors: damaged on its way 4 times: its sha",
+    ),
+    "other bytes of a small file": (
+        GET_JSON,
+        {"corrupt": True},
+        "config.json: damaged on its way 4 times: its git blob id",
+    ),
+    "no ETag": (
+        "HEAD .*config.json",
+        {"headers": {"ETag": ""}},
+        "config.json: damaged on its way 4 times: the Hub answers without a name (ETag)",
+    ),
+}
+
+
+def test_a_file_that_came_without_a_stated_hash_is_compared_once_the_hub_states_it(digits):
+    """At first the Hub lists no hashes of small files, and sends other bytes."""
+    digits.fail(INFO, change=lambda body: body.replace(b"blobId", b"x"))
+    digits.fail(GET_JSON, corrupt=True)
+    assert "config.json" in refusal("hf://us/digits")
+    digits.faults.clear()
+    wanted = (DIGITS / "config.json").read_bytes()
+    assert (fetched("hf://us/digits") / "config.json").read_bytes() == wanted
+
+
+@pytest.mark.parametrize(("where", "fault", "message"), LASTS.values(), ids=LASTS)
+def test_a_lasting_failure_is_refused_by_one_message(where, fault, message, digits):
+    """The message names the file or repository, the failure and the fix; a later call succeeds."""
+    digits.fail(where, **fault)
+    said = refusal("hf://us/digits")
+    assert said.startswith("hf://us/digits") and message in said
+    digits.faults.clear()
+    folder = fetched("hf://us/digits")
+    wanted = (DIGITS / "model.safetensors").read_bytes()
+    assert (folder / "model.safetensors").read_bytes() == wanted
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        (("sha",), 7, "the Hub names 7 as its commit"),
+        (("sha",), ["x"], "as its commit, expected a sha"),
+        (("siblings",), 7, "an answer that is no Hub's"),
+        (("siblings", 0), "x", "an answer that is no Hub's"),
+        (("siblings", 0, "rfilename"), 7, None),
+        (("siblings", 0, "size"), "x", None),
+        (("siblings", 0, "size"), -1, None),
+        (("siblings", 0, "blobId"), [1], None),
+    ],
+)
+def test_a_list_of_files_with_other_types_is_refused_or_read(field, value, message, digits):
+    """A size or checksum of another type counts as not stated, a name as absent."""
+
+    def change(body: bytes) -> bytes:
+        answer = node = json.loads(body)
+        for key in field[:-1]:
+            node = node[key]
+        node[field[-1]] = value
+        return json.dumps(answer).encode()
+
+    digits.fail(INFO, change=change)
+    if message:
+        assert message in refusal("hf://us/digits")
+        return
+    try:
+        assert fetched("hf://us/digits").is_dir()
+    except PresetError as error:
+        assert field[-1] == "rfilename" and "hf://us/digits" in str(error)
+
+
+@pytest.mark.parametrize("header", ["X-Error-Message", "X-Error-Code"])
+def test_words_of_the_hub_are_shown_without_control_characters(header, digits):
+    """A terminal escape and markup in an error appear as text."""
+    digits.fail(HEAD, status=403, headers={header: "\x9b2J[/red]\x85x"})
+    said = refusal("hf://us/digits")
+    assert "\x9b" not in said and "\x85" not in said
+    assert "access refused (403" in said
+    assert header == "X-Error-Code" or "\\x9b2J[/red]" in said
+
+
+def test_a_refused_connection_names_the_address_of_the_hub(digits, monkeypatch):
+    """No server listens at the address."""
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    assert "no connection to http://127.0.0.1:9" in refusal("hf://us/digits")
+
+
+def test_a_full_disk_leaves_no_part_and_names_the_cache(digits, monkeypatch, tmp_path):
+    """Once there is room, the next call succeeds."""
+
+    def full(url, temp_file, **kwargs):
+        temp_file.write(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("huggingface_hub.file_download.http_get", full)
+        said = refusal("hf://us/digits")
+    assert f"no space left on the disk of the cache, {tmp_path / 'cache' / 'hub'}" in said
+    assert not list(tmp_path.rglob("*.incomplete"))
+    assert fetched("hf://us/digits").is_dir()
+
+
+# Killed
+
+FETCH = """
+import os, signal, sys
+from huggingface_hub import HfApi, hf_hub_download, snapshot_download
+from keras_vit.checkpoints import Source
+for line in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        with Source.of("hf://us/digits").open():
+            pass
+        if line == "wait\\n":  # to be killed, if that has not happened yet
+            signal.pause()
+        os._exit(0)
+    print(child, flush=True)
+    os.waitpid(child, 0)
+    print("gone", flush=True)
+"""
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="runs once, from torch")
+def test_a_download_killed_at_any_moment_leaves_whole_files_or_none(tmp_path):
+    """By `kill -9`; the next call succeeds."""
+    rng = random.Random(0)
+    wanted = (DIGITS / "model.safetensors").read_bytes()
+    with served() as hub:
+        hub.add("us/digits", DIGITS)
+        variables = {**os.environ, **environment(hub, tmp_path)}
+        with subprocess.Popen(
+            [sys.executable, "-c", FETCH],
+            env=variables,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as parent:
+            killed = 0
+            for moment in range(2 * KILLS):
+                kills = moment % 2 == 0
+                # A download that takes a fifth of a second is killed; a quick one follows.
+                hub.bytes_per_second = 5 * len(wanted) if kills else None
+                parent.stdin.write("wait\n" if kills else "go\n")
+                parent.stdin.flush()
+                child = int(parent.stdout.readline())
+                if kills:
+                    time.sleep(rng.uniform(0, 0.4))
+                    os.kill(child, signal.SIGKILL)
+                assert parent.stdout.readline() == "gone\n"
+                found = list(tmp_path.glob("hub/models--us--digits/snapshots/*/model.safetensors"))
+                assert [path.read_bytes() for path in found] in ([], [wanted])
+                killed += kills and not found
+                if not kills:
+                    assert found
+                    for path in (tmp_path / "hub" / "models--us--digits").rglob("*"):
+                        if path.is_symlink() or re.search(r"blobs/", str(path)):
+                            path.unlink()
+            parent.stdin.close()
+    print(f"{killed} of {KILLS} were killed before the weights were in the cache")
+    assert killed
