@@ -5,7 +5,7 @@
 A ViT-Ti/16 with random weights embeds generated photographs at 224 pixels; each worker has one
 processor. A rate is counted between the first and the last part that a run finishes, so that the
 start of Ray and the loading of the model are left out. `benchmarks/results/batch_inference.json`
-keeps the figures, of which docs/batch_inference.md makes its estimate.
+keeps the figures, of which docs/devices.md makes its estimate.
 """
 
 import io

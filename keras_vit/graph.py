@@ -85,7 +85,7 @@ class Graph:
 
     Keras's own execution of a functional graph would compute the same, but it keeps the output of
     every layer until the last layer is done. A call of this class frees an output when the next
-    layer has read it (benchmarks/README.md, "Memory").
+    layer has read it (benchmarks/notes, "Memory").
 
     Args:
         config: configuration of the model.

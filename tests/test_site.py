@@ -79,7 +79,7 @@ def test_every_internal_link_leads_somewhere(site, tmp_path):
     links = extension("links")
     assert links.dead_links(site) == []
     copy = shutil.copytree(site, tmp_path / "site")
-    (copy / "broken.html").write_text('<a href="faq.html#no-such-place">x</a><img src="no.png">')
+    (copy / "broken.html").write_text('<a href="start.html#no-such-place">x</a><img src="no.png">')
     assert len(links.dead_links(copy)) == 2
 
 
@@ -116,9 +116,9 @@ def test_pages_are_reached_by_menu_search_and_copied_by_a_button(site, browser):
     assert scroll_width(browser) <= 400
     browser.find_element("css selector", "label.nav-overlay-icon").click()
     links = browser.find_elements("css selector", ".sidebar-tree a")
-    (faq,) = [a for a in links if a.get_attribute("href").endswith("/faq.html")]
-    browser.execute_script("arguments[0].click()", faq)
-    assert browser.title.startswith("Questions people ask")
+    (page,) = [a for a in links if a.get_attribute("href").endswith("/families.html")]
+    browser.execute_script("arguments[0].click()", page)
+    assert browser.title.startswith("Families and files")
 
     browser.get((site / "search.html").as_uri() + "?q=transfer_recipe")
     found = eventually(lambda: browser.find_elements("css selector", "#search-results li a"))
@@ -146,7 +146,7 @@ def test_pages_are_reached_by_menu_search_and_copied_by_a_button(site, browser):
 def test_every_page_fits_the_screen(site, browser, width):
     """Wide tables and code scroll in themselves, the page does not."""
     resize(browser, width, 800)
-    for name in ("models", "coming_from", "first_hour", "api/keras_vit", "paper"):
+    for name in ("models", "coming_from", "devices", "api/keras_vit", "paper"):
         browser.get((site / f"{name}.html").as_uri())
         assert scroll_width(browser) <= width, name
 
@@ -226,8 +226,8 @@ def test_inventories_are_of_the_installed_keras():
             value = getattr(value, word)
 
 
-def test_the_measurements_of_the_first_hour_are_on_their_page():
-    """The table of docs/first_hour.md has the numbers of benchmarks/results/first_hour.json."""
-    page = (ROOT / "docs" / "first_hour.md").read_text()
+def test_the_measurements_of_the_first_hour_are_in_their_note():
+    """The table has the numbers of benchmarks/results/first_hour.json."""
+    page = (ROOT / "benchmarks" / "notes" / "2026-11_first_hour.md").read_text()
     for row in json.loads((ROOT / "benchmarks" / "results" / "first_hour.json").read_text()):
         assert f"| {' | '.join(map(str, row.values()))} |" in page

@@ -5,7 +5,7 @@ Found 2026-11 in the XLA of JAX 0.10.2. Report: docs/upstream/xla_on_cpus.md.
 Symptoms: a gradient under `jax.checkpoint`, which `keras.remat` calls, needs as much memory as
 without it: the compiler removes the barriers of `jax.checkpoint` and merges the second run with the
 first. The GELU of the last block takes 384 MB instead of 192 MB for ViT-B/16 at 1024 pixels
-(benchmarks/README.md, "Many tokens"): the compiler fuses it with the matrix products around it, and
+(benchmarks/notes, "Many tokens"): the compiler fuses it with the matrix products around it, and
 reserves an array as large as the hidden layer for each constant of the GELU.
 
 Workarounds: the second run is inside a branch that is always taken, which the compiler cannot

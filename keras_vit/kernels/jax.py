@@ -2,7 +2,7 @@
 
 Autodiff's gradient of a layer norm takes a third longer for a whole ViT-S/16: XLA's CPU compiler
 fuses it into the gradients of all earlier blocks and computes the gradient of the residual stream
-repeatedly (benchmarks/README.md, "Layer norm on JAX"). The tangents here are one expression of
+repeatedly (benchmarks/notes, "Layer norm on JAX"). The tangents here are one expression of
 saved mean and deviation, which leaves no computation to repeat. Attention saves a seventh of a
 forward pass, and a fifth of a gradient's memory. Both serve forward and reverse mode of every
 order. Accelerators compute the plain forms. `python -m benchmarks.kernels` has a row for each.

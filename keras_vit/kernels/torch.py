@@ -320,7 +320,7 @@ def call_part(layer: Any, part: Any, *inputs: Any, **arguments: Any) -> Any:
 def call_then_gelu(layer: Any, part: Any, x: Any, approximate: bool) -> Any:
     """See `reference.call_then_gelu`. In inference on a CPU, the GELU takes no array of its own.
 
-    oneDNN computes it with the product where it is chosen (docs/performance.md). Elsewhere the GELU
+    oneDNN computes it with the product where it is chosen (benchmarks/notes). Elsewhere the GELU
     overwrites its input. Only an unchanged `part` without hooks certainly returns an array
     that nobody else holds. With a second array, glibc returned both to the system after each block
     of ViT-S/16 at batch 8, and the system cleared 220 MB in each forward pass, a tenth of its time

@@ -1,4 +1,4 @@
-"""docs/export.md shows the measured matrix of backends, formats and models, and its cells hold.
+"""The notes of the benchmarks show the matrix of backends, formats and models, and its cells hold.
 
 The suite measures a sample: one cell of every format on torch, and of their own format on JAX and
 TensorFlow; `make test-thorough` one of every format under each backend. This measures all cells:
@@ -139,6 +139,6 @@ def test_models_of_any_size_were_compared_at_three_sizes_or_refused():
 
 @pytest.mark.without_backend
 def test_the_document_shows_the_results():
-    """docs/export.md has the tables that `python -m benchmarks.exports write` makes."""
+    """The notes have the tables that `python -m benchmarks.exports write` makes."""
     document = exports.DOCUMENT.read_text(encoding="utf-8")
     assert exports.written_into(document, exports.tables(stated())) == document

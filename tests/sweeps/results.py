@@ -1,4 +1,4 @@
-"""The outcomes of sweeps as JSON, and their tables in docs/families.md."""
+"""The outcomes of sweeps as JSON, and their tables in tests/sweeps/RECORD.md."""
 
 import collections
 import dataclasses
@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.sweeps import Outcome
 
 FOLDER = Path(__file__).parent / "results"
-DOCUMENT = Path(__file__).parents[2] / "docs" / "families.md"
+DOCUMENT = Path(__file__).with_name("RECORD.md")
 PACKAGES = {"timm": "timm", "transformers": "transformers", "keras_hub": "keras-hub"}
 """Libraries of the sweeps, and their names on the package index."""
 
@@ -95,13 +95,13 @@ def _marks(library: str) -> tuple[str, str]:
 
 
 def documented(library: str) -> str:
-    """Returns the table of a library in docs/families.md."""
+    """Returns the table of a library in tests/sweeps/RECORD.md."""
     first, last = _marks(library)
     return DOCUMENT.read_text().partition(first)[2].partition(last)[0].strip()
 
 
 def document(library: str) -> None:
-    """Puts the table of a library into docs/families.md, between its marks."""
+    """Puts the table of a library into tests/sweeps/RECORD.md, between its marks."""
     first, last = _marks(library)
     before, _, rest = DOCUMENT.read_text().partition(first)
     _, _, after = rest.partition(last)

@@ -1,5 +1,7 @@
 """A sample of timm's sweep, and the documentation of all sweeps."""
 
+from pathlib import Path
+
 import keras
 import pytest
 
@@ -34,13 +36,13 @@ def test_a_sample_of_timm(name):
 
 @pytest.mark.without_backend
 @pytest.mark.parametrize("library", results.PACKAGES)
-def test_the_documentation_has_the_table_of_the_last_sweep(library):
-    """docs/families.md is written by the sweep, from the JSON in the repository."""
+def test_the_record_has_the_table_of_the_last_sweep(library):
+    """RECORD.md is written by the sweep, from the JSON in the repository."""
     assert results.documented(library) == results.markdown(library)
 
 
 @pytest.mark.without_backend
-def test_the_documentation_has_the_table_of_the_releases():
+def test_the_record_has_the_table_of_the_releases():
     assert results.documented("releases") == results.releases_markdown()
 
 
@@ -63,6 +65,6 @@ def test_the_sweeps_reach_their_counts():
 def test_the_front_pages_have_the_numbers_of_the_last_sweep(page):
     """How many of timm's pretrained models are read, and how many are refused."""
     found = results.counts(results.read("timm")[1], "folder")
-    words = " ".join((results.DOCUMENT.parents[1] / page).read_text().split())
+    words = " ".join((Path(__file__).parents[2] / page).read_text().split())
     assert f"Of timm's {sum(found.values())} pretrained models of plain ViT modules, " in words
     assert f"reads {found['equal']} with equal outputs and refuses {found['refused']}" in words
