@@ -141,7 +141,7 @@ def test_commands_of_the_pages_have_the_options_that_they_show():
     """Every line of README and docs that begins with `keras-vit` is parsed, and not run."""
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     lines = [line for page in pages for line in COMMANDS.findall(page.read_text())]
-    assert len(lines) > 20
+    assert len(lines) > 15
     refused = []
     for line in lines:
         words = itertools.takewhile(
@@ -163,8 +163,8 @@ def test_readme_code_runs(block, desk):
 
 
 def test_the_search_finds_the_code_blocks_of_the_readme():
-    """At least five."""
-    assert len(BLOCKS) >= 5
+    """At least three."""
+    assert len(BLOCKS) >= 3
 
 
 @pytest.mark.on_one_backend("torch")

@@ -6,7 +6,8 @@
 
 Each model is made small, with a random value in every array, saved as the library saves it, and
 read by keras_vit. It is equal, refused with a reason, or wrong. A sweep writes its outcomes to
-`tests/sweeps/results/` and their table into `tests/sweeps/RECORD.md`; a module of a sweep has a function
+`tests/sweeps/results/` and their table into `tests/sweeps/RECORD.md`; the module of a sweep has a
+function
 `outcomes`.
 """
 
