@@ -1,4 +1,4 @@
-"""Commands that show what a model sees: explain, report."""
+"""The command that shows what a model sees: explain."""
 
 import argparse
 import shlex
@@ -19,13 +19,13 @@ METHODS = (
 
 
 def add(commands: Any) -> None:
-    """Adds explain and report."""
+    """Adds explain."""
     command = commands.add_parser(
         "explain",
         help="show what in images speaks for their classes (needs matplotlib)",
         description="Writes a web page that opens from disk: attention of every block and head, "
-        "maps of several methods for two classes, how far to believe them, and the model's own "
-        "figures. With --out FILE.png it writes one picture of all images instead.",
+        "maps of several methods for two classes, and how far to believe them. With --out FILE.png "
+        "it writes one picture of all images instead.",
     )
     command.add_argument("images", nargs="+", help="image files or folders of them")
     _add_model(command)
@@ -43,26 +43,12 @@ def add(commands: Any) -> None:
     )
     command.set_defaults(run=_explain)
 
-    command = commands.add_parser(
-        "report",
-        help="show a model's own figures: filters, positions (needs matplotlib)",
-        description="Writes a web page of the figures that need no image.",
-    )
-    command.add_argument("preset", help="name, folder or checkpoint file")
-    _add_output(command)
-    command.set_defaults(run=_report, images=[])
-
 
 def _add_model(command: argparse.ArgumentParser) -> None:
     command.add_argument("--preset", required=True, help="name, folder or checkpoint file")
-    _add_output(command)
-
-
-def _add_output(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--out", type=Path, default=Path("report"), help="folder to write (default report)"
     )
-    command.add_argument("--png", action="store_true", help="write the pictures as files, too")
     command.add_argument(
         "--image-size",
         type=positive,
@@ -90,18 +76,9 @@ def _explain(arguments: argparse.Namespace) -> None:
         paths,
         method=arguments.method or "relevance",
         targets=arguments.target,
-        command=_command("explain", arguments),
-        png=arguments.png,
+        command=_command(arguments),
     )
-    _tell(written)
-
-
-def _report(arguments: argparse.Namespace) -> None:
-    model = _model(arguments)
-    from keras_vit.explanation.report import write_report
-
-    command = _command("report", arguments)
-    _tell(write_report(model, arguments.out, command=command, png=arguments.png))
+    console.print(f"{written} written.", soft_wrap=True)
 
 
 def _model(arguments: argparse.Namespace) -> Any:
@@ -116,22 +93,13 @@ def _model(arguments: argparse.Namespace) -> Any:
     return VisionTransformer.from_preset(source, image_size=size)
 
 
-def _command(name: str, arguments: argparse.Namespace) -> str:
+def _command(arguments: argparse.Namespace) -> str:
     """The command line that writes the same report again."""
-    words = ["keras-vit", name, *map(str, arguments.images)]
-    if name == "report":
-        words.append(arguments.preset)
-    else:
-        words += ["--preset", arguments.preset, "--method", arguments.method or "relevance"]
-        if arguments.target:
-            words += ["--target", *arguments.target]
+    words = ["keras-vit", "explain", *map(str, arguments.images)]
+    words += ["--preset", arguments.preset, "--method", arguments.method or "relevance"]
+    if arguments.target:
+        words += ["--target", *arguments.target]
     if arguments.image_size is not None:
         sizes = arguments.image_size
         words += ["--image-size", *map(str, (sizes,) if isinstance(sizes, int) else sizes)]
-    words += ["--out", str(arguments.out), *(["--png"] if arguments.png else [])]
-    return shlex.join(words)
-
-
-def _tell(written: list[Path]) -> None:
-    for path in written:
-        console.print(f"{path} written.", soft_wrap=True)
+    return shlex.join([*words, "--out", str(arguments.out)])
