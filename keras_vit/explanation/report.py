@@ -138,9 +138,7 @@ def _explain_all(
     return [
         {
             "picture": _encode(picture),
-            "size": [
-                side * max(1, -(-384 // max(picture.shape[:2]))) for side in picture.shape[:2]
-            ],
+            "size": [times * side for side in picture.shape[:2]],
             "top": [(label, float(share)) for label, share in top],
             "classes": [
                 {
