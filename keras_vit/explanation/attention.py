@@ -163,6 +163,10 @@ def probe_weights(model: VisionTransformer, images: Any, batch_size: int = 32) -
 
 def grid_of(model: VisionTransformer, images: Any) -> tuple[int, int]:
     """Returns rows and columns of the patches of a prepared batch."""
-    axes = (1, 2) if model.data_format == "channels_last" else (2, 3)
-    height, width = (images.shape[axis] for axis in axes)
+    height, width = (images.shape[axis] for axis in image_axes(model))
     return model.config.grid_of((height, width))
+
+
+def image_axes(model: VisionTransformer) -> tuple[int, int]:
+    """Returns the axes of height and width in a batch of images."""
+    return (1, 2) if model.data_format == "channels_last" else (2, 3)

@@ -26,21 +26,21 @@ def class_index(model: VisionTransformer, target: int | str) -> int:
     if isinstance(target, str):
         labels = model.labels or ()
         matches = [k for k, label in enumerate(labels) if label == target]
-        if not matches:
-            matches = [k for k, label in enumerate(labels) if target in label.split(", ")]
-        if not matches and target.isdecimal() and len(target) < 10:
-            target = int(target)
-        elif len(matches) != 1:
-            several = f"are the classes {', '.join(map(str, matches))}: give one of these numbers"
+        matches = matches or [k for k, label in enumerate(labels) if target in label.split(", ")]
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
             raise ConfigError(
-                f"target={shown(target)}: {several}."
-                if matches
-                else f"target={shown(target)} is no label of the model"
+                f"target={shown(target)}: are the classes {', '.join(map(str, matches))}: give one "
+                "of these numbers."
+            )
+        if not target.isdecimal() or len(target) >= 10:
+            raise ConfigError(
+                f"target={shown(target)} is no label of the model"
                 f"{'' if labels else ', which has none'}.{nearest(target, labels)} "
                 f"An index from 0 to {num_classes - 1} names a class too."
             )
-        else:
-            return matches[0]
+        target = int(target)
     if isinstance(target, bool) or not isinstance(target, (int, np.integer)):
         raise ConfigError(f"target={shown(target)}: expected an index, a label or None.")
     if not 0 <= target < num_classes:

@@ -7,7 +7,6 @@ A score is the model's own output for the class: the logit, or the probability o
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import keras
 import numpy as np
 from keras import ops
 
@@ -17,6 +16,7 @@ from keras_vit.explanation.attention import (
     attention_maps,
     attention_rollout,
     grid_of,
+    image_axes,
     probe_weights,
     read_tokens,
     reading,
@@ -109,7 +109,7 @@ def relevance(model: VisionTransformer) -> OneBatch:
             row = ops.convert_to_tensor(reading(model.config, tokens))[None, None]
         return (row @ total)[:, 0]
 
-    read = _in_numpy(compile_call(model, of_batch))
+    read = compile_call(model, of_batch)
     return lambda images, chosen: _patches(model, images, read(images, chosen))
 
 
@@ -137,7 +137,7 @@ def gradcam(model: VisionTransformer, block: int = -1) -> OneBatch:
         channels = ops.mean(slopes[:, prefix:], axis=1, keepdims=True)
         return ops.relu(ops.sum(tokens[:, prefix:] * channels, axis=-1))
 
-    run = _in_numpy(compile_call(model, of_batch))
+    run = compile_call(model, of_batch)
     return lambda images, chosen: run(images, chosen).reshape(-1, *grid_of(model, images))
 
 
@@ -160,7 +160,7 @@ def integrated_gradients(
 
         return gradient(score, [images])[0][0]
 
-    slopes = _in_numpy(compile_call(model, of_batch))
+    slopes = compile_call(model, of_batch)
 
     def run(images: np.ndarray, chosen: np.ndarray) -> np.ndarray:
         way = np.float32(images - start)
@@ -179,31 +179,29 @@ def occlusion(model: VisionTransformer, window: int = 1, baseline: Any = None) -
     """
     if window < 1:
         raise ConfigError(f"window={window}: expected at least 1 patch.")
-    cover = _baseline(model, baseline)
-    axes = (1, 2) if model.data_format == "channels_last" else (2, 3)
+    pixels = _baseline(model, baseline)
 
     def score(images: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-        outputs = inference.run(model, images)
-        return (outputs * chosen).sum(axis=-1)
+        return (inference.run(model, images) * chosen).sum(axis=-1)
+
+    def rows_first(images: np.ndarray) -> np.ndarray:
+        return np.moveaxis(images, image_axes(model), (1, 2))
 
     def run(images: np.ndarray, chosen: np.ndarray) -> np.ndarray:
         rows, columns = grid_of(model, images)
         if window > min(rows, columns):
             raise ConfigError(f"window={window} is larger than the grid of {rows} x {columns}.")
         high, wide = pixels_per_patch(model.config)
-        whole = score(images, chosen)
+        cover, whole = np.broadcast_to(pixels, images.shape), score(images, chosen)
         falls = np.zeros((len(images), rows, columns), "float32")
         squares = np.zeros((rows, columns), "float32")
-        for r in range(rows - window + 1):
-            for c in range(columns - window + 1):
-                covered = np.moveaxis(images, axes, (1, 2)).copy()
-                inside = np.s_[:, r * high : (r + window) * high, c * wide : (c + window) * wide]
-                covered[inside] = np.moveaxis(np.broadcast_to(cover, images.shape), axes, (1, 2))[
-                    inside
-                ]
-                fall = whole - score(np.moveaxis(covered, (1, 2), axes), chosen)
-                falls[:, r : r + window, c : c + window] += fall[:, None, None]
-                squares[r : r + window, c : c + window] += 1
+        for r, c in np.ndindex(rows - window + 1, columns - window + 1):
+            inside = np.s_[:, r * high : (r + window) * high, c * wide : (c + window) * wide]
+            covered = images.copy()
+            rows_first(covered)[inside] = rows_first(cover)[inside]
+            fall = whole - score(covered, chosen)
+            falls[:, r : r + window, c : c + window] += fall[:, None, None]
+            squares[r : r + window, c : c + window] += 1
         return falls / squares
 
     return run
@@ -274,10 +272,6 @@ def _baseline(model: VisionTransformer, baseline: Any) -> np.ndarray:
 def _patches(model: VisionTransformer, images: np.ndarray, read: np.ndarray) -> np.ndarray:
     """Drops the tokens before the patches, and reshapes the patches to their grid."""
     return read[:, model.config.num_prefix_tokens :].reshape(-1, *grid_of(model, images))
-
-
-def _in_numpy(run: Callable[..., Any]) -> Callable[..., np.ndarray]:
-    return lambda *arrays: keras.ops.convert_to_numpy(run(*arrays))
 
 
 def _refuse_quantised(model: VisionTransformer, method: str) -> None:
