@@ -17,7 +17,7 @@ import keras
 import numpy as np
 
 import keras_vit
-from keras_vit.explanation.classes import scores_of
+from keras_vit.explanation.classes import score_classes
 from keras_vit.explanation.gradients import compile_call, gradient
 from keras_vit.explanation.methods import METHODS
 
@@ -40,7 +40,7 @@ def main() -> None:
         def score(sources: list[Any]) -> tuple[Any, list[Any]]:
             pairs = list(zip(model.trainable_variables, sources, strict=True))
             with keras.StatelessScope(pairs):
-                return keras.ops.sum(scores_of(model, batch, one_hot)), []
+                return keras.ops.sum(score_classes(model, batch, one_hot)), []
 
         return gradient(score, weights)[0]
 

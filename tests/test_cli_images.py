@@ -101,7 +101,7 @@ def sync(stream):
 
 class Killed(parts.Parts):
     def _write(self):
-        if self.done >= int(sys.argv[1]):
+        if self.inputs >= int(sys.argv[1]):
             parts._sync = sync
         super()._write()
 

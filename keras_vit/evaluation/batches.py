@@ -19,7 +19,7 @@ class Batch(NamedTuple):
     labels: Any
 
 
-def batches_of(data: Any, batch_size: int = 32, start: int = 0) -> Iterator[Batch]:
+def read_batches(data: Any, batch_size: int = 32, start: int = 0) -> Iterator[Batch]:
     """Yields the batches of `data` in order; a thread reads the next batch meanwhile.
 
     Args:

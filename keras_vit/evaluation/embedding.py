@@ -10,7 +10,7 @@ import numpy as np
 
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation.batches import Batch, predict
-from keras_vit.evaluation.extraction import files_digest, identity_of
+from keras_vit.evaluation.extraction import hash_files, identity_of
 from keras_vit.evaluation.parts import Parts
 from keras_vit.files import write_json, written_beside
 from keras_vit.model import VisionTransformer
@@ -77,7 +77,7 @@ def embed(
         **identity_of(model, layer),
         "protocol": model.preprocessor.protocol,
         "batch_size": min(batch_size, len(names)),
-        "files": files_digest(names),
+        "files": hash_files(names),
     }
     with Parts(out, task) as parts:
         _fill(parts, layer, model, names, task["batch_size"], unreadable, progress)
@@ -133,8 +133,8 @@ def _fill(
         if progress is not None and inputs:
             progress(inputs)
 
-    report(parts.done)
-    prepared = model.preprocessor.batches(names[parts.done :], size, leave_out)
+    report(parts.inputs)
+    prepared = model.preprocessor.batches(names[parts.inputs :], size, leave_out)
     batches = (Batch(images, items) for items, images in prepared)
     for rows, _ in predict(model, layer, batches, size):
         add(rows)

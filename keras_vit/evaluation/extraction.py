@@ -13,7 +13,7 @@ import numpy as np
 
 from keras_vit.distribution.processes import from_the_first, together, whole
 from keras_vit.errors import ConfigError
-from keras_vit.evaluation.batches import Batch, as_numpy, batches_of, predict
+from keras_vit.evaluation.batches import Batch, as_numpy, predict, read_batches
 from keras_vit.evaluation.parts import Parts
 from keras_vit.evaluation.targets import class_indices
 from keras_vit.model import VisionTransformer
@@ -68,7 +68,7 @@ def features(
     """
     model.check_stages([layer])
     report = progress or (lambda images: None)
-    stream = batches_of(data, batch_size)
+    stream = read_batches(data, batch_size)
     first = next(stream, None)
     if first is None:
         raise ConfigError("The data are empty: no batch came.")
@@ -88,9 +88,9 @@ def features(
         if not (exists if together()[1] == 1 else from_the_first(exists)):
             with Parts(path, task) as parts:
                 if hasattr(data, "__next__"):  # a generator cannot be restarted
-                    stream = itertools.islice(stream, parts.done, None)
-                elif parts.done:
-                    stream = batches_of(data, batch_size, start=parts.done)
+                    stream = itertools.islice(stream, parts.inputs, None)
+                elif parts.inputs:
+                    stream = read_batches(data, batch_size, start=parts.inputs)
                 if parts.count:
                     report(parts.count)
                 for rows in _steps(model, layer, stream, size):
@@ -142,22 +142,23 @@ def _describe(data: Any, first: Batch) -> dict[str, Any]:
     elif hasattr(data, "shape"):
         images = data
     identity = {
-        "images": digest_of(images),
-        "labels": None if labels is None else digest_of(class_indices(labels)),
+        "images": hash_array(images),
+        "labels": None if labels is None else hash_array(class_indices(labels)),
         "batch_size": len(first.images),
     }
+    all_labels, paths = getattr(data, "labels", None), getattr(data, "paths", None)
     if isinstance(data, keras.utils.PyDataset):
-        all_labels, paths = getattr(data, "labels", None), getattr(data, "paths", None)
+        identity["last"] = hash_array(data[len(data) - 1][0])
+    if isinstance(data, keras.utils.PyDataset) or paths is not None:
         identity |= {
             "batches": len(data),
-            "last": digest_of(data[len(data) - 1][0]),
-            "all_labels": None if all_labels is None else digest_of(all_labels),
-            "files": None if paths is None else files_digest(paths),
+            "all_labels": None if all_labels is None else hash_array(all_labels),
+            "files": None if paths is None else hash_files(paths),
         }
     return identity
 
 
-def digest_of(array: Any) -> str:
+def hash_array(array: Any) -> str:
     """Returns the sha256 of an array's type, shape and bytes."""
     values = as_numpy(array)
     digest = hashlib.sha256(f"{values.dtype.str} {values.shape}".encode())
@@ -169,7 +170,7 @@ def _bytes_of(values: np.ndarray) -> Any:
     return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
 
 
-def files_digest(paths: Sequence[Any]) -> str:
+def hash_files(paths: Sequence[Any]) -> str:
     """Returns the sha256 of the files' names, sizes and times of change."""
     digest = hashlib.sha256()
     for path in paths:

@@ -38,7 +38,7 @@ class Parts:
         task: everything that determines the contents, as plain JSON types.
 
     Attributes:
-        done: number of inputs that were processed, as the caller counts them.
+        inputs: number of inputs that were processed, as the caller counts them.
         count: number of rows.
         notes: the caller's notes on the inputs, as plain JSON types.
 
@@ -48,14 +48,14 @@ class Parts:
     """
 
     def __init__(self, path: Path, task: Mapping[str, Any]) -> None:
-        self.done = self.count = 0
+        self.inputs = self.count = 0
         self.notes: list[Any] = []
         self._path, self._task = path, json.loads(json.dumps(task))
         self._folder = path.with_name(path.name + ".part")
         self._lock = FileLock(self._folder / "lock", timeout=0)
         self._files: list[Path] = []
-        self._rows: list[np.ndarray] = []  # since the last file, as `_inputs` and `_notes`
-        self._inputs, self._notes = 0, list[Any]()
+        self._rows: list[np.ndarray] = []  # since the last file
+        self._saved: tuple[int, int] = (0, 0)  # inputs and notes in files
         self._written = 0.0
 
     @property
@@ -66,8 +66,8 @@ class Parts:
     def __enter__(self) -> "Parts":
         by_one(self._open, self._path)
         if together()[1] > 1:
-            here = [self.done, self.count, self.notes]
-            self.done, self.count, self.notes = from_the_first(here)
+            here = [self.inputs, self.count, self.notes]
+            self.inputs, self.count, self.notes = from_the_first(here)
         return self
 
     def __exit__(
@@ -86,13 +86,11 @@ class Parts:
 
     def append(self, rows: np.ndarray, inputs: int, notes: Sequence[Any] = ()) -> None:
         """Adds the rows of the next `inputs` inputs; there may be none."""
-        self.done += inputs
+        self.inputs += inputs
         self.count += len(rows)
         self.notes += notes
         if not self.are_written_here:
             return
-        self._inputs += inputs
-        self._notes += notes
         if len(rows):
             self._rows.append(rows)
         if time.monotonic() - self._written > _SECONDS:
@@ -147,13 +145,15 @@ class Parts:
         try:
             task = json.loads(record.read_text(encoding="utf-8"))
             for file in sorted(self._folder.glob("*.npz")):
-                if int(file.stem) != self.done:
+                if int(file.stem) != self.inputs:
                     break  # a file before it is missing
                 with np.load(file) as arrays:
                     inputs, count, notes = json.loads(str(arrays["record"]))
-                self.done, self.count = self.done + inputs, self.count + count
+                self.inputs += inputs
+                self.count += count
                 self.notes += notes
                 self._files.append(file)
+            self._saved = self.inputs, len(self.notes)
         except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise ConfigError(f"{self._folder} is damaged ({error}). Remove it.") from error
         if names := [k for k in sorted({*task, *self._task}) if task.get(k) != self._task.get(k)]:
@@ -164,16 +164,18 @@ class Parts:
 
     def _write(self) -> None:
         """Writes the rows since the last file to a file of their own."""
-        if not self._inputs:
+        inputs, notes = self._saved
+        if inputs == self.inputs or not self.are_written_here:
             return
-        file = self._folder / f"{self.done - self._inputs:012}.npz"
-        record = json.dumps([self._inputs, sum(map(len, self._rows)), self._notes])
+        file = self._folder / f"{inputs:012}.npz"
+        count = sum(map(len, self._rows))
+        record = json.dumps([self.inputs - inputs, count, self.notes[notes:]])
         arrays = {"rows": np.concatenate(self._rows)} if self._rows else {}
         with written_beside(file) as temporary, temporary.open("wb") as stream:
             np.savez(stream, record=np.array(record), **arrays)
             _sync(stream)
         self._files.append(file)
-        self._rows, self._inputs, self._notes = [], 0, []
+        self._rows, self._saved = [], (self.inputs, len(self.notes))
         self._written = time.monotonic()
 
 

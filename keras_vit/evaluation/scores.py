@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit.errors import ConfigError
-from keras_vit.evaluation.batches import batches_of, predict
+from keras_vit.evaluation.batches import predict, read_batches
 from keras_vit.evaluation.targets import acceptable, choose_classes, match_classes
 from keras_vit.model import VisionTransformer
 
@@ -100,7 +100,7 @@ def evaluate(
     competing, places = _columns(model, data, classes)
     scores, real = (_Scores(len(competing), calibration_bins) for _ in range(2))
     seen = 0
-    for outputs, labels in predict(model, "logits", batches_of(data, batch_size)):
+    for outputs, labels in predict(model, "logits", read_batches(data, batch_size)):
         if labels is None:
             raise ConfigError("The data have no labels: expected batches (images, labels).")
         logits = outputs[:, competing]

@@ -119,12 +119,12 @@ def read_tokens(model: VisionTransformer, images: Any, batch_size: int = 32) -> 
     """
     if model.config.classifier != "map":
         rows, columns = grid_of(model, images)
-        shares = reading(model.config, rows * columns + model.config.num_prefix_tokens)
+        shares = share_tokens(model.config, rows * columns + model.config.num_prefix_tokens)
         return np.tile(shares, (len(images), 1))
     return probe_weights(model, images, batch_size).mean(axis=1)
 
 
-def reading(config: ViTConfig, num_tokens: int) -> np.ndarray:
+def share_tokens(config: ViTConfig, num_tokens: int) -> np.ndarray:
     """Returns the share of every token in the input of a head without a probe, `(tokens,)`.
 
     Raises:

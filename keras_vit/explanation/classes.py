@@ -51,7 +51,7 @@ def class_index(model: VisionTransformer, target: int | str) -> int:
     return int(target)
 
 
-def classes_of(
+def choose_classes(
     model: VisionTransformer, images: np.ndarray, target: Target, batch_size: int
 ) -> np.ndarray:
     """Returns the class that is explained for each image, int32 `(batch,)`.
@@ -85,7 +85,7 @@ def classes_of(
     return np.full(len(images), class_index(model, target), "int32")
 
 
-def scores_of(
+def score_classes(
     model: VisionTransformer, images: Any, chosen: Any, stages: Stages | None = None
 ) -> Any:
     """Returns the outputs of the chosen classes, float32 tensor `(batch,)`.

@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_vit.errors import ConfigError
 from keras_vit.explanation.attention import image_axes
-from keras_vit.explanation.classes import Target, classes_of
+from keras_vit.explanation.classes import Target, choose_classes
 from keras_vit.explanation.maps import check_batch, explain
 from keras_vit.model import VisionTransformer
 
@@ -78,7 +78,7 @@ def insertion(
     """
     images = check_batch(images, batch_size)
     if target is None:
-        target = classes_of(model, images, None, batch_size)
+        target = choose_classes(model, images, None, batch_size)
     other = blur(model, images) if baseline is None else np.asarray(baseline, "float32")
     other = np.broadcast_to(other, images.shape)
     return _curve(model, other, images, maps, target, steps, batch_size)
@@ -94,7 +94,7 @@ def _curve(
     batch_size: int,
 ) -> Curve:
     """Returns the curve while pixels of `before` are replaced by pixels of `after`."""
-    classes = classes_of(model, before, target, batch_size)
+    classes = choose_classes(model, before, target, batch_size)
     size = tuple(before.shape[axis] for axis in image_axes(model))
     if maps.shape != (len(before), *size):
         raise ConfigError(f"maps has the shape {maps.shape}, expected {(len(before), *size)}.")
@@ -173,7 +173,7 @@ def compare_methods(
         methods: methods of `explain`, with their default options.
     """
     images = check_batch(images, batch_size)
-    classes = classes_of(model, images, target, batch_size)
+    classes = choose_classes(model, images, target, batch_size)
     options: dict[str, Any] = {"steps": steps, "baseline": baseline, "batch_size": batch_size}
     faithfulness = {}
     for method in dict.fromkeys((*methods, *BASELINES)):

@@ -9,7 +9,7 @@ import numpy as np
 
 from keras_vit.errors import ConfigError, nearest
 from keras_vit.explanation.attention import grid_of, image_axes
-from keras_vit.explanation.classes import Target, classes_of
+from keras_vit.explanation.classes import Target, choose_classes
 from keras_vit.explanation.methods import METHODS
 from keras_vit.explanation.pixels import per_patch, per_pixel
 from keras_vit.model import VisionTransformer
@@ -120,7 +120,7 @@ def explain(
     def explain_one(one: Target) -> Explanation:
         classes = None
         if asks_class or one is not None:
-            classes = classes_of(model, images, one, batch_size)
+            classes = choose_classes(model, images, one, batch_size)
         evidence = _in_batches(model, run, images, classes, batch_size)
         if not np.isfinite(evidence).all():
             raise ConfigError(_why_not_finite(model, method))

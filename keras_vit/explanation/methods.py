@@ -19,9 +19,9 @@ from keras_vit.explanation.attention import (
     image_axes,
     probe_weights,
     read_tokens,
-    reading,
+    share_tokens,
 )
-from keras_vit.explanation.classes import black, scores_of
+from keras_vit.explanation.classes import black, score_classes
 from keras_vit.explanation.gradients import compile_call, gradient
 from keras_vit.explanation.pixels import pixels_per_patch
 from keras_vit.graph import Stages
@@ -95,7 +95,7 @@ def relevance(model: VisionTransformer) -> OneBatch:
 
         def score(changes: list[Any]) -> tuple[Any, list[Any]]:
             stages = Stages(names, dict(zip(names, changes, strict=True)))
-            total = ops.sum(scores_of(model, images, chosen, stages))
+            total = ops.sum(score_classes(model, images, chosen, stages))
             return total, [stages.values[name] for name in names]
 
         gradients, weights = gradient(score, [ops.zeros(shape, "float32") for shape in shapes])
@@ -106,7 +106,7 @@ def relevance(model: VisionTransformer) -> OneBatch:
         if model.config.classifier == "map":
             row = ops.pad(seen[-1], [(0, 0), (0, 0), (pool.skip, 0)])
         else:
-            row = ops.convert_to_tensor(reading(model.config, tokens))[None, None]
+            row = ops.convert_to_tensor(share_tokens(model.config, tokens))[None, None]
         return (row @ total)[:, 0]
 
     read = compile_call(model, of_batch)
@@ -130,7 +130,7 @@ def gradcam(model: VisionTransformer, block: int = -1) -> OneBatch:
 
         def score(changes: list[Any]) -> tuple[Any, Any]:
             stages = Stages([name], {name: changes[0]})
-            total = ops.sum(scores_of(model, images, chosen, stages))
+            total = ops.sum(score_classes(model, images, chosen, stages))
             return total, ops.cast(stages.values[name], "float32")
 
         (slopes,), tokens = gradient(score, [ops.zeros(shape, "float32")])
@@ -156,7 +156,7 @@ def integrated_gradients(
 
     def of_batch(images: Any, chosen: Any) -> Any:
         def score(sources: list[Any]) -> tuple[Any, list[Any]]:
-            return ops.sum(scores_of(model, sources[0], chosen)), []
+            return ops.sum(score_classes(model, sources[0], chosen)), []
 
         return gradient(score, [images])[0][0]
 
@@ -261,8 +261,8 @@ def _baseline(model: VisionTransformer, baseline: Any) -> np.ndarray:
     start = np.asarray(baseline, "float32")
     shape = model.input_shape[1:]
     odd = start.ndim > 3 or any(
-        side not in (1, want) and want is not None
-        for side, want in zip(start.shape[::-1], shape[::-1], strict=False)
+        side not in (1, expected) and expected is not None
+        for side, expected in zip(start.shape[::-1], shape[::-1], strict=False)
     )
     if odd:
         raise ConfigError(f"baseline has the shape {start.shape}; expected that of an image.")

@@ -22,7 +22,7 @@ def every_step_has_a_file(monkeypatch):
 def write(path, chunks=CHUNKS, task=None, after=lambda parts: None):
     """Writes the missing chunks; returns the number of chunks that a run before has written."""
     with Parts(path, task or {"of": "test"}) as parts:
-        begun = parts.done
+        begun = parts.inputs
         for k, chunk in list(enumerate(chunks))[begun:]:
             parts.append(chunk, 1, [[k, "seen"]])
             after(parts)
@@ -66,7 +66,7 @@ def test_an_exception_keeps_the_chunks_that_were_written(tmp_path, monkeypatch):
     monkeypatch.setattr(parts_module, "_SECONDS", 1e9)
 
     def stop(parts):
-        if parts.done == 3:
+        if parts.inputs == 3:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -78,7 +78,7 @@ def test_an_exception_keeps_the_chunks_that_were_written(tmp_path, monkeypatch):
 
 def test_files_behind_a_missing_one_are_written_again(tmp_path):
     def stop(parts):
-        if parts.done == 4:
+        if parts.inputs == 4:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
