@@ -116,7 +116,7 @@ class Parts:
                     header = np.lib.format.header_data_from_array_1_0(rows)
                     header["shape"] = (self.count, *rows.shape[1:])
                     np.lib.format.write_array_header_1_0(file, header)
-                file.write(np.ascontiguousarray(rows).view("uint8"))
+                file.write(rows.tobytes())
             _sync(file)
         return whole
 
@@ -170,7 +170,7 @@ class Parts:
         file = self._folder / f"{inputs:012}.npz"
         count = sum(map(len, self._rows))
         record = json.dumps([self.inputs - inputs, count, self.notes[notes:]])
-        arrays = {"rows": np.concatenate(self._rows)} if self._rows else {}
+        arrays: Any = {"rows": np.concatenate(self._rows)} if self._rows else {}
         with written_beside(file) as temporary, temporary.open("wb") as stream:
             np.savez(stream, record=np.array(record), **arrays)
             _sync(stream)

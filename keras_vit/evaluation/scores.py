@@ -135,7 +135,7 @@ def _columns(
     competing = np.arange(model.config.num_classes)
     if classes is not None:
         competing = choose_classes(classes, labels, len(competing))
-        labels = labels and [labels[k] for k in competing]
+        labels = labels and [labels[k] for k in competing.tolist()]
     names = getattr(data, "class_names", None)
     if names is None:
         return competing, np.arange(len(competing))

@@ -123,7 +123,7 @@ def _explain_all(
     outputs = model.probabilities(batch)
     labels = model.labels or tuple(map(str, range(model.config.num_classes)))
     ranked = np.argsort(-outputs, axis=1, kind="stable")[:, :2].astype("int32")
-    classes = np.tile(np.int32(targets), (len(batch), 1)) if targets else ranked
+    classes = np.tile(np.asarray(targets, "int32"), (len(batch), 1)) if targets else ranked
     maps = [{name: explain(model, batch, column, name) for name in methods} for column in classes.T]
     baselines = {name: explain(model, batch, None, name) for name in BASELINES}
     curves = {
