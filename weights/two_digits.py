@@ -102,12 +102,12 @@ def measure(model: Any, batch: np.ndarray, both: np.ndarray) -> None:
         boxes = [[box] * len(batch) for box in (LEFT, RIGHT)]
         share = [share_inside(m, b) > 0.5 for m, b in zip(maps, boxes, strict=True)]
         point = [points_at(m, b) for m, b in zip(maps, boxes, strict=True)]
-        most, top = (np.mean(found[0] & found[1]) for found in (share, point))
+        most, top = (np.mean(left & right) for left, right in (share, point))
         print(f"{method}: right for both digits, most of the map {most:.0%}, its top {top:.0%}")
     for k in (0, 1):
-        told = explanation.compare_methods(model, batch[:60], both[:60, k], METHODS, baseline=-1)
-        for name, found in told.items():
-            print(f"digit {k + 1}, {name}: {found.deletion:.3f} {found.insertion:.3f}")
+        areas = explanation.compare_methods(model, batch[:60], both[:60, k], METHODS, baseline=-1)
+        for name, (deleted, inserted) in areas.items():
+            print(f"digit {k + 1}, {name}: {deleted:.3f} {inserted:.3f}")
 
 
 def draw_faithfulness(curves: Mapping[str, tuple[Curve, Curve]]) -> Any:

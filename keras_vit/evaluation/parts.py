@@ -97,13 +97,7 @@ class Parts:
             self._write()
 
     def join(self) -> Path:
-        """Writes all rows to one npy file in the folder, which the caller renames.
-
-        Raises:
-            ConfigError: there is no row.
-        """
-        if not self.count:
-            raise ConfigError(f"{self._path}: there is nothing to write.")
+        """Returns a new npy file of all rows, at least one; the caller renames it."""
         self._write()
         whole = self._folder / "whole.npy"
         with failure_named(whole), whole.open("wb") as file:
