@@ -89,7 +89,7 @@ def test_files_behind_a_missing_one_are_written_again(tmp_path):
 
 
 def test_a_run_that_cannot_be_resumed_is_refused(tmp_path):
-    """Another task, a damaged file, and a second writer of the file."""
+    """Another task, a damaged file, a second writer, and the one file that 0.1.0 left."""
     path = tmp_path / "x.npy"
     with Parts(path, {"of": "test", "layer": 1}) as parts:
         parts.append(CHUNKS[0], 1)
@@ -97,6 +97,9 @@ def test_a_run_that_cannot_be_resumed_is_refused(tmp_path):
             pass
     with pytest.raises(ConfigError, match="beginning of another run: other layer"):
         write(path, task={"of": "test", "layer": 2})
+    (tmp_path / "y.npy.part").write_bytes(b"")
+    with pytest.raises(ConfigError, match=r"run of version 0.1.0. Remove it"):
+        write(tmp_path / "y.npy")
     (tmp_path / "x.npy.part" / f"{0:012}.npz").write_bytes(b"PK")
     with pytest.raises(ConfigError, match=r"x.npy.part is damaged .* Remove it"):
         write(path, task={"of": "test", "layer": 1})
