@@ -17,7 +17,7 @@ import keras
 import numpy as np
 
 import keras_vit
-from keras_vit.explanation.classes import scores_of
+from keras_vit.explanation.classes import score_classes
 from keras_vit.explanation.gradients import compile_call, gradient
 from keras_vit.explanation.methods import METHODS
 
@@ -34,22 +34,20 @@ def main() -> None:
     images = np.random.default_rng(0).standard_normal((arguments.images, *size, 3), "float32")
     chosen = np.eye(1000, dtype="float32")[: arguments.images]
 
-    def of_batch(batch: Any, wanted: Any) -> Any:
+    def of_batch(batch: Any, one_hot: Any) -> Any:
         weights = [variable.value for variable in model.trainable_variables]
 
         def score(sources: list[Any]) -> tuple[Any, list[Any]]:
             pairs = list(zip(model.trainable_variables, sources, strict=True))
             with keras.StatelessScope(pairs):
-                return keras.ops.sum(scores_of(model, batch, wanted)), []
+                return keras.ops.sum(score_classes(model, batch, one_hot)), []
 
         return gradient(score, weights)[0]
 
     training = compile_call(model, of_batch)
-    relevance = METHODS["relevance"].of(model)
+    relevance = METHODS["relevance"].make(model)
     tasks: dict[str, Callable[[], Any]] = {
-        "forward and backward": lambda: [
-            keras.ops.convert_to_numpy(slope) for slope in training(images, chosen)
-        ],
+        "forward and backward": lambda: training(images, chosen),
         "attention_maps": lambda: keras_vit.attention_maps(model, images, batch_size=len(images)),
         "relevance": lambda: relevance(images, chosen),
     }
@@ -60,7 +58,7 @@ def main() -> None:
             task()
             times[name].append(time.process_time() - start)
     whole = min(times["forward and backward"][1:])
-    seconds = {name: round(min(found[1:]), 2) for name, found in times.items()}
+    seconds = {name: round(min(rounds[1:]), 2) for name, rounds in times.items()}
     for name, best in seconds.items():
         print(f"{keras.backend.backend()} {name}: {best:.2f} s, {best / whole:.2f} times")
     if arguments.file:

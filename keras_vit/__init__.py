@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         few_shot,
         linear_probe,
     )
-    from keras_vit.explanation import attention_maps, attention_rollout, explain, read_tokens
+    from keras_vit.explanation import attention_maps, attention_rollout, explain
     from keras_vit.exporting import export
     from keras_vit.images import Preprocessor
     from keras_vit.model import VisionTransformer
@@ -111,7 +111,6 @@ __all__ = [
     "r50_vit_l32",
     "r_vit_ti16",
     "ray",
-    "read_tokens",
     "serving",
     "tasks",
     "upload_preset",
@@ -152,7 +151,7 @@ _HOMES = {
         "few_shot",
         "linear_probe",
     ),
-    "explanation": ("attention_maps", "attention_rollout", "explain", "read_tokens"),
+    "explanation": ("attention_maps", "attention_rollout", "explain"),
     "exporting": ("export",),
     "model": ("VisionTransformer",),
     "images": ("Preprocessor",),

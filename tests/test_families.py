@@ -4,9 +4,10 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit import VisionTransformer, attention_maps, features, linear_probe, read_tokens
+from keras_vit import VisionTransformer, attention_maps, features, linear_probe
 from keras_vit.checkpoints.transfer import weights_by_path
 from keras_vit.errors import ConfigError
+from keras_vit.explanation import read_tokens
 from keras_vit.finetune import enable_lora, merge_lora
 from keras_vit.finetune.trainable import layer_decay_multipliers, train_last_blocks
 from keras_vit.weights import lexicon

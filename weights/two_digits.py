@@ -8,17 +8,19 @@ explained for both digits. With --preset FOLDER a model that was trained so is t
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
+from matplotlib.figure import Figure
 from train_digits import digits
 
 import keras_vit
 from keras_vit import explanation
-from keras_vit.explanation import drawing
+from keras_vit.explanation.drawing import overlay
+from keras_vit.explanation.faithfulness import BASELINES, Curve
 
 METHODS = ("occlusion", "relevance", "integrated_gradients", "gradcam")
 LEFT, RIGHT = (0, 0, 16, 16), (16, 0, 32, 16)
@@ -100,26 +102,70 @@ def measure(model: Any, batch: np.ndarray, both: np.ndarray) -> None:
         boxes = [[box] * len(batch) for box in (LEFT, RIGHT)]
         share = [share_inside(m, b) > 0.5 for m, b in zip(maps, boxes, strict=True)]
         point = [points_at(m, b) for m, b in zip(maps, boxes, strict=True)]
-        most, top = (np.mean(found[0] & found[1]) for found in (share, point))
+        most, top = (np.mean(left & right) for left, right in (share, point))
         print(f"{method}: right for both digits, most of the map {most:.0%}, its top {top:.0%}")
     for k in (0, 1):
-        told = explanation.compare_methods(model, batch[:60], both[:60, k], METHODS, baseline=-1)
-        for name, found in told.items():
-            print(f"digit {k + 1}, {name}: {found.deletion:.3f} {found.insertion:.3f}")
+        areas = explanation.compare_methods(model, batch[:60], both[:60, k], METHODS, baseline=-1)
+        for name, (deleted, inserted) in areas.items():
+            print(f"digit {k + 1}, {name}: {deleted:.3f} {inserted:.3f}")
+
+
+def draw_faithfulness(curves: Mapping[str, tuple[Curve, Curve]]) -> Any:
+    """Returns a figure of deletion and insertion curves, means over the images.
+
+    Args:
+        curves: name of a method -> its curves of `deletion` and `insertion`.
+    """
+    # narrow, so that its letters are 9 pixels high on a telephone
+    figure = Figure(figsize=(4.4, 3.2 + 0.19 * len(curves)), layout="constrained")
+    axes = figure.subplots(1, 2, sharey=True)
+    for k, (name, pair) in enumerate(curves.items()):
+        style = "--" if name in BASELINES else "-"
+        areas = " / ".join(f"{curve.areas.mean():.2f}" for curve in pair)
+        for axis, curve in zip(axes, pair, strict=True):
+            mean = curve.probabilities.mean(axis=0)
+            label = f"{name.replace('_', ' ')} {areas}" if axis is axes[0] else None
+            axis.plot(curve.shares, mean, style, color=f"C{k}", label=label)
+    for axis, title in zip(axes, ("deletion: low is good", "insertion: high is good"), strict=True):
+        axis.set_title(title, fontsize=10)
+        axis.set(xlabel="share of the pixels", ylim=(0, 1.02))
+        axis.grid(alpha=0.3)
+    axes[0].set_ylabel("probability of the class")
+    figure.legend(loc="outside lower center", fontsize=9, frameon=False, title="areas under both")
+    return figure
+
+
+def draw_methods(picture: np.ndarray, maps: Mapping[str, Mapping[str, np.ndarray]]) -> Any:
+    """Returns a figure of one image: a row for each class, a column for each method.
+
+    Args:
+        picture: `(height, width, 1 or 3)` in [0, 1].
+        maps: label of a class -> name of a method -> `(height, width)`.
+    """
+    rows, columns = len(maps), max(len(methods) for methods in maps.values())
+    height, width = picture.shape[:2]
+    size = (1.9 * columns, rows * (1.9 * height / width + 0.5))
+    figure = Figure(figsize=size, layout="constrained")
+    for axes, (label, methods) in zip(
+        figure.subplots(rows, columns, squeeze=False), maps.items(), strict=True
+    ):
+        for axis, (name, map_) in zip(axes, methods.items(), strict=True):
+            axis.imshow(overlay(picture, map_))
+            axis.set_title(name.replace("_", " "), fontsize=8)
+            axis.set_xticks([])
+            axis.set_yticks([])
+        axes[0].set_ylabel(label, fontsize=8)
+    return figure
 
 
 def draw(model: Any, batch: np.ndarray, both: np.ndarray, folder: Path) -> None:
     """Writes the pictures of docs/explain.md."""
     folder.mkdir(parents=True, exist_ok=True)
-    single = keras_vit.VisionTransformer.from_preset("vit_digits")
-    keras.utils.set_random_seed(0)
-    fresh = keras_vit.VisionTransformer.from_preset("vit_digits", load_weights=False)
-    _, test, _, _ = digits()
     maps = {
         str(digit): {m: keras_vit.explain(model, batch[:1], int(digit), m).maps[0] for m in METHODS}
         for digit in both[0]
     }
-    figures = {"methods": drawing.draw_methods(model.preprocessor.pixels(batch[:1])[0], maps)}
+    figures = {"methods": draw_methods(model.preprocessor.pixels(batch[:1])[0], maps)}
     curves: dict[str, Any] = {}
     for name in ("relevance", "integrated_gradients", "random", "centre"):
         map_ = keras_vit.explain(model, batch[:60], both[:60, 0], name).maps
@@ -127,16 +173,7 @@ def draw(model: Any, batch: np.ndarray, both: np.ndarray, folder: Path) -> None:
             curve(model, batch[:60], map_, both[:60, 0], baseline=-1)
             for curve in (explanation.deletion, explanation.insertion)
         )
-    figures["curves"] = drawing.draw_faithfulness(curves)
-    for word, one in (("trained", single), ("random", fresh)):
-        images = one.preprocessor(test[:32])
-        weights = keras_vit.attention_maps(one, images)
-        grid: Any = one.config.grid
-        distances = explanation.attention_distance(weights, grid, one.config)
-        figures[f"filters_{word}"] = drawing.draw_filters(explanation.patch_filters(one))
-        figures[f"positions_{word}"] = drawing.draw_positions(explanation.position_similarity(one))
-        figures[f"distances_{word}"] = drawing.draw_distances(distances)
-        figures[f"norms_{word}"] = drawing.draw_norms(explanation.token_norms(one, images))
+    figures["curves"] = draw_faithfulness(curves)
     for name, figure in figures.items():
         figure.savefig(folder / f"{name}.png", dpi=70, facecolor="white")
 

@@ -147,7 +147,7 @@ def receptive_field(
     run = compile_call(model, of_batch)
     total: Any = 0.0
     for start in range(0, len(images), batch_size):
-        slopes = keras.ops.convert_to_numpy(run(images[start : start + batch_size]))
+        slopes = run(images[start : start + batch_size])
         total = total + slopes.astype("float64").sum(axis=1)
     total = total / np.maximum(total.sum(axis=(1, 2), keepdims=True), 1e-30)
     return dict(zip(chosen, total.astype("float32"), strict=True))

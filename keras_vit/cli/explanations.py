@@ -22,7 +22,6 @@ def explain(
     out: Path = Path("report"),
     method: Method | None = None,
     target: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
-    png: bool = False,
     image_size: Pixels | None = None,
 ) -> None:
     """Show what in images speaks for their classes (needs matplotlib).
@@ -37,7 +36,6 @@ def explain(
         out: folder to write, or a FILE.png.
         method: method that comes first, relevance by default; rollout for a FILE.png.
         target: labels or indices; by default the two most probable classes of each image.
-        png: write the pictures as files, too.
         image_size: pixels, or height and width, if other than the stored size; a model of any
             size needs it.
     """
@@ -54,14 +52,12 @@ def explain(
     words = ["keras-vit", "explain", *images, "--preset", preset]
     words += ["--method", method or "relevance", *(["--target", *target] if target else [])]
     words += ["--image-size", *map(str, image_size)] if image_size else []
-    words += ["--out", str(out), *(["--png"] if png else [])]
-    for path in write_report(
+    written = write_report(
         model,
         out,
         paths,
         method=method or "relevance",
         targets=target or [],
-        command=shlex.join(words),
-        png=png,
-    ):
-        tell(f"{path} written.")
+        command=shlex.join([*words, "--out", str(out)]),
+    )
+    tell(f"{written} written.")

@@ -1,4 +1,4 @@
-"""Images, with or without labels, from any container, as batches that a model takes."""
+"""Batches of images, with or without labels, from any container; a model's outputs for them."""
 
 import itertools
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ class Batch(NamedTuple):
     labels: Any
 
 
-def batches_of(data: Any, batch_size: int = 32, start: int = 0) -> Iterator[Batch]:
+def read_batches(data: Any, batch_size: int = 32, start: int = 0) -> Iterator[Batch]:
     """Yields the batches of `data` in order; a thread reads the next batch meanwhile.
 
     Args:
@@ -34,37 +34,15 @@ def batches_of(data: Any, batch_size: int = 32, start: int = 0) -> Iterator[Batc
     """
     if batch_size < 1:
         raise ConfigError(f"batch_size={batch_size}, expected at least 1.")
-    return _one_ahead(map(_pair, _raw(data, batch_size, start)))
+    batches = map(_pair, _read(data, batch_size, start))
+    with ThreadPoolExecutor(1, "keras_vit-data") as reader:
+        coming = reader.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = reader.submit(next, batches, None)
+            yield batch
 
 
-def as_images(images: Any, model: keras.Model) -> np.ndarray:
-    """Returns a batch as float32, after a check of its shape and type against the model.
-
-    Raises:
-        ConfigError: the shape is not the model's, or the images are integers: pixels that
-            `model.preprocessor` has not scaled.
-    """
-    array = as_numpy(images)
-    expected = model.input_shape[1:]
-    shown = "(batch, {})".format(", ".join("any" if n is None else str(n) for n in expected))
-    fits = array.ndim == len(expected) + 1 and all(
-        want in (None, have) for want, have in zip(expected, array.shape[1:], strict=True)
-    )
-    if not fits:
-        raise ConfigError(
-            f"The model takes images {shown}, found {array.shape}. model.preprocessor makes "
-            "such a batch of files, PIL images or pixels."
-        )
-    rescales = any(layer.name == "rescale" for layer in model.layers)
-    if not rescales and array.dtype.kind not in "fV":  # NumPy calls bfloat16 a void
-        raise ConfigError(
-            f"The model takes float images {shown}, found {array.dtype}. model.preprocessor "
-            "brings pixels in [0, 255] to the range that it was trained on."
-        )
-    return array.astype("float32", copy=False)
-
-
-def predicted(
+def predict(
     model: Any, stage: str, batches: Iterable[Batch], size: int = 0
 ) -> Iterator[tuple[np.ndarray, Any]]:
     """Yields a stage of the model for each batch, float32, and the batch's labels.
@@ -76,14 +54,21 @@ def predicted(
         size: number of images of a full batch, if it is known.
 
     Raises:
-        ConfigError: as `as_images`; or the outputs of two batches differ in shape, such as
-            the tokens of images of different sizes.
+        ConfigError: the images are not of the model's shape, or integers that
+            `model.preprocessor` has not scaled; or the outputs of two batches differ in shape,
+            such as the tokens of images of different sizes.
     """
     shape = None
     for images, labels in batches:
-        array = as_images(images, model)
+        array = as_numpy(images)
+        model.check_images(array)
+        if not model.config.rescale and array.dtype.kind not in "fV":  # bfloat16 is a void to NumPy
+            raise ConfigError(
+                f"The model takes float images, found {array.dtype}. model.preprocessor brings "
+                "pixels in [0, 255] to the range that it was trained on."
+            )
         size = max(size, len(array))
-        output = run(model, array, [stage], size)[stage]
+        output = run(model, array.astype("float32", copy=False), [stage], size)[stage]
         shape = shape or output.shape[1:]
         if output.shape[1:] != shape:
             raise ConfigError(
@@ -100,15 +85,19 @@ def as_numpy(value: Any) -> np.ndarray:
     return keras.ops.convert_to_numpy(value)
 
 
-def _raw(data: Any, batch_size: int, start: int) -> Iterator[Any]:
+def _read(data: Any, batch_size: int, start: int) -> Iterator[Any]:
     if isinstance(data, keras.utils.PyDataset):
         return (data[k] for k in range(start, len(data)))
     if _is_images(data):
-        return _slices(data, None, batch_size, start)
+        data = (data,)
     if isinstance(data, tuple) and data and _is_images(data[0]):
-        if len(data) != 2:
+        if len(data) > 2:
             raise ConfigError(f"Expected (images, labels), found a tuple of {len(data)}.")
-        return _slices(*data, batch_size, start)
+        if len(data[-1]) != len(data[0]):
+            raise ConfigError(f"{len(data[0])} images and {len(data[1])} labels: expected as many.")
+        slices = (slice(k, k + batch_size) for k in range(0, len(data[0]), batch_size))
+        batches = ([array[part] for array in data] for part in slices)
+        return itertools.islice(batches, start, None)
     if isinstance(data, Iterable) and not isinstance(data, (str, bytes, dict)):
         return itertools.islice(iter(data), start, None)
     raise ConfigError(
@@ -117,42 +106,20 @@ def _raw(data: Any, batch_size: int, start: int) -> Iterator[Any]:
     )
 
 
-def _slices(images: Any, labels: Any, batch_size: int, start: int) -> Iterator[Any]:
-    if labels is not None and len(labels) != len(images):
-        raise ConfigError(f"{len(images)} images and {len(labels)} labels: expected as many.")
-    for k in range(start * batch_size, len(images), batch_size):
-        part = slice(k, k + batch_size)
-        yield images[part] if labels is None else (images[part], labels[part])
-
-
 def _pair(batch: Any) -> Batch:
-    if _is_images(batch):
-        return Batch(batch, None)
-    if not isinstance(batch, (tuple, list)) or len(batch) != 2:
+    parts = (batch,) if _is_images(batch) else batch
+    if not isinstance(parts, (tuple, list)) or len(parts) not in (1, 2) or not _is_images(parts[0]):
+        shape = getattr(batch, "shape", None)
+        size = f" of {len(batch)}" if isinstance(batch, (tuple, list)) else ""
+        kind = type(batch).__name__ + size if shape is None else f"shape {tuple(shape)}"
         raise ConfigError(
             "A batch is a pair (images, labels), or images alone, with images "
-            f"(batch, height, width, channels); found {_described(batch)}."
+            f"(batch, height, width, channels); found {kind}."
         )
-    images, labels = batch
-    if len(images) != len(labels):
-        raise ConfigError(f"A batch of {len(images)} images and {len(labels)} labels.")
-    return Batch(images, labels)
+    if len(parts[0]) != len(parts[-1]):
+        raise ConfigError(f"A batch of {len(parts[0])} images and {len(parts[1])} labels.")
+    return Batch(parts[0], parts[1] if len(parts) == 2 else None)
 
 
 def _is_images(value: Any) -> bool:
     return len(getattr(value, "shape", ())) >= 4
-
-
-def _described(batch: Any) -> str:
-    if isinstance(batch, (tuple, list)):
-        return f"a {type(batch).__name__} of {len(batch)}"
-    shape = getattr(batch, "shape", None)
-    return type(batch).__name__ if shape is None else f"shape {tuple(shape)}"
-
-
-def _one_ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
-    with ThreadPoolExecutor(1, "keras_vit-data") as reader:
-        coming = reader.submit(next, batches, None)
-        while (batch := coming.result()) is not None:
-            coming = reader.submit(next, batches, None)
-            yield batch

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from keras_vit.errors import ConfigError
-from keras_vit.evaluation.batches import Batch, predicted
-from keras_vit.evaluation.extraction import files_digest, identity_of
-from keras_vit.evaluation.rows import Rows, RowsElsewhere, rows_of_all
+from keras_vit.evaluation.batches import Batch, predict
+from keras_vit.evaluation.extraction import hash_files, identity_of
+from keras_vit.evaluation.parts import Parts
 from keras_vit.files import write_json, written_beside
 from keras_vit.model import VisionTransformer
 
@@ -37,8 +37,8 @@ def embed(
 ) -> Embedding:
     """Writes the features of image files; the next batch is decoded while the model works.
 
-    An interrupted call leaves its rows in `OUT.part`; the same call continues from there, and
-    the result is the same to the byte. `out` exists only once it is complete.
+    An interrupted call leaves its rows in the folder `OUT.part`; the same call continues from
+    there, and the result is the same to the byte. `out` exists only once it is complete.
 
     Of several processes that share the model's distribution on JAX, the first writes.
 
@@ -60,8 +60,6 @@ def embed(
     out = Path(out)
     if out.suffix not in (".npy", ".parquet"):
         raise ConfigError(f"{out}: expected a name in .npy or .parquet.")
-    if out.suffix == ".parquet":
-        _pyarrow()
     if out.exists():
         raise ConfigError(f"{out} exists. Remove it, or choose another name.")
     if batch_size < 1:
@@ -69,41 +67,42 @@ def embed(
     names = list(dict.fromkeys(map(os.fsdecode, paths)))
     if not names:
         raise ConfigError("No image was given.")
-    if out.suffix == ".parquet":
-        _check_names(names)
     model.check_stages([layer])
-    if out.suffix == ".parquet" and len(model.stage_shape(layer)) != 2:
-        raise ConfigError(f"layer={layer!r} has several tokens per image; write them to .npy.")
-    size = min(batch_size, len(names))
+    if out.suffix == ".parquet":
+        _pyarrow()
+        _check_names(names)
+        if len(model.stage_shape(layer)) != 2:
+            raise ConfigError(f"layer={layer!r} has several tokens per image; write them to .npy.")
     task = {
         **identity_of(model, layer),
         "protocol": model.preprocessor.protocol,
-        "batch_size": size,
-        "files": files_digest(names),
+        "batch_size": min(batch_size, len(names)),
+        "files": hash_files(names),
     }
-    with rows_of_all(out, task) as rows:
-        _fill(rows, layer, model, names, size, unreadable, progress)
-        if rows.count == 0:
-            rows.clear()
+    with Parts(out, task) as parts:
+        _fill(parts, layer, model, names, task["batch_size"], unreadable, progress)
+        if not parts.count:
+            parts.clear()
             raise ConfigError(f"None of {len(names)} images can be read.")
-        unread = {k for k, _ in rows.notes}
-        kept = [name for k, name in enumerate(names) if k not in unread]
-        left_out = [names[k] for k in sorted(unread)]
+        missing = sorted(k for k, _ in parts.notes)
+        readable = np.delete(np.arange(len(names)), missing)
+        embedding = Embedding(len(readable), [names[k] for k in missing])
+        if not parts.are_written_here:
+            return embedding
         about = {key: task[key] for key in ("layer", "weights", "dtype", "protocol")}
-        if isinstance(rows, RowsElsewhere):
-            return Embedding(len(kept), left_out)
-        whole = rows.finish()
+        rows, in_rows = parts.join(), [names[k] for k in readable]
         if out.suffix == ".npy":
-            write_json(_beside(out), {**about, "paths": kept, "unreadable": left_out})
-            whole.replace(out)
+            lists = {"paths": in_rows, "unreadable": embedding.unreadable}
+            write_json(out.with_name(out.name + ".json"), {**about, **lists})
+            rows.replace(out)
         else:
-            _write_parquet(out, np.load(whole, mmap_mode="r"), kept, about)
-        rows.clear()
-    return Embedding(len(kept), left_out)
+            _write_parquet(out, np.load(rows, mmap_mode="r"), in_rows, about)
+        parts.clear()
+    return embedding
 
 
 def _fill(
-    rows: Rows | RowsElsewhere,
+    parts: Parts,
     layer: str,
     model: VisionTransformer,
     names: list[str],
@@ -112,33 +111,34 @@ def _fill(
     progress: Callable[[int], None] | None,
 ) -> None:
     """Appends the missing rows; a note is the number of an unreadable image and the reason."""
-    for k, reason in rows.notes:
-        if unreadable is not None:
+    if unreadable is not None:
+        for k, reason in parts.notes:
             unreadable(names[k], ConfigError(reason))
     position = {name: k for k, name in enumerate(names)}
-    left_out: list[tuple[int, str]] = []
+    failures: list[tuple[int, str]] = []  # of the present batch; the next is not decoded yet
 
     def leave_out(name: str, reason: ConfigError) -> None:
         if unreadable is None:
             raise reason
         unreadable(name, reason)
-        left_out.append((position[name], str(reason)))
+        failures.append((position[name], str(reason)))
 
-    def advance(inputs: int) -> None:
+    def add(rows: np.ndarray) -> None:
+        inputs = len(rows) + len(failures)
+        parts.append(rows, inputs, failures)
+        failures.clear()
+        report(inputs)
+
+    def report(inputs: int) -> None:
         if progress is not None and inputs:
             progress(inputs)
 
-    advance(rows.done)
-    prepared = model.preprocessor.batches(names[rows.done :], size, leave_out)
+    report(parts.inputs)
+    prepared = model.preprocessor.batches(names[parts.inputs :], size, leave_out)
     batches = (Batch(images, items) for items, images in prepared)
-    for values, items in predicted(model, layer, batches, size):
-        # `left_out` holds the unreadable images of this batch; the next batch's are not known yet.
-        inputs = len(items) + len(left_out)
-        rows.append(values, inputs, left_out)
-        left_out.clear()
-        advance(inputs)
-    rows.pass_over(len(left_out), left_out)
-    advance(len(left_out))
+    for rows, _ in predict(model, layer, batches, size):
+        add(rows)
+    add(np.empty(0))  # unreadable images at the end
 
 
 def _check_names(names: list[str]) -> None:
@@ -149,10 +149,6 @@ def _check_names(names: list[str]) -> None:
                 f"{name}: the name of this file is no UTF-8, the only text that Parquet holds. "
                 "Rename the file, or write to .npy."
             )
-
-
-def _beside(out: Path) -> Path:
-    return out.with_name(out.name + ".json")
 
 
 def _pyarrow() -> Any:
@@ -171,16 +167,8 @@ def _write_parquet(out: Path, values: np.ndarray, paths: list[str], about: dict[
         [("path", pa.string()), ("features", pa.list_(pa.float32(), width))],
         metadata={"keras_vit": json.dumps(about)},
     )
-    # Features rarely repeat, so a dictionary of values would be as long as the values.
-    options = {"use_dictionary": False}
-    with (
-        written_beside(out) as temporary,
-        pa.parquet.ParquetWriter(temporary, schema, **options) as writer,
-    ):
-        for start in range(0, len(values), _ROW_GROUP):
-            part = np.ascontiguousarray(values[start : start + _ROW_GROUP])
-            columns = [
-                pa.array(paths[start : start + _ROW_GROUP]),
-                pa.FixedSizeListArray.from_arrays(pa.array(part.reshape(-1)), width),
-            ]
-            writer.write_table(pa.table(columns, schema=schema))
+    features = pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), width)
+    table = pa.Table.from_arrays([pa.array(paths, pa.string()), features], schema=schema)
+    with written_beside(out) as temporary:
+        # Features rarely repeat, so a dictionary of values would be as long as the values.
+        pa.parquet.write_table(table, temporary, row_group_size=_ROW_GROUP, use_dictionary=False)

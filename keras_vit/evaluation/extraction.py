@@ -13,8 +13,8 @@ import numpy as np
 
 from keras_vit.distribution.processes import from_the_first, together, whole
 from keras_vit.errors import ConfigError
-from keras_vit.evaluation.batches import Batch, as_numpy, batches_of, predicted
-from keras_vit.evaluation.rows import Rows, rows_of_all
+from keras_vit.evaluation.batches import Batch, as_numpy, predict, read_batches
+from keras_vit.evaluation.parts import Parts
 from keras_vit.evaluation.targets import class_indices
 from keras_vit.model import VisionTransformer
 
@@ -67,26 +67,41 @@ def features(
     (3, 64)
     """
     model.check_stages([layer])
-    stream = batches_of(data, batch_size)
+    report = progress or (lambda images: None)
+    stream = read_batches(data, batch_size)
     first = next(stream, None)
     if first is None:
         raise ConfigError("The data are empty: no batch came.")
+    size = len(first.images)
+    stream = itertools.chain([first], stream)
     if cache is None:
-        chunks = _chunks(
-            model, layer, itertools.chain([first], stream), len(first.images), progress
-        )
-        kept = np.concatenate(list(chunks))
+        steps = []
+        for rows in _steps(model, layer, stream, size):
+            steps.append(rows)
+            report(len(rows))
+        values = np.concatenate(steps)
     else:
-        task = {**identity_of(model, layer), "data": _data_identity(data, first)}
+        task = {**identity_of(model, layer), "data": _describe(data, first)}
         digest = hashlib.sha256(json.dumps(task, sort_keys=True).encode()).hexdigest()
         path = Path(cache) / f"{layer}-{digest[:16]}.npy"
         exists = path.exists()
         if not (exists if together()[1] == 1 else from_the_first(exists)):
-            stream = itertools.chain([first], stream)
-            _keep(path, task, model, data, batch_size, len(first.images), stream, progress)
-        kept = np.load(path, mmap_mode="r")
-    labelled = "labels" in (kept.dtype.names or ())
-    return Features(kept["values"], kept["labels"] if labelled else None)
+            with Parts(path, task) as parts:
+                if hasattr(data, "__next__"):  # a generator cannot be restarted
+                    stream = itertools.islice(stream, parts.inputs, None)
+                elif parts.inputs:
+                    stream = read_batches(data, batch_size, start=parts.inputs)
+                if parts.count:
+                    report(parts.count)
+                for rows in _steps(model, layer, stream, size):
+                    parts.append(rows, inputs=1)
+                    report(len(rows))
+                if parts.are_written_here:
+                    parts.join().replace(path)
+                    parts.clear()
+        values = np.load(path, mmap_mode="r")
+    has_labels = "labels" in (values.dtype.names or ())
+    return Features(values["values"], values["labels"] if has_labels else None)
 
 
 def identity_of(model: VisionTransformer, layer: str) -> dict[str, Any]:
@@ -104,52 +119,22 @@ def identity_of(model: VisionTransformer, layer: str) -> dict[str, Any]:
     }
 
 
-def _chunks(
-    model: VisionTransformer,
-    layer: str,
-    batches: Iterator[Batch],
-    size: int,
-    progress: Callable[[int], None] | None,
+def _steps(
+    model: VisionTransformer, layer: str, batches: Iterator[Batch], size: int
 ) -> Iterator[np.ndarray]:
     """Yields structured arrays of `values` and, if the data have them, `labels`."""
-    for values, labels in predicted(model, layer, batches, size):
+    for values, labels in predict(model, layer, batches, size):
         fields: list[Any] = [("values", "<f4", values.shape[1:])]
         if labels is not None:
             fields.append(("labels", "<i4"))
-        chunk = np.empty(len(values), fields)
-        chunk["values"] = values
+        rows = np.empty(len(values), fields)
+        rows["values"] = values
         if labels is not None:
-            chunk["labels"] = class_indices(labels)
-        if progress is not None:
-            progress(len(chunk))
-        yield chunk
+            rows["labels"] = class_indices(labels)
+        yield rows
 
 
-def _keep(
-    path: Path,
-    task: dict[str, Any],
-    model: VisionTransformer,
-    data: Any,
-    batch_size: int,
-    size: int,
-    stream: Iterator[Batch],
-    progress: Callable[[int], None] | None,
-) -> None:
-    with rows_of_all(path, task) as rows:
-        if hasattr(data, "__next__"):  # a generator cannot be restarted: skip its first batches
-            stream = itertools.islice(stream, rows.done, None)
-        elif rows.done:
-            stream = batches_of(data, batch_size, start=rows.done)
-        if progress is not None and rows.count:
-            progress(rows.count)
-        for chunk in _chunks(model, task["layer"], stream, size, progress):
-            rows.append(chunk, inputs=1)
-        if isinstance(rows, Rows):
-            rows.finish().replace(path)
-            rows.clear()
-
-
-def _data_identity(data: Any, first: Batch) -> dict[str, Any]:
+def _describe(data: Any, first: Batch) -> dict[str, Any]:
     """Returns the identity of the data: all bytes of arrays, cheap facts of other data."""
     images, labels = first
     if isinstance(data, tuple):
@@ -157,22 +142,23 @@ def _data_identity(data: Any, first: Batch) -> dict[str, Any]:
     elif hasattr(data, "shape"):
         images = data
     identity = {
-        "images": digest_of(images),
-        "labels": None if labels is None else digest_of(class_indices(labels)),
+        "images": hash_array(images),
+        "labels": None if labels is None else hash_array(class_indices(labels)),
         "batch_size": len(first.images),
     }
+    all_labels, paths = getattr(data, "labels", None), getattr(data, "paths", None)
     if isinstance(data, keras.utils.PyDataset):
-        all_labels, paths = getattr(data, "labels", None), getattr(data, "paths", None)
+        identity["last"] = hash_array(data[len(data) - 1][0])
+    if isinstance(data, keras.utils.PyDataset) or paths is not None:
         identity |= {
             "batches": len(data),
-            "last": digest_of(data[len(data) - 1][0]),
-            "all_labels": None if all_labels is None else digest_of(all_labels),
-            "files": None if paths is None else files_digest(paths),
+            "all_labels": None if all_labels is None else hash_array(all_labels),
+            "files": None if paths is None else hash_files(paths),
         }
     return identity
 
 
-def digest_of(array: Any) -> str:
+def hash_array(array: Any) -> str:
     """Returns the sha256 of an array's type, shape and bytes."""
     values = as_numpy(array)
     digest = hashlib.sha256(f"{values.dtype.str} {values.shape}".encode())
@@ -184,13 +170,13 @@ def _bytes_of(values: np.ndarray) -> Any:
     return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
 
 
-def files_digest(paths: Sequence[Any]) -> str:
+def hash_files(paths: Sequence[Any]) -> str:
     """Returns the sha256 of the files' names, sizes and times of change."""
     digest = hashlib.sha256()
     for path in paths:
         try:
-            found = Path(path).stat()
-            facts = (found.st_size, found.st_mtime_ns)
+            state = Path(path).stat()
+            facts = (state.st_size, state.st_mtime_ns)
         except OSError:
             facts = (-1, -1)
         digest.update(f"{os.fspath(path)!r} {facts}\n".encode())

@@ -42,7 +42,7 @@ class LeastSquares:
             for x, place in _chunks(features, rows):
                 centred = x - self._mean
                 gram += centred.T @ centred
-                product += centred.T @ targets_of(labels[rows[place]], num_classes)
+                product += centred.T @ make_targets(labels[rows[place]], num_classes)
             self._std = np.sqrt(np.diag(gram) / count) + 1e-5
             gram /= np.outer(self._std, self._std)
             self._values, vectors = np.linalg.eigh(gram)
@@ -52,7 +52,7 @@ class LeastSquares:
             self._std = np.sqrt((centred**2).mean(axis=0)) + 1e-5
             z = centred / self._std
             self._values, vectors = np.linalg.eigh(z @ z.T)
-            targets = targets_of(labels[rows], num_classes) - self._target_mean
+            targets = make_targets(labels[rows], num_classes) - self._target_mean
             self._left, self._right = z.T @ vectors, vectors.T @ targets
 
     def solve(self, l2: float) -> tuple[np.ndarray, np.ndarray]:
@@ -63,14 +63,14 @@ class LeastSquares:
         return kernel, self._target_mean - self._mean @ kernel
 
 
-def targets_of(labels: np.ndarray, num_classes: int) -> np.ndarray:
+def make_targets(labels: np.ndarray, num_classes: int) -> np.ndarray:
     """Returns 1 for the class of each image and -1 for the others, `(images, num_classes)`."""
     targets = np.full((len(labels), num_classes), -1.0)
     targets[np.arange(len(labels)), labels] = 1
     return targets
 
 
-def estimates(
+def estimate(
     features: np.ndarray, kernel: np.ndarray, bias: np.ndarray, rows: Any = None
 ) -> Iterator[tuple[slice, np.ndarray]]:
     """Yields estimates of the targets, float64 `(images, classes)`, and their place in `rows`."""

@@ -44,8 +44,8 @@ def nearest_neighbours(
     >>> nearest_neighbours((features, labels), (features + 0.1, labels), k=(1,))
     {1: 1.0}
     """
-    features, labels = _normalised(*train)
-    queries, wanted = _normalised(*test)
+    features, labels = _normalise(*train)
+    queries, truth = _normalise(*test)
     if features.shape[1] != queries.shape[1]:
         raise ConfigError(
             f"The training features have width {features.shape[1]}, the test features "
@@ -55,7 +55,7 @@ def nearest_neighbours(
         raise ConfigError(f"k={tuple(k)}: expected numbers from 1 to {len(features)}, the images.")
     if temperature <= 0:
         raise ConfigError(f"temperature={temperature}: expected a positive number.")
-    classes = int(max(labels.max(), wanted.max())) + 1
+    classes = int(max(labels.max(), truth.max())) + 1
     right = dict.fromkeys(k, 0)
     for start in range(0, len(queries), _ROWS):
         similarity = queries[start : start + _ROWS] @ features.T
@@ -65,11 +65,11 @@ def nearest_neighbours(
         for count in k:
             votes = np.zeros((len(order), classes))
             np.add.at(votes, (rows, labels[order[:, :count]]), weights[:, :count])
-            right[count] += int((votes.argmax(axis=1) == wanted[start : start + _ROWS]).sum())
+            right[count] += int((votes.argmax(axis=1) == truth[start : start + _ROWS]).sum())
     return {count: right[count] / len(queries) for count in k}
 
 
-def _normalised(features: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
+def _normalise(features: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
     values = np.asarray(as_features(features), "float64")
     lengths = np.linalg.norm(values, axis=1, keepdims=True)
     return values / np.maximum(lengths, 1e-12), as_labels(labels, len(values))

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from keras_vit.errors import ConfigError
-from keras_vit.evaluation.least_squares import LeastSquares, estimates, targets_of
+from keras_vit.evaluation.least_squares import LeastSquares, estimate, make_targets
 from keras_vit.evaluation.targets import class_indices
 from keras_vit.model import VisionTransformer
 
@@ -25,7 +25,7 @@ class LinearProbe:
         bias: float64 `(classes,)`.
         l2: strength of the regularisation.
         validation_accuracy: accuracy on the held-out share of a probe fitted to the other images
-            with this `l2`; None if `l2` was given.
+            with this `l2`; None for a single `l2`.
     """
 
     kernel: np.ndarray
@@ -40,8 +40,8 @@ class LinearProbe:
             raise ConfigError(
                 f"The probe takes features of width {len(self.kernel)}, found {features.shape[1]}."
             )
-        found = estimates(features, self.kernel, self.bias)
-        return np.concatenate([scores.argmax(axis=1) for _, scores in found])
+        parts = estimate(features, self.kernel, self.bias)
+        return np.concatenate([scores.argmax(axis=1) for _, scores in parts])
 
     def accuracy(self, features: Any, labels: Any) -> float:
         """Returns the share of images whose predicted class is their label."""
@@ -102,8 +102,8 @@ def linear_probe(
     >>> probe.predict([[0.2], [0.8]])
     array([0, 1])
     """
-    features, labels = _checked(features, labels)
-    classes = _num_classes(labels, num_classes)
+    features, labels = _check(features, labels)
+    classes = _count_classes(labels, num_classes)
     strengths = np.atleast_1d(l2).astype(float).tolist()
     if not strengths or min(strengths) <= 0:
         raise ConfigError(f"l2={l2!r}, expected positive numbers.")
@@ -112,15 +112,15 @@ def linear_probe(
         return LinearProbe(kernel, bias, strengths[0])
     if not 0 < validation_split < 1:
         raise ConfigError(f"validation_split={validation_split}, expected a share between 0 and 1.")
-    fitted, held_out = _held_out(labels, validation_split, seed)
+    fitted, held_out = _hold_out(labels, validation_split, seed)
     solver = LeastSquares(features, labels, classes, fitted)
     ranking = []
     for strength in strengths:
         right, error = 0, 0.0
-        for place, found in estimates(features, *solver.solve(strength), held_out):
-            wanted = labels[held_out[place]]
-            right += int((found.argmax(axis=1) == wanted).sum())
-            error += float(((found - targets_of(wanted, classes)) ** 2).sum())
+        for place, scores in estimate(features, *solver.solve(strength), held_out):
+            truth = labels[held_out[place]]
+            right += int((scores.argmax(axis=1) == truth).sum())
+            error += float(((scores - make_targets(truth, classes)) ** 2).sum())
         ranking.append((right / len(held_out), -error, strength))
     accuracy, _, best = max(ranking)
     kernel, bias = LeastSquares(features, labels, classes).solve(best)
@@ -153,9 +153,9 @@ def few_shot(
     Raises:
         ConfigError: a class has fewer images than shots; or as `linear_probe`.
     """
-    features, labels = _checked(*train)
-    test_features, test_labels = _checked(*test)
-    num_classes = _num_classes(labels, None)
+    features, labels = _check(*train)
+    test_features, test_labels = _check(*test)
+    num_classes = _count_classes(labels, None)
     if test_labels.max() >= num_classes:
         raise ConfigError(f"test has label {test_labels.max()}, train only 0 to {num_classes - 1}.")
     counts = np.bincount(labels, minlength=num_classes)
@@ -178,7 +178,7 @@ def few_shot(
     return accuracies
 
 
-def _held_out(labels: np.ndarray, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _hold_out(labels: np.ndarray, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Returns the indices to fit and to hold out; each class keeps at least one image to fit."""
     rng = np.random.default_rng(seed)
     fitted, held_out = [], []
@@ -192,7 +192,7 @@ def _held_out(labels: np.ndarray, share: float, seed: int) -> tuple[np.ndarray, 
     return np.concatenate(fitted), np.sort(np.concatenate(held_out))
 
 
-def _checked(features: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
+def _check(features: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
     features = as_features(features)
     return features, as_labels(labels, len(features))
 
@@ -222,8 +222,8 @@ def as_labels(labels: Any, count: int) -> np.ndarray:
     return labels
 
 
-def _num_classes(labels: np.ndarray, asked: int | None) -> int:
+def _count_classes(labels: np.ndarray, num_classes: int | None) -> int:
     largest = int(labels.max())
-    if asked is not None and asked <= largest:
-        raise ConfigError(f"num_classes={asked}, and there is label {largest}.")
-    return largest + 1 if asked is None else asked
+    if num_classes is not None and num_classes <= largest:
+        raise ConfigError(f"num_classes={num_classes}, and there is label {largest}.")
+    return largest + 1 if num_classes is None else num_classes

@@ -1,15 +1,14 @@
 """Accuracy, loss and calibration of a classifier."""
 
 import dataclasses
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from keras_vit.errors import ConfigError
-from keras_vit.evaluation.batches import batches_of, predicted
-from keras_vit.evaluation.targets import acceptable, chosen_classes, matched
+from keras_vit.evaluation.batches import predict, read_batches
+from keras_vit.evaluation.targets import acceptable, choose_classes, match_classes
 from keras_vit.model import VisionTransformer
 
 
@@ -91,33 +90,28 @@ def evaluate(
     >>> keras_vit.evaluate(model, (blank, [[0, 1], [], range(10)])).count
     2
     """
-    _check(model, calibration_bins)
-    num_classes: int = model.config.num_classes
-    labels_of_model: Sequence[str] | None = model.labels
-    competing: Any = slice(None)
-    if classes is not None:
-        competing = chosen_classes(classes, labels_of_model, num_classes)
-        num_classes = len(competing)
-        labels_of_model = labels_of_model and [labels_of_model[k] for k in competing]
-    names = getattr(data, "class_names", None)
-    places = None if names is None else matched(names, labels_of_model, num_classes)
-    scores, real = _Scores(num_classes, calibration_bins), _Scores(num_classes, calibration_bins)
-    opinions: Iterator[Sequence[int]] = iter(real_labels or ())
+    if not model.config.has_one_prediction:
+        raise ConfigError(
+            f"evaluate needs one prediction per image; this model has num_classes="
+            f"{model.config.num_classes} and classifier={model.config.classifier!r}."
+        )
+    if calibration_bins < 1:
+        raise ConfigError(f"calibration_bins={calibration_bins}, expected at least 1.")
+    competing, places = _columns(model, data, classes)
+    scores, real = (_Scores(len(competing), calibration_bins) for _ in range(2))
     seen = 0
-    for all_logits, labels in predicted(model, "logits", batches_of(data, batch_size)):
+    for outputs, labels in predict(model, "logits", read_batches(data, batch_size)):
         if labels is None:
             raise ConfigError("The data have no labels: expected batches (images, labels).")
-        logits = all_logits[:, competing]
-        right = acceptable(labels, num_classes if places is None else len(places), seen)
-        if places is not None:
-            own, right = right, np.zeros((len(right), num_classes), bool)
-            right[:, places] = own
+        logits = outputs[:, competing]
+        right = np.zeros(logits.shape, bool)
+        right[:, places] = acceptable(labels, len(places), seen)
         scores.add(logits, right, seen)
         if real_labels is not None:
-            lists = list(itertools.islice(opinions, len(logits)))
+            lists = real_labels[seen : seen + len(logits)]
             if len(lists) < len(logits):
                 raise ConfigError(f"real_labels has {len(real_labels)} lists; more images came.")
-            real.add(logits, acceptable(lists, num_classes, seen), seen)
+            real.add(logits, acceptable(list(lists), len(competing), seen), seen)
         seen += len(logits)
         if progress is not None:
             progress(len(logits))
@@ -133,14 +127,19 @@ def evaluate(
     return result
 
 
-def _check(model: VisionTransformer, calibration_bins: int) -> None:
-    if not model.config.has_one_prediction:
-        raise ConfigError(
-            f"evaluate needs one prediction per image; this model has num_classes="
-            f"{model.config.num_classes} and classifier={model.config.classifier!r}."
-        )
-    if calibration_bins < 1:
-        raise ConfigError(f"calibration_bins={calibration_bins}, expected at least 1.")
+def _columns(
+    model: VisionTransformer, data: Any, classes: Sequence[int | str] | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the logits that compete, and for each class of the data its place among them."""
+    labels: Sequence[str] | None = model.labels
+    competing = np.arange(model.config.num_classes)
+    if classes is not None:
+        competing = choose_classes(classes, labels, len(competing))
+        labels = labels and [labels[k] for k in competing.tolist()]
+    names = getattr(data, "class_names", None)
+    if names is None:
+        return competing, np.arange(len(competing))
+    return competing, match_classes(names, labels, len(competing))
 
 
 class _Scores:
@@ -157,20 +156,14 @@ class _Scores:
         """Adds a batch: logits and bool `right`, both `(batch, num_classes)`."""
         if odd := np.flatnonzero(~np.isfinite(logits).all(axis=1)).tolist():
             raise ConfigError(f"The logits of image {first + odd[0]} are not finite.")
-        known = right.any(axis=1)
-        self.left_out += int((~known).sum())
-        logits, right = logits[known].astype("float64"), right[known]
+        has_class = right.any(axis=1)
+        self.left_out += int((~has_class).sum())
+        logits, right = logits[has_class].astype("float64"), right[has_class]
         if not len(logits):
             return
-        shifted = logits - logits.max(axis=1, keepdims=True)
-        probabilities = np.exp(shifted)
-        total = probabilities.sum(axis=1)
-        # log of the sum over the right classes, relative to their largest: avoids underflow
-        best = np.where(right, shifted, -np.inf).max(axis=1)
-        mass = np.where(right, np.exp(shifted - best[:, None]), 0).sum(axis=1)
-        self.loss += float((np.log(total) - best - np.log(mass)).sum())
-
         rank = _rank_of_the_best(logits, right)
+        total = _log_sum(logits, True)
+        self.loss += float((total - _log_sum(logits, right)).sum())
         hit = rank == 0
         self.count += len(logits)
         self.top1 += int(hit.sum())
@@ -178,7 +171,7 @@ class _Scores:
         self.class_counts += right.sum(axis=0)
         self.class_right += right[hit].sum(axis=0)
         # The interval ((m - 1) / M, m / M] is bin m - 1.
-        confidence, bins = 1 / total, len(self.confidence)
+        confidence, bins = np.exp(logits.max(axis=1) - total), len(self.confidence)
         place = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
         self.confidence += np.bincount(place, confidence, bins)
         self.bin_right += np.bincount(place, hit, bins)
@@ -201,6 +194,13 @@ class _Scores:
                 )
             ),
         )
+
+
+def _log_sum(logits: np.ndarray, right: Any) -> np.ndarray:
+    """Returns the logarithm of the sum of exp(logit) over the right classes of each image."""
+    chosen = np.where(right, logits, -np.inf)
+    largest = chosen.max(axis=1)
+    return largest + np.log(np.exp(chosen - largest[:, None]).sum(axis=1))
 
 
 def _rank_of_the_best(logits: np.ndarray, right: np.ndarray) -> np.ndarray:

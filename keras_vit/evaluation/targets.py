@@ -1,14 +1,13 @@
 """The right classes of a batch, from labels of every form and from the data's class names."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from keras_vit.errors import ConfigError, nearest
 from keras_vit.evaluation.batches import as_numpy
-from keras_vit.labels import NAMED
 
 _WORDNET_ID = re.compile(r"n\d{8}")
 _SHOWN = 5
@@ -33,21 +32,36 @@ def acceptable(labels: Any, num_classes: int, first: int = 0) -> np.ndarray:
            [0, 0, 0]])
     """
     if _are_lists(labels):
-        return _of_lists(labels, num_classes, first)
-    array = as_numpy(labels)
-    if array.ndim == 2 and array.shape[1] == num_classes and num_classes > 1:
-        return _of_ones(array, first)
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]
-    if array.ndim != 1 or not _are_whole(array):
-        raise ConfigError(
-            f"Labels must be whole numbers (batch,), zeros and ones (batch, {num_classes}) for "
-            f"{num_classes} classes, or a list of lists of classes; found {array.dtype} "
-            f"{array.shape}."
-        )
-    right = np.zeros((len(array), num_classes), bool)
-    for row, label in enumerate(array.astype(int)):
-        right[row, _in_range(label, num_classes, first + row)] = True
+        lists = labels
+    else:
+        array = as_numpy(labels)
+        if array.ndim == 2 and array.shape[1] == num_classes and num_classes > 1:
+            return _as_bool(array, first)
+        if array.ndim == 2 and array.shape[1] == 1:
+            array = array[:, 0]
+        if array.ndim != 1 or not _are_whole(array):
+            raise ConfigError(
+                f"Labels must be whole numbers (batch,), zeros and ones (batch, {num_classes}) for "
+                f"{num_classes} classes, or a list of lists of classes; found {array.dtype} "
+                f"{array.shape}."
+            )
+        lists = array[:, None]
+    right = np.zeros((len(lists), num_classes), bool)
+    for row, classes in enumerate(lists):
+        if np.ndim(classes) == 0 and not isinstance(classes, (set, frozenset)):
+            raise ConfigError(f"Image {first + row}: expected a list of classes, found {classes}.")
+        for label in classes:
+            if not 0 <= label < num_classes or int(label) != label:
+                raise ConfigError(
+                    f"Image {first + row} has label {label}; the model has classes 0 to "
+                    f"{num_classes - 1}."
+                )
+            if right[row, int(label)]:
+                raise ConfigError(
+                    f"Image {first + row} lists class {label} twice. Zeros and ones must come "
+                    "as an array, not as lists."
+                )
+            right[row, int(label)] = True
     return right
 
 
@@ -61,7 +75,7 @@ def class_indices(labels: Any) -> np.ndarray:
         raise ConfigError("One class per image is needed, found lists of acceptable classes.")
     array = as_numpy(labels)
     if array.ndim == 2 and array.shape[1] > 1:
-        right = _of_ones(array, 0)
+        right = _as_bool(array, 0)
         if (right.sum(axis=1) != 1).any():
             raise ConfigError("One class per image is needed, found rows that are not one-hot.")
         return right.argmax(axis=1).astype("int32")
@@ -74,7 +88,9 @@ def class_indices(labels: Any) -> np.ndarray:
     return array.astype("int32")
 
 
-def matched(names: Sequence[str], labels: Sequence[str] | None, num_classes: int) -> np.ndarray:
+def match_classes(
+    names: Sequence[str], labels: Sequence[str] | None, num_classes: int
+) -> np.ndarray:
     """Returns the model's class for each class of the data, by their names.
 
     A name fits a label if it is the label, or one of the names between its commas
@@ -90,27 +106,26 @@ def matched(names: Sequence[str], labels: Sequence[str] | None, num_classes: int
     Raises:
         ConfigError: names fit no label, or several; the message lists them all.
 
-    >>> from keras_vit.evaluation.targets import matched
-    >>> matched(["dog", "Great_Cat"], ["great cat, big cat", "bird", "dog"], 3)
+    >>> from keras_vit.evaluation.targets import match_classes
+    >>> match_classes(["dog", "Great_Cat"], ["great cat, big cat", "bird", "dog"], 3)
     array([2, 0])
     """
-    whole = len(names) == num_classes or len(names) in NAMED.values()
-    ids = whole and all(map(_WORDNET_ID.fullmatch, names))
-    if labels is None or (ids and list(names) == sorted(names)):
-        if len(names) != num_classes:
-            raise ConfigError(
-                f"The data have {len(names)} classes, the model has {num_classes}"
-                + (" and no labels to match them by." if labels is None else ".")
-            )
+    if labels is None and len(names) != num_classes:
+        raise ConfigError(
+            f"The data have {len(names)} classes, the model has {num_classes} and no labels to "
+            "match them by."
+        )
+    are_ids = len(names) == num_classes and all(map(_WORDNET_ID.fullmatch, names))
+    if labels is None or (are_ids and list(names) == sorted(names)):
         return np.arange(num_classes)
-    exact = _by_word((label, k) for k, label in enumerate(labels))
-    words = _by_word((w, k) for k, label in enumerate(labels) for w in label.split(","))
-    found, problems = [], []
+    wholes = _classes_by_name((label, k) for k, label in enumerate(labels))
+    parts = _classes_by_name((w, k) for k, label in enumerate(labels) for w in label.split(","))
+    classes: list[int] = []
+    problems: list[str] = []
     for name in names:
-        key = _folded(name)
-        fits = exact.get(key) or words.get(key) or []
-        if len(fits) == 1 and fits[0] not in found:
-            found.append(fits[0])
+        fits = wholes.get(_fold(name)) or parts.get(_fold(name)) or []
+        if len(fits) == 1 and fits[0] not in classes:
+            classes.append(fits[0])
         elif len(fits) == 1:
             problems.append(f"{name!r} is label {fits[0]} ({labels[fits[0]]!r}) once more")
         elif fits:
@@ -125,10 +140,10 @@ def matched(names: Sequence[str], labels: Sequence[str] | None, num_classes: int
             f"{num_classes} labels: {'; '.join(problems[:_SHOWN])}{more}. Rename them, or give "
             "(images, labels) batches with the model's own class numbers."
         )
-    return np.array(found)
+    return np.array(classes)
 
 
-def chosen_classes(
+def choose_classes(
     classes: Sequence[int | str], labels: Sequence[str] | None, num_classes: int
 ) -> np.ndarray:
     """Returns the numbers of classes that are given by number or by label.
@@ -137,30 +152,30 @@ def chosen_classes(
         ConfigError: `classes` is empty or names a class twice, a number is out of range, or the
             model does not have a label.
     """
-    by_name = [each for each in classes if isinstance(each, str)]
-    if not by_name:
-        found = np.asarray(classes, "int64")
-    elif len(by_name) == len(classes):
+    kinds = {isinstance(each, str) for each in classes}
+    if len(kinds) > 1:
+        raise ConfigError("classes: expected numbers or labels, found both.")
+    if kinds == {True}:
         if labels is None:
             raise ConfigError("The model has no labels: give classes by their numbers.")
-        found = matched(by_name, labels, num_classes)
+        numbers = match_classes([str(each) for each in classes], labels, num_classes)
     else:
-        raise ConfigError("classes: expected numbers or labels, found both.")
-    if not len(found) or len(set(found.tolist())) != len(found):
-        raise ConfigError(f"classes: expected different classes, found {len(found)} of them.")
-    if found.min() < 0 or found.max() >= num_classes:
+        numbers = np.asarray(classes, "int64")
+    if not len(numbers) or len(np.unique(numbers)) != len(numbers):
+        raise ConfigError(f"classes: expected different classes, found {len(numbers)} of them.")
+    if numbers.min() < 0 or numbers.max() >= num_classes:
         raise ConfigError(f"classes: expected numbers from 0 to {num_classes - 1}.")
-    return found
+    return numbers
 
 
-def _by_word(pairs: Any) -> dict[str, list[int]]:
+def _classes_by_name(pairs: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
     table: dict[str, list[int]] = {}
-    for word, k in pairs:
-        table.setdefault(_folded(word), []).append(k)
+    for name, k in pairs:
+        table.setdefault(_fold(name), []).append(k)
     return table
 
 
-def _folded(name: str) -> str:
+def _fold(name: str) -> str:
     return " ".join(name.replace("_", " ").casefold().split())
 
 
@@ -170,22 +185,7 @@ def _are_lists(labels: Any) -> bool:
     return isinstance(labels, np.ndarray) and labels.dtype.kind == "O"
 
 
-def _of_lists(labels: Any, num_classes: int, first: int) -> np.ndarray:
-    right = np.zeros((len(labels), num_classes), bool)
-    for row, classes in enumerate(labels):
-        if np.ndim(classes) == 0 and not isinstance(classes, (set, frozenset)):
-            raise ConfigError(f"Image {first + row}: expected a list of classes, found {classes}.")
-        for label in classes:
-            if right[row, _in_range(label, num_classes, first + row)]:
-                raise ConfigError(
-                    f"Image {first + row} lists class {label} twice. Zeros and ones must come "
-                    "as an array, not as lists."
-                )
-            right[row, int(label)] = True
-    return right
-
-
-def _of_ones(array: np.ndarray, first: int) -> np.ndarray:
+def _as_bool(array: np.ndarray, first: int) -> np.ndarray:
     if odd := np.flatnonzero(((array != 0) & (array != 1)).any(axis=1)).tolist():
         raise ConfigError(
             f"Labels of image {first + odd[0]} are neither 0 nor 1. Mixed images (mixup, cutmix) "
@@ -198,11 +198,3 @@ def _are_whole(array: np.ndarray) -> bool:
     return array.dtype.kind in "iub" or (
         array.dtype.kind == "f" and bool((array == np.rint(array)).all())
     )
-
-
-def _in_range(label: Any, num_classes: int, image: int) -> int:
-    if not 0 <= label < num_classes or int(label) != label:
-        raise ConfigError(
-            f"Image {image} has label {label}; the model has classes 0 to {num_classes - 1}."
-        )
-    return int(label)

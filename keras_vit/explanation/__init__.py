@@ -1,4 +1,4 @@
-"""Explanations of a model: maps over images, their faithfulness, and the figures of the papers."""
+"""Explanations of a model: maps over images, and how far they can be believed."""
 
 from keras_vit.explanation.attention import attention_maps, attention_rollout, read_tokens
 from keras_vit.explanation.faithfulness import (
@@ -9,23 +9,12 @@ from keras_vit.explanation.faithfulness import (
     insertion,
 )
 from keras_vit.explanation.maps import Explanation, explain
-from keras_vit.explanation.model_figures import (
-    Filters,
-    TokenNorms,
-    attention_distance,
-    looks_untrained,
-    patch_filters,
-    position_similarity,
-    token_norms,
-)
+from keras_vit.explanation.untrained import looks_untrained, position_similarity
 
 __all__ = [
     "Curve",
     "Explanation",
     "Faithfulness",
-    "Filters",
-    "TokenNorms",
-    "attention_distance",
     "attention_maps",
     "attention_rollout",
     "compare_methods",
@@ -33,8 +22,6 @@ __all__ = [
     "explain",
     "insertion",
     "looks_untrained",
-    "patch_filters",
     "position_similarity",
     "read_tokens",
-    "token_norms",
 ]

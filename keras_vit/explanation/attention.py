@@ -119,12 +119,12 @@ def read_tokens(model: VisionTransformer, images: Any, batch_size: int = 32) -> 
     """
     if model.config.classifier != "map":
         rows, columns = grid_of(model, images)
-        shares = reading(model.config, rows * columns + model.config.num_prefix_tokens)
+        shares = share_tokens(model.config, rows * columns + model.config.num_prefix_tokens)
         return np.tile(shares, (len(images), 1))
     return probe_weights(model, images, batch_size).mean(axis=1)
 
 
-def reading(config: ViTConfig, num_tokens: int) -> np.ndarray:
+def share_tokens(config: ViTConfig, num_tokens: int) -> np.ndarray:
     """Returns the share of every token in the input of a head without a probe, `(tokens,)`.
 
     Raises:
@@ -163,6 +163,10 @@ def probe_weights(model: VisionTransformer, images: Any, batch_size: int = 32) -
 
 def grid_of(model: VisionTransformer, images: Any) -> tuple[int, int]:
     """Returns rows and columns of the patches of a prepared batch."""
-    axes = (1, 2) if model.data_format == "channels_last" else (2, 3)
-    height, width = (images.shape[axis] for axis in axes)
+    height, width = (images.shape[axis] for axis in image_axes(model))
     return model.config.grid_of((height, width))
+
+
+def image_axes(model: VisionTransformer) -> tuple[int, int]:
+    """Returns the axes of height and width in a batch of images."""
+    return (1, 2) if model.data_format == "channels_last" else (2, 3)

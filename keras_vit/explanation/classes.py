@@ -26,21 +26,21 @@ def class_index(model: VisionTransformer, target: int | str) -> int:
     if isinstance(target, str):
         labels = model.labels or ()
         matches = [k for k, label in enumerate(labels) if label == target]
-        if not matches:
-            matches = [k for k, label in enumerate(labels) if target in label.split(", ")]
-        if not matches and target.isdecimal() and len(target) < 10:
-            target = int(target)
-        elif len(matches) != 1:
-            several = f"are the classes {', '.join(map(str, matches))}: give one of these numbers"
+        matches = matches or [k for k, label in enumerate(labels) if target in label.split(", ")]
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
             raise ConfigError(
-                f"target={shown(target)}: {several}."
-                if matches
-                else f"target={shown(target)} is no label of the model"
+                f"target={shown(target)}: are the classes {', '.join(map(str, matches))}: give one "
+                "of these numbers."
+            )
+        if not target.isdecimal() or len(target) >= 10:
+            raise ConfigError(
+                f"target={shown(target)} is no label of the model"
                 f"{'' if labels else ', which has none'}.{nearest(target, labels)} "
                 f"An index from 0 to {num_classes - 1} names a class too."
             )
-        else:
-            return matches[0]
+        target = int(target)
     if isinstance(target, bool) or not isinstance(target, (int, np.integer)):
         raise ConfigError(f"target={shown(target)}: expected an index, a label or None.")
     if not 0 <= target < num_classes:
@@ -51,7 +51,7 @@ def class_index(model: VisionTransformer, target: int | str) -> int:
     return int(target)
 
 
-def classes_of(
+def choose_classes(
     model: VisionTransformer, images: np.ndarray, target: Target, batch_size: int
 ) -> np.ndarray:
     """Returns the class that is explained for each image, int32 `(batch,)`.
@@ -85,7 +85,7 @@ def classes_of(
     return np.full(len(images), class_index(model, target), "int32")
 
 
-def scores_of(
+def score_classes(
     model: VisionTransformer, images: Any, chosen: Any, stages: Stages | None = None
 ) -> Any:
     """Returns the outputs of the chosen classes, float32 tensor `(batch,)`.

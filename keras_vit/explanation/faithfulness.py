@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from keras_vit.errors import ConfigError
-from keras_vit.explanation.classes import Target, classes_of
+from keras_vit.explanation.attention import image_axes
+from keras_vit.explanation.classes import Target, choose_classes
 from keras_vit.explanation.maps import check_batch, explain
 from keras_vit.model import VisionTransformer
 
@@ -77,7 +78,7 @@ def insertion(
     """
     images = check_batch(images, batch_size)
     if target is None:
-        target = classes_of(model, images, None, batch_size)
+        target = choose_classes(model, images, None, batch_size)
     other = blur(model, images) if baseline is None else np.asarray(baseline, "float32")
     other = np.broadcast_to(other, images.shape)
     return _curve(model, other, images, maps, target, steps, batch_size)
@@ -93,9 +94,8 @@ def _curve(
     batch_size: int,
 ) -> Curve:
     """Returns the curve while pixels of `before` are replaced by pixels of `after`."""
-    classes = classes_of(model, before, target, batch_size)
-    last = model.data_format == "channels_last"
-    size = before.shape[1:3] if last else before.shape[2:]
+    classes = choose_classes(model, before, target, batch_size)
+    size = tuple(before.shape[axis] for axis in image_axes(model))
     if maps.shape != (len(before), *size):
         raise ConfigError(f"maps has the shape {maps.shape}, expected {(len(before), *size)}.")
     if steps < 1:
@@ -103,7 +103,8 @@ def _curve(
     order = np.argsort(-maps.reshape(len(maps), -1), axis=1, kind="stable")
     rank = np.empty_like(order)
     np.put_along_axis(rank, order, np.arange(order.shape[1])[None], axis=1)
-    rank = rank.reshape(len(maps), *size)[:, :, :, None] if last else rank.reshape(-1, 1, *size)
+    channels = -1 if model.data_format == "channels_last" else 1
+    rank = np.expand_dims(rank.reshape(maps.shape), channels)
     shares = np.arange(steps + 1) / steps
     probabilities = []
     for share in shares:
@@ -121,8 +122,7 @@ def blur(model: VisionTransformer, images: np.ndarray) -> np.ndarray:
     Petsiuk et al. blur images of 224 pixels in this way (kernel 11, deviation 5); edges are
     repeated. The deviation is at least 4 pixels: a small digit is still read after less.
     """
-    first = 1 if model.data_format == "channels_last" else 2
-    for axis in (first, first + 1):
+    for axis in image_axes(model):
         sigma = max(4.0, 5 / 224 * images.shape[axis])
         reach = max(1, round(1.1 * sigma))
         weights = np.exp(-((np.arange(-reach, reach + 1) / sigma) ** 2) / 2)
@@ -173,7 +173,7 @@ def compare_methods(
         methods: methods of `explain`, with their default options.
     """
     images = check_batch(images, batch_size)
-    classes = classes_of(model, images, target, batch_size)
+    classes = choose_classes(model, images, target, batch_size)
     options: dict[str, Any] = {"steps": steps, "baseline": baseline, "batch_size": batch_size}
     faithfulness = {}
     for method in dict.fromkeys((*methods, *BASELINES)):

@@ -10,10 +10,17 @@ from keras_vit.environment import backend as chosen
 
 
 def compile_call(model: keras.Model, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns `function`, which takes arrays and calls the model, in the backend's fastest form.
+    """Returns `function`, which calls the model, in the backend's fastest form for NumPy arrays.
 
     Under JAX the weights are arguments of the compiled function, so that it has no copy of them.
     """
+    program = _compile(model, function)
+    return lambda *arrays: keras.tree.map_structure(
+        keras.ops.convert_to_numpy, program(*map(keras.ops.convert_to_tensor, arrays))
+    )
+
+
+def _compile(model: keras.Model, function: Callable[..., Any]) -> Callable[..., Any]:
     backend = keras.backend.backend()
     if backend == "jax":
         import jax
@@ -29,9 +36,8 @@ def compile_call(model: keras.Model, function: Callable[..., Any]) -> Callable[.
     if backend == "tensorflow":
         import tensorflow as tf
 
-        quick = tf.function(function, autograph=False, reduce_retracing=True)
-        return lambda *arrays: quick(*(tf.convert_to_tensor(array) for array in arrays))
-    return lambda *arrays: function(*(keras.ops.convert_to_tensor(array) for array in arrays))
+        return tf.function(function, autograph=False, reduce_retracing=True)
+    return function
 
 
 def gradient(function: Callable[..., Any], sources: list[Any]) -> tuple[list[Any], Any]:

@@ -8,8 +8,8 @@ import keras
 import numpy as np
 
 from keras_vit.errors import ConfigError, nearest
-from keras_vit.explanation.attention import grid_of
-from keras_vit.explanation.classes import Target, classes_of
+from keras_vit.explanation.attention import grid_of, image_axes
+from keras_vit.explanation.classes import Target, choose_classes
 from keras_vit.explanation.methods import METHODS
 from keras_vit.explanation.pixels import per_patch, per_pixel
 from keras_vit.model import VisionTransformer
@@ -110,33 +110,32 @@ def explain(
             f"method={method!r} is none of {', '.join(METHODS)}.{nearest(method, METHODS)}"
         )
     make, asks_class, gives_pixels = METHODS[method]
-    known = list(inspect.signature(make).parameters)[1:]
-    if odd := [name for name in options if name not in known]:
+    names = list(inspect.signature(make).parameters)[1:]
+    if odd := [name for name in options if name not in names]:
         raise ConfigError(
-            f"method={method!r} has no option {odd[0]!r}; it has {', '.join(known) or 'none'}."
+            f"method={method!r} has no option {odd[0]!r}; it has {', '.join(names) or 'none'}."
         )
     run = make(model, **options)
-    grid = grid_of(model, images)
 
-    def explained(one: Target) -> Explanation:
+    def explain_one(one: Target) -> Explanation:
         classes = None
         if asks_class or one is not None:
-            classes = classes_of(model, images, one, batch_size)
+            classes = choose_classes(model, images, one, batch_size)
         evidence = _in_batches(model, run, images, classes, batch_size)
         if not np.isfinite(evidence).all():
             raise ConfigError(_why_not_finite(model, method))
         if gives_pixels:
-            return Explanation(evidence, per_patch(evidence, grid, model.config), classes)
-        axes = (1, 2) if model.data_format == "channels_last" else (2, 3)
-        height, width = (images.shape[axis] for axis in axes)
+            sums = per_patch(evidence, grid_of(model, images), model.config)
+            return Explanation(evidence, sums, classes)
+        height, width = (images.shape[axis] for axis in image_axes(model))
         maps = per_pixel(evidence, (height, width), model.config)
         return Explanation(maps, evidence, classes if asks_class else None)
 
     if isinstance(target, (list, tuple)):
         if not target:
             raise ConfigError("target is an empty list; None explains the model's prediction.")
-        return {one: explained(one) for one in target}
-    return explained(target)  # type: ignore[arg-type]
+        return {one: explain_one(one) for one in target}
+    return explain_one(target)  # type: ignore[arg-type]
 
 
 def check_batch(images: Any, batch_size: int) -> np.ndarray:

@@ -7,7 +7,6 @@ A score is the model's own output for the class: the logit, or the probability o
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import keras
 import numpy as np
 from keras import ops
 
@@ -17,11 +16,12 @@ from keras_vit.explanation.attention import (
     attention_maps,
     attention_rollout,
     grid_of,
+    image_axes,
     probe_weights,
     read_tokens,
-    reading,
+    share_tokens,
 )
-from keras_vit.explanation.classes import black, scores_of
+from keras_vit.explanation.classes import black, score_classes
 from keras_vit.explanation.gradients import compile_call, gradient
 from keras_vit.explanation.pixels import pixels_per_patch
 from keras_vit.graph import Stages
@@ -95,7 +95,7 @@ def relevance(model: VisionTransformer) -> OneBatch:
 
         def score(changes: list[Any]) -> tuple[Any, list[Any]]:
             stages = Stages(names, dict(zip(names, changes, strict=True)))
-            total = ops.sum(scores_of(model, images, chosen, stages))
+            total = ops.sum(score_classes(model, images, chosen, stages))
             return total, [stages.values[name] for name in names]
 
         gradients, weights = gradient(score, [ops.zeros(shape, "float32") for shape in shapes])
@@ -106,10 +106,10 @@ def relevance(model: VisionTransformer) -> OneBatch:
         if model.config.classifier == "map":
             row = ops.pad(seen[-1], [(0, 0), (0, 0), (pool.skip, 0)])
         else:
-            row = ops.convert_to_tensor(reading(model.config, tokens))[None, None]
+            row = ops.convert_to_tensor(share_tokens(model.config, tokens))[None, None]
         return (row @ total)[:, 0]
 
-    read = _in_numpy(compile_call(model, of_batch))
+    read = compile_call(model, of_batch)
     return lambda images, chosen: _patches(model, images, read(images, chosen))
 
 
@@ -130,14 +130,14 @@ def gradcam(model: VisionTransformer, block: int = -1) -> OneBatch:
 
         def score(changes: list[Any]) -> tuple[Any, Any]:
             stages = Stages([name], {name: changes[0]})
-            total = ops.sum(scores_of(model, images, chosen, stages))
+            total = ops.sum(score_classes(model, images, chosen, stages))
             return total, ops.cast(stages.values[name], "float32")
 
         (slopes,), tokens = gradient(score, [ops.zeros(shape, "float32")])
         channels = ops.mean(slopes[:, prefix:], axis=1, keepdims=True)
         return ops.relu(ops.sum(tokens[:, prefix:] * channels, axis=-1))
 
-    run = _in_numpy(compile_call(model, of_batch))
+    run = compile_call(model, of_batch)
     return lambda images, chosen: run(images, chosen).reshape(-1, *grid_of(model, images))
 
 
@@ -156,11 +156,11 @@ def integrated_gradients(
 
     def of_batch(images: Any, chosen: Any) -> Any:
         def score(sources: list[Any]) -> tuple[Any, list[Any]]:
-            return ops.sum(scores_of(model, sources[0], chosen)), []
+            return ops.sum(score_classes(model, sources[0], chosen)), []
 
         return gradient(score, [images])[0][0]
 
-    slopes = _in_numpy(compile_call(model, of_batch))
+    slopes = compile_call(model, of_batch)
 
     def run(images: np.ndarray, chosen: np.ndarray) -> np.ndarray:
         way = np.float32(images - start)
@@ -179,31 +179,29 @@ def occlusion(model: VisionTransformer, window: int = 1, baseline: Any = None) -
     """
     if window < 1:
         raise ConfigError(f"window={window}: expected at least 1 patch.")
-    cover = _baseline(model, baseline)
-    axes = (1, 2) if model.data_format == "channels_last" else (2, 3)
+    pixels = _baseline(model, baseline)
 
     def score(images: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-        outputs = inference.run(model, images)
-        return (outputs * chosen).sum(axis=-1)
+        return (inference.run(model, images) * chosen).sum(axis=-1)
+
+    def rows_first(images: np.ndarray) -> np.ndarray:
+        return np.moveaxis(images, image_axes(model), (1, 2))
 
     def run(images: np.ndarray, chosen: np.ndarray) -> np.ndarray:
         rows, columns = grid_of(model, images)
         if window > min(rows, columns):
             raise ConfigError(f"window={window} is larger than the grid of {rows} x {columns}.")
         high, wide = pixels_per_patch(model.config)
-        whole = score(images, chosen)
+        cover, whole = np.broadcast_to(pixels, images.shape), score(images, chosen)
         falls = np.zeros((len(images), rows, columns), "float32")
         squares = np.zeros((rows, columns), "float32")
-        for r in range(rows - window + 1):
-            for c in range(columns - window + 1):
-                covered = np.moveaxis(images, axes, (1, 2)).copy()
-                inside = np.s_[:, r * high : (r + window) * high, c * wide : (c + window) * wide]
-                covered[inside] = np.moveaxis(np.broadcast_to(cover, images.shape), axes, (1, 2))[
-                    inside
-                ]
-                fall = whole - score(np.moveaxis(covered, (1, 2), axes), chosen)
-                falls[:, r : r + window, c : c + window] += fall[:, None, None]
-                squares[r : r + window, c : c + window] += 1
+        for r, c in np.ndindex(rows - window + 1, columns - window + 1):
+            inside = np.s_[:, r * high : (r + window) * high, c * wide : (c + window) * wide]
+            covered = images.copy()
+            rows_first(covered)[inside] = rows_first(cover)[inside]
+            fall = whole - score(covered, chosen)
+            falls[:, r : r + window, c : c + window] += fall[:, None, None]
+            squares[r : r + window, c : c + window] += 1
         return falls / squares
 
     return run
@@ -263,8 +261,8 @@ def _baseline(model: VisionTransformer, baseline: Any) -> np.ndarray:
     start = np.asarray(baseline, "float32")
     shape = model.input_shape[1:]
     odd = start.ndim > 3 or any(
-        side not in (1, want) and want is not None
-        for side, want in zip(start.shape[::-1], shape[::-1], strict=False)
+        side not in (1, expected) and expected is not None
+        for side, expected in zip(start.shape[::-1], shape[::-1], strict=False)
     )
     if odd:
         raise ConfigError(f"baseline has the shape {start.shape}; expected that of an image.")
@@ -274,10 +272,6 @@ def _baseline(model: VisionTransformer, baseline: Any) -> np.ndarray:
 def _patches(model: VisionTransformer, images: np.ndarray, read: np.ndarray) -> np.ndarray:
     """Drops the tokens before the patches, and reshapes the patches to their grid."""
     return read[:, model.config.num_prefix_tokens :].reshape(-1, *grid_of(model, images))
-
-
-def _in_numpy(run: Callable[..., Any]) -> Callable[..., np.ndarray]:
-    return lambda *arrays: keras.ops.convert_to_numpy(run(*arrays))
 
 
 def _refuse_quantised(model: VisionTransformer, method: str) -> None:

@@ -1,9 +1,14 @@
-"""A report that opens from disk: what speaks for the classes of images, and the model's figures."""
+"""A report that opens from disk: one page that shows what speaks for the classes of images."""
 
-import functools
+import base64
+import hashlib
+import io
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -15,47 +20,40 @@ from keras_vit.explanation.attention import attention_maps, grid_of, probe_weigh
 from keras_vit.explanation.classes import class_index
 from keras_vit.explanation.faithfulness import BASELINES, deletion, insertion
 from keras_vit.explanation.maps import explain
-from keras_vit.explanation.model_figures import (
-    attention_distance,
-    patch_filters,
-    position_similarity,
-    token_norms,
-)
-from keras_vit.explanation.page import markup
 from keras_vit.explanation.pixels import pixels_per_patch
 from keras_vit.files import written_beside
 from keras_vit.labels import top_labels
 from keras_vit.model import VisionTransformer
+from keras_vit.text import visible
 
 METHODS = ("relevance", "integrated_gradients", "gradcam", "rollout")
 """What stands side by side, behind the first method."""
 
 _ROOM = 1_200_000
 """Characters that the attention between patches may take in the whole page."""
+_MOST_JPEG = 20_000
+"""Bytes of a picture: a report of ten images has ninety pictures, and stays below 5 MB."""
 
 
 def write_report(
     model: VisionTransformer,
     folder: str | os.PathLike[str],
-    images: Sequence[Any] = (),
+    images: Sequence[Any],
     *,
     method: str = "relevance",
     targets: Sequence[int | str] = (),
     command: str = "",
-    png: bool = False,
-) -> list[Path]:
-    """Writes `index.html`, one file that asks nothing of a network, and returns what was written.
+) -> Path:
+    """Writes `index.html`, one file that asks nothing of a network, and returns its path.
 
     Args:
         model: a `VisionTransformer` of a fixed size with one prediction per image.
         folder: where to write; it is made if it is not there. Other files in it stay.
-        images: paths, PIL images or arrays, as of `model.preprocessor`; none for the model's own
-            figures alone.
+        images: paths, PIL images or arrays, as of `model.preprocessor`.
         method: which explanation comes first.
         targets: classes to explain, by index or label; the two most probable ones of each image
             without any.
         command: the command that the report quotes.
-        png: whether PNG files of the same pictures are written beside it.
 
     Raises:
         ConfigError: matplotlib is not installed, the model takes any size, no such method or
@@ -66,276 +64,189 @@ def write_report(
         raise ConfigError(
             "A report needs a model of a fixed size: load it with image_size= (--image-size)."
         )
-    folder = Path(folder)
-    sections: list[str] = []
-    pictures: dict[str, Any] = {}
-    batch = model.preprocessor(list(images)) if len(images) else None
-    if batch is not None:
-        names = [_name(image, k) for k, image in enumerate(images)]
-        classes = [class_index(model, target) for target in targets]
-        for section, picture in _sections(model, batch, names, method, classes):
-            sections.append(section)
-            pictures[f"image_{len(pictures)}"] = picture
-    figures, notes = _figures(model, batch)
-    pictures |= {name: draw for name, (_, draw) in figures.items()}
-    shown = [_both(text, draw) for text, draw in figures.values()]
-    sections.append(
-        markup.section("The model", markup.grid("figures", shown), *map(markup.paragraph, notes))
+    from matplotlib import colormaps
+    from matplotlib.colors import to_hex
+
+    from keras_vit import __version__
+
+    batch = model.preprocessor(list(images))
+    classes = [class_index(model, target) for target in targets]
+    facts = _explain_all(model, batch, list(dict.fromkeys((method, *METHODS))), classes)
+    for k, (image, fact) in enumerate(zip(images, facts, strict=True)):
+        is_path = isinstance(image, (str, os.PathLike))
+        fact["name"] = Path(image).name if is_path else f"image {k + 1}"
+    page = _page(
+        {
+            "summary": f"{model.name}: {len(batch)} images.",
+            "images": facts,
+            "command": command,
+            "provenance": json.dumps(
+                dict(model.provenance), indent=2, ensure_ascii=False, default=str
+            ),
+            "version": __version__,
+            "colours": [to_hex(colormaps["inferno"](0.25 + 0.75 * k / 255)) for k in range(256)],
+        }
     )
-    sections.append(_origin(model, command))
-    summary = (
-        f"{model.name}: {len(images)} images" if len(images) else f"{model.name}: its own figures"
-    )
-    page = markup.page("What the model sees", summary + ".", sections, _colours())
-    folder.mkdir(parents=True, exist_ok=True)
-    written = [folder / "index.html"]
-    with written_beside(written[0]) as temporary:
+    path = Path(folder, "index.html")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with written_beside(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
-    for name, draw in pictures.items() if png else ():
-        written.append(folder / f"{name}.png")
-        with written_beside(written[-1]) as temporary:
-            draw().savefig(temporary, format="png", dpi=120, facecolor="white")
-    return written
+    return path
 
 
-def _sections(
-    model: VisionTransformer,
-    batch: np.ndarray,
-    names: Sequence[str],
-    method: str,
-    targets: Sequence[int],
-) -> Iterator[tuple[str, Any]]:
-    """Yields the section of each image, and how to draw its picture."""
+def _page(facts: Mapping[str, Any]) -> str:
+    """Returns the page with its facts; it may run the script and the style of its own, no more."""
+    page = resources.files(__package__).joinpath("report.html").read_text(encoding="utf-8")
+    for kind in ("script", "style"):
+        (text,) = re.findall(f"<{kind}>(.*?)</{kind}>", page, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        page = page.replace(f"{kind}-hash", f"sha256-{digest}")
+    # No script element ends in the JSON; the script makes text of its strings, never markup.
+    text = json.dumps(_make_visible(facts), separators=(",", ":"))
+    for letter in "<>&":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return page.replace("{{facts}}", text)
+
+
+def _make_visible(value: Any) -> Any:
+    if isinstance(value, str):
+        return "\n".join(map(visible, value.split("\n")))
+    if isinstance(value, Mapping):
+        return {key: _make_visible(each) for key, each in value.items()}
+    return [_make_visible(each) for each in value] if isinstance(value, (list, tuple)) else value
+
+
+def _explain_all(
+    model: VisionTransformer, batch: np.ndarray, methods: Sequence[str], targets: Sequence[int]
+) -> list[dict[str, Any]]:
+    """Returns what the page shows of each image: predictions, maps, curves and attention."""
     outputs = model.probabilities(batch)
     labels = model.labels or tuple(map(str, range(model.config.num_classes)))
-    tops = top_labels(outputs, model.labels, 5)
-    ranked = np.argsort(-outputs, axis=1, kind="stable")
-    methods = list(dict.fromkeys((method, *METHODS)))
-    columns = len(targets) or min(2, model.config.num_classes)
-    classes = np.tile(targets, (len(batch), 1)) if targets else ranked[:, :columns]
-    maps = {
-        (name, k): explain(model, batch, classes[:, k].astype("int32"), name)
-        for name in methods
-        for k in range(columns)
-    }
-    curves = _curves(model, batch, classes[:, 0].astype("int32"), maps, methods)
-    pixels = model.preprocessor.pixels(batch)
-    coarse = max(pixels.shape[1:3]) <= 96
-    viewers = _attention(model, batch)
-    for i, (name, picture, top) in enumerate(zip(names, pixels, tops, strict=True)):
-        source = markup.data_of_pixels(picture)
-        viewer = markup.viewer(source, viewers[i], _canvas(picture.shape[:2]), name)
-        parts = []
-        for k in range(columns):
-            label = labels[classes[i, k]]
-            parts.append(
-                markup.heading(f"What speaks for {label} ({outputs[i, classes[i, k]]:.1%})")
-            )
-            shown = []
-            for one in methods:
-                map_ = maps[one, k].maps[i]
-                laid = drawing.overlay(picture, map_)
-                caption = one.replace("_", " ")
-                if maps[one, k].classes is None:
-                    caption += " (the same for every class)"
-                description = f"{caption}: where in {name} the model finds what speaks for {label}"
-                shown.append(
-                    markup.picture(
-                        markup.data_of_pixels(laid, 224), caption, description, coarse=coarse
-                    )
-                )
-            parts.append(markup.grid("methods", shown))
-        own = {m: tuple(_curve_of_one(curve, i) for curve in pair) for m, pair in curves.items()}
-        draw = functools.partial(drawing.draw_faithfulness, own)
-        rows = [(label, float(share)) for label, share in top]
-        areas = [
-            (m.replace("_", " "), *(float(c.areas[0]) for c in pair)) for m, pair in own.items()
+    ranked = np.argsort(-outputs, axis=1, kind="stable")[:, :2].astype("int32")
+    classes = np.tile(np.asarray(targets, "int32"), (len(batch), 1)) if targets else ranked
+    maps = [{name: explain(model, batch, column, name) for name in methods} for column in classes.T]
+    baselines = {name: explain(model, batch, None, name) for name in BASELINES}
+    curves = {
+        name: [
+            curve(model, batch, explanation.maps, classes[:, 0], steps=8)
+            for curve in (deletion, insertion)
         ]
-        right = markup.table(("label", "probability"), rows)
-        text = f"Which map to believe for {labels[classes[i, 0]]}"
-        section = markup.section(
-            name,
-            markup.grid("two", [viewer, f"<div>{right}</div>"]),
-            *parts,
-            markup.heading(text),
-            markup.grid(
-                "figures",
-                [
-                    _both("Pixels go, or come, in the order of each map.", draw, colours=256),
-                    f"<div>{markup.table(('method', 'deletion', 'insertion'), areas)}</div>",
-                ],
-            ),
-        )
-        rows_of_maps = {
-            labels[classes[i, k]]: {name: maps[name, k].maps[i] for name in methods}
-            for k in range(columns)
-        }
-        yield section, functools.partial(drawing.draw_methods, picture, rows_of_maps)
-
-
-def _curves(
-    model: VisionTransformer,
-    batch: np.ndarray,
-    classes: np.ndarray,
-    maps: Mapping[tuple[str, int], Any],
-    methods: Sequence[str],
-) -> dict[str, Any]:
-    every = {name: maps[name, 0].maps for name in methods}
-    every |= {name: explain(model, batch, None, name).maps for name in BASELINES}
-    return {
-        name: tuple(curve(model, batch, map_, classes, steps=8) for curve in (deletion, insertion))
-        for name, map_ in every.items()
+        for name, explanation in {**maps[0], **baselines}.items()
     }
-
-
-def _curve_of_one(curve: Any, i: int) -> Any:
-    return curve._replace(
-        probabilities=curve.probabilities[i : i + 1], areas=curve.areas[i : i + 1]
-    )
-
-
-def _attention(model: VisionTransformer, batch: np.ndarray) -> list[dict[str, Any]]:
-    """What the viewer of each image shows: 8 bits of the square roots of attention weights."""
-    grid = grid_of(model, batch)
-    prefix, config = model.config.num_prefix_tokens, model.config
-    high, wide = pixels_per_patch(config)
-    height, width = model.config.image_size or (0, 0)
-    stored = []
-    for k in range(len(batch)):
-        image = batch[k : k + 1]
-        maps, reads = attention_maps(model, image), read_tokens(model, image)
-        read: list[np.ndarray] = []
-        stages: list[dict[str, Any]] = []
-        for block, weights in maps.items():
-            rows = np.einsum("bt,bhtk->bhk", reads, weights)[0, :, prefix:]
-            stages.append({"name": f"block {block}", "heads": len(rows), "first": len(read)})
-            read += [rows.mean(axis=0), *rows]
-        if config.classifier == "map":
-            rows = probe_weights(model, image)[0, :, prefix:]
-            stages.append({"name": "pooling", "heads": len(rows), "first": len(read)})
-            read += [rows.mean(axis=0), *rows]
-        shown, most = _eight_bits(np.array(read))
-        stored.append(
-            {
-                "grid": grid,
-                "patch": (high / height, wide / width),
-                "stages": stages,
-                "read": markup.packed(shown),
-                "most": most,
-                "queries": _between_patches(maps, prefix, _ROOM // len(batch)),
-            }
+    pictures = model.preprocessor.pixels(batch)
+    times = max(1, -(-384 // max(pictures.shape[1:3])))  # a canvas has 384 pixels on a side
+    return [
+        {
+            "picture": _encode(picture),
+            "size": [times * side for side in picture.shape[:2]],
+            "top": [(label, float(share)) for label, share in top],
+            "classes": [
+                {
+                    "label": labels[k],
+                    "probability": float(outputs[i, k]),
+                    "maps": [
+                        {
+                            "method": name,
+                            "of_class": one.classes is not None,
+                            "picture": _encode(drawing.overlay(picture, one.maps[i]), 224),
+                        }
+                        for name, one in explanations.items()
+                    ],
+                }
+                for k, explanations in zip(classes[i], maps, strict=True)
+            ],
+            "curves": [
+                {
+                    "method": name,
+                    "baseline": name in BASELINES,
+                    "probabilities": [curve.probabilities[i].tolist() for curve in pair],
+                    "areas": [float(curve.areas[i]) for curve in pair],
+                }
+                for name, pair in curves.items()
+            ],
+            "attention": _attention(model, batch[i : i + 1], _ROOM // len(batch)),
+        }
+        for i, (picture, top) in enumerate(
+            zip(pictures, top_labels(outputs, model.labels, 5), strict=True)
         )
-    return stored
+    ]
+
+
+def _attention(model: VisionTransformer, image: np.ndarray, room: int) -> dict[str, Any]:
+    """Returns the attention of what the head reads, in every block and head, and of each patch."""
+    prefix = model.config.num_prefix_tokens
+    maps, shares = attention_maps(model, image), read_tokens(model, image)
+    read = {
+        f"block {block}": np.einsum("bt,bhtk->bhk", shares, weights)[0]
+        for block, weights in maps.items()
+    }
+    if model.config.classifier == "map":
+        read["pooling"] = probe_weights(model, image)[0]
+    rows, largest = _eight_bits(np.concatenate([_with_mean(w[:, prefix:]) for w in read.values()]))
+    sides = zip(pixels_per_patch(model.config), model.config.image_size or (), strict=True)
+    return {
+        "grid": grid_of(model, image),
+        "patch": [pixels / side for pixels, side in sides],
+        "stages": [{"name": name, "heads": len(weights)} for name, weights in read.items()],
+        "read": _pack(rows),
+        "largest": largest,
+        "patches": _between_patches(maps, prefix, room),
+    }
 
 
 def _between_patches(
     maps: Mapping[int, np.ndarray], prefix: int, room: int
 ) -> dict[str, Any] | None:
-    """Attention from patch to patch: of each head if there is room, else means, of fewer blocks."""
+    """Attention from patch to patch: of each head if there is room, else means of fewer blocks."""
     every = list(maps)
-    for heads in (True, False):
-        for step in (1, 2, 3, 4, 6, 12, 24) if not heads else (1,):
-            blocks = every[::-1][::step][::-1]
-            count = len(maps[every[0]][0]) + 1 if heads else 1
-            patches = maps[every[0]].shape[-1] - prefix
-            if len(blocks) * count * patches**2 > 4 * room:
-                continue  # zlib halves it, hardly more
-            values = []
-            for block in blocks:
-                weights = maps[block][0, :, prefix:, prefix:]
-                mean = weights.mean(axis=0, keepdims=True)
-                values.append(np.concatenate([mean, weights]) if heads else mean)
-            shown, most = _eight_bits(np.concatenate(values).reshape(-1, patches), levels=32)
-            data = markup.packed(shown)
-            if len(data) + 8 * len(most) <= room:
-                return {"blocks": blocks, "heads": heads, "data": data, "most": most}
+    count = maps[every[0]].shape[-1] - prefix
+    for has_heads, step in ((True, 1), *((False, step) for step in (1, 2, 3, 4, 6, 12, 24))):
+        blocks = every[::-1][::step][::-1]
+        each = len(maps[every[0]][0]) + 1 if has_heads else 1
+        if len(blocks) * each * count**2 > 4 * room:
+            continue  # zlib halves it, hardly more
+        weights = (_with_mean(maps[block][0, :, prefix:, prefix:]) for block in blocks)
+        rows = np.concatenate([w if has_heads else w[:1] for w in weights])
+        values, largest = _eight_bits(rows.reshape(-1, count), levels=32)
+        data = _pack(values)
+        if len(data) + 8 * len(largest) <= room:
+            return {"blocks": blocks, "heads": has_heads, "data": data, "largest": largest}
     return None
+
+
+def _with_mean(weights: np.ndarray) -> np.ndarray:
+    """Returns the weights of each head behind their mean."""
+    return np.concatenate([weights.mean(axis=0, keepdims=True), weights])
 
 
 def _eight_bits(rows: np.ndarray, levels: int = 256) -> tuple[np.ndarray, list[float]]:
     """Square roots of each row's shares of its largest value, in 8 bits, and the largest values."""
-    most = rows.max(axis=1, keepdims=True)
-    shares = np.sqrt(np.clip(rows / np.maximum(most, 1e-30), 0, 1))
+    largest = rows.max(axis=1, keepdims=True)
+    shares = np.sqrt(np.clip(rows / np.maximum(largest, 1e-30), 0, 1))
     values = np.round(np.round(shares * (levels - 1)) * (255 / (levels - 1)))
-    return values.astype("uint8"), [float(f"{value:.3g}") for value in most[:, 0]]
+    return values.astype("uint8"), [float(f"{value:.3g}") for value in largest[:, 0]]
 
 
-def _figures(
-    model: VisionTransformer, batch: np.ndarray | None
-) -> tuple[dict[str, tuple[str, Any]], list[str]]:
-    """The model's own figures: what each says and how to draw it; and what could not be drawn."""
-    figures: dict[str, tuple[str, Any]] = {
-        "filters": (
-            "The first layer. Trained filters are smooth: edges, colours, waves.",
-            functools.partial(drawing.draw_filters, patch_filters(model)),
-        )
-    }
-    notes = []
-    try:
-        similar = position_similarity(model)
-        figures["positions"] = (
-            "Each small map compares one position with all others: bright is alike.",
-            functools.partial(drawing.draw_positions, similar),
-        )
-    except ConfigError as reason:
-        notes.append(str(reason))
-    if batch is None:
-        notes.append("Distances and norms need images: keras-vit explain IMAGES draws them.")
-        return figures, notes
-    some = batch[:16]
-    maps = attention_maps(model, some)
-    distances = attention_distance(maps, grid_of(model, some), model.config)
-    figures["distances"] = (
-        "How far each head looks, in pixels, over the images of this report.",
-        functools.partial(drawing.draw_distances, distances),
-    )
-    figures["norms"] = (
-        "The lengths of tokens. Outliers in late blocks keep what concerns the whole image.",
-        functools.partial(drawing.draw_norms, token_norms(model, some)),
-    )
-    return figures, notes
+def _pack(values: np.ndarray) -> str:
+    """Returns uint8 numbers by zlib in base64."""
+    return base64.b64encode(zlib.compress(values.tobytes(), 9)).decode()
 
 
-def _both(text: str, draw: Any, colours: int | None = None) -> str:
-    """A figure for light and for dark screens."""
-    sources = []
-    for dark in (False, True):
-        with drawing.theme(dark):
-            sources.append(markup.data_of(draw(), colours))
-    return markup.picture(sources[0], text, text, dark=sources[1])
+def _encode(pixels: np.ndarray, side: int = 336) -> str:
+    """Returns a picture `(height, width, 1 or 3)` in [0, 1] as a `data:` address.
 
+    Small pictures are PNG of their own pixels; larger ones are JPEG of at most
+    `side` pixels on a side, in the best of four qualities that takes at most 20 KB.
+    """
+    from PIL import Image
 
-def _origin(model: VisionTransformer, command: str) -> str:
-    from keras_vit import __version__
-
-    parts = [markup.heading("Command"), markup.preformatted(command)] if command else []
-    provenance = json.dumps(dict(model.provenance), indent=2, ensure_ascii=False, default=str)
-    note = (
-        "Attention is not explanation: it tells where a model looked, not what would change its "
-        "mind. Believe a map as far as its curves leave random and centre behind."
-    )
-    return markup.section(
-        "About this report",
-        markup.paragraph(note),
-        *parts,
-        markup.heading("Provenance"),
-        markup.preformatted(provenance),
-        markup.paragraph(f"Made by keras_vit {__version__}.", soft=True),
-    )
-
-
-def _name(image: Any, k: int) -> str:
-    return Path(image).name if isinstance(image, (str, os.PathLike)) else f"image {k + 1}"
-
-
-def _canvas(size: tuple[int, int]) -> tuple[int, int]:
-    """Pixels of a canvas with the aspect of an image, at least 384 on its longer side."""
-    times = max(1, -(-384 // max(size)))
-    return size[0] * times, size[1] * times
-
-
-def _colours() -> list[str]:
-    from matplotlib import colormaps
-    from matplotlib.colors import to_hex
-
-    return [to_hex(colormaps["inferno"](0.25 + 0.75 * k / 255)) for k in range(256)]
+    values = np.round(np.clip(pixels, 0, 1) * 255).astype("uint8")
+    image = Image.fromarray(values[..., 0] if values.shape[-1] == 1 else values[..., :3])
+    kind, qualities = ("png", (0,)) if max(image.size) <= 96 else ("jpeg", (82, 70, 55, 40))
+    image.thumbnail((side, side))
+    for quality in qualities:
+        file = io.BytesIO()
+        image.save(file, kind, quality=quality, optimize=True)
+        if file.tell() <= _MOST_JPEG:
+            break
+    return f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}"

@@ -69,7 +69,7 @@ def test_an_interrupted_run_resumes_after_its_last_batch(
         features(model, make(), batch_size=8, cache=tmp_path / "kept", progress=interrupt)
     seen.clear()
     found = features(model, make(), batch_size=8, cache=tmp_path / "kept", progress=seen.append)
-    assert seen[0] == 8  # the batch that the first run computed
+    assert seen[0] == 16  # the batches that the first run computed
     assert sum(seen) == len(expected.values)
     assert np.array_equal(found.values, expected.values)
     assert np.array_equal(found.labels, expected.labels)

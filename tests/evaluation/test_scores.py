@@ -178,8 +178,8 @@ BAD = {
     "no labels": lambda x, y: x,
     "None of the 23 images": lambda x, y: (x, [[]] * 23),
     "23 images and 22 labels": lambda x, y: (x, y[1:]),
-    r"takes images \(batch, 16, 16, 3\), found \(23, 8, 16, 3\)": lambda x, y: (x[:, :8], y),
-    r"found \(23, 16, 16, 1\)": lambda x, y: (x[..., :1], y),
+    r"takes images \(batch, 16, 16, 3\), found \(batch, 8, 16, 3\)": lambda x, y: (x[:, :8], y),
+    r"found \(batch, 16, 16, 1\)": lambda x, y: (x[..., :1], y),
     "found uint8. model.preprocessor": lambda x, y: (x.astype("uint8"), y),
     "logits of image 2 are not finite": lambda x, y: (
         np.where(np.arange(23)[:, None, None, None] == 2, np.nan, x).astype("float32"),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_vit import ConfigError, labels
-from keras_vit.evaluation.targets import acceptable, class_indices, matched
+from keras_vit.evaluation.targets import acceptable, class_indices, match_classes
 
 pytestmark = pytest.mark.without_backend
 
@@ -33,31 +33,33 @@ def test_labels_that_are_not_one_class_per_image_are_refused(bad):
 def test_names_match_whole_labels_before_parts_of_labels():
     """Capitals and underscores make no difference."""
     known = ["tench, Tinca tinca", "great white shark, man-eater", "crane", "crane, bird", "ox"]
-    assert matched(["Great_White_Shark", "tench", "OX"], known, 5).tolist() == [1, 0, 4]
-    assert matched(["crane"], known, 5).tolist() == [2]  # not 3, "crane, bird"
+    assert match_classes(["Great_White_Shark", "tench", "OX"], known, 5).tolist() == [1, 0, 4]
+    assert match_classes(["crane"], known, 5).tolist() == [2]  # not 3, "crane, bird"
 
 
 def test_sorted_wordnet_ids_of_all_classes_match_the_head_in_order():
     """Ids in another order, or of only some classes, are refused."""
     ids = [f"n{k:08d}" for k in range(1000)]
     names = labels.named("imagenet1k")
-    assert matched(ids, names, 1000).tolist() == list(range(1000))
+    assert match_classes(ids, names, 1000).tolist() == list(range(1000))
     for some in (ids[::-1], ids[:10]):
         with pytest.raises(ConfigError, match="fits none"):
-            matched(some, names, 1000)
+            match_classes(some, names, 1000)
 
 
 def test_a_model_without_labels_takes_the_classes_in_order_if_their_number_agrees():
     """A model without labels has no names to compare."""
-    assert matched(["x", "y"], None, 2).tolist() == [0, 1]
+    assert match_classes(["x", "y"], None, 2).tolist() == [0, 1]
     with pytest.raises(ConfigError, match="3 classes, the model has 2 and no labels"):
-        matched(["x", "y", "z"], None, 2)
+        match_classes(["x", "y", "z"], None, 2)
 
 
 def test_one_message_lists_all_classes_that_do_not_match():
     """A name without a label, a name with two labels, and two names for one label."""
     with pytest.raises(ConfigError) as error:
-        matched(["dgo", "crane", "dog", "dog, hound"], ["dog, hound", "crane, a", "crane, b"], 3)
+        match_classes(
+            ["dgo", "crane", "dog", "dog, hound"], ["dog, hound", "crane, a", "crane, b"], 3
+        )
     message = str(error.value)
     assert message.startswith("3 of the data's 4 classes do not fit the model's 3 labels")
     for part in ("'dgo' fits none", "'crane' fits labels [1, 2]", "'dog, hound' is label 0"):

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit import ConfigError, attention_maps, explain, read_tokens
+from keras_vit import ConfigError, attention_maps, explain
+from keras_vit.explanation import read_tokens
 from keras_vit.explanation.methods import METHODS
 from tests.explanation.reference import Reference
 from tests.helpers import HYBRID, assert_close, normal, random_tiny

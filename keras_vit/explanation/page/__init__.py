@@ -1,1 +1,0 @@
-"""One self-contained web page: markup of numbers, pictures as data, nothing from a network."""

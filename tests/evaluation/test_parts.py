@@ -1,0 +1,105 @@
+"""`Parts` keeps the rows of an array in steps; an interrupted run continues."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from keras_vit import ConfigError
+from keras_vit.evaluation import parts as parts_module
+from keras_vit.evaluation.parts import Parts
+
+pytestmark = pytest.mark.without_backend
+
+CHUNKS = [np.random.default_rng(k).random((n, 3), "float32") for k, n in enumerate((4, 0, 1, 4, 2))]
+
+
+@pytest.fixture(autouse=True)
+def every_step_has_a_file(monkeypatch):
+    monkeypatch.setattr(parts_module, "_SECONDS", 0.0)
+
+
+def write(path, chunks=CHUNKS, task=None, after=lambda parts: None):
+    """Writes the missing chunks; returns the number of chunks that a run before has written."""
+    with Parts(path, task or {"of": "test"}) as parts:
+        begun = parts.inputs
+        for k, chunk in list(enumerate(chunks))[begun:]:
+            parts.append(chunk, 1, [[k, "seen"]])
+            after(parts)
+        parts.join().replace(path)
+        parts.clear()
+    assert parts.notes == [[k, "seen"] for k in range(len(chunks))]
+    return begun
+
+
+def test_the_result_is_a_plain_npy_file(tmp_path):
+    """`numpy.load` reads it, also with a structured dtype; no temporary file is left."""
+    write(tmp_path / "x.npy")
+    assert np.array_equal(np.load(tmp_path / "x.npy"), np.concatenate(CHUNKS))
+    records = np.zeros(5, [("values", "<f4", (2,)), ("labels", "<i4")])
+    write(tmp_path / "y.npy", [records, records])
+    assert np.load(tmp_path / "y.npy").dtype == records.dtype
+    assert len(np.load(tmp_path / "y.npy")) == 10
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["x.npy", "y.npy"]
+
+
+def test_a_run_resumed_after_any_chunk_writes_the_same_bytes(tmp_path):
+    """Also if one file holds several chunks, and if `join` was interrupted."""
+    write(tmp_path / "whole.npy")
+    states = []
+
+    def keep(parts):
+        states.append(tmp_path / f"state{len(states)}")
+        shutil.copytree(tmp_path / "x.npy.part", states[-1] / "x.npy.part")
+        (states[-1] / "x.npy.part" / "whole.npy").write_bytes(b"torn")
+        parts_module._SECONDS = 1e9 if len(states) % 2 else 0.0
+
+    write(tmp_path / "x.npy", after=keep)
+    for state, done in zip(states, (1, 1, 3, 3, 5), strict=True):
+        assert write(state / "x.npy") == done
+        assert (state / "x.npy").read_bytes() == (tmp_path / "whole.npy").read_bytes()
+        assert [p.name for p in state.iterdir()] == ["x.npy"]
+
+
+def test_an_exception_keeps_the_chunks_that_were_written(tmp_path, monkeypatch):
+    """The next run resumes after them; the final name exists only once the file is whole."""
+    monkeypatch.setattr(parts_module, "_SECONDS", 1e9)
+
+    def stop(parts):
+        if parts.inputs == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write(tmp_path / "x.npy", after=stop)
+    assert not (tmp_path / "x.npy").exists()
+    assert write(tmp_path / "x.npy") == 3
+    assert np.array_equal(np.load(tmp_path / "x.npy"), np.concatenate(CHUNKS))
+
+
+def test_files_behind_a_missing_one_are_written_again(tmp_path):
+    def stop(parts):
+        if parts.inputs == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write(tmp_path / "x.npy", after=stop)
+    (tmp_path / "x.npy.part" / f"{2:012}.npz").unlink()
+    assert write(tmp_path / "x.npy") == 2
+    assert np.array_equal(np.load(tmp_path / "x.npy"), np.concatenate(CHUNKS))
+
+
+def test_a_run_that_cannot_be_resumed_is_refused(tmp_path):
+    """Another task, a damaged file, a second writer, and the one file that 0.1.0 left."""
+    path = tmp_path / "x.npy"
+    with Parts(path, {"of": "test", "layer": 1}) as parts:
+        parts.append(CHUNKS[0], 1)
+        with pytest.raises(ConfigError, match="another process is writing"), Parts(path, {}):
+            pass
+    with pytest.raises(ConfigError, match="beginning of another run: other layer"):
+        write(path, task={"of": "test", "layer": 2})
+    (tmp_path / "y.npy.part").write_bytes(b"")
+    with pytest.raises(ConfigError, match=r"run of version 0.1.0. Remove it"):
+        write(tmp_path / "y.npy")
+    (tmp_path / "x.npy.part" / f"{0:012}.npz").write_bytes(b"PK")
+    with pytest.raises(ConfigError, match=r"x.npy.part is damaged .* Remove it"):
+        write(path, task={"of": "test", "layer": 1})
