@@ -2,73 +2,18 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError
-from keras_vit.weights.lexicon import UNIT
+from keras_vit.weights.lexicon import AXES, LEXICON, UNIT
 
+_FIELDS = {field.name: field for field in dataclasses.fields(ViTConfig)}
 
-@dataclasses.dataclass(frozen=True)
-class Sign:
-    """The fields of a configuration that follow from the presence of a weight in its file.
-
-    Args:
-        path: path of the weight, or the start of several paths.
-        present: fields of `ViTConfig` for a file with the weight.
-        absent: fields of `ViTConfig` for a file without the weight.
-    """
-
-    path: str
-    present: Mapping[str, Any]
-    absent: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-
-
-SIGNS: tuple[Sign, ...] = (
-    Sign(
-        "class_token/token",
-        {"classifier": "token", "class_token": True},
-        {"classifier": "gap", "class_token": None},
-    ),
-    Sign("pool/", {"classifier": "map"}),
-    Sign("position_embedding/embedding", {"position": "learned"}, {"position": "sincos2d"}),
-    Sign("block_{l}/attention/{qkv}/bias", {"qkv_bias": True}, {"qkv_bias": False}),
-    Sign("distillation_token/", {"distillation_token": True}, {"distillation_token": False}),
-    Sign("register_tokens/", {}, {"num_registers": 0}),
-    Sign("mask_token/", {"mask_token": True}, {"mask_token": False}),
-    Sign("patch_embedding/bias", {"patch_bias": True}, {"patch_bias": False}),
-    Sign("patch_norm/", {"patch_norm": True}, {"patch_norm": False}),
-    Sign("pre_norm/", {"pre_norm": True}, {"pre_norm": False}),
-    Sign("encoder_norm/", {"final_norm": True}, {"final_norm": False}),
-    Sign("block_{l}/attention_norm/beta", {"norm": "layer"}, {"norm": "rms"}),
-    Sign("block_{l}/attention/out/bias", {"projection_bias": True}, {"projection_bias": False}),
-    Sign("block_{l}/attention/rotary_frequencies", {"rope": {"form": "mixed"}}, {"rope": None}),
-    Sign(
-        "block_{l}/attention/sub_norm/",
-        {"sub_norm_attention": True},
-        {"sub_norm_attention": False},
-    ),
-    Sign("block_{l}/attention_scale/", {"layer_scale": True}, {"layer_scale": False}),
-    Sign("block_{l}/mlp/{gate}/", {"mlp": "gated"}, {"mlp": "plain"}),
-    Sign("block_{l}/mlp/dense_1/bias", {"mlp_bias": True}, {"mlp_bias": False}),
-    Sign("block_{l}/mlp/sub_norm/", {"sub_norm_mlp": True}, {"sub_norm_mlp": False}),
-    Sign("projection/", {}, {"projection_dim": None}),
-    Sign("pre_logits/", {}, {"representation_size": None}),
-    Sign("head/", {}, {"num_classes": 0}),
-    Sign("head/{head}/", {"classifier": "token_and_distillation"}),
-)
-"""If two signs set one field, the later sign decides."""
-
-SIZES = {
-    "m": "hidden_size",
-    "f": "mlp_dim",
-    "h": "num_heads",
+_SIZES = {
+    **{symbol: axis.words for symbol, axis in AXES.items() if axis.words in _FIELDS},
     "n": "num_positions",
-    "r": "representation_size",
-    "k": "num_classes",
-    "g": "num_registers",
-    "t": "projection_dim",
     "pool h": "map_num_heads",
     "pool f": "map_mlp_dim",
     "c": "channels",
@@ -96,25 +41,74 @@ def fields_from(
     is_hybrid = "root/conv/kernel" in found or any(path.startswith(UNIT) for path in found)
     fields: dict[str, Any] = {
         field: size[symbol]
-        for symbol, field in SIZES.items()
+        for symbol, field in _SIZES.items()
         if symbol in size and not (is_hybrid and symbol == "c")
     }
-    for sign in SIGNS:
-        has = any(path.startswith(sign.path) for path in found)
-        fields |= sign.present if has else sign.absent
-    if "head/kernel" in found and size.get("e") == 2 * size.get("m", 0):
-        fields["classifier"] = "token_and_mean"
+    fields |= _parts(found)
+    fields |= _classifier(found, is_twice_as_wide=size.get("e") == 2 * size.get("m", 0))
     if "f" in votes and (width := _packed_width(votes["f"], found)):
-        fields |= {"mlp": "gated_packed", "mlp_dim": width}
+        fields |= {"mlp": "gated", "mlp_dim": width}
     fields["num_layers"] = size.get("l") or _count(found)
     if "p" in size and "q" in size:
         fields["patch_size"] = (size["p"], size["q"])
-    fields["resnet"] = None
     if is_hybrid:
         units = _units_per_stage(found)
         fields["resnet"] = {"num_layers": units, "width_factor": size.get("root w", 64) / 64}
         fields.setdefault("channels", 3)
     return fields
+
+
+def _classifier(paths: Collection[str], is_twice_as_wide: bool) -> dict[str, Any]:
+    """Returns the classifier that weights show, and whether there is a class token.
+
+    Args:
+        paths: templates of the paths of weights in a file.
+        is_twice_as_wide: whether the head reads two vectors.
+    """
+    has_token = "class_token/token" in paths
+    classifier = "token" if has_token else "gap"
+    if any(path.startswith("pool/") for path in paths):
+        classifier = "map"
+    if any(path.startswith("head/{head}/") for path in paths):
+        classifier = "token_and_distillation"
+    if "head/kernel" in paths and is_twice_as_wide:
+        classifier = "token_and_mean"
+    return {"classifier": classifier, "class_token": True if has_token else None}
+
+
+def _parts(paths: Collection[str]) -> dict[str, Any]:
+    """Returns the fields that the presence or absence of weights shows.
+
+    The conditions of a weight (`Word.held_by`) hold if a file has it. A field without any weight
+    in the file has its value for a model without them.
+    """
+    shown: dict[str, Any] = {}
+    values: dict[str, set[str | None]] = {}
+    for word in LEXICON:
+        for condition in word.conditions:
+            name, _, part = condition.field.partition(".")
+            if name not in _FIELDS or name == "classifier":  # several weights show that one
+                continue
+            values.setdefault(name, set()).add(condition.value)
+            if word.path in paths:
+                shown[name] = {part: condition.value} if part else condition.value
+    fields: dict[str, Any] = {}
+    for name, own in values.items():
+        is_switch = isinstance(_FIELDS[name].default, bool)
+        if name not in shown:
+            fields[name] = _without(name, own)
+        elif is_switch or shown[name] is not None:  # the size of an axis is a field by itself
+            fields[name] = shown[name] or True
+    return fields
+
+
+def _without(name: str, values: Collection[str | None]) -> Any:
+    """Returns the value of a field for a model without the weights that need other values."""
+    field = _FIELDS[name]
+    if isinstance(field.default, str):
+        words = field.metadata["values"].words
+        return next((word for word in words if word not in values), field.default)
+    return None if field.default is None else type(field.default)(0)
 
 
 def _packed_width(votes: Counter[int], found: Mapping[str, list[dict[str, str]]]) -> int | None:

@@ -14,12 +14,11 @@ from keras_vit.checkpoints.dialects.json_fields import (
     always,
     merged,
 )
-from keras_vit.config import Numerics, ViTConfig
+from keras_vit.config import SWITCHES, Numerics, ViTConfig
 from keras_vit.errors import shown
 from keras_vit.images.protocols import ProtocolSpec, complete
 from keras_vit.text import log
 from keras_vit.weights.lexicon import LEXICON
-from keras_vit.weights.switches import DEFAULTS, SWITCHES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -263,9 +262,10 @@ class Dialect:
 
     @property
     def conventions(self) -> dict[str, Any]:
-        """Fields of every file: `fields`, and the defaults of the switches that it lacks."""
-        defaults = {name: DEFAULTS[name] for name in self._lacking if name in DEFAULTS}
-        return {**defaults, **self.fields}
+        """Fields of every file: `fields`, and the plain values of the switches that it lacks."""
+        lacking = (SWITCHES[name] for name in self._lacking)
+        plain = {switch.field: switch.plain[0] for switch in lacking if len(switch.plain) == 1}
+        return {**plain, **self.fields}
 
     @property
     def refusals(self) -> tuple[Limit, ...]:

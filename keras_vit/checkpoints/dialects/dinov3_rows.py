@@ -20,7 +20,7 @@ _ACTIVATIONS = {**{word: ("gelu", form) for word, form in GELUS.items()}, "silu"
 
 
 def _activation(config: ViTConfig) -> str:
-    if config.mlp_is_gated and config.numerics.gate == "silu":
+    if config.mlp == "gated" and config.numerics.gate == "silu":
         return "silu"
     return str(one_of(GELUS).write(config.numerics.gelu))
 
@@ -67,7 +67,7 @@ def dinov3_rows(
             (activation, "use_gated_mlp"),
             ("mlp", "numerics.gelu", "numerics.gate"),
             read_mlp,
-            lambda c: {activation: _activation(c), "use_gated_mlp": c.mlp_is_gated},
+            lambda c: {activation: _activation(c), "use_gated_mlp": c.mlp == "gated"},
         ),
         JsonField("layer_norm_eps", "numerics.layer_norm_epsilon", default=1e-5),
         JsonFields(

@@ -44,9 +44,7 @@ _WORDS: dict[str, Names] = {
         StoredAs(_BLOCK + "gamma_2"),
     ),
     **{
-        f"block_{{l}}/mlp/{{gate}}/{part}": StoredAs(
-            f"{_BLOCK}mlp.w12.{name}", axes, implies={"mlp": "gated_packed"}
-        )
+        f"block_{{l}}/mlp/{{gate}}/{part}": StoredAs(f"{_BLOCK}mlp.w12.{name}", axes)
         for part, name, axes in (("kernel", "weight", "(gate f) m"), ("bias", "bias", "(gate f)"))
     },
     **torch_modules(

@@ -83,15 +83,11 @@ _WORDS2: dict[str, Names] = {
     "position_embedding/embedding": tuple(
         StoredAs(f"{_V2}vars/{2 + k}", when=_number_of_tokens(k)) for k in (2, 1, 0)
     ),
-    "block_{l}/mlp/{gate}/kernel": StoredAs(
-        _MLP2 + "weights_in/vars/0", "m (gate f)", implies={"mlp": "gated_packed"}
-    ),
-    "block_{l}/mlp/{gate}/bias": StoredAs(
-        _MLP2 + "weights_in/vars/1", "(gate f)", implies={"mlp": "gated_packed"}
-    ),
+    "block_{l}/mlp/{gate}/kernel": StoredAs(_MLP2 + "weights_in/vars/0", "m (gate f)"),
+    "block_{l}/mlp/{gate}/bias": StoredAs(_MLP2 + "weights_in/vars/1", "(gate f)"),
     **{
         f"block_{{l}}/mlp/dense_1/{part}": (
-            StoredAs(f"{_MLP2}fc2/vars/{k}", when=lambda c: c.mlp_is_plain),
+            StoredAs(f"{_MLP2}fc2/vars/{k}", when=lambda c: c.mlp == "plain"),
             StoredAs(f"{_MLP2}weights_out/vars/{k}"),
         )
         for k, part in enumerate(("kernel", "bias"))
@@ -123,13 +119,13 @@ def _image_to(config: ViTConfig) -> dict[str, Any]:
 
 def _hidden_of(config: ViTConfig) -> int:
     """Returns keras-hub's `intermediate_dim`: for a gated MLP it is 3/2 of the width."""
-    return config.mlp_dim if config.mlp_is_plain else config.mlp_dim * 3 // 2
+    return config.mlp_dim if config.mlp == "plain" else config.mlp_dim * 3 // 2
 
 
 def _mlp_of(found: Mapping[str, Any]) -> dict[str, Any]:
     hidden = number(found, "intermediate_dim")
     if found.get("use_swiglu_ffn"):
-        return {"mlp": "gated_packed", "mlp_dim": swiglu_width(hidden)}
+        return {"mlp": "gated", "mlp_dim": swiglu_width(hidden)}
     return {"mlp": "plain", "mlp_dim": hidden}
 
 
@@ -147,7 +143,7 @@ _ROWS2: tuple[Row, ...] = (
         ("intermediate_dim", "use_swiglu_ffn"),
         ("mlp", "mlp_dim"),
         _mlp_of,
-        lambda c: {"intermediate_dim": _hidden_of(c), "use_swiglu_ffn": c.mlp_is_gated},
+        lambda c: {"intermediate_dim": _hidden_of(c), "use_swiglu_ffn": c.mlp == "gated"},
     ),
     JsonField("layer_scale_init_value", "layer_scale_init"),
     JsonField("num_register_tokens", "num_registers", default=0),
@@ -222,7 +218,7 @@ dinov2 = Dialect(
             "positions of registers",
         ),
         (
-            lambda c: c.mlp_is_gated and swiglu_width(_hidden_of(c)) != c.mlp_dim,
+            lambda c: c.mlp == "gated" and swiglu_width(_hidden_of(c)) != c.mlp_dim,
             "a gated MLP whose width is no multiple of 8",
         ),
     ),
@@ -278,7 +274,7 @@ dinov3 = Dialect(
     expresses=("gelu", "gate", "layer_norm_epsilon", "position_resize"),
     fields={**_FIXED, "position": "none"},
     switches=(
-        "single_biases",
+        "qkv_bias",
         "projection_bias",
         "mlp_bias",
         "mlp",
@@ -286,7 +282,7 @@ dinov3 = Dialect(
         "rope",
         "layer_scale",
         "mask_token",
-        "no_position",
+        "position",
     ),
     impossible=(
         *impossible("token", position="none"),

@@ -232,7 +232,7 @@ _TO_WRITE: dict[tuple[Any, ...], str] = {
     (False, _LAYER, 1e-6, False, "plain", None): "vit_base_patch16_224",
     (False, _LAYER, 1e-5, False, "plain", None): "vit_base_patch16_clip_224",
     (True, _LAYER, 1e-6, False, "plain", None): "deit_base_distilled_patch16_224",
-    (False, _LAYER, 1e-6, False, "gated_packed", None): "vit_giant_patch14_dinov2",
+    (False, _LAYER, 1e-6, False, "gated", None): "vit_giant_patch14_dinov2",
     (False, _RMS, 1e-5, True, "gated", None): "aimv2_large_patch14_224",
     (False, _RMS, 1e-6, False, "plain", None): "test_vit4",
     (False, _LAYER, 1e-6, False, "plain", ()): "vit_tiny_r_s16_p8_224",

@@ -24,7 +24,7 @@ from keras_vit.checkpoints.dialects.timm.architectures import (
     ratio_of,
 )
 from keras_vit.checkpoints.dialects.timm.images import images
-from keras_vit.checkpoints.dialects.timm.names import WORDS
+from keras_vit.checkpoints.dialects.timm.names import WORDS, gate_names
 from keras_vit.checkpoints.dialects.timm.rows import (
     BLOCKS,
     IMPOSSIBLE,
@@ -52,12 +52,18 @@ def _is_split(config: ViTConfig) -> bool:
     return not _is_fused(config)
 
 
+def _has_packed_mlp(config: ViTConfig) -> bool:
+    """Whether gate and value are one array: in EVA-02 tiny and small, not with a norm or DINOv3."""
+    return not config.sub_norm_mlp and not (config.rope and config.rope.form == "dinov3")
+
+
 def _has_key_bias(config: ViTConfig) -> bool:
     return config.qkv_bias is True
 
 
 _WORDS: dict[str, Names] = {
     **WORDS,
+    **gate_names(_has_packed_mlp),
     "block_{l}/attention/{qkv}/kernel": (
         StoredAs(_ATTENTION + "qkv.weight", "(qkv h d) m", when=_is_fused),
         StoredAs(_ATTENTION + "{q}_proj.weight", "(h d) m", when=_is_split),
@@ -92,24 +98,21 @@ _NORM_OF = {1e-6: "eva02_base_patch14_224", 1e-5: "vit_small_patch16_dinov3"}
 """An architecture to write for every epsilon; `model_args` say what is otherwise."""
 
 
-def _mlp_of(found: Json) -> str:
-    if not found.get("swiglu_mlp"):
-        return "plain"
-    return "gated" if found.get("scale_mlp") or found.get("swiglu_align_to") else "gated_packed"
-
-
 def _kind_of_mlp(found: Json) -> dict[str, Any]:
     if "swiglu_mlp" not in found:
         return {}
-    return {"mlp": _mlp_of(found), "sub_norm_mlp": bool(found.get("scale_mlp"))}
+    mlp = "gated" if found["swiglu_mlp"] else "plain"
+    return {"mlp": mlp, "sub_norm_mlp": bool(found.get("scale_mlp"))}
 
 
 def _words_of_mlp(config: ViTConfig) -> dict[str, Any]:
     return {
-        "swiglu_mlp": config.mlp_is_gated,
+        "swiglu_mlp": config.mlp == "gated",
         "scale_mlp": config.sub_norm_mlp,
         # Any number asks for two arrays; 1 rounds nothing.
-        "swiglu_align_to": int(config.mlp == "gated" and not config.sub_norm_mlp),
+        "swiglu_align_to": int(
+            config.mlp == "gated" and not config.sub_norm_mlp and not _has_packed_mlp(config)
+        ),
     }
 
 
@@ -285,8 +288,8 @@ eva = Dialect(
         "sub_norm_attention",
         "sub_norm_mlp",
         "layer_scale",
-        "no_position",
-        "single_biases",
+        "position",
+        "qkv_bias",
     ),
     impossible=(
         (lambda c: c.resnet is not None, "a ResNet stem"),
@@ -298,10 +301,6 @@ eva = Dialect(
         (
             lambda c: c.qkv_bias is True and _is_split(c),
             "a bias of the key beside a gated MLP with a norm",
-        ),
-        (
-            lambda c: c.mlp == "gated_packed" and c.sub_norm_mlp,
-            "a packed gated MLP with a norm",
         ),
         (
             lambda c: c.rope is not None and c.rope.form != "axial" and c.rope.offset != 0,

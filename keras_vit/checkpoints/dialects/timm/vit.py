@@ -25,7 +25,7 @@ from keras_vit.checkpoints.dialects.timm.architectures import (
     to_write,
 )
 from keras_vit.checkpoints.dialects.timm.images import images
-from keras_vit.checkpoints.dialects.timm.names import STEM, WORDS
+from keras_vit.checkpoints.dialects.timm.names import STEM, WORDS, gate_names
 from keras_vit.checkpoints.dialects.timm.rows import (
     BLOCKS,
     IMPOSSIBLE,
@@ -41,10 +41,17 @@ from keras_vit.checkpoints.dialects.timm.rows import (
 from keras_vit.checkpoints.dialects.torch_layout import POSITIONS_OF_ANOTHER_GRID, torch_modules
 from keras_vit.config import Numerics, ViTConfig
 
+
+def _is_packed(config: ViTConfig) -> bool:
+    """Whether gate and value are one array, as in DINOv2-g, and not two, as in AIMv2."""
+    return config.norm == "layer"
+
+
 _DISTILLED = {"classifier": "token_and_distillation"}
 _WORDS = {
     **WORDS,
     **STEM,
+    **gate_names(_is_packed),
     "distillation_token/token": StoredAs("dist_token", implies=_DISTILLED),
     **torch_modules({"head/{head}": "head{_dist}"}),
     "block_{l}/attention_scale/gamma": StoredAs("blocks.{l}.ls1.gamma"),
@@ -52,7 +59,7 @@ _WORDS = {
 }
 _REASONS = {"pre_logits/": "timm's VisionTransformer has no representation layer"}
 
-_MLPS = {"Mlp": "plain", "GluMlp": "gated_packed", "SwiGLU": "gated"}
+_MLPS = {"Mlp": "plain", "GluMlp": "gated", "SwiGLU": "gated"}
 
 
 def _architecture(found: Json) -> dict[str, Any]:
@@ -82,7 +89,7 @@ def _activation_of(found: Json) -> dict[str, Any]:
 
 
 def _activation(config: ViTConfig) -> dict[str, Any]:
-    if config.mlp_is_gated and config.numerics.gate == "silu":
+    if config.mlp == "gated" and config.numerics.gate == "silu":
         return {"act_layer": "silu"}
     return {"act_layer": one_of(_GELUS).write(config.numerics.gelu)}
 
@@ -120,8 +127,8 @@ def _mlp_dim(found: Json) -> int:
 
 
 def _ratio(config: ViTConfig) -> float:
-    packed = config.mlp == "gated_packed"
-    return ratio_of(config.mlp_dim * (1 + packed), config.hidden_size)
+    is_packed = config.mlp == "gated" and _is_packed(config)
+    return ratio_of(config.mlp_dim * (1 + is_packed), config.hidden_size)
 
 
 def _without_positions(found: Json) -> dict[str, Any]:
@@ -213,7 +220,7 @@ vit = Dialect(
         "sub_norm_attention",
         "sub_norm_mlp",
         "layer_scale",
-        "no_position",
+        "position",
     ),
     impossible=(
         (lambda c: c.position == "sincos2d", "position='sincos2d'"),
@@ -236,7 +243,7 @@ vit = Dialect(
             "a bias behind the attention without one in the MLP, or the other way round",
         ),
         (
-            lambda c: c.mlp_is_gated and c.classifier == "map",
+            lambda c: c.mlp == "gated" and c.classifier == "map",
             "attention pooling behind gated MLPs",
         ),
     ),

@@ -46,9 +46,7 @@ _WORDS: dict[str, Names] = {
     "mask_token/token": StoredAs("embeddings.mask_token", "1 m"),
     "register_tokens/tokens": StoredAs("embeddings.register_tokens"),
     **{
-        f"block_{{l}}/mlp/{{gate}}/{part}": StoredAs(
-            VIT_BLOCK + f"mlp.weights_in.{name}", axes, implies={"mlp": "gated_packed"}
-        )
+        f"block_{{l}}/mlp/{{gate}}/{part}": StoredAs(VIT_BLOCK + f"mlp.weights_in.{name}", axes)
         for part, name, axes in (("kernel", "weight", "(gate f) m"), ("bias", "bias", "(gate f)"))
     },
     **{
@@ -70,13 +68,13 @@ def swiglu_width(hidden: int) -> int:
 def _mlp_of(found: Any) -> dict[str, Any]:
     hidden = int(number(found, "hidden_size") * number(found, "mlp_ratio", 4))
     if found.get("use_swiglu_ffn"):
-        return {"mlp": "gated_packed", "mlp_dim": swiglu_width(hidden)}
+        return {"mlp": "gated", "mlp_dim": swiglu_width(hidden)}
     return {"mlp": "plain", "mlp_dim": hidden}
 
 
 def _ratio_of(config: ViTConfig) -> int | None:
     """Returns the integer `mlp_ratio` that gives the model's `mlp_dim`, or None."""
-    gated = config.mlp != "plain"
+    gated = config.mlp == "gated"
     for ratio in range(1, 33):
         hidden = config.hidden_size * ratio
         if (swiglu_width(hidden) if gated else hidden) == config.mlp_dim:
@@ -90,7 +88,7 @@ _ROWS: tuple[Row, ...] = (
         ("mlp_ratio", "use_swiglu_ffn"),
         ("mlp", "mlp_dim"),
         _mlp_of,
-        lambda c: {"mlp_ratio": _ratio_of(c), "use_swiglu_ffn": c.mlp != "plain"},
+        lambda c: {"mlp_ratio": _ratio_of(c), "use_swiglu_ffn": c.mlp == "gated"},
     ),
     JsonField("qkv_bias", "qkv_bias", default=True),
     *arithmetic_rows("gelu", 1e-6),

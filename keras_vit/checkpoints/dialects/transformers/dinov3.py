@@ -71,7 +71,7 @@ dinov3 = Dialect(
         "mask_token": True,
     },
     switches=(
-        "single_biases",
+        "qkv_bias",
         "projection_bias",
         "mlp_bias",
         "mlp",
@@ -79,7 +79,7 @@ dinov3 = Dialect(
         "rope",
         "layer_scale",
         "mask_token",
-        "no_position",
+        "position",
     ),
     impossible=(
         *impossible("token", position="none"),
