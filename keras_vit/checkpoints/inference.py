@@ -87,18 +87,19 @@ def _parts(paths: Collection[str]) -> dict[str, Any]:
     for word in LEXICON:
         for condition in word.conditions:
             name, _, part = condition.field.partition(".")
-            if name not in _FIELDS or name == "classifier":  # several weights show that one
+            if name not in _FIELDS or name == "classifier" or condition.is_met_by_others:
                 continue
             values.setdefault(name, set()).add(condition.value)
             if word.path in paths:
                 shown[name] = {part: condition.value} if part else condition.value
     fields: dict[str, Any] = {}
     for name, own in values.items():
-        is_switch = isinstance(_FIELDS[name].default, bool)
         if name not in shown:
             fields[name] = _without(name, own)
-        elif is_switch or shown[name] is not None:  # the size of an axis is a field by itself
-            fields[name] = shown[name] or True
+        elif isinstance(_FIELDS[name].default, bool):
+            fields[name] = True
+        elif shown[name] is not None:  # a field that is the size of an axis follows from it
+            fields[name] = shown[name]
     return fields
 
 
@@ -108,7 +109,9 @@ def _without(name: str, values: Collection[str | None]) -> Any:
     if isinstance(field.default, str):
         words = field.metadata["values"].words
         return next((word for word in words if word not in values), field.default)
-    return None if field.default is None else type(field.default)(0)
+    if isinstance(field.default, bool):
+        return False
+    return None if field.default is None else 0
 
 
 def _packed_width(votes: Counter[int], found: Mapping[str, list[dict[str, str]]]) -> int | None:
