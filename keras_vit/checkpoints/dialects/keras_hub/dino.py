@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs, unsupported
-from keras_vit.checkpoints.dialects.dinov3_rows import OWN_ROPE, dinov3_rows
+from keras_vit.checkpoints.dialects.dinov3_rows import DINOV3_SWITCHES, OWN_ROPE, dinov3_rows
 from keras_vit.checkpoints.dialects.json_fields import (
     JsonField,
     JsonFields,
@@ -273,17 +273,7 @@ dinov3 = Dialect(
     numerics=Numerics(gelu="exact", layer_norm_epsilon=1e-5),
     expresses=("gelu", "gate", "layer_norm_epsilon", "position_resize"),
     fields={**_FIXED, "position": "none"},
-    switches=(
-        "qkv_bias",
-        "projection_bias",
-        "mlp_bias",
-        "mlp",
-        "num_registers",
-        "rope",
-        "layer_scale",
-        "mask_token",
-        "position",
-    ),
+    switches=DINOV3_SWITCHES,
     impossible=(
         *impossible("token", position="none"),
         *needs(layer_scale=True),
