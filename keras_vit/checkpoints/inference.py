@@ -1,6 +1,7 @@
 """The configuration of a model, inferred from the names and shapes of its file."""
 
 import dataclasses
+import itertools
 from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -24,35 +25,35 @@ _SIZES = {
 
 def fields_from(
     votes: Mapping[str, Counter[int]],
-    found: Mapping[str, list[dict[str, str]]],
+    bindings: Mapping[str, list[dict[str, str]]],
 ) -> dict[str, Any]:
     """Returns the fields of `ViTConfig` that follow from a file's names and shapes.
 
     Args:
         votes: axis symbol -> sizes, with the number of arrays that have each size. The
             majority wins, so that one misshapen array is reported against the rest.
-        found: path template -> the values of its placeholders in the file.
+        bindings: path template -> the values of its placeholders in the file.
 
     Returns:
         The fields that can be inferred. `"num_positions"` stands in for the image size,
         which does not follow from the number of positions alone.
     """
     size = {symbol: counts.most_common(1)[0][0] for symbol, counts in votes.items()}
-    is_hybrid = "root/conv/kernel" in found or any(path.startswith(UNIT) for path in found)
+    is_hybrid = "root/conv/kernel" in bindings or any(path.startswith(UNIT) for path in bindings)
     fields: dict[str, Any] = {
         field: size[symbol]
         for symbol, field in _SIZES.items()
         if symbol in size and not (is_hybrid and symbol == "c")
     }
-    fields |= _parts(found)
-    fields |= _classifier(found, is_twice_as_wide=size.get("e") == 2 * size.get("m", 0))
-    if "f" in votes and (width := _packed_width(votes["f"], found)):
+    fields |= _parts(bindings)
+    fields |= _classifier(bindings, is_twice_as_wide=size.get("e") == 2 * size.get("m", 0))
+    if "f" in votes and (width := _packed_width(votes["f"], bindings)):
         fields |= {"mlp": "gated", "mlp_dim": width}
-    fields["num_layers"] = size.get("l") or _count(found)
+    fields["num_layers"] = size.get("l") or _count(bindings)
     if "p" in size and "q" in size:
         fields["patch_size"] = (size["p"], size["q"])
     if is_hybrid:
-        units = _units_per_stage(found)
+        units = _units_per_stage(bindings)
         fields["resnet"] = {"num_layers": units, "width_factor": size.get("root w", 64) / 64}
         fields.setdefault("channels", 3)
     return fields
@@ -114,50 +115,50 @@ def _without(name: str, values: Collection[str | None]) -> Any:
     return None if field.default is None else 0
 
 
-def _packed_width(votes: Counter[int], found: Mapping[str, list[dict[str, str]]]) -> int | None:
+def _packed_width(votes: Counter[int], bindings: Mapping[str, list[dict[str, str]]]) -> int | None:
     """Width of a gated MLP whose first array holds gate and value, under the name of a plain one.
 
     That array is twice as wide as what the second one reads, in every block.
     """
-    first, second = (len(found.get(f"block_{{l}}/mlp/dense_{i}/kernel", ())) for i in (0, 1))
+    first, second = (len(bindings.get(f"block_{{l}}/mlp/dense_{i}/kernel", ())) for i in (0, 1))
     widths = (w for w, count in votes.items() if count >= second and votes[2 * w] >= first)
     return next(widths, None) if first and second else None
 
 
-def numbers(found: Mapping[str, list[dict[str, str]]], placeholder: str) -> set[int]:
+def numbers(bindings: Mapping[str, list[dict[str, str]]], placeholder: str) -> set[int]:
     """Returns the values of a numeric placeholder that the names of a file have."""
-    bindings = (binding for bindings in found.values() for binding in bindings)
-    return {int(binding[placeholder]) for binding in bindings if placeholder in binding}
+    every = itertools.chain.from_iterable(bindings.values())
+    return {int(binding[placeholder]) for binding in every if placeholder in binding}
 
 
-def _count(found: Mapping[str, list[dict[str, str]]]) -> int:
+def _count(bindings: Mapping[str, list[dict[str, str]]]) -> int:
     """Returns the number of blocks, by the highest number in a name."""
-    return max(numbers(found, "l"), default=-1) + 1
+    return max(numbers(bindings, "l"), default=-1) + 1
 
 
-def _units_per_stage(found: Mapping[str, list[dict[str, str]]]) -> list[int]:
+def _units_per_stage(bindings: Mapping[str, list[dict[str, str]]]) -> list[int]:
     units: dict[int, int] = {}
-    for template, bindings in found.items():
+    for template, own in bindings.items():
         if template.startswith(UNIT):
-            for binding in bindings:
+            for binding in own:
                 s, u = int(binding["s"]), int(binding["u"])
                 units[s] = max(u, units.get(s, 0))
     return [units.get(s, 1) for s in range(1, min(max(units, default=0), 99) + 1)]
 
 
 def with_grid(
-    fields: dict[str, Any], num_positions: int | None, asked: Mapping[str, Any]
+    fields: dict[str, Any], num_positions: int | None, arguments: Mapping[str, Any]
 ) -> tuple[ViTConfig, tuple[str, ...]]:
     """Returns the configuration with the grid of the stored positions, and undetermined fields.
 
     A square number of positions stands for a square grid, as in the reference; any other
     number needs `position_grid`, or an `image_size` with that number of patches.
     """
-    stated_size = fields.get("image_size")
+    image_size = fields.get("image_size")
     base = ViTConfig.from_dict({**fields, "image_size": None, "position_grid": (1, 1)})
-    if stated_size is not None:
+    if image_size is not None:
         grid = fields.get("position_grid")
-        sized = base.replace(image_size=stated_size, position_grid=grid, crop_remainder=True)
+        sized = base.replace(image_size=image_size, position_grid=grid, crop_remainder=True)
         divides = sized.image_size is None or not any(sized.remainder_of(sized.image_size))
         return sized.replace(crop_remainder=not divides), ()
     if num_positions is None:
@@ -169,7 +170,7 @@ def with_grid(
         alternatives.append(base.replace(position_before_class=True))
     if base.num_registers and "position_before_registers" not in fields:
         alternatives.append(base.replace(position_before_registers=True))
-    grids = [_grid_of(b, num_positions - b.num_prefix_positions, asked) for b in alternatives]
+    grids = [_grid_of(b, num_positions - b.num_prefix_positions, arguments) for b in alternatives]
     base, grid = next(((b, g) for b, g in zip(alternatives, grids, strict=True) if g), (base, None))
     if grid is None:
         count = num_positions - base.num_prefix_positions
@@ -179,9 +180,9 @@ def with_grid(
     return base.replace(image_size=size, position_grid=None), ()
 
 
-def _grid_of(base: ViTConfig, count: int, asked: Mapping[str, Any]) -> tuple[int, int] | None:
-    if asked.get("position_grid") is not None:
-        grid = base.replace(position_grid=asked["position_grid"]).source_grid
+def _grid_of(base: ViTConfig, count: int, arguments: Mapping[str, Any]) -> tuple[int, int] | None:
+    if arguments.get("position_grid") is not None:
+        grid = base.replace(position_grid=arguments["position_grid"]).source_grid
         if grid[0] * grid[1] != count:
             raise ConfigError(
                 f"position_grid={grid} has {grid[0] * grid[1]} cells, the file {count} positions."
@@ -190,8 +191,8 @@ def _grid_of(base: ViTConfig, count: int, asked: Mapping[str, Any]) -> tuple[int
     side = round(max(count, 0) ** 0.5)
     if side > 0 and side * side == count:
         return side, side
-    if asked.get("image_size") is not None:
-        cropped = base.replace(image_size=asked["image_size"], crop_remainder=True)
+    if arguments.get("image_size") is not None:
+        cropped = base.replace(image_size=arguments["image_size"], crop_remainder=True)
         if cropped.grid and cropped.grid[0] * cropped.grid[1] == count:
             return cropped.grid
     return None

@@ -1,4 +1,4 @@
-"""The weights of keras_vit, each stated once: path, axes, and the models that have it.
+"""The weights of keras_vit, each declared once: path, axes, and the models that have it.
 
 A path is the place of a weight in a `VisionTransformer`; a placeholder in braces stands
 for each of the values that the configuration gives it. The names of the axes let a dialect

@@ -44,13 +44,13 @@ def dinov3_rows(
         projection_bias, mlp_bias, activation, layer_scale: the library's keys for these parts.
     """
 
-    def read_biases(found: Mapping[str, Any]) -> dict[str, Any]:
-        stated = tuple(found.get(key, key != biases[1]) for key in biases)
-        return {"qkv_bias": stated[0] if len(set(map(repr, stated))) == 1 else stated}
+    def read_biases(content: Mapping[str, Any]) -> dict[str, Any]:
+        own = tuple(content.get(key, key != biases[1]) for key in biases)
+        return {"qkv_bias": own[0] if len(set(map(repr, own))) == 1 else own}
 
-    def read_mlp(found: Mapping[str, Any]) -> dict[str, Any]:
-        gate, gelu = _ACTIVATIONS[found.get(activation, "gelu")]
-        if found.get("use_gated_mlp"):
+    def read_mlp(content: Mapping[str, Any]) -> dict[str, Any]:
+        gate, gelu = _ACTIVATIONS[content.get(activation, "gelu")]
+        if content.get("use_gated_mlp"):
             return {"mlp": "gated", "numerics.gate": gate, "numerics.gelu": gelu}
         return {"mlp": "plain", "numerics.gate": "silu", "numerics.gelu": gelu}
 
@@ -73,8 +73,8 @@ def dinov3_rows(
         JsonFields(
             ("rope_theta",),
             ("rope",),
-            lambda found: {
-                "rope": Rope(form="dinov3", theta=float(found.get("rope_theta", 100.0)))
+            lambda content: {
+                "rope": Rope(form="dinov3", theta=float(content.get("rope_theta", 100.0)))
             },
             lambda c: {"rope_theta": c.rope.theta if c.rope else 100.0},
         ),

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs, unsupported
+from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs, with_reasons
 from keras_vit.checkpoints.dialects.dinov3_rows import DINOV3_SWITCHES, OWN_ROPE, dinov3_rows
 from keras_vit.checkpoints.dialects.json_fields import (
     JsonField,
@@ -100,13 +100,13 @@ def _resized_positions(config: ViTConfig) -> dict[str, str]:
     return {f"{_V2}vars/{position}": "positions that the library computes from the others"}
 
 
-def _image_of(found: Mapping[str, Any]) -> dict[str, Any]:
-    stated = image_shape(found)
-    height, width = found["position_embedding_shape"][:2]
-    patch = found["patch_size"]
+def _image_of(content: Mapping[str, Any]) -> dict[str, Any]:
+    fields = image_shape(content)
+    height, width = content["position_embedding_shape"][:2]
+    patch = content["patch_size"]
     grid = (height // patch, width // patch)
-    same = grid == tuple(side // patch for side in stated["image_size"])
-    return {**stated, "position_grid": None if same else grid}
+    same = grid == tuple(side // patch for side in fields["image_size"])
+    return {**fields, "position_grid": None if same else grid}
 
 
 def _image_to(config: ViTConfig) -> dict[str, Any]:
@@ -122,9 +122,9 @@ def _hidden_of(config: ViTConfig) -> int:
     return config.mlp_dim if config.mlp == "plain" else config.mlp_dim * 3 // 2
 
 
-def _mlp_of(found: Mapping[str, Any]) -> dict[str, Any]:
-    hidden = number(found, "intermediate_dim")
-    if found.get("use_swiglu_ffn"):
+def _mlp_of(content: Mapping[str, Any]) -> dict[str, Any]:
+    hidden = number(content, "intermediate_dim")
+    if content.get("use_swiglu_ffn"):
         return {"mlp": "gated", "mlp_dim": swiglu_width(hidden)}
     return {"mlp": "plain", "mlp_dim": hidden}
 
@@ -153,10 +153,10 @@ _ROWS2: tuple[Row, ...] = (
     JsonFields(
         ("antialias_in_interpolation",),
         ("numerics.position_resize",),
-        lambda found: {
+        lambda content: {
             "numerics.position_resize": (
                 "bicubic_antialias"
-                if found.get("antialias_in_interpolation")
+                if content.get("antialias_in_interpolation")
                 else "bicubic_catmull_rom"
             )
         },
@@ -186,7 +186,7 @@ dinov2 = Dialect(
     name="keras_hub/dinov2",
     library="keras-hub",
     container="h5",
-    words=unsupported(_REASONS, _WORDS2),
+    words=with_reasons(_REASONS, _WORDS2),
     derived=_resized_positions,
     needs_json="which numbered array is which token",
     identity=Identity("config.json", "class_name", "DINOV2Backbone", "'DINOV2Backbone'"),
@@ -248,7 +248,7 @@ dinov3 = Dialect(
     name="keras_hub/dinov3",
     library="keras-hub",
     container="h5",
-    words=unsupported(_REASONS, _WORDS3),
+    words=with_reasons(_REASONS, _WORDS3),
     needs_json="theta of the rotary positions",
     identity=Identity("config.json", "class_name", "DINOV3Backbone", "'DINOV3Backbone'"),
     json=keras_object(

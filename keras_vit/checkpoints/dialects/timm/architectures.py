@@ -138,7 +138,7 @@ _ELSEWHERE = (
         "convolutions",
     ),
 )
-"""Architectures of other modules of timm, and the part that keras_vit has not."""
+"""Architectures of other modules of timm, and the part that keras_vit lacks."""
 
 
 def _refuse_parts(architecture: Any, arguments: Arguments) -> None:
@@ -164,7 +164,7 @@ def arguments_of(config: Json) -> Arguments:
             what `model_args` say, and no more.
 
     Raises:
-        ValueError: the model has a part that keras_vit has not.
+        ValueError: the model has a part that keras_vit lacks.
     """
     architecture = config.get("architecture")
     row = row_of(architecture)
@@ -223,8 +223,8 @@ def to_write(config: ViTConfig) -> str | None:
     epsilon = config.numerics.layer_norm_epsilon
     epsilon = epsilon if epsilon in EPSILONS else EPSILONS[0]
     stem = None if config.resnet is None else config.resnet.num_layers
-    wanted = (config.has_two_heads, config.norm, epsilon, config.patch_norm, config.mlp, stem)
-    return _TO_WRITE.get(wanted)
+    key = (config.has_two_heads, config.norm, epsilon, config.patch_norm, config.mlp, stem)
+    return _TO_WRITE.get(key)
 
 
 _LAYER, _RMS = "layer", "rms"

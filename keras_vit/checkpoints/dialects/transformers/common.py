@@ -13,7 +13,7 @@ from keras_vit.checkpoints.dialects.base import (
     Limit,
     Names,
     StoredAs,
-    unsupported,
+    with_reasons,
 )
 from keras_vit.checkpoints.dialects.dinov3_rows import GELUS
 from keras_vit.checkpoints.dialects.json_fields import (
@@ -111,7 +111,7 @@ def has_no_head(config: ViTConfig) -> bool:
     return config.num_classes == 0
 
 
-NO_HEAD: Limit = (has_head, "a head: transformers has no classifier of this family")
+NO_HEAD: Limit = (has_head, "a head: this class has none")
 
 
 def _number(k: int) -> str:
@@ -279,17 +279,17 @@ def dialect(
         **more,
         "fields": {**fields, **more.get("fields", {})},
     }
-    if not own.get("only_read"):
-        own["impossible"] = (
-            *impossible(*classifiers, position=position),
-            POSITIONS_OF_ANOTHER_GRID,
-            *more.get("impossible", ()),
-        )
+    refusals = (
+        *impossible(*classifiers, position=position),
+        POSITIONS_OF_ANOTHER_GRID,
+        *more.get("impossible", ()),
+    )
+    own["impossible"] = () if own.get("only_read") else refusals
     return Dialect(
         name=f"transformers/{name or model_type}",
         library="transformers",
         container="safetensors",
-        words=unsupported(VIT_REASONS, words),
+        words=with_reasons(VIT_REASONS, words),
         images=processor,
         numerics=Numerics(gelu=gelu, layer_norm_epsilon=epsilon, position_resize=resize),
         crops=False,

@@ -57,9 +57,9 @@ def swiglu_width(hidden: int) -> int:
     return (int(hidden * 2 / 3) + 7) // 8 * 8
 
 
-def _mlp_of(found: Any) -> dict[str, Any]:
-    hidden = int(number(found, "hidden_size") * number(found, "mlp_ratio", 4))
-    if found.get("use_swiglu_ffn"):
+def _mlp_of(content: Any) -> dict[str, Any]:
+    hidden = int(number(content, "hidden_size") * number(content, "mlp_ratio", 4))
+    if content.get("use_swiglu_ffn"):
         return {"mlp": "gated", "mlp_dim": swiglu_width(hidden)}
     return {"mlp": "plain", "mlp_dim": hidden}
 

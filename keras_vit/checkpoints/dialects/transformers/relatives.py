@@ -153,7 +153,7 @@ def _clip(
         1e-5,
         _CLIP_FIELDS | {"qkv_bias": True},
         switches=("pre_norm", "patch_bias", *(("projection_dim",) if projections else ())),
-        untold=lambda fields: GELU_OF_CLIP,
+        undetermined=lambda fields: GELU_OF_CLIP,
         impossible=needs(qkv_bias=True),
     )
 

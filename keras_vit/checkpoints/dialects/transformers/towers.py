@@ -97,7 +97,7 @@ _CLIP = _Encoder(
     fields={"pre_norm": True, "patch_bias": False, "qkv_bias": True},
     refusals=needs(pre_norm=True, patch_bias=False, qkv_bias=True),
     arithmetic={"gelu": "quick", "epsilon": 1e-5},
-    more={"switches": ("pre_norm", "patch_bias"), "untold": lambda fields: GELU_OF_CLIP},
+    more={"switches": ("pre_norm", "patch_bias"), "undetermined": lambda fields: GELU_OF_CLIP},
 )
 
 _SIGLIP = _Encoder(
@@ -192,7 +192,9 @@ def _tower(
     note = JsonNote("architectures", lambda facts: [class_name])
     top: tuple[Row, ...] = (note, JsonConstant("model_type", own))
     sizes: dict[str, Any] = {"assumed": lambda content: encoder.sizes}
-    tables = (JsonTable("config.json", (*top, *encoder.rows, *rows), **sizes),)
+    tables: tuple[JsonTable, ...] = (
+        JsonTable("config.json", (*top, *encoder.rows, *rows), **sizes),
+    )
     if is_part:
         kind = JsonNote("model_type", lambda facts: f"{encoder.model_type}_vision_model")
         tables = (

@@ -62,6 +62,7 @@ def _family(
         fields: fields of `ViTConfig` that every file has, beside a single classifier.
         **more: further arguments of `dialect`.
     """
+    fixed = ("classifier",) if len(classifiers) == 1 else ()
     note = classes if isinstance(classes, JsonNote) else architectures(*classes)
     has_classifier = isinstance(classes, JsonNote) or classes[0]
     return dialect(
@@ -78,7 +79,7 @@ def _family(
         ),
         epsilon=epsilon,
         classifiers=classifiers,
-        fields=({"classifier": classifiers[0]} if len(classifiers) == 1 else {}) | (fields or {}),
+        fields={**dict.fromkeys(fixed, classifiers[0]), **(fields or {})},
         **{
             "prefixes": (prefix, ""),
             "prefix_for": lambda config: prefix if config.num_classes else "",
