@@ -1,7 +1,7 @@
 """Declaration of fields: default, valid values, and the name of the part that a library may lack.
 
-A frozen dataclass that inherits `Fields` declares each of its fields once, by `field`. The rules
-of single fields and the switches (`switches_of`) derive from these declarations.
+A frozen dataclass that inherits `Fields` declares each of its fields once, by its type and, for
+more, by `field`. The rules of single fields and the switches (`switches_of`) derive from that.
 """
 
 import dataclasses
@@ -9,21 +9,39 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 from keras_vit.config.foreign_words import answer_to
-from keras_vit.config.rules import Rule, Values, enforce
+from keras_vit.config.rules import (
+    BOOL,
+    BOOL_OR_NONE,
+    NUMBER,
+    POSITIVE,
+    POSITIVE_OR_NONE,
+    Rule,
+    Values,
+    enforce,
+)
 from keras_vit.errors import ConfigError, nearest, shown
+
+_VALUES_OF_TYPES: dict[Any, Values] = {
+    bool: BOOL,
+    int: POSITIVE,
+    float: NUMBER,
+    bool | None: BOOL_OR_NONE,
+    int | None: POSITIVE_OR_NONE,
+}
+"""The valid values of a field that declares none, by its type."""
 
 
 def field(
-    values: Values | None,
-    default: Any = dataclasses.MISSING,
+    default: Any,
+    values: Values | None = None,
     lacking: str | Mapping[str, str] = "",
     plain: tuple[Any, ...] = (),
 ) -> Any:
     """Returns a field of a dataclass.
 
     Args:
-        values: the valid values; None if another check covers them.
-        default: value of a field that is left out; without it the field is required.
+        default: value of a field that is left out.
+        values: the valid values; None for those of the type.
         lacking: for a switch, a part that other families add to the paper's model: its name in
             the message about a library that lacks it. A dict names a part for single values.
         plain: the values that stand for a model without the part; empty: the default.
@@ -99,7 +117,8 @@ class Fields:
 
     def _validate(self) -> None:
         own: list[Any] = list(dataclasses.fields(self))  # type: ignore[arg-type]
-        single = (f.metadata["values"].rule(f.name) for f in own if f.metadata.get("values"))
+        values = ((f.name, f.metadata.get("values") or _VALUES_OF_TYPES.get(f.type)) for f in own)
+        single = [valid.rule(name) for name, valid in values if valid]
         enforce(self, (*single, *self._rules), self._prefix)
         for number in own:
             if number.type is float:

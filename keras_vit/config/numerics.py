@@ -3,7 +3,7 @@
 import dataclasses
 
 from keras_vit.config.fields import Fields, field
-from keras_vit.config.rules import BOOL, SHARE, choice
+from keras_vit.config.rules import SHARE, choice
 
 GELU_FORMS = ("tanh", "exact", "quick")
 """Forms of the GELU; `"quick"` is x * sigmoid(1.702 x), as in CLIP."""
@@ -53,11 +53,11 @@ class Numerics(Fields):
 
     _prefix = "numerics."
 
-    gelu: str = field(choice(*GELU_FORMS), "tanh")
-    layer_norm_epsilon: float = field(SHARE, 1e-6)
-    group_norm_epsilon: float = field(SHARE, 1e-6)
-    std_conv: str = field(choice(*STD_CONV_FORMS), "std_plus_epsilon")
-    std_conv_epsilon: float = field(SHARE, 1e-5)
-    position_resize: str = field(choice(*POSITION_RESIZES), "bilinear_align_corners")
-    pool_before_norm: bool = field(BOOL, False)
-    gate: str = field(choice(*GATES), "silu")
+    gelu: str = field("tanh", choice(*GELU_FORMS))
+    layer_norm_epsilon: float = field(1e-6, SHARE)
+    group_norm_epsilon: float = field(1e-6, SHARE)
+    std_conv: str = field("std_plus_epsilon", choice(*STD_CONV_FORMS))
+    std_conv_epsilon: float = field(1e-5, SHARE)
+    position_resize: str = field("bilinear_align_corners", choice(*POSITION_RESIZES))
+    pool_before_norm: bool = False
+    gate: str = field("silu", choice(*GATES))

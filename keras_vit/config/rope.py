@@ -3,7 +3,7 @@
 import dataclasses
 
 from keras_vit.config.fields import Fields, field
-from keras_vit.config.rules import NUMBER, POSITIVE_NUMBER, choice, pair
+from keras_vit.config.rules import POSITIVE_NUMBER, choice, pair
 
 ROPE_FORMS = ("dinov3", "axial", "mixed")
 """Forms of rotary positions."""
@@ -33,11 +33,11 @@ class Rope(Fields):
 
     _prefix = "rope."
 
-    form: str = field(choice(*ROPE_FORMS), "axial")
-    theta: float = field(POSITIVE_NUMBER, 10_000.0)
-    offset: float = field(NUMBER, 0.0)
+    form: str = field("axial", choice(*ROPE_FORMS))
+    theta: float = field(10_000.0, POSITIVE_NUMBER)
+    offset: float = 0.0
     reference_grid: tuple[int, int] | None = None
-    indexing: str = field(choice(*ROPE_INDEXINGS), "ij")
+    indexing: str = field("ij", choice(*ROPE_INDEXINGS))
 
     def __post_init__(self) -> None:
         self._validate()

@@ -98,16 +98,6 @@ def is_positive_int(value: Any) -> bool:
     return is_int(value) and value >= 1
 
 
-def is_share(value: Any) -> bool:
-    """Whether a value is a number in [0, 1)."""
-    return is_number(value) and 0 <= value < 1
-
-
-def is_bool(value: Any) -> bool:
-    """Whether a value is True or False."""
-    return isinstance(value, bool)
-
-
 def pair(field: str, value: Any) -> tuple[int, int]:
     """Returns (rows, columns) from one positive int or a pair of them.
 
@@ -129,6 +119,6 @@ POSITIVE_OR_NONE = Values(
 )
 NUMBER = Values(is_number, "a number")
 POSITIVE_NUMBER = Values(lambda value: is_number(value) and value > 0, "a positive number")
-SHARE = Values(is_share, "a number in [0, 1)")
-BOOL = Values(is_bool, "a bool")
-BOOL_OR_NONE = Values(lambda value: value is None or is_bool(value), "a bool or None")
+SHARE = Values(lambda value: is_number(value) and 0 <= value < 1, "a number in [0, 1)")
+BOOL = Values(lambda value: isinstance(value, bool), "a bool")
+BOOL_OR_NONE = Values(lambda value: isinstance(value, bool | None), "a bool or None")

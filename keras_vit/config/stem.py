@@ -54,8 +54,8 @@ class ResNetStem(Fields):
     _prefix = "resnet."
     _rules = _RULES
 
-    num_layers: tuple[int, ...] = field(_UNITS, ())
-    width_factor: float = field(_FACTOR, 1.0)
+    num_layers: tuple[int, ...] = field((), _UNITS)
+    width_factor: float = field(1.0, _FACTOR)
 
     def __post_init__(self) -> None:
         self._validate()

@@ -7,16 +7,7 @@ from typing import Any
 from keras_vit.config.fields import Fields, field, known_fields, switches_of
 from keras_vit.config.numerics import Numerics
 from keras_vit.config.rope import Rope
-from keras_vit.config.rules import (
-    BOOL,
-    BOOL_OR_NONE,
-    NUMBER,
-    POSITIVE,
-    POSITIVE_OR_NONE,
-    SHARE,
-    choice,
-    pair,
-)
+from keras_vit.config.rules import SHARE, choice, pair
 from keras_vit.config.stem import ResNetStem
 from keras_vit.config.vit_rules import (
     ACTIVATIONS,
@@ -135,73 +126,61 @@ class ViTConfig(Fields):
     _rules = RULES
 
     patch_size: tuple[int, int]
-    hidden_size: int = field(POSITIVE)
-    mlp_dim: int = field(POSITIVE)
-    num_heads: int = field(POSITIVE)
-    num_layers: int = field(POSITIVE)
+    hidden_size: int
+    mlp_dim: int
+    num_heads: int
+    num_layers: int
     image_size: tuple[int, int] | None = (DEFAULT_IMAGE_SIZE, DEFAULT_IMAGE_SIZE)
-    channels: int = field(POSITIVE, 3)
-    num_classes: int = field(CLASSES, 1000)
+    channels: int = 3
+    num_classes: int = field(1000, CLASSES)
     classifier: str = field(
-        choice(*CLASSIFIERS, *FAMILY_CLASSIFIERS),
         "token",
+        choice(*CLASSIFIERS, *FAMILY_CLASSIFIERS),
         lacking={
             "token_and_mean": "a head that reads class token and mean",
             "token_and_distillation": "a distillation head",
         },
     )
-    class_token: bool | None = field(BOOL_OR_NONE, None)
-    distillation_token: bool = field(BOOL, False, lacking="a distillation token")
-    num_registers: int = field(REGISTERS, 0, lacking="register tokens")
-    mask_token: bool = field(BOOL, False, lacking="a mask token")
-    class_token_in_mean: bool = field(BOOL, False)
-    prefix_in_map: bool = field(BOOL, True, lacking="attention pooling of the patches alone")
-    map_num_heads: int | None = field(
-        POSITIVE_OR_NONE, None, lacking="another number of heads in attention pooling"
-    )
-    map_mlp_dim: int | None = field(
-        POSITIVE_OR_NONE, None, lacking="another width in attention pooling"
-    )
-    representation_size: int | None = field(POSITIVE_OR_NONE, None)
-    projection_dim: int | None = field(
-        POSITIVE_OR_NONE, None, lacking="a projection behind the pooling"
-    )
+    class_token: bool | None = None
+    distillation_token: bool = field(False, lacking="a distillation token")
+    num_registers: int = field(0, REGISTERS, lacking="register tokens")
+    mask_token: bool = field(False, lacking="a mask token")
+    class_token_in_mean: bool = False
+    prefix_in_map: bool = field(True, lacking="attention pooling of the patches alone")
+    map_num_heads: int | None = field(None, lacking="another number of heads in attention pooling")
+    map_mlp_dim: int | None = field(None, lacking="another width in attention pooling")
+    representation_size: int | None = None
+    projection_dim: int | None = field(None, lacking="a projection behind the pooling")
     position: str = field(
-        choice(*POSITIONS),
-        "learned",
-        lacking="a model without positions",
-        plain=("learned", "sincos2d"),
+        "learned", choice(*POSITIONS), "a model without positions", plain=("learned", "sincos2d")
     )
-    position_before_class: bool = field(BOOL, False)
-    position_before_registers: bool = field(BOOL, False)
+    position_before_class: bool = False
+    position_before_registers: bool = False
     position_grid: tuple[int, int] | None = None
-    rope: Rope | None = field(None, None, lacking="rotary positions")  # noqa: RUF009
-    patch_bias: bool = field(BOOL, True, lacking="patches without a bias")
-    patch_norm: bool = field(BOOL, False, lacking="a norm behind the patches")
-    pre_norm: bool = field(BOOL, False, lacking="a norm before the blocks")
-    norm: str = field(choice(*NORMS), "layer", lacking="RMSNorm")
-    final_norm: bool = field(BOOL, True, lacking="an encoder without a last norm")
+    rope: Rope | None = field(None, lacking="rotary positions")  # noqa: RUF009
+    patch_bias: bool = field(True, lacking="patches without a bias")
+    patch_norm: bool = field(False, lacking="a norm behind the patches")
+    pre_norm: bool = field(False, lacking="a norm before the blocks")
+    norm: str = field("layer", choice(*NORMS), lacking="RMSNorm")
+    final_norm: bool = field(True, lacking="an encoder without a last norm")
     qkv_bias: bool | tuple[bool, bool, bool] = field(
-        BIASES,
-        True,
-        lacking="biases of some of query, key and value alone",
-        plain=(True, False),
+        True, BIASES, "biases of some of query, key and value alone", plain=(True, False)
     )
-    projection_bias: bool = field(BOOL, True, lacking="an attention output without a bias")
-    mlp_bias: bool = field(BOOL, True, lacking="an MLP without biases")
-    mlp: str = field(choice(*MLPS), "plain", lacking="a gated MLP")
-    sub_norm_attention: bool = field(BOOL, False, lacking="a norm inside the attention")
-    sub_norm_mlp: bool = field(BOOL, False, lacking="a norm inside the MLP")
-    layer_scale: bool = field(BOOL, False, lacking="layer scale")
-    layer_scale_init: float = field(NUMBER, 1e-5)
-    dropout_rate: float = field(SHARE, 0.0)
-    attention_dropout_rate: float = field(SHARE, 0.0)
-    stochastic_depth_rate: float = field(SHARE, 0.0)
+    projection_bias: bool = field(True, lacking="an attention output without a bias")
+    mlp_bias: bool = field(True, lacking="an MLP without biases")
+    mlp: str = field("plain", choice(*MLPS), lacking="a gated MLP")
+    sub_norm_attention: bool = field(False, lacking="a norm inside the attention")
+    sub_norm_mlp: bool = field(False, lacking="a norm inside the MLP")
+    layer_scale: bool = field(False, lacking="layer scale")
+    layer_scale_init: float = 1e-5
+    dropout_rate: float = field(0.0, SHARE)
+    attention_dropout_rate: float = field(0.0, SHARE)
+    stochastic_depth_rate: float = field(0.0, SHARE)
     resnet: ResNetStem | None = None
-    crop_remainder: bool = field(BOOL, False)
-    head_bias_init: float = field(NUMBER, 0.0)
-    classifier_activation: str | None = field(choice(*ACTIVATIONS, None), None)
-    rescale: bool = field(BOOL, False)
+    crop_remainder: bool = False
+    head_bias_init: float = 0.0
+    classifier_activation: str | None = field(None, choice(*ACTIVATIONS, None))
+    rescale: bool = False
     numerics: Numerics = dataclasses.field(default_factory=Numerics)
 
     def __post_init__(self) -> None:

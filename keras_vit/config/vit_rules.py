@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from keras_vit.config.rules import Rule, Values, is_bool, is_int
+from keras_vit.config.rules import Rule, Values, is_int
 
 CLASSIFIERS = ("token", "gap", "map", "unpooled", "token_unpooled")
 """What the head of the official code and of big_vision reads."""
@@ -28,8 +28,8 @@ MOST_LAYERS = 1024
 
 
 def _is_bias(value: Any) -> bool:
-    triple = isinstance(value, tuple) and len(value) == 3 and all(map(is_bool, value))
-    return triple or is_bool(value)
+    each = value if isinstance(value, tuple) and len(value) == 3 else (value,)
+    return all(isinstance(one, bool) for one in each)
 
 
 BIASES = Values(_is_bias, "a bool, or one each for query, key and value")
