@@ -14,7 +14,7 @@ FAMILIES = {
         "position_before_registers": True,
         "mask_token": True,
         "layer_scale": True,
-        "mlp": "gated_packed",
+        "mlp": "gated",
     },
     "dinov3": {
         "classifier": "gap",

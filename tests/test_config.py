@@ -147,7 +147,7 @@ WRONG = [
     ({"qkv_bias": 0}, ["qkv_bias", "bool", "0"]),
     ({"qkv_bias": (True, 0, True)}, ["qkv_bias", "one each for query, key and value"]),
     ({"num_registers": -1}, ["num_registers", "int from 0", "-1"]),
-    ({"mlp": "swiglu"}, ["mlp='swiglu'", "plain, gated, gated_packed"]),
+    ({"mlp": "swiglu"}, ["mlp='swiglu'", "plain, gated"]),
     ({"norm": "rmsnorm"}, ["norm='rmsnorm'", "layer, rms"]),
     ({"layer_scale": 1e-5}, ["layer_scale", "bool", "1e-05"]),
     ({"layer_scale_init": "small"}, ["layer_scale_init", "number", "'small'"]),
@@ -359,6 +359,7 @@ def test_tokens_before_the_patches_and_their_positions(fields, prefix, positions
     ("one", "other"),
     [
         ({"qkv_bias": (True, True, True)}, {}),
+        ({"mlp": "gated_packed"}, {"mlp": "gated"}),
         ({"qkv_bias": [False, False, False]}, {"qkv_bias": False}),
         ({"position_before_registers": True}, {}),
         ({"position": "none", "position_before_class": True}, {"position": "none"}),

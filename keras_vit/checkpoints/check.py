@@ -9,7 +9,7 @@ import numpy as np
 from keras_vit.checkpoints.translate import Move, Shape
 from keras_vit.errors import CheckpointError, shown
 from keras_vit.weights import axes
-from keras_vit.weights.lexicon import AXIS_NAMES
+from keras_vit.weights.lexicon import AXES
 
 FIRST, LAST = 20, 4
 """Most lines for each kind of difference, from both ends of its list; others are counted."""
@@ -80,7 +80,7 @@ def check(
 def _described(move: Move) -> str:
     """Returns `"(24, 3, 8) [hidden_size, num_heads, head_dim] for block_0/attention/..."`."""
     words = [
-        " * ".join(AXIS_NAMES.get(symbol, symbol) for symbol in group)
+        " * ".join(AXES[symbol].words if symbol in AXES else symbol for symbol in group)
         for group in axes.parse(move.file_axes)
     ]
     return f"{move.file_shape} [{', '.join(words)}] for {', '.join(move.paths)}"

@@ -75,7 +75,7 @@ def export(
             compute the model differently and `lossy` is False.
     """
     dialect, moves = _choose(config, dialects, lossy)
-    files = dialect.write_json(config, labels, _stated_protocol(protocol, dialect, config))
+    files = dialect.write_json(config, labels, _protocol_to_write(protocol, dialect, config))
     if not files:
         _write_arrays(dialect, Path(path), moves, arrays, track)
         return
@@ -102,17 +102,17 @@ def _choose(
     raise refusals[-len(dialects)]
 
 
-def _stated_protocol(protocol: ProtocolSpec, dialect: Dialect, config: ViTConfig) -> ProtocolSpec:
+def _protocol_to_write(protocol: ProtocolSpec, dialect: Dialect, config: ViTConfig) -> ProtocolSpec:
     """Returns the model's protocol if the library can express it, else the library's default."""
-    wanted = complete(protocol)
-    if dialect.images.expresses(wanted):
-        return wanted
-    own = complete(dialect.images.default(config)) | {k: wanted[k] for k in ("mean", "std")}
+    spec = complete(protocol)
+    if dialect.images.expresses(spec):
+        return spec
+    own = complete(dialect.images.default(config)) | {k: spec[k] for k in ("mean", "std")}
     if dialect.json:
         log.warning(
             "%s cannot express the protocol %s: its files state %s.",
             dialect.library,
-            compact(wanted),
+            compact(spec),
             compact(own),
         )
     return own

@@ -265,7 +265,7 @@ def _ask(
             f"{reader.path}: read as {dialect.name}: {dialect.needs_json} stands in config.json, "
             "and no array tells it. Load the folder that has both."
         )
-    untold = dialect.untold({**recognition.fields, "prefix": recognition.prefix})
+    untold = dialect.undetermined({**recognition.fields, "prefix": recognition.prefix})
     known = {
         **recognition.fields.get("numerics", {}),
         **stated.fields,
@@ -361,7 +361,7 @@ def _with_conventions(recognition: Recognition, stated: Statement) -> dict[str, 
     """Returns the fields from arrays, dialect and JSON files; the later source takes precedence."""
     dialect, told = recognition.dialect, recognition.fields
     numerics: dict[str, Any] = (dialect.numerics or Numerics()).to_dict()
-    more = dict(dialect.deduced(told))
+    more = dict(dialect.deduce(told))
     numerics |= {
         **told.get("numerics", {}),
         **more.pop("numerics", {}),

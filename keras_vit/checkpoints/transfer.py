@@ -19,7 +19,7 @@ from keras_vit.checkpoints.inspection import OpenedCheckpoint, describe, open_ch
 from keras_vit.checkpoints.translate import Move
 from keras_vit.checkpoints.wanted import OF_THE_MODEL, wanted_config, with_numerics
 from keras_vit.config import ViTConfig
-from keras_vit.config.rules import known_fields
+from keras_vit.config.fields import known_fields
 from keras_vit.errors import CheckpointError, shown
 from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.labels import Labels, checked, names_of

@@ -154,14 +154,14 @@ def plan(
 
 def _name(stored: StoredAs, weight: lexicon.Weight, prefix: str) -> str:
     """Returns the name of an array; placeholders that only the dialect has remain in it."""
-    name = templates.filled(stored.name, weight.binding)
+    name = templates.fill(stored.name, weight.binding)
     return name if stored.outside else prefix + name
 
 
 def _first(name: str, config: ViTConfig) -> str:
     """Returns the first of the names that a template with placeholders stands for."""
     standing = templates.placeholders(name)
-    return templates.filled(name, {p: templates.values_of(p, config)[0] for p in standing})
+    return templates.fill(name, {p: templates.values_of(p, config)[0] for p in standing})
 
 
 def _move(config: ViTConfig, weights: list[lexicon.Weight], stored: StoredAs, name: str) -> Move:
@@ -178,7 +178,7 @@ def _move(config: ViTConfig, weights: list[lexicon.Weight], stored: StoredAs, na
     return Move(
         paths=tuple(weight.path for weight in weights),
         names=tuple(
-            templates.filled(name, dict(zip(file_stack, combination, strict=True)))
+            templates.fill(name, dict(zip(file_stack, combination, strict=True)))
             for combination in itertools.product(*values)
         ),
         weight_axes=word.axes,

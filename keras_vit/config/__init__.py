@@ -13,7 +13,7 @@ from keras_vit.config.numerics import (
 )
 from keras_vit.config.rope import ROPE_FORMS, Rope
 from keras_vit.config.stem import GROUP_NORM_GROUPS, ResNetStem
-from keras_vit.config.vit import DEFAULT_IMAGE_SIZE, ViTConfig
+from keras_vit.config.vit import DEFAULT_IMAGE_SIZE, SWITCHES, ViTConfig
 from keras_vit.config.vit_rules import CLASSIFIERS, FAMILY_CLASSIFIERS, MLPS, NORMS, POSITIONS
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "POSITION_RESIZES",
     "ROPE_FORMS",
     "STD_CONV_FORMS",
+    "SWITCHES",
     "Numerics",
     "ResNetStem",
     "Rope",

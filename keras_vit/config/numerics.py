@@ -1,10 +1,9 @@
 """The arithmetic that a set of weights was trained with."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
 
-from keras_vit.config.rules import choice, each, enforce, is_bool, is_share, known_fields
+from keras_vit.config.fields import Fields, field
+from keras_vit.config.rules import SHARE, choice
 
 GELU_FORMS = ("tanh", "exact", "quick")
 """Forms of the GELU; `"quick"` is x * sigmoid(1.702 x), as in CLIP."""
@@ -22,19 +21,9 @@ POSITION_RESIZES = (
 )
 """Ways to resize position embeddings to another grid."""
 
-_EPSILONS = "layer_norm_epsilon group_norm_epsilon std_conv_epsilon"
-_RULES = (
-    choice("gelu", GELU_FORMS),
-    choice("gate", GATES),
-    choice("std_conv", STD_CONV_FORMS),
-    choice("position_resize", POSITION_RESIZES),
-    *each(_EPSILONS, is_share, "a number in [0, 1)"),
-    *each("pool_before_norm", is_bool, "a bool"),
-)
-
 
 @dataclasses.dataclass(frozen=True)
-class Numerics:
+class Numerics(Fields):
     """The arithmetic that a set of weights was trained with.
 
     Defaults are the official code's. Converted weights come with the values of their library.
@@ -62,25 +51,13 @@ class Numerics:
         ConfigError: a form is unknown or an epsilon is negative.
     """
 
-    gelu: str = "tanh"
-    layer_norm_epsilon: float = 1e-6
-    group_norm_epsilon: float = 1e-6
-    std_conv: str = "std_plus_epsilon"
-    std_conv_epsilon: float = 1e-5
-    position_resize: str = "bilinear_align_corners"
+    _prefix = "numerics."
+
+    gelu: str = field("tanh", choice(*GELU_FORMS))
+    layer_norm_epsilon: float = field(1e-6, SHARE)
+    group_norm_epsilon: float = field(1e-6, SHARE)
+    std_conv: str = field("std_plus_epsilon", choice(*STD_CONV_FORMS))
+    std_conv_epsilon: float = field(1e-5, SHARE)
+    position_resize: str = field("bilinear_align_corners", choice(*POSITION_RESIZES))
     pool_before_norm: bool = False
-    gate: str = "silu"
-
-    def __post_init__(self) -> None:
-        enforce(self, _RULES, "numerics.")
-        for field in _EPSILONS.split():
-            object.__setattr__(self, field, float(getattr(self, field)))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the fields as plain JSON types."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> "Numerics":
-        """Builds from `to_dict()`'s output. Raises `ConfigError` on an unknown field."""
-        return cls(**known_fields(cls, fields, "numerics."))
+    gate: str = field("silu", choice(*GATES))

@@ -1,25 +1,17 @@
 """The settings of rotary positions."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
 
-from keras_vit.config.rules import choice, each, enforce, is_number, known_fields, pair
+from keras_vit.config.fields import Fields, field
+from keras_vit.config.rules import POSITIVE_NUMBER, choice, pair
 
 ROPE_FORMS = ("dinov3", "axial", "mixed")
 """Forms of rotary positions."""
 ROPE_INDEXINGS = ("ij", "xy")
 
-_RULES = (
-    choice("form", ROPE_FORMS),
-    choice("indexing", ROPE_INDEXINGS),
-    *each("theta", lambda v: is_number(v) and v > 0, "a positive number"),
-    *each("offset", is_number, "a number"),
-)
-
 
 @dataclasses.dataclass(frozen=True)
-class Rope:
+class Rope(Fields):
     """The rotation of queries and keys by the row and column of their patch.
 
     `keras_vit.layers.RotaryPositions` states the formulas.
@@ -39,26 +31,15 @@ class Rope:
         ConfigError: names the field, what was found and what was expected.
     """
 
-    form: str = "axial"
-    theta: float = 10_000.0
+    _prefix = "rope."
+
+    form: str = field("axial", choice(*ROPE_FORMS))
+    theta: float = field(10_000.0, POSITIVE_NUMBER)
     offset: float = 0.0
     reference_grid: tuple[int, int] | None = None
-    indexing: str = "ij"
+    indexing: str = field("ij", choice(*ROPE_INDEXINGS))
 
     def __post_init__(self) -> None:
-        enforce(self, _RULES, "rope.")
+        self._validate()
         if self.reference_grid is not None:
-            grid = pair("rope.reference_grid", self.reference_grid)
-            object.__setattr__(self, "reference_grid", grid)
-        for field in ("theta", "offset"):
-            object.__setattr__(self, field, float(getattr(self, field)))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the fields as plain JSON types."""
-        grid = self.reference_grid
-        return {**dataclasses.asdict(self), "reference_grid": grid and list(grid)}
-
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> "Rope":
-        """Builds from `to_dict()`'s output. Raises `ConfigError` on an unknown field."""
-        return cls(**known_fields(cls, fields, "rope."))
+            self._set("reference_grid", pair("rope.reference_grid", self.reference_grid))

@@ -1,16 +1,14 @@
-"""Validation rules as rows: the fields that a rule reads, its condition, and its message.
+"""Validation: the valid values of one field, and rules about several fields.
 
-A dataclass lists its rules in one table and `enforce` runs them in that order. A rule may
-rely on the rules above it: a row that compares two fields stands below the rows that check
-the type of each.
+`enforce` applies rules in their order. A rule may rely on the rules before it: the rules of single
+fields come first, so that a rule that compares two fields finds values of the right type.
 """
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from keras_vit.config.foreign_words import answer_to
 from keras_vit.errors import ConfigError, nearest, shown
 
 
@@ -22,30 +20,43 @@ class Rule:
         fields: the names of the fields that the rule reads, separated by spaces.
         holds: called with the values of these fields, in that order; true for valid values.
         message: message of the error. `{hidden_size}` stands for the value of that field.
-        known: the valid words for the field; the message then names the nearest.
+        words: the valid words for the field; the message then names the nearest.
     """
 
     fields: str
     holds: Callable[..., Any]
     message: str
-    known: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
 
 
-def each(fields: str, holds: Callable[[Any], Any], expected: str) -> tuple[Rule, ...]:
-    """Returns one rule for each of several fields with the same condition."""
-    return tuple(
-        Rule(field, holds, f"{field} must be {expected}, found {{{field}}}.")
-        for field in fields.split()
-    )
+@dataclasses.dataclass(frozen=True)
+class Values:
+    """The valid values of a field.
+
+    Args:
+        include: whether a value is one of them.
+        expected: the valid values in words.
+        words: all valid values, if they are few.
+    """
+
+    include: Callable[[Any], Any]
+    expected: str
+    words: tuple[str, ...] = ()
+
+    def rule(self, field: str) -> Rule:
+        """Returns the rule that a field has one of these values."""
+        message = f"{field} must be {self.expected}, found {{{field}}}."
+        if self.words:
+            message = f"{field}={{{field}}} is not one of {self.expected}."
+        return Rule(field, self.include, message, self.words)
 
 
-def choice(field: str, known: tuple[str, ...]) -> Rule:
-    """Returns the rule that a field is one of the known words."""
-    return Rule(
-        field,
-        lambda value: isinstance(value, str) and value in known,
-        f"{field}={{{field}}} is not one of {', '.join(known)}.",
-        known,
+def choice(*words: str | None) -> Values:
+    """Returns a few words as the valid values, and None if it is among them."""
+    return Values(
+        lambda value: isinstance(value, str | None) and value in words,
+        ", ".join(map(str, words)),
+        tuple(word for word in words if word is not None),
     )
 
 
@@ -61,13 +72,13 @@ def enforce(values: Any, rules: tuple[Rule, ...], prefix: str = "") -> None:
         ConfigError: a rule does not hold; the message is that of the first such rule.
     """
     for rule in rules:
-        found = {name: getattr(values, name) for name in rule.fields.split()}
-        if not rule.holds(*found.values()):
+        read = {name: getattr(values, name) for name in rule.fields.split()}
+        if not rule.holds(*read.values()):
             message = rule.message
-            for name, value in found.items():
+            for name, value in read.items():
                 message = message.replace(f"{{{name}}}", shown(value))
-            words = [value for value in found.values() if isinstance(value, str) and rule.known]
-            raise ConfigError(prefix + message + "".join(nearest(w, rule.known) for w in words))
+            words = [value for value in read.values() if isinstance(value, str) and rule.words]
+            raise ConfigError(prefix + message + "".join(nearest(w, rule.words) for w in words))
 
 
 def is_int(value: Any) -> bool:
@@ -87,16 +98,6 @@ def is_positive_int(value: Any) -> bool:
     return is_int(value) and value >= 1
 
 
-def is_share(value: Any) -> bool:
-    """Whether a value is a number in [0, 1)."""
-    return is_number(value) and 0 <= value < 1
-
-
-def is_bool(value: Any) -> bool:
-    """Whether a value is True or False."""
-    return isinstance(value, bool)
-
-
 def pair(field: str, value: Any) -> tuple[int, int]:
     """Returns (rows, columns) from one positive int or a pair of them.
 
@@ -112,21 +113,12 @@ def pair(field: str, value: Any) -> tuple[int, int]:
     return both[0], both[1]
 
 
-def known_fields(cls: Any, fields: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Returns the fields as a dict.
-
-    Raises:
-        ConfigError: the dataclass has no field of such a name. If the name is another library's
-            word, the message names the argument that does the same in keras_vit, else the field
-            with the nearest name.
-    """
-    names = [field.name for field in dataclasses.fields(cls)]
-    for name in fields:
-        if name not in names:
-            hint = "" if prefix else answer_to(name)
-            raise ConfigError(
-                f"Unknown field {prefix}{shown(name, quoted=False)}."
-                f"{hint or nearest(str(name), names)} "
-                f"{cls.__name__} has {', '.join(names)}."
-            )
-    return dict(fields)
+POSITIVE = Values(is_positive_int, "a positive int")
+POSITIVE_OR_NONE = Values(
+    lambda value: value is None or is_positive_int(value), "a positive int or None"
+)
+NUMBER = Values(is_number, "a number")
+POSITIVE_NUMBER = Values(lambda value: is_number(value) and value > 0, "a positive number")
+SHARE = Values(lambda value: is_number(value) and 0 <= value < 1, "a number in [0, 1)")
+BOOL = Values(lambda value: isinstance(value, bool), "a bool")
+BOOL_OR_NONE = Values(lambda value: isinstance(value, bool | None), "a bool or None")

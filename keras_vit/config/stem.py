@@ -1,10 +1,9 @@
 """The ResNet in front of a hybrid's patches (section 3.1 of the paper, last paragraph)."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
 
-from keras_vit.config.rules import Rule, each, enforce, is_number, is_positive_int, known_fields
+from keras_vit.config.fields import Fields, field
+from keras_vit.config.rules import Rule, Values, is_number, is_positive_int
 
 GROUP_NORM_GROUPS = 32
 """Groups of every GroupNorm of the stem (the default of `flax.linen.GroupNorm`)."""
@@ -14,12 +13,9 @@ MOST_STAGES = 8
 MOST_UNITS = 1024
 """Most units of a stage; ResNet-200 has 36."""
 
+_UNITS = Values(lambda units: isinstance(units, tuple | list), "the units per stage: (3, 4, 9)")
+_FACTOR = Values(lambda v: is_number(v) and 0 < v < 1000, "a positive number below 1000")
 _RULES = (
-    Rule(
-        "num_layers",
-        lambda units: isinstance(units, (tuple, list)),
-        "num_layers must list the units per stage, such as (3, 4, 9), found {num_layers}.",
-    ),
     Rule(
         "num_layers",
         lambda units: len(units) <= MOST_STAGES,
@@ -31,7 +27,6 @@ _RULES = (
         f"num_layers must hold a positive int up to {MOST_UNITS} for each stage, "
         "found {num_layers}.",
     ),
-    *each("width_factor", lambda v: is_number(v) and 0 < v < 1000, "a positive number below 1000"),
     Rule(
         "width_factor width",
         lambda factor, width: width > 0 and width % GROUP_NORM_GROUPS == 0,
@@ -42,7 +37,7 @@ _RULES = (
 
 
 @dataclasses.dataclass(frozen=True)
-class ResNetStem:
+class ResNetStem(Fields):
     """The (possibly partial) ResNet in front of a hybrid's patches.
 
     Args:
@@ -56,13 +51,15 @@ class ResNetStem:
             GroupNorm do not divide.
     """
 
-    num_layers: tuple[int, ...] = ()
-    width_factor: float = 1.0
+    _prefix = "resnet."
+    _rules = _RULES
+
+    num_layers: tuple[int, ...] = field((), _UNITS)
+    width_factor: float = field(1.0, _FACTOR)
 
     def __post_init__(self) -> None:
-        enforce(self, _RULES, "resnet.")
-        object.__setattr__(self, "num_layers", tuple(self.num_layers))
-        object.__setattr__(self, "width_factor", float(self.width_factor))
+        self._validate()
+        self._set("num_layers", tuple(self.num_layers))
 
     @property
     def width(self) -> int:
@@ -80,12 +77,3 @@ class ResNetStem:
     def halvings(self) -> int:
         """Number of times that the stem halves the resolution, rounding up each time."""
         return 2 + max(0, len(self.num_layers) - 1)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the fields as plain JSON types."""
-        return {"num_layers": list(self.num_layers), "width_factor": self.width_factor}
-
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> "ResNetStem":
-        """Builds from `to_dict()`'s output. Raises `ConfigError` on an unknown field."""
-        return cls(**known_fields(cls, fields, "resnet."))

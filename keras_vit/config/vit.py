@@ -4,11 +4,25 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from keras_vit.config.fields import Fields, field, known_fields, switches_of
 from keras_vit.config.numerics import Numerics
 from keras_vit.config.rope import Rope
-from keras_vit.config.rules import enforce, known_fields, pair
+from keras_vit.config.rules import SHARE, choice, pair
 from keras_vit.config.stem import ResNetStem
-from keras_vit.config.vit_rules import RATES, RULES, TOKEN_CLASSIFIERS, UNPOOLED_CLASSIFIERS
+from keras_vit.config.vit_rules import (
+    ACTIVATIONS,
+    BIASES,
+    CLASSES,
+    CLASSIFIERS,
+    FAMILY_CLASSIFIERS,
+    MLPS,
+    NORMS,
+    POSITIONS,
+    REGISTERS,
+    RULES,
+    TOKEN_CLASSIFIERS,
+    UNPOOLED_CLASSIFIERS,
+)
 from keras_vit.errors import ConfigError, shown
 
 DEFAULT_IMAGE_SIZE = 224
@@ -19,7 +33,7 @@ _PARTS: dict[str, Any] = {"resnet": ResNetStem, "rope": Rope, "numerics": Numeri
 
 
 @dataclasses.dataclass(frozen=True)
-class ViTConfig:
+class ViTConfig(Fields):
     """A Vision Transformer of Dosovitskiy et al. (2021), table 1 and section 3.
 
     The defaults are the paper's model. The other values serve other families of Vision
@@ -84,9 +98,8 @@ class ViTConfig:
             of bools if they differ (EVA-02 and DINOv3 lack the bias of the key).
         projection_bias: whether the projection of the concatenated heads has a bias.
         mlp_bias: whether the products of the MLP have biases.
-        mlp: `"plain"`: `W_1 gelu(W_0 x)`; `"gated"`: `W_1 (gate(W_g x) * W_0 x)` (DINOv3);
-            `"gated_packed"`: the same computation, but libraries with both forms store
-            `W_g` and `W_0` as one array (DINOv2-g).
+        mlp: `"plain"`: `W_1 gelu(W_0 x)`; `"gated"`: `W_1 (gate(W_g x) * W_0 x)` (DINOv2-g,
+            DINOv3, EVA-02).
         sub_norm_attention: whether a norm precedes the projection of the heads (BEiT-3).
         sub_norm_mlp: whether a norm precedes the MLP's last product (BEiT-3, EVA-02).
         layer_scale: whether a learned number per channel multiplies the output of each
@@ -110,6 +123,8 @@ class ViTConfig:
         ConfigError: a field is invalid; the message names it, its value and the valid values.
     """
 
+    _rules = RULES
+
     patch_size: tuple[int, int]
     hidden_size: int
     mlp_dim: int
@@ -117,66 +132,83 @@ class ViTConfig:
     num_layers: int
     image_size: tuple[int, int] | None = (DEFAULT_IMAGE_SIZE, DEFAULT_IMAGE_SIZE)
     channels: int = 3
-    num_classes: int = 1000
-    classifier: str = "token"
+    num_classes: int = field(1000, CLASSES)
+    classifier: str = field(
+        "token",
+        choice(*CLASSIFIERS, *FAMILY_CLASSIFIERS),
+        lacking={
+            "token_and_mean": "a head that reads class token and mean",
+            "token_and_distillation": "a distillation head",
+        },
+    )
     class_token: bool | None = None
-    distillation_token: bool = False
-    num_registers: int = 0
-    mask_token: bool = False
+    distillation_token: bool = field(False, lacking="a distillation token")
+    num_registers: int = field(0, REGISTERS, lacking="register tokens")
+    mask_token: bool = field(False, lacking="a mask token")
     class_token_in_mean: bool = False
-    prefix_in_map: bool = True
-    map_num_heads: int | None = None
-    map_mlp_dim: int | None = None
+    prefix_in_map: bool = field(True, lacking="attention pooling of the patches alone")
+    map_num_heads: int | None = field(None, lacking="another number of heads in attention pooling")
+    map_mlp_dim: int | None = field(None, lacking="another width in attention pooling")
     representation_size: int | None = None
-    projection_dim: int | None = None
-    position: str = "learned"
+    projection_dim: int | None = field(None, lacking="a projection behind the pooling")
+    position: str = field(
+        "learned", choice(*POSITIONS), "a model without positions", plain=("learned", "sincos2d")
+    )
     position_before_class: bool = False
     position_before_registers: bool = False
     position_grid: tuple[int, int] | None = None
-    rope: Rope | None = None
-    patch_bias: bool = True
-    patch_norm: bool = False
-    pre_norm: bool = False
-    norm: str = "layer"
-    final_norm: bool = True
-    qkv_bias: bool | tuple[bool, bool, bool] = True
-    projection_bias: bool = True
-    mlp_bias: bool = True
-    mlp: str = "plain"
-    sub_norm_attention: bool = False
-    sub_norm_mlp: bool = False
-    layer_scale: bool = False
+    rope: Rope | None = field(None, lacking="rotary positions")  # noqa: RUF009
+    patch_bias: bool = field(True, lacking="patches without a bias")
+    patch_norm: bool = field(False, lacking="a norm behind the patches")
+    pre_norm: bool = field(False, lacking="a norm before the blocks")
+    norm: str = field("layer", choice(*NORMS), lacking="RMSNorm")
+    final_norm: bool = field(True, lacking="an encoder without a last norm")
+    qkv_bias: bool | tuple[bool, bool, bool] = field(
+        True, BIASES, "biases of some of query, key and value alone", plain=(True, False)
+    )
+    projection_bias: bool = field(True, lacking="an attention output without a bias")
+    mlp_bias: bool = field(True, lacking="an MLP without biases")
+    mlp: str = field("plain", choice(*MLPS), lacking="a gated MLP")
+    sub_norm_attention: bool = field(False, lacking="a norm inside the attention")
+    sub_norm_mlp: bool = field(False, lacking="a norm inside the MLP")
+    layer_scale: bool = field(False, lacking="layer scale")
     layer_scale_init: float = 1e-5
-    dropout_rate: float = 0.0
-    attention_dropout_rate: float = 0.0
-    stochastic_depth_rate: float = 0.0
+    dropout_rate: float = field(0.0, SHARE)
+    attention_dropout_rate: float = field(0.0, SHARE)
+    stochastic_depth_rate: float = field(0.0, SHARE)
     resnet: ResNetStem | None = None
     crop_remainder: bool = False
     head_bias_init: float = 0.0
-    classifier_activation: str | None = None
+    classifier_activation: str | None = field(None, choice(*ACTIVATIONS, None))
     rescale: bool = False
     numerics: Numerics = dataclasses.field(default_factory=Numerics)
 
     def __post_init__(self) -> None:
         self._normalise()
         self._validate()
+        if self.image_size is not None:
+            self._validate_image(self.image_size)
+        elif self.position_grid is None:
+            self.grid_of((DEFAULT_IMAGE_SIZE, DEFAULT_IMAGE_SIZE))
 
     def _normalise(self) -> None:
         """Turns ints into pairs, dicts into their dataclasses, and synonyms into one spelling."""
         self._set("patch_size", pair("patch_size", self.patch_size))
-        for field in ("image_size", "position_grid"):
-            value = getattr(self, field)
+        for name in ("image_size", "position_grid"):
+            value = getattr(self, name)
             if value is not None:
-                self._set(field, pair(field, value))
-        for field, kind in _PARTS.items():
-            value = getattr(self, field)
+                self._set(name, pair(name, value))
+        for name, kind in _PARTS.items():
+            value = getattr(self, name)
             if isinstance(value, Mapping):
-                self._set(field, kind.from_dict(value))
-            elif not isinstance(value, kind) and (field == "numerics" or value is not None):
+                self._set(name, kind.from_dict(value))
+            elif not isinstance(value, kind) and (name == "numerics" or value is not None):
                 raise ConfigError(
-                    f"{field} must be a {kind.__name__} or a dict of its fields, "
+                    f"{name} must be a {kind.__name__} or a dict of its fields, "
                     f"found {shown(value)}."
                 )
+        if self.mlp == "gated_packed":  # version 0.1.0 had the storage of a gated MLP here
+            self._set("mlp", "gated")
         if isinstance(self.qkv_bias, (tuple, list)):
             biases = tuple(self.qkv_bias)
             self._set("qkv_bias", biases[0] if len(set(map(repr, biases))) == 1 else biases)
@@ -201,21 +233,9 @@ class ViTConfig:
             self._set("position_grid", None)
         if self.classifier != "map" or not (self.has_class_token or self.num_registers):
             self._set("prefix_in_map", True)
-        for field, of_blocks in (("map_num_heads", "num_heads"), ("map_mlp_dim", "mlp_dim")):
-            if self.classifier != "map" or getattr(self, field) == getattr(self, of_blocks):
-                self._set(field, None)
-
-    def _set(self, field: str, value: Any) -> None:
-        object.__setattr__(self, field, value)
-
-    def _validate(self) -> None:
-        enforce(self, RULES)
-        for field in RATES.split():
-            self._set(field, float(getattr(self, field)))
-        if self.image_size is not None:
-            self._validate_image(self.image_size)
-        elif self.position_grid is None:
-            self.grid_of((DEFAULT_IMAGE_SIZE, DEFAULT_IMAGE_SIZE))
+        for name, of_blocks in (("map_num_heads", "num_heads"), ("map_mlp_dim", "mlp_dim")):
+            if self.classifier != "map" or getattr(self, name) == getattr(self, of_blocks):
+                self._set(name, None)
 
     def _validate_image(self, image_size: tuple[int, int]) -> None:
         self.grid_of(image_size)
@@ -334,21 +354,6 @@ class ViTConfig:
         return tuple(name for name, has in zip(names, self.qkv_bias, strict=True) if has)
 
     @property
-    def norms_have_bias(self) -> bool:
-        """Whether norms add a bias, as LayerNorm does and RMSNorm does not."""
-        return self.norm == "layer"
-
-    @property
-    def mlp_is_plain(self) -> bool:
-        """Whether the MLP of a block has no gate."""
-        return self.mlp == "plain"
-
-    @property
-    def mlp_is_gated(self) -> bool:
-        """Whether the MLP of a block has a gate."""
-        return self.mlp != "plain"
-
-    @property
     def has_two_heads(self) -> bool:
         """Whether a second head reads the distillation token."""
         return self.classifier == "token_and_distillation"
@@ -369,29 +374,10 @@ class ViTConfig:
         """Returns a copy with other fields. Raises `ConfigError` on an unknown one."""
         return dataclasses.replace(self, **known_fields(type(self), fields))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the fields as plain JSON types; `from_dict` is its inverse."""
-        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        for name, value in values.items():
-            if isinstance(value, (ResNetStem, Rope, Numerics)):
-                values[name] = value.to_dict()
-            elif isinstance(value, tuple):
-                values[name] = list(value)
-        return values
 
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> "ViTConfig":
-        """Builds from `to_dict()`'s output.
+SWITCHES = switches_of(ViTConfig)
+"""What other families add to the paper's model, by field or by value of `classifier`.
 
-        Raises:
-            ConfigError: a field is unknown, missing or invalid.
-        """
-        known = known_fields(cls, fields)
-        required = [
-            f.name
-            for f in dataclasses.fields(cls)
-            if f.default is f.default_factory is dataclasses.MISSING
-        ]
-        if absent := [name for name in required if name not in known]:
-            raise ConfigError(f"A ViTConfig needs {', '.join(absent)}.")
-        return cls(**known)
+A dialect names the switches that its library has. Files are read without the others, and models
+that use one of those are refused.
+"""

@@ -1,17 +1,8 @@
-"""The rules that every `ViTConfig` satisfies, one row for each rule."""
+"""The words of `ViTConfig`, and the rules about several of its fields together."""
 
 from typing import Any
 
-from keras_vit.config.rules import (
-    Rule,
-    choice,
-    each,
-    is_bool,
-    is_int,
-    is_number,
-    is_positive_int,
-    is_share,
-)
+from keras_vit.config.rules import Rule, Values, is_int
 
 CLASSIFIERS = ("token", "gap", "map", "unpooled", "token_unpooled")
 """What the head of the official code and of big_vision reads."""
@@ -21,8 +12,8 @@ POSITIONS = ("learned", "sincos2d", "none")
 """Kinds of absolute position embeddings."""
 ACTIVATIONS = ("softmax", "sigmoid")
 """Functions that turn logits into probabilities, for `classifier_activation`."""
-MLPS = ("plain", "gated", "gated_packed")
-"""Forms of a block's MLP; `"gated_packed"` keeps gate and value in one kernel."""
+MLPS = ("plain", "gated")
+"""Forms of a block's MLP."""
 NORMS = ("layer", "rms")
 """Norms of a block."""
 TOKEN_CLASSIFIERS = ("token", "token_unpooled", "token_and_mean", "token_and_distillation")
@@ -35,58 +26,35 @@ MOST_REGISTERS = 1024
 MOST_LAYERS = 1024
 """Most Transformer blocks of a model. The deepest published ones have 1,000 (DeepNet)."""
 
-_SIZES = "hidden_size mlp_dim num_heads num_layers channels"
-_REGISTERS = f"an int from 0 to {MOST_REGISTERS}"
-RATES = "dropout_rate attention_dropout_rate stochastic_depth_rate"
-_SWITCHES = (
-    "distillation_token mask_token class_token_in_mean position_before_class "
-    "position_before_registers patch_bias patch_norm pre_norm final_norm projection_bias mlp_bias "
-    "sub_norm_attention sub_norm_mlp layer_scale prefix_in_map crop_remainder rescale"
-)
-_WIDTHS = "representation_size projection_dim map_num_heads map_mlp_dim"
-
 
 def _is_bias(value: Any) -> bool:
-    triple = isinstance(value, tuple) and len(value) == 3 and all(map(is_bool, value))
-    return triple or is_bool(value)
+    each = value if isinstance(value, tuple) and len(value) == 3 else (value,)
+    return all(isinstance(one, bool) for one in each)
 
+
+BIASES = Values(_is_bias, "a bool, or one each for query, key and value")
+CLASSES = Values(lambda v: is_int(v) and v >= 0, "an int, 0 for features alone")
+REGISTERS = Values(
+    lambda v: is_int(v) and 0 <= v <= MOST_REGISTERS, f"an int from 0 to {MOST_REGISTERS}"
+)
 
 RULES: tuple[Rule, ...] = (
-    *each(_SIZES, is_positive_int, "a positive int"),
     Rule(
         "num_layers",
         lambda blocks: blocks <= MOST_LAYERS,
         f"num_layers={{num_layers}} is more than {MOST_LAYERS}, the most that keras_vit builds.",
     ),
-    *each(_WIDTHS, lambda v: v is None or is_positive_int(v), "a positive int or None"),
-    *each("num_registers", lambda v: is_int(v) and 0 <= v <= MOST_REGISTERS, _REGISTERS),
-    *each("num_classes", lambda v: is_int(v) and v >= 0, "an int, 0 for features alone"),
     Rule(
         "hidden_size num_heads",
         lambda width, heads: width % heads == 0,
         "hidden_size={hidden_size} is not divisible by num_heads={num_heads}.",
     ),
-    choice("classifier", CLASSIFIERS + FAMILY_CLASSIFIERS),
-    choice("position", POSITIONS),
     Rule(
         "position hidden_size",
         lambda kind, width: kind != "sincos2d" or (width % 4 == 0 and width >= 8),
         "position='sincos2d' needs a hidden_size that is a multiple of 4 and at least 8, "
         "found {hidden_size}.",
     ),
-    *each(RATES, is_share, "a number in [0, 1)"),
-    *each("head_bias_init layer_scale_init", is_number, "a number"),
-    Rule(
-        "classifier_activation",
-        lambda word: word is None or (isinstance(word, str) and word in ACTIVATIONS),
-        "classifier_activation={classifier_activation} is not one of softmax, sigmoid, None.",
-        ACTIVATIONS,
-    ),
-    choice("mlp", MLPS),
-    choice("norm", NORMS),
-    *each("qkv_bias", _is_bias, "a bool, or one each for query, key and value"),
-    *each(_SWITCHES, is_bool, "a bool"),
-    *each("class_token", lambda v: v is None or is_bool(v), "a bool or None"),
     Rule(
         "classifier class_token",
         lambda kind, token: not (kind in TOKEN_CLASSIFIERS and token is False),
@@ -129,4 +97,4 @@ RULES: tuple[Rule, ...] = (
         "rope needs heads of a multiple of 4 channels; hidden_size / num_heads is {head_dim}.",
     ),
 )
-"""The rules of `ViTConfig`. A new field has its row here and its default in `ViTConfig`."""
+"""The rules of `ViTConfig` about several fields; the valid values of one field stand with it."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from keras_vit.errors import ConfigError
-from keras_vit.weights.lexicon import AXIS_NAMES, LEXICON
+from keras_vit.weights.lexicon import AXES, LEXICON
 from keras_vit.weights.templates import matcher
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def divided_axes(
                 if shape[k] % by_model:
                     raise ConfigError(
                         f"{path}: the mesh has {by_model} devices along its axis {MODEL!r}, which "
-                        f"do not divide {AXIS_NAMES[letter]}={shape[k]}."
+                        f"do not divide {AXES[letter].words}={shape[k]}."
                     )
                 found[k] = MODEL
     by_batch = sizes.get(BATCH, 1)

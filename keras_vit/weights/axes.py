@@ -58,9 +58,9 @@ def spread(array: np.ndarray, source: str, target: str, sizes: Mapping[str, int]
     A copy of the view in C order has the same bytes as the rearranged array.
     """
     split = [s for group in parse(source) for s in group if s != "1"]
-    wanted = [s for group in parse(target) for s in group if s != "1"]
+    order = [s for group in parse(target) for s in group if s != "1"]
     array = array.reshape([sizes[s] for s in split])
-    return array.transpose([split.index(s) for s in wanted])
+    return array.transpose([split.index(s) for s in order])
 
 
 class Scratch:

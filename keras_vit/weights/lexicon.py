@@ -1,4 +1,4 @@
-"""The weights of keras_vit, each stated once: path, axes, and the models that have it.
+"""The weights of keras_vit, each declared once: path, axes, and the models that have it.
 
 A path is the place of a weight in a `VisionTransformer`; a placeholder in braces stands
 for each of the values that the configuration gives it. The names of the axes let a dialect
@@ -6,38 +6,103 @@ state the axes of its arrays.
 """
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
-from keras_vit.config import ViTConfig
+from keras_vit.config import SWITCHES, ViTConfig
 from keras_vit.weights.axes import shape_of
-from keras_vit.weights.templates import filled, placeholders, values_of
+from keras_vit.weights.templates import fill, placeholders, values_of
 
-AXIS_NAMES = {
-    "p": "patch rows",
-    "q": "patch columns",
-    "c": "channels into the patches",
-    "m": "hidden_size",
-    "n": "positions",
-    "h": "num_heads",
-    "d": "head_dim",
-    "f": "mlp_dim",
-    "r": "representation_size",
-    "e": "features into the head",
-    "k": "num_classes",
-    "g": "num_registers",
-    "t": "projection_dim",
-    "z": "coordinates",
-    "j": "pairs of channels",
-    "y": "kernel rows",
-    "x": "kernel columns",
-    "i": "image channels",
-    "a": "channels in",
-    "w": "channels",
-    "v": "channels out",
-    "o": "channels out",
+
+@dataclasses.dataclass(frozen=True)
+class Axis:
+    """An axis of weights.
+
+    Args:
+        words: name of the axis, for messages; the field of `ViTConfig` that states its size, if
+            there is one.
+        size: returns the size; None: the value of the field. A stem has sizes of its own.
+    """
+
+    words: str
+    size: Callable[[ViTConfig], int] | None = None
+
+    def size_in(self, config: ViTConfig) -> int:
+        """Returns the size of the axis in a model."""
+        return self.size(config) if self.size else getattr(config, self.words, None) or 0
+
+
+AXES = {
+    "p": Axis("patch rows", lambda c: c.patch_size[0]),
+    "q": Axis("patch columns", lambda c: c.patch_size[1]),
+    "c": Axis(
+        "channels into the patches", lambda c: c.resnet.out_channels if c.resnet else c.channels
+    ),
+    "m": Axis("hidden_size"),
+    "n": Axis("positions", lambda c: c.num_positions),
+    "h": Axis("num_heads"),
+    "d": Axis("head_dim"),
+    "f": Axis("mlp_dim"),
+    "r": Axis("representation_size"),
+    "e": Axis(
+        "features into the head",
+        lambda c: c.representation_size or c.projection_dim or c.pooled_size,
+    ),
+    "k": Axis("num_classes"),
+    "g": Axis("num_registers"),
+    "t": Axis("projection_dim"),
+    "z": Axis("coordinates", lambda c: 2),
+    "j": Axis("pairs of channels", lambda c: c.head_dim // 2),
+    "y": Axis("kernel rows"),
+    "x": Axis("kernel columns"),
+    "i": Axis("image channels"),
+    "a": Axis("channels in"),
+    "w": Axis("channels"),
+    "v": Axis("channels out"),
+    "o": Axis("channels out"),
 }
+
+
+@dataclasses.dataclass(frozen=True)
+class Condition:
+    """One condition on the configuration of the models that have a weight.
+
+    Args:
+        field: field or property of `ViTConfig`, with dots for a field of its parts.
+        value: the value that it must have; None: any that is true.
+        is_met_by_others: whether it must have another value instead.
+    """
+
+    field: str
+    value: str | None = None
+    is_met_by_others: bool = False
+
+    def holds(self, config: ViTConfig) -> bool:
+        """Whether a configuration meets the condition."""
+        read: Any = config
+        for name in self.field.split("."):
+            read = getattr(read, name, None)
+        holds = bool(read) if self.value is None else read == self.value
+        return holds is not self.is_met_by_others
+
+    @property
+    def part(self) -> str:
+        """Name of the part that the paper's model lacks, if the condition asks for one."""
+        switch = SWITCHES.get(self.value or "") or SWITCHES.get(self.field.partition(".")[0])
+        if switch is None or self.is_met_by_others:
+            return ""
+        has_plain = any(switch.plain) if self.value is None else self.value in switch.plain
+        return "" if has_plain else switch.words
+
+
+def _conditions(text: str) -> Iterator[Condition]:
+    """Yields conditions such as `patch_bias`, `mlp=gated` or `classifier!=map`."""
+    for word in text.split():
+        field, equals, value = word.partition("=")
+        yield Condition(field.rstrip("!"), value if equals else None, field.endswith("!"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,24 +112,31 @@ class Word:
     Args:
         path: template of the weight's path in a model.
         axes: axes of the weight.
-        held_by: the models that have the weight: names of fields or properties of `ViTConfig`
-            that must all be true, or a condition. `""` stands for every model.
-        part: the part of the model, in words, if the paper's model lacks it; for messages.
+        held_by: the models that have the weight: conditions separated by blanks, each a field or
+            property of `ViTConfig` that must be true, `field=value` or `field!=value`. `""`
+            stands for every model.
         bound_by: condition on the values of the placeholders, for a weight that a model has
             for some of the values only.
     """
 
     path: str
     axes: str
-    held_by: str | Callable[[ViTConfig], bool] = ""
-    part: str = ""
+    held_by: str = ""
     bound_by: Callable[[ViTConfig, Mapping[str, str]], bool] = lambda config, binding: True
+
+    @functools.cached_property
+    def conditions(self) -> tuple[Condition, ...]:
+        """The conditions of `held_by`."""
+        return tuple(_conditions(self.held_by))
+
+    @property
+    def part(self) -> str:
+        """The part of the model, in words, if the paper's model lacks it; for messages."""
+        return next((condition.part for condition in self.conditions if condition.part), "")
 
     def is_held_by(self, config: ViTConfig) -> bool:
         """Whether a model has this weight."""
-        if callable(self.held_by):
-            return self.held_by(config)
-        return all(getattr(config, name) for name in self.held_by.split())
+        return all(condition.holds(config) for condition in self.conditions)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,27 +149,11 @@ class Weight:
 
     @property
     def path(self) -> str:
-        return filled(self.word.path, self.binding)
+        return fill(self.word.path, self.binding)
 
     @property
     def shape(self) -> tuple[int, ...]:
         return shape_of(self.word.axes, self.sizes)
-
-
-def _learned(config: ViTConfig) -> bool:
-    return config.position == "learned"
-
-
-def _map(config: ViTConfig) -> bool:
-    return config.classifier == "map"
-
-
-def _mixed(config: ViTConfig) -> bool:
-    return config.rope is not None and config.rope.form == "mixed"
-
-
-def _one_head(config: ViTConfig) -> bool:
-    return config.num_classes > 0 and not config.has_two_heads
 
 
 def _has_bias(config: ViTConfig, binding: Mapping[str, str]) -> bool:
@@ -126,61 +182,59 @@ LEXICON: tuple[Word, ...] = (
     # Eq. 1
     Word("patch_embedding/kernel", "p q c m"),
     Word("patch_embedding/bias", "m", "patch_bias"),
-    Word("patch_norm/gamma", "m", "patch_norm", "a norm behind the patches"),
-    Word("patch_norm/beta", "m", "patch_norm norms_have_bias", "a norm behind the patches"),
-    Word("mask_token/token", "1 1 m", "mask_token", "a mask token"),
+    Word("patch_norm/gamma", "m", "patch_norm"),
+    Word("patch_norm/beta", "m", "patch_norm norm=layer"),
+    Word("mask_token/token", "1 1 m", "mask_token"),
     Word("class_token/token", "1 1 m", "has_class_token"),
-    Word("distillation_token/token", "1 1 m", "distillation_token", "a distillation token"),
-    Word("register_tokens/tokens", "1 g m", "num_registers", "register tokens"),
-    Word("position_embedding/embedding", "1 n m", _learned),
-    Word("pre_norm/gamma", "m", "pre_norm", "a norm before the blocks"),
-    Word("pre_norm/beta", "m", "pre_norm norms_have_bias", "a norm before the blocks"),
+    Word("distillation_token/token", "1 1 m", "distillation_token"),
+    Word("register_tokens/tokens", "1 g m", "num_registers"),
+    Word("position_embedding/embedding", "1 n m", "position=learned"),
+    Word("pre_norm/gamma", "m", "pre_norm"),
+    Word("pre_norm/beta", "m", "pre_norm norm=layer"),
     # Eqs. 2 and 3
     Word("block_{l}/attention_norm/gamma", "m"),
-    Word("block_{l}/attention_norm/beta", "m", "norms_have_bias"),
+    Word("block_{l}/attention_norm/beta", "m", "norm=layer"),
     Word("block_{l}/attention/{qkv}/kernel", "m h d"),
     Word("block_{l}/attention/{qkv}/bias", "h d", "qkv_bias", bound_by=_has_bias),
-    Word("block_{l}/attention/rotary_frequencies", "z h j", _mixed, "rotary positions"),
-    Word("block_{l}/attention/sub_norm/gamma", "m", "sub_norm_attention", "a sub-norm"),
-    Word(
-        "block_{l}/attention/sub_norm/beta", "m", "sub_norm_attention norms_have_bias", "a sub-norm"
-    ),
+    Word("block_{l}/attention/rotary_frequencies", "z h j", "rope.form=mixed"),
+    Word("block_{l}/attention/sub_norm/gamma", "m", "sub_norm_attention"),
+    Word("block_{l}/attention/sub_norm/beta", "m", "sub_norm_attention norm=layer"),
     Word("block_{l}/attention/out/kernel", "h d m"),
     Word("block_{l}/attention/out/bias", "m", "projection_bias"),
-    Word("block_{l}/attention_scale/gamma", "m", "layer_scale", "layer scale"),
+    Word("block_{l}/attention_scale/gamma", "m", "layer_scale"),
     Word("block_{l}/mlp_norm/gamma", "m"),
-    Word("block_{l}/mlp_norm/beta", "m", "norms_have_bias"),
-    Word("block_{l}/mlp/dense_0/kernel", "m f", "mlp_is_plain"),
-    Word("block_{l}/mlp/dense_0/bias", "f", "mlp_is_plain mlp_bias"),
-    Word("block_{l}/mlp/{gate}/kernel", "m f", "mlp_is_gated", "a gated MLP"),
-    Word("block_{l}/mlp/{gate}/bias", "f", "mlp_is_gated mlp_bias", "a gated MLP"),
-    Word("block_{l}/mlp/sub_norm/gamma", "f", "sub_norm_mlp", "a sub-norm"),
-    Word("block_{l}/mlp/sub_norm/beta", "f", "sub_norm_mlp norms_have_bias", "a sub-norm"),
+    Word("block_{l}/mlp_norm/beta", "m", "norm=layer"),
+    Word("block_{l}/mlp/dense_0/kernel", "m f", "mlp=plain"),
+    Word("block_{l}/mlp/dense_0/bias", "f", "mlp=plain mlp_bias"),
+    Word("block_{l}/mlp/{gate}/kernel", "m f", "mlp=gated"),
+    Word("block_{l}/mlp/{gate}/bias", "f", "mlp=gated mlp_bias"),
+    Word("block_{l}/mlp/sub_norm/gamma", "f", "sub_norm_mlp"),
+    Word("block_{l}/mlp/sub_norm/beta", "f", "sub_norm_mlp norm=layer"),
     Word("block_{l}/mlp/dense_1/kernel", "f m"),
     Word("block_{l}/mlp/dense_1/bias", "m", "mlp_bias"),
-    Word("block_{l}/mlp_scale/gamma", "m", "layer_scale", "layer scale"),
+    Word("block_{l}/mlp_scale/gamma", "m", "layer_scale"),
     # Eq. 4
     Word("encoder_norm/gamma", "m", "final_norm"),
-    Word("encoder_norm/beta", "m", "final_norm norms_have_bias"),
-    Word("pool/probe", "1 1 m", _map),
-    Word("pool/attention/{qkv}/kernel", "m h d", _map),
-    Word("pool/attention/{qkv}/bias", "h d", _map),
-    Word("pool/attention/out/kernel", "h d m", _map),
-    Word("pool/attention/out/bias", "m", _map),
-    Word("pool/norm/gamma", "m", _map),
-    Word("pool/norm/beta", "m", _map),
-    Word("pool/mlp/dense_0/kernel", "m f", _map),
-    Word("pool/mlp/dense_0/bias", "f", _map),
-    Word("pool/mlp/dense_1/kernel", "f m", _map),
-    Word("pool/mlp/dense_1/bias", "m", _map),
+    Word("encoder_norm/beta", "m", "final_norm norm=layer"),
+    Word("pool/probe", "1 1 m", "classifier=map"),
+    Word("pool/attention/{qkv}/kernel", "m h d", "classifier=map"),
+    Word("pool/attention/{qkv}/bias", "h d", "classifier=map"),
+    Word("pool/attention/out/kernel", "h d m", "classifier=map"),
+    Word("pool/attention/out/bias", "m", "classifier=map"),
+    Word("pool/norm/gamma", "m", "classifier=map"),
+    Word("pool/norm/beta", "m", "classifier=map"),
+    Word("pool/mlp/dense_0/kernel", "m f", "classifier=map"),
+    Word("pool/mlp/dense_0/bias", "f", "classifier=map"),
+    Word("pool/mlp/dense_1/kernel", "f m", "classifier=map"),
+    Word("pool/mlp/dense_1/bias", "m", "classifier=map"),
     # the head
-    Word("projection/kernel", "m t", "projection_dim", "a projection behind the pooling"),
+    Word("projection/kernel", "m t", "projection_dim"),
     Word("pre_logits/kernel", "m r", "representation_size"),
     Word("pre_logits/bias", "r", "representation_size"),
-    Word("head/kernel", "e k", _one_head),
-    Word("head/bias", "k", _one_head),
-    Word("head/{head}/kernel", "e k", "num_classes has_two_heads", "a distillation head"),
-    Word("head/{head}/bias", "k", "num_classes has_two_heads", "a distillation head"),
+    Word("head/kernel", "e k", "num_classes classifier!=token_and_distillation"),
+    Word("head/bias", "k", "num_classes classifier!=token_and_distillation"),
+    Word("head/{head}/kernel", "e k", "num_classes classifier=token_and_distillation"),
+    Word("head/{head}/bias", "k", "num_classes classifier=token_and_distillation"),
 )
 
 
@@ -191,7 +245,7 @@ def num_parameters(config: ViTConfig) -> int:
 
 def weights(config: ViTConfig) -> Iterator[Weight]:
     """Yields every weight of the model that a configuration describes."""
-    sizes = _sizes(config)
+    sizes = {symbol: axis.size_in(config) for symbol, axis in AXES.items()}
     for word in LEXICON:
         if not word.is_held_by(config):
             continue
@@ -206,26 +260,6 @@ def weights(config: ViTConfig) -> Iterator[Weight]:
                 binding = dict(zip(names, values, strict=True))
                 if word.bound_by(config, binding):
                     yield Weight(word, binding, sizes | _sizes_of_pool(word, config))
-
-
-def _sizes(config: ViTConfig) -> dict[str, int]:
-    return {
-        "p": config.patch_size[0],
-        "q": config.patch_size[1],
-        "c": config.resnet.out_channels if config.resnet else config.channels,
-        "m": config.hidden_size,
-        "n": config.num_positions,
-        "h": config.num_heads,
-        "d": config.head_dim,
-        "f": config.mlp_dim,
-        "r": config.representation_size or 0,
-        "e": config.representation_size or config.projection_dim or config.pooled_size,
-        "k": config.num_classes,
-        "g": config.num_registers,
-        "t": config.projection_dim or 0,
-        "z": 2,
-        "j": config.head_dim // 2,
-    }
 
 
 def _sizes_of_pool(word: Word, config: ViTConfig) -> dict[str, int]:

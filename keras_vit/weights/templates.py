@@ -39,21 +39,21 @@ class Spelling:
     """Another way to write the value of a placeholder in a name.
 
     Args:
-        of: name of the placeholder.
+        placeholder: name of the placeholder.
         pattern: regular expression of the written values.
         write, read: from the lexicon's value to the value in the file's name, and back.
     """
 
-    of: str
+    placeholder: str
     pattern: str
     write: Callable[[str], str]
     read: Callable[[str], str]
 
 
-def _of_words(of: str, words: Mapping[str, str]) -> Spelling:
+def _by_words(placeholder: str, words: Mapping[str, str]) -> Spelling:
     """Returns the spelling of a placeholder with few values, word by word."""
     values = {text: value for value, text in words.items()}
-    return Spelling(of, "|".join(values), words.__getitem__, values.__getitem__)
+    return Spelling(placeholder, "|".join(values), words.__getitem__, values.__getitem__)
 
 
 SPELLINGS = {
@@ -62,11 +62,11 @@ SPELLINGS = {
     "_l": Spelling(
         "l", r"(?:_[1-9]\d{0,8})?", lambda v: "" if v == "0" else f"_{v}", lambda t: t[1:] or "0"
     ),
-    "q": _of_words("qkv", {"query": "q", "key": "k", "value": "v"}),
-    "g": _of_words("gate", {"gate": "g", "value": "x"}),
-    "cls": _of_words("head", {"class": "cls", "distillation": "distillation"}),
-    "_dist": _of_words("head", {"class": "", "distillation": "_dist"}),
-    "up": _of_words("gate", {"gate": "gate", "value": "up"}),
+    "q": _by_words("qkv", {"query": "q", "key": "k", "value": "v"}),
+    "g": _by_words("gate", {"gate": "g", "value": "x"}),
+    "cls": _by_words("head", {"class": "cls", "distillation": "distillation"}),
+    "_dist": _by_words("head", {"class": "", "distillation": "_dist"}),
+    "up": _by_words("gate", {"gate": "gate", "value": "up"}),
 }
 """Stages and units counted from zero; Keras's number behind a name, which the first layer of a
 kind lacks; letters; the names of the two heads and of the two halves of a gated MLP."""
@@ -75,19 +75,20 @@ kind lacks; letters; the names of the two heads and of the two halves of a gated
 def placeholders(template: str) -> list[str]:
     """Returns the placeholders of a template, in order; a spelling counts as its placeholder."""
     names = re.findall(r"{([\w-]+)}", template)
-    return [SPELLINGS[name].of if name in SPELLINGS else name for name in names]
+    return [SPELLINGS[name].placeholder if name in SPELLINGS else name for name in names]
 
 
-def filled(template: str, binding: Mapping[str, str]) -> str:
+def fill(template: str, binding: Mapping[str, str]) -> str:
     """Returns the template with the values of the binding; other placeholders remain."""
 
     def value(match: re.Match[str]) -> str:
         name = match[1]
         spelling = SPELLINGS.get(name)
-        known = spelling.of if spelling else name
-        if known not in binding:
+        placeholder = spelling.placeholder if spelling else name
+        if placeholder not in binding:
             return match[0]
-        return spelling.write(binding[known]) if spelling else binding[known]
+        own = binding[placeholder]
+        return spelling.write(own) if spelling else own
 
     return re.sub(r"{([\w-]+)}", value, template)
 
@@ -103,14 +104,14 @@ def matcher(template: str) -> Callable[[str], dict[str, str] | None]:
     compiled = re.compile(expression)
 
     def match(name: str) -> dict[str, str] | None:
-        found = compiled.fullmatch(name)
-        if found is None:
+        values = compiled.fullmatch(name)
+        if values is None:
             return None
         return {
-            (SPELLINGS[n].of if n in SPELLINGS else n): (
+            (SPELLINGS[n].placeholder if n in SPELLINGS else n): (
                 SPELLINGS[n].read(text) if n in SPELLINGS else text
             )
-            for n, text in zip(names, found.groups(), strict=True)
+            for n, text in zip(names, values.groups(), strict=True)
         }
 
     return match
@@ -123,7 +124,7 @@ def examples(template: str) -> Iterator[str]:
     names = list(dict.fromkeys(placeholders(template)))
     choices = [values.get(name) or PLACEHOLDERS[name].pattern.split("|") for name in names]
     for chosen in itertools.product(*choices):
-        yield filled(template, dict(zip(names, chosen, strict=True)))
+        yield fill(template, dict(zip(names, chosen, strict=True)))
 
 
 def values_of(placeholder: str, config: ViTConfig) -> list[str]:

@@ -29,7 +29,7 @@ HOMES = {
         "resnet": None,
         "rope": {"form": "axial", "reference_grid": (16, 16)},
         "qkv_bias": (True, False, True),
-        "mlp": "gated_packed",
+        "mlp": "gated",
         "num_registers": 1,
     },
     "transformers/dinov2": _DINOV2,

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from keras_vit import VisionTransformer
 from keras_vit.checkpoints.containers import whole
 from keras_vit.checkpoints.dialects import DIALECTS, Unsupported
+from keras_vit.checkpoints.dialects.timm import architectures
 from keras_vit.checkpoints.inspection import open_checkpoint
 from keras_vit.checkpoints.transfer import weights_by_path
 from keras_vit.checkpoints.translate import plan, to_parts, to_weights
@@ -222,3 +223,38 @@ def test_a_variant_has_a_name_for_every_weight_or_is_refused(dialect, name):
     paths = [p for move in moves for p in move.paths]
     assert len(set(names)) == len(names)
     assert sorted(paths) == sorted(weight.path for weight in lexicon.weights(config))
+
+
+def _packs_gate_and_value(row) -> bool:
+    """As timm's constructors of `VisionTransformer` and of `Eva` decide it."""
+    if row.get("class") == "Eva":
+        return not (row.get("scale_mlp") or row.get("swiglu_align_to"))
+    return row["mlp_layer"] == "GluMlp"
+
+
+GATED = {
+    name: row
+    for name, row in architectures.rows()
+    if (row.get("swiglu_mlp") or row.get("mlp_layer", "Mlp") != "Mlp") and "sapiens" not in name
+}
+"""Sapiens 2 has fewer heads of key and value than of query, which keras_vit lacks."""
+
+
+@pytest.mark.without_backend
+@pytest.mark.parametrize("name", GATED)
+def test_timm_stores_a_gated_mlp_as_its_architecture_does(name):
+    """As one array or two, whatever the configuration; a file with the other storage is read."""
+    row = GATED[name]
+    dialect = DIALECTS["timm/eva" if row.get("class") == "Eva" else "timm"]
+    fields = dialect.read_json({"config.json": {"architecture": name}}).fields
+    sizes = {"hidden_size": 16, "mlp_dim": 24, "num_heads": 2, "num_layers": 2, "num_classes": 0}
+    sizes |= {"patch_size": 4, "image_size": 16}
+    config = ViTConfig.from_dict({**dialect.conventions, **fields, **sizes})
+    shapes = {n: move.file_shape for move in plan(config, dialect) for n in move.names}
+    first = {n for n in shapes if n.startswith("blocks.0.mlp.fc1") and n.endswith("weight")}
+    halves = {f"blocks.0.mlp.fc1_{half}.weight" for half in "gx"}
+    packed = {"blocks.0.mlp.fc1.weight"}
+    assert first == (packed if _packs_gate_and_value(row) else halves)
+    for other in (packed, halves):
+        moves = plan(config, dialect, "", other)
+        assert other <= {n for move in moves for n in move.names}

@@ -12,14 +12,13 @@ from keras_vit.checkpoints.dialects.json_fields import (
     JsonTable,
     Labels,
     always,
-    merged,
+    merge,
 )
-from keras_vit.config import Numerics, ViTConfig
+from keras_vit.config import SWITCHES, Numerics, ViTConfig
 from keras_vit.errors import shown
 from keras_vit.images.protocols import ProtocolSpec, complete
 from keras_vit.text import log
 from keras_vit.weights.lexicon import LEXICON
-from keras_vit.weights.switches import DEFAULTS, SWITCHES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +78,7 @@ def modules(names: Mapping[str, str], parameters: Mapping[str, str]) -> dict[str
     }
 
 
-def unsupported(reasons: Mapping[str, str], words: Mapping[str, Names]) -> dict[str, Names]:
+def with_reasons(reasons: Mapping[str, str], words: Mapping[str, Names]) -> dict[str, Names]:
     """Returns the names, and a reason for every weight of the lexicon without a name.
 
     A weight of a part that the paper's model lacks needs no entry in `reasons`.
@@ -201,12 +200,12 @@ class Dialect:
         prefix_for: returns the prefix for writing a model.
         ignored: regular expressions of names that are no weights, and the reason for each.
         needs_json: fact that only the JSON beside the weights states; "" if the model can be
-            inferred from the arrays, except for the number of heads and `untold`.
-        deduced: takes the fields inferred from the arrays and returns further fields that follow
+            inferred from the arrays, except for the number of heads and `undetermined`.
+        deduce: takes the fields inferred from the arrays and returns further fields that follow
             from them for the library's own models; JSON and caller have precedence.
-        untold: takes the fields inferred from the arrays, and the file's prefix under `"prefix"`,
-            and returns the fields of `ViTConfig` and `Numerics` that a caller must give for files
-            without JSON, and the values of known weights.
+        undetermined: takes the fields inferred from the arrays, and the prefix of the file under
+            `"prefix"`. Returns the fields of `ViTConfig` and `Numerics` that a caller must give
+            for files without JSON, and the values of published weights.
         derived: takes a configuration and returns the names of arrays that the library computes
             from others, and the reason for each. They are neither read nor written.
         row_numbers: name of an array -> name of an array of integers `(1, rows)`, by which the
@@ -241,8 +240,8 @@ class Dialect:
     prefix_for: Callable[[ViTConfig], str] = lambda config: ""
     ignored: Mapping[str, str] = dataclasses.field(default_factory=dict)
     needs_json: str = ""
-    deduced: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda fields: {}
-    untold: Callable[[Mapping[str, Any]], Mapping[str, str]] = lambda fields: {}
+    deduce: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda fields: {}
+    undetermined: Callable[[Mapping[str, Any]], Mapping[str, str]] = lambda fields: {}
     derived: Callable[[ViTConfig], Mapping[str, str]] = lambda config: {}
     row_numbers: Mapping[str, str] = dataclasses.field(default_factory=dict)
     identity: Identity | None = None
@@ -263,9 +262,10 @@ class Dialect:
 
     @property
     def conventions(self) -> dict[str, Any]:
-        """Fields of every file: `fields`, and the defaults of the switches that it lacks."""
-        defaults = {name: DEFAULTS[name] for name in self._lacking if name in DEFAULTS}
-        return {**defaults, **self.fields}
+        """Fields of every file: `fields`, and the plain values of the switches that it lacks."""
+        lacking = (SWITCHES[name] for name in self._lacking)
+        plain = {switch.field: switch.plain[0] for switch in lacking if len(switch.plain) == 1}
+        return {**plain, **self.fields}
 
     @property
     def refusals(self) -> tuple[Limit, ...]:
@@ -326,7 +326,7 @@ class Dialect:
             )
         flat: dict[str, Any] = {}
         for table in self.json:
-            flat |= table.stated(files)
+            flat |= table.read_from(files)
         labels = flat.pop("labels", None) or None
         fields = {name: value for name, value in flat.items() if "." not in name}
         numerics = {k.removeprefix("numerics."): v for k, v in flat.items() if "." in k}
@@ -352,5 +352,5 @@ class Dialect:
             return {}
         facts = Facts(config, labels)
         images = complete(protocol or self.images.default(config))
-        parts = [table.written(facts) for table in self.json]
-        return merged([*parts, self.images.write(images, config), self.notes])
+        parts = [table.write_for(facts) for table in self.json]
+        return merge([*parts, self.images.write(images, config), self.notes])

@@ -18,7 +18,7 @@ from keras_vit.checkpoints.dialects.base import (
     PreparationWords,
     StoredAs,
     modules,
-    unsupported,
+    with_reasons,
 )
 from keras_vit.checkpoints.dialects.flax import FLAX_PARAMETERS, encoder_layers
 from keras_vit.config import Numerics, ViTConfig
@@ -76,7 +76,7 @@ def _words(block: str, stacked: bool) -> dict[str, Names]:
             names = dataclasses.replace(names, axes=f"l {word.axes}")
         if names is not None:
             words[word.path] = names
-    return unsupported({"root/": _NO_STEM, "stage": _NO_STEM}, words)
+    return with_reasons({"root/": _NO_STEM, "stage": _NO_STEM}, words)
 
 
 def _is_read_as_old(config: ViTConfig) -> bool:
@@ -91,7 +91,7 @@ def _loses_its_rectangle(config: ViTConfig) -> bool:
     return config.has_class_position and rows != columns
 
 
-def _untold(fields: Mapping[str, Any]) -> dict[str, str]:
+def _undetermined(fields: Mapping[str, Any]) -> dict[str, str]:
     """Returns the pooling where neither class token, probe nor head shows it.
 
     A classifier without the first two averages its tokens, as big_vision does by default. An
@@ -117,7 +117,7 @@ big_vision = Dialect(
         r"chrono/.*": "clock of the training",
         r"params/(txt/.*|t|b)": "text tower",
     },
-    untold=_untold,
+    undetermined=_undetermined,
     numerics=Numerics(),
     fields={"qkv_bias": True},
     images=PreparationWords(default=lambda config: "big_vision"),

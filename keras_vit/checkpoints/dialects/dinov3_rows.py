@@ -20,7 +20,7 @@ _ACTIVATIONS = {**{word: ("gelu", form) for word, form in GELUS.items()}, "silu"
 
 
 def _activation(config: ViTConfig) -> str:
-    if config.mlp_is_gated and config.numerics.gate == "silu":
+    if config.mlp == "gated" and config.numerics.gate == "silu":
         return "silu"
     return str(one_of(GELUS).write(config.numerics.gelu))
 
@@ -44,13 +44,13 @@ def dinov3_rows(
         projection_bias, mlp_bias, activation, layer_scale: the library's keys for these parts.
     """
 
-    def read_biases(found: Mapping[str, Any]) -> dict[str, Any]:
-        stated = tuple(found.get(key, key != biases[1]) for key in biases)
-        return {"qkv_bias": stated[0] if len(set(map(repr, stated))) == 1 else stated}
+    def read_biases(content: Mapping[str, Any]) -> dict[str, Any]:
+        own = tuple(content.get(key, key != biases[1]) for key in biases)
+        return {"qkv_bias": own[0] if len(set(map(repr, own))) == 1 else own}
 
-    def read_mlp(found: Mapping[str, Any]) -> dict[str, Any]:
-        gate, gelu = _ACTIVATIONS[found.get(activation, "gelu")]
-        if found.get("use_gated_mlp"):
+    def read_mlp(content: Mapping[str, Any]) -> dict[str, Any]:
+        gate, gelu = _ACTIVATIONS[content.get(activation, "gelu")]
+        if content.get("use_gated_mlp"):
             return {"mlp": "gated", "numerics.gate": gate, "numerics.gelu": gelu}
         return {"mlp": "plain", "numerics.gate": "silu", "numerics.gelu": gelu}
 
@@ -67,14 +67,14 @@ def dinov3_rows(
             (activation, "use_gated_mlp"),
             ("mlp", "numerics.gelu", "numerics.gate"),
             read_mlp,
-            lambda c: {activation: _activation(c), "use_gated_mlp": c.mlp_is_gated},
+            lambda c: {activation: _activation(c), "use_gated_mlp": c.mlp == "gated"},
         ),
         JsonField("layer_norm_eps", "numerics.layer_norm_epsilon", default=1e-5),
         JsonFields(
             ("rope_theta",),
             ("rope",),
-            lambda found: {
-                "rope": Rope(form="dinov3", theta=float(found.get("rope_theta", 100.0)))
+            lambda content: {
+                "rope": Rope(form="dinov3", theta=float(content.get("rope_theta", 100.0)))
             },
             lambda c: {"rope_theta": c.rope.theta if c.rope else 100.0},
         ),
@@ -94,3 +94,16 @@ OWN_ROPE: tuple[Limit, ...] = (
     (lambda c: c.rope not in (None, _own_rope(c)), "a rope of another form than 'dinov3'"),
 )
 """Models that no file of DINOv3 can hold."""
+
+DINOV3_SWITCHES = (
+    "qkv_bias",
+    "projection_bias",
+    "mlp_bias",
+    "mlp",
+    "num_registers",
+    "rope",
+    "layer_scale",
+    "mask_token",
+    "position",
+)
+"""The parts that DINOv3 has in both libraries."""

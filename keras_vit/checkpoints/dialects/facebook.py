@@ -12,7 +12,7 @@ from keras_vit.checkpoints.dialects.base import (
     Names,
     PreparationWords,
     StoredAs,
-    unsupported,
+    with_reasons,
 )
 from keras_vit.checkpoints.dialects.torch_layout import torch_modules
 from keras_vit.config import Numerics
@@ -44,9 +44,7 @@ _WORDS: dict[str, Names] = {
         StoredAs(_BLOCK + "gamma_2"),
     ),
     **{
-        f"block_{{l}}/mlp/{{gate}}/{part}": StoredAs(
-            f"{_BLOCK}mlp.w12.{name}", axes, implies={"mlp": "gated_packed"}
-        )
+        f"block_{{l}}/mlp/{{gate}}/{part}": StoredAs(f"{_BLOCK}mlp.w12.{name}", axes)
         for part, name, axes in (("kernel", "weight", "(gate f) m"), ("bias", "bias", "(gate f)"))
     },
     **torch_modules(
@@ -75,7 +73,7 @@ facebook = Dialect(
     name="facebook",
     library="Facebook's own code",
     container="safetensors",
-    words=unsupported({"": "Facebook's VisionTransformer has no such part"}, _WORDS),
+    words=with_reasons({"": "Facebook's VisionTransformer has no such part"}, _WORDS),
     ignored={
         r"mask_token": "the token of masked patches, which the pre-training alone reads",
         r"decoder_.*": "the decoder of MAE's pre-training",

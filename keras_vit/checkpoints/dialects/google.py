@@ -9,7 +9,7 @@ today's code writes; submodules are numbered per class. Sources:
 
 import dataclasses
 
-from keras_vit.checkpoints.dialects.base import Dialect, Names, StoredAs, modules, unsupported
+from keras_vit.checkpoints.dialects.base import Dialect, Names, StoredAs, modules, with_reasons
 from keras_vit.checkpoints.dialects.flax import FLAX_PARAMETERS, encoder_layers
 from keras_vit.config import Numerics
 from keras_vit.weights.lexicon import LEXICON
@@ -50,7 +50,7 @@ def _words(submodules: tuple[str, str, str, str], norm_axes: tuple[str, str]) ->
         if word.path in norms:
             written, also = (axes.format(word.axes) for axes in norm_axes)
             words[word.path] = dataclasses.replace(norms[word.path], axes=written, also=(also,))
-    return unsupported(_REASONS, words)
+    return with_reasons(_REASONS, words)
 
 
 google = Dialect(

@@ -17,7 +17,7 @@ from keras_vit.errors import listed, shown
 Labels = str | tuple[str, ...] | None
 Json = Mapping[str, Any]
 
-NOT_TOLD: Any = object()
+LEFT_OUT: Any = object()
 """A default: if the key is absent, the row states no field."""
 REQUIRED: Any = object()
 """A default: the library always writes the key, so that its absence is an error."""
@@ -94,16 +94,16 @@ class JsonField:
         key: the library's key.
         field: name of the field in `ViTConfig`.
         codec: conversion of the value.
-        default: the library's value for an absent key, or `NOT_TOLD` or `REQUIRED`.
+        default: the library's value for an absent key, or `LEFT_OUT` or `REQUIRED`.
         write: returns the library's value instead of `codec.write`, if the value depends on
-            more than the field; `NOT_TOLD` leaves the key out.
+            more than the field; `LEFT_OUT` leaves the key out.
         when: the models for which the key is written.
     """
 
     key: str
     field: str
     codec: Codec = SAME
-    default: Any = NOT_TOLD
+    default: Any = LEFT_OUT
     write: Callable[[Facts], Any] | None = None
     when: Callable[[ViTConfig], bool] = always
 
@@ -112,23 +112,23 @@ class JsonField:
         """The keys of the row."""
         return (self.key,)
 
-    def stated(self, found: Json) -> dict[str, Any]:
+    def read_from(self, content: Json) -> dict[str, Any]:
         """Returns the fields that an object of the library states."""
-        value = found.get(self.key, self.default)
-        if value is NOT_TOLD:
+        value = content.get(self.key, self.default)
+        if value is LEFT_OUT:
             return {}
         if value is REQUIRED:
             raise LookupError(f"has no {self.key}")
         with naming(self.key, value):
             return {self.field: self.codec.read(value)}
 
-    def written(self, facts: Facts) -> dict[str, Any]:
+    def write_for(self, facts: Facts) -> dict[str, Any]:
         """Returns the library's key and its value for a model."""
         if not self.when(facts.config):
             return {}
         own = self.write
         value = own(facts) if own else self.codec.write(facts.of(self.field))
-        return {} if value is NOT_TOLD else {self.key: value}
+        return {} if value is LEFT_OUT else {self.key: value}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,12 +148,12 @@ class JsonFields:
     read: Callable[[Json], Mapping[str, Any]]
     write: Callable[[ViTConfig], Mapping[str, Any]]
 
-    def stated(self, found: Json) -> dict[str, Any]:
+    def read_from(self, content: Json) -> dict[str, Any]:
         """Returns the fields that an object of the library states."""
-        with naming(self.keys[0], found.get(self.keys[0])):
-            return dict(self.read(found))
+        with naming(self.keys[0], content.get(self.keys[0])):
+            return dict(self.read(content))
 
-    def written(self, facts: Facts) -> dict[str, Any]:
+    def write_for(self, facts: Facts) -> dict[str, Any]:
         """Returns the library's keys and their values for a model."""
         return dict(self.write(facts.config))
 
@@ -179,15 +179,15 @@ class JsonConstant:
         """The keys of the row."""
         return (self.key,)
 
-    def stated(self, found: Json) -> dict[str, Any]:
+    def read_from(self, content: Json) -> dict[str, Any]:
         """Checks the value and returns no fields."""
-        value = found.get(self.key, self.value)
+        value = content.get(self.key, self.value)
         if value != self.value and value not in self.also:
             with naming(self.key, value):
                 raise ValueError(f"expected {self.value!r}")
         return {}
 
-    def written(self, facts: Facts) -> dict[str, Any]:
+    def write_for(self, facts: Facts) -> dict[str, Any]:
         """Returns the value for a model that has it."""
         return {self.key: self.value} if self.when(facts.config) else {}
 
@@ -211,11 +211,11 @@ class JsonNote:
         """The keys of the row."""
         return (self.key,)
 
-    def stated(self, found: Json) -> dict[str, Any]:
+    def read_from(self, content: Json) -> dict[str, Any]:
         """Returns no fields."""
         return {}
 
-    def written(self, facts: Facts) -> dict[str, Any]:
+    def write_for(self, facts: Facts) -> dict[str, Any]:
         """Returns the value for a model that has it."""
         return {self.key: self.write(facts)} if self.when(facts.config) else {}
 
@@ -223,14 +223,14 @@ class JsonNote:
 Row = JsonField | JsonFields | JsonConstant | JsonNote
 
 
-def number(found: Json, key: str, default: Any = NOT_TOLD) -> Any:
+def number(content: Json, key: str, default: Any = LEFT_OUT) -> Any:
     """Returns a number of an object, for arithmetic: a text times a large number fills the memory.
 
     Raises:
         KeyError: the key is absent and has no default.
         ValueError: the value is not an int or a float.
     """
-    value = found[key] if default is NOT_TOLD else found.get(key, default)
+    value = content[key] if default is LEFT_OUT else content.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"expected {key} to be a number, found {shown(value)}")
     return value
@@ -279,32 +279,32 @@ class JsonTable:
     is_read: bool = True
     is_written: bool = True
 
-    def stated(self, files: Json) -> dict[str, Any]:
+    def read_from(self, files: Json) -> dict[str, Any]:
         """Returns the fields that the files state. Raises `ValueError`, naming file and key."""
         if self.file not in files or not self.is_read:
             return {}
-        stated: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         try:
             assumed = self.assumed(files[self.file])
-            told = object_at(files[self.file], self.at)
-            found = {
+            own = object_at(files[self.file], self.at)
+            content = {
                 **assumed,
-                **{k: v for k, v in told.items() if v is not None or k not in assumed},
+                **{k: v for k, v in own.items() if v is not None or k not in assumed},
             }
-            found |= self.beside(files)
+            content |= self.beside(files)
             for row in self.rows:
-                stated |= row.stated(found)
+                fields |= row.read_from(content)
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise ValueError(f"{self.file} {error}") from error
-        return stated
+        return fields
 
-    def written(self, facts: Facts) -> dict[str, Any]:
+    def write_for(self, facts: Facts) -> dict[str, Any]:
         """Returns this table's part of the file's contents, as `{file: contents}`."""
         if not self.is_written or not self.when(facts.config):
             return {}
         content: Any = {}
         for row in self.rows:
-            content |= row.written(facts)
+            content |= row.write_for(facts)
         for key in reversed(self.at):
             content = {key: content}
         return {self.file: content}
@@ -325,13 +325,13 @@ def object_at(content: Any, keys: Sequence[str]) -> dict[str, Any]:
     return dict(content)
 
 
-def merged(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def merge(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Returns one object from several, merging objects under the same key."""
     result: dict[str, Any] = {}
     for part in parts:
         for key, value in part.items():
             both = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
-            result[key] = merged([result[key], value]) if both else value
+            result[key] = merge([result[key], value]) if both else value
     return result
 
 

@@ -13,7 +13,7 @@ from keras_vit.checkpoints.dialects.base import (
     Names,
     PreparationWords,
     StoredAs,
-    unsupported,
+    with_reasons,
 )
 from keras_vit.checkpoints.dialects.json_fields import (
     Codec,
@@ -60,9 +60,9 @@ _WORDS: dict[str, Names] = {
 }
 
 
-def _heads(found: Json) -> dict[str, Any]:
-    width = found.get("width")
-    return {} if width is None else {"num_heads": width // found.get("head_width", 64)}
+def _heads(content: Json) -> dict[str, Any]:
+    width = content.get("width")
+    return {} if width is None else {"num_heads": width // content.get("head_width", 64)}
 
 
 _TABLES = (
@@ -100,8 +100,8 @@ def _read_preprocess(files: Json) -> ProtocolSpec | None:
     """Returns the protocol with mean and std of `preprocess_cfg`."""
     if CONFIG not in files:
         return None
-    stated = object_at(files[CONFIG], ("preprocess_cfg",))
-    return complete({**_CLIP, **{k: stated[k] for k in ("mean", "std") if stated.get(k)}})
+    own = object_at(files[CONFIG], ("preprocess_cfg",))
+    return complete({**_CLIP, **{k: own[k] for k in ("mean", "std") if own.get(k)}})
 
 
 _IMAGES = PreparationWords(default=lambda config: _CLIP, read=_read_preprocess)
@@ -110,12 +110,12 @@ open_clip = Dialect(
     name="open_clip",
     library="open_clip",
     container="safetensors",
-    words=unsupported({"": "open_clip's VisionTransformer has no such part"}, _WORDS),
+    words=with_reasons({"": "open_clip's VisionTransformer has no such part"}, _WORDS),
     prefixes=("visual.",),
     ignored=_OF_TEXT,
     json=_TABLES,
     images=_IMAGES,
-    untold=lambda fields: GELU_OF_CLIP,
+    undetermined=lambda fields: GELU_OF_CLIP,
     numerics=Numerics(gelu="exact", layer_norm_epsilon=1e-5, position_resize="bicubic_antialias"),
     expresses=("gelu",),
     fields={
@@ -130,19 +130,19 @@ open_clip = Dialect(
 )
 
 
-def _untold_by_a_trunk(fields: Mapping[str, Any]) -> dict[str, str]:
+def _undetermined_by_a_trunk(fields: Mapping[str, Any]) -> dict[str, str]:
     """Returns the numerics that a file of a timm trunk leaves open, because it lacks its name.
 
     The epsilon is 1e-5 for all trunks with a norm before the blocks (CLIP, the Perception Encoder),
     and 1e-6 for all trunks with attention pooling, without that norm and a class token (SigLIP).
     """
-    untold = {
+    undetermined = {
         "gelu": "'quick' where the architecture's name has quickgelu, 'tanh' in some of SigLIP, "
         "else 'exact'"
     }
     if not fields.get("pre_norm") and (fields["classifier"] != "map" or fields["class_token"]):
-        untold["layer_norm_epsilon"] = "1e-5 in DINOv3, else 1e-6"
-    return untold
+        undetermined["layer_norm_epsilon"] = "1e-5 in DINOv3, else 1e-6"
+    return undetermined
 
 
 def _trunk_of(family: Dialect) -> Dialect:
@@ -160,7 +160,10 @@ def _trunk_of(family: Dialect) -> Dialect:
         json=(),
         labels=lambda files, num_classes: None,
         images=_IMAGES,
-        untold=lambda fields: {**family.untold(fields), **_untold_by_a_trunk(fields)},
+        undetermined=lambda fields: {
+            **family.undetermined(fields),
+            **_undetermined_by_a_trunk(fields),
+        },
         switches=(*family.switches, "projection_dim"),
         only_read=_WITH_TEXT,
     )

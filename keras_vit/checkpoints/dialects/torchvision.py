@@ -9,7 +9,7 @@ from keras_vit.checkpoints.dialects.base import (
     Names,
     PreparationWords,
     StoredAs,
-    unsupported,
+    with_reasons,
 )
 from keras_vit.checkpoints.dialects.torch_layout import POSITIONS_OF_ANOTHER_GRID, torch_modules
 from keras_vit.config import Numerics
@@ -67,7 +67,7 @@ torchvision = Dialect(
     name="torchvision",
     library="torchvision",
     container="safetensors",
-    words=unsupported(_REASONS, _WORDS),
+    words=with_reasons(_REASONS, _WORDS),
     images=PreparationWords(default=lambda config: _IMAGENET),
     numerics=Numerics(gelu="exact", position_resize="bicubic"),
     fields={

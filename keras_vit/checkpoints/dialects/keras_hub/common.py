@@ -44,9 +44,9 @@ def has_no_head(config: ViTConfig) -> bool:
 NO_HEAD = (has_head, "a head: keras-hub has no classifier of this family")
 
 
-def image_shape(found: Mapping[str, Any]) -> dict[str, Any]:
+def image_shape(content: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the fields that `image_shape`, (height, width, channels), states."""
-    *image_size, channels = found["image_shape"]
+    *image_size, channels = content["image_shape"]
     # A task.json states the head. Without it there is no head, even if arrays have its names.
     without_head = {"num_classes": 0, "representation_size": None}
     return {"image_size": image_size, "channels": channels, **without_head}
@@ -84,7 +84,9 @@ def size_rows(
 ATTENTION_BIASES = JsonFields(
     ("use_mha_bias",),
     ("qkv_bias", "projection_bias"),
-    lambda found: dict.fromkeys(("qkv_bias", "projection_bias"), found.get("use_mha_bias", True)),
+    lambda content: dict.fromkeys(
+        ("qkv_bias", "projection_bias"), content.get("use_mha_bias", True)
+    ),
     lambda config: {"use_mha_bias": config.projection_bias},
 )
 """One key for the biases of query, key, value and of the projection behind them."""

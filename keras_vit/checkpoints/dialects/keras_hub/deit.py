@@ -6,7 +6,7 @@ The distillation token takes part in the attention and has no head. A classifier
 
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs, unsupported
+from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs, with_reasons
 from keras_vit.checkpoints.dialects.json_fields import (
     REQUIRED,
     Json,
@@ -53,10 +53,10 @@ _WORDS: dict[str, Names] = {
 _POOLINGS = {"token": ("token", False), "gap": ("gap", True)}
 
 
-def _pooling(found: Json) -> dict[str, Any]:
-    if found["pooling"] not in _POOLINGS:
+def _pooling(content: Json) -> dict[str, Any]:
+    if content["pooling"] not in _POOLINGS:
         raise ValueError("expected 'token' or 'gap'")
-    kind, class_token_in_mean = _POOLINGS[found["pooling"]]
+    kind, class_token_in_mean = _POOLINGS[content["pooling"]]
     return {"classifier": kind, "class_token_in_mean": class_token_in_mean}
 
 
@@ -93,7 +93,7 @@ deit = Dialect(
     name="keras_hub/deit",
     library="keras-hub",
     container="h5",
-    words=unsupported({"": "keras-hub's DeiT has no such part"}, _WORDS),
+    words=with_reasons({"": "keras-hub's DeiT has no such part"}, _WORDS),
     ignored={r"(task/)?(optimizer|preprocessor)/.*": "no weights of the model"},
     identity=Identity("config.json", "class_name", "DeiTBackbone", "'DeiTBackbone'"),
     json=(

@@ -9,8 +9,8 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs, unsupported
-from keras_vit.checkpoints.dialects.dinov3_rows import OWN_ROPE, dinov3_rows
+from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs, with_reasons
+from keras_vit.checkpoints.dialects.dinov3_rows import DINOV3_SWITCHES, OWN_ROPE, dinov3_rows
 from keras_vit.checkpoints.dialects.json_fields import (
     JsonField,
     JsonFields,
@@ -83,15 +83,11 @@ _WORDS2: dict[str, Names] = {
     "position_embedding/embedding": tuple(
         StoredAs(f"{_V2}vars/{2 + k}", when=_number_of_tokens(k)) for k in (2, 1, 0)
     ),
-    "block_{l}/mlp/{gate}/kernel": StoredAs(
-        _MLP2 + "weights_in/vars/0", "m (gate f)", implies={"mlp": "gated_packed"}
-    ),
-    "block_{l}/mlp/{gate}/bias": StoredAs(
-        _MLP2 + "weights_in/vars/1", "(gate f)", implies={"mlp": "gated_packed"}
-    ),
+    "block_{l}/mlp/{gate}/kernel": StoredAs(_MLP2 + "weights_in/vars/0", "m (gate f)"),
+    "block_{l}/mlp/{gate}/bias": StoredAs(_MLP2 + "weights_in/vars/1", "(gate f)"),
     **{
         f"block_{{l}}/mlp/dense_1/{part}": (
-            StoredAs(f"{_MLP2}fc2/vars/{k}", when=lambda c: c.mlp_is_plain),
+            StoredAs(f"{_MLP2}fc2/vars/{k}", when=lambda c: c.mlp == "plain"),
             StoredAs(f"{_MLP2}weights_out/vars/{k}"),
         )
         for k, part in enumerate(("kernel", "bias"))
@@ -104,13 +100,13 @@ def _resized_positions(config: ViTConfig) -> dict[str, str]:
     return {f"{_V2}vars/{position}": "positions that the library computes from the others"}
 
 
-def _image_of(found: Mapping[str, Any]) -> dict[str, Any]:
-    stated = image_shape(found)
-    height, width = found["position_embedding_shape"][:2]
-    patch = found["patch_size"]
+def _image_of(content: Mapping[str, Any]) -> dict[str, Any]:
+    fields = image_shape(content)
+    height, width = content["position_embedding_shape"][:2]
+    patch = content["patch_size"]
     grid = (height // patch, width // patch)
-    same = grid == tuple(side // patch for side in stated["image_size"])
-    return {**stated, "position_grid": None if same else grid}
+    same = grid == tuple(side // patch for side in fields["image_size"])
+    return {**fields, "position_grid": None if same else grid}
 
 
 def _image_to(config: ViTConfig) -> dict[str, Any]:
@@ -123,13 +119,13 @@ def _image_to(config: ViTConfig) -> dict[str, Any]:
 
 def _hidden_of(config: ViTConfig) -> int:
     """Returns keras-hub's `intermediate_dim`: for a gated MLP it is 3/2 of the width."""
-    return config.mlp_dim if config.mlp_is_plain else config.mlp_dim * 3 // 2
+    return config.mlp_dim if config.mlp == "plain" else config.mlp_dim * 3 // 2
 
 
-def _mlp_of(found: Mapping[str, Any]) -> dict[str, Any]:
-    hidden = number(found, "intermediate_dim")
-    if found.get("use_swiglu_ffn"):
-        return {"mlp": "gated_packed", "mlp_dim": swiglu_width(hidden)}
+def _mlp_of(content: Mapping[str, Any]) -> dict[str, Any]:
+    hidden = number(content, "intermediate_dim")
+    if content.get("use_swiglu_ffn"):
+        return {"mlp": "gated", "mlp_dim": swiglu_width(hidden)}
     return {"mlp": "plain", "mlp_dim": hidden}
 
 
@@ -147,7 +143,7 @@ _ROWS2: tuple[Row, ...] = (
         ("intermediate_dim", "use_swiglu_ffn"),
         ("mlp", "mlp_dim"),
         _mlp_of,
-        lambda c: {"intermediate_dim": _hidden_of(c), "use_swiglu_ffn": c.mlp_is_gated},
+        lambda c: {"intermediate_dim": _hidden_of(c), "use_swiglu_ffn": c.mlp == "gated"},
     ),
     JsonField("layer_scale_init_value", "layer_scale_init"),
     JsonField("num_register_tokens", "num_registers", default=0),
@@ -157,10 +153,10 @@ _ROWS2: tuple[Row, ...] = (
     JsonFields(
         ("antialias_in_interpolation",),
         ("numerics.position_resize",),
-        lambda found: {
+        lambda content: {
             "numerics.position_resize": (
                 "bicubic_antialias"
-                if found.get("antialias_in_interpolation")
+                if content.get("antialias_in_interpolation")
                 else "bicubic_catmull_rom"
             )
         },
@@ -190,7 +186,7 @@ dinov2 = Dialect(
     name="keras_hub/dinov2",
     library="keras-hub",
     container="h5",
-    words=unsupported(_REASONS, _WORDS2),
+    words=with_reasons(_REASONS, _WORDS2),
     derived=_resized_positions,
     needs_json="which numbered array is which token",
     identity=Identity("config.json", "class_name", "DINOV2Backbone", "'DINOV2Backbone'"),
@@ -222,7 +218,7 @@ dinov2 = Dialect(
             "positions of registers",
         ),
         (
-            lambda c: c.mlp_is_gated and swiglu_width(_hidden_of(c)) != c.mlp_dim,
+            lambda c: c.mlp == "gated" and swiglu_width(_hidden_of(c)) != c.mlp_dim,
             "a gated MLP whose width is no multiple of 8",
         ),
     ),
@@ -252,7 +248,7 @@ dinov3 = Dialect(
     name="keras_hub/dinov3",
     library="keras-hub",
     container="h5",
-    words=unsupported(_REASONS, _WORDS3),
+    words=with_reasons(_REASONS, _WORDS3),
     needs_json="theta of the rotary positions",
     identity=Identity("config.json", "class_name", "DINOV3Backbone", "'DINOV3Backbone'"),
     json=keras_object(
@@ -277,17 +273,7 @@ dinov3 = Dialect(
     numerics=Numerics(gelu="exact", layer_norm_epsilon=1e-5),
     expresses=("gelu", "gate", "layer_norm_epsilon", "position_resize"),
     fields={**_FIXED, "position": "none"},
-    switches=(
-        "single_biases",
-        "projection_bias",
-        "mlp_bias",
-        "mlp",
-        "num_registers",
-        "rope",
-        "layer_scale",
-        "mask_token",
-        "no_position",
-    ),
+    switches=DINOV3_SWITCHES,
     impossible=(
         *impossible("token", position="none"),
         *needs(layer_scale=True),

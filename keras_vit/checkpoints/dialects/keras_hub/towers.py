@@ -4,7 +4,7 @@ import dataclasses
 import re
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs, unsupported
+from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs, with_reasons
 from keras_vit.checkpoints.dialects.json_fields import JsonConstant, JsonField, Row, one_of
 from keras_vit.checkpoints.dialects.keras_hub.common import (
     DROPS_PIXELS,
@@ -53,7 +53,7 @@ clip = _tower(
         JsonField("intermediate_activation", "numerics.gelu", one_of(GELUS), default="quick_gelu"),
         JsonConstant("intermediate_output_index", None),
     ),
-    words=unsupported(
+    words=with_reasons(
         {"": "keras-hub's CLIP has no such part"},
         {
             "class_token/token": StoredAs("layers/clip_vision_embedding/vars/0", "m"),
@@ -130,7 +130,7 @@ siglip = _tower(
         # The last norm always uses 1e-6, so another value would give the model two epsilons.
         JsonConstant("layer_norm_epsilon", 1e-6),
     ),
-    words=unsupported({"": "keras-hub's SigLIP has no such part"}, _SIGLIP_WORDS),
+    words=with_reasons({"": "keras-hub's SigLIP has no such part"}, _SIGLIP_WORDS),
     ignored={"layers/sig_lip_vision_embedding/vars/0": _NUMBERS},
     row_numbers={
         "layers/sig_lip_vision_embedding/position_embedding/vars/0": (

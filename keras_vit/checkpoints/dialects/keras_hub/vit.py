@@ -6,7 +6,7 @@ the head; without `intermediate_dim` the first is the head.
 
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs, unsupported
+from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs, with_reasons
 from keras_vit.checkpoints.dialects.json_fields import (
     REQUIRED,
     Codec,
@@ -73,8 +73,8 @@ _REASONS = {
 }
 
 
-def _class_token(found: Json) -> dict[str, Any]:
-    with_class = found.get("use_class_token", True)
+def _class_token(content: Json) -> dict[str, Any]:
+    with_class = content.get("use_class_token", True)
     return {"classifier": "token" if with_class else "gap", "class_token": with_class}
 
 
@@ -84,9 +84,9 @@ def _of_backbone(files: Json) -> dict[str, Any]:
     return {"use_class_token": backbone.get("use_class_token", True)}
 
 
-def _pooling(found: Json) -> dict[str, Any]:
-    pooling = found["pooling"]
-    with_class = _class_token(found)["class_token"]
+def _pooling(content: Json) -> dict[str, Any]:
+    pooling = content["pooling"]
+    with_class = _class_token(content)["class_token"]
     expected = ("token", "gap") if with_class else ("gap",)
     if pooling not in expected:
         raise ValueError(
@@ -137,7 +137,7 @@ vit = Dialect(
     name="keras_hub",
     library="keras-hub",
     container="h5",
-    words=unsupported(_REASONS, _WORDS),
+    words=with_reasons(_REASONS, _WORDS),
     ignored={r"(task/)?(optimizer|preprocessor)/.*": "no weights of the model"},
     identity=Identity("config.json", "class_name", "ViTBackbone", "'ViTBackbone'"),
     json=(

@@ -8,15 +8,15 @@ alone. timm hides arithmetic behind the name of an architecture, which the file 
 import dataclasses
 import functools
 
-from keras_vit.checkpoints.dialects.timm.alone import deduced, untold
+from keras_vit.checkpoints.dialects.timm.bare_files import deduce, undetermined
 from keras_vit.checkpoints.dialects.timm.eva import eva
 from keras_vit.checkpoints.dialects.timm.vit import vit
 
 FAMILIES = tuple(
     dataclasses.replace(
         family,
-        deduced=functools.partial(deduced, family.name),
-        untold=functools.partial(untold, family.name),
+        deduce=functools.partial(deduce, family.name),
+        undetermined=functools.partial(undetermined, family.name),
     )
     for family in (vit, eva)
 )

@@ -47,7 +47,7 @@ def defaults_of(row: Mapping[str, Any]) -> Arguments:
 def names_of(*classes: str) -> list[str]:
     """Returns the names of all architectures of some classes, and those of before."""
     models, renamed = _registry()["models"], _registry()["renamed"]
-    own = {n for n, row in models.items() if row.get("class", _PLAIN) in classes}
+    own = [n for n, row in models.items() if row.get("class", _PLAIN) in classes]
     return [*own, *(old for old, new in renamed.items() if new in own)]
 
 
@@ -138,7 +138,7 @@ _ELSEWHERE = (
         "convolutions",
     ),
 )
-"""Architectures of other modules of timm, and the part that keras_vit has not."""
+"""Architectures of other modules of timm, and the part that keras_vit lacks."""
 
 
 def _refuse_parts(architecture: Any, arguments: Arguments) -> None:
@@ -164,7 +164,7 @@ def arguments_of(config: Json) -> Arguments:
             what `model_args` say, and no more.
 
     Raises:
-        ValueError: the model has a part that keras_vit has not.
+        ValueError: the model has a part that keras_vit lacks.
     """
     architecture = config.get("architecture")
     row = row_of(architecture)
@@ -223,8 +223,8 @@ def to_write(config: ViTConfig) -> str | None:
     epsilon = config.numerics.layer_norm_epsilon
     epsilon = epsilon if epsilon in EPSILONS else EPSILONS[0]
     stem = None if config.resnet is None else config.resnet.num_layers
-    wanted = (config.has_two_heads, config.norm, epsilon, config.patch_norm, config.mlp, stem)
-    return _TO_WRITE.get(wanted)
+    key = (config.has_two_heads, config.norm, epsilon, config.patch_norm, config.mlp, stem)
+    return _TO_WRITE.get(key)
 
 
 _LAYER, _RMS = "layer", "rms"
@@ -232,7 +232,7 @@ _TO_WRITE: dict[tuple[Any, ...], str] = {
     (False, _LAYER, 1e-6, False, "plain", None): "vit_base_patch16_224",
     (False, _LAYER, 1e-5, False, "plain", None): "vit_base_patch16_clip_224",
     (True, _LAYER, 1e-6, False, "plain", None): "deit_base_distilled_patch16_224",
-    (False, _LAYER, 1e-6, False, "gated_packed", None): "vit_giant_patch14_dinov2",
+    (False, _LAYER, 1e-6, False, "gated", None): "vit_giant_patch14_dinov2",
     (False, _RMS, 1e-5, True, "gated", None): "aimv2_large_patch14_224",
     (False, _RMS, 1e-6, False, "plain", None): "test_vit4",
     (False, _LAYER, 1e-6, False, "plain", ()): "vit_tiny_r_s16_p8_224",

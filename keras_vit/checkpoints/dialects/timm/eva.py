@@ -7,7 +7,7 @@ of the key and holds those of query and value as arrays of their own.
 from collections.abc import Callable
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs, unsupported
+from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs, with_reasons
 from keras_vit.checkpoints.dialects.json_fields import (
     Json,
     JsonField,
@@ -24,7 +24,7 @@ from keras_vit.checkpoints.dialects.timm.architectures import (
     ratio_of,
 )
 from keras_vit.checkpoints.dialects.timm.images import images
-from keras_vit.checkpoints.dialects.timm.names import WORDS
+from keras_vit.checkpoints.dialects.timm.names import WORDS, gate_names
 from keras_vit.checkpoints.dialects.timm.rows import (
     BLOCKS,
     IMPOSSIBLE,
@@ -32,8 +32,8 @@ from keras_vit.checkpoints.dialects.timm.rows import (
     SIZES,
     dim_row,
     imagenet,
-    pooled,
     pre_norm_row,
+    read_pooling,
     tables,
 )
 from keras_vit.checkpoints.dialects.torch_layout import POSITIONS_OF_ANOTHER_GRID
@@ -52,12 +52,18 @@ def _is_split(config: ViTConfig) -> bool:
     return not _is_fused(config)
 
 
+def _has_packed_mlp(config: ViTConfig) -> bool:
+    """Whether gate and value are one array: in EVA-02 tiny and small, not with a norm or DINOv3."""
+    return not config.sub_norm_mlp and not (config.rope and config.rope.form == "dinov3")
+
+
 def _has_key_bias(config: ViTConfig) -> bool:
     return config.qkv_bias is True
 
 
 _WORDS: dict[str, Names] = {
     **WORDS,
+    **gate_names(_has_packed_mlp),
     "block_{l}/attention/{qkv}/kernel": (
         StoredAs(_ATTENTION + "qkv.weight", "(qkv h d) m", when=_is_fused),
         StoredAs(_ATTENTION + "{q}_proj.weight", "(h d) m", when=_is_split),
@@ -92,63 +98,60 @@ _NORM_OF = {1e-6: "eva02_base_patch14_224", 1e-5: "vit_small_patch16_dinov3"}
 """An architecture to write for every epsilon; `model_args` say what is otherwise."""
 
 
-def _mlp_of(found: Json) -> str:
-    if not found.get("swiglu_mlp"):
-        return "plain"
-    return "gated" if found.get("scale_mlp") or found.get("swiglu_align_to") else "gated_packed"
-
-
-def _kind_of_mlp(found: Json) -> dict[str, Any]:
-    if "swiglu_mlp" not in found:
+def _kind_of_mlp(content: Json) -> dict[str, Any]:
+    if "swiglu_mlp" not in content:
         return {}
-    return {"mlp": _mlp_of(found), "sub_norm_mlp": bool(found.get("scale_mlp"))}
+    mlp = "gated" if content["swiglu_mlp"] else "plain"
+    return {"mlp": mlp, "sub_norm_mlp": bool(content.get("scale_mlp"))}
 
 
 def _words_of_mlp(config: ViTConfig) -> dict[str, Any]:
     return {
-        "swiglu_mlp": config.mlp_is_gated,
+        "swiglu_mlp": config.mlp == "gated",
         "scale_mlp": config.sub_norm_mlp,
         # Any number asks for two arrays; 1 rounds nothing.
-        "swiglu_align_to": int(config.mlp == "gated" and not config.sub_norm_mlp),
+        "swiglu_align_to": int(
+            config.mlp == "gated" and not config.sub_norm_mlp and not _has_packed_mlp(config)
+        ),
     }
 
 
-def _mlp_dim(found: Json) -> int:
-    size = int(number(found, "embed_dim") * number(found, "mlp_ratio"))
-    step = found.get("swiglu_align_to") if found.get("swiglu_mlp") else 0
+def _mlp_dim(content: Json) -> int:
+    size = int(number(content, "embed_dim") * number(content, "mlp_ratio"))
+    step = content.get("swiglu_align_to") if content.get("swiglu_mlp") else 0
     return size + -size % step if step else size
 
 
-def _biases(found: Json) -> dict[str, Any]:
-    if "qkv_bias" not in found:
+def _biases(content: Json) -> dict[str, Any]:
+    if "qkv_bias" not in content:
         return {}
-    if not found["qkv_bias"]:
+    if not content["qkv_bias"]:
         return {"qkv_bias": False}
-    return {"qkv_bias": True if found.get("attn_type") == "rope" else _NO_KEY}
+    return {"qkv_bias": True if content.get("attn_type") == "rope" else _NO_KEY}
 
 
-def _rope_of(found: Json) -> dict[str, Any]:
-    if "use_rot_pos_emb" not in found:
+def _rope_of(content: Json) -> dict[str, Any]:
+    if "use_rot_pos_emb" not in content:
         return {}
-    if not found["use_rot_pos_emb"]:
+    if not content["use_rot_pos_emb"]:
         return {"rope": None}
     forms = {"cat": "axial", "mixed": "mixed", "dinov3": "dinov3"}
-    kind = found.get("rope_type", "cat")
+    kind = content.get("rope_type", "cat")
     if kind not in forms:
         raise ValueError(f"with rope_type={kind!r}, expected one of {', '.join(forms)}")
-    if bool(found.get("rope_rotate_half")) != (kind == "dinov3"):
+    if bool(content.get("rope_rotate_half")) != (kind == "dinov3"):
         raise ValueError(
-            f"with rope_type={kind!r} and rope_rotate_half={found.get('rope_rotate_half')!r}; "
+            f"with rope_type={kind!r} and rope_rotate_half={content.get('rope_rotate_half')!r}; "
             "keras_vit pairs channels half a head apart for 'dinov3', neighbours otherwise"
         )
-    grid = found.get("ref_feat_shape") if kind == "cat" else None
+    grid = content.get("ref_feat_shape") if kind == "cat" else None
     return {
         "rope": Rope(
             form=forms[kind],
-            theta=float(found.get("rope_temperature", 10000.0)),
-            offset=float(found.get("rope_grid_offset", 0.0)) if kind == "cat" else 0.0,
+            theta=float(content.get("rope_temperature", 10000.0)),
+            offset=float(content.get("rope_grid_offset", 0.0)) if kind == "cat" else 0.0,
             reference_grid=(grid, grid) if isinstance(grid, int) else grid,
-            indexing=found.get("rope_grid_indexing", "ij"),
+            indexing=content.get("rope_grid_indexing", "ij"),
         )
     }
 
@@ -178,15 +181,15 @@ def _pooling(config: ViTConfig) -> dict[str, Any]:
     }
 
 
-def _pool_sizes(found: Json) -> dict[str, Any]:
+def _pool_sizes(content: Json) -> dict[str, Any]:
     """Sizes of attention pooling; those that are absent are the blocks'."""
     fields: dict[str, Any] = {}
-    if found.get("global_pool") == "map" and (heads := found.get("attn_pool_num_heads")):
-        fields["map_num_heads"] = None if heads == found.get("num_heads") else heads
-    has_ratio = bool(found.get("attn_pool_mlp_ratio"))
-    if found.get("global_pool") == "map" and has_ratio and "embed_dim" in found:
-        ratio = number(found, "attn_pool_mlp_ratio")
-        fields["map_mlp_dim"] = int(number(found, "embed_dim") * ratio)
+    if content.get("global_pool") == "map" and (heads := content.get("attn_pool_num_heads")):
+        fields["map_num_heads"] = None if heads == content.get("num_heads") else heads
+    has_ratio = bool(content.get("attn_pool_mlp_ratio"))
+    if content.get("global_pool") == "map" and has_ratio and "embed_dim" in content:
+        ratio = number(content, "attn_pool_mlp_ratio")
+        fields["map_mlp_dim"] = int(number(content, "embed_dim") * ratio)
     return fields
 
 
@@ -199,7 +202,7 @@ def _words_of_pool(config: ViTConfig) -> dict[str, Any]:
 
 
 def _when(key: str, read: Callable[[Any], dict[str, Any]]) -> Callable[[Json], dict[str, Any]]:
-    return lambda found: read(found[key]) if key in found else {}
+    return lambda content: read(content[key]) if key in content else {}
 
 
 _ARGUMENTS: tuple[Row, ...] = (
@@ -208,7 +211,11 @@ _ARGUMENTS: tuple[Row, ...] = (
     JsonFields(
         ("global_pool", "class_token"),
         ("classifier", "class_token"),
-        lambda found: {**pooled(found), "class_token_in_mean": False, "prefix_in_map": True},
+        lambda content: {
+            **read_pooling(content),
+            "class_token_in_mean": False,
+            "prefix_in_map": True,
+        },
         _pooling,
     ),
     JsonFields(
@@ -251,7 +258,7 @@ eva = Dialect(
     name="timm/eva",
     library="timm",
     container="safetensors",
-    words=unsupported(_REASONS, _WORDS),
+    words=with_reasons(_REASONS, _WORDS),
     identity=Identity(
         "config.json",
         "architecture",
@@ -263,7 +270,7 @@ eva = Dialect(
         JsonFields(
             ("architecture",),
             ("norm", "numerics.layer_norm_epsilon"),
-            lambda found: {**norm_of(arguments_of(found)), "numerics.gelu": "exact"},
+            lambda content: {**norm_of(arguments_of(content)), "numerics.gelu": "exact"},
             lambda c: {"architecture": _NORM_OF.get(c.numerics.layer_norm_epsilon, _NORM_OF[1e-6])},
         ),
         _ARGUMENTS,
@@ -285,8 +292,8 @@ eva = Dialect(
         "sub_norm_attention",
         "sub_norm_mlp",
         "layer_scale",
-        "no_position",
-        "single_biases",
+        "position",
+        "qkv_bias",
     ),
     impossible=(
         (lambda c: c.resnet is not None, "a ResNet stem"),
@@ -298,10 +305,6 @@ eva = Dialect(
         (
             lambda c: c.qkv_bias is True and _is_split(c),
             "a bias of the key beside a gated MLP with a norm",
-        ),
-        (
-            lambda c: c.mlp == "gated_packed" and c.sub_norm_mlp,
-            "a packed gated MLP with a norm",
         ),
         (
             lambda c: c.rope is not None and c.rope.form != "axial" and c.rope.offset != 0,

@@ -29,15 +29,15 @@ def _read(files: Json) -> ProtocolSpec | None:
     if config is None:
         return None
     pretrained = object_at(config, ("pretrained_cfg",)) or config
-    stated = {key: pretrained[key] for key in _DEFAULTS if pretrained.get(key) is not None}
-    if not stated:
+    own = {key: pretrained[key] for key in _DEFAULTS if pretrained.get(key) is not None}
+    if not own:
         return None
-    if stated.get("interpolation", "bicubic") not in FILTERS:
-        not_a_protocol(f"config.json with interpolation={stated['interpolation']!r}")
+    if own.get("interpolation", "bicubic") not in FILTERS:
+        not_a_protocol(f"config.json with interpolation={own['interpolation']!r}")
         return None
-    protocol = {"name": "timm", **_DEFAULTS, **stated}
+    protocol = {"name": "timm", **_DEFAULTS, **own}
     for key in ("mean", "std"):  # may be absent for models without 3 channels
-        if key not in stated and (pretrained.get("input_size") or [3])[0] != 3:
+        if key not in own and (pretrained.get("input_size") or [3])[0] != 3:
             protocol[key] = 0.5
     return complete(protocol)
 

@@ -1,8 +1,10 @@
 """The names of arrays that timm's `VisionTransformer` and `Eva` share."""
 
 import dataclasses
+from collections.abc import Callable
 
 from keras_vit.checkpoints.dialects.base import Names, StoredAs
+from keras_vit.checkpoints.dialects.json_fields import always
 from keras_vit.checkpoints.dialects.torch_layout import torch_modules
 from keras_vit.config import ViTConfig
 
@@ -25,14 +27,6 @@ def is_root_alone(config: ViTConfig) -> bool:
 
 def _has_stages(config: ViTConfig) -> bool:
     return not is_root_alone(config)
-
-
-def _is_packed(config: ViTConfig) -> bool:
-    return config.mlp == "gated_packed"
-
-
-def _is_apart(config: ViTConfig) -> bool:
-    return config.mlp == "gated"
 
 
 def _last_norm(parameter: str) -> Names:
@@ -84,18 +78,6 @@ WORDS: dict[str, Names] = {
             "head": "head",
         }
     ),
-    **{
-        f"block_{{l}}/mlp/{{gate}}/{ours}": (
-            StoredAs(f"{_MLP}fc1_{{g}}.{theirs}", apart, when=_is_apart),
-            StoredAs(
-                f"{_MLP}fc1.{theirs}", packed, when=_is_packed, implies={"mlp": "gated_packed"}
-            ),
-        )
-        for ours, theirs, apart, packed in (
-            ("kernel", "weight", "f m", "(gate f) m"),
-            ("bias", "bias", None, "(gate f)"),
-        )
-    },
     # One array for query, key and value: a placeholder here that is an axis there.
     "block_{l}/attention/{qkv}/kernel": StoredAs("blocks.{l}.attn.qkv.weight", "(qkv h d) m"),
     "block_{l}/attention/{qkv}/bias": StoredAs("blocks.{l}.attn.qkv.bias", "(qkv h d)"),
@@ -110,6 +92,24 @@ WORDS: dict[str, Names] = {
     "encoder_norm/gamma": _last_norm("weight"),
     "encoder_norm/beta": _last_norm("bias"),
 }
+
+
+def gate_names(is_packed: Callable[[ViTConfig], bool]) -> dict[str, Names]:
+    """Returns the names of the gate and the value of a gated MLP: of one array or of two.
+
+    Args:
+        is_packed: whether the architecture that is written for a model has one array. Both are
+            read for every model.
+    """
+    one = {
+        "block_{l}/mlp/{gate}/kernel": StoredAs(_MLP + "fc1.weight", "(gate f) m", when=is_packed),
+        "block_{l}/mlp/{gate}/bias": StoredAs(_MLP + "fc1.bias", "(gate f)", when=is_packed),
+    }
+    two = torch_modules({"block_{l}/mlp/{gate}": _MLP + "fc1_{g}"})
+    return {
+        path: (one[path], two[path], dataclasses.replace(one[path], when=always)) for path in one
+    }
+
 
 STEM: dict[str, Names] = {
     **_root(),

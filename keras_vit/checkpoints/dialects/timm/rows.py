@@ -5,7 +5,7 @@ from typing import Any
 
 from keras_vit.checkpoints.dialects.base import Limit
 from keras_vit.checkpoints.dialects.json_fields import (
-    NOT_TOLD,
+    LEFT_OUT,
     SIDES,
     Codec,
     Facts,
@@ -37,17 +37,17 @@ POOL_OF = {
 }
 
 
-def pooled(found: Json) -> dict[str, Any]:
+def read_pooling(content: Json) -> dict[str, Any]:
     """Returns the classifier of a `global_pool`, and what stands among the tokens that it reads."""
-    if "global_pool" not in found:
+    if "global_pool" not in content:
         return {}
-    pool, has_token = found["global_pool"], found.get("class_token")
+    pool, has_token = content["global_pool"], content.get("class_token")
     if pool and pool not in _POOLS:
         raise ValueError(f"expected one of {', '.join(_POOLS)}")
     fields: dict[str, Any] = {"classifier": _POOLS.get(pool)}
     if not pool:
         fields["classifier"] = "token_unpooled" if has_token else "unpooled"
-    if found.get("class") == "VisionTransformerDistilled":
+    if content.get("class") == "VisionTransformerDistilled":
         fields["classifier"] = "token_and_distillation"
     if has_token is not None:
         fields["class_token"] = has_token
@@ -62,9 +62,9 @@ def dim_row(size_of: Callable[[Json], int], ratio: Callable[[ViTConfig], float])
         ratio: from the model to `mlp_ratio`.
     """
 
-    def read(found: Json) -> dict[str, Any]:
-        told = "embed_dim" in found and "mlp_ratio" in found
-        return {"mlp_dim": size_of(found)} if told else {}
+    def read(content: Json) -> dict[str, Any]:
+        is_known = "embed_dim" in content and "mlp_ratio" in content
+        return {"mlp_dim": size_of(content)} if is_known else {}
 
     return JsonFields(("mlp_ratio",), ("mlp_dim",), read, lambda c: {"mlp_ratio": ratio(c)})
 
@@ -80,10 +80,10 @@ SIZES: tuple[Row, ...] = (
 )
 
 
-def _scale(found: Json) -> dict[str, Any]:
-    if "init_values" not in found:
+def _scale(content: Json) -> dict[str, Any]:
+    if "init_values" not in content:
         return {}
-    init = found["init_values"]
+    init = content["init_values"]
     if init is None:
         return {"layer_scale": False}
     return {"layer_scale": True, "layer_scale_init": init}
@@ -111,10 +111,10 @@ def _adds_positions_first(config: ViTConfig) -> bool:
 def pre_norm_row(key: str) -> Row:
     """Returns the row of the norm before the blocks, which stands in for a bias of the patches."""
 
-    def read(found: Json) -> dict[str, Any]:
-        if key not in found:
+    def read(content: Json) -> dict[str, Any]:
+        if key not in content:
             return {}
-        return {"pre_norm": bool(found[key]), "patch_bias": not found[key]}
+        return {"pre_norm": bool(content[key]), "patch_bias": not content[key]}
 
     return JsonFields((key,), ("pre_norm", "patch_bias"), read, lambda c: {key: c.pre_norm})
 
@@ -150,15 +150,15 @@ IMPOSSIBLE: tuple[Limit, ...] = (
 """What neither class of timm has."""
 
 
-def _num_classes(found: Json) -> dict[str, Any]:
-    if found.get("model_type") == "timm_wrapper":  # 2 also where there is no head
+def _num_classes(content: Json) -> dict[str, Any]:
+    if content.get("model_type") == "timm_wrapper":  # 2 also where there is no head
         return {}
-    arguments = object_at(found, ("model_args",))
-    return {"num_classes": found.get("num_classes", arguments.get("num_classes", 1000))}
+    arguments = object_at(content, ("model_args",))
+    return {"num_classes": content.get("num_classes", arguments.get("num_classes", 1000))}
 
 
 def _written_labels(labels: tuple[str, ...] | None) -> Any:
-    return NOT_TOLD if labels is None else list(labels)
+    return LEFT_OUT if labels is None else list(labels)
 
 
 _LABELS: tuple[Row, ...] = (

@@ -7,7 +7,7 @@ value are one array. Hybrids have the layout of timm's ResNetV2, and epsilons of
 
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Identity, StoredAs, unsupported
+from keras_vit.checkpoints.dialects.base import Dialect, Identity, StoredAs, with_reasons
 from keras_vit.checkpoints.dialects.json_fields import (
     Json,
     JsonField,
@@ -25,7 +25,7 @@ from keras_vit.checkpoints.dialects.timm.architectures import (
     to_write,
 )
 from keras_vit.checkpoints.dialects.timm.images import images
-from keras_vit.checkpoints.dialects.timm.names import STEM, WORDS
+from keras_vit.checkpoints.dialects.timm.names import STEM, WORDS, gate_names
 from keras_vit.checkpoints.dialects.timm.rows import (
     BLOCKS,
     IMPOSSIBLE,
@@ -33,18 +33,25 @@ from keras_vit.checkpoints.dialects.timm.rows import (
     SIZES,
     dim_row,
     imagenet,
-    pooled,
     pre_norm_row,
+    read_pooling,
     tables,
     tell_of_the_gelu,
 )
 from keras_vit.checkpoints.dialects.torch_layout import POSITIONS_OF_ANOTHER_GRID, torch_modules
 from keras_vit.config import Numerics, ViTConfig
 
+
+def _is_packed(config: ViTConfig) -> bool:
+    """Whether gate and value are one array, as in DINOv2-g, and not two, as in AIMv2."""
+    return config.norm == "layer"
+
+
 _DISTILLED = {"classifier": "token_and_distillation"}
 _WORDS = {
     **WORDS,
     **STEM,
+    **gate_names(_is_packed),
     "distillation_token/token": StoredAs("dist_token", implies=_DISTILLED),
     **torch_modules({"head/{head}": "head{_dist}"}),
     "block_{l}/attention_scale/gamma": StoredAs("blocks.{l}.ls1.gamma"),
@@ -52,13 +59,13 @@ _WORDS = {
 }
 _REASONS = {"pre_logits/": "timm's VisionTransformer has no representation layer"}
 
-_MLPS = {"Mlp": "plain", "GluMlp": "gated_packed", "SwiGLU": "gated"}
+_MLPS = {"Mlp": "plain", "GluMlp": "gated", "SwiGLU": "gated"}
 
 
-def _architecture(found: Json) -> dict[str, Any]:
+def _architecture(content: Json) -> dict[str, Any]:
     """What no key of `config.json` tells: norms, their epsilon, and the kind of MLP."""
-    arguments = arguments_of(found)
-    tell_of_the_gelu(found, arguments)
+    arguments = arguments_of(content)
+    tell_of_the_gelu(content, arguments)
     fields = norm_of(arguments)
     if "mlp_layer" in arguments:
         fields["mlp"] = one_of(_MLPS).read(arguments["mlp_layer"])
@@ -70,11 +77,11 @@ def _architecture(found: Json) -> dict[str, Any]:
 _GELUS = {"gelu": "exact", "gelu_tanh": "tanh", "quick_gelu": "quick", None: "exact", "": "exact"}
 
 
-def _activation_of(found: Json) -> dict[str, Any]:
-    if "act_layer" not in found:
+def _activation_of(content: Json) -> dict[str, Any]:
+    if "act_layer" not in content:
         return {}
-    word = found["act_layer"]
-    is_gated = found.get("mlp_layer", "Mlp") != "Mlp"
+    word = content["act_layer"]
+    is_gated = content.get("mlp_layer", "Mlp") != "Mlp"
     if is_gated and str(word).lower() == "silu":
         return {"numerics.gate": "silu"}
     gelu = one_of(_GELUS).read(word)
@@ -82,18 +89,18 @@ def _activation_of(found: Json) -> dict[str, Any]:
 
 
 def _activation(config: ViTConfig) -> dict[str, Any]:
-    if config.mlp_is_gated and config.numerics.gate == "silu":
+    if config.mlp == "gated" and config.numerics.gate == "silu":
         return {"act_layer": "silu"}
     return {"act_layer": one_of(_GELUS).write(config.numerics.gelu)}
 
 
-def _pooled(found: Json) -> dict[str, Any]:
-    fields = pooled(found)
-    if "final_norm" in found:
-        fields["final_norm"] = found["final_norm"]
-    include = found.get("pool_include_prefix", False)
+def _read_pooling(content: Json) -> dict[str, Any]:
+    fields = read_pooling(content)
+    if "final_norm" in content:
+        fields["final_norm"] = content["final_norm"]
+    include = content.get("pool_include_prefix", False)
     kind = fields.get("classifier")
-    others = found.get("class_token") or found.get("reg_tokens")
+    others = content.get("class_token") or content.get("reg_tokens")
     if kind == "gap":
         fields["class_token_in_mean"] = bool(include and others)
     if kind == "map":
@@ -114,20 +121,20 @@ def _pooling(config: ViTConfig) -> dict[str, Any]:
     return words
 
 
-def _mlp_dim(found: Json) -> int:
-    size = int(number(found, "embed_dim") * number(found, "mlp_ratio"))
-    return size // 2 if found.get("mlp_layer") == "GluMlp" else size
+def _mlp_dim(content: Json) -> int:
+    size = int(number(content, "embed_dim") * number(content, "mlp_ratio"))
+    return size // 2 if content.get("mlp_layer") == "GluMlp" else size
 
 
 def _ratio(config: ViTConfig) -> float:
-    packed = config.mlp == "gated_packed"
-    return ratio_of(config.mlp_dim * (1 + packed), config.hidden_size)
+    is_packed = config.mlp == "gated" and _is_packed(config)
+    return ratio_of(config.mlp_dim * (1 + is_packed), config.hidden_size)
 
 
-def _without_positions(found: Json) -> dict[str, Any]:
-    if "pos_embed" not in found:
+def _without_positions(content: Json) -> dict[str, Any]:
+    if "pos_embed" not in content:
         return {}
-    return {"position": "none" if found["pos_embed"] in ("", "none", False) else "learned"}
+    return {"position": "none" if content["pos_embed"] in ("", "none", False) else "learned"}
 
 
 _ARGUMENTS: tuple[Row, ...] = (
@@ -136,7 +143,7 @@ _ARGUMENTS: tuple[Row, ...] = (
     JsonFields(
         ("global_pool", "class_token", "pool_include_prefix", "final_norm"),
         ("classifier", "class_token", "class_token_in_mean", "prefix_in_map", "final_norm"),
-        _pooled,
+        _read_pooling,
         _pooling,
     ),
     *BLOCKS,
@@ -145,9 +152,9 @@ _ARGUMENTS: tuple[Row, ...] = (
     JsonFields(
         ("proj_bias",),
         ("projection_bias", "mlp_bias"),
-        lambda found: (
-            {"projection_bias": found["proj_bias"], "mlp_bias": found["proj_bias"]}
-            if "proj_bias" in found
+        lambda content: (
+            {"projection_bias": content["proj_bias"], "mlp_bias": content["proj_bias"]}
+            if "proj_bias" in content
             else {}
         ),
         lambda c: {"proj_bias": c.projection_bias},
@@ -169,7 +176,7 @@ vit = Dialect(
     name="timm",
     library="timm",
     container="safetensors",
-    words=unsupported(_REASONS, _WORDS),
+    words=with_reasons(_REASONS, _WORDS),
     identity=Identity(
         "config.json",
         "architecture",
@@ -213,7 +220,7 @@ vit = Dialect(
         "sub_norm_attention",
         "sub_norm_mlp",
         "layer_scale",
-        "no_position",
+        "position",
     ),
     impossible=(
         (lambda c: c.position == "sincos2d", "position='sincos2d'"),
@@ -236,7 +243,7 @@ vit = Dialect(
             "a bias behind the attention without one in the MLP, or the other way round",
         ),
         (
-            lambda c: c.mlp_is_gated and c.classifier == "map",
+            lambda c: c.mlp == "gated" and c.classifier == "map",
             "attention pooling behind gated MLPs",
         ),
     ),

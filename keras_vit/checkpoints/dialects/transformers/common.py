@@ -7,20 +7,34 @@ blocks; CLIP and SigLIP have one scheme of their own.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import StoredAs
+from keras_vit.checkpoints.dialects.base import (
+    Dialect,
+    Identity,
+    Limit,
+    Names,
+    StoredAs,
+    with_reasons,
+)
 from keras_vit.checkpoints.dialects.dinov3_rows import GELUS
 from keras_vit.checkpoints.dialects.json_fields import (
     SIDES,
     Codec,
     Facts,
+    JsonConstant,
     JsonField,
     JsonNote,
+    JsonTable,
     Row,
     names_by_number,
     one_of,
 )
-from keras_vit.checkpoints.dialects.torch_layout import stored_image_size, torch_modules
-from keras_vit.config import POSITIONS, ViTConfig
+from keras_vit.checkpoints.dialects.torch_layout import (
+    POSITIONS_OF_ANOTHER_GRID,
+    stored_image_size,
+    torch_modules,
+)
+from keras_vit.checkpoints.dialects.transformers.processor import processor
+from keras_vit.config import POSITIONS, Numerics, ViTConfig
 from keras_vit.errors import shown
 from keras_vit.text import log
 
@@ -67,6 +81,13 @@ def tower_names() -> dict[str, StoredAs]:
     }
 
 
+CLIP_WORDS: dict[str, Names] = {
+    **tower_names(),
+    "class_token/token": StoredAs("embeddings.class_embedding", "m"),
+    **torch_modules({"pre_norm": "pre_layrnorm"}),  # the library's spelling
+}
+
+
 def classifier_names(implies: Mapping[str, Any], name: str = "classifier") -> dict[str, StoredAs]:
     """Returns the names of the head of a class for image classification.
 
@@ -88,6 +109,9 @@ def has_head(config: ViTConfig) -> bool:
 def has_no_head(config: ViTConfig) -> bool:
     """Whether the model returns features."""
     return config.num_classes == 0
+
+
+NO_HEAD: Limit = (has_head, "a head: this class has none")
 
 
 def _number(k: int) -> str:
@@ -189,8 +213,6 @@ VIT_REASONS = {
     "": "the family has no such part",
 }
 
-Limit = tuple[Callable[[ViTConfig], bool], str]
-
 
 def impossible(*classifiers: str, position: str = "learned") -> tuple[Limit, ...]:
     """Returns the refusals of models that no file of a family can hold.
@@ -221,21 +243,56 @@ def needs(**fields: Any) -> tuple[Limit, ...]:
     return tuple((other(n, v), f"another {n} than {v!r}") for n, v in fields.items())
 
 
-__all__ = [
-    "DROPOUT_ROWS",
-    "GELUS",
-    "IMAGE_SIZE",
-    "LABEL_ROWS",
-    "VIT_BLOCK",
-    "VIT_REASONS",
-    "architectures",
-    "arithmetic_rows",
-    "classifier_names",
-    "has_head",
-    "has_no_head",
-    "impossible",
-    "needs",
-    "size_rows",
-    "tower_names",
-    "vit_names",
-]
+def dialect(
+    model_type: str,
+    words: Mapping[str, Names],
+    rows: tuple[Row, ...],
+    *,
+    name: str = "",
+    epsilon: float = 1e-6,
+    gelu: str = "exact",
+    resize: str = "bicubic",
+    classifiers: tuple[str, ...] = ("token",),
+    position: str = "learned",
+    **more: Any,
+) -> Dialect:
+    """Returns the dialect of a class of transformers, or of a family of them.
+
+    Args:
+        model_type: the family's word in config.json.
+        words: names of the weights.
+        rows: rows of config.json beside `model_type`.
+        name: name of the dialect behind `transformers/`; `""` for `model_type`.
+        epsilon, gelu, resize: the arithmetic of the family: LayerNorm's epsilon, the form of the
+            GELU, and the way to resize positions.
+        classifiers, position: the classifiers and the kind of positions that the family has.
+        **more: further fields of `Dialect`; `fields` and `impossible` are added to those that
+            follow from the arguments.
+    """
+    fields: dict[str, Any] = {"position": position}
+    if position == "learned":
+        fields["position_before_class"] = False
+    own: dict[str, Any] = {
+        "identity": Identity("config.json", "model_type", model_type, repr(model_type)),
+        "json": (JsonTable("config.json", (JsonConstant("model_type", model_type), *rows)),),
+        "expresses": ("gelu", "layer_norm_epsilon", "position_resize"),
+        **more,
+        "fields": {**fields, **more.get("fields", {})},
+    }
+    refusals = (
+        *impossible(*classifiers, position=position),
+        POSITIONS_OF_ANOTHER_GRID,
+        *more.get("impossible", ()),
+    )
+    own["impossible"] = () if own.get("only_read") else refusals
+    return Dialect(
+        name=f"transformers/{name or model_type}",
+        library="transformers",
+        container="safetensors",
+        words=with_reasons(VIT_REASONS, words),
+        images=processor,
+        numerics=Numerics(gelu=gelu, layer_norm_epsilon=epsilon, position_resize=resize),
+        crops=False,
+        metadata={"format": "pt"},
+        **own,
+    )

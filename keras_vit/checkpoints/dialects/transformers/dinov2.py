@@ -4,33 +4,25 @@ The classifier reads the class token and, behind it, the mean of the patches. Po
 the class token and the patches; registers join after them.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs, unsupported
-from keras_vit.checkpoints.dialects.json_fields import (
-    JsonConstant,
-    JsonField,
-    JsonFields,
-    JsonTable,
-    Row,
-    number,
-)
-from keras_vit.checkpoints.dialects.torch_layout import POSITIONS_OF_ANOTHER_GRID, torch_modules
+from keras_vit.checkpoints.dialects.base import Dialect, Names, StoredAs, Unsupported
+from keras_vit.checkpoints.dialects.json_fields import JsonField, JsonFields, Row, number
+from keras_vit.checkpoints.dialects.torch_layout import torch_modules
 from keras_vit.checkpoints.dialects.transformers.common import (
     DROPOUT_ROWS,
     LABEL_ROWS,
     VIT_BLOCK,
-    VIT_REASONS,
     architectures,
     arithmetic_rows,
     classifier_names,
-    impossible,
+    dialect,
     needs,
     size_rows,
     vit_names,
 )
-from keras_vit.checkpoints.dialects.transformers.processor import processor
-from keras_vit.config import Numerics, ViTConfig
+from keras_vit.config import ViTConfig
 
 _WORDS: dict[str, Names] = {
     **vit_names(),
@@ -46,9 +38,7 @@ _WORDS: dict[str, Names] = {
     "mask_token/token": StoredAs("embeddings.mask_token", "1 m"),
     "register_tokens/tokens": StoredAs("embeddings.register_tokens"),
     **{
-        f"block_{{l}}/mlp/{{gate}}/{part}": StoredAs(
-            VIT_BLOCK + f"mlp.weights_in.{name}", axes, implies={"mlp": "gated_packed"}
-        )
+        f"block_{{l}}/mlp/{{gate}}/{part}": StoredAs(VIT_BLOCK + f"mlp.weights_in.{name}", axes)
         for part, name, axes in (("kernel", "weight", "(gate f) m"), ("bias", "bias", "(gate f)"))
     },
     **{
@@ -67,16 +57,16 @@ def swiglu_width(hidden: int) -> int:
     return (int(hidden * 2 / 3) + 7) // 8 * 8
 
 
-def _mlp_of(found: Any) -> dict[str, Any]:
-    hidden = int(number(found, "hidden_size") * number(found, "mlp_ratio", 4))
-    if found.get("use_swiglu_ffn"):
-        return {"mlp": "gated_packed", "mlp_dim": swiglu_width(hidden)}
+def _mlp_of(content: Any) -> dict[str, Any]:
+    hidden = int(number(content, "hidden_size") * number(content, "mlp_ratio", 4))
+    if content.get("use_swiglu_ffn"):
+        return {"mlp": "gated", "mlp_dim": swiglu_width(hidden)}
     return {"mlp": "plain", "mlp_dim": hidden}
 
 
 def _ratio_of(config: ViTConfig) -> int | None:
     """Returns the integer `mlp_ratio` that gives the model's `mlp_dim`, or None."""
-    gated = config.mlp != "plain"
+    gated = config.mlp == "gated"
     for ratio in range(1, 33):
         hidden = config.hidden_size * ratio
         if (swiglu_width(hidden) if gated else hidden) == config.mlp_dim:
@@ -90,7 +80,7 @@ _ROWS: tuple[Row, ...] = (
         ("mlp_ratio", "use_swiglu_ffn"),
         ("mlp", "mlp_dim"),
         _mlp_of,
-        lambda c: {"mlp_ratio": _ratio_of(c), "use_swiglu_ffn": c.mlp != "plain"},
+        lambda c: {"mlp_ratio": _ratio_of(c), "use_swiglu_ffn": c.mlp == "gated"},
     ),
     JsonField("qkv_bias", "qkv_bias", default=True),
     *arithmetic_rows("gelu", 1e-6),
@@ -101,33 +91,22 @@ _ROWS: tuple[Row, ...] = (
 )
 
 
-def _dinov2(model_type: str, class_name: str, rows: tuple[Row, ...], **more: Any) -> Dialect:
-    return Dialect(
-        name=f"transformers/{model_type}",
-        library="transformers",
-        container="safetensors",
+def _dinov2(
+    model_type: str, class_name: str, words: Mapping[str, Names], rows: tuple[Row, ...], **more: Any
+) -> Dialect:
+    classes = architectures(f"{class_name}ForImageClassification", f"{class_name}Model")
+    return dialect(
+        model_type,
+        words,
+        (classes, *_ROWS, *rows),
         prefixes=(f"{model_type}.", ""),
         prefix_for=lambda config: f"{model_type}." if config.num_classes else "",
-        identity=Identity("config.json", "model_type", model_type, repr(model_type)),
-        json=(
-            JsonTable(
-                "config.json",
-                (
-                    architectures(f"{class_name}ForImageClassification", f"{class_name}Model"),
-                    JsonConstant("model_type", model_type),
-                    *_ROWS,
-                    *rows,
-                ),
-            ),
-        ),
-        images=processor,
         expresses=("gelu", "layer_norm_epsilon"),
-        crops=False,
-        metadata={"format": "pt"},
+        classifiers=("token", "token_and_mean"),
+        fields={"layer_scale": True, **more.pop("fields", {})},
+        switches=("mlp", "mask_token", "layer_scale", "token_and_mean", *more.pop("switches", ())),
         impossible=(
-            *impossible("token", "token_and_mean"),
             *needs(layer_scale=True),
-            POSITIONS_OF_ANOTHER_GRID,
             (
                 lambda c: (c.classifier == "token_and_mean") != (c.num_classes > 0),
                 "a head that reads another thing than the class token and the mean of the patches",
@@ -138,31 +117,22 @@ def _dinov2(model_type: str, class_name: str, rows: tuple[Row, ...], **more: Any
     )
 
 
-_FIXED = {
-    "position": "learned",
-    "position_before_class": False,
-    "layer_scale": True,
-}
-_SWITCHES = ("mlp", "mask_token", "layer_scale", "token_and_mean")
-
 dinov2 = _dinov2(
     "dinov2",
     "Dinov2",
+    {
+        **_WORDS,
+        "register_tokens/tokens": Unsupported("of dinov2_with_registers"),
+    },
     (),
-    words=unsupported({**VIT_REASONS, "register": "of dinov2_with_registers"}, {
-        path: names for path, names in _WORDS.items() if not path.startswith("register")
-    }),
-    numerics=Numerics(gelu="exact", position_resize="bicubic"),
-    fields=_FIXED,
-    switches=_SWITCHES,
-)  # fmt: skip
+)
 
 dinov2_with_registers = _dinov2(
     "dinov2_with_registers",
     "Dinov2WithRegisters",
+    _WORDS,
     (JsonField("num_register_tokens", "num_registers", default=4),),
-    words=unsupported(VIT_REASONS, _WORDS),
-    numerics=Numerics(gelu="exact", position_resize="bicubic_antialias"),
-    fields={**_FIXED, "position_before_registers": True},
-    switches=(*_SWITCHES, "num_registers"),
+    resize="bicubic_antialias",
+    fields={"position_before_registers": True},
+    switches=("num_registers",),
 )

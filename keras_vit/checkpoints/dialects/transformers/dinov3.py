@@ -1,19 +1,15 @@
 """DINOv3ViTModel: rotary positions, registers, layer scale, no bias of the key."""
 
-from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs, unsupported
-from keras_vit.checkpoints.dialects.dinov3_rows import OWN_ROPE, dinov3_rows
-from keras_vit.checkpoints.dialects.json_fields import JsonConstant, JsonTable, Row
+from keras_vit.checkpoints.dialects.base import Names, StoredAs
+from keras_vit.checkpoints.dialects.dinov3_rows import DINOV3_SWITCHES, OWN_ROPE, dinov3_rows
 from keras_vit.checkpoints.dialects.torch_layout import torch_modules
 from keras_vit.checkpoints.dialects.transformers.common import (
-    VIT_REASONS,
+    NO_HEAD,
     architectures,
-    has_head,
-    impossible,
+    dialect,
     needs,
     size_rows,
 )
-from keras_vit.checkpoints.dialects.transformers.processor import processor
-from keras_vit.config import Numerics
 
 _BLOCK = "layer.{l}."
 _MLP = _BLOCK + "mlp."
@@ -39,54 +35,31 @@ _WORDS: dict[str, Names] = {
     "block_{l}/mlp_scale/gamma": StoredAs(_BLOCK + "layer_scale2.lambda1"),
 }
 
-_ROWS: tuple[Row, ...] = (
-    architectures(None, "DINOv3ViTModel"),
-    JsonConstant("model_type", "dinov3_vit"),
-    *size_rows(),
-    *dinov3_rows(
-        biases=("query_bias", "key_bias", "value_bias"),
-        projection_bias="proj_bias",
-        mlp_bias="mlp_bias",
-        activation="hidden_act",
-        layer_scale="layerscale_value",
+dinov3 = dialect(
+    "dinov3_vit",
+    _WORDS,
+    (
+        architectures(None, "DINOv3ViTModel"),
+        *size_rows(),
+        *dinov3_rows(
+            biases=("query_bias", "key_bias", "value_bias"),
+            projection_bias="proj_bias",
+            mlp_bias="mlp_bias",
+            activation="hidden_act",
+            layer_scale="layerscale_value",
+        ),
     ),
-)
-
-dinov3 = Dialect(
-    name="transformers/dinov3_vit",
-    library="transformers",
-    container="safetensors",
-    words=unsupported(VIT_REASONS, _WORDS),
+    epsilon=1e-5,
+    resize="bilinear_align_corners",
+    position="none",
     prefixes=("", "model."),
     needs_json="theta of the rotary positions",
-    identity=Identity("config.json", "model_type", "dinov3_vit", "'dinov3_vit'"),
-    json=(JsonTable("config.json", _ROWS),),
-    images=processor,
-    numerics=Numerics(gelu="exact", layer_norm_epsilon=1e-5),
     expresses=("gelu", "gate", "layer_norm_epsilon", "position_resize"),
-    fields={
-        "classifier": "token",
-        "position": "none",
-        "layer_scale": True,
-        "mask_token": True,
-    },
-    switches=(
-        "single_biases",
-        "projection_bias",
-        "mlp_bias",
-        "mlp",
-        "num_registers",
-        "rope",
-        "layer_scale",
-        "mask_token",
-        "no_position",
-    ),
+    fields={"classifier": "token", "layer_scale": True, "mask_token": True},
+    switches=DINOV3_SWITCHES,
     impossible=(
-        *impossible("token", position="none"),
         *needs(layer_scale=True, mask_token=True),
-        (has_head, "a head: transformers has no classifier of this family"),
+        NO_HEAD,
         *OWN_ROPE,
     ),
-    crops=False,
-    metadata={"format": "pt"},
 )

@@ -9,7 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs, unsupported
+from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs
+from keras_vit.checkpoints.dialects.dinov3_rows import GELUS
 from keras_vit.checkpoints.dialects.json_fields import (
     JsonConstant,
     JsonField,
@@ -17,21 +18,19 @@ from keras_vit.checkpoints.dialects.json_fields import (
     JsonTable,
     Row,
 )
-from keras_vit.checkpoints.dialects.torch_layout import POSITIONS_OF_ANOTHER_GRID, torch_modules
+from keras_vit.checkpoints.dialects.torch_layout import torch_modules
 from keras_vit.checkpoints.dialects.transformers.common import (
+    CLIP_WORDS,
     GELU_OF_CLIP,
+    NO_HEAD,
     VIT_BLOCK,
-    VIT_REASONS,
     arithmetic_rows,
-    has_head,
-    impossible,
+    dialect,
     needs,
     size_rows,
     tower_names,
     vit_names,
 )
-from keras_vit.checkpoints.dialects.transformers.processor import processor
-from keras_vit.config import Numerics
 
 _SIZES = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
 _BLOCK = "encoder.layers.{l}."
@@ -64,7 +63,7 @@ def _relative(
         fields: fields of `ViTConfig` that every model of the family has.
         rows: further rows of the JSON.
         switches: parts that the family has.
-        **more: `ignored` beside what stands outside of the tower, and fields of `Dialect`.
+        **more: further fields of `Dialect`.
     """
     defaults: dict[str, Any] = dict(zip((*_SIZES, "image_size", "patch_size"), sizes, strict=True))
     defaults |= {"hidden_act": gelu, "layer_norm_eps": epsilon}
@@ -77,11 +76,9 @@ def _relative(
         part = content.get("vision_config") or content.get("vision_config_dict") or {}
         return {**defaults, **{key: value for key, value in part.items() if value is not None}}
 
-    known = {*prefixes, ""}
-    weights = "|".join(sorted({re.escape(p) for p in known if p})) or "-"
+    weights = "|".join(sorted({re.escape(p) for p in prefixes if p})) or "-"
     bare = r"embeddings\.|encoder\.|pre_|post_|layernorm\." if "" in prefixes else "-"
     projection = r"(?:\w+\.)?visual_projection\.weight$" if "projection_dim" in switches else "-"
-    gelus = {"quick_gelu": "quick", "gelu": "exact", "gelu_pytorch_tanh": "tanh"}
     table: tuple[Row, ...] = (
         JsonNote("architectures", lambda facts: [class_name]),
         JsonNote("model_type", lambda facts: own),
@@ -90,18 +87,19 @@ def _relative(
         JsonField("attention_dropout", "attention_dropout_rate"),
         *rows,
     )
-    one_classifier = "gap" if fields.get("class_token", True) is None else "token"
-    return Dialect(
-        name=f"transformers/{own}",
-        library="transformers",
-        container="safetensors",
-        words=unsupported(VIT_REASONS, words),
+    classifier = "gap" if fields.get("class_token", True) is None else "token"
+    return dialect(
+        own,
+        words,
+        (),
+        epsilon=epsilon,
+        gelu=GELUS[gelu],
+        classifiers=(classifier,),
         prefixes=prefixes,
         prefix_for=lambda config: prefixes[0],
         ignored={
             rf"(?!{weights}|{bare}|{projection}).*": "a part beside the vision tower",
             r".*embeddings\.(position_ids|mask_token)": "no weight of the inference",
-            **more.pop("ignored", {}),
         },
         identity=Identity(
             "config.json", "model_type", "|".join((own, *models)), repr(own), class_name
@@ -109,36 +107,18 @@ def _relative(
         json=(
             JsonTable("config.json", table, assumed=lambda content: defaults, beside=of_the_part),
         ),
-        images=processor,
-        numerics=Numerics(gelu=gelus[gelu], layer_norm_epsilon=epsilon, position_resize="bicubic"),
-        expresses=("gelu", "layer_norm_epsilon", "position_resize"),
-        fields={
-            "position": "learned",
-            "position_before_class": False,
-            "classifier": one_classifier,
-            "num_classes": 0,
-            **fields,
-        },
+        fields={"classifier": classifier, "num_classes": 0, **fields},
         switches=switches,
         impossible=(
-            *impossible(one_classifier),
             *needs(**{k: v for k, v in fields.items() if k not in ("class_token", "qkv_bias")}),
             *more.pop("impossible", ()),
-            POSITIONS_OF_ANOTHER_GRID,
-            (has_head, "a head: this class has none"),
+            NO_HEAD,
             (lambda c: c.projection_dim is not None, "a projection: this class has none"),
         ),
-        crops=False,
-        metadata={"format": "pt"},
         **more,
     )
 
 
-_CLIP_WORDS: dict[str, Names] = {
-    **tower_names(),
-    "class_token/token": StoredAs("embeddings.class_embedding", "m"),
-    **torch_modules({"pre_norm": "pre_layrnorm"}),  # the library's spelling
-}
 _CLIP_FIELDS = {"pre_norm": True, "patch_bias": False}
 
 
@@ -146,7 +126,7 @@ def _clip(
     model: str,
     own_prefix: str = "",
     prefixes: tuple[str, ...] = ("vision_model.",),
-    words: Mapping[str, Names] = _CLIP_WORDS,
+    words: Mapping[str, Names] = CLIP_WORDS,
     projection: str = "",
     size: tuple[int, int] = (224, 32),
     class_name: str = "",
@@ -173,7 +153,7 @@ def _clip(
         1e-5,
         _CLIP_FIELDS | {"qkv_bias": True},
         switches=("pre_norm", "patch_bias", *(("projection_dim",) if projections else ())),
-        untold=lambda fields: GELU_OF_CLIP,
+        undetermined=lambda fields: GELU_OF_CLIP,
         impossible=needs(qkv_bias=True),
     )
 
@@ -189,13 +169,13 @@ def _also_named(words: Mapping[str, Names], old: str, new: str) -> dict[str, Nam
 
 
 _PROJECTION = "visual_projection.weight"
-_OWL_WORDS = {**_CLIP_WORDS, **torch_modules({"pre_norm": "pre_layernorm"})}
+_OWL_WORDS = {**CLIP_WORDS, **torch_modules({"pre_norm": "pre_layernorm"})}
 metaclip_2 = _clip("metaclip_2", projection=_PROJECTION, class_name="MetaClip2VisionModel")
 chinese_clip = _clip("chinese_clip", projection=_PROJECTION, class_name="ChineseCLIPVisionModel")
 altclip = _clip(
     "altclip",
     # transformers 5 writes the whole model with the text tower's word for a block.
-    words=_also_named(_CLIP_WORDS, "encoder.layers.", "encoder.layer."),
+    words=_also_named(CLIP_WORDS, "encoder.layers.", "encoder.layer."),
     projection=_PROJECTION,
     class_name="AltCLIPVisionModel",
 )

@@ -9,8 +9,16 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs, unsupported
+from keras_vit.checkpoints.dialects.base import (
+    Dialect,
+    Identity,
+    Limit,
+    Names,
+    StoredAs,
+    Unsupported,
+)
 from keras_vit.checkpoints.dialects.json_fields import (
+    Json,
     JsonConstant,
     JsonField,
     JsonFields,
@@ -19,23 +27,21 @@ from keras_vit.checkpoints.dialects.json_fields import (
     Row,
     number,
 )
-from keras_vit.checkpoints.dialects.torch_layout import POSITIONS_OF_ANOTHER_GRID, torch_modules
+from keras_vit.checkpoints.dialects.torch_layout import torch_modules
 from keras_vit.checkpoints.dialects.transformers.common import (
+    CLIP_WORDS,
     GELU_OF_CLIP,
     IMAGE_SIZE,
     LABEL_ROWS,
-    VIT_REASONS,
+    NO_HEAD,
     arithmetic_rows,
     classifier_names,
-    has_head,
+    dialect,
     has_no_head,
-    impossible,
     needs,
     size_rows,
     tower_names,
 )
-from keras_vit.checkpoints.dialects.transformers.processor import processor
-from keras_vit.config import Numerics
 
 _TOWER = "vision_model."
 _OF_TEXT = {
@@ -44,40 +50,35 @@ _OF_TEXT = {
     r"logit_scale|logit_bias": "temperature and bias of the contrastive loss",
     r"(vision_model\.)?embeddings\.position_ids": "the numbers of the positions",
 }
+_WITH_TEXT = "a vision tower alone, where this class has a text tower too"
 
-_CLIP_WORDS: dict[str, Names] = {
-    **tower_names(),
-    "class_token/token": StoredAs("embeddings.class_embedding", "m"),
-    **torch_modules({"pre_norm": "pre_layrnorm"}),  # the library's spelling
-}
-_PROJECTION = {"projection/kernel": StoredAs("visual_projection.weight", "t m", outside=True)}
 
-_SIGLIP_WORDS: dict[str, Names] = {
-    **tower_names(),
-    "pool/probe": StoredAs("head.probe"),
-    **torch_modules(
-        {
-            "pool/attention/out": "head.attention.out_proj",
-            "pool/norm": "head.layernorm",
-            "pool/mlp/dense_0": "head.mlp.fc1",
-            "pool/mlp/dense_1": "head.mlp.fc2",
-        }
-    ),
-    "pool/attention/{qkv}/kernel": StoredAs("head.attention.in_proj_weight", "(qkv h d) m"),
-    "pool/attention/{qkv}/bias": StoredAs("head.attention.in_proj_bias", "(qkv h d)"),
-}
+@dataclasses.dataclass(frozen=True)
+class _Encoder:
+    """What the classes of one kind of vision tower share.
 
-_CLIP_ROWS: tuple[Row, ...] = (
-    *size_rows(),
-    *arithmetic_rows("quick_gelu", 1e-5),
-    JsonField("attention_dropout", "attention_dropout_rate"),
-)
-_SIGLIP_ROWS: tuple[Row, ...] = (
-    *size_rows(),
-    *arithmetic_rows("gelu_pytorch_tanh", 1e-6),
-    JsonField("attention_dropout", "attention_dropout_rate"),
-)
-_CLIP_SIZES = {
+    Args:
+        model_type: the word of config.json for a model of two towers.
+        words: names of the weights.
+        rows: rows of config.json.
+        sizes: defaults of the class; config.json of older releases omits keys with these values.
+        fields: fields of `ViTConfig` that every file has.
+        refusals: models that no file can hold.
+        arithmetic: arguments of `dialect`.
+        more: further fields of `Dialect`.
+    """
+
+    model_type: str
+    words: Mapping[str, Names]
+    rows: tuple[Row, ...]
+    sizes: Mapping[str, Any]
+    fields: Mapping[str, Any]
+    refusals: tuple[Limit, ...]
+    arithmetic: Mapping[str, Any]
+    more: Mapping[str, Any]
+
+
+_DEFAULTS = {
     "hidden_size": 768,
     "intermediate_size": 3072,
     "num_hidden_layers": 12,
@@ -86,281 +87,251 @@ _CLIP_SIZES = {
     "image_size": 224,
     "patch_size": 32,
 }
-_SIGLIP_SIZES = {**_CLIP_SIZES, "patch_size": 16}
-"""The defaults of the class; config.json of older releases omits keys with these values."""
+_DROPOUT = JsonField("attention_dropout", "attention_dropout_rate")
 
-_CLIP = {
-    "position": "learned",
-    "position_before_class": False,
-    "pre_norm": True,
-    "patch_bias": False,
-    "qkv_bias": True,
-}
-_CLIP_SWITCHES = ("pre_norm", "patch_bias")
-_NEEDS = needs(pre_norm=True, patch_bias=False, qkv_bias=True)
-_SIGLIP = {"position": "learned", "class_token": None, "qkv_bias": True}
+_CLIP = _Encoder(
+    model_type="clip",
+    words=CLIP_WORDS,
+    rows=(*size_rows(), *arithmetic_rows("quick_gelu", 1e-5), _DROPOUT),
+    sizes=_DEFAULTS,
+    fields={"pre_norm": True, "patch_bias": False, "qkv_bias": True},
+    refusals=needs(pre_norm=True, patch_bias=False, qkv_bias=True),
+    arithmetic={"gelu": "quick", "epsilon": 1e-5},
+    more={"switches": ("pre_norm", "patch_bias"), "undetermined": lambda fields: GELU_OF_CLIP},
+)
+
+_SIGLIP = _Encoder(
+    model_type="siglip",
+    words={
+        **tower_names(),
+        "pool/probe": StoredAs("head.probe"),
+        **torch_modules(
+            {
+                "pool/attention/out": "head.attention.out_proj",
+                "pool/norm": "head.layernorm",
+                "pool/mlp/dense_0": "head.mlp.fc1",
+                "pool/mlp/dense_1": "head.mlp.fc2",
+            }
+        ),
+        "pool/attention/{qkv}/kernel": StoredAs("head.attention.in_proj_weight", "(qkv h d) m"),
+        "pool/attention/{qkv}/bias": StoredAs("head.attention.in_proj_bias", "(qkv h d)"),
+    },
+    rows=(*size_rows(), *arithmetic_rows("gelu_pytorch_tanh", 1e-6), _DROPOUT),
+    sizes={**_DEFAULTS, "patch_size": 16},
+    fields={"class_token": None, "qkv_bias": True},
+    refusals=(*needs(qkv_bias=True), (lambda c: c.has_class_token, "a class token")),
+    arithmetic={"gelu": "tanh"},
+    more={},
+)
 
 
-def _alone(
-    name: str, class_name: str, model_type: str, rows: tuple[Row, ...], sizes: Mapping[str, Any]
-) -> JsonTable:
-    """Returns the JSON of a vision tower in a folder of its own."""
-    table = (JsonNote("architectures", lambda facts: [class_name]), *rows)
-    return JsonTable(
-        "config.json",
-        (JsonConstant("model_type", model_type), *table),
-        assumed=lambda content: sizes,
-    )
+def _image_of_patches(content: Json) -> dict[str, Any]:
+    side = math.isqrt(content["num_patches"])
+    return {"image_size": side * number(content, "patch_size")}
 
 
-def _older_sizes(files: Mapping[str, Any]) -> Mapping[str, Any]:
+_SIGLIP_2 = dataclasses.replace(
+    _SIGLIP,
+    model_type="siglip2",
+    words={
+        **_SIGLIP.words,
+        "patch_embedding/kernel": StoredAs("embeddings.patch_embedding.weight", "m (p q c)"),
+    },
+    rows=(
+        JsonFields(("num_patches",), ("image_size",), _image_of_patches, lambda config: {}),
+        *(row for row in _SIGLIP.rows if row is not IMAGE_SIZE),
+    ),
+    sizes={**_SIGLIP.sizes, "num_patches": 256},
+    arithmetic={"gelu": "tanh", "resize": "bilinear_antialias"},
+    more={
+        "needs_json": "patch_size",
+        "only_read": "images of one size, where this class takes packed patches of any",
+    },
+)
+"""SigLIP 2 in its NaFlex form: patches come as rows of a matrix, which a convolution equals.
+
+A model of keras_vit takes images of one size; positions go to another grid by torch's antialiased
+bilinear resize, as the class resizes them for each image.
+"""
+
+
+def _older_sizes(files: Json) -> Json:
     """Returns the sizes of config.json before transformers 4.22; the library still prefers them."""
     content = files.get("config.json")
     return content.get("vision_config_dict") or {} if isinstance(content, Mapping) else {}
 
 
-def _nested(
-    class_name: str, model_type: str, rows: tuple[Row, ...], sizes: Mapping[str, Any]
-) -> tuple[JsonTable, ...]:
-    """Returns the JSON of a class that has a vision tower among its parts."""
-    return (
-        JsonTable(
-            "config.json",
-            (
-                JsonNote("architectures", lambda facts: [class_name]),
-                JsonConstant("model_type", model_type),
-                *LABEL_ROWS,
+def _tower(
+    encoder: _Encoder,
+    name: str,
+    class_name: str,
+    classifier: str,
+    words: Mapping[str, Names],
+    is_part: bool,
+    rows: tuple[Row, ...] = (),
+    fields: Mapping[str, Any] | None = None,
+    switches: tuple[str, ...] = (),
+    refusals: tuple[Limit, ...] = (NO_HEAD,),
+    ignored: Mapping[str, str] | None = None,
+    **more: Any,
+) -> Dialect:
+    """Returns the dialect of one class.
+
+    Args:
+        encoder: what the class shares with others.
+        name: name of the dialect behind `transformers/`.
+        class_name: name of the class, which config.json names.
+        classifier: what its output reads.
+        words: names of weights beside the encoder's.
+        is_part: whether the tower is a part of the class, so that names have its prefix and
+            config.json nests its rows.
+        rows, fields, switches, refusals, ignored: beside those of the encoder and of all classes.
+        **more: further fields of `Dialect`.
+    """
+    own = encoder.model_type if is_part else f"{encoder.model_type}_vision_model"
+    note = JsonNote("architectures", lambda facts: [class_name])
+    top: tuple[Row, ...] = (note, JsonConstant("model_type", own))
+    sizes: dict[str, Any] = {"assumed": lambda content: encoder.sizes}
+    tables: tuple[JsonTable, ...] = (
+        JsonTable("config.json", (*top, *encoder.rows, *rows), **sizes),
+    )
+    if is_part:
+        kind = JsonNote("model_type", lambda facts: f"{encoder.model_type}_vision_model")
+        tables = (
+            JsonTable("config.json", (*top, *LABEL_ROWS)),
+            JsonTable(
+                "config.json",
+                (kind, *encoder.rows),
+                at=("vision_config",),
+                beside=_older_sizes,
+                **sizes,
             ),
-        ),
-        JsonTable(
-            "config.json",
-            (JsonNote("model_type", lambda facts: f"{model_type}_vision_model"), *rows),
-            at=("vision_config",),
-            assumed=lambda content: sizes,
-            beside=_older_sizes,
-        ),
+        )
+        more = {"prefixes": (_TOWER,), "prefix_for": lambda config: _TOWER, **more}
+    return dialect(
+        own,
+        {**encoder.words, **words},
+        rows,
+        name=name,
+        classifiers=(classifier,),
+        identity=Identity("config.json", "model_type", own, repr(own), class_name),
+        json=tables,
+        ignored={**_OF_TEXT, **(ignored or {})},
+        fields={**encoder.fields, **({"num_classes": 0} if fields is None else fields)},
+        impossible=(*encoder.refusals, *refusals),
+        **encoder.arithmetic,
+        **{
+            **encoder.more,
+            "switches": (*encoder.more.get("switches", ()), *switches),
+            **more,
+        },
     )
 
 
-def _class(name: str, model_type: str) -> Identity:
-    return Identity("config.json", "model_type", model_type, repr(model_type), name)
-
-
-def _tower(name: str, words: Mapping[str, Names], **more: Any) -> Dialect:
-    return Dialect(
-        name=f"transformers/{name}",
-        library="transformers",
-        container="safetensors",
-        words=unsupported(VIT_REASONS, words),
-        images=processor,
-        expresses=("gelu", "layer_norm_epsilon", "position_resize"),
-        crops=False,
-        metadata={"format": "pt"},
-        **more,
-    )
-
-
-def _untold(fields: Mapping[str, Any]) -> dict[str, str]:
-    return GELU_OF_CLIP
-
-
-_CLIP_NUMERICS = Numerics(gelu="quick", layer_norm_epsilon=1e-5, position_resize="bicubic")
-_SIGLIP_NUMERICS = Numerics(gelu="tanh", layer_norm_epsilon=1e-6, position_resize="bicubic")
-_WITH_TEXT = "a vision tower alone, where this class has a text tower too"
-_NO_HEAD = (has_head, "a head: this class has none")
-_BIASES = needs(qkv_bias=True)
-_NO_TOKEN = (lambda c: c.has_class_token, "a class token")
+_PROJECTION = {"projection/kernel": StoredAs("visual_projection.weight", "t m", outside=True)}
+_NO_CLASSES = (has_no_head, "num_classes=0")
 
 clip_vision = _tower(
+    _CLIP,
     "clip_vision_model",
-    _CLIP_WORDS,
+    "CLIPVisionModel",
+    "token",
+    {},
+    is_part=False,
+    fields={"classifier": "token", "num_classes": 0},
     prefixes=("", _TOWER),
-    ignored=_OF_TEXT,
-    identity=_class("CLIPVisionModel", "clip_vision_model"),
-    json=(_alone("clip", "CLIPVisionModel", "clip_vision_model", _CLIP_ROWS, _CLIP_SIZES),),
-    numerics=_CLIP_NUMERICS,
-    untold=_untold,
-    fields={**_CLIP, "classifier": "token", "num_classes": 0},
-    switches=_CLIP_SWITCHES,
-    impossible=(*impossible("token"), *_NEEDS, POSITIONS_OF_ANOTHER_GRID, _NO_HEAD),
 )
-
 clip_projection = _tower(
+    _CLIP,
     "clip_vision_model_with_projection",
-    {**_CLIP_WORDS, **_PROJECTION},
+    "CLIPVisionModelWithProjection",
+    "token",
+    _PROJECTION,
+    is_part=False,
+    rows=(JsonField("projection_dim", "projection_dim", default=512),),
+    fields={"classifier": "token", "num_classes": 0},
+    switches=("projection_dim",),
+    refusals=(NO_HEAD, (lambda c: c.projection_dim is None, "projection_dim=None")),
     prefixes=(_TOWER, ""),
     prefix_for=lambda config: _TOWER,
-    ignored=_OF_TEXT,
-    identity=_class("CLIPVisionModelWithProjection", "clip_vision_model"),
-    json=(
-        _alone(
-            "clip",
-            "CLIPVisionModelWithProjection",
-            "clip_vision_model",
-            (*_CLIP_ROWS, JsonField("projection_dim", "projection_dim", default=512)),
-            _CLIP_SIZES,
-        ),
-    ),
-    numerics=_CLIP_NUMERICS,
-    untold=_untold,
-    fields={**_CLIP, "classifier": "token", "num_classes": 0},
-    switches=(*_CLIP_SWITCHES, "projection_dim"),
-    impossible=(
-        *impossible("token"),
-        *_NEEDS,
-        POSITIONS_OF_ANOTHER_GRID,
-        _NO_HEAD,
-        (lambda c: c.projection_dim is None, "projection_dim=None"),
-    ),
 )
-
-clip = _tower(
-    "clip",
-    {**_CLIP_WORDS, **_PROJECTION},
-    prefixes=(_TOWER,),
-    prefix_for=lambda config: _TOWER,
-    ignored=_OF_TEXT,
-    identity=_class("CLIPModel", "clip"),
-    json=_nested("CLIPModel", "clip", _CLIP_ROWS, _CLIP_SIZES),
-    numerics=_CLIP_NUMERICS,
-    untold=_untold,
-    fields={**_CLIP, "classifier": "token", "num_classes": 0},
-    switches=(*_CLIP_SWITCHES, "projection_dim"),
-    only_read=_WITH_TEXT,
-)
-
 clip_classifier = _tower(
+    _CLIP,
     "clip_classifier",
-    {**_CLIP_WORDS, **classifier_names({})},
-    prefixes=(_TOWER,),
-    prefix_for=lambda config: _TOWER,
-    ignored={**_OF_TEXT, r"vision_model\.post_layernorm\..*": "a norm that the class does not use"},
-    identity=_class("CLIPForImageClassification", "clip"),
-    json=_nested("CLIPForImageClassification", "clip", _CLIP_ROWS, _CLIP_SIZES),
-    numerics=_CLIP_NUMERICS,
-    untold=_untold,
-    fields={**_CLIP, "classifier": "gap", "class_token": True, "final_norm": False},
-    switches=(*_CLIP_SWITCHES, "final_norm"),
-    impossible=(
-        *impossible("gap"),
-        *_NEEDS,
+    "CLIPForImageClassification",
+    "gap",
+    classifier_names({}),
+    is_part=True,
+    fields={"classifier": "gap", "class_token": True, "final_norm": False},
+    switches=("final_norm",),
+    refusals=(
         *needs(final_norm=False),
-        POSITIONS_OF_ANOTHER_GRID,
-        (has_no_head, "num_classes=0"),
+        _NO_CLASSES,
         (lambda c: not c.has_class_token, "no class token"),
     ),
+    ignored={r"vision_model\.post_layernorm\..*": "a norm that the class does not use"},
 )
-
-siglip_vision = _tower(
-    "siglip_vision_model",
-    _SIGLIP_WORDS,
-    prefixes=("", _TOWER),
-    ignored=_OF_TEXT,
-    identity=_class("SiglipVisionModel", "siglip_vision_model"),
-    json=(
-        _alone("siglip", "SiglipVisionModel", "siglip_vision_model", _SIGLIP_ROWS, _SIGLIP_SIZES),
-    ),
-    numerics=_SIGLIP_NUMERICS,
-    fields={**_SIGLIP, "num_classes": 0},
-    impossible=(*impossible("map"), *_BIASES, POSITIONS_OF_ANOTHER_GRID, _NO_HEAD, _NO_TOKEN),
-)
-
-siglip = _tower(
-    "siglip",
-    _SIGLIP_WORDS,
-    prefixes=(_TOWER,),
-    prefix_for=lambda config: _TOWER,
-    ignored=_OF_TEXT,
-    identity=_class("SiglipModel", "siglip"),
-    json=_nested("SiglipModel", "siglip", _SIGLIP_ROWS, _SIGLIP_SIZES),
-    numerics=_SIGLIP_NUMERICS,
-    fields={**_SIGLIP, "num_classes": 0},
+clip = _tower(
+    _CLIP,
+    "clip",
+    "CLIPModel",
+    "token",
+    _PROJECTION,
+    is_part=True,
+    fields={"classifier": "token", "num_classes": 0},
+    switches=("projection_dim",),
     only_read=_WITH_TEXT,
 )
 
-siglip_classifier = _tower(
-    "siglip_classifier",
-    {
-        **{path: name for path, name in _SIGLIP_WORDS.items() if not path.startswith("pool/")},
-        **classifier_names({}),
-    },
-    prefixes=(_TOWER,),
-    prefix_for=lambda config: _TOWER,
-    ignored={**_OF_TEXT, r"vision_model\.head\..*": "an attention pooling that the class skips"},
-    identity=_class("SiglipForImageClassification", "siglip"),
-    json=_nested("SiglipForImageClassification", "siglip", _SIGLIP_ROWS, _SIGLIP_SIZES),
-    numerics=_SIGLIP_NUMERICS,
-    fields={**_SIGLIP, "classifier": "gap"},
-    impossible=(
-        *impossible("gap"),
-        *_BIASES,
-        POSITIONS_OF_ANOTHER_GRID,
-        (has_no_head, "num_classes=0"),
-        _NO_TOKEN,
-    ),
-)
 
+def _siglip(encoder: _Encoder, name: str) -> tuple[Dialect, ...]:
+    """Returns the dialects of a tower alone, under a classifier, and beside a text tower.
 
-def _packed(
-    dialect: Dialect, name: str, class_name: str, model_type: str, json: tuple[JsonTable, ...]
-) -> Dialect:
-    """SigLIP 2 in its NaFlex form: patches come as rows of a matrix, which a convolution equals.
-
-    A model of keras_vit takes images of one size; positions go to another grid by torch's
-    antialiased bilinear resize, as the class resizes them for each image.
+    Args:
+        encoder: SigLIP or SigLIP 2.
+        name: start of the names of its classes.
     """
-    kernel = StoredAs("embeddings.patch_embedding.weight", "m (p q c)")
-    return dataclasses.replace(
-        dialect,
-        name=f"transformers/{name}",
-        words={**dialect.words, "patch_embedding/kernel": kernel},
-        identity=_class(class_name, model_type),
-        json=json,
-        needs_json="patch_size",
-        numerics=dataclasses.replace(_SIGLIP_NUMERICS, position_resize="bilinear_antialias"),
-        only_read="images of one size, where this class takes packed patches of any",
+    kind = encoder.model_type
+    skipped = "an attention pooling that the class skips"
+    unpooled = {path: Unsupported(skipped) for path in encoder.words if path.startswith("pool/")}
+    return (
+        _tower(
+            encoder,
+            f"{kind}_vision_model",
+            f"{name}VisionModel",
+            "map",
+            {},
+            is_part=False,
+            prefixes=("", _TOWER),
+        ),
+        _tower(
+            encoder,
+            f"{kind}_classifier",
+            f"{name}ForImageClassification",
+            "gap",
+            {**unpooled, **classifier_names({})},
+            is_part=True,
+            fields={"classifier": "gap"},
+            refusals=(_NO_CLASSES,),
+            ignored={r"vision_model\.head\..*": skipped},
+        ),
+        _tower(
+            encoder,
+            kind,
+            f"{name}Model",
+            "map",
+            {},
+            is_part=True,
+            **{"only_read": _WITH_TEXT, **encoder.more},
+        ),
     )
 
 
-def _image_of_patches(found: Mapping[str, Any]) -> dict[str, Any]:
-    side = math.isqrt(found["num_patches"])
-    return {"image_size": side * number(found, "patch_size")}
-
-
-_SIGLIP2_ROWS: tuple[Row, ...] = (
-    JsonFields(("num_patches",), ("image_size",), _image_of_patches, lambda config: {}),
-    *(row for row in _SIGLIP_ROWS if row is not IMAGE_SIZE),
-)
-_SIGLIP2_SIZES = {**_SIGLIP_SIZES, "num_patches": 256}
-
-siglip2 = (
-    _packed(
-        siglip_vision,
-        "siglip2_vision_model",
-        "Siglip2VisionModel",
-        "siglip2_vision_model",
-        (
-            _alone(
-                "siglip2",
-                "Siglip2VisionModel",
-                "siglip2_vision_model",
-                _SIGLIP2_ROWS,
-                _SIGLIP2_SIZES,
-            ),
-        ),
-    ),
-    _packed(
-        siglip,
-        "siglip2",
-        "Siglip2Model",
-        "siglip2",
-        _nested("Siglip2Model", "siglip2", _SIGLIP2_ROWS, _SIGLIP2_SIZES),
-    ),
-    _packed(
-        siglip_classifier,
-        "siglip2_classifier",
-        "Siglip2ForImageClassification",
-        "siglip2",
-        _nested("Siglip2ForImageClassification", "siglip2", _SIGLIP2_ROWS, _SIGLIP2_SIZES),
-    ),
+FAMILIES = (
+    clip_vision,
+    clip_projection,
+    clip_classifier,
+    clip,
+    *_siglip(_SIGLIP, "Siglip"),
+    *_siglip(_SIGLIP_2, "Siglip2"),
 )

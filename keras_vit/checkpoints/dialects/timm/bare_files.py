@@ -26,7 +26,7 @@ _HIDDEN = (*_NUMERICS, "rope", "classifier", "class_token_in_mean", "prefix_in_m
 """Facts that no array tells; those of `Numerics` first."""
 
 
-class _Known:
+class _Architecture:
     """A registered architecture: the parts that its arrays show, and the facts that they hide."""
 
     def __init__(self, name: str, row: Mapping[str, Any]) -> None:
@@ -38,11 +38,11 @@ class _Known:
         arguments = {key: value for key, value in self.row.items() if _BEHIND.get(key) != value}
         dialect = eva if row.get("class") == "Eva" else vit
         file = {"architecture": "", "model_args": arguments}
-        stated = dialect.read_json({"config.json": file}).fields
-        numerics = {**Numerics(gelu="exact").to_dict(), **stated.get("numerics", {})}
+        own = dialect.read_json({"config.json": file}).fields
+        numerics = {**Numerics(gelu="exact").to_dict(), **own.get("numerics", {})}
         self.facts = {key: numerics[key] for key in _NUMERICS}
-        self.facts |= {key: stated.get(key) for key in _HIDDEN[len(_NUMERICS) :]}
-        own = {**stated, **_last_norm(self.row), "resnet": row.get("stem")}
+        self.facts |= {key: own.get(key) for key in _HIDDEN[len(_NUMERICS) :]}
+        own = {**own, **_last_norm(self.row), "resnet": row.get("stem")}
         self.parts = _parts(own, dialect.name)
 
 
@@ -91,7 +91,7 @@ def _parts(fields: Fields, family: str) -> dict[str, Any]:
 
 
 @functools.cache
-def _known() -> tuple[_Known, ...]:
+def _architectures() -> tuple[_Architecture, ...]:
     return tuple(_readable())
 
 
@@ -106,21 +106,21 @@ _DEIT3 = {
 """DeiT-III as if it were an `Eva`: Facebook's files of it have the arrays of some of `Eva`'s."""
 
 
-def _readable() -> Iterator[_Known]:
-    yield _Known("DeiT-III by Facebook's names, to be read by dialect='facebook'", _DEIT3)
+def _readable() -> Iterator[_Architecture]:
+    yield _Architecture("DeiT-III by Facebook's names, to be read by dialect='facebook'", _DEIT3)
     for name, row in architectures.rows():
         try:
-            yield _Known(name, row)
+            yield _Architecture(name, row)
         except ValueError:  # has arrays that keras_vit has no name for
             continue
 
 
-def _fitting(family: str, fields: Fields) -> list[_Known]:
+def _fitting(family: str, fields: Fields) -> list[_Architecture]:
     parts = _parts(fields, family)
-    return [known for known in _known() if known.parts == parts]
+    return [architecture for architecture in _architectures() if architecture.parts == parts]
 
 
-def deduced(family: str, fields: Fields) -> dict[str, Any]:
+def deduce(family: str, fields: Fields) -> dict[str, Any]:
     """Returns the fields on which all architectures with the parts of a file agree."""
     fits = _fitting(family, fields)
     agreed = {key: fits[0].facts[key] for key in _HIDDEN if fits and not _differ(fits, key)}
@@ -130,37 +130,37 @@ def deduced(family: str, fields: Fields) -> dict[str, Any]:
     return {**position, **agreed, "numerics": {**numerics, **fields.get("numerics", {})}}
 
 
-def untold(family: str, fields: Fields) -> dict[str, str]:
+def undetermined(family: str, fields: Fields) -> dict[str, str]:
     """Returns the facts that a file of these arrays leaves open, with who has which value."""
     fits = _fitting(family, fields)
     if not fits:
         return dict.fromkeys(_NUMERICS, "no architecture of timm has these parts together")
-    if behind := [known.name for known in fits if known.norms_behind]:
+    if behind := [architecture.name for architecture in fits if architecture.norms_behind]:
         reason = f"blocks with a norm behind each branch have these arrays: {listed(behind, 3)}"
         return {"architecture": reason}
-    told = {key: _who(fits, key) for key in _HIDDEN if _differ(fits, key)}
+    open_facts = {key: _who(fits, key) for key in _HIDDEN if _differ(fits, key)}
     if _is_cut(fits, fields):
-        told["image_size"] = "pixels right and below may fill no patch: 384 of patches of 14"
-    return told
+        open_facts["image_size"] = "pixels right and below may fill no patch: 384 of patches of 14"
+    return open_facts
 
 
-def _differ(fits: list[_Known], key: str) -> bool:
-    return any(known.facts[key] != fits[0].facts[key] for known in fits)
+def _differ(fits: list[_Architecture], key: str) -> bool:
+    return any(architecture.facts[key] != fits[0].facts[key] for architecture in fits)
 
 
-def _who(fits: list[_Known], key: str) -> str:
+def _who(fits: list[_Architecture], key: str) -> str:
     """One architecture for each value of a fact."""
     values: dict[str, str] = {}
-    for known in fits:
-        values.setdefault(repr(known.facts[key]), known.name)
+    for architecture in fits:
+        values.setdefault(repr(architecture.facts[key]), architecture.name)
     return listed([f"{value} in {name}" for value, name in values.items()], 4)
 
 
-def _is_cut(fits: list[_Known], fields: Fields) -> bool:
+def _is_cut(fits: list[_Architecture], fields: Fields) -> bool:
     """Whether an architecture of this grid has images with pixels that fill no patch."""
     count, patch = fields.get("num_positions", 0), tuple(fields.get("patch_size", ()))
-    for known in fits:
-        size, side = known.row.get("img_size"), known.row.get("patch_size", 16)
+    for architecture in fits:
+        size, side = architecture.row.get("img_size"), architecture.row.get("patch_size", 16)
         if size and patch == (side, side) and size // side == math.isqrt(count):
             return True
     return False
