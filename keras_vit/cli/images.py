@@ -166,20 +166,17 @@ def _embed_on_ray(arguments: argparse.Namespace, options: dict[str, Any]) -> int
     from keras_vit.ray import write_dataset
 
     stderr = Screen(stderr=True)
-    with images_per_second(stderr) as progress:
-        task = progress.add_task("Embedding", total=None)
-        written = write_dataset(
-            arguments.images,
-            arguments.out,
-            arguments.preset,
-            arguments.layer,
-            batch_size=arguments.batch_size,
-            unreadable=lambda path, reason: stderr.print(
-                f"keras-vit: {reason}", soft_wrap=True, highlight=False
-            ),
-            progress=lambda done, total: progress.update(task, completed=done, total=total),
-            **options,
-        )
+    written = write_dataset(
+        arguments.images,
+        arguments.out,
+        arguments.preset,
+        arguments.layer,
+        batch_size=arguments.batch_size,
+        unreadable=lambda path, reason: stderr.print(
+            f"keras-vit: {reason}", soft_wrap=True, highlight=False
+        ),
+        **options,
+    )
     console.print(
         f"{written.num_images} images, {written.unreadable} of them unreadable: {arguments.out} "
         "written.",
