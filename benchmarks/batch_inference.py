@@ -3,8 +3,8 @@
     KERAS_BACKEND=torch python -m benchmarks.batch_inference
 
 A ViT-Ti/16 with random weights embeds generated photographs at 224 pixels; each worker has one
-processor. A rate is counted between the first and the last file that a run writes, so that the start
-of Ray and the loading of the model are left out. `benchmarks/results/batch_inference.json`
+processor. A rate is counted between the first and the last file that a run writes, so that the
+start of Ray and the loading of the model are left out. `benchmarks/results/batch_inference.json`
 keeps the figures, of which docs/batch_inference.md makes its estimate.
 """
 
