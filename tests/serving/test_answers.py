@@ -1,5 +1,6 @@
 """A server answers what the model answers, to one client and to many at once."""
 
+import asyncio
 import base64
 import threading
 
@@ -130,22 +131,30 @@ def test_a_model_of_any_size_answers_each_size_or_says_why_not(model):
 
 
 @torch_alone
-def test_a_batcher_computes_the_rest_when_it_is_closed():
-    """Full batches start at once; a cancelled image is left out; functions are not mixed."""
+def test_a_batch_starts_when_it_is_full_and_mixes_no_functions():
+    """The first image waits for a second one of its function; a cancelled one is left out."""
     batches = []
 
-    def kept(name):
+    def record(name):
         def run(batch):
             batches.append((name, batch.tolist()))
             return batch
 
         return run
 
-    batcher = Batcher({"a": kept("a"), "b": kept("b")}, largest=2, wait=1000)
-    answers = [batcher.submit("a", np.array(k)) for k in range(2)]
-    assert [answer.result(60) for answer in answers] == [0, 1]
-    last = [batcher.submit(name, np.array(k)) for k, name in ((2, "a"), (3, "b"))]
-    assert last[1].cancel()
-    batcher.close()
-    assert last[0].result(0) == 2
-    assert batches == [("a", [0, 1]), ("a", [2])]
+    async def submit():
+        batcher = Batcher({"a": record("a"), "b": record("b")}, largest=2, wait=0.2)
+        tasks = [
+            asyncio.create_task(batcher.compute(name, np.array(k)))
+            for k, name in enumerate("abaabb")
+        ]
+        await asyncio.sleep(0)
+        tasks[3].cancel()
+        rows = await asyncio.gather(*tasks, return_exceptions=True)
+        batcher.close()
+        return rows
+
+    rows = asyncio.run(submit())
+    assert isinstance(rows.pop(3), asyncio.CancelledError)
+    assert rows == [0, 1, 2, 4, 5]
+    assert batches == [("a", [0, 2]), ("b", [1, 4]), ("b", [5])]
