@@ -66,12 +66,12 @@ def milliseconds(files: list[Path], preset: Path) -> dict[str, float]:
 
     run(embed.model, np.zeros((BATCH, 224, 224, 3), np.float32), ["pre_logits"])
     steps: tuple[Callable[[], None], ...] = (read, decode, model, write)
-    found = {}
+    costs = {}
     for step in steps:
         start = time.process_time()
         step()
-        found[step.__name__] = 1000 * (time.process_time() - start) / len(files)
-    return found
+        costs[step.__name__] = 1000 * (time.process_time() - start) / len(files)
+    return costs
 
 
 def main() -> None:

@@ -97,8 +97,12 @@ def write_dataset(
     source = os.fspath(preset)
     source = os.path.abspath(source) if Path(source).exists() else source  # noqa: PTH100
     kind: type[Embed | Classify] = Embed if top is None else Classify
-    arguments = (source, layer if top is None else top)
-    options = {"batch_size": batch_size, "threads": cpus_per_worker, "image_size": image_size}
+    arguments: tuple[Any, ...] = (source, layer if top is None else top)
+    options: dict[str, Any] = {
+        "batch_size": batch_size,
+        "threads": cpus_per_worker,
+        "image_size": image_size,
+    }
     folder = _absolute(os.fspath(out))
     names = [name for place in images for name in images_at(_absolute(os.fspath(place)))]
     if not names:

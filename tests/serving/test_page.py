@@ -35,8 +35,8 @@ def model():
 
 @pytest.fixture(scope="module")
 def address(model):
-    with served(model) as found:
-        yield found
+    with served(model) as started:
+        yield started
 
 
 def drop(browser, content):

@@ -36,8 +36,8 @@ def image():
 
 @pytest.fixture(scope="module")
 def address(model):
-    with served(model, max_bytes=50_000, max_pixels=10_000, max_images=3) as found:
-        yield found
+    with served(model, max_bytes=50_000, max_pixels=10_000, max_images=3) as started:
+        yield started
 
 
 @pytest.fixture
@@ -188,11 +188,11 @@ def test_hundreds_of_malformed_requests(address, model, image):
 
 def test_too_many_images_wait(model, image, held):
     """The third image gets 429; the two that were accepted are answered."""
-    found = []
+    statuses = []
     with served(model, max_queue=2) as address:
         held.clear()
         clients = [
-            threading.Thread(target=lambda: found.append(post(address, image).status_code))
+            threading.Thread(target=lambda: statuses.append(post(address, image).status_code))
             for _ in range(2)
         ]
         for client in clients:
@@ -205,7 +205,7 @@ def test_too_many_images_wait(model, image, held):
         held.set()
         for client in clients:
             client.join()
-        assert found == [200, 200]
+        assert statuses == [200, 200]
         assert requests.get(health, timeout=60).json()["images_waiting"] == 0
 
 

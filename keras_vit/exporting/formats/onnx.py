@@ -54,11 +54,7 @@ def session(path: Path) -> Run:
     opened = onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
     name = opened.get_inputs()[0].name
 
-    def run(images: np.ndarray) -> np.ndarray:
-        outputs: np.ndarray = opened.run(None, {name: images})[0]
-        return outputs
-
-    return run
+    return lambda images: np.asarray(opened.run(None, {name: images})[0])
 
 
 FORMAT = Format(

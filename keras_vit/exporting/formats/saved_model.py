@@ -26,11 +26,7 @@ def _open(folder: Path, plan: ExportPlan) -> Run:
 
     model = tf.saved_model.load(str(folder / "model"))
 
-    def run(images: np.ndarray) -> np.ndarray:
-        outputs: np.ndarray = model.serve(tf.constant(images)).numpy()
-        return outputs
-
-    return run
+    return lambda images: np.asarray(model.serve(tf.constant(images)).numpy())
 
 
 FORMAT = Format(

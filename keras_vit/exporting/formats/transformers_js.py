@@ -31,7 +31,7 @@ def _finish(
     for name in onnx.FORMAT.files:
         if (folder / name).exists():
             (folder / name).rename(inside / name)
-    onnx_precision.quantise(inside / "model.onnx", inside / "model_quantized.onnx")
+    onnx_precision.quantise(inside / "model.onnx", inside / "model_quantized.onnx", plan.input)
 
 
 FORMAT = Format(
