@@ -3,7 +3,7 @@
     KERAS_BACKEND=torch python -m benchmarks.batch_inference
 
 A ViT-Ti/16 with random weights embeds generated photographs at 224 pixels; each worker has one
-processor. A rate is counted between the first and the last part that a run finishes, so that the
+processor. A rate is counted between the first and the last file that a run writes, so that the
 start of Ray and the loading of the model are left out. `benchmarks/results/batch_inference.json`
 keeps the figures, of which docs/devices.md makes its estimate.
 """
@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import psutil
+import pyarrow.parquet as pq
 
 import keras_vit
 from benchmarks import photographs
@@ -29,21 +30,15 @@ COUNT, WORKERS, ONE_BY_ONE, BATCH = 480, (1, 2, 4), 96, 32
 
 def rate(photos: Path, out: Path, preset: Path, workers: int) -> float:
     """Images per second of a run."""
-    times: list[tuple[float, int]] = []
-
-    def progress(done: int, total: int) -> None:
-        times.append((time.perf_counter(), done))
-
-    options = {"workers": workers, "batch_size": BATCH}
-    write_dataset([photos], out, preset, progress=progress, **options)
-    (start, first), (stop, last) = times[1], times[-1]
-    return (last - first) / (stop - start)
+    write_dataset([photos], out, preset, workers=workers, batch_size=BATCH)
+    files = sorted(out.glob("*.parquet"), key=lambda file: file.stat().st_mtime)
+    counts = [pq.read_metadata(file).num_rows for file in files]
+    return sum(counts[1:]) / (files[-1].stat().st_mtime - files[0].stat().st_mtime)
 
 
 def milliseconds(files: list[Path], preset: Path) -> dict[str, float]:
     """The cost of an image in one process with one thread, step by step, processor time."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     embed = Embed(preset, threads=1)
     preprocessor = embed.model.preprocessor
@@ -71,12 +66,12 @@ def milliseconds(files: list[Path], preset: Path) -> dict[str, float]:
 
     run(embed.model, np.zeros((BATCH, 224, 224, 3), np.float32), ["pre_logits"])
     steps: tuple[Callable[[], None], ...] = (read, decode, model, write)
-    found = {}
+    costs = {}
     for step in steps:
         start = time.process_time()
         step()
-        found[step.__name__] = 1000 * (time.process_time() - start) / len(files)
-    return found
+        costs[step.__name__] = 1000 * (time.process_time() - start) / len(files)
+    return costs
 
 
 def main() -> None:

@@ -144,29 +144,29 @@ for line in sys.stdin:
     @contextlib.contextmanager
     def installed(self) -> Iterator["Written"]:
         """Lets `keras_vit.export` write by this object; the processes end with the context."""
-        before = child.run, writing.format_named
-        child.run, writing.format_named = self.run, self.format_named
+        before = child.run, writing.load_format
+        child.run, writing.load_format = self.run, self.load_format
         try:
             yield self
         finally:
-            child.run, writing.format_named = before
+            child.run, writing.load_format = before
             for process in self._processes.values():
                 process.kill()
                 process.wait()
 
-    def format_named(self, name: str) -> Format:
+    def load_format(self, name: str) -> Format:
         """Returns a format that keeps what it writes."""
-        form = formats.format_named(name)
+        form = formats.load_format(name)
 
-        def write(pipeline: Any, plan: ExportPlan, folder: Path, facts: dict[str, Any]) -> None:
-            self._once(plan, folder, lambda: form.write(pipeline, plan, folder, facts))
+        def write(graph: Any, plan: ExportPlan, folder: Path, facts: dict[str, Any]) -> None:
+            self._once(plan, folder, lambda: form.write(graph, plan, folder, facts))
 
         return dataclasses.replace(form, write=write)
 
     def run(self, request: Path, backend: str) -> None:
         """Does a request as `keras_vit.exporting.child.run` does."""
         told = json.loads(request.read_text(encoding="utf-8"))
-        plan = ExportPlan.from_dict(told["plan"])
+        plan = ExportPlan.from_json(told["plan"])
         self._once(plan, Path(told["folder"]), lambda: self._ask(request, backend))
 
     def _once(self, plan: ExportPlan, folder: Path, write: Callable[[], None]) -> None:

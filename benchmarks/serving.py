@@ -57,10 +57,10 @@ def served(preset: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str],
     )
     assert process.stdout is not None  # noqa: S101  a pipe
     try:
-        found = re.search(r"http://([\d.]+):(\d+)", process.stdout.readline())
-        if found is None:
+        address = re.search(r"http://([\d.]+):(\d+)", process.stdout.readline())
+        if address is None:
             raise RuntimeError(process.communicate()[1])
-        yield process, found.group(1), int(found.group(2))
+        yield process, address.group(1), int(address.group(2))
     finally:
         process.kill()
         process.communicate()
@@ -202,7 +202,7 @@ def main() -> None:
     arguments = parser.parse_args()
     model = getattr(keras_vit, arguments.variant)()
     images = photographs(16)
-    told: dict[str, Any] = {
+    results: dict[str, Any] = {
         "variant": arguments.variant,
         "backend": keras.backend.backend(),
         "cores": os.cpu_count(),
@@ -216,17 +216,17 @@ def main() -> None:
             with served(preset, "--max-batch", str(batch)) as (_, host, port):
                 row = load(host, port, images, 2 * batch, arguments.seconds)
             row["directly_images_per_second"] = directly(model, images, batch, arguments.seconds)
-            told["batches"][batch] = row
+            results["batches"][batch] = row
             print(batch, row, flush=True)
         digits = keras_vit.VisionTransformer.from_preset("vit_digits")
         digits.save_to_preset(Path(folder) / "digits")
         with served(Path(folder) / "digits") as (_, host, port):
-            told["vit_digits"] = load(host, port, images, 16, arguments.seconds)
-            told["malformed"] = malformed(host, port, images[0])
-            told["hanging"] = hanging(host, port, images[0])
-        told["sigterm"] = sigterm(Path(folder) / "digits", images[0])
-    print(json.dumps(told, indent=2))
-    arguments.out.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+            results["vit_digits"] = load(host, port, images, 16, arguments.seconds)
+            results["malformed"] = malformed(host, port, images[0])
+            results["hanging"] = hanging(host, port, images[0])
+        results["sigterm"] = sigterm(Path(folder) / "digits", images[0])
+    print(json.dumps(results, indent=2))
+    arguments.out.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -143,18 +143,15 @@ def _embed_on_ray(
     from keras_vit.ray import write_dataset
 
     Source.of(preset)  # an unknown name is refused before Ray starts
-    with images_per_second() as progress:
-        task = progress.add_task("Embedding", total=None)
-        written = write_dataset(
-            images,
-            out,
-            preset,
-            layer,
-            batch_size=batch_size,
-            unreadable=lambda path, reason: warn_on_stderr(reason),
-            progress=lambda count, total: progress.update(task, completed=count, total=total),
-            **options,
-        )
+    written = write_dataset(
+        images,
+        out,
+        preset,
+        layer,
+        batch_size=batch_size,
+        unreadable=lambda path, reason: warn_on_stderr(reason),
+        **options,
+    )
     tell(f"{written.num_images} images, {written.unreadable} of them unreadable: {out} written.")
     return int(bool(written.unreadable))
 

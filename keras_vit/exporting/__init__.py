@@ -1,6 +1,6 @@
 """A model out of the process that it was trained in: one folder that runs without keras_vit.
 
-`plan` is what one export shall be, `pipeline` the function that is written down, `pixels` its
+`plan` is what one export shall be, `graph` the function that is written down, `pixels` its
 preprocessing, `formats` the ways to write it; `verification` opens the result in its own runtime.
 """
 

@@ -1,87 +1,56 @@
-"""The model for an export: as it is, rebuilt in float32, or loaded by a process of another backend.
+"""The model of an export, rebuilt in float32, in this process or in one of another backend.
 
 Run as a program (`python -m keras_vit.exporting.child REQUEST`), it is that process.
 """
 
+import dataclasses
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from keras_vit.errors import ConfigError, ExportError
+from keras_vit.errors import ExportError
+from keras_vit.exporting.documents import Facts
+from keras_vit.exporting.formats import load_format
+from keras_vit.exporting.graph import ExportGraph
 from keras_vit.exporting.plan import ExportPlan
 from keras_vit.files import write_json
-
-if TYPE_CHECKING:
-    from keras_vit.model import VisionTransformer
+from keras_vit.model import VisionTransformer
 
 
-class ModelForExport:
-    """A model and its weights, for this process and for others.
+def rebuild(model: VisionTransformer, plan: ExportPlan, folder: Path) -> VisionTransformer:
+    """Returns the model in float32 at the size of the export.
 
     Args:
-        model: of any policy.
-        image_size: another one than the model's, or None.
+        model: a model of any policy; it is returned itself where nothing differs.
+        plan: the plan of the export.
+        folder: a folder for a preset of the model, where it has to be built again.
+
+    Raises:
+        ExportError: the model has to be built again, and is of a class of the user's.
     """
-
-    def __init__(
-        self, model: "VisionTransformer", image_size: int | tuple[int, int] | None
-    ) -> None:
-        self._model = model
-        resized = (
-            model.config if image_size is None else model.config.replace(image_size=image_size)
-        )
-        self.image_size = resized.image_size
-        self.was_of_another_policy = model.dtype_policy.name != "float32"
-        self.data_format = model.data_format
-
-    def model(self, folder: Path) -> "VisionTransformer":
-        """Returns the model in float32 at the size of the export.
-
-        Args:
-            folder: for a preset of the weights, where the model has to be built again.
-        """
-        same_size = self.image_size == self._model.config.image_size
-        if same_size and not self.was_of_another_policy:
-            return self._model
-        return _loaded(self.preset(folder), self.image_size, self.data_format)
-
-    def preset(self, folder: Path) -> Path:
-        """Returns a preset of the model below `folder`.
-
-        Raises:
-            ExportError: the model is of a class that another process does not know.
-        """
-        from keras_vit.model import VisionTransformer
-
-        if type(self._model) is not VisionTransformer:
-            raise ExportError(
-                f"A {type(self._model).__name__} is not built again from its weights, by this "
-                "backend or another. Export it in float32, at its own size, under the backend "
-                "that writes the format."
-            )
-        path = folder / "preset"
-        if not path.exists():
-            self._model.save_to_preset(path)
-        return path
+    same_size = model.config.image_size == plan.image_size
+    if same_size and model.dtype_policy.name == "float32":
+        return model
+    return _load(_preset(model, folder), plan, model.data_format)
 
 
-def write(
-    source: ModelForExport, plan: ExportPlan, folder: Path, facts: dict[str, Any], backend: str
+def write_elsewhere(
+    model: VisionTransformer, plan: ExportPlan, folder: Path, facts: Facts, backend: str
 ) -> None:
     """Writes the artefact in a process of another backend.
 
     Raises:
-        ExportError: the process failed; the message has its last line.
+        ExportError: the model is of a class of the user's, or the process failed; the message has
+            its last line.
     """
     request = folder.parent / "request.json"
     described = {
-        "preset": str(source.preset(folder.parent)),
-        "image_size": source.image_size,
-        "data_format": source.data_format,
-        "plan": plan.to_dict(),
+        "preset": str(_preset(model, folder.parent)),
+        "data_format": model.data_format,
+        "plan": dataclasses.asdict(plan),
         "folder": str(folder),
         "facts": facts,
     }
@@ -90,7 +59,7 @@ def write(
 
 
 def run(request: Path, backend: str) -> None:
-    """Does a request in a process of another backend.
+    """Serves a request of `write_elsewhere` in a process of its own.
 
     Raises:
         ExportError: the process failed; the message has its last line.
@@ -121,30 +90,34 @@ def failure(backend: str, output: str) -> str:
     return f"The process of the backend {backend} failed: {lines[-1]}"
 
 
-def _loaded(
-    preset: Path, image_size: tuple[int, int] | None, data_format: str
-) -> "VisionTransformer":
-    from keras_vit.model import VisionTransformer
+def main(request: str) -> None:
+    """Writes the artefact of a request."""
+    stored: dict[str, Any] = json.loads(Path(request).read_text(encoding="utf-8"))
+    plan = ExportPlan.from_json(stored["plan"])
+    model = _load(Path(stored["preset"]), plan, stored["data_format"])
+    folder = Path(stored["folder"])
+    load_format(plan.format).write(ExportGraph(model, plan), plan, folder, stored["facts"])
 
+
+def _preset(model: VisionTransformer, folder: Path) -> Path:
+    """Returns a preset of the model below `folder`."""
+    if type(model) is not VisionTransformer:
+        raise ExportError(
+            f"A {type(model).__name__} is not built again from its weights, by this backend or "
+            "another. Export it in float32, at its own size, under the backend that writes the "
+            "format."
+        )
+    path = folder / "preset"
+    if not path.exists():
+        model.save_to_preset(path)
+    return path
+
+
+def _load(preset: Path, plan: ExportPlan, data_format: str) -> VisionTransformer:
     return VisionTransformer.from_preset(
-        preset, image_size=image_size, dtype="float32", data_format=data_format
+        preset, image_size=plan.image_size, dtype="float32", data_format=data_format
     )
 
 
-def main(request: str) -> None:
-    """Writes the artefact of a request of `write`."""
-    from keras_vit.exporting.formats import format_named
-    from keras_vit.exporting.pipeline import ExportGraph
-
-    stored = json.loads(Path(request).read_text(encoding="utf-8"))
-    plan = ExportPlan.from_dict(stored["plan"])
-    size = stored["image_size"] and tuple(stored["image_size"])
-    model = _loaded(Path(stored["preset"]), size, stored["data_format"])
-    form = format_named(plan.format)
-    form.write(ExportGraph(model, plan), plan, Path(stored["folder"]), stored["facts"])
-
-
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        raise ConfigError("Expected the file of a request.")
     main(sys.argv[1])

@@ -2,9 +2,8 @@
 
 import dataclasses
 import json
-import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 from keras_vit import __version__
 from keras_vit.exporting.formats.base import Format
@@ -12,15 +11,15 @@ from keras_vit.exporting.plan import ExportPlan
 from keras_vit.exporting.verification import Comparison
 from keras_vit.files import write_json
 from keras_vit.images.protocols import complete
+from keras_vit.model import VisionTransformer
 from keras_vit.text import in_markdown
 
-if TYPE_CHECKING:
-    from keras_vit.model import VisionTransformer
+Facts: TypeAlias = dict[str, Any]
 
 FILES = ("labels.txt", "README.md", "export.json")
 
 
-def facts(model: "VisionTransformer") -> dict[str, Any]:
+def facts(model: VisionTransformer) -> Facts:
     """Returns what a model says of itself, as plain JSON types."""
     return {
         "name": model.name,
@@ -36,19 +35,19 @@ def write(
     name: str,
     form: Format,
     plan: ExportPlan,
-    facts: dict[str, Any],
+    facts: Facts,
     comparison: Comparison | None,
     notes: list[str],
 ) -> None:
     """Writes the three files.
 
     Args:
-        folder: to write to.
-        name: that the folder will have.
+        folder: the folder to write to.
+        name: the name that the folder will have.
         form: the format.
-        plan: of the export.
-        facts: of the model.
-        comparison: of the artefact with the model, or None if they were not compared.
+        plan: the plan of the export.
+        facts: what the model says of itself.
+        comparison: how near the artefact is to the model, or None if they were not compared.
         notes: sentences on what the export does differently from its arguments.
     """
     labels = facts["labels"] if plan.outputs != "features" else None
@@ -81,23 +80,6 @@ def write(
     write_json(folder / "export.json", described)
     text = _readme(name, form, plan, labels is not None, comparison, notes)
     (folder / "README.md").write_text(text, encoding="utf-8")
-
-
-def write_json_of_transformers(model: "VisionTransformer", folder: Path, format: str) -> None:
-    """Writes `config.json` and `preprocessor_config.json` for the format that reads them.
-
-    Raises:
-        CheckpointError: transformers cannot express the model.
-    """
-    if format != "transformers_js":
-        return
-    from keras_vit import checkpoints
-    from keras_vit.exporting.formats.transformers_js import JSON
-
-    checkpoints.save(model, folder / "written", "transformers")
-    for name in JSON:
-        (folder / "written" / name).rename(folder / name)
-    shutil.rmtree(folder / "written")
 
 
 def _pixels(plan: ExportPlan) -> str:
@@ -138,11 +120,6 @@ def _readme(
     language = "js" if plan.format == "transformers_js" else "python"
     if language == "python":
         program = "from PIL import Image\n" + program
-        first, rest = program.split("\n\n", 1)
-        lines = sorted(
-            first.splitlines(), key=lambda line: line.removeprefix("from ").removeprefix("import ")
-        )
-        program = "\n".join(lines) + "\n\n" + rest
         if has_labels:
             program += 'labels = open("labels.txt", encoding="utf-8").read().splitlines()\n'
             program += "best = outputs[0].argmax()\nprint(repr(labels[best]), outputs[0][best])\n"

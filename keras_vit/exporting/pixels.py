@@ -25,9 +25,9 @@ class Axis(NamedTuple):
     """How one side of an image is resized and cropped; numbers are floats or float scalars.
 
     Args:
-        first: of the old pixels that are read at all.
-        source: how many of them are.
-        target: how many new pixels they become.
+        first: the first old pixel that is read.
+        source: number of old pixels that are read.
+        target: number of new pixels that they become.
         begin: the first new pixel of the result.
         length: number of new pixels from `begin` on.
     """
@@ -51,12 +51,12 @@ def refusal(protocol: Any, size: Size | None) -> str | None:
 
 
 def rounds(protocol: Any) -> bool:
-    """Returns whether resized pixels become whole numbers, as in the library of the protocol."""
+    """Whether resized pixels become whole numbers, as in the library of the protocol."""
     parameters = complete(protocol)
     return parameters["name"] != "paper" and parameters.get("resize") != "float"
 
 
-def resized(images: Any, size: Size, protocol: Any) -> Any:
+def resize(images: Any, size: Size, protocol: Any) -> Any:
     """Returns images at the model's size, float32 `(batch, channels, height, width)` in [0, 255].
 
     Args:
@@ -80,7 +80,7 @@ def resized(images: Any, size: Size, protocol: Any) -> Any:
     return after(ops.matmul(rows, half))
 
 
-def scaled(images: Any, protocol: Any) -> Any:
+def scale(images: Any, protocol: Any) -> Any:
     """Returns pixels in the range of the weights; `(batch, channels, height, width)`."""
     mean, std = (_per_channel(complete(protocol)[key]) for key in ("mean", "std"))
     return (images - mean) / std

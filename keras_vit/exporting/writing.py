@@ -4,23 +4,25 @@ import contextlib
 import dataclasses
 import importlib.util
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import keras
 
-from keras_vit.errors import ConfigError, ExportError, KerasViTError, first_line
-from keras_vit.exporting import child, documents, verification
-from keras_vit.exporting.formats import BACKENDS, FORMATS, format_named
+from keras_vit.config import ViTConfig
+from keras_vit.errors import ConfigError, ExportError, KerasViTError, first_line, nearest
+from keras_vit.exporting import child, documents, pixels, verification
+from keras_vit.exporting.formats import BACKENDS, FORMATS, load_format
 from keras_vit.exporting.formats.base import Format
-from keras_vit.exporting.inputs import graph_inputs
-from keras_vit.exporting.pipeline import ExportGraph
-from keras_vit.exporting.plan import PRECISIONS, ExportPlan, check_outputs, chosen, preparation
+from keras_vit.exporting.graph import ExportGraph
+from keras_vit.exporting.plan import ExportPlan
 from keras_vit.files import folder_written_beside, room_checked
+from keras_vit.images.protocols import ProtocolSpec
+from keras_vit.model import VisionTransformer
 
-if TYPE_CHECKING:
-    from keras_vit.model import VisionTransformer
+OUTPUTS = ("probabilities", "logits", "features")
+PRECISIONS = ("float32", "float16", "int8")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Exported:
         verification: what was compared, see `keras_vit.exporting.verification.Comparison`; None
             if it was not.
         notes: sentences on what the export does differently from its arguments.
-        num_bytes: of all files.
+        num_bytes: bytes of all files.
     """
 
     folder: Path
@@ -44,7 +46,7 @@ class Exported:
 
 
 def export(
-    model: "VisionTransformer",
+    model: VisionTransformer,
     path: str | os.PathLike[str],
     format: str = "onnx",
     *,
@@ -65,7 +67,7 @@ def export(
 
     Args:
         model: a `VisionTransformer`; it is written in float32, whatever its policy.
-        path: of the folder; an export of the same format that is there gives way.
+        path: the folder; an export of the same format that is there gives way.
         format: `"onnx"`, `"openvino"`, `"torch"` (torch.export), `"saved_model"` (TensorFlow),
             `"litert"`, `"stablehlo"` (JAX) or `"transformers_js"`.
         preprocessing: whether the graph takes uint8 images `(batch, height, width, channels)` of
@@ -89,54 +91,135 @@ def export(
             the result answers otherwise than the model. Nothing is written.
         WriteError: the place cannot be written; what stood there is as it was.
     """
-    from keras_vit.model import VisionTransformer
-
     if not isinstance(model, VisionTransformer):
         raise ConfigError(f"model: expected a VisionTransformer, found {type(model).__name__}.")
-    form = format_named(chosen("format", format, FORMATS))
-    if batch != "dynamic" and not (type(batch) is int and batch > 0):
-        raise ConfigError(f"batch={batch!r}, expected a positive number or 'dynamic'.")
+    _check_choice("format", format, FORMATS)
+    form = load_format(format)
+    plan, notes = _plan(
+        model,
+        format,
+        form,
+        preprocessing=preprocessing,
+        outputs=outputs,
+        image_size=image_size,
+        batch=batch,
+        precision=precision,
+    )
     if calibration is not None and not (precision == "int8" and form.takes_calibration):
         raise ConfigError(
             "calibration images serve precision='int8' of format='onnx' and 'openvino' alone."
         )
-    check_outputs(outputs, model.config)
-    _check_precision(form, format, chosen("precision", precision, PRECISIONS))
     _check_installed(format, form, precision, verify)
-    source = child.ModelForExport(model, image_size)
-    plan, notes = _plan(model, form, format, preprocessing, outputs, source.image_size, batch)
-    plan = dataclasses.replace(plan, precision=precision)
-    if reason := form.refusal(plan):
-        raise ExportError(f"format={format!r}: {reason}")
-    if source.was_of_another_policy:
-        notes.append(f"The policy {model.dtype_policy.name} became float32.")
     folder = Path(path)
     names = (*form.files, *documents.FILES)
     facts = documents.facts(model)
     weights = 4 * model.count_params()
     with folder_written_beside(folder, names, ExportError) as new, room_checked(new, weights):
-        documents.write_json_of_transformers(model, new, format)
+        if form.describe is not None:
+            form.describe(model, new)
+        graph = ExportGraph(child.rebuild(model, plan, new.parent), plan)
+        images = None if calibration is None else list(graph.inputs(calibration))
+        if images == []:
+            raise ConfigError("calibration: expected at least one image.")
         backend = BACKENDS.get(format, "torch")
-        written = source.model(new.parent)
-        pipeline = ExportGraph(written, plan)
-        images = None
-        if calibration is not None:
-            images = list(graph_inputs(written.preprocessor, plan, calibration))
-            if not images:
-                raise ConfigError("calibration: expected at least one image.")
         with _failures_named(format):
             if keras.backend.backend() == backend:
-                form.write(pipeline, plan, new, facts)
+                form.write(graph, plan, new, facts)
             else:
-                child.write(source, plan, new, facts, backend)
+                child.write_elsewhere(model, plan, new, facts, backend)
             if form.finish is not None:
                 form.finish(new, plan, images, facts)
-        comparison = (
-            verification.verify(form, plan, pipeline, model.preprocessor, new) if verify else None
-        )
+        comparison = verification.verify(form, graph, new) if verify else None
         documents.write(new, folder.name, form, plan, facts, comparison, notes)
         size = sum(file.stat().st_size for file in new.rglob("*") if file.is_file())
     return Exported(folder, format, comparison, tuple(notes), size)
+
+
+def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    """Raises `ConfigError` if a value is not one of the choices."""
+    if value not in choices:
+        raise ConfigError(
+            f"{name}={value!r} is not one of {', '.join(choices)}.{nearest(str(value), choices)}"
+        )
+
+
+def _plan(
+    model: VisionTransformer,
+    name: str,
+    form: Format,
+    *,
+    preprocessing: bool,
+    outputs: str,
+    image_size: int | tuple[int, int] | None,
+    batch: int | Literal["dynamic"],
+    precision: str,
+) -> tuple[ExportPlan, list[str]]:
+    """Returns the plan of an export, and sentences on what it does otherwise than its arguments.
+
+    Raises:
+        ConfigError: an argument that cannot be.
+        ExportError: the format cannot hold the model.
+    """
+    _check_choice("outputs", outputs, OUTPUTS)
+    _check_choice("precision", precision, PRECISIONS)
+    if batch != "dynamic" and not (type(batch) is int and batch > 0):
+        raise ConfigError(f"batch={batch!r}, expected a positive number or 'dynamic'.")
+    config = model.config if image_size is None else model.config.replace(image_size=image_size)
+    if outputs != "features" and config.num_classes == 0:
+        raise ConfigError(
+            f"outputs={outputs!r}: a model with num_classes=0 has no head. Export its features "
+            "with outputs='features'."
+        )
+    if precision not in form.precisions:
+        way = "formats 'onnx', 'openvino' and 'litert' are."
+        if name == "transformers_js":
+            way = "the folder holds float32 and int8 files anyway."
+        raise ExportError(f"format={name!r} is not written in {precision}; {way}")
+    notes = []
+    if form.outputs is not None and outputs != form.outputs:
+        if outputs == "features":
+            raise ExportError(f"format={name!r} holds classifiers alone, not features.")
+        notes.append(f"The outputs are {form.outputs}, as the readers of this format take them.")
+        outputs = form.outputs
+    protocol = model.preprocessor.protocol
+    prepares, reason = _preparation(form, config, protocol) if preprocessing else ("nothing", None)
+    notes += [reason] if reason else []
+    if model.dtype_policy.name != "float32":
+        notes.append(f"The policy {model.dtype_policy.name} became float32.")
+    plan = ExportPlan(
+        format=name,
+        outputs=outputs,
+        prepares=prepares,
+        image_size=config.image_size,
+        channels=config.channels,
+        batch=None if batch == "dynamic" else batch,
+        precision=precision,
+        protocol=protocol,
+        scaled=not config.rescale,
+        channels_first=form.channels_first,
+        unit=config.stride,
+        input=form.input,
+    )
+    if refusal := form.refusal(plan):
+        raise ExportError(f"format={name!r}: {refusal}")
+    return plan, notes
+
+
+def _preparation(
+    form: Format, config: ViTConfig, protocol: ProtocolSpec
+) -> tuple[Literal["resize", "scale", "nothing"], str | None]:
+    """Returns what the graph does to images, and a sentence if that is less than it might be."""
+    if not form.prepares:
+        return "nothing", "Images are prepared by the readers of this format, not by the graph."
+    if reason := pixels.refusal(protocol, config.image_size):
+        return "nothing", (
+            f"Preprocessing: {reason} cannot be expressed, so the input is prepared float images."
+        )
+    if config.image_size is None:
+        return "scale", None
+    if not form.any_size:
+        return "scale", "Preprocessing: the format takes one size, so images are resized before."
+    return "resize", None
 
 
 @contextlib.contextmanager
@@ -173,53 +256,3 @@ def _is_there(module: str) -> bool:
         return importlib.util.find_spec(module) is not None
     except (ImportError, ValueError):
         return False
-
-
-def _check_precision(form: Format, format: str, precision: str) -> None:
-    if precision in form.precisions:
-        return
-    way = "formats 'onnx', 'openvino' and 'litert' are."
-    if format == "transformers_js":
-        way = "the folder holds float32 and int8 files anyway."
-    raise ExportError(f"format={format!r} is not written in {precision}; {way}")
-
-
-def _plan(
-    model: "VisionTransformer",
-    form: Format,
-    format: str,
-    preprocessing: bool,
-    outputs: str,
-    image_size: tuple[int, int] | None,
-    batch: int | Literal["dynamic"],
-) -> tuple[ExportPlan, list[str]]:
-    notes = []
-    config = model.config.replace(image_size=image_size)
-    protocol = model.preprocessor.protocol
-    if form.outputs is not None and outputs != form.outputs:
-        if outputs == "features":
-            raise ExportError(f"format={format!r} holds classifiers alone, not features.")
-        notes.append(f"The outputs are {form.outputs}, as the readers of this format take them.")
-        outputs = form.outputs
-    if preprocessing and not form.prepares:
-        notes.append("Images are prepared by the readers of this format, not by the graph.")
-    prepares, why_less = preparation(
-        preprocessing and form.prepares, config, protocol, form.any_size
-    )
-    if why_less:
-        notes.append(f"Preprocessing: {why_less}.")
-    plan = ExportPlan(
-        format=format,
-        outputs=outputs,
-        prepares=prepares,
-        image_size=config.image_size,
-        channels=config.channels,
-        batch=None if batch == "dynamic" else batch,
-        precision="float32",
-        protocol=protocol,
-        scaled=not config.rescale,
-        channels_first=form.channels_first,
-        unit=config.stride,
-        input=form.input,
-    )
-    return plan, notes

@@ -16,7 +16,7 @@ from keras_vit.images import Preprocessor
 from keras_vit.inference import run
 from keras_vit.labels import top_labels
 from keras_vit.model import VisionTransformer
-from keras_vit.ray.storage import RemoteImage, is_url
+from keras_vit.ray.storage import RemoteImage, is_address, pyarrow
 
 ImageSize: TypeAlias = int | tuple[int, int] | Literal["stored"] | None
 """The argument `image_size` of `VisionTransformer.from_preset`."""
@@ -49,7 +49,7 @@ class _PerImage:
         batch_size: int = 32,
         threads: int | None = None,
     ) -> None:
-        _pyarrow()
+        pyarrow()
         if batch_size < 1:
             raise ConfigError(f"batch_size={batch_size}, expected at least 1.")
         self.model = VisionTransformer.from_preset(os.fspath(preset), image_size=image_size)
@@ -70,7 +70,7 @@ class _PerImage:
         Raises:
             ConfigError: the rows have no column of images.
         """
-        pa = _pyarrow()
+        pa = pyarrow()
         column = self._column or next((name for name in IMAGE_COLUMNS if name in batch), None)
         if column is None or column not in batch:
             raise ConfigError(
@@ -80,20 +80,24 @@ class _PerImage:
         paths = batch["path"] if "path" in batch else itertools.repeat(None)
         images = [_image(value, path) for value, path in zip(batch[column], paths, strict=False)]
         others = {
-            name: pa.array(list(batch[name])) for name in batch if name != column or name == "path"
+            name: pa.array(list(batch[name]), pa.string() if name == "path" else None)
+            for name in batch
+            if name != column or name == "path"
         }
-        return pa.table(others | self.answers(images))
+        answers, errors = self._answer(images)
+        error = pa.array(errors, pa.string())
+        return pa.table({**others, **self._columns(answers), "error": error})
 
-    def answers(self, images: Sequence[Any]) -> dict[str, Any]:
-        """Returns the answers to images as columns of pyarrow, one row per image.
+    def about(self) -> dict[str, Any]:
+        """Returns everything that determines an answer, as plain JSON types."""
+        preprocessor = self.model.preprocessor
+        size = preprocessor.image_size
+        return {"protocol": preprocessor.protocol, "image_size": size}
 
-        Args:
-            images: images in any form that `Preprocessor.decode` takes; each is one image.
-        """
-        pa = _pyarrow()
-        rows: list[Any] = [None] * len(images)
+    def _answer(self, images: Sequence[Any]) -> tuple[list[Any], list[str | None]]:
+        """Returns an answer or None, and None or an error, for each image."""
+        answers: list[Any] = [None] * len(images)
         errors: list[str | None] = [None] * len(images)
-        preprocessor, size = self.model.preprocessor, self._batch_size
         for start, step in self._steps(images):
             readable = []
             for k, pixels in enumerate(step, start):
@@ -104,21 +108,15 @@ class _PerImage:
             # A model of any size takes images of one size at a time.
             for _, group in itertools.groupby(readable, lambda pair: pair[1].shape):
                 places, alike = zip(*group, strict=True)
-                answers = self._compute(preprocessor.stack(alike), size)
-                for k, answer in zip(places, answers, strict=True):
-                    rows[k] = answer
-        return {**self._columns(rows), "error": pa.array(errors, pa.string())}
-
-    def about(self) -> dict[str, Any]:
-        """Returns everything that determines an answer, as plain JSON types."""
-        preprocessor = self.model.preprocessor
-        size = preprocessor.image_size
-        return {"protocol": preprocessor.protocol, "image_size": size}
+                rows = self._compute(self.model.preprocessor.stack(alike), self._batch_size)
+                for k, row in zip(places, rows, strict=True):
+                    answers[k] = row
+        return answers, errors
 
     def _steps(self, images: Sequence[Any]) -> Iterator[tuple[int, list[Any]]]:
         """Yields the first index of a step and its prepared images; threads decode one ahead."""
         prepare = functools.partial(
-            _prepared, self.model.preprocessor, least=self.model.config.patch_size
+            _prepare, self.model.preprocessor, smallest=self.model.config.patch_size
         )
 
         def step(start: int) -> Iterator[Any]:
@@ -133,8 +131,8 @@ class _PerImage:
         """Returns the answer to each prepared image; `size` images make a full step."""
         raise NotImplementedError
 
-    def _columns(self, rows: Sequence[Any]) -> dict[str, Any]:
-        """Returns columns with the answers; a row is None where an image is not readable."""
+    def _columns(self, answers: Sequence[Any]) -> dict[str, Any]:
+        """Returns columns with the answers; an answer is None where an image is not readable."""
         raise NotImplementedError
 
 
@@ -185,9 +183,9 @@ class Embed(_PerImage):
     def _compute(self, images: np.ndarray, size: int) -> Sequence[Any]:
         return list(run(self.model, images, [self._layer], size)[self._layer])
 
-    def _columns(self, rows: Sequence[Any]) -> dict[str, Any]:
-        pa = _pyarrow()
-        return {"features": pa.array(rows, pa.list_(pa.float32(), self._width))}
+    def _columns(self, answers: Sequence[Any]) -> dict[str, Any]:
+        pa = pyarrow()
+        return {"features": pa.array(answers, pa.list_(pa.float32(), self._width))}
 
 
 class Classify(_PerImage):
@@ -226,10 +224,10 @@ class Classify(_PerImage):
     def _compute(self, images: np.ndarray, size: int) -> Sequence[Any]:
         return top_labels(self.model.probabilities(images, size), self.model.labels, self._top)
 
-    def _columns(self, rows: Sequence[Any]) -> dict[str, Any]:
-        pa = _pyarrow()
-        labels = [None if row is None else [label for label, _ in row] for row in rows]
-        shares = [None if row is None else [share for _, share in row] for row in rows]
+    def _columns(self, answers: Sequence[Any]) -> dict[str, Any]:
+        pa = pyarrow()
+        labels = [None if row is None else [label for label, _ in row] for row in answers]
+        shares = [None if row is None else [share for _, share in row] for row in answers]
         return {
             "labels": pa.array(labels, pa.list_(pa.string())),
             "probabilities": pa.array(shares, pa.list_(pa.float32())),
@@ -243,28 +241,20 @@ def _image(value: Any, path: Any) -> Any:
     return value
 
 
-def _prepared(preprocessor: Preprocessor, image: Any, *, least: tuple[int, int]) -> Any:
+def _prepare(preprocessor: Preprocessor, image: Any, *, smallest: tuple[int, int]) -> Any:
     """Returns float32 `(height, width, channels)`, or the `ConfigError` of an unreadable image.
 
-    An image smaller than `least`, a patch, is unreadable for a model of any size.
+    An image smaller than `smallest`, a patch, is unreadable for a model of any size.
     """
-    if isinstance(image, str) and is_url(image):
+    if isinstance(image, str) and is_address(image):
         image = RemoteImage(image)
     try:
         pixels = preprocessor.scale(preprocessor.resize(preprocessor.decode(image)))
-        if pixels.shape[0] < least[0] or pixels.shape[1] < least[1]:
+        if pixels.shape[0] < smallest[0] or pixels.shape[1] < smallest[1]:
             size = f"{pixels.shape[0]}x{pixels.shape[1]} pixels"
-            return ConfigError(f"{size}, expected at least {least[0]}x{least[1]}, a patch.")
+            return ConfigError(f"{size}, expected at least {smallest[0]}x{smallest[1]}, a patch.")
         return pixels
     except ConfigError as error:
         return error
     except MemoryError:
         return ConfigError("Not enough memory to prepare an image.")
-
-
-def _pyarrow() -> Any:
-    try:
-        import pyarrow
-    except ImportError as error:
-        raise ConfigError("keras_vit.ray needs pyarrow: pip install 'keras-vit[ray]'.") from error
-    return pyarrow

@@ -1,15 +1,7 @@
-"""A run over any number of images: Ray Data hands out parts, and workers write a file for each.
-
-A part is a few images of the data set, named after the paths of its images: whoever writes it
-writes the same file, and writing it twice changes nothing. A later run takes the images that are
-in no file yet, in their order, and as many for a part as the first run took. So it finds the parts
-again that the first run left, and images that are new come behind them.
-"""
+"""A run over any number of images: Ray Data computes and writes what no earlier run has written."""
 
 import contextlib
 import functools
-import hashlib
-import io
 import json
 import logging
 import os
@@ -20,23 +12,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import keras
+import numpy as np
 
 from keras_vit import __version__
-from keras_vit.errors import ConfigError, KerasViTError, shown
+from keras_vit.errors import ConfigError, WriteError, first_line, shown
 from keras_vit.ray.models import Classify, Embed, ImageSize
-from keras_vit.ray.storage import Folder, is_url
+from keras_vit.ray.storage import file_system, files, images_at, is_address, pyarrow
 
 _ATTEMPTS = 10
 """Times that a part is tried again after its worker has died."""
-
-_BLOCKS = 1000
-"""Most blocks of parts that Ray schedules, unless there are many workers."""
 
 _LARGEST_PART = 4096
 _PARTS_PER_WORKER = 8
 
 _TASK = ".keras_vit/task.json"
-_NOT_COMPARED = ("keras_vit", "preset", "images_per_part")
+_NOT_COMPARED = ("keras_vit", "preset")
 
 
 class Written(NamedTuple):
@@ -60,7 +50,6 @@ def write_dataset(
     gpus_per_worker: float = 0,
     address: str | None = None,
     unreadable: Callable[[str, str], None] | None = None,
-    progress: Callable[[int, int], None] | None = None,
 ) -> Written:
     """Writes the features or labels of images to a folder of Parquet files, by workers of Ray.
 
@@ -69,8 +58,9 @@ def write_dataset(
     each file has, as JSON under `keras_vit`, the preset, the sha256 of the weights, the
     configuration and the preprocessing.
 
-    A part of a worker that dies is written again. If this process dies, the same call writes what
-    is missing; it also adds images that are new in the folders.
+    A part of a worker that dies is computed again. If this process dies, the same call writes what
+    is missing; it also adds images that are new in the folders. One call at a time writes to a
+    folder.
 
     Args:
         images: folders, whose images are taken, and single images: paths, or addresses such as
@@ -87,9 +77,8 @@ def write_dataset(
         gpus_per_worker: accelerators of a worker; 0.5 lets two workers share one.
         address: address of a Ray cluster, `"auto"` for the one of this machine; None starts Ray
             on this machine for the duration of the call, unless the process is connected already.
-        unreadable: called with the path of each unreadable image and the reason, also of parts
-            that were written before.
-        progress: called with the number of images that are written and of all images.
+        unreadable: called at the end with the path of each unreadable image and the reason, also
+            of those that an earlier call found.
 
     Raises:
         ConfigError: Ray is not installed, the cluster cannot be reached or has too few processors,
@@ -105,157 +94,143 @@ def write_dataset(
         raise ConfigError(f"layer={layer!r} and top={top}: give one, for features or for labels.")
     if address is not None:
         _check_address(address)
-    options = {"batch_size": batch_size, "threads": cpus_per_worker, "image_size": image_size}
     source = os.fspath(preset)
     source = os.path.abspath(source) if Path(source).exists() else source  # noqa: PTH100
-    make: Callable[[], Embed | Classify] = (
-        functools.partial(Embed, source, layer, **options)
-        if top is None
-        else functools.partial(Classify, source, top, **options)
-    )
-    folder = Folder(_absolute(os.fspath(out)))
-    names = [name for place in images for name in Folder(_absolute(os.fspath(place))).images()]
+    kind: type[Embed | Classify] = Embed if top is None else Classify
+    arguments: tuple[Any, ...] = (source, layer if top is None else top)
+    options: dict[str, Any] = {
+        "batch_size": batch_size,
+        "threads": cpus_per_worker,
+        "image_size": image_size,
+    }
+    folder = _absolute(os.fspath(out))
+    names = [name for place in images for name in images_at(_absolute(os.fspath(place)))]
     if not names:
         raise ConfigError("No image was given, or the folders have no image in them.")
-    about = {"keras_vit": __version__, "preset": source, **_facts(make())}
-    count = -(-len(names) // (_PARTS_PER_WORKER * workers))
-    size = _begin(folder, about, min(_LARGEST_PART, count))
-    report, show = unreadable or (lambda path, reason: None), progress or (lambda n, total: None)
-    errors = dict(_rows_of(folder))
-    missing = [name for name in dict.fromkeys(names) if name not in errors]
-    finished, total = len(errors), len(errors) + len(missing)
-    failed = 0
-    for path, reason in errors.items():
-        if reason is not None:
-            failed += 1
-            report(path, reason)
-    show(finished, total)
+    _check_names(names)
+    model = kind(*arguments, **options)
+    about = {"keras_vit": __version__, "preset": source, **json.loads(json.dumps(model.about()))}
+    _begin(folder, about)
+    rows = _written_rows(folder)
+    missing = [name for name in dict.fromkeys(names) if name not in rows]
     if missing:
+        part = min(_LARGEST_PART, -(-len(missing) // (_PARTS_PER_WORKER * workers)))
+        parts = -(-len(missing) // part)
         needs = {"CPU": cpus_per_worker, "GPU": gpus_per_worker}
-        with _connected(ray, address, workers, needs):
-            for result in _results(ray, folder, make, about, _parts(missing, size), workers, needs):
-                for path, reason in result["errors"]:
-                    report(path, reason)
-                failed += len(result["errors"])
-                finished += result["count"]
-                show(finished, total)
-    folder.clear_unfinished()
-    return Written(total, failed)
+        schema = model({"path": np.array([], object)}).schema
+        schema = schema.with_metadata({"keras_vit": json.dumps(about)})
+        with _connected(ray, address, workers, needs), _failures_named(ray, folder):
+            images_of_parts = ray.data.from_items(
+                [{"path": name} for name in missing], override_num_blocks=parts
+            )
+            answers = images_of_parts.map_batches(
+                kind,
+                fn_constructor_args=arguments,
+                fn_constructor_kwargs=options,
+                batch_size=part,
+                compute=ray.data.ActorPoolStrategy(size=min(workers, parts)),
+                num_cpus=cpus_per_worker,
+                num_gpus=gpus_per_worker or None,
+                ray_remote_args_fn=functools.partial(dict, max_task_retries=_ATTEMPTS),
+            )
+            system, path = file_system(folder)
+            answers.write_parquet(path, filesystem=system, schema=schema, use_dictionary=False)
+        rows = _written_rows(folder)
+    errors = {name: reason for name, reason in rows.items() if reason is not None}
+    for name, reason in errors.items():
+        if unreadable is not None:
+            unreadable(name, reason)
+    return Written(len(rows), len(errors))
 
 
-def _parts(names: list[str], size: int) -> list[list[str]]:
-    """Returns names in parts of `size`.
-
-    Raises:
-        ConfigError: a name is no UTF-8, the only text of Parquet.
-    """
+def _check_names(names: list[str]) -> None:
     for name in names:
         if name != name.encode(errors="replace").decode():
             raise ConfigError(
                 f"{name}: the name of this file is no UTF-8, the only text that Parquet holds. "
                 "Rename the file."
             )
-    return [names[start : start + size] for start in range(0, len(names), size)]
 
 
-def _file_of(paths: list[str]) -> str:
-    """Returns the name of the file of a part."""
-    return f"part-{hashlib.sha256(json.dumps(paths).encode()).hexdigest()[:20]}.parquet"
+def _begin(folder: str, about: dict[str, Any]) -> None:
+    """Writes the task of a new data set.
 
-
-class Writer:
-    """A worker: takes parts, writes their files, returns the images that cannot be read.
-
-    Args:
-        out: the folder of the data set.
-        make: loads the model.
-        about: the first process's description of the model, with which the worker's must agree.
+    Raises:
+        ConfigError: the folder holds a data set of another model, or other files.
+        WriteError: the folder cannot be written.
     """
+    system, path = file_system(folder)
+    task = f"{path}/{_TASK}"
+    if "task.json" in {info.base_name for info in files(f"{folder}/.keras_vit")}:
+        with system.open_input_stream(task) as file:
+            earlier = json.loads(file.read())
+        for key, value in about.items():
+            if key not in _NOT_COMPARED and value != earlier.get(key):
+                before, now = shown(earlier.get(key), 60), shown(value, 60)
+                raise ConfigError(
+                    f"{folder}: holds a data set of another model. Its {key} was {before}, and is "
+                    f"{now} now. Choose another folder."
+                )
+        return
+    if others := files(folder):
+        raise ConfigError(
+            f"{folder}: holds {sorted(info.base_name for info in others)[0]}, and is no data set "
+            "of keras_vit. Choose another folder."
+        )
+    try:
+        system.create_dir(f"{path}/.keras_vit", recursive=True)
+        with system.open_output_stream(f"{task}.unfinished") as file:
+            file.write(json.dumps(about, indent=2).encode())
+        system.move(f"{task}.unfinished", task)
+    except Exception as error:  # every file system raises its own types
+        cause = error if isinstance(error, OSError) else OSError(str(error))
+        raise WriteError(
+            f"{folder}: cannot be written ({first_line(error)}). Give a place where this user may "
+            "write.",
+            cause,
+        ) from error
 
-    def __init__(
-        self, out: str, make: Callable[[], Embed | Classify], about: dict[str, Any]
-    ) -> None:
-        self._out, self._about = Folder(out), about
-        self._failure = ""
+
+def _written_rows(folder: str) -> dict[str, str | None]:
+    """Returns the error or None of each image in a data set.
+
+    A file that a killed run left without its end is removed.
+    """
+    pa = pyarrow()
+    system, _ = file_system(folder)
+    rows: dict[str, str | None] = {}
+    for info in files(folder):
+        if info.extension != "parquet":
+            continue
         try:
-            self._model = make()
-            if difference := _difference(_facts(self._model), about):
-                self._failure = f"A worker has another model than the first process. {difference}"
-        except (KerasViTError, OSError) as error:
-            self._failure = str(error)
-
-    def __call__(self, batch: dict[str, Any]) -> dict[str, list[str]]:
-        """Returns one JSON object per part: count and errors, or a failure that ends the run."""
-        return {"result": [json.dumps(self._result(json.loads(part))) for part in batch["part"]]}
-
-    def _result(self, paths: list[str]) -> dict[str, Any]:
-        if self._failure:
-            return {"failure": self._failure}
-        try:
-            name = _file_of(paths)
-            if name not in self._out.names():  # else a worker wrote it, and died before its answer
-                self._write(name, paths)
-            rows = _rows_of(self._out, name)
-            return {"count": len(paths), "errors": [row for row in rows if row[1] is not None]}
-        except (KerasViTError, OSError) as error:
-            return {"failure": str(error)}
-
-    def _write(self, name: str, paths: list[str]) -> None:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        table = pa.table({"path": pa.array(paths, pa.string()), **self._model.answers(paths)})
-        table = table.replace_schema_metadata({"keras_vit": json.dumps(self._about)})
-        buffer = io.BytesIO()
-        pq.write_table(table, buffer, use_dictionary=False)
-        self._out.write(name, buffer.getvalue())
+            table = pa.parquet.read_table(
+                info.path, filesystem=system, columns=["path", "error"], partitioning=None
+            )
+        except pa.ArrowInvalid:
+            system.delete_file(info.path)
+            continue
+        rows.update(zip(table["path"].to_pylist(), table["error"].to_pylist(), strict=True))
+    return rows
 
 
-def _results(
-    ray: Any,
-    folder: Folder,
-    make: Callable[[], Embed | Classify],
-    about: dict[str, Any],
-    parts: list[list[str]],
-    workers: int,
-    needs: dict[str, float],
-) -> Iterator[dict[str, Any]]:
-    """Yields the results of the parts, in the order in which they are written."""
-    context = ray.data.DataContext.get_current()
-    bars, context.enable_progress_bars = context.enable_progress_bars, False
+@contextlib.contextmanager
+def _failures_named(ray: Any, folder: str) -> Iterator[None]:
+    """Raises `ConfigError` for the failures of Ray; its reports of progress are left out."""
     logger = logging.getLogger("ray.data")
     level = logger.level
     logger.setLevel(logging.ERROR)
-    blocks = min(len(parts), max(_BLOCKS, 16 * workers))
     try:
-        rows = ray.data.from_items(
-            [{"part": json.dumps(part)} for part in parts], override_num_blocks=blocks
-        )
         with warnings.catch_warnings():
             # Ray 2.60 means to replace this argument, and has no other for the attempts yet.
             warnings.filterwarnings("ignore", message="`ray_remote_args_fn` is deprecated")
-            results = rows.map_batches(
-                Writer,
-                fn_constructor_args=[folder.place, make, about],
-                batch_size=1,
-                compute=ray.data.ActorPoolStrategy(size=min(workers, blocks)),
-                num_cpus=needs["CPU"],
-                num_gpus=needs["GPU"] or None,
-                ray_remote_args_fn=functools.partial(dict, max_task_retries=_ATTEMPTS),
-            )
-        for row in results.iter_rows():
-            result = json.loads(row["result"])
-            if "failure" in result:
-                raise ConfigError(result["failure"])
-            yield result
+            yield
     except ray.exceptions.RayError as error:
         reason = str(error).strip().rpartition("\n")[2]
         raise ConfigError(
-            f"{folder.place}: the run on Ray failed ({reason}). What was written stays; the same "
-            "call writes what is missing."
+            f"{folder}: the run on Ray failed ({reason}). What was written stays; the same call "
+            "writes what is missing."
         ) from error
     finally:
-        context.enable_progress_bars = bars
         logger.setLevel(level)
 
 
@@ -295,7 +270,7 @@ def _connected(
 
 def _absolute(place: str) -> str:
     """Returns a path that a worker understands too, whose folder is another one."""
-    return place if is_url(place) else os.path.abspath(place)  # noqa: PTH100
+    return place if is_address(place) else os.path.abspath(place)  # noqa: PTH100
 
 
 def _check_address(address: str) -> None:
@@ -314,56 +289,6 @@ def _absent(address: str | None, reason: str) -> ConfigError:
         f"address={address!r}: no Ray cluster answers there ({reason}). Start one with `ray start "
         "--head`, or leave the address out to run on this machine."
     )
-
-
-def _begin(folder: Folder, about: dict[str, Any], images_per_part: int) -> int:
-    """Writes the task of a new data set; returns the images per part of its first run.
-
-    Raises:
-        ConfigError: the folder holds a data set of another model, or other files.
-    """
-    if "task.json" in folder.names(".keras_vit"):
-        with folder.open(_TASK) as file:
-            task = json.loads(file.read())
-        if difference := _difference(about, task):
-            raise ConfigError(
-                f"{folder.place}: holds a data set of another model. {difference} Choose another "
-                "folder."
-            )
-        return int(task.get("images_per_part", images_per_part))
-    if others := folder.names():
-        raise ConfigError(
-            f"{folder.place}: holds {sorted(others)[0]}, and is no data set of keras_vit. Choose "
-            "another folder."
-        )
-    task = {**about, "images_per_part": images_per_part}
-    folder.write(_TASK, json.dumps(task, indent=2).encode())
-    return images_per_part
-
-
-def _facts(model: Embed | Classify) -> dict[str, Any]:
-    """Returns what determines a model's answers, as a file of JSON holds it."""
-    return json.loads(json.dumps(model.about()))
-
-
-def _difference(new: dict[str, Any], old: dict[str, Any]) -> str:
-    """Returns a sentence on the first difference of two models, or `""`."""
-    for key in {**old, **new}:
-        if key not in _NOT_COMPARED and new.get(key) != old.get(key):
-            before, now = (shown(about.get(key), 60) for about in (old, new))
-            return f"Its {key} was {before}, and is {now} now."
-    return ""
-
-
-def _rows_of(folder: Folder, name: str | None = None) -> Iterator[tuple[str, str | None]]:
-    """Yields path and error of the images in the files of a data set, or in one file."""
-    import pyarrow.parquet as pq
-
-    names = [name] if name else sorted(n for n in folder.names() if n.startswith("part-"))
-    for each in names:
-        with folder.open(each) as file:
-            table = pq.read_table(file, columns=["path", "error"])
-        yield from zip(table["path"].to_pylist(), table["error"].to_pylist(), strict=True)
 
 
 def _ray() -> Any:

@@ -35,9 +35,9 @@ def application(model: Any, settings: Settings | None = None) -> Any:
         ConfigError: the extra `serve` is not installed; or the model takes no image files.
     """
     check_installed()
-    from keras_vit.serving.routes import application_of
+    from keras_vit.serving.routes import build_application
 
-    return application_of(model, settings or Settings())
+    return build_application(model, settings or Settings())
 
 
 def serve(

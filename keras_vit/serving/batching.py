@@ -1,11 +1,10 @@
 """Dynamic batching: images of several requests go through the model together, in one thread."""
 
+import asyncio
+import contextlib
 import dataclasses
-import threading
-import time
-from collections import deque
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ Function = Callable[[np.ndarray], Any]
 class _Image:
     function: str
     pixels: np.ndarray
-    answer: Future[Any]
+    answer: asyncio.Future[Any]
     since: float
 
     def goes_with(self, other: "_Image") -> bool:
@@ -42,66 +41,63 @@ class Batcher:
         self._functions = functions
         self._largest = largest
         self._wait = wait
-        self._images: deque[_Image] = deque()
-        self._changed = threading.Condition()
-        self._closing = False
-        self._thread = threading.Thread(target=self._work, name="keras_vit-serving", daemon=True)
-        self._thread.start()
+        self._waiting: list[_Image] = []
+        self._arrival = asyncio.Event()
+        self._thread = ThreadPoolExecutor(1, "keras_vit-serving")
+        self._task = asyncio.create_task(self._work())
 
     @property
     def is_alive(self) -> bool:
-        """Whether the thread that computes is running."""
-        return self._thread.is_alive()
+        """Whether images are computed."""
+        return not self._task.done()
 
-    def submit(self, function: str, pixels: np.ndarray) -> Future[Any]:
-        """Returns the future row of one prepared image; a cancelled one is not computed."""
-        answer: Future[Any] = Future()
-        with self._changed:
-            self._images.append(_Image(function, pixels, answer, time.monotonic()))
-            self._changed.notify()
-        return answer
+    async def compute(self, function: str, pixels: np.ndarray) -> Any:
+        """Returns the row of one prepared image; if the caller is cancelled, it is left out."""
+        loop = asyncio.get_running_loop()
+        image = _Image(function, pixels, loop.create_future(), loop.time())
+        self._waiting.append(image)
+        self._arrival.set()
+        return await image.answer
 
     def close(self) -> None:
-        """Computes what was submitted, and ends the thread."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify()
-        self._thread.join()
+        """Ends the work; the server has answered all requests before."""
+        self._task.cancel()
+        self._thread.shutdown()
 
-    def _work(self) -> None:
-        while batch := self._next():
-            try:
-                rows = self._functions[batch[0].function](np.stack([i.pixels for i in batch]))
-            except BaseException as error:  # one bad batch must not end the thread
-                for image in batch:
-                    image.answer.set_exception(error)
-            else:
-                for image, row in zip(batch, rows, strict=True):
-                    image.answer.set_result(row)
+    async def _work(self) -> None:
+        while True:
+            await self._until(lambda: bool(self._waiting))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(self._waiting[0].since + self._wait):
+                    await self._until(lambda: len(self._next()) == self._largest)
+            batch = self._next()
+            self._waiting = [image for image in self._waiting if image not in batch]
+            if batch := [image for image in batch if not image.answer.done()]:
+                await self._compute(batch)
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            self._arrival.clear()
+            await self._arrival.wait()
 
     def _next(self) -> list[_Image]:
-        """Returns the images of the next batch; none when the batcher is closed and empty."""
-        with self._changed:
-            while True:
-                self._changed.wait_for(lambda: self._images or self._closing)
-                if not self._images:
-                    return []
-                rest = self._images[0].since + self._wait - time.monotonic()
-                self._changed.wait_for(self._is_full, timeout=max(rest, 0))
-                # An image whose request has given up is dropped here.
-                if batch := [i for i in self._taken() if i.answer.set_running_or_notify_cancel()]:
-                    return batch
+        """Returns the images that go with the first one."""
+        alike = [image for image in self._waiting if image.goes_with(self._waiting[0])]
+        return alike[: self._largest]
 
-    def _is_full(self) -> bool:
-        first = self._images[0]
-        return self._closing or sum(map(first.goes_with, self._images)) >= self._largest
-
-    def _taken(self) -> list[_Image]:
-        first = self._images[0]
-        taken: list[_Image] = []
-        left: deque[_Image] = deque()
-        for image in self._images:
-            fits = len(taken) < self._largest and first.goes_with(image)
-            (taken if fits else left).append(image)
-        self._images = left
-        return taken
+    async def _compute(self, batch: list[_Image]) -> None:
+        function = self._functions[batch[0].function]
+        pixels = np.stack([image.pixels for image in batch])
+        loop = asyncio.get_running_loop()
+        rows, failure = [None] * len(batch), None
+        try:
+            rows = await loop.run_in_executor(self._thread, function, pixels)
+        except Exception as error:  # one bad batch must not end the work
+            failure = error
+        for image, row in zip(batch, rows, strict=True):
+            if image.answer.done():  # its request has given up
+                continue
+            if failure is None:
+                image.answer.set_result(row)
+            else:
+                image.answer.set_exception(failure)

@@ -2,27 +2,18 @@
 
 import dataclasses
 import io
-from collections.abc import Callable
-from typing import Any
 
-import keras
 import numpy as np
+from fastapi import HTTPException
 from PIL import Image
 
 from keras_vit.errors import ConfigError
-from keras_vit.evaluation.batches import as_numpy
-from keras_vit.explanation.attention import (
-    attention_maps,
-    attention_rollout,
-    grid_of,
-    read_tokens,
-)
-from keras_vit.explanation.pixels import per_pixel
+from keras_vit.explanation import explain
 from keras_vit.images.decoding import MODES, TooManyPixelsError, pixel_limit
 from keras_vit.inference import run
 from keras_vit.model import VisionTransformer
 from keras_vit.serving.batching import Function
-from keras_vit.serving.settings import RequestError, Settings
+from keras_vit.serving.settings import Settings
 
 _SMALLEST_PICTURE = 256  # pixels of a side: pictures of the digits have 16
 
@@ -46,17 +37,15 @@ class Engine:
             )
         self.model = model
         self.most_pixels = pixel_limit(settings.max_pixels)
+        self.classifies = bool(model.config.has_one_prediction)
         self._preprocessor = dataclasses.replace(model.preprocessor, max_pixels=self.most_pixels)
         self._max_batch = settings.max_batch
-        self._least = model.config.stride
-        # JAX compiles a model for each size of a batch. Powers of two keep the number small.
-        self._pads = keras.backend.backend() == "jax" or bool(model.jit_compile)
+        stage = "pre_logits"
         self.functions: dict[str, Function] = {
-            "classify": self._in_few_sizes(model.probabilities),
-            "embed": self._in_few_sizes(
-                lambda batch: run(model, batch, ["pre_logits"])["pre_logits"]
-            ),
-            "attention": self._rollout,
+            "classify": lambda batch: model.probabilities(batch, settings.max_batch),
+            "embed": lambda batch: run(model, batch, [stage], settings.max_batch)[stage],
+            # One image at a time: the attention weights of all blocks take much memory.
+            "attention": lambda batch: explain(model, batch, method="rollout", batch_size=1).maps,
         }
 
     def warm_up(self) -> None:
@@ -66,41 +55,37 @@ class Engine:
         """
         if self.model.config.image_size is None:
             return
-        black = np.zeros(self.model.input_shape[1:], "float32")
         function = self.functions["classify" if self.classifies else "embed"]
         count = 1
         while count < 2 * self._max_batch:
-            function(np.stack([black] * count))
+            shape = (min(count, self._max_batch), *self.model.input_shape[1:])
+            function(np.zeros(shape, "float32"))
             count *= 2
 
-    @property
-    def classifies(self) -> bool:
-        """Whether the model has one prediction for an image."""
-        return bool(self.model.config.has_one_prediction)
-
-    def prepared(self, encoded: bytes) -> np.ndarray:
+    def prepare(self, encoded: bytes) -> np.ndarray:
         """Returns one image as the model takes it, without a batch axis.
 
         Raises:
-            RequestError: the bytes are no image (415), it has too many pixels (413), or it is too
+            HTTPException: the bytes are no image (415), it has too many pixels (413), or it is too
                 small for a model of any size (422).
         """
         # A file object: bytes that look like a file's name would be taken for one.
         try:
             batch: np.ndarray = self._preprocessor(io.BytesIO(encoded))
         except TooManyPixelsError as error:
-            raise RequestError(
+            raise HTTPException(
                 413,
                 f"An image has more pixels than the {self.most_pixels:,} that are taken. Send a "
                 "smaller one, or start the server with a larger --max-pixels.",
             ) from error
         except ConfigError as error:
             reason = str(error)  # it begins with "an encoded image"
-            raise RequestError(415, reason[:1].upper() + reason[1:]) from error
+            raise HTTPException(415, reason[:1].upper() + reason[1:]) from error
         image: np.ndarray = batch[0]
-        if any(have < least for have, least in zip(self._sides(image), self._least, strict=True)):
-            high, wide = self._least
-            raise RequestError(
+        first = 0 if self.model.data_format == "channels_last" else 1
+        high, wide = self.model.config.stride
+        if image.shape[first] < high or image.shape[first + 1] < wide:
+            raise HTTPException(
                 422,
                 f"The image is smaller than a patch of {high}x{wide} pixels. Send a larger one.",
             )
@@ -120,29 +105,3 @@ class Engine:
         file = io.BytesIO()
         image.save(file, "PNG")
         return file.getvalue()
-
-    def _rollout(self, batch: np.ndarray) -> np.ndarray:
-        """Rollout over all blocks, `(batch, height, width)`; one image at a time for its memory."""
-        return np.concatenate([self._rollout_of_one(image[None]) for image in batch])
-
-    def _rollout_of_one(self, image: np.ndarray) -> np.ndarray:
-        model = self.model
-        reads = read_tokens(model, image)
-        patches = attention_rollout(
-            attention_maps(model, image), grid_of(model, image), reads=reads
-        )
-        return per_pixel(patches, self._sides(image[0]), model.config)
-
-    def _sides(self, image: np.ndarray) -> tuple[int, int]:
-        first = 0 if self.model.data_format == "channels_last" else 1
-        height, width = image.shape[first : first + 2]
-        return height, width
-
-    def _in_few_sizes(self, function: Callable[[np.ndarray], Any]) -> Function:
-        def run(batch: np.ndarray) -> np.ndarray:
-            count = len(batch)
-            full = 1 << (count - 1).bit_length() if self._pads else count
-            padded = np.pad(batch, [(0, full - count)] + [(0, 0)] * (batch.ndim - 1))
-            return as_numpy(function(padded))[:count].astype("float32", copy=False)
-
-        return run

@@ -13,10 +13,10 @@ from keras_vit.errors import shown
 
 
 class KnownHosts:
-    """Refuses requests for a name that is none of the server's, by Starlette's rules.
+    """Refuses requests for a name that is none of the server's, by Starlette's class.
 
-    A stranger's page reaches a server by a name of the stranger's (DNS rebinding), never by an
-    address in numbers, which is therefore taken.
+    Starlette's own refusal names no fix, and takes no addresses in numbers. A stranger's page
+    reaches a server by a name of the stranger's (DNS rebinding), never by such an address.
 
     Args:
         app: the ASGI application.
@@ -25,33 +25,30 @@ class KnownHosts:
 
     def __init__(self, app: Any, allowed_hosts: Sequence[str]) -> None:
         self._app = app
-        self._allowed = tuple(allowed_hosts)
+        self._check = TrustedHostMiddleware(_answer_nothing, allowed_hosts, www_redirect=False)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Passes the request on, or answers 400."""
-        host = Headers(scope=scope).get("host", "") if scope["type"] == "http" else ""
         app = self._app
-        if not (_is_address(host) or await self.knows_host(scope, receive)):
-            sentence = (
-                f"This server has not the name {shown(host)}. Use its address in numbers, or start "
-                "it with --allowed-hosts and this name (Settings.allowed_hosts)."
-            )
-            app = JSONResponse({"detail": sentence}, 400)
+        host = Headers(scope=scope).get("host", "") if scope["type"] == "http" else ""
+        if scope["type"] == "http" and not _is_address(host):
+            refusal: list[Any] = []
+
+            async def collect(message: Any) -> None:
+                refusal.append(message)
+
+            await self._check(scope, receive, collect)
+            if refusal:
+                sentence = (
+                    f"This server has not the name {shown(host)}. Use its address in numbers, or "
+                    "start it with --allowed-hosts and this name (Settings.allowed_hosts)."
+                )
+                app = JSONResponse({"detail": sentence}, 400)
         await app(scope, receive, send)
 
-    async def knows_host(self, scope: Any, receive: Any) -> bool:
-        """Whether a request asks for a name of this server."""
-        passed = []
 
-        async def accept(*_: Any) -> None:
-            passed.append(True)
-
-        async def discard(message: Any) -> None:
-            """Drops Starlette's own refusal, which names no fix."""
-
-        check = TrustedHostMiddleware(accept, self._allowed, www_redirect=False)
-        await check(scope, receive, discard)
-        return bool(passed)
+async def _answer_nothing(scope: Any, receive: Any, send: Any) -> None:
+    """An ASGI application that Starlette's class calls for a name of the server."""
 
 
 def _is_address(host: str) -> bool:

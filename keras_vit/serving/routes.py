@@ -1,8 +1,9 @@
 """The HTTP interface: routes, statuses, and the way of a request to its answer."""
 
 import asyncio
+import base64
 import contextlib
-import functools
+import hashlib
 import os
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,9 +12,9 @@ from typing import Annotated, Any
 
 import keras
 import numpy as np
-from fastapi import Query, Request, Response
+from fastapi import HTTPException, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse
 from fastapi_offline import FastAPIOffline
 
 from keras_vit import __version__
@@ -21,16 +22,11 @@ from keras_vit.errors import ConfigError, shown
 from keras_vit.labels import top_labels
 from keras_vit.model import VisionTransformer
 from keras_vit.serving.batching import Batcher
-from keras_vit.serving.bodies import CONTENT, images_of
+from keras_vit.serving.bodies import CONTENT, read_images
 from keras_vit.serving.engine import Engine
 from keras_vit.serving.hosts import KnownHosts
-from keras_vit.serving.settings import RequestError, Settings
+from keras_vit.serving.settings import Settings
 from keras_vit.text import visible
-
-_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src blob:; connect-src 'self'"
-)
-"""What the page at / may do: run its own script, and talk to its own server."""
 
 _BODY = {"requestBody": {"required": True, "content": CONTENT}}
 _REFUSALS: dict[int | str, dict[str, Any]] = {
@@ -44,7 +40,7 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
 }
 
 
-class RequestHandler:
+class Service:
     """Answers requests: reads their images, and has them computed.
 
     Args:
@@ -56,51 +52,58 @@ class RequestHandler:
         self.engine = engine
         self.settings = settings
         self.waiting = 0  # images that are accepted and not answered
-        self._readers = ThreadPoolExecutor(os.cpu_count() or 1, "keras_vit-decoding")
-        self.batcher = Batcher(engine.functions, settings.max_batch, settings.batch_wait)
+        self.batcher: Batcher | None = None
 
-    def close(self) -> None:
-        """Computes what was accepted, and ends all threads."""
-        self._readers.shutdown()
-        self.batcher.close()
+    @contextlib.asynccontextmanager
+    async def run(self, app: Any) -> AsyncIterator[None]:
+        """Computes between startup and shutdown of the application."""
+        self.engine.warm_up()
+        batcher = Batcher(self.engine.functions, self.settings.max_batch, self.settings.batch_wait)
+        with ThreadPoolExecutor(os.cpu_count() or 1, "keras_vit-decoding") as self._readers:
+            self.batcher = batcher
+            yield
+            self.batcher = None
+            batcher.close()
 
     async def answer(self, request: Request, function: str) -> list[tuple[np.ndarray, Any]]:
         """Returns each prepared image of a request and its row of a function.
 
         Raises:
-            RequestError: as `bodies.images_of` and `Engine.prepared`; too many images wait (429),
+            HTTPException: as `bodies.read_images` and `Engine.prepare`; too many images wait (429),
                 or the answer takes too long (503).
         """
-        with self._admitted(1):
-            encoded = await images_of(request, self.settings)
-            with self._admitted(len(encoded) - 1):
+        with self._admit(1):
+            encoded = await read_images(request, self.settings)
+            with self._admit(len(encoded) - 1):
                 try:
                     async with asyncio.timeout(self.settings.timeout):
                         return await asyncio.gather(*(self._one(i, function) for i in encoded))
                 except TimeoutError as error:
-                    raise RequestError(
+                    raise HTTPException(
                         503,
                         f"No answer within {self.settings.timeout:g} seconds. Try again later, or "
                         "start the server with a longer --timeout.",
-                        retry=5,
+                        {"Retry-After": "5"},
                     ) from error
 
     async def _one(self, encoded: bytes, function: str) -> tuple[np.ndarray, Any]:
         loop = asyncio.get_running_loop()
-        image = await loop.run_in_executor(self._readers, self.engine.prepared, encoded)
+        image = await loop.run_in_executor(self._readers, self.engine.prepare, encoded)
+        if self.batcher is None:
+            raise HTTPException(503, "The server has ended.")
         try:
-            return image, await asyncio.wrap_future(self.batcher.submit(function, image))
+            return image, await self.batcher.compute(function, image)
         except ConfigError as error:  # an image of a size that a model of any size cannot take
-            raise RequestError(422, str(error)) from error
+            raise HTTPException(422, str(error)) from error
 
     @contextlib.contextmanager
-    def _admitted(self, images: int) -> Iterator[None]:
+    def _admit(self, images: int) -> Iterator[None]:
         if self.waiting + images > self.settings.max_queue:
-            raise RequestError(
+            raise HTTPException(
                 429,
                 f"{self.waiting} images wait, and at most {self.settings.max_queue} may. Try again "
                 "in a second, or start the server with a larger --max-queue.",
-                retry=1,
+                {"Retry-After": "1"},
             )
         self.waiting += images
         try:
@@ -109,33 +112,18 @@ class RequestHandler:
             self.waiting -= images
 
 
-def application_of(model: VisionTransformer, settings: Settings) -> Any:
+def build_application(model: VisionTransformer, settings: Settings) -> Any:
     """Returns the ASGI application that serves a model; see `keras_vit.serving.application`."""
     engine = Engine(model, settings)
-    handlers: list[RequestHandler] = []  # one, between startup and shutdown
-
-    @contextlib.asynccontextmanager
-    async def lifespan(app: Any) -> AsyncIterator[None]:
-        engine.warm_up()
-        handlers.append(RequestHandler(engine, settings))
-        yield
-        await asyncio.to_thread(handlers.pop().close)
-
+    service = Service(engine, settings)
     app = FastAPIOffline(
         redoc_url=None,
         title=f"keras_vit: {visible(model.name)}",
         version=__version__,
         description="Classifies images. Limits and labels: `GET /metadata`.",
-        lifespan=lifespan,
+        lifespan=service.run,
     )
     app.add_middleware(KnownHosts, allowed_hosts=settings.allowed_hosts)
-
-    @app.exception_handler(RequestError)
-    async def refuse(request: Request, error: RequestError) -> Response:
-        headers = {} if error.retry is None else {"Retry-After": str(error.retry)}
-        if error.status == 408:  # the rest of the body may never come
-            headers["Connection"] = "close"
-        return JSONResponse({"detail": str(error)}, error.status, headers)
 
     @app.exception_handler(RequestValidationError)
     async def correct(request: Request, error: RequestValidationError) -> Response:
@@ -152,8 +140,8 @@ def application_of(model: VisionTransformer, settings: Settings) -> Any:
     ) -> Response:
         """The most probable labels of each image: `{"predictions": [[{label, probability}]]}`."""
         if not engine.classifies:
-            raise RequestError(404, "This model has no single prediction per image; use /embed.")
-        rows = [row for _, row in await handlers[0].answer(request, "classify")]
+            raise HTTPException(404, "This model has no single prediction per image; use /embed.")
+        rows = [row for _, row in await service.answer(request, "classify")]
         named = [
             [{"label": label, "probability": share} for label, share in best]
             for best in top_labels(np.stack(rows), model.labels, top)
@@ -163,21 +151,20 @@ def application_of(model: VisionTransformer, settings: Settings) -> Any:
     @app.post("/embed", openapi_extra=_BODY, responses=_REFUSALS)
     async def embed(request: Request) -> Response:
         """The features of each image, the input of the head: `{"embeddings": [[number]]}`."""
-        rows = [row.tolist() for _, row in await handlers[0].answer(request, "embed")]
+        rows = [row.tolist() for _, row in await service.answer(request, "embed")]
         return JSONResponse({"embeddings": rows})
 
     @app.post("/attention", openapi_extra=_BODY, responses=_REFUSALS)
     async def attention(request: Request) -> Response:
         """A PNG of the first image as the model sees it, dark where it attends little (rollout)."""
-        image, row = (await handlers[0].answer(request, "attention"))[0]
+        image, row = (await service.answer(request, "attention"))[0]
         return Response(engine.picture(image, row), media_type="image/png")
 
     @app.get("/healthz", responses={503: {"description": "Nothing is computed any more."}})
     async def healthz() -> Response:
         """Whether the model can answer, and how many images wait."""
-        alive = bool(handlers) and handlers[0].batcher.is_alive
-        waiting = handlers[0].waiting if handlers else 0
-        health = {"status": "ok" if alive else "failed", "images_waiting": waiting}
+        alive = service.batcher is not None and service.batcher.is_alive
+        health = {"status": "ok" if alive else "failed", "images_waiting": service.waiting}
         return JSONResponse(health, 200 if alive else 503)
 
     @app.get("/metadata")
@@ -185,7 +172,12 @@ def application_of(model: VisionTransformer, settings: Settings) -> Any:
         """The model, its labels, how it prepares images, and the limits of the server."""
         return JSONResponse(describe(engine, settings))
 
-    _add_page(app)
+    page = _page()
+
+    @app.get("/", include_in_schema=False)
+    async def index() -> Response:
+        return page
+
     return app
 
 
@@ -214,18 +206,14 @@ def describe(engine: Engine, settings: Settings) -> dict[str, Any]:
     }
 
 
-def _add_page(app: Any) -> None:
-    """Adds the page at / on which one drops an image."""
-    folder = resources.files("keras_vit.serving") / "page"
-    headers = {"Content-Security-Policy": _POLICY, "X-Content-Type-Options": "nosniff"}
-    for path, name, kind in (
-        ("/", "index.html", "text/html"),
-        ("/page.js", "page.js", "text/javascript"),
-        ("/page.css", "page.css", "text/css"),
-    ):
-        part = Response((folder / name).read_bytes(), media_type=kind, headers=headers)
-        app.add_route(path, functools.partial(_same, part))
-
-
-async def _same(answer: Response, request: Request) -> Response:
-    return answer
+def _page() -> HTMLResponse:
+    """Returns the page on which one drops an image; it runs its own script and no other."""
+    page = (resources.files("keras_vit.serving") / "page.html").read_text(encoding="utf-8")
+    hashes = {}
+    for tag in ("script", "style"):
+        content = page.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0]
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        hashes[tag] = f"{tag}-src 'sha256-{digest}'"
+    policy = f"default-src 'none'; {'; '.join(hashes.values())}; img-src blob:; connect-src 'self'"
+    headers = {"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff"}
+    return HTMLResponse(page, headers=headers)

@@ -107,11 +107,11 @@ def _bound(host: str, port: int) -> Iterator[socket.socket]:
 
 def _application(source: str | os.PathLike[str], settings: Settings) -> Any:
     from keras_vit.model import VisionTransformer
-    from keras_vit.serving.routes import application_of
+    from keras_vit.serving.routes import build_application
 
     # A client hears of too many pixels by 413; the log need not repeat it for Pillow's own limit.
     warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-    return application_of(VisionTransformer.from_preset(source), settings)
+    return build_application(VisionTransformer.from_preset(source), settings)
 
 
 def _application_or_exit(source: str, settings: Settings) -> Any:

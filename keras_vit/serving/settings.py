@@ -1,8 +1,8 @@
-"""The limits of a server, and the refusal of a request that is beyond one."""
+"""The limits of a server."""
 
 import dataclasses
 
-from keras_vit.errors import ConfigError, KerasViTError
+from keras_vit.errors import ConfigError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,18 +62,3 @@ class Settings:
                 continue
             if not value > 0:
                 raise ConfigError(f"{field.name}={value!r}: expected a number above 0.")
-
-
-class RequestError(KerasViTError):
-    """A request that gets no answer but a status and a sentence.
-
-    Args:
-        status: of HTTP.
-        message: the sentence.
-        retry: seconds after which the client may try again, or None.
-    """
-
-    def __init__(self, status: int, message: str, retry: int | None = None) -> None:
-        super().__init__(message)
-        self.status = status
-        self.retry = retry

@@ -17,9 +17,9 @@ from keras_vit import VisionTransformer
 from keras_vit.cli import main
 from keras_vit.errors import ConfigError, ExportError
 from keras_vit.exporting import documents, verification, writing
-from keras_vit.exporting.formats import FORMATS, format_named, onnx, onnx_precision
+from keras_vit.exporting.formats import FORMATS, load_format, onnx, onnx_precision
 from keras_vit.exporting.plan import ExportPlan
-from keras_vit.exporting.verification import _photo
+from tests.exporting.photo import photo_of
 from tests.helpers import random_tiny
 
 BACKEND = keras.backend.backend()
@@ -59,7 +59,7 @@ def test_images_of_any_size_become_probabilities(written):
     assert min(difference for _, difference in exported.verification.runs) <= 5e-6
     run = onnx.session(folder / "model.onnx")
     for sides in ((16, 16), (50, 37), (21, 64)):
-        photo = _photo(sides, 3)
+        photo = photo_of(sides, 3)
         (answer,) = model.classify(Image.fromarray(photo), top=5)
         probabilities = run(photo[None])[0]
         found = {label: probabilities[LABELS.index(label)] for label, _ in answer}
@@ -107,7 +107,7 @@ def test_the_program_in_the_readme_runs_without_keras_vit(written):
     """It prints the label that the model gives."""
     model, _, folder = written
     program = program_of(folder)
-    photo = _photo((40, 30), 3)
+    photo = photo_of((40, 30), 3)
     Image.fromarray(photo).save(folder / "photo.png")
     program = program.replace("photo.jpg", "photo.png")
     blocked = "import sys; sys.modules['keras_vit'] = sys.modules['keras'] = None\n"
@@ -153,7 +153,7 @@ def test_fewer_bits(written, tmp_path, precision):
     model, _, folder = written
     target = tmp_path / "model.onnx"
     target.write_bytes((folder / "model.onnx").read_bytes())
-    photos = [_photo((40 + k, 30), 3) for k in range(3)]
+    photos = [photo_of((40 + k, 30), 3) for k in range(3)]
     if precision == "float16":
         plan = _plan_of(folder, "float16")
         onnx_precision.convert(target, plan, None)
@@ -195,7 +195,7 @@ def test_openvino_reads_a_model_of_any_size(tmp_path, monkeypatch, capsys):
     assert {path.name for path in folder.iterdir()} >= {"model.xml", "model.bin"}
     assert len(exported.verification.runs) == 3
     assert exported.verification.difference <= 5e-6
-    photo = _photo((24, 24), 3)
+    photo = photo_of((24, 24), 3)
     out = printed(folder, photo, monkeypatch, capsys)
     assert out.split()[0].strip("'") == model.classify(Image.fromarray(photo))[0][0][0]
 
@@ -204,14 +204,14 @@ def test_openvino_reads_a_model_of_any_size(tmp_path, monkeypatch, capsys):
 def graphs(written, tmp_path_factory):
     """OpenVINO's files of the ONNX export: in float32, with int8 weights, and int8 throughout."""
     _, _, folder = written
-    photos = [_photo((40 + k, 30), 3) for k in range(8)]
+    photos = [photo_of((40 + k, 30), 3) for k in range(8)]
     found = {}
     for kind, images in (("float32", None), ("int8", None), ("calibrated", photos)):
         found[kind] = tmp_path_factory.mktemp(kind)
         (found[kind] / "model.onnx").write_bytes((folder / "model.onnx").read_bytes())
         plan = _plan_of(folder, "float32" if kind == "float32" else "int8")
         facts = {"labels": list(LABELS), "protocol": "timm"}
-        format_named("openvino").finish(found[kind], plan, images, facts)
+        load_format("openvino").finish(found[kind], plan, images, facts)
     return found
 
 
@@ -226,7 +226,7 @@ def test_openvino_in_8_bits_still_prepares_images(written, graphs, kind, toleran
     assert before - after > 0.5 * 4 * model.count_params()
     run = Core().compile_model(graphs[kind] / "model.xml", "CPU")
     for sides in ((16, 16), (50, 37)):
-        photo = _photo(sides, 3)
+        photo = photo_of(sides, 3)
         assert_probabilities(model, photo, run(photo[None])[0][0], tolerance)
 
 
@@ -240,7 +240,7 @@ def test_openvino_prepares_images_of_a_size_that_was_fixed(written, graphs):
     """OpenVINO then folds the weights of the resize into constants when it compiles."""
     from openvino import Core
 
-    core, photo = Core(), _photo((50, 37), 3)
+    core, photo = Core(), photo_of((50, 37), 3)
     graph = core.read_model(graphs["float32"] / "model.xml")
     graph.reshape([1, *photo.shape])
     run = core.compile_model(graph, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
@@ -275,7 +275,7 @@ def test_the_own_format_of_each_backend_at_three_sizes(tmp_path, monkeypatch, ca
     assert [shape[0] for shape, _ in exported.verification.runs] == [2, 2, 2]
     assert exported.verification.difference <= 5e-6
     assert not (tmp_path / "model" / "labels.txt").exists()
-    assert printed(tmp_path / "model", _photo((24, 24), 3), monkeypatch, capsys).startswith(
+    assert printed(tmp_path / "model", photo_of((24, 24), 3), monkeypatch, capsys).startswith(
         "(2, 32)"
     )
 
@@ -304,7 +304,7 @@ def test_litert(tmp_path, precision, monkeypatch, capsys):
     exported = keras_vit.export(model, tmp_path / "model", "litert", precision=precision)
     assert exported.verification.difference <= {"float32": 5e-6, "int8": 0.1}[precision]
     assert "the format takes one size" in exported.notes[0]
-    photo = _photo((16, 16), 3)
+    photo = photo_of((16, 16), 3)
     out = printed(tmp_path / "model", photo, monkeypatch, capsys)
     assert out.split()[0].strip("'") == model.classify(Image.fromarray(photo))[0][0][0]
 
@@ -419,7 +419,7 @@ def test_the_name_of_the_folder_is_text_in_the_readme(tmp_path):
     for format, heading in (("transformers_js", False), ("onnx", True)):
         folder = tmp_path / format
         folder.mkdir()
-        form = format_named(format)
+        form = load_format(format)
         told = {"labels": LABELS}
         documents.write(folder, name, form, replace(plan, format=format), told, None, [])
         readme = (folder / "README.md").read_text(encoding="utf-8")

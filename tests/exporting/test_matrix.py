@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks import exports
 from keras_vit.exporting import FORMATS
-from keras_vit.exporting.formats import format_named
+from keras_vit.exporting.formats import load_format
 from tests.thorough import THOROUGH
 
 BACKEND = keras.backend.backend()
@@ -85,7 +85,7 @@ def test_a_cell_is_as_the_table_says(written, format, row):
     Another processor may round otherwise, so the bound in float32 is ten times the difference of
     the table, far below that of a fault. In fewer bits the weights decide, not the processor.
     """
-    form = format_named(format)
+    form = load_format(format)
     quantises = form.quantises if row == "int8" else {}
     for module in {**form.writes, **form.reads, **quantises}:
         if importlib.util.find_spec(module) is None:

@@ -7,7 +7,7 @@ from PIL import Image
 
 from keras_vit import Preprocessor
 from keras_vit.exporting import pixels
-from keras_vit.exporting.verification import _photo
+from tests.exporting.photo import photo_of
 from tests.helpers import numpy_of
 from tests.thorough import sample
 
@@ -58,10 +58,10 @@ def compiled(function, *arguments):
 def test_resized_pixels_are_the_preprocessor_s(name, sides, size):
     """Shrunk and enlarged, tall and wide, to squares and oblongs."""
     protocol, most, mean = PROTOCOLS[name]
-    photo = _photo(sides, 3)
+    photo = photo_of(sides, 3)
     expected = Preprocessor(size, protocol=protocol).resize(Image.fromarray(photo))
     batch = keras.ops.convert_to_tensor(np.moveaxis(photo, -1, 0)[None].astype("float32"))
-    found = np.moveaxis(numpy_of(compiled(pixels.resized, size, protocol)(batch))[0], 0, -1)
+    found = np.moveaxis(numpy_of(compiled(pixels.resize, size, protocol)(batch))[0], 0, -1)
     difference = np.abs(found - np.asarray(expected, "float32"))
     assert difference.max() <= most
     assert difference.mean() <= mean
@@ -70,10 +70,10 @@ def test_resized_pixels_are_the_preprocessor_s(name, sides, size):
 def test_scaled_pixels_are_the_preprocessor_s():
     """Mean and standard deviation may differ by channel."""
     protocol = {"name": "timm", "mean": [0.5, 0.4, 0.3], "std": [0.2, 0.3, 0.4]}
-    photo = _photo((8, 9), 3)
+    photo = photo_of((8, 9), 3)
     expected = Preprocessor(None, protocol=protocol).scale(photo)
     batch = keras.ops.convert_to_tensor(np.moveaxis(photo, -1, 0)[None].astype("float32"))
-    found = np.moveaxis(numpy_of(pixels.scaled(batch, protocol))[0], 0, -1)
+    found = np.moveaxis(numpy_of(pixels.scale(batch, protocol))[0], 0, -1)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
 
 

@@ -16,7 +16,7 @@ from PIL import Image
 
 import keras_vit
 from keras_vit import VisionTransformer
-from keras_vit.exporting.verification import _photo
+from tests.exporting.photo import photo_of
 from tests.helpers import random_tiny
 
 PACKAGES = Path(__file__).parents[2] / "node_modules"
@@ -41,7 +41,7 @@ def written(tmp_path_factory):
     )
     folder = tmp_path_factory.mktemp("browser") / "model"
     keras_vit.export(model, folder, "transformers_js")
-    Image.fromarray(_photo((32, 32), 3)).save(folder / "photo.png")
+    Image.fromarray(photo_of((32, 32), 3)).save(folder / "photo.png")
     (folder.parent / "node_modules").symlink_to(PACKAGES)
     return model, folder
 

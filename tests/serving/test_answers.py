@@ -1,5 +1,6 @@
 """A server answers what the model answers, to one client and to many at once."""
 
+import asyncio
 import base64
 import threading
 
@@ -32,8 +33,8 @@ def images():
 
 @pytest.fixture(scope="module")
 def address(model):
-    with served(model, max_batch=4) as found:
-        yield found
+    with served(model, max_batch=4) as started:
+        yield started
 
 
 def test_bytes_get_exactly_the_numbers_of_classify(address, model, images):
@@ -56,11 +57,11 @@ def test_images_of_many_clients_share_batches(model, images, monkeypatch):
 
     expected = [model.classify(image)[0] for image in images]
     monkeypatch.setattr(model, "probabilities", counted)
-    found = {}
+    answers = {}
     with served(model, max_batch=8, batch_wait=0.05) as address:
 
         def ask(k):
-            found[k] = labels(post(address, images[k % 8]))[0]
+            answers[k] = labels(post(address, images[k % 8]))[0]
 
         clients = [threading.Thread(target=ask, args=(k,)) for k in range(16)]
         for client in clients:
@@ -68,10 +69,10 @@ def test_images_of_many_clients_share_batches(model, images, monkeypatch):
         for client in clients:
             client.join()
     assert max(sizes) > 1
-    for k, answer in found.items():
+    for k, answer in answers.items():
         assert [name for name, _ in answer] == [name for name, _ in expected[k % 8]]
         assert dict(answer) == pytest.approx(dict(expected[k % 8]), abs=1e-6)
-    assert len(found) == 16
+    assert len(answers) == 16
 
 
 @torch_alone
@@ -84,8 +85,8 @@ def test_several_images_in_one_request(address, model, images, way):
     else:
         listed = [base64.b64encode(image).decode() for image in images]
         response = requests.post(f"{address}/classify", json=listed, timeout=60)
-    found = labels(response)
-    for answer, expected in zip(found, model.classify(images), strict=True):
+    answers = labels(response)
+    for answer, expected in zip(answers, model.classify(images), strict=True):
         assert dict(answer) == pytest.approx(dict(expected), abs=1e-6)
 
 
@@ -93,10 +94,10 @@ def test_several_images_in_one_request(address, model, images, way):
 def test_what_the_server_tells_of_itself(address, model):
     """Health, metadata with labels and limits, and OpenAPI with the bodies that are taken."""
     assert requests.get(f"{address}/healthz", timeout=60).json()["status"] == "ok"
-    told = requests.get(f"{address}/metadata", timeout=60).json()
-    assert told["labels"] == list(model.labels)
-    assert told["image_size"] == list(model.config.image_size)
-    assert told["limits"]["images_waiting"] == 128
+    metadata = requests.get(f"{address}/metadata", timeout=60).json()
+    assert metadata["labels"] == list(model.labels)
+    assert metadata["image_size"] == list(model.config.image_size)
+    assert metadata["limits"]["images_waiting"] == 128
     paths = requests.get(f"{address}/openapi.json", timeout=60).json()["paths"]
     assert {"/classify", "/embed", "/attention", "/healthz", "/metadata"} == set(paths)
     content = paths["/classify"]["post"]["requestBody"]["content"]
@@ -121,8 +122,8 @@ def test_a_model_of_any_size_answers_each_size_or_says_why_not(model):
     photos = [encoded(rng.integers(0, 256, (*side, 3), "uint8")) for side in sides]
     with served(any_size) as address:
         listed = [base64.b64encode(photo).decode() for photo in photos]
-        found = labels(requests.post(f"{address}/classify", json=listed, timeout=60))
-        for answer, photo in zip(found, photos, strict=True):
+        answers = labels(requests.post(f"{address}/classify", json=listed, timeout=60))
+        for answer, photo in zip(answers, photos, strict=True):
             (expected,) = any_size.classify(photo)
             assert dict(answer) == pytest.approx(dict(expected), abs=1e-6)
         refused = post(address, encoded(np.zeros((2, 2, 3), "uint8")))
@@ -130,22 +131,30 @@ def test_a_model_of_any_size_answers_each_size_or_says_why_not(model):
 
 
 @torch_alone
-def test_a_batcher_computes_the_rest_when_it_is_closed():
-    """Full batches start at once; a cancelled image is left out; functions are not mixed."""
+def test_a_batch_starts_when_it_is_full_and_mixes_no_functions():
+    """The first image waits for a second one of its function; a cancelled one is left out."""
     batches = []
 
-    def kept(name):
+    def record(name):
         def run(batch):
             batches.append((name, batch.tolist()))
             return batch
 
         return run
 
-    batcher = Batcher({"a": kept("a"), "b": kept("b")}, largest=2, wait=1000)
-    answers = [batcher.submit("a", np.array(k)) for k in range(2)]
-    assert [answer.result(60) for answer in answers] == [0, 1]
-    last = [batcher.submit(name, np.array(k)) for k, name in ((2, "a"), (3, "b"))]
-    assert last[1].cancel()
-    batcher.close()
-    assert last[0].result(0) == 2
-    assert batches == [("a", [0, 1]), ("a", [2])]
+    async def submit():
+        batcher = Batcher({"a": record("a"), "b": record("b")}, largest=2, wait=0.2)
+        tasks = [
+            asyncio.create_task(batcher.compute(name, np.array(k)))
+            for k, name in enumerate("abaabb")
+        ]
+        await asyncio.sleep(0)
+        tasks[3].cancel()
+        rows = await asyncio.gather(*tasks, return_exceptions=True)
+        batcher.close()
+        return rows
+
+    rows = asyncio.run(submit())
+    assert isinstance(rows.pop(3), asyncio.CancelledError)
+    assert rows == [0, 1, 2, 4, 5]
+    assert batches == [("a", [0, 2]), ("b", [1, 4]), ("b", [5])]

@@ -51,10 +51,10 @@ def test_sigterm_lets_accepted_requests_be_answered():
     """Eight images wait for their batch when the signal comes; all are answered, then it ends."""
     image = encoded(digits()[1][0, ..., 0])
     expected = VisionTransformer.from_preset("vit_digits").classify(image)[0]
-    found = []
+    answers_of_clients = []
     with command("--batch-wait", "1500", "--max-batch", "16") as (process, address):
         clients = [
-            threading.Thread(target=lambda: found.append(labels(post(address, image))))
+            threading.Thread(target=lambda: answers_of_clients.append(labels(post(address, image))))
             for _ in range(8)
         ]
         for client in clients:
@@ -64,7 +64,7 @@ def test_sigterm_lets_accepted_requests_be_answered():
         process.send_signal(signal.SIGTERM)
         for client in clients:
             client.join(60)
-        assert [dict(answer) for (answer,) in found] == 8 * [
+        assert [dict(answer) for (answer,) in answers_of_clients] == 8 * [
             pytest.approx(dict(expected), abs=1e-6)
         ]
         assert process.wait(60) == 0
@@ -74,11 +74,11 @@ def test_sigterm_lets_accepted_requests_be_answered():
 
 def test_processes_are_told_what_to_load_and_how_to_give_up(monkeypatch, capsys, tmp_path):
     """They get a function by name, no weights; one that cannot load ends them all."""
-    told = []
+    configured = []
 
     class Supervisor:  # what uvicorn's does with its processes takes a minute
         def __init__(self, config, sockets):
-            told.append((pickle.loads(pickle.dumps(config.app)), config.workers))
+            configured.append((pickle.loads(pickle.dumps(config.app)), config.workers))
             self.processes = []
 
         def run(self):
@@ -87,7 +87,7 @@ def test_processes_are_told_what_to_load_and_how_to_give_up(monkeypatch, capsys,
     monkeypatch.setattr(server, "Multiprocess", Supervisor)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     assert main(["serve", "vit_digits", "--port", "0", "--processes", "2"]) == 0
-    ((build, workers),) = told
+    ((build, workers),) = configured
     assert workers == 2 and build().title == "keras_vit: vit"
 
     broken = tmp_path / "preset"
@@ -112,11 +112,11 @@ def test_a_port_that_is_taken_and_a_name_that_is_none(capsys):
 
 def test_the_extra_is_named_if_it_is_missing(monkeypatch, capsys):
     """With the line that installs it."""
-    found = serving.importlib.util.find_spec
+    find_spec = serving.importlib.util.find_spec
     monkeypatch.setattr(
         serving.importlib.util,
         "find_spec",
-        lambda name: None if name.startswith("fastapi") else found(name),
+        lambda name: None if name.startswith("fastapi") else find_spec(name),
     )
     assert main(["serve", "vit_digits"]) == 2
     assert "pip install 'keras-vit[serve]'" in capsys.readouterr().err

@@ -1,10 +1,13 @@
 """The page at /, in a real browser: an image is dropped, labels and attention are seen."""
 
 import base64
+import hashlib
 import json
+import re
 
 import keras
 import pytest
+import requests
 
 from keras_vit import VisionTransformer
 from keras_vit.text import visible
@@ -32,8 +35,8 @@ def model():
 
 @pytest.fixture(scope="module")
 def address(model):
-    with served(model) as found:
-        yield found
+    with served(model) as started:
+        yield started
 
 
 def drop(browser, content):
@@ -78,6 +81,17 @@ def test_a_dropped_image_is_classified_and_its_attention_is_seen(browser, addres
     wait_until(lambda: rows(browser)[0][0] == "3")
     assert all(url.startswith((address, "blob:")) for url in requested(browser))
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def test_the_page_may_run_its_own_script_and_no_other(address):
+    """The policy names the hash of what stands between the tags."""
+    answer = requests.get(f"{address}/", timeout=60)
+    policy = answer.headers["Content-Security-Policy"]
+    for tag in ("script", "style"):
+        (content,) = re.findall(f"<{tag}>(.*?)</{tag}>", answer.text, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in policy
+    assert "default-src 'none'" in policy and "unsafe" not in policy
 
 
 def test_what_is_no_image_gets_the_server_s_sentence(browser, address):

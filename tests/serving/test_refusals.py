@@ -36,8 +36,8 @@ def image():
 
 @pytest.fixture(scope="module")
 def address(model):
-    with served(model, max_bytes=50_000, max_pixels=10_000, max_images=3) as found:
-        yield found
+    with served(model, max_bytes=50_000, max_pixels=10_000, max_images=3) as started:
+        yield started
 
 
 @pytest.fixture
@@ -82,12 +82,12 @@ FILE = b'--x\r\nContent-Disposition: form-data; name="a"; filename="a"\r\n\r\nab
         (bomb(), {}, 413, "more pixels than the 10,000"),
         (b"a=b", {"Content-Type": "application/x-www-form-urlencoded"}, 415, "is not taken"),
         (b"<p>", {"Content-Type": "text/html"}, 415, "is not taken"),
-        (b"{", JSON, 400, "is no JSON"),
-        (b"[" * 40_000, JSON, 400, "is no JSON"),
-        (b'{"images": []}', JSON, 400, "found a dict"),
+        (b"{", JSON, 400, "Invalid JSON"),
+        (b"[" * 40_000, JSON, 400, "Invalid JSON"),
+        (b'{"images": []}', JSON, 400, "The body: Input should be a valid array; send a JSON list"),
         (b"[]", JSON, 400, "holds no image"),
-        (b'["!"]', JSON, 400, "Element 0 of the list is no base64"),
-        (b"[[]]", JSON, 400, "Element 0 of the list is no base64"),
+        (b'["!"]', JSON, 400, "Element 0 of the list: Data should be valid base64"),
+        (b"[[]]", JSON, 400, "Element 0 of the list: Input should be a valid bytes"),
         (b'["aGVsbG8="]', JSON, 415, "no known format"),
         (b'["","","",""]', JSON, 413, "more than 3 images"),
         (b"abc", FORM, 400, "form cannot be read"),
@@ -188,11 +188,11 @@ def test_hundreds_of_malformed_requests(address, model, image):
 
 def test_too_many_images_wait(model, image, held):
     """The third image gets 429; the two that were accepted are answered."""
-    found = []
+    statuses = []
     with served(model, max_queue=2) as address:
         held.clear()
         clients = [
-            threading.Thread(target=lambda: found.append(post(address, image).status_code))
+            threading.Thread(target=lambda: statuses.append(post(address, image).status_code))
             for _ in range(2)
         ]
         for client in clients:
@@ -205,7 +205,7 @@ def test_too_many_images_wait(model, image, held):
         held.set()
         for client in clients:
             client.join()
-        assert found == [200, 200]
+        assert statuses == [200, 200]
         assert requests.get(health, timeout=60).json()["images_waiting"] == 0
 
 

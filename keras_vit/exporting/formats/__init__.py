@@ -14,7 +14,7 @@ BACKENDS = MappingProxyType(
 """The backend that writes a format; torch writes all others."""
 
 
-def format_named(name: str) -> Format:
+def load_format(name: str) -> Format:
     """Returns a format. Its converter is imported when it is used."""
     form: Format = importlib.import_module(f"keras_vit.exporting.formats.{name}").FORMAT
     return form

@@ -18,10 +18,11 @@ class Format:
 
     Args:
         model: name of the model's file or folder.
-        files: names of all that a folder of this format may hold, beside what every folder holds.
+        files: names of what a folder of this format may hold, beside what every folder holds.
         writes: modules that writing needs, and the extra of keras_vit that brings them.
         reads: likewise for the runtime.
-        write: writes the pipeline of a plan into a folder, in the process of the right backend.
+        write: writes the graph of a plan into a folder, in the process of the right backend.
+        describe: writes what the format's readers want beside the model, `(model, folder)`.
         finish: what is done afterwards without a backend: `(folder, plan, calibration, facts)`.
         open: returns the function that runs the artefact of a folder.
         open_int8: likewise for the int8 model that a folder holds beside the float32 one, or None.
@@ -49,6 +50,7 @@ class Format:
     quantises: dict[str, str] = dataclasses.field(default_factory=dict)
     takes_calibration: bool = False
     open_int8: Callable[[Path, ExportPlan], Run] | None = None
+    describe: Callable[[Any, Path], None] | None = None
     finish: Callable[[Path, ExportPlan, list[np.ndarray] | None, dict[str, Any]], None] | None = (
         None
     )

@@ -10,12 +10,12 @@ from keras_vit.exporting.formats.base import Format, Run
 from keras_vit.exporting.plan import ExportPlan
 
 
-def _write(pipeline: Any, plan: ExportPlan, folder: Path, facts: dict[str, Any]) -> None:
+def _write(graph: Any, plan: ExportPlan, folder: Path, facts: dict[str, Any]) -> None:
     import tensorflow as tf
 
     saved = folder.parent / "saved"
     saved.mkdir()
-    saved_model.write(pipeline, plan, saved, facts)
+    saved_model.write(graph, plan, saved, facts)
     # From a function alone, the converter leaves weights as variables that nothing initialises.
     converter = tf.lite.TFLiteConverter.from_saved_model(
         str(saved / "model"), signature_keys=["serve"]
@@ -67,8 +67,8 @@ FORMAT = Format(
     precisions=("float32", "float16", "int8"),
     refusal=_refusal,
     program="""\
-import numpy as np
 from ai_edge_litert.interpreter import Interpreter
+import numpy as np
 
 model = Interpreter("model.tflite")
 {images}

@@ -9,19 +9,19 @@ import numpy as np
 
 from keras_vit.exporting.formats import onnx_precision
 from keras_vit.exporting.formats.base import Format, Run
-from keras_vit.exporting.formats.torch import exported, recording
+from keras_vit.exporting.formats.torch import recording, trace_arguments
 from keras_vit.exporting.plan import ExportPlan
 
 OPSET = 20
 """The first with Gelu; OpenVINO reads it. One with Attention (23) is no faster in ONNX Runtime."""
 
 
-def write(pipeline: Any, plan: ExportPlan, folder: Path, facts: dict[str, Any]) -> None:
+def write(graph: Any, plan: ExportPlan, folder: Path, facts: dict[str, Any]) -> None:
     """Writes `model.onnx`, with what `facts` tell as its metadata."""
     import torch
     from onnxscript import optimizer
 
-    module, inputs, is_open = exported(pipeline, plan)
+    module, inputs, is_open = trace_arguments(graph, plan)
     with recording():
         program = torch.onnx.export(
             module,
@@ -54,11 +54,7 @@ def session(path: Path) -> Run:
     opened = onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
     name = opened.get_inputs()[0].name
 
-    def run(images: np.ndarray) -> np.ndarray:
-        outputs: np.ndarray = opened.run(None, {name: images})[0]
-        return outputs
-
-    return run
+    return lambda images: np.asarray(opened.run(None, {name: images})[0])
 
 
 FORMAT = Format(

@@ -1,6 +1,7 @@
 """ONNX files of fewer bits: int8 products of matrices, and float16."""
 
 import logging
+import types
 import warnings
 from pathlib import Path
 from typing import Any
@@ -14,20 +15,21 @@ def convert(path: Path, plan: ExportPlan, calibration: list[np.ndarray] | None) 
     """Rewrites an ONNX file in the plan's precision; what prepares images stays float32.
 
     Args:
-        path: of the file.
-        plan: of the export.
+        path: the file.
+        plan: the plan of the export.
         calibration: inputs of the graph, for int8 of activations with fixed ranges; None for
             ranges that each call measures.
     """
     if plan.precision == "int8":
-        quantise(path, path, calibration)
+        quantise(path, path, plan.input, calibration)
     elif plan.precision == "float16":
         _halve(path)
 
 
-def quantise(path: Path, target: Path, calibration: list[np.ndarray] | None = None) -> None:
+def quantise(
+    path: Path, target: Path, input: str, calibration: list[np.ndarray] | None = None
+) -> None:
     """Writes the int8 form of an ONNX file: weights by channel, as QDQ where it is calibrated."""
-    import onnx
     from onnxruntime import quantization
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
@@ -37,17 +39,17 @@ def quantise(path: Path, target: Path, calibration: list[np.ndarray] | None = No
     try:
         # Unfolded, most weights are no initializers of a MatMul, and silently stay as they are.
         quant_pre_process(str(path), str(folded), skip_symbolic_shape=True)
-        before = _input_of(onnx.load(folded))
         kinds = ["MatMul", "Gemm"]
         if calibration is None:
             quantization.quantize_dynamic(
                 folded, target, op_types_to_quantize=kinds, per_channel=True
             )
         else:
+            batches = ({input: image[None]} for image in calibration)
             quantization.quantize_static(
                 folded,
                 target,
-                _batches(before, calibration),
+                types.SimpleNamespace(get_next=lambda: next(batches, None)),
                 op_types_to_quantize=kinds,
                 per_channel=True,
                 extra_options={"MatMulConstBOnly": True},
@@ -55,20 +57,6 @@ def quantise(path: Path, target: Path, calibration: list[np.ndarray] | None = No
     finally:
         logging.getLogger().setLevel(level)
         folded.unlink(missing_ok=True)
-
-
-def _batches(name: str, images: list[np.ndarray]) -> Any:
-    from onnxruntime.quantization import CalibrationDataReader
-
-    class Batches(CalibrationDataReader):
-        def __init__(self) -> None:
-            self._left = iter(images)
-
-        def get_next(self) -> dict[str, np.ndarray] | None:
-            image = next(self._left, None)
-            return None if image is None else {name: image[None]}
-
-    return Batches()
 
 
 def _halve(path: Path) -> None:
@@ -95,8 +83,8 @@ def _join_float32(model: Any, names: set[str]) -> None:
     weights of the resize would be rounded to 11 bits on their way.
 
     Args:
-        model: as converted; it is changed.
-        names: of the nodes before the conversion, so that all other nodes are casts of it.
+        model: the converted model, which is changed.
+        names: names of the nodes before the conversion; all other nodes are casts of it.
     """
     casts = {
         output: node.input[0]
@@ -131,8 +119,3 @@ def _before_patches(model: Any) -> list[str]:
             nodes[node.name] = node
             waiting += node.input
     return list(nodes)
-
-
-def _input_of(model: Any) -> str:
-    stored = {weight.name for weight in model.graph.initializer}
-    return next(str(i.name) for i in model.graph.input if i.name not in stored)

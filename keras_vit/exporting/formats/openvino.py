@@ -71,11 +71,7 @@ def _open(folder: Path, plan: ExportPlan) -> Run:
         folder / "model.xml", "CPU", {"INFERENCE_PRECISION_HINT": "f32"}
     )
 
-    def run(images: np.ndarray) -> np.ndarray:
-        outputs: np.ndarray = model(images)[0]
-        return outputs
-
-    return run
+    return lambda images: np.asarray(model(images)[0])
 
 
 FORMAT = Format(

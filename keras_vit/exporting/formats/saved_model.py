@@ -9,15 +9,15 @@ from keras_vit.exporting.formats.base import Format, Run
 from keras_vit.exporting.plan import ExportPlan
 
 
-def write(pipeline: Any, plan: ExportPlan, folder: Path, facts: dict[str, Any]) -> None:
-    """Writes the folder `model`, whose endpoints `serve` and `serving_default` are the pipeline."""
+def write(graph: Any, plan: ExportPlan, folder: Path, facts: dict[str, Any]) -> None:
+    """Writes the folder `model`, whose endpoints `serve` and `serving_default` are the graph."""
     import keras
     import tensorflow as tf
 
     archive = keras.export.ExportArchive()
-    archive.track(pipeline.model)
+    archive.track(graph.model)
     spec = tf.TensorSpec(plan.input_shape, plan.input_dtype, plan.input)
-    archive.add_endpoint("serve", pipeline, input_signature=[spec])
+    archive.add_endpoint("serve", graph, input_signature=[spec])
     archive.write_out(str(folder / "model"), verbose=False)
 
 
@@ -26,11 +26,7 @@ def _open(folder: Path, plan: ExportPlan) -> Run:
 
     model = tf.saved_model.load(str(folder / "model"))
 
-    def run(images: np.ndarray) -> np.ndarray:
-        outputs: np.ndarray = model.serve(tf.constant(images)).numpy()
-        return outputs
-
-    return run
+    return lambda images: np.asarray(model.serve(tf.constant(images)).numpy())
 
 
 FORMAT = Format(

@@ -9,7 +9,7 @@ from keras_vit.exporting.formats.base import Format, Run
 from keras_vit.exporting.plan import ExportPlan
 
 
-def _write(pipeline: Any, plan: ExportPlan, folder: Path, facts: dict[str, Any]) -> None:
+def _write(graph: Any, plan: ExportPlan, folder: Path, facts: dict[str, Any]) -> None:
     import jax
     from jax import export
 
@@ -26,7 +26,7 @@ def _write(pipeline: Any, plan: ExportPlan, folder: Path, facts: dict[str, Any])
         words.append(str(size) if size is not None else axis if unit == 1 else f"{unit}*{axis}")
         bounds += [] if size is not None else [f"{axis} >= 1"]
     shape = export.symbolic_shape(", ".join(words), constraints=bounds)
-    program = export.export(jax.jit(pipeline), platforms=("cpu", "cuda", "tpu"))(
+    program = export.export(jax.jit(graph), platforms=("cpu", "cuda", "tpu"))(
         jax.ShapeDtypeStruct(shape, plan.input_dtype)
     )
     (folder / "model.stablehlo").write_bytes(program.serialize())
@@ -47,8 +47,8 @@ FORMAT = Format(
     write=_write,
     open=_open,
     program="""\
-import numpy as np
 from jax import export
+import numpy as np
 
 with open("model.stablehlo", "rb") as file:
     model = export.deserialize(bytearray(file.read()))

@@ -13,17 +13,17 @@ from keras_vit.exporting.formats.base import Format, Run
 from keras_vit.exporting.plan import ExportPlan
 
 
-def exported(pipeline: Any, plan: ExportPlan) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
-    """Returns the pipeline as a module of torch, an input for tracing, and its open axes."""
+def trace_arguments(graph: Any, plan: ExportPlan) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
+    """Returns the graph as a module of torch, an input for tracing, and its open axes."""
     import torch
 
     class Module(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.model = pipeline.model
+            self.model = graph.model
 
         def forward(self, images: Any) -> Any:
-            return pipeline(images)
+            return graph(images)
 
     height, width = plan.image_size or tuple(3 * side for side in plan.unit)
     # No side may look like another one, or like a size that the model knows.
@@ -49,10 +49,10 @@ def recording() -> Iterator[None]:
         yield
 
 
-def _write(pipeline: Any, plan: ExportPlan, folder: Path, facts: dict[str, Any]) -> None:
+def _write(graph: Any, plan: ExportPlan, folder: Path, facts: dict[str, Any]) -> None:
     import torch
 
-    module, inputs, is_open = exported(pipeline, plan)
+    module, inputs, is_open = trace_arguments(graph, plan)
     dynamic = torch.export.Dim.DYNAMIC
     axes = tuple(axis and dict.fromkeys(axis, dynamic) for axis in is_open)
     with recording():

@@ -1,0 +1,87 @@
+"""The function that an export writes down: images in, probabilities out."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from keras import ops
+
+from keras_vit.exporting import pixels
+from keras_vit.exporting.plan import ExportPlan
+from keras_vit.images.inputs import images_in
+from keras_vit.inference import as_float32
+
+if TYPE_CHECKING:
+    from keras_vit.model import VisionTransformer
+
+
+class ExportGraph:
+    """A model with what stands before it and behind it, by a plan.
+
+    Args:
+        model: a `VisionTransformer`.
+        plan: the plan of the export.
+    """
+
+    def __init__(self, model: "VisionTransformer", plan: ExportPlan) -> None:
+        self.plan = plan
+        self.model = model
+        self._takes_channels_first = model.data_format == "channels_first"
+        has_activation = model.config.classifier_activation is not None
+        self._stages: list[str] = []
+        if plan.outputs == "features":
+            self._stages = ["pre_logits"]
+        elif plan.outputs == "logits" and has_activation:
+            self._stages = ["logits"]
+        self._adds_softmax = plan.outputs == "probabilities" and not has_activation
+
+    def __call__(self, images: Any) -> Any:
+        """Returns the outputs of a batch; `images` as the plan's `input_shape` says."""
+        prepared = self._prepare(images)
+        if self._stages:
+            outputs = self.model(prepared, training=False, stages=self._stages)[self._stages[0]]
+        else:
+            outputs = self.model(prepared, training=False)
+        return ops.softmax(outputs, axis=-1) if self._adds_softmax else outputs
+
+    def answers(self, images: np.ndarray) -> np.ndarray:
+        """Returns what the model itself answers by its inference function, float32."""
+        prepared = as_float32(self._prepare(ops.convert_to_tensor(images)))
+        outputs = self.model.inference.run(self.model, prepared, self._stages)
+        outputs = outputs[self._stages[0]] if self._stages else outputs
+        return as_float32(ops.softmax(outputs, axis=-1)) if self._adds_softmax else outputs
+
+    def inputs(self, images: Any) -> Iterator[np.ndarray]:
+        """Yields a user's images as the graph takes them, one array each, without a batch axis.
+
+        Args:
+            images: images of any kind that the model's preprocessor takes.
+
+        Raises:
+            ConfigError: an image cannot be read.
+        """
+        preprocessor, plan = self.model.preprocessor, self.plan
+        for image in images_in(images, preprocessor.channels):
+            picture = preprocessor.decode(image.source)
+            if plan.prepares == "resize":
+                array = np.asarray(picture)
+                array = array[..., None] if array.ndim == 2 else array
+            else:
+                array = preprocessor.resize(picture)
+                array = preprocessor.scale(array) if plan.prepares == "nothing" else array
+            array = np.moveaxis(array, -1, 0) if plan.channels_first else array
+            yield np.asarray(array, plan.input_dtype)
+
+    def _prepare(self, images: Any) -> Any:
+        plan = self.plan
+        if plan.prepares == "nothing":
+            if plan.channels_first == self._takes_channels_first:
+                return images
+            order = (0, 2, 3, 1) if plan.channels_first else (0, 3, 1, 2)
+            return ops.transpose(images, order)
+        images = images if plan.channels_first else ops.transpose(images, (0, 3, 1, 2))
+        images = ops.cast(images, "float32")
+        if plan.prepares == "resize" and plan.image_size is not None:
+            images = pixels.resize(images, plan.image_size, plan.protocol)
+        images = pixels.scale(images, plan.protocol) if plan.scaled else images
+        return images if self._takes_channels_first else ops.transpose(images, (0, 2, 3, 1))
