@@ -16,14 +16,13 @@ from typing import Any
 
 import torch
 
-from keras_vit.environment.processor import processor, products_of_torch
+from keras_vit.environment.processor import products_of_torch
 from keras_vit.fixes import torch_stacks
 
 _SCHEMA = (
     "mkldnn::_linear_pointwise(Tensor X, Tensor W, Tensor? B, str attr, Scalar?[] scalars, "
     "str? algorithm) -> Tensor Y"
 )
-_INT8_SCHEMA = "aten::_int_mm(Tensor self, Tensor mat2) -> Tensor"
 _TYPES = (torch.float32, torch.bfloat16)
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
@@ -55,22 +54,6 @@ _attends = _linear is not None and torch_stacks.are_float32()
 _FEWEST_SCORES, _MOST_SCORES = 2**14, 2**20
 """With fewer scores per head torch's fused attention is quicker, as it is for 50 tokens. At most as
 many are computed at once, so that they stay in the cache between two operations."""
-
-
-def _int8_operation() -> Any:
-    """Returns torch's product of 8-bit integers, or None on processors without VNNI.
-
-    oneDNN's older instructions saturate the sum of two products at 16 bits.
-    """
-    try:
-        found = torch.ops.aten._int_mm.default
-        usable = torch.backends.mkldnn.is_available() and str(found._schema) == _INT8_SCHEMA
-    except (AttributeError, RuntimeError):
-        return None
-    return found if usable and processor().multiplies_int8 else None
-
-
-_int8: Any = _int8_operation()
 
 
 def are_chosen() -> bool:
@@ -154,22 +137,6 @@ def attention(query: Any, key: Any, value: Any) -> Any:
                 torch.softmax(scores, -1, out=scores)
                 torch.bmm(scores, v[stack], out=y[stack, row : row + rows])
     return y.view(batch, heads, tokens, head_dim).transpose(1, 2)
-
-
-def multiplies_int8(rows: Any) -> bool:
-    """Whether `int8_product` serves a layer with the inputs `rows`, which need no gradient."""
-    return (
-        _int8 is not None
-        and rows.device.type == "cpu"
-        and type(rows) in _PLAIN
-        and not (torch.is_grad_enabled() and rows.requires_grad)
-        and not torch._C._len_torch_dispatch_stack()
-    )
-
-
-def int8_product(rows: Any, matrix: Any) -> Any:
-    """Returns the exact product of two matrices of 8-bit integers, in 32 bits."""
-    return _int8(rows, matrix)
 
 
 def plain(rows: Any, matrix: Any, bias: Any) -> Any:

@@ -1,5 +1,7 @@
 """One block of the Transformer encoder, Eqs. 2 and 3."""
 
+from typing import Any
+
 import keras
 
 from keras_vit import kernels
@@ -12,8 +14,11 @@ from keras_vit.layers.remat import rematerialised
 from keras_vit.layers.rms_norm import norm_layer
 from keras_vit.layers.stochastic_depth import StochasticDepth
 
+torch_block: Any = None
+if kernels.have_whole_block:
+    from keras_vit.layers import torch_block
 
-@kernels.direct
+
 @keras.saving.register_keras_serializable("keras_vit")
 class TransformerBlock(ConfiguredLayer):
     """Pre-norm Transformer encoder block (Figure 1, right; `Encoder1DBlock` of the reference).
@@ -134,23 +139,26 @@ class TransformerBlock(ConfiguredLayer):
     def call(self, inputs, rotary=None, training=None, read_weights=None):
         if self.remat and training:
             return rematerialised(self, lambda x: self._encode(x, rotary, training=True), inputs)
+        if torch_block is not None and not training and read_weights is None:
+            outputs = torch_block.encode(self, inputs, rotary)
+            if outputs is not None:
+                return outputs
         return self._encode(inputs, rotary, training, read_weights)
 
     def _encode(self, inputs, rotary, training, read_weights=None):
-        x = kernels.call_part(self, self.attention_norm, inputs)
+        x = self.attention_norm(inputs)
         further = {} if rotary is None else {"rotary": rotary}
         if read_weights is not None:
             further["read_weights"] = read_weights
-        x = kernels.call_part(self, self.attention, x, **further, training=training)
+        x = self.attention(x, **further, training=training)
         if self.layer_scale is not None:
-            x = kernels.call_part(self, self.attention_scale, x)
+            x = self.attention_scale(x)
         if training and self.dropout_rate > 0:
             x = self.dropout(x, training=True)
         x = self._branch(x, training) + inputs  # Eq. 2
-        y = kernels.call_part(self, self.mlp_norm, x)
-        y = kernels.call_part(self, self.mlp, y, training=training)
+        y = self.mlp(self.mlp_norm(x), training=training)
         if self.layer_scale is not None:
-            y = kernels.call_part(self, self.mlp_scale, y)
+            y = self.mlp_scale(y)
         return self._branch(y, training) + x  # Eq. 3
 
     def _branch(self, x, training):
