@@ -7,13 +7,21 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_vit import layers
+from keras_vit import kernels, layers
 from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError, nearest
 from keras_vit.layers.dense import Dense
 from keras_vit.layers.dropout import Dropout
 from keras_vit.layers.precision import float32_under_mixed
 from keras_vit.layers.rms_norm import norm_layer
+
+if kernels.have_whole_block:
+    from keras_vit.layers.torch_block import call_block
+else:
+
+    def call_block(block: Any, z: Any, **arguments: Any) -> Any:
+        """Returns `block(z, **arguments)`."""
+        return block(z, **arguments)
 
 
 class Stages:
@@ -237,7 +245,7 @@ class Graph:
     def _call_block(self, block: Any, z: Any, look: Stages, **arguments: Any) -> Any:
         reader = look.reader(f"{block.name}/attention")
         _check_reader(block, reader)
-        z = block(z, **arguments, **reader)
+        z = call_block(block, z, **arguments, **reader)
         if reader and not look.were_read(f"{block.name}/attention"):
             raise ConfigError(_NO_WEIGHTS.format(block.name))
         return look.keep(block.name, z)

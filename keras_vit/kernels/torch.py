@@ -11,11 +11,11 @@ from typing import Any
 
 import keras
 import torch
-from torch.autograd import forward_ad
 
 from keras_vit.fixes import torch_checkpoint
 from keras_vit.kernels import reference, torch_compiled, torch_products
 from keras_vit.kernels.sizes import is_known
+from keras_vit.kernels.torch_products import is_transformed
 
 
 def _plain_where_transformed(fast: Callable[..., Any]) -> Callable[..., Any]:
@@ -27,18 +27,11 @@ def _plain_where_transformed(fast: Callable[..., Any]) -> Callable[..., Any]:
     plain = getattr(reference, fast.__name__)
 
     @functools.wraps(fast)
-    def form(x: Any, *others: Any) -> Any:
-        return (plain if _is_transformed(x) else fast)(x, *others)
+    def form(*arguments: Any) -> Any:
+        is_plain = not torch.compiler.is_compiling() and is_transformed()
+        return (plain if is_plain else fast)(*arguments)
 
     return form
-
-
-def _is_transformed(x: Any) -> bool:
-    """Whether `torch.func` or torch's forward mode needs more than a backward pass."""
-    if torch.compiler.is_compiling():
-        return False
-    active = torch._C._are_functorch_transforms_active()
-    return active or forward_ad.unpack_dual(x).tangent is not None
 
 
 def _is_recorded() -> bool:
@@ -49,7 +42,7 @@ def _is_recorded() -> bool:
 @_plain_where_transformed
 def attention(query: Any, key: Any, value: Any) -> Any:
     """See `reference.attention`. torch's fused attention takes heads first, in any memory order."""
-    if not _is_recorded() and not any(map(_is_transformed, (key, value))):
+    if not _is_recorded():
         y = torch_products.attention(query, key, value)
         if y is not None:
             return y
@@ -105,7 +98,7 @@ def rotate(x: Any, table: Any, neighbours: bool) -> Any:
     quickest.
     """
     kept = torch.is_grad_enabled() and (x.requires_grad or table.requires_grad)
-    if kept or x.dtype != table.dtype or _is_recorded() or _is_transformed(table):
+    if kept or x.dtype != table.dtype or _is_recorded():
         return reference.rotate(x, table, neighbours)
     cosines, sines = table
     batch, tokens, heads, head_dim = x.shape
@@ -180,7 +173,7 @@ def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
     again = torch_checkpoint.remat(function, layer)
 
     def run(x: Any) -> Any:
-        return function(x) if _is_transformed(x) else again(x)
+        return function(x) if is_transformed() else again(x)
 
     return torch.compiler.disable(run)
 
@@ -194,13 +187,11 @@ def linear(x: Any, kernel: Any, bias: Any, axes: int = 1) -> Any:
         rows = x if axes == 1 else _with_last(x, axes, math.prod(inputs))
         y = torch.nn.functional.linear(rows, matrix.T, bias)
         return y if len(outputs) == 1 else _with_last(y, 1, *outputs)
-    rows = x.reshape(-1, len(matrix))
+    rows = x.reshape(-1, matrix.shape[0])
     bias = bias if bias is None or bias.ndim == 1 else bias.reshape(-1)
-    tensors = [x, kernel] if bias is None else [x, kernel, bias]
-    by_torch = not torch_products.are_chosen() or _is_recorded()
     if torch_compiled.serve(rows, matrix, bias):
         y = torch_compiled.product(rows, matrix, bias)
-    elif by_torch or any(map(_is_transformed, tensors)):
+    elif _is_recorded() or is_transformed():
         y = torch_products.plain(rows, matrix, bias)
     else:
         y = torch_products.product(rows, matrix, bias)
@@ -269,9 +260,8 @@ def linear_then_gelu(x: Any, kernel: Any, bias: Any, approximate: bool) -> Any:
     block of ViT-S/16 at batch 8, and the system cleared 220 MB in each forward pass, a tenth of its
     time (`python -m benchmarks.kernels`, rows `linear_then_gelu`).
     """
-    tensors = [x, kernel] if bias is None else [x, kernel, bias]
     is_needed = torch_products.needs_gradient(x, kernel, bias)
-    if is_needed or x.device.type != "cpu" or any(map(_is_transformed, tensors)):
+    if is_needed or x.device.type != "cpu" or is_transformed():
         return gelu(linear(x, kernel, bias), approximate)
     rows = x.reshape(-1, x.shape[-1])
     if torch_compiled.serve(rows, kernel, bias):

@@ -12,9 +12,12 @@ where torch needs more than a value and a gradient (compilers, exporters, autoca
 forward mode), on other devices and types, and where the private operation is missing or changed.
 """
 
+import math
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
+from torch.utils.flop_counter import register_flop_formula
 
 from keras_vit.environment.processor import products_of_torch
 from keras_vit.fixes import torch_stacks
@@ -54,6 +57,25 @@ _attends = _linear is not None and torch_stacks.are_float32()
 _FEWEST_SCORES, _MOST_SCORES = 2**14, 2**20
 """With fewer scores per head torch's fused attention is quicker, as it is for 50 tokens. At most as
 many are computed at once, so that they stay in the cache between two operations."""
+
+
+if _operation() is not None:
+
+    @register_flop_formula(torch.ops.mkldnn._linear_pointwise)
+    def _(rows: Any, matrix: Any, *others: Any, **options: Any) -> int:
+        """Returns the operations of a product, for torch's counter of FLOPs."""
+        return 2 * math.prod(rows) * matrix[0]  # `matrix` is (outputs, inputs)
+
+
+def is_transformed() -> bool:
+    """Whether `torch.func` or forward mode is active, for which torch has no public question.
+
+    They need more of an operation than a value and a gradient. True where torch no longer says it.
+    """
+    return bool(_transforms_are_active() or getattr(forward_ad, "_current_level", 0) >= 0)
+
+
+_transforms_are_active = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
 
 
 def are_chosen() -> bool:
@@ -152,7 +174,7 @@ def needs_gradient(rows: Any, matrix: Any, bias: Any) -> bool:
 
 
 def _is_for_onednn(first: Any, second: Any, third: Any) -> bool:
-    """Whether the tensors suit oneDNN, and no mode of torch wants to see torch's own operation."""
+    """Whether the tensors suit oneDNN."""
     return (
         first.device.type == "cpu"
         and type(first) in _PLAIN  # a subclass of torch.Tensor need not know the operation
@@ -163,7 +185,6 @@ def _is_for_onednn(first: Any, second: Any, third: Any) -> bool:
         and first.numel() > 0
         and second.numel() > 0
         and not torch.is_autocast_enabled("cpu")
-        and not torch._C._len_torch_dispatch_stack()  # such as a counter of FLOPs
     )
 
 

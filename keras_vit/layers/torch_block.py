@@ -1,9 +1,9 @@
 """Imports torch: a whole block of the encoder at once, in inference.
 
 Keras and torch spend 50 microseconds on the call of a layer before it computes, and a block has ten
-parts: a fifth of the time of ViT-S/16 with one image. `encode` looks at the block once, and calls
-the code of its parts directly if all are as `TransformerBlock.build` has made them. Otherwise, and
-wherever a gradient is recorded, Keras calls each part.
+parts: a fifth of the time of ViT-S/16 with one image. `call_block` looks at the block once, and
+computes Eqs. 2 and 3 if all parts are as `TransformerBlock.build` has made them. Otherwise, and
+wherever a gradient is recorded, Keras calls the block and each part.
 """
 
 from typing import Any
@@ -20,19 +20,31 @@ from keras_vit.layers.layer_norm import LayerNorm
 from keras_vit.layers.layer_scale import LayerScale
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.rms_norm import RMSNorm
+from keras_vit.layers.transformer_block import TransformerBlock
 
 
-def encode(block: Any, z: Any, rotary: Any) -> Any:
-    """Returns the output of a block in inference, or None if Keras must call its parts.
+def call_block(block: Any, z: Any, rotary: Any = None, **arguments: Any) -> Any:
+    """Returns `block(z, rotary, **arguments)`, at once where that gives the same.
 
     Args:
-        block: a built `TransformerBlock`.
-        z: a tensor `(batch, tokens, hidden_size)` in the block's compute dtype.
+        block: a `TransformerBlock`, or a layer that a user put in its place.
+        z: a tensor `(batch, tokens, hidden_size)`.
         rotary: the output of `RotaryPositions`, or None.
+        arguments: `training`, and what else a block takes.
     """
-    is_recorded = torch.is_grad_enabled() or torch.compiler.is_compiling()
-    if is_recorded or type(z) is not torch.Tensor or not _is_as_built(block):
-        return None
+    is_inference = not (torch.is_grad_enabled() or any(arguments.values()))
+    if is_inference and type(z) is torch.Tensor and not z.is_meta and _is_as_built(block):
+        return _encode(block, *_cast(block, z, rotary))
+    return block(z, **arguments) if rotary is None else block(z, rotary=rotary, **arguments)
+
+
+def _cast(block: Any, *tensors: Any) -> Any:
+    dtype = getattr(torch, block.compute_dtype)
+    return [x if x is None else x.to(dtype) for x in tensors]
+
+
+def _encode(block: Any, z: Any, rotary: Any) -> Any:
+    """Returns the output of a block, Eqs. 2 and 3."""
     x = _attend(block.attention, block.attention_norm.call(z).to(z.dtype), rotary)
     x = x if block.layer_scale is None else block.attention_scale.call(x)
     z = x + z  # Eq. 2
@@ -73,19 +85,20 @@ def _call_then_gelu(dense: Any, x: Any, approximate: bool) -> Any:
 
 
 def _is_as_built(block: Any) -> bool:
-    """Whether no part of a block was replaced, hooked, quantised or changed in another way."""
-    if _has_any_hook() or keras.distribution.distribution() is not None:
+    """Whether neither a block nor a part was replaced, hooked, quantised or otherwise changed."""
+    if type(block) is not TransformerBlock or not block.built or _has_any_hook():
         return False
-    policy, attention, mlp = block.dtype_policy, block.attention, block.mlp
+    attention, mlp, policy = block.attention, block.mlp, block.dtype_policy
     if type(attention) is not Attention or type(mlp) is not MLP:
         return False
-    parts = [block.attention_norm, attention, block.mlp_norm, mlp, mlp.dense_1]
+    parts = [block, block.attention_norm, attention, block.mlp_norm, mlp, mlp.dense_1]
     parts += [attention.query, attention.key, attention.value, attention.out]
     parts += [mlp.dense_0] if mlp.gate_activation is None else [mlp.gate, mlp.value]
     parts += [attention.norm] if attention.sub_norm else []
     parts += [mlp.norm] if mlp.sub_norm else []
     parts += [] if block.layer_scale is None else [block.attention_scale, block.mlp_scale]
-    return all(_is_original(part, policy) for part in parts)
+    is_whole = all(_is_original(part, policy) for part in parts)
+    return is_whole and keras.distribution.distribution() is None
 
 
 def _is_original(part: Any, policy: Any) -> bool:
@@ -104,7 +117,7 @@ def _is_original(part: Any, policy: Any) -> bool:
 
 
 _NORMS, _DENSE = (LayerNorm, RMSNorm), (Dense, EinsumDense)
-_KINDS = (*_NORMS, *_DENSE, Attention, MLP, LayerScale)
+_KINDS = (TransformerBlock, Attention, MLP, LayerScale, *_NORMS, *_DENSE)
 _CALLS = {kind: (kind.call, kind.__call__) for kind in _KINDS}
 """The code of the parts as this package defines it: a program may replace methods of a class."""
 _REPLACEABLE = frozenset(("call", "__call__", "forward"))

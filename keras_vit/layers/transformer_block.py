@@ -1,10 +1,7 @@
 """One block of the Transformer encoder, Eqs. 2 and 3."""
 
-from typing import Any
-
 import keras
 
-from keras_vit import kernels
 from keras_vit.layers.attention import Attention
 from keras_vit.layers.base import ConfiguredLayer
 from keras_vit.layers.dropout import Dropout
@@ -13,10 +10,6 @@ from keras_vit.layers.mlp import MLP
 from keras_vit.layers.remat import rematerialised
 from keras_vit.layers.rms_norm import norm_layer
 from keras_vit.layers.stochastic_depth import StochasticDepth
-
-torch_block: Any = None
-if kernels.have_whole_block:
-    from keras_vit.layers import torch_block
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -139,10 +132,6 @@ class TransformerBlock(ConfiguredLayer):
     def call(self, inputs, rotary=None, training=None, read_weights=None):
         if self.remat and training:
             return rematerialised(self, lambda x: self._encode(x, rotary, training=True), inputs)
-        if torch_block is not None and not training and read_weights is None:
-            outputs = torch_block.encode(self, inputs, rotary)
-            if outputs is not None:
-                return outputs
         return self._encode(inputs, rotary, training, read_weights)
 
     def _encode(self, inputs, rotary, training, read_weights=None):
