@@ -7,8 +7,8 @@ Each form runs in turns with its reference in one process: forward alone, and fo
 gradient. A figure is the share of the reference's processor time that the form saves, from the
 least of each one's turns. On JAX, XLA also states the temporary memory of both programs; on torch
 the figure is how far resident memory rises in a step. Rows that name a model are whole passes of it
-with the form and without: what `call_part`, `call_then_gelu` and `tensor` save on torch is not in
-the operation, and XLA fuses an operation with its neighbours.
+with the form and without: what `call_block` and `tensor` save on torch is not in the operation, and
+XLA fuses an operation with its neighbours.
 """
 
 import argparse
@@ -28,7 +28,7 @@ import numpy as np
 import psutil
 
 import keras_vit
-from keras_vit import kernels
+from keras_vit import graph, kernels
 from keras_vit.kernels import reference
 
 _TURNS = 15
@@ -186,19 +186,13 @@ def measure(turns: int) -> list[dict[str, Any]]:
     return rows
 
 
-def _gelu_of_call(layer: Any, part: Any, x: Any, approximate: bool) -> Any:
-    """`call_then_gelu` from the fast forms of its two steps."""
-    return kernels.gelu(kernels.call_part(layer, part, x), approximate)
-
-
 _MANY = {"image_size": 1024, "num_layers": 2}
 _BUILDERS = {"S/16": keras_vit.vit_s16, "B/16": keras_vit.vit_b16}
 _WHOLE_MODELS: dict[str, list[tuple[str, Any, str, str, int, dict[str, Any]]]] = {
     "torch": [
         (form, other, "forward", "S/16", batch, {})
         for form, other in (
-            ("call_part", reference.call_part),
-            ("call_then_gelu", _gelu_of_call),
+            ("call_block", lambda block, z, **arguments: block(z, **arguments)),
             ("tensor", reference.tensor),
         )
         for batch in (1, 8)
@@ -208,7 +202,7 @@ _WHOLE_MODELS: dict[str, list[tuple[str, Any, str, str, int, dict[str, Any]]]] =
         ("layer_norm", reference.layer_norm, "gradient of the weights", "S/16", 8, {}),
         ("attention", reference.attention, "forward", "S/16", 8, {}),
         ("attention", reference.attention, "gradient of the weights", "S/16", 8, {}),
-        ("call_then_gelu", reference.call_then_gelu, "forward", "B/16", 1, _MANY),
+        ("gelu", reference.gelu, "forward", "B/16", 1, _MANY),
     ],
     "openvino": [
         (form, getattr(reference, form), "forward", "S/16", batch, {})
@@ -225,30 +219,31 @@ def _whole_model(form: str, other: Any, step: str, model: Any, batch: int) -> tu
     images = np.zeros((batch, size, size, 3), "float32")
     weights = [variable.value for variable in model.trainable_variables]
     fixed = [variable.value for variable in model.non_trainable_variables]
-    fast = getattr(kernels, form)
+    place = graph if form == "call_block" else kernels
+    fast = getattr(place, form)
 
     def with_form(chosen: Any) -> Callable[[], Any]:
         def forward(images: Any) -> Any:
-            setattr(kernels, form, chosen)
+            setattr(place, form, chosen)
             try:
                 return model(images, training=False)
             finally:
-                setattr(kernels, form, fast)
+                setattr(place, form, fast)
 
         def loss(*weights: Any) -> Any:
-            setattr(kernels, form, chosen)
+            setattr(place, form, chosen)
             try:
                 return model.stateless_call(weights, fixed, images, training=False)[0]
             finally:
-                setattr(kernels, form, fast)
+                setattr(place, form, fast)
 
         if keras.backend.backend() == "openvino":
             own = type(model).from_config(model.get_config())  # compiled once, with this form
-            setattr(kernels, form, chosen)
+            setattr(place, form, chosen)
             try:
                 own.predict_on_batch(images)
             finally:
-                setattr(kernels, form, fast)
+                setattr(place, form, fast)
             return lambda: own.predict_on_batch(images)
         if step == "forward":
             return steps(forward, [keras.ops.convert_to_tensor(images)])["forward"]

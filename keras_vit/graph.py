@@ -15,6 +15,14 @@ from keras_vit.layers.dropout import Dropout
 from keras_vit.layers.precision import float32_under_mixed
 from keras_vit.layers.rms_norm import norm_layer
 
+if kernels.have_whole_block:
+    from keras_vit.layers.torch_block import call_block
+else:
+
+    def call_block(block: Any, z: Any, **arguments: Any) -> Any:
+        """Returns `block(z, **arguments)`."""
+        return block(z, **arguments)
+
 
 class Stages:
     """Intermediate results of one call of a model, chosen by name.
@@ -105,7 +113,6 @@ class Graph:
     ) -> None:
         numerics = config.numerics
         float32 = float32_under_mixed(policy)
-        self.dtype_policy = policy
         self.images = keras.Input(_image_shape(config, data_format), name="images")
         # A functional model without layers returns its input as Keras converts and checks it.
         self.standardise = keras.Model(self.images, self.images, name="standardise").call
@@ -167,7 +174,7 @@ class Graph:
         y = self._encode(z, look)  # Eq. 4
         if self.projection is not None:
             y = look.keep("projection", self.projection(y))
-        y = self._call(self.pre_logits, y)
+        y = self.pre_logits(y)
         if look.touches("pre_logits"):
             # Two heads read two vectors; without heads, the model returns their mean.
             look.keep("pre_logits", ops.mean(y, axis=1) if self.joins_pre_logits else y)
@@ -220,17 +227,17 @@ class Graph:
         for stage in self.stem:
             images = look.keep(stage.name, stage(images))
         # grid (batch, rows, columns, hidden_size), z (batch, rows * columns, hidden_size)
-        grid = look.keep("patch_embedding", self._call(self.patch_embedding, images))
-        z = look.keep("patch_tokens", self._call(self.patch_tokens, grid))
+        grid = look.keep("patch_embedding", self.patch_embedding(images))
+        z = look.keep("patch_tokens", self.patch_tokens(grid))
         for layer in (self.patch_norm, self.mask_token):
-            z = z if layer is None else look.keep(layer.name, self._call(layer, z))
+            z = z if layer is None else look.keep(layer.name, layer(z))
         patches = {"patches": grid} if self.resizes_positions else {}
         for layer in self.assemble:
             adds_positions = isinstance(layer, layers.AddPositionEmbs)
-            z = look.keep(layer.name, self._call(layer, z, **(patches if adds_positions else {})))
-        z = look.keep("embedding_dropout", self._call(self.dropout, z, **mode))
+            z = look.keep(layer.name, layer(z, **(patches if adds_positions else {})))
+        z = look.keep("embedding_dropout", self.dropout(z, **mode))
         if self.pre_norm is not None:
-            z = look.keep("pre_norm", self._call(self.pre_norm, z))
+            z = look.keep("pre_norm", self.pre_norm(z))
         if self.rotary_positions is None:
             return z, {}
         return z, {"rotary": look.keep("rotary_positions", self.rotary_positions(grid))}
@@ -238,7 +245,7 @@ class Graph:
     def _call_block(self, block: Any, z: Any, look: Stages, **arguments: Any) -> Any:
         reader = look.reader(f"{block.name}/attention")
         _check_reader(block, reader)
-        z = self._call(block, z, **arguments, **reader)
+        z = call_block(block, z, **arguments, **reader)
         if reader and not look.were_read(f"{block.name}/attention"):
             raise ConfigError(_NO_WEIGHTS.format(block.name))
         return look.keep(block.name, z)
@@ -251,11 +258,8 @@ class Graph:
                 continue
             reader = look.reader("pool/attention") if layer is self.pool else {}
             _check_reader(layer, reader)
-            z = look.keep(layer.name, self._call(layer, z, **reader))
+            z = look.keep(layer.name, layer(z, **reader))
         return z
-
-    def _call(self, layer: Any, *inputs: Any, **arguments: Any) -> Any:
-        return kernels.call_part(self, layer, *inputs, **arguments)
 
 
 _NO_WEIGHTS = (
@@ -270,10 +274,6 @@ def _check_reader(layer: Any, reader: Mapping[str, Any]) -> None:
         known = {} if part is None else inspect.signature(part.call).parameters
         if not any(p.name == "read_weights" or p.kind is p.VAR_KEYWORD for p in known.values()):
             raise ConfigError(_NO_WEIGHTS.format(layer.name))
-
-
-for _class in (keras.layers.Identity, keras.layers.Reshape):  # Keras's own among the layers
-    kernels.direct(_class)
 
 
 def _image_shape(config: ViTConfig, data_format: str) -> tuple[int | None, ...]:

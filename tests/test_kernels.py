@@ -10,7 +10,6 @@ import pytest
 
 from keras_vit import kernels
 from keras_vit.kernels import reference
-from keras_vit.layers.dense import Dense
 from tests.helpers import dtype_of, normal, numpy_of
 
 pytestmark = pytest.mark.usefixtures("full_compilation")
@@ -174,28 +173,22 @@ def test_gelu_equals_its_reference(shape, approximate, dtype, monkeypatch):
     np.testing.assert_array_equal(numpy_of(kernels.gelu(spent, approximate)), alone)
 
 
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="a form of torch alone")
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("approximate", [True, False])
-def test_gelu_of_a_call_equals_gelu_after_the_call(approximate, dtype):
-    """In inference, where torch's form overwrites the product, and with gradients."""
-    dense = Dense(6, dtype=dtype)
-    x = keras.ops.convert_to_tensor(normal(2, 5, 4), dtype=dtype)
-    expected = reference.gelu(dense(x), approximate)
-    with no_gradient():
-        alone = kernels.call_then_gelu(dense, dense, x, approximate)
-    recorded = kernels.call_then_gelu(dense, dense, x, approximate)
-    assert_equal([numpy_of(alone), numpy_of(recorded)], [numpy_of(expected)] * 2, TOLERANCE[dtype])
+def test_a_product_then_gelu_equals_its_reference(approximate, dtype):
+    """In inference, where the GELU may overwrite the product, and with gradients."""
+    from keras_vit.kernels.torch import linear_then_gelu
 
-
-@pytest.mark.skipif(keras.backend.backend() != "torch", reason="hooks of torch")
-def test_a_hook_keeps_the_product_before_the_gelu():
-    dense, kept = Dense(6), []
-    x = keras.ops.convert_to_tensor(normal(2, 5, 4))
-    expected = numpy_of(dense(x))
-    dense.register_forward_hook(lambda layer, inputs, output: kept.append(output))
+    x, kernel, bias = (
+        keras.ops.convert_to_tensor(normal(*shape), dtype=dtype)
+        for shape in ((2, 5, 4), (4, 6), (6,))
+    )
+    expected = numpy_of(reference.gelu(reference.linear(x, kernel, bias), approximate))
     with no_gradient():
-        kernels.call_then_gelu(dense, dense, x, True)
-    np.testing.assert_array_equal(numpy_of(kept[0]), expected)
+        alone = linear_then_gelu(x, kernel, bias, approximate)
+    recorded = linear_then_gelu(x, kernel.requires_grad_(), bias, approximate).detach()
+    assert_equal([numpy_of(alone), numpy_of(recorded)], [expected] * 2, TOLERANCE[dtype])
 
 
 def no_gradient():

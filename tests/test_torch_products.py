@@ -1,16 +1,15 @@
 """torch's products by oneDNN: the rule that chooses them, and the numbers they give."""
 
+import importlib
+
 import keras
 import numpy as np
 import pytest
 
 from keras_vit import kernels
-from keras_vit.environment.components import components as environment
-from keras_vit.environment.components import processor
 from keras_vit.environment.processor import Processor, products_of_torch
 from keras_vit.errors import ConfigError
 from keras_vit.kernels import reference
-from keras_vit.layers.dense import Dense, EinsumDense
 from tests.helpers import assert_close, normal, numpy_of, random_tiny, randomise
 from tests.test_kernels import TOLERANCE, assert_equal, value_and_gradients
 
@@ -21,7 +20,10 @@ if keras.backend.backend() == "torch":
 
     from keras_vit.finetune import enable_lora
     from keras_vit.kernels import torch_products
+    from keras_vit.kernels.torch import linear_then_gelu
 
+environment = importlib.import_module("keras_vit.environment.components")
+processor = importlib.import_module("keras_vit.environment.processor")
 IMAGES = normal(2, 16, 16, 3)
 
 
@@ -150,16 +152,14 @@ def test_onednn_gets_no_matrix_with_gaps_in_memory(columns, calls, onednn, monke
 @pytest.mark.parametrize("approximate", [True, False])
 def test_a_product_with_its_gelu_equals_the_reference(approximate, use_bias, dtype, before_gelu):
     """In one pass without a gradient; with a gradient, value and gradients by torch."""
-    part = Dense(7, use_bias=use_bias, dtype=dtype)
-    part.build((None, None, 6))
-    randomise(part, seed=3)
-    x = keras.ops.convert_to_tensor(normal(2, 5, 6), dtype=dtype)
-    expected = numpy_of(reference.call_then_gelu(part, part, x, approximate).detach())
-    with torch.no_grad():
-        found = numpy_of(kernels.call_then_gelu(part, part, x, approximate))
+    shapes = [(2, 5, 6), (6, 7), (7,)]
+    x, kernel, bias = (torch.from_numpy(normal(*s)).to(getattr(torch, dtype)) for s in shapes)
+    bias = bias if use_bias else None
+    expected = numpy_of(reference.gelu(reference.linear(x, kernel, bias), approximate))
+    found = numpy_of(linear_then_gelu(x, kernel, bias, approximate))
     assert before_gelu == ["gelu"]
     assert_close(found, expected, TOLERANCE[dtype])
-    assert kernels.call_then_gelu(part, part, x, approximate).requires_grad
+    assert linear_then_gelu(x.requires_grad_(), kernel, bias, approximate).requires_grad
     assert before_gelu == ["gelu"]
 
 
@@ -171,11 +171,6 @@ def with_activation(part):
     part.activation = keras.activations.relu
 
 
-def with_lora(part):
-    part.enable_lora(2)
-    randomise(part, seed=6)
-
-
 def quantised(part):
     part.quantize("int8")
 
@@ -184,19 +179,14 @@ def with_another_call(part):
     part.call = lambda inputs, training=None: inputs[..., :1] + part.kernel[0]
 
 
-@pytest.mark.parametrize(
-    "change", [with_hook, with_activation, with_lora, quantised, with_another_call]
-)
+@pytest.mark.parametrize("change", [with_hook, with_activation, quantised, with_another_call])
 def test_what_a_user_changed_is_not_fused_with_the_gelu(change, before_gelu):
     """The GELU of the layer's own output."""
-    part = Dense(7)
-    part.build((None, 6))
-    randomise(part, seed=3)
-    change(part)
-    x = torch.from_numpy(normal(5, 6))
+    model = random_tiny()
+    change(model.get_layer("block_0").mlp.dense_0)
+    expected = numpy_of(model(torch.from_numpy(IMAGES)).detach())  # by Keras
     with torch.no_grad():
-        expected = numpy_of(reference.call_then_gelu(part, part, x, True))
-        found = numpy_of(kernels.call_then_gelu(part, part, x, True))
+        found = numpy_of(model(torch.from_numpy(IMAGES)))
     assert not before_gelu
     assert_close(found, expected, 1e-6)
 
@@ -301,19 +291,16 @@ WAYS = {
 @pytest.mark.parametrize("way", ["vmap", "compile", "autocast"])
 def test_every_transformation_of_torch_gives_the_gelu_of_torch(way, before_gelu, monkeypatch):
     """oneDNN's pass with the GELU steps aside too."""
-    part = Dense(4)
-    part.build((None, 6))
-    randomise(part, seed=3)
-    x = torch.from_numpy(normal(3, 6))
+    x, k, b = (torch.from_numpy(normal(*s)) for s in ((3, 6), (6, 4), (4,)))
 
-    def gelu_of(x, *_):
-        return kernels.call_then_gelu(part, part, x, True)
+    def gelu_of(x, k, b):
+        return linear_then_gelu(x, k, b, True)
 
     with torch.no_grad():
-        found = numpy_of(WAYS[way](gelu_of, x, None, None))
+        found = numpy_of(WAYS[way](gelu_of, x, k, b))
         assert not before_gelu
         choose(monkeypatch, None, None)
-        assert_close(found, numpy_of(WAYS[way](gelu_of, x, None, None)), 1e-6)
+        assert_close(found, numpy_of(WAYS[way](gelu_of, x, k, b)), 1e-6)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -326,13 +313,13 @@ def test_every_transformation_of_torch_gives_the_numbers_of_torch(way, onednn, m
 
 
 def test_a_counter_of_flops_sees_every_product(onednn):
-    """A mode of torch's dispatcher gets torch's own operations."""
+    """torch has no formula for oneDNN's operation; keras_vit registers one."""
     from torch.utils.flop_counter import FlopCounterMode
 
     with FlopCounterMode(display=False) as counter:
         kernels.linear(torch.ones(2, 3), torch.ones(3, 4), torch.ones(4))
     assert counter.get_total_flops() == 2 * 2 * 3 * 4
-    assert not onednn
+    assert onednn == ["none"]
 
 
 def test_an_empty_batch_and_other_types_are_computed_by_torch(onednn):
@@ -341,80 +328,6 @@ def test_an_empty_batch_and_other_types_are_computed_by_torch(onednn):
     assert kernels.linear(torch.ones(0, 3), kernel, None).shape == (0, 4)
     assert kernels.linear(torch.ones(2, 3).double(), kernel.double(), None).dtype == torch.float64
     assert not onednn
-
-
-def quantised_layers():
-    """A layer of each class after `quantize`, with inputs."""
-    layers = [
-        (Dense(24), (3, 5, 32)),
-        (EinsumDense("btm,mhd->bthd", (None, 2, 12), bias_axes="hd"), (3, 5, 32)),
-        (EinsumDense("bthd,hdm->btm", (None, 24), bias_axes="m"), (3, 5, 2, 16)),
-    ]
-    for layer, shape in layers:
-        layer.build((None, *shape[1:]))
-        randomise(layer, seed=2)
-        layer.quantize("int8")
-        yield layer, torch.from_numpy(normal(*shape))
-
-
-@pytest.fixture
-def integers(monkeypatch):
-    """Products of 8-bit integers by oneDNN, as on a processor with VNNI; returns the calls."""
-    calls = []
-
-    def counted(*matrices):
-        calls.append(matrices)
-        return torch.ops.aten._int_mm(*matrices)
-
-    monkeypatch.setattr(torch_products, "_int8", counted)
-    return calls
-
-
-def test_quantised_layers_by_vnni_equal_those_of_keras(integers, monkeypatch):
-    """Bit by bit: sums of integers are exact, and all else is computed in Keras's order."""
-    if not processor.processor().multiplies_int8:
-        pytest.skip("oneDNN saturates sums of 8-bit products on processors without VNNI")
-    for layer, x in quantised_layers():
-        found = numpy_of(layer(x).detach())
-        with monkeypatch.context() as patch:
-            patch.setattr(torch_products, "_int8", None)
-            np.testing.assert_array_equal(found, numpy_of(layer(x).detach()))
-    assert len(integers) == 3
-
-
-@pytest.mark.usefixtures("nothing_frozen")
-def test_keras_computes_the_gradient_of_a_quantised_layer(integers):
-    """And layers with LoRA, and a recorded call."""
-    for layer, x in quantised_layers():
-        x.requires_grad_()
-        layer(x).sum().backward()
-        assert x.grad.abs().max() > 0
-        torch.compile(layer.__call__, backend="eager")(x.detach())
-        layer.enable_lora(2)
-        layer(x.detach())
-    assert not integers
-
-
-@pytest.mark.parametrize(
-    ("flags", "exact"), [({"avx512f"}, False), ({"avx512_vnni"}, True), ({"avx_vnni"}, True)]
-)
-def test_integers_are_multiplied_by_vnni_alone(flags, exact, monkeypatch):
-    """Older instructions saturate; a missing or changed operation is not called."""
-    monkeypatch.setattr(
-        torch_products, "processor", lambda: Processor("x", "GenuineIntel", frozenset(flags))
-    )
-    assert (torch_products._int8_operation() is not None) == exact
-    monkeypatch.setattr(torch_products, "_INT8_SCHEMA", "another")
-    assert torch_products._int8_operation() is None
-
-
-def test_canary_torch_multiplies_integers_exactly():
-    """With the largest values, whose sums pairs of 16 bits cannot hold."""
-    if not processor.processor().multiplies_int8:
-        pytest.skip("no VNNI")
-    most = torch.full((20, 64), -127, dtype=torch.int8)
-    assert (torch.ops.aten._int_mm(most, most.T.contiguous()) == 64 * 127**2).all()
-    assert torch_products._int8_operation() is not None
 
 
 @pytest.mark.parametrize("fault", ["missing", "changed", "no oneDNN"])

@@ -48,11 +48,6 @@ class Processor:
         """Whether an instruction multiplies bfloat16; others convert to float32 and back."""
         return not self.flags.isdisjoint({"avx512_bf16", "amx_bf16", "bf16"})
 
-    @property
-    def multiplies_int8(self) -> bool:
-        """Whether an instruction sums products of 8-bit integers exactly, in 32 bits."""
-        return not self.flags.isdisjoint({"avx_vnni", "avx512_vnni"})
-
 
 @functools.cache
 def processor() -> Processor:

@@ -36,20 +36,17 @@ def _forms_of(choice: str) -> ModuleType:
     return importlib.import_module(f"keras_vit.kernels.{name if choice == 'fast' else choice}")
 
 
-_forms = _forms_of(os.environ.get("KERAS_VIT_KERNELS") or "fast")
+_choice = os.environ.get("KERAS_VIT_KERNELS") or "fast"
+_forms = _forms_of(_choice)
 attention, gelu, layer_norm = _forms.attention, _forms.gelu, _forms.layer_norm
-linear, int8_linear, patches = _forms.linear, _forms.int8_linear, _forms.patches
-remat, rotate, uniform = _forms.remat, _forms.rotate, _forms.uniform
-call_part, call_then_gelu = _forms.call_part, _forms.call_then_gelu
-direct, tensor = _forms.direct, _forms.tensor
+linear, patches, remat = _forms.linear, _forms.patches, _forms.remat
+rotate, tensor, uniform = _forms.rotate, _forms.tensor, _forms.uniform
+have_whole_block = _choice == "fast" and keras.backend.backend() == "torch"
+"""Whether `layers.torch_block` computes a whole block of the encoder at once, in inference."""
 
 __all__ = [
     "attention",
-    "call_part",
-    "call_then_gelu",
-    "direct",
     "gelu",
-    "int8_linear",
     "layer_norm",
     "linear",
     "patches",

@@ -21,9 +21,6 @@ from keras_vit.fixes import xla_on_cpus
 from keras_vit.kernels import reference
 from keras_vit.kernels.sizes import is_known
 
-call_part = reference.call_part
-direct = reference.direct
-int8_linear = reference.int8_linear
 tensor = reference.tensor
 patches = reference.patches
 rotate = reference.rotate
@@ -34,17 +31,12 @@ def gelu(x: Any, approximate: bool) -> Any:
     """See `reference.gelu`. With many tokens on CPUs the result stays out of XLA's fusions.
 
     Two blocks of ViT-B/16 at 1024 pixels take half the memory (`python -m benchmarks.kernels`, row
-    `call_then_gelu`).
+    `gelu`).
     """
     y = reference.gelu(x, approximate)
     tokens = x.shape[1] if x.ndim > 2 else 1
     few = not is_known(tokens) or tokens**2 <= reference.MOST_SCORES
     return y if few or jax.default_backend() != "cpu" else xla_on_cpus.kept_out_of_fusions(y)
-
-
-def call_then_gelu(layer: Any, part: Any, x: Any, approximate: bool) -> Any:
-    """See `reference.call_then_gelu`."""
-    return gelu(call_part(layer, part, x), approximate)
 
 
 def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:

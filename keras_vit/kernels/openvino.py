@@ -14,10 +14,6 @@ from keras import ops
 
 from keras_vit.kernels import reference
 
-call_part = reference.call_part
-call_then_gelu = reference.call_then_gelu
-direct = reference.direct
-int8_linear = reference.int8_linear
 tensor = reference.tensor
 gelu = reference.gelu
 remat = reference.remat

@@ -91,22 +91,6 @@ def linear(x: Any, kernel: Any, bias: Any, axes: int = 1) -> Any:
     return y if bias is None else y + bias
 
 
-def int8_linear(x: Any, kernel: Any, scale: Any, quantizer: Any, axes: int = 1) -> Any:
-    """Returns the product of a layer that Keras quantised to 8 bits, or None for Keras's own form.
-
-    Args:
-        x: a tensor `(..., *inputs)` in the layer's compute type.
-        kernel: an int8 tensor `(*inputs, *outputs)`, the kernel times `scale`.
-        scale: a tensor with one number per output.
-        quantizer: returns a tensor as integers, and the scale of each row, for an axis.
-        axes: number of axes in `inputs`.
-
-    Returns:
-        A tensor `(..., *outputs)` of the type of `x`, equal to Keras's; or None.
-    """
-    return None
-
-
 def attention(query: Any, key: Any, value: Any) -> Any:
     """Returns softmax(q k^T / sqrt(head_dim)) v (Eqs. 6 and 7), with a float32 softmax.
 
@@ -184,25 +168,3 @@ def tensor(x: Any, dtype: str | None = None) -> Any:
     """Returns a weight or a tensor as a tensor, of the type `dtype` unless that is None."""
     x = ops.convert_to_tensor(x)
     return x if dtype is None else ops.cast(x, dtype)
-
-
-def call_part(layer: Any, part: Any, *inputs: Any, **arguments: Any) -> Any:
-    """Returns `part(*inputs, **arguments)`.
-
-    Args:
-        layer: the caller, a layer or another object with a `dtype_policy`.
-        part: the layer to call, mostly a sublayer of `layer`.
-        inputs: tensors.
-        arguments: keyword arguments of `part`.
-    """
-    return part(*inputs, **arguments)
-
-
-def call_then_gelu(layer: Any, part: Any, x: Any, approximate: bool) -> Any:
-    """Returns `gelu(part(x), approximate)`; `layer` is the caller, as in `call_part`."""
-    return gelu(call_part(layer, part, x), approximate)
-
-
-def direct(layer_class: Any) -> Any:
-    """Decorates a layer class of keras_vit whose `call` the function `call_part` may use."""
-    return layer_class

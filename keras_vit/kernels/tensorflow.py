@@ -8,10 +8,6 @@ import tensorflow as tf
 from keras_vit.fixes import recompute_grad
 from keras_vit.kernels import reference
 
-call_part = reference.call_part
-call_then_gelu = reference.call_then_gelu
-direct = reference.direct
-int8_linear = reference.int8_linear
 tensor = reference.tensor
 gelu = reference.gelu
 layer_norm = reference.layer_norm

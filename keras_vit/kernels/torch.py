@@ -11,12 +11,11 @@ from typing import Any
 
 import keras
 import torch
-from keras.src.backend.common import global_state
-from torch.autograd import forward_ad
 
 from keras_vit.fixes import torch_checkpoint
 from keras_vit.kernels import reference, torch_compiled, torch_products
 from keras_vit.kernels.sizes import is_known
+from keras_vit.kernels.torch_products import is_transformed
 
 
 def _plain_where_transformed(fast: Callable[..., Any]) -> Callable[..., Any]:
@@ -28,18 +27,11 @@ def _plain_where_transformed(fast: Callable[..., Any]) -> Callable[..., Any]:
     plain = getattr(reference, fast.__name__)
 
     @functools.wraps(fast)
-    def form(x: Any, *others: Any) -> Any:
-        return (plain if _is_transformed(x) else fast)(x, *others)
+    def form(*arguments: Any) -> Any:
+        is_plain = not torch.compiler.is_compiling() and is_transformed()
+        return (plain if is_plain else fast)(*arguments)
 
     return form
-
-
-def _is_transformed(x: Any) -> bool:
-    """Whether `torch.func` or torch's forward mode needs more than a backward pass."""
-    if torch.compiler.is_compiling():
-        return False
-    active = torch._C._are_functorch_transforms_active()
-    return active or forward_ad.unpack_dual(x).tangent is not None
 
 
 def _is_recorded() -> bool:
@@ -50,7 +42,7 @@ def _is_recorded() -> bool:
 @_plain_where_transformed
 def attention(query: Any, key: Any, value: Any) -> Any:
     """See `reference.attention`. torch's fused attention takes heads first, in any memory order."""
-    if not _is_recorded() and not any(map(_is_transformed, (key, value))):
+    if not _is_recorded():
         y = torch_products.attention(query, key, value)
         if y is not None:
             return y
@@ -106,7 +98,7 @@ def rotate(x: Any, table: Any, neighbours: bool) -> Any:
     quickest.
     """
     kept = torch.is_grad_enabled() and (x.requires_grad or table.requires_grad)
-    if kept or x.dtype != table.dtype or _is_recorded() or _is_transformed(table):
+    if kept or x.dtype != table.dtype or _is_recorded():
         return reference.rotate(x, table, neighbours)
     cosines, sines = table
     batch, tokens, heads, head_dim = x.shape
@@ -181,7 +173,7 @@ def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
     again = torch_checkpoint.remat(function, layer)
 
     def run(x: Any) -> Any:
-        return function(x) if _is_transformed(x) else again(x)
+        return function(x) if is_transformed() else again(x)
 
     return torch.compiler.disable(run)
 
@@ -195,13 +187,11 @@ def linear(x: Any, kernel: Any, bias: Any, axes: int = 1) -> Any:
         rows = x if axes == 1 else _with_last(x, axes, math.prod(inputs))
         y = torch.nn.functional.linear(rows, matrix.T, bias)
         return y if len(outputs) == 1 else _with_last(y, 1, *outputs)
-    rows = x.reshape(-1, len(matrix))
+    rows = x.reshape(-1, matrix.shape[0])
     bias = bias if bias is None or bias.ndim == 1 else bias.reshape(-1)
-    tensors = [x, kernel] if bias is None else [x, kernel, bias]
-    by_torch = not torch_products.are_chosen() or _is_recorded()
     if torch_compiled.serve(rows, matrix, bias):
         y = torch_compiled.product(rows, matrix, bias)
-    elif by_torch or any(map(_is_transformed, tensors)):
+    elif _is_recorded() or is_transformed():
         y = torch_products.plain(rows, matrix, bias)
     else:
         y = torch_products.product(rows, matrix, bias)
@@ -222,22 +212,6 @@ def patches(x: Any, kernel: Any) -> Any:
     x = x.reshape(batch, rows, height, columns, width, channels).transpose(2, 3)
     size = height * width * channels
     return linear(x.reshape(batch, rows, columns, size), kernel.reshape(size, hidden_size), None)
-
-
-def int8_linear(x: Any, kernel: Any, scale: Any, quantizer: Any, axes: int = 1) -> Any:
-    """See `reference.int8_linear`. By VNNI, where Keras multiplies integers of 32 bits.
-
-    A ViT-S/16 that Keras has quantised takes six times as long as in float32 without it.
-    """
-    if _is_recorded() or _is_transformed(x) or not torch_products.multiplies_int8(x):
-        return None
-    matrix = kernel.reshape(math.prod(kernel.shape[:axes]), -1)
-    rows, row_scale = quantizer(x.reshape(-1, len(matrix)), axis=-1)
-    if rows.dtype != torch.int8 or scale.dtype != x.dtype or not len(rows):
-        return None
-    y = torch_products.int8_product(rows, matrix).to(x.dtype)
-    y = y.div_(row_scale * scale.reshape(1, -1))
-    return y.reshape(*x.shape[: x.ndim - axes], *kernel.shape[axes:])
 
 
 def _with_last(x: Any, axes: int, *sizes: int) -> Any:
@@ -269,122 +243,36 @@ def tensor(x: Any, dtype: str | None = None) -> Any:
     forward pass at batch 1 (`python -m benchmarks.kernels`, rows `tensor`).
     """
     if isinstance(x, keras.Variable):
-        x = _value(x)
+        x = x.value
     elif not isinstance(x, torch.Tensor):
         return reference.tensor(x, dtype)
-    if dtype is None or x.dtype is (wanted := _DTYPES[dtype]):
-        return x
-    return x.to(wanted)
+    return x if dtype is None else x.to(_DTYPES[dtype])
 
 
-def _value(variable: Any) -> Any:
-    """Returns `variable.value`, read directly unless a scope of Keras may replace it."""
-    scopes = global_state.GLOBAL_STATE_TRACKER
-    if (
-        type(variable) is not keras.Variable
-        or variable._value is None
-        or getattr(scopes, "stateless_scope", None) is not None
-        or getattr(scopes, "autocast_scope", None) is not None
-        or getattr(scopes, "torch_device", None) is not None
-        or torch.compiler.is_compiling()
-    ):
-        return variable.value
-    return variable._value
+_DTYPES = {name: kind for name, kind in vars(torch).items() if isinstance(kind, torch.dtype)}
 
 
-_direct: dict[type, tuple[Any, Any]] = {}
-"""Classes that `direct` decorates, with their `call` and `__call__` at the time of decoration."""
+def linear_then_gelu(x: Any, kernel: Any, bias: Any, approximate: bool) -> Any:
+    """Returns `gelu(linear(x, kernel, bias), approximate)`, in inference without a second array.
 
-
-def direct(layer_class: Any) -> Any:
-    """See `reference.direct`."""
-    _direct[layer_class] = layer_class.call, layer_class.__call__
-    return layer_class
-
-
-def call_part(layer: Any, part: Any, *inputs: Any, **arguments: Any) -> Any:
-    """See `reference.call_part`. Calls `part.call` directly if `part` is unchanged.
-
-    Keras and torch spend a tenth of a millisecond on a call before they compute, and a block has
-    ten parts: this takes a quarter of the time of ViT-S/16 at batch 1 (`python -m
-    benchmarks.kernels`, rows `call_part`).
+    oneDNN computes the GELU with the product where it is chosen (benchmarks/notes). Elsewhere
+    the GELU overwrites its input. With a second array, glibc returned both to the system after each
+    block of ViT-S/16 at batch 8, and the system cleared 220 MB in each forward pass, a tenth of its
+    time (`python -m benchmarks.kernels`, rows `linear_then_gelu`).
     """
-    if not (isinstance(inputs[0], torch.Tensor) and _is_untouched(part, layer)):
-        return part(*inputs, **arguments)
-    if part.autocast:
-        dtype = _DTYPES[part.compute_dtype]
-        inputs = tuple(x if x.dtype == dtype else x.to(dtype) for x in inputs)
-    return part.call(*inputs, **arguments)
-
-
-def call_then_gelu(layer: Any, part: Any, x: Any, approximate: bool) -> Any:
-    """See `reference.call_then_gelu`. In inference on a CPU, the GELU takes no array of its own.
-
-    oneDNN computes it with the product where it is chosen (benchmarks/notes). Elsewhere the GELU
-    overwrites its input. Only an unchanged `part` without hooks certainly returns an array
-    that nobody else holds. With a second array, glibc returned both to the system after each block
-    of ViT-S/16 at batch 8, and the system cleared 220 MB in each forward pass, a tenth of its time
-    (`python -m benchmarks.kernels`, rows `call_then_gelu`).
-    """
-    if torch_products.take_gelu() and _is_untouched(part, layer):
-        y = _product_then_gelu(part, x, approximate)
-        if y is not None:
-            return y
-    y = call_part(layer, part, x)
-    kept = torch.is_grad_enabled() and y.requires_grad
-    if kept or y.device.type != "cpu" or _is_recorded() or _is_transformed(y):
-        return gelu(y, approximate)
-    if not _is_untouched(part, layer) or not y.is_contiguous():
-        return gelu(y, approximate)
+    is_needed = torch_products.needs_gradient(x, kernel, bias)
+    if is_needed or x.device.type != "cpu" or is_transformed():
+        return gelu(linear(x, kernel, bias), approximate)
+    rows = x.reshape(-1, x.shape[-1])
+    if torch_compiled.serve(rows, kernel, bias):
+        y = torch_compiled.product_then_gelu(rows, kernel, bias, approximate)
+    elif _is_recorded():
+        return gelu(linear(x, kernel, bias), approximate)
+    else:
+        y = torch_products.product_then_gelu(rows, kernel, bias, approximate)
+    if y is not None:
+        return y.reshape(*x.shape[:-1], y.shape[-1])
+    y = linear(x, kernel, bias)
     if approximate and y.dtype in _SLOW_TANH:
         return _write_gelu(y, y)
     return torch.ops.aten.gelu_(y, approximate="tanh" if approximate else "none")
-
-
-def _product_then_gelu(part: Any, x: Any, approximate: bool) -> Any:
-    """Returns `gelu(part(x))` for an unchanged Dense layer in inference, or None."""
-    is_linear = getattr(part, "activation", None) is keras.activations.linear
-    if not isinstance(part, keras.layers.Dense) or not isinstance(x, torch.Tensor) or not is_linear:
-        return None
-    kernel, bias = tensor(part.matrix()), None if part.bias is None else tensor(part.bias)
-    if torch_products.needs_gradient(x, kernel, bias):
-        return None
-    if any(_is_transformed(each) for each in (x, kernel, bias) if each is not None):
-        return None
-    dtype = part.compute_dtype
-    x, kernel = tensor(x, dtype if part.autocast else None), tensor(kernel, dtype)
-    bias = None if bias is None else tensor(bias, dtype)
-    rows = x.reshape(-1, x.shape[-1])
-    by = torch_compiled if torch_compiled.serve(rows, kernel, bias) else torch_products
-    if by is torch_products and _is_recorded():
-        return None
-    y = by.product_then_gelu(rows, kernel, bias, approximate)
-    return None if y is None else y.reshape(*x.shape[:-1], y.shape[-1])
-
-
-def _is_untouched(part: Any, layer: Any) -> bool:
-    """Whether `part` is a layer of keras_vit without replaced methods, hooks or other changes."""
-    kind, state = type(part), vars(part)
-    return (
-        kind in _direct
-        and _direct[kind] == (kind.call, kind.__call__)
-        and not ("call" in state or "__call__" in state or "forward" in state)
-        and part.built
-        # `part.call` casts weights by its own policy, which must be that of the caller.
-        and (not part.autocast or part.dtype_policy is layer.dtype_policy)
-        and part.activity_regularizer is None
-        and part.quantization_mode is None
-        and not state.get("lora_enabled")
-        and state["_remat_mode"] is None
-        and part._compiled_call_impl is None
-        and not (state["_forward_hooks"] or state["_forward_pre_hooks"])
-        and not (state["_backward_hooks"] or state["_backward_pre_hooks"])
-        and not any(_GLOBAL_HOOKS)
-        and _distribution() is None
-    )
-
-
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-_GLOBAL_HOOKS = [getattr(torch.nn.modules.module, f"_global{hooks}") for hooks in _HOOKS]
-_distribution = keras.distribution.distribution
-_DTYPES = {name: kind for name, kind in vars(torch).items() if isinstance(kind, torch.dtype)}

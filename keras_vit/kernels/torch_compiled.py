@@ -8,7 +8,6 @@ GELU behind a product in inference. Exporters get torch's own operations.
 from typing import Any
 
 import torch
-from torch.autograd import forward_ad
 
 from keras_vit.kernels import torch_products
 
@@ -27,9 +26,7 @@ def serve(*tensors: Any) -> bool:
         and torch_products.are_chosen()
         and not torch.compiler.is_exporting()
         and not torch.is_autocast_enabled("cpu")
-        # Neither `torch.func` nor forward mode has a rule for the operators.
-        and not torch._C._are_functorch_transforms_active()
-        and forward_ad._current_level < 0
+        and not torch_products.is_transformed()  # no rule for the operators
         and all(
             x is None or (x.device.type == "cpu" and x.dtype == tensors[0].dtype) for x in tensors
         )

@@ -12,18 +12,20 @@ where torch needs more than a value and a gradient (compilers, exporters, autoca
 forward mode), on other devices and types, and where the private operation is missing or changed.
 """
 
+import math
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
+from torch.utils.flop_counter import register_flop_formula
 
-from keras_vit.environment.processor import processor, products_of_torch
+from keras_vit.environment.processor import products_of_torch
 from keras_vit.fixes import torch_stacks
 
 _SCHEMA = (
     "mkldnn::_linear_pointwise(Tensor X, Tensor W, Tensor? B, str attr, Scalar?[] scalars, "
     "str? algorithm) -> Tensor Y"
 )
-_INT8_SCHEMA = "aten::_int_mm(Tensor self, Tensor mat2) -> Tensor"
 _TYPES = (torch.float32, torch.bfloat16)
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
@@ -57,20 +59,23 @@ _FEWEST_SCORES, _MOST_SCORES = 2**14, 2**20
 many are computed at once, so that they stay in the cache between two operations."""
 
 
-def _int8_operation() -> Any:
-    """Returns torch's product of 8-bit integers, or None on processors without VNNI.
+if _operation() is not None:
 
-    oneDNN's older instructions saturate the sum of two products at 16 bits.
+    @register_flop_formula(torch.ops.mkldnn._linear_pointwise)
+    def _(rows: Any, matrix: Any, *others: Any, **options: Any) -> int:
+        """Returns the operations of a product, for torch's counter of FLOPs."""
+        return 2 * math.prod(rows) * matrix[0]  # `matrix` is (outputs, inputs)
+
+
+def is_transformed() -> bool:
+    """Whether `torch.func` or forward mode is active, for which torch has no public question.
+
+    They need more of an operation than a value and a gradient. True where torch no longer says it.
     """
-    try:
-        found = torch.ops.aten._int_mm.default
-        usable = torch.backends.mkldnn.is_available() and str(found._schema) == _INT8_SCHEMA
-    except (AttributeError, RuntimeError):
-        return None
-    return found if usable and processor().multiplies_int8 else None
+    return bool(_transforms_are_active() or getattr(forward_ad, "_current_level", 0) >= 0)
 
 
-_int8: Any = _int8_operation()
+_transforms_are_active = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
 
 
 def are_chosen() -> bool:
@@ -156,22 +161,6 @@ def attention(query: Any, key: Any, value: Any) -> Any:
     return y.view(batch, heads, tokens, head_dim).transpose(1, 2)
 
 
-def multiplies_int8(rows: Any) -> bool:
-    """Whether `int8_product` serves a layer with the inputs `rows`, which need no gradient."""
-    return (
-        _int8 is not None
-        and rows.device.type == "cpu"
-        and type(rows) in _PLAIN
-        and not (torch.is_grad_enabled() and rows.requires_grad)
-        and not torch._C._len_torch_dispatch_stack()
-    )
-
-
-def int8_product(rows: Any, matrix: Any) -> Any:
-    """Returns the exact product of two matrices of 8-bit integers, in 32 bits."""
-    return _int8(rows, matrix)
-
-
 def plain(rows: Any, matrix: Any, bias: Any) -> Any:
     """Returns `rows @ matrix + bias` by torch, which has derivatives of every kind."""
     return rows @ matrix if bias is None else torch.addmm(bias, rows, matrix)
@@ -185,7 +174,7 @@ def needs_gradient(rows: Any, matrix: Any, bias: Any) -> bool:
 
 
 def _is_for_onednn(first: Any, second: Any, third: Any) -> bool:
-    """Whether the tensors suit oneDNN, and no mode of torch wants to see torch's own operation."""
+    """Whether the tensors suit oneDNN."""
     return (
         first.device.type == "cpu"
         and type(first) in _PLAIN  # a subclass of torch.Tensor need not know the operation
@@ -196,7 +185,6 @@ def _is_for_onednn(first: Any, second: Any, third: Any) -> bool:
         and first.numel() > 0
         and second.numel() > 0
         and not torch.is_autocast_enabled("cpu")
-        and not torch._C._len_torch_dispatch_stack()  # such as a counter of FLOPs
     )
 
 

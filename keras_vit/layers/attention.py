@@ -14,7 +14,6 @@ from keras_vit.layers.rms_norm import norm_layer
 from keras_vit.layers.rotary_positions import turns
 
 
-@kernels.direct
 @keras.saving.register_keras_serializable("keras_vit")
 class Attention(ConfiguredLayer):
     """Multi-head attention of `queries` over `context`, or over themselves (appendix A).
@@ -118,10 +117,8 @@ class Attention(ConfiguredLayer):
 
     def call(self, inputs, context=None, rotary=None, training=None, read_weights=None):
         context = inputs if context is None else context
-        query = kernels.call_part(self, self.query, inputs)
-        key = kernels.call_part(self, self.key, context)
-        value = kernels.call_part(self, self.value, context)
-        query, key = self._turned(query, key, rotary)
+        query, key, value = self.query(inputs), self.key(context), self.value(context)
+        query, key = self.turn(query, key, rotary)
         drops = training and self.dropout_rate > 0
         if drops or read_weights is not None:
             weights = reference.attention_weights(query, key)
@@ -135,16 +132,16 @@ class Attention(ConfiguredLayer):
         if self.sub_norm:
             shape = ops.shape(x)
             x = ops.reshape(x, (*shape[:2], x.shape[2] * x.shape[3]))
-            x = ops.reshape(kernels.call_part(self, self.norm, x), shape)
-        return kernels.call_part(self, self.out, x)
+            x = ops.reshape(self.norm(x), shape)
+        return self.out(x)
 
     def attention_weights(self, inputs, context=None, rotary=None):
         """Returns softmax(q k^T / sqrt(d)) (Eq. 6), float32 `(batch, heads, tokens, others)`."""
         context = inputs if context is None else context
-        query, key = self._turned(self.query(inputs), self.key(context), rotary)
+        query, key = self.turn(self.query(inputs), self.key(context), rotary)
         return reference.attention_weights(query, key)
 
-    def _turned(self, query, key, rotary):
+    def turn(self, query, key, rotary):
         """Returns query and key, rotated by their positions if the layer has `rope`."""
         if (self.rope is None) != (rotary is None):
             raise ConfigError(

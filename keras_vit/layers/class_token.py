@@ -3,11 +3,9 @@
 import keras
 from keras import ops
 
-from keras_vit import kernels
 from keras_vit.layers.base import ConfiguredLayer
 
 
-@kernels.direct
 @keras.saving.register_keras_serializable("keras_vit")
 class ClassToken(ConfiguredLayer):
     """Puts one learned token in front of a sequence: `[x_class; x_1; ...; x_N]` (Eq. 1).

@@ -2,11 +2,9 @@
 
 import keras
 
-from keras_vit import kernels
 from keras_vit.errors import ConfigError
 
 
-@kernels.direct
 @keras.saving.register_keras_serializable("keras_vit")
 class Dropout(keras.layers.Dropout):
     """Keras's Dropout, with a seed generator that has the name `NAME_seed` after its layer.

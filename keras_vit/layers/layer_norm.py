@@ -8,7 +8,6 @@ from keras_vit.errors import ConfigError
 from keras_vit.kernels import reference
 
 
-@kernels.direct
 @keras.saving.register_keras_serializable("keras_vit")
 class LayerNorm(keras.layers.LayerNormalization):
     """`keras.layers.LayerNormalization` in the backend's fastest form. Arguments are Keras's.

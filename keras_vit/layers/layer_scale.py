@@ -3,11 +3,9 @@
 import keras
 from keras import ops
 
-from keras_vit import kernels
 from keras_vit.layers.base import ConfiguredLayer
 
 
-@kernels.direct
 @keras.saving.register_keras_serializable("keras_vit")
 class LayerScale(ConfiguredLayer):
     """Multiplies every channel by a learned number (CaiT: Touvron et al. 2021, arXiv 2103.17239).

@@ -3,11 +3,9 @@
 import keras
 from keras import ops
 
-from keras_vit import kernels
 from keras_vit.layers.base import ConfiguredLayer
 
 
-@kernels.direct
 @keras.saving.register_keras_serializable("keras_vit")
 class MaskToken(ConfiguredLayer):
     """Replaces hidden patches by one learned token (BEiT, iBOT, DINOv2).

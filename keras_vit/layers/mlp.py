@@ -2,7 +2,6 @@
 
 import keras
 
-from keras_vit import kernels
 from keras_vit.layers.activation import activate
 from keras_vit.layers.base import ConfiguredLayer
 from keras_vit.layers.dense import Dense
@@ -11,7 +10,6 @@ from keras_vit.layers.initializers import RandomNormal, XavierUniform
 from keras_vit.layers.rms_norm import norm_layer
 
 
-@kernels.direct
 @keras.saving.register_keras_serializable("keras_vit")
 class MLP(ConfiguredLayer):
     """Two Dense layers with a GELU between them (section 3.1, `MlpBlock` of the reference).
@@ -82,17 +80,13 @@ class MLP(ConfiguredLayer):
     def call(self, inputs, training=None):
         x = self._drop(self._hidden(inputs), training)
         if self.sub_norm:
-            x = kernels.call_part(self, self.norm, x)
-        return self._drop(kernels.call_part(self, self.dense_1, x), training)
+            x = self.norm(x)
+        return self._drop(self.dense_1(x), training)
 
     def _hidden(self, inputs):
         if self.gate_activation is None:
-            if self.gelu in ("tanh", "exact"):
-                is_tanh = self.gelu == "tanh"
-                return kernels.call_then_gelu(self, self.dense_0, inputs, is_tanh)
-            return activate(kernels.call_part(self, self.dense_0, inputs), self.gelu)
-        gate = activate(kernels.call_part(self, self.gate, inputs), self.gate_activation)
-        return gate * kernels.call_part(self, self.value, inputs)
+            return activate(self.dense_0(inputs), self.gelu)
+        return activate(self.gate(inputs), self.gate_activation) * self.value(inputs)
 
     def _drop(self, x, training):
         drops = training and self.dropout_rate > 0

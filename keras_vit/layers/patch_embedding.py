@@ -8,7 +8,6 @@ from keras_vit.layers.base import ConfiguredLayer
 from keras_vit.layers.initializers import LecunNormal
 
 
-@kernels.direct
 @keras.saving.register_keras_serializable("keras_vit")
 class PatchEmbedding(ConfiguredLayer):
     """Cuts an image into patches and projects each to a token (Eq. 1: `x_p E`).

@@ -3,7 +3,6 @@
 import keras
 from keras import ops
 
-from keras_vit import kernels
 from keras_vit.errors import ConfigError
 from keras_vit.layers.attention import Attention
 from keras_vit.layers.base import ConfiguredLayer
@@ -12,7 +11,6 @@ from keras_vit.layers.mlp import MLP
 from keras_vit.layers.rms_norm import norm_layer
 
 
-@kernels.direct
 @keras.saving.register_keras_serializable("keras_vit")
 class Pool(ConfiguredLayer):
     """Reduces `(batch, tokens, hidden_size)` to the input of the head, `(batch, hidden_size)`.
@@ -70,7 +68,6 @@ _KINDS = (
 )
 
 
-@kernels.direct
 @keras.saving.register_keras_serializable("keras_vit")
 class MAPHead(ConfiguredLayer):
     """Multi-head attention pooling (Lee et al. 2019; `MAPHead` of big_vision's `models/vit.py`).

@@ -3,7 +3,6 @@
 import keras
 from keras import ops
 
-from keras_vit import kernels
 from keras_vit.errors import ConfigError
 from keras_vit.interpolate import resampling_weights
 from keras_vit.kernels.sizes import is_known, number, steps
@@ -11,7 +10,6 @@ from keras_vit.layers.base import ConfiguredLayer
 from keras_vit.layers.initializers import RandomNormal
 
 
-@kernels.direct
 @keras.saving.register_keras_serializable("keras_vit")
 class AddPositionEmbs(ConfiguredLayer):
     """Adds a position embedding to every token (Eq. 1: `+ E_pos`).

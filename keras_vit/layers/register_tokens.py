@@ -3,12 +3,10 @@
 import keras
 from keras import ops
 
-from keras_vit import kernels
 from keras_vit.layers.base import ConfiguredLayer
 from keras_vit.layers.initializers import RandomNormal
 
 
-@kernels.direct
 @keras.saving.register_keras_serializable("keras_vit")
 class RegisterTokens(ConfiguredLayer):
     """Puts learned tokens between the first tokens of a sequence and its patches.

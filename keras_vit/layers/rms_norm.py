@@ -3,13 +3,11 @@
 import keras
 from keras import ops
 
-from keras_vit import kernels
 from keras_vit.layers.base import ConfiguredLayer
 from keras_vit.layers.layer_norm import LayerNorm
 from keras_vit.layers.precision import float32_under_mixed
 
 
-@kernels.direct
 @keras.saving.register_keras_serializable("keras_vit")
 class RMSNorm(ConfiguredLayer):
     """`x / sqrt(mean(x^2) + epsilon) * gamma` over the last axis (Zhang and Sennrich 2019).

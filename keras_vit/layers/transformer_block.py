@@ -2,7 +2,6 @@
 
 import keras
 
-from keras_vit import kernels
 from keras_vit.layers.attention import Attention
 from keras_vit.layers.base import ConfiguredLayer
 from keras_vit.layers.dropout import Dropout
@@ -13,7 +12,6 @@ from keras_vit.layers.rms_norm import norm_layer
 from keras_vit.layers.stochastic_depth import StochasticDepth
 
 
-@kernels.direct
 @keras.saving.register_keras_serializable("keras_vit")
 class TransformerBlock(ConfiguredLayer):
     """Pre-norm Transformer encoder block (Figure 1, right; `Encoder1DBlock` of the reference).
@@ -137,20 +135,19 @@ class TransformerBlock(ConfiguredLayer):
         return self._encode(inputs, rotary, training, read_weights)
 
     def _encode(self, inputs, rotary, training, read_weights=None):
-        x = kernels.call_part(self, self.attention_norm, inputs)
+        x = self.attention_norm(inputs)
         further = {} if rotary is None else {"rotary": rotary}
         if read_weights is not None:
             further["read_weights"] = read_weights
-        x = kernels.call_part(self, self.attention, x, **further, training=training)
+        x = self.attention(x, **further, training=training)
         if self.layer_scale is not None:
-            x = kernels.call_part(self, self.attention_scale, x)
+            x = self.attention_scale(x)
         if training and self.dropout_rate > 0:
             x = self.dropout(x, training=True)
         x = self._branch(x, training) + inputs  # Eq. 2
-        y = kernels.call_part(self, self.mlp_norm, x)
-        y = kernels.call_part(self, self.mlp, y, training=training)
+        y = self.mlp(self.mlp_norm(x), training=training)
         if self.layer_scale is not None:
-            y = kernels.call_part(self, self.mlp_scale, y)
+            y = self.mlp_scale(y)
         return self._branch(y, training) + x  # Eq. 3
 
     def _branch(self, x, training):
