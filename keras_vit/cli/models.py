@@ -108,7 +108,7 @@ def _add_fields(command: argparse.ArgumentParser) -> None:
 
 
 def _list(arguments: argparse.Namespace) -> None:
-    from keras_vit.checkpoints import describe
+    from keras_vit.checkpoints import inspect
     from keras_vit.checkpoints.passports import rung_of
     from keras_vit.sources.catalog import list_presets, preset_named
     from keras_vit.variants import list_variants, variant
@@ -126,7 +126,7 @@ def _list(arguments: argparse.Namespace) -> None:
     filters = ("variant", "data", "resolution", "hybrid", "family")
     asked = {key: getattr(arguments, key) for key in filters}
     for row in map(preset_named, list_presets(**asked)):
-        parameters = num_parameters(describe(row.name).config)
+        parameters = inspect(row.name).num_parameters
         score = row.top1 and f"{row.top1:.2f}"
         facts = (row.name, row.data, parameters, row.image_size, row.num_classes, score)
         rows.append((*facts, row.license, rung_of(row.name)))
@@ -142,14 +142,14 @@ def _doctor(arguments: argparse.Namespace) -> None:
 
 
 def _info(arguments: argparse.Namespace) -> None:
-    from keras_vit.checkpoints import CheckpointInfo, describe
+    from keras_vit.checkpoints import inspect
     from keras_vit.checkpoints.passports import RUNGS, rung_of, shipped
     from keras_vit.sources.catalog import CATALOG
 
-    found = describe(arguments.source)
+    found = inspect(arguments.source)
     facts: dict[str, Any] = {"source": str(arguments.source)}
     arrays = {}
-    if isinstance(found, CheckpointInfo):
+    if found.shapes:
         size_known = "image_size" not in found.undetermined
         facts |= {"dialect": found.dialect, "prefix": found.prefix or "none"}
         facts |= _model_facts(found.config, size_known)
