@@ -62,7 +62,7 @@ class H5Reader(FileReader):
 
         links: list[tuple[bytes, int]] = []
         groups = []
-        with self.damage() as reading:
+        with self.damage():
             self._items += group.get_num_objs()
             if depth > _DEEPEST or self._items > _ITEMS_PER_ARRAY * ARRAYS.value:
                 raise CheckpointError(
@@ -71,7 +71,7 @@ class H5Reader(FileReader):
                 )
             group.links.iterate(lambda *link: links.append((link[0], link[1].type)), info=True)
             for encoded, kind in links:
-                reading.name = name = prefix + encoded.decode("utf-8")
+                self.at = name = prefix + encoded.decode("utf-8")
                 if kind != h5py.h5l.TYPE_HARD:
                     raise CheckpointError(
                         f"{self.path}: {shown(name)} is a link, expected an array in this file."

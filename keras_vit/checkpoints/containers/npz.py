@@ -37,7 +37,7 @@ class NpzReader(FileReader):
     def __init__(self, path: Path, file: IO[bytes]) -> None:
         super().__init__(path, file)
         self._members: dict[str, _Member] = {}
-        with self.damage() as reading:
+        with self.damage():
             directory = _Directory(path, file)
             self._zip = zipfile.ZipFile(directory)
             directory.is_read = True
@@ -46,8 +46,8 @@ class NpzReader(FileReader):
             self._refuse_a_model()
             self._mapped = MappedFile(file)
             for member in self._zip.infolist():
-                reading.name = member.filename.removesuffix(".npy")
-                self._add(reading.name, member)
+                self.at = member.filename.removesuffix(".npy")
+                self._add(self.at, member)
 
     def _refuse_lost_members(self, file: IO[bytes]) -> None:
         """Compares the directory with the number of members that the end of the zip states.
