@@ -81,11 +81,6 @@ class Claim:
     prefix: str
     binding: Bindings
 
-    def holds_under(self, dialect: int, prefix: str) -> bool:
-        """Whether the claim is valid if the file has that dialect and that prefix."""
-        of_prefix = self.prefix == prefix or self.template.stored.outside
-        return self.template.dialect == dialect and of_prefix
-
 
 _OTHERS = (
     (r"relative_position_bias_table", "a Swin Transformer"),
@@ -194,21 +189,20 @@ def recognise(
     the one that knows more of the other arrays as no weights. Each name is looked up once for all
     dialects together.
     """
-    claims = list(_claims(shapes, tuple(dialects)))
-    claimed: dict[tuple[int, str], set[str]] = collections.defaultdict(set)
-    for claim in claims:
-        for prefix in dialects[claim.template.dialect].prefixes:
-            if claim.prefix == prefix or claim.template.stored.outside:
-                claimed[claim.template.dialect, prefix].add(claim.name)
-    counts = {key: len(names) for key, names in claimed.items()}
+    own: dict[tuple[int, str], list[Claim]] = collections.defaultdict(list)
+    for claim in _claims(shapes, tuple(dialects)):
+        template = claim.template
+        for prefix in dialects[template.dialect].prefixes:
+            if claim.prefix == prefix or template.stored.outside:
+                own[template.dialect, prefix].append(claim)
+    counts = {key: len({claim.name for claim in claims}) for key, claims in own.items()}
     most = max(counts.values(), default=0)
     tied = sorted(key for key, count in counts.items() if are_named or count == most)
     if not tied:
         return None
-    candidates = []
-    for number, prefix in tied:
-        own = [claim for claim in claims if claim.holds_under(number, prefix)]
-        candidates.append(_read(shapes, dialects[number], prefix, own))
+    candidates = [
+        _read(shapes, dialects[number], prefix, own[number, prefix]) for number, prefix in tied
+    ]
     best = max(
         candidates,
         key=lambda r: (
