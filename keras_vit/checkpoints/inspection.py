@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from keras_vit.checkpoints import inference
-from keras_vit.checkpoints.containers import Reader, unwrapped
+from keras_vit.checkpoints.containers import Reader, strip_prefix
 from keras_vit.checkpoints.dialects import Dialect, Statement
 from keras_vit.checkpoints.dialects.base import not_a_protocol
 from keras_vit.checkpoints.dialects.keras_vit import keras_vit
-from keras_vit.checkpoints.recognition import Recognition, recognise_dialect, wrapper_of
+from keras_vit.checkpoints.recognition import Recognition, find_wrapper, recognise_dialect
 from keras_vit.checkpoints.translate import Move, Shape, compare, plan
 from keras_vit.config import Numerics, ViTConfig
 from keras_vit.errors import CheckpointError, ConfigError, SourceError, shown
@@ -150,9 +150,9 @@ def open_checkpoint(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoi
             misshapen or unexpected; the message names them.
         SourceError: the arrays belong to a preset whose config.json is missing.
     """
-    wrapper = wrapper_of(files.reader.shapes)
+    wrapper = find_wrapper(files.reader.shapes)
     if wrapper:
-        files = dataclasses.replace(files, reader=unwrapped(files.reader, wrapper))
+        files = dataclasses.replace(files, reader=strip_prefix(files.reader, wrapper))
     reader, preset, fields = files.reader, files.preset, dict(arguments)
     if preset is not None:
         fields.setdefault("dialect", keras_vit.name)

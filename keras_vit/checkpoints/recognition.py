@@ -24,7 +24,7 @@ DistributedDataParallel, Lightning and others, a detector or segmenter, the Timm
 transformers, torch.compile."""
 
 
-def wrapper_of(names: Collection[str]) -> str:
+def find_wrapper(names: Collection[str]) -> str:
     """Returns the combination of `WRAPPERS` in front of every name, such as `"module.model."`."""
     first, last = min(names, default=""), max(names, default="")  # all names share their prefix
     prefix = ""

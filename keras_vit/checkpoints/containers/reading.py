@@ -182,7 +182,7 @@ def joined(path: Path, parts: list[tuple[str, Reader]]) -> Reader:
     return _RenamedReader(path, ((p + name, r, name) for p, r in parts for name in r.shapes))
 
 
-def unwrapped(reader: Reader, prefix: str) -> Reader:
+def strip_prefix(reader: Reader, prefix: str) -> Reader:
     """Returns a reader that removes the prefix, which all names in the file have, from names."""
     places = ((name.removeprefix(prefix), reader, name) for name in reader.shapes)
     return _RenamedReader(reader.path, places)
