@@ -271,7 +271,8 @@ def convert(
         lossy: whether to write a model whose arithmetic the library cannot express.
         track: wraps the list of arrays to show progress.
         allow_pickle_weights: as for `load`.
-        **arguments: arguments of `load`, except for `dtype`, `data_format` and `name`.
+        **arguments: arguments of `load` on how to read the file and on its configuration, `labels`
+            and `protocol`.
 
     Raises:
         CheckpointError: as `load` and `save`. No file is written.
