@@ -29,7 +29,7 @@ def complete_numerics(stored: ViTConfig, fields: Mapping[str, Any]) -> dict[str,
 
 
 def adapt_config(checkpoint: Checkpoint, arguments: Mapping[str, Any]) -> ViTConfig:
-    """Returns the configuration of the model that a caller asks for.
+    """Returns the configuration of the model that a caller asks for, and logs what changes.
 
     Args:
         checkpoint: the open checkpoint.
@@ -77,7 +77,9 @@ def adapt_config(checkpoint: Checkpoint, arguments: Mapping[str, Any]) -> ViTCon
                 columns,
                 "the feature map" if cropped.resnet else "pixels",
             )
-    return stored.replace(**complete_numerics(stored, fields))
+    config = stored.replace(**complete_numerics(stored, fields))
+    _log_changes(str(path), stored, config)
+    return config
 
 
 def resize_positions(
@@ -179,7 +181,7 @@ def replaces_head(stored: ViTConfig, config: ViTConfig) -> bool:
     return width != (config.num_classes, config.representation_size)
 
 
-def announce(path: str, stored: ViTConfig, config: ViTConfig) -> None:
+def _log_changes(path: str, stored: ViTConfig, config: ViTConfig) -> None:
     """Logs one line for each difference between the model and the file."""
     if replaces_head(stored, config):
         if config.num_classes:

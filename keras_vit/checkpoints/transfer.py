@@ -15,7 +15,6 @@ from keras_vit.checkpoints.adapt import (
     adapt_array,
     adapt_config,
     adapt_dtype,
-    announce,
     complete_numerics,
     replaces_head,
 )
@@ -138,7 +137,6 @@ def load(
         fields = {**source.told, **fields}
         checkpoint = open_checkpoint(files, fields)
         config = adapt_config(checkpoint, fields)
-        announce(str(checkpoint.reader.path), checkpoint.info.config, config)
         facts = _state_facts(source, checkpoint.info, config)
         facts["provenance"] = source.provenance(files.preset)
         with blank_weights():
@@ -297,7 +295,6 @@ def convert(
                 f"{path}: a conversion makes no new head; num_classes is "
                 f"{checkpoint.info.config.num_classes} in the file, or 0 to leave the head behind."
             )
-        announce(str(path), checkpoint.info.config, config)
         facts = {**_state_facts(source, checkpoint.info, config), **arguments}
         labels = names_of(checked(facts["labels"], config.num_classes))
         files.verify()  # before anything is written
