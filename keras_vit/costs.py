@@ -82,8 +82,8 @@ def flops(
             a patch.
 
     >>> import keras_vit
-    >>> found = keras_vit.flops(keras_vit.vit_s16())
-    >>> round(found.forward / 1e9, 1), round(found.training / 1e9, 1)
+    >>> counts = keras_vit.flops(keras_vit.vit_s16())
+    >>> round(counts.forward / 1e9, 1), round(counts.training / 1e9, 1)
     (9.2, 27.5)
     """
     config = _config_of(model)
@@ -172,12 +172,11 @@ def _config_of(model: "VisionTransformer | ViTConfig") -> ViTConfig:
     return model if isinstance(model, ViTConfig) else model.config
 
 
-def _size_of(config: ViTConfig, asked: int | tuple[int, int] | None) -> tuple[int, int]:
-    if asked is None and config.image_size is None:
+def _size_of(config: ViTConfig, image_size: int | tuple[int, int] | None) -> tuple[int, int]:
+    size = config.image_size if image_size is None else image_size
+    if size is None:
         raise ConfigError("The model takes images of any size: give an image_size.")
-    if asked is None:
-        return config.image_size  # type: ignore[return-value]
-    return (asked, asked) if isinstance(asked, int) else asked
+    return (size, size) if isinstance(size, int) else size
 
 
 def _cells(config: ViTConfig, size: tuple[int, int]) -> dict[str, int]:

@@ -129,15 +129,15 @@ def variant(name: str) -> Variant:
         ConfigError: the name is unknown; the message states the nearest name.
     """
     if name not in _VARIANTS:
-        known = ", ".join(_VARIANTS)
-        raise ConfigError(f"Unknown variant {name!r}.{nearest(name, _VARIANTS)} Known: {known}.")
+        hint, names = nearest(name, _VARIANTS), ", ".join(_VARIANTS)
+        raise ConfigError(f"Unknown variant {name!r}.{hint} Known: {names}.")
     return _VARIANTS[name]
 
 
 def variant_of(config: ViTConfig) -> str | None:
     """Returns the name of the variant whose sizes a configuration has, or None."""
-    for name, known in _VARIANTS.items():
-        reference = known.config()
+    for name, candidate in _VARIANTS.items():
+        reference = candidate.config()
         if all(getattr(reference, field) == getattr(config, field) for field in _SIZE_FIELDS):
             return name
     return None

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from keras_vit import CheckpointError, ConfigError, VisionTransformer, checkpoints, labels
-from keras_vit.checkpoints import describe
+from keras_vit.checkpoints import inspect
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.config import ViTConfig
 from tests.helpers import tiny
@@ -65,7 +65,7 @@ def test_configs_presets_and_keras_files_store_the_name_of_a_list(tmp_path):
     assert model.get_config()["labels"] == "imagenet1k"
     assert VisionTransformer.from_config(model.get_config()).labels == model.labels
     model.save_to_preset(tmp_path / "preset")
-    preset = describe(tmp_path / "preset")
+    preset = inspect(tmp_path / "preset")
     assert (preset.labels, preset.protocol) == ("imagenet1k", {"name": "timm", "crop_pct": 1.0})
     back = VisionTransformer.from_preset(tmp_path / "preset")
     assert back.labels == model.labels

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from keras_vit import VisionTransformer, checkpoints
-from keras_vit.checkpoints import describe
+from keras_vit.checkpoints import inspect
 from keras_vit.sources import bucket, catalog
 from keras_vit.sources.catalog import CATALOG, Preset
 from keras_vit.variants import variant
@@ -59,7 +59,7 @@ def test_a_preset_that_fails_does_not_stop_the_others(workshop, capsys):
     assert "failed" in printed
     assert "404" in printed
     assert "not compared with the origin's code" in printed
-    card = describe(workshop.out / "one")
+    card = inspect(workshop.out / "one")
     assert card.provenance["preset"] == "one"
     assert len(card.provenance["sha256"]) == 64
     readme = (workshop.out / "one" / "README.md").read_text()
@@ -130,7 +130,7 @@ def test_a_full_size_file_becomes_the_preset_of_its_catalog_row(
     path = row.source.removeprefix(bucket.OFFICIAL)
     workshop.server.files[path] = (tmp_path / "ti16.npz").read_bytes()
     assert workshop(row.name) == 0
-    card = describe(workshop.out / row.name)
+    card = inspect(workshop.out / row.name)
     assert (card.config, card.labels) == (row.config(), "imagenet1k")
 
 

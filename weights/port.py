@@ -24,7 +24,7 @@ from rich.table import Table
 
 import keras_vit
 from keras_vit import KerasViTError, PresetError, VisionTransformer, checkpoints
-from keras_vit.checkpoints import inspect
+from keras_vit.checkpoints.inspection import open_checkpoint
 from keras_vit.checkpoints.passports import formula_images
 from keras_vit.cli.screen import Screen
 from keras_vit.sharing.save import save_preset
@@ -107,8 +107,9 @@ def is_ported(row: Preset, folder: Path) -> bool:
     if not (folder / MODEL_CARD_FILE).is_file():
         return False
     try:
-        preset = Source.of(folder).preset()
-        inspect(folder)
+        with Source.of(folder).open(headers=True) as files:
+            open_checkpoint(files, {})
+            preset = files.preset
     except KerasViTError:
         return False
     if preset is None:

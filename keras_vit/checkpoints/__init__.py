@@ -1,6 +1,6 @@
 """Checkpoints of other libraries: `inspect`, `load`, `save`, `convert`, `attest` and `verify`."""
 
-from keras_vit.checkpoints.inspection import CheckpointInfo, describe, inspect
+from keras_vit.checkpoints.inspection import CheckpointInfo, inspect
 from keras_vit.checkpoints.passports import Passport
 from keras_vit.checkpoints.transfer import convert, load, save
 from keras_vit.checkpoints.verification import Check, Verification, attest, verify
@@ -14,7 +14,6 @@ __all__ = [
     "Verification",
     "attest",
     "convert",
-    "describe",
     "inspect",
     "load",
     "save",

@@ -1,15 +1,85 @@
-"""Changes arrays of a file for a model of another image size or another head, in NumPy.
+"""The model that a caller asks for, where it differs from the file: configuration and arrays.
 
-Four changes are possible, and the user asks for each of them: position embeddings move to another
-grid, patches get another size, the head is replaced, and the representation layer is left out.
-Every other array must match.
+Four changes of arrays are possible, and the user asks for each of them: position embeddings move to
+another grid, patches get another size, the head is replaced, and the representation layer is left
+out. Every other array must match.
 """
+
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
+from keras_vit.checkpoints.inspection import Checkpoint
 from keras_vit.config import ViTConfig
+from keras_vit.config.rules import pair
+from keras_vit.errors import CheckpointError, shown
 from keras_vit.interpolate import resampling_matrix
 from keras_vit.text import log
+
+_READING = ("dialect", "variant", "position_grid", "labels", "protocol")
+"""Arguments of `load` that are no fields of the model's configuration."""
+
+
+def complete_numerics(stored: ViTConfig, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the caller's fields, with the stored values of numerics that its dict leaves out."""
+    if not isinstance(fields.get("numerics"), Mapping):
+        return dict(fields)
+    return {**fields, "numerics": {**stored.numerics.to_dict(), **fields["numerics"]}}
+
+
+def adapt_config(checkpoint: Checkpoint, arguments: Mapping[str, Any]) -> ViTConfig:
+    """Returns the configuration of the model that a caller asks for, and logs what changes.
+
+    Args:
+        checkpoint: the open checkpoint.
+        arguments: the caller's arguments; they take precedence over the file's configuration.
+
+    Raises:
+        CheckpointError: the file leaves the image size open, or lacks the representation layer.
+    """
+    stored, path = checkpoint.info.config, checkpoint.info.path
+    fields = {name: value for name, value in arguments.items() if name not in _READING}
+    if checkpoint.info.undetermined:
+        raise CheckpointError(
+            f"{path}: {stored.num_positions} positions are no square grid, so the file does not "
+            "tell its image_size. Give image_size=(height, width) of that many patches, or "
+            "position_grid=(rows, columns) of the stored positions."
+        )
+    if "image_size" in fields:
+        fields["position_grid"] = stored.source_grid if fields["image_size"] is None else None
+    if pair("patch_size", fields.get("patch_size", stored.patch_size)) != stored.patch_size:
+        if stored.resnet is not None:
+            raise CheckpointError(
+                f"{path}: patch_size={shown(fields['patch_size'])} was asked for; patches of "
+                "pixels can be resized, and a hybrid's are of cells of a feature map."
+            )
+        if stored.image_size is not None:
+            fields["position_grid"] = None
+    width = fields.get("representation_size")
+    if width is not None and width != stored.representation_size:
+        raise CheckpointError(
+            f"{path}: representation_size={width} was asked for, the file has "
+            f"{stored.representation_size}. None leaves the layer behind."
+        )
+    if checkpoint.dialect.crops and fields.get("image_size") is not None:
+        size = fields["image_size"]
+        cropped = stored.replace(image_size=size, position_grid=None, crop_remainder=True)
+        if cropped.image_size and any(cropped.remainder_of(cropped.image_size)):
+            fields.setdefault("crop_remainder", True)
+            rows, columns = cropped.remainder_of(cropped.image_size)
+            log.warning(
+                "image_size=%s is not a multiple of patch_size=%s: the last %d rows and %d columns "
+                "of %s fill no patch and are not seen.",
+                cropped.image_size,
+                cropped.patch_size,
+                rows,
+                columns,
+                "the feature map" if cropped.resnet else "pixels",
+            )
+    config = stored.replace(**complete_numerics(stored, fields))
+    _log_changes(str(path), stored, config)
+    return config
 
 
 def resize_positions(
@@ -70,73 +140,75 @@ def resize_patches(kernel: np.ndarray, target: tuple[int, int]) -> np.ndarray:
     return resized.astype(np.float32)
 
 
-def adapt(path: str, array: np.ndarray, stored: ViTConfig, wanted: ViTConfig) -> np.ndarray | None:
-    """Returns the array for the weight `path` of the wanted model, or None to leave it out.
+def adapt_array(
+    path: str, array: np.ndarray, stored: ViTConfig, config: ViTConfig
+) -> np.ndarray | None:
+    """Returns the array for the weight `path` of the model, or None to leave it out.
 
     Args:
         path: path of the weight.
         array: the array of the file.
-        stored, wanted: configurations of the file and of the model.
+        stored, config: configurations of the file and of the model.
     """
-    if path.startswith("head/") and replaces_head(stored, wanted):
+    if path.startswith("head/") and replaces_head(stored, config):
         return None
-    if path.startswith("pre_logits/") and wanted.representation_size is None:
+    if path.startswith("pre_logits/") and config.representation_size is None:
         return None
-    if path == "position_embedding/embedding" and stored.source_grid != wanted.source_grid:
+    if path == "position_embedding/embedding" and stored.source_grid != config.source_grid:
         return resize_positions(
             array,
             stored.source_grid,
-            wanted.source_grid,
+            config.source_grid,
             stored.num_prefix_positions,
-            wanted.numerics.position_resize,
+            config.numerics.position_resize,
         )
-    if path == "patch_embedding/kernel" and stored.patch_size != wanted.patch_size:
-        return resize_patches(array, wanted.patch_size)
+    if path == "patch_embedding/kernel" and stored.patch_size != config.patch_size:
+        return resize_patches(array, config.patch_size)
     return array
 
 
-def adapted_dtype(path: str, dtype: np.dtype, stored: ViTConfig, wanted: ViTConfig) -> np.dtype:
-    """Returns the type that `adapt` gives an array of this type."""
-    grids = stored.source_grid != wanted.source_grid
-    patches = stored.patch_size != wanted.patch_size
+def adapt_dtype(path: str, dtype: np.dtype, stored: ViTConfig, config: ViTConfig) -> np.dtype:
+    """Returns the type that `adapt_array` gives an array of this type."""
+    grids = stored.source_grid != config.source_grid
+    patches = stored.patch_size != config.patch_size
     resized = {"position_embedding/embedding": grids, "patch_embedding/kernel": patches}
     return np.dtype("float32") if resized.get(path) else dtype
 
 
-def replaces_head(stored: ViTConfig, wanted: ViTConfig) -> bool:
-    """Whether the stored head cannot serve the wanted model."""
+def replaces_head(stored: ViTConfig, config: ViTConfig) -> bool:
+    """Whether the stored head cannot serve the model."""
     width = (stored.num_classes, stored.representation_size)
-    return width != (wanted.num_classes, wanted.representation_size)
+    return width != (config.num_classes, config.representation_size)
 
 
-def announce(path: str, stored: ViTConfig, wanted: ViTConfig) -> None:
+def _log_changes(path: str, stored: ViTConfig, config: ViTConfig) -> None:
     """Logs one line for each difference between the model and the file."""
-    if replaces_head(stored, wanted):
-        if wanted.num_classes:
+    if replaces_head(stored, config):
+        if config.num_classes:
             log.info(
                 "%s: new head with zero weights for %d classes; the file has %s.",
                 path,
-                wanted.num_classes,
+                config.num_classes,
                 f"{stored.num_classes} classes" if stored.num_classes else "no head",
             )
         else:
             log.info("%s: the head (%d classes) is left behind.", path, stored.num_classes)
-    if stored.representation_size is not None and wanted.representation_size is None:
+    if stored.representation_size is not None and config.representation_size is None:
         log.info("%s: pre_logits is left behind, as before fine-tuning.", path)
-    if stored.patch_size != wanted.patch_size:
+    if stored.patch_size != config.patch_size:
         log.info(
             "%s: the projection of patches resized from %dx%d to %dx%d pixels.",
             path,
             *stored.patch_size,
-            *wanted.patch_size,
+            *config.patch_size,
         )
-    if wanted.position == "learned" and stored.source_grid != wanted.source_grid:
+    if config.position == "learned" and stored.source_grid != config.source_grid:
         log.info(
             "%s: position embeddings resized from %dx%d to %dx%d (%s).",
             path,
             *stored.source_grid,
-            *wanted.source_grid,
-            wanted.numerics.position_resize,
+            *config.source_grid,
+            config.numerics.position_resize,
         )
-    if wanted.image_size and any(wanted.remainder_of(wanted.image_size)):
+    if config.image_size and any(config.remainder_of(config.image_size)):
         log.info("%s: pixels that fill no patch are dropped, as by the reference.", path)

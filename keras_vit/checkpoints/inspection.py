@@ -5,7 +5,6 @@ and plan the translation, which compares every array with the configuration.
 """
 
 import dataclasses
-import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,19 +13,18 @@ from typing import Any
 import numpy as np
 
 from keras_vit.checkpoints import inference
-from keras_vit.checkpoints.check import check
-from keras_vit.checkpoints.containers import Reader, unwrapped
+from keras_vit.checkpoints.containers import Reader, strip_prefix
 from keras_vit.checkpoints.dialects import Dialect, Statement
 from keras_vit.checkpoints.dialects.base import not_a_protocol
 from keras_vit.checkpoints.dialects.keras_vit import keras_vit
-from keras_vit.checkpoints.recognition import Recognition, recognise_dialect, wrapper_of
-from keras_vit.checkpoints.translate import Move, plan
+from keras_vit.checkpoints.recognition import Recognition, find_wrapper, recognise_dialect
+from keras_vit.checkpoints.translate import Move, Shape, compare, plan
 from keras_vit.config import Numerics, ViTConfig
 from keras_vit.errors import CheckpointError, ConfigError, SourceError, shown
 from keras_vit.images.protocols import ProtocolSpec, compact, complete
-from keras_vit.sources.preset_config import PresetConfig
 from keras_vit.sources.source import OpenSource, Source
 from keras_vit.variants import variant, variant_of
+from keras_vit.weights.lexicon import num_parameters
 
 _ARCHITECTURE = (
     "patch_size",
@@ -50,44 +48,50 @@ _NUMERICS = tuple(field.name for field in dataclasses.fields(Numerics))
 
 @dataclasses.dataclass(frozen=True)
 class CheckpointInfo:
-    """The description of a file of weights.
+    """The description of a checkpoint.
 
     Args:
-        path: path of the file.
+        path: path of the file of weights; of a preset, the name of its source.
         dialect: name of the dialect of its arrays, such as `"google"`.
-        prefix: prefix of the names of all arrays.
         config: configuration of the model. If the image size is undetermined, its
             `position_grid` has one row.
-        variant: name of the variant with these sizes, or None.
-        undetermined: fields that the file leaves open; `load` requires them.
-        shapes, dtypes: shape and dtype of every array in the file, by name.
-        ignored: names of arrays that are no weights of the model, and the reason for each.
         protocol: preparation of images: the protocol that the JSON files beside the weights
             state, or the default of the dialect.
         labels: one name per class, the name of a shipped list, or None.
+        prefix: prefix of the names of all arrays.
+        undetermined: fields that the file leaves open; `load` requires them.
+        shapes, dtypes: shape and dtype of every array in the file, by name; empty for a preset,
+            whose weights are not opened.
+        ignored: names of arrays that are no weights of the model, and the reason for each.
+        provenance: origin of a preset's weights, as plain JSON types.
     """
 
     path: Path
     dialect: str
-    prefix: str
     config: ViTConfig
-    variant: str | None
-    undetermined: tuple[str, ...]
-    shapes: dict[str, tuple[int, ...]]
-    dtypes: dict[str, np.dtype]
-    ignored: dict[str, str]
-    protocol: ProtocolSpec
-    labels: str | tuple[str, ...] | None
+    protocol: ProtocolSpec = "paper"
+    labels: str | tuple[str, ...] | None = None
+    prefix: str = ""
+    undetermined: tuple[str, ...] = ()
+    shapes: Mapping[str, Shape] = dataclasses.field(default_factory=dict)
+    dtypes: Mapping[str, np.dtype] = dataclasses.field(default_factory=dict)
+    ignored: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    provenance: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def variant(self) -> str | None:
+        """Name of the variant with these sizes, or None."""
+        return variant_of(self.config)
 
     @property
     def num_parameters(self) -> int:
         """Number of parameters of the model."""
-        return sum(math.prod(s) for name, s in self.shapes.items() if name not in self.ignored)
+        return num_parameters(self.config)
 
 
 @dataclasses.dataclass(frozen=True)
-class OpenedCheckpoint:
-    """An open file, recognised and checked, whose arrays are not read yet.
+class Checkpoint:
+    """An open file, recognised and compared with its plan, whose arrays are not read yet.
 
     Args:
         reader: the open arrays.
@@ -105,91 +109,95 @@ class OpenedCheckpoint:
 def inspect(
     source: str | os.PathLike[str] | Source, *, allow_pickle_weights: bool = False, **fields: Any
 ) -> CheckpointInfo:
-    """Returns the description of a checkpoint, from names and shapes alone.
+    """Describes what `from_preset` would load, without a backend and without reading arrays.
+
+    A row of the catalog and the `config.json` of a keras_vit preset describe themselves, so that
+    nothing else is opened. Of any other checkpoint, names and shapes of all arrays are read.
 
     Args:
-        source: a file or folder of any dialect, or another source of `from_preset`.
+        source: a source as for `VisionTransformer.from_preset`.
         allow_pickle_weights: as for `load`.
-        **fields: arguments of `load` that the file leaves open.
+        **fields: arguments of `load` that a checkpoint leaves open.
 
     Raises:
+        PresetError: the preset does not exist, or is damaged.
         CheckpointError: the file cannot be read, holds no Vision Transformer, or its arrays
             do not fit the inferred configuration.
     """
     source = Source.of(source, allow_pickle_weights=allow_pickle_weights)
+    if (preset := source.preset()) is not None:
+        return CheckpointInfo(
+            path=Path(source.name),
+            dialect=keras_vit.name if source.row is None else source.row.dialect,
+            config=preset.config,
+            protocol=preset.protocol,
+            labels=preset.labels,
+            provenance=preset.provenance,
+        )
     with source.open(headers=True) as files:
-        return open_checkpoint(files, {**source.told, **fields}).info
+        return open_checkpoint(files, fields).info
 
 
-def describe(
-    source: str | os.PathLike[str] | Source, **fields: Any
-) -> PresetConfig | CheckpointInfo:
-    """Describes what `from_preset` would load, without a backend and without reading weights.
-
-    Args:
-        source: a source as for `VisionTransformer.from_preset`.
-        **fields: arguments of `load` that a checkpoint leaves open.
-
-    Returns:
-        The `PresetConfig` of a keras_vit preset or of a catalog row, whose weights are not
-        downloaded; for other checkpoints the result of `inspect`.
-
-    Raises:
-        PresetError: the preset does not exist, or is damaged.
-        CheckpointError: the weights do not belong to a Vision Transformer.
-    """
-    source = Source.of(source)
-    return source.preset() or inspect(source, **fields)
-
-
-def open_checkpoint(files: OpenSource, fields: Mapping[str, Any]) -> OpenedCheckpoint:
-    """Recognises the dialect, infers the configuration and checks every array against it.
+def open_checkpoint(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoint:
+    """Recognises the dialect, infers the configuration and compares every array with it.
 
     Args:
         files: the open source.
-        fields: the caller's fields of `ViTConfig`, and `variant` and `dialect`.
+        arguments: the caller's fields of `ViTConfig`, and `variant` and `dialect`.
 
     Raises:
-        CheckpointError: as `recognise_dialect`, `infer_config` and `plan_translation`.
+        CheckpointError: no dialect fits, a fact is missing or invalid, or arrays are missing,
+            misshapen or unexpected; the message names them.
         SourceError: the arrays belong to a preset whose config.json is missing.
     """
-    wrapper = wrapper_of(files.reader.shapes)
+    wrapper = find_wrapper(files.reader.shapes)
     if wrapper:
-        files = dataclasses.replace(files, reader=unwrapped(files.reader, wrapper))
-    reader, preset, asked = files.reader, files.preset, dict(fields)
+        files = dataclasses.replace(files, reader=strip_prefix(files.reader, wrapper))
+    reader, preset, fields = files.reader, files.preset, dict(arguments)
     if preset is not None:
-        asked.setdefault("dialect", keras_vit.name)
-    recognition = recognise_dialect(files, asked.get("dialect"))
-    if recognition.dialect is keras_vit and preset is None and asked.get("numerics") is None:
+        fields.setdefault("dialect", keras_vit.name)
+    recognition = recognise_dialect(files, fields.get("dialect"))
+    dialect = recognition.dialect
+    if dialect is keras_vit and preset is None and fields.get("numerics") is None:
         raise SourceError(_without_config(files))
-    asked.pop("patch_size", None)  # the wanted model's; the file's is inferred from arrays
-    if asked.get("variant"):
-        asked = {**variant(asked["variant"]).fields, **asked}
-    stated = read_json_fields(files, recognition)
-    told = _with_conventions(recognition, stated)
+    fields.pop("patch_size", None)  # the model's; the file's is inferred from its arrays
+    if fields.get("variant"):
+        fields = {**variant(fields["variant"]).fields, **fields}
+    architecture = {name: fields[name] for name in _ARCHITECTURE if name in fields}
+    try:
+        statement = dialect.read_json(files.json)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        where = reader.path
+        raise CheckpointError(f"{where}: a JSON file beside the weights: {error}.") from error
+    inferred = _join_facts(recognition, statement)
     undetermined: tuple[str, ...] = ()
     if preset is not None:
-        config = preset.config.replace(**{k: asked[k] for k in _ARCHITECTURE if k in asked})
+        config = preset.config.replace(**architecture)
     else:
-        _ask(files, recognition, stated, asked)
-        config, undetermined = infer_config(reader, recognition, told, asked)
-    ignored = {**recognition.ignored, **recognition.dialect.derived(config)}
-    recognition = dataclasses.replace(recognition, ignored=ignored)
-    moves = plan_translation(reader, recognition, config, told, asked)
+        _refuse_open_facts(files, recognition, statement, fields)
+        config, undetermined = _infer_config(
+            reader.path, recognition, {**inferred, **architecture}, fields
+        )
+    moves = plan(config, dialect, recognition.prefix, reader.shapes)
+    ignored = {**recognition.ignored, **dialect.derived(config)}
+    name = variant_of(config)
+    fits = _fitting_variant(inferred) if architecture else None
+    model = f"{name or 'the model'} in the {dialect.name} dialect"
+    compare(reader, moves, ignored, model, fits if fits != name else None)
     info = CheckpointInfo(
         path=reader.path,
-        dialect=recognition.dialect.name,
-        prefix=wrapper + recognition.prefix,
+        dialect=dialect.name,
         config=config,
-        variant=variant_of(config),
+        protocol=preset.protocol if preset else _protocol(statement, dialect, config),
+        labels=preset.labels if preset else statement.labels,
+        prefix=wrapper + recognition.prefix,
         undetermined=undetermined,
         shapes={wrapper + name: shape for name, shape in reader.shapes.items()},
         dtypes={wrapper + name: dtype for name, dtype in reader.dtypes.items()},
-        ignored={wrapper + name: why for name, why in recognition.ignored.items()},
-        protocol=preset.protocol if preset else _protocol(stated, recognition.dialect, config),
-        labels=preset.labels if preset else stated.labels,
+        ignored={wrapper + name: why for name, why in ignored.items()},
+        provenance=preset.provenance if preset else {},
     )
-    return OpenedCheckpoint(reader, recognition.dialect, info, moves)
+    return Checkpoint(reader, dialect, info, moves)
 
 
 def _without_config(files: OpenSource) -> str:
@@ -206,111 +214,101 @@ def _without_config(files: OpenSource) -> str:
     )
 
 
-def read_json_fields(files: OpenSource, recognition: Recognition) -> Statement:
-    """Returns the statements of the JSON files beside the arrays.
+def _join_facts(recognition: Recognition, statement: Statement) -> dict[str, Any]:
+    """Returns the fields from arrays, dialect and JSON files; the later source takes precedence."""
+    dialect, fields = recognition.dialect, recognition.fields
+    deduced = dict(dialect.deduce(fields))
+    numerics = {
+        **(dialect.numerics or Numerics()).to_dict(),
+        **fields.get("numerics", {}),
+        **deduced.pop("numerics", {}),
+        **statement.fields.get("numerics", {}),
+    }
+    return {
+        **fields, **dialect.conventions, **deduced, **statement.fields, "numerics": numerics
+    }  # fmt: skip
 
-    Raises:
-        CheckpointError: a value is invalid; the message names file and key.
-    """
-    try:
-        return recognition.dialect.read_json(files.json)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        where = files.reader.path
-        raise CheckpointError(f"{where}: a JSON file beside the weights: {error}.") from error
+
+def _refuse_open_facts(
+    files: OpenSource, recognition: Recognition, statement: Statement, fields: Mapping[str, Any]
+) -> None:
+    """Refuses a file without JSON if its arrays leave the arithmetic open."""
+    path, dialect = files.reader.path, recognition.dialect
+    if dialect.needs_json and not any(table.file in files.json for table in dialect.json):
+        raise CheckpointError(
+            f"{path}: read as {dialect.name}: {dialect.needs_json} stands in config.json, and no "
+            "array tells it. Load the folder that has both."
+        )
+    numerics = fields.get("numerics") or {}
+    facts = {
+        **recognition.fields.get("numerics", {}),
+        **statement.fields,
+        **statement.fields.get("numerics", {}),
+        **fields,
+        **(numerics.to_dict() if isinstance(numerics, Numerics) else numerics),
+    }
+    if dialect.identity and dialect.is_named_by(files.json):
+        facts[dialect.identity.key] = dialect.identity.value(files.json)
+    open_facts = dialect.undetermined({**recognition.fields, "prefix": recognition.prefix})
+    if missing := {name: values for name, values in open_facts.items() if name not in facts}:
+        of_numerics = [f"{name!r}: ..." for name in missing if name in _NUMERICS]
+        give = [f"{name}=..." for name in missing if name not in (*_NUMERICS, "architecture")]
+        if of_numerics:
+            give.append(f"numerics={{{', '.join(of_numerics)}}}")
+        if "architecture" in missing:
+            give.append('a folder whose config.json states {"architecture": ...}')
+        values = "; ".join(f"{name}: {value}" for name, value in missing.items())
+        raise CheckpointError(
+            f"{path}: read as {dialect.name}: the arrays do not tell {', '.join(missing)}. Give "
+            f"{', '.join(give)} ({values})."
+        )
 
 
-def infer_config(
-    reader: Reader, recognition: Recognition, told: Mapping[str, Any], asked: Mapping[str, Any]
+def _infer_config(
+    path: Path, recognition: Recognition, facts: dict[str, Any], fields: Mapping[str, Any]
 ) -> tuple[ViTConfig, tuple[str, ...]]:
     """Returns the configuration of a file, and the names of the fields that it leaves open.
 
     Args:
-        reader: the open arrays.
-        recognition: recognition of their names and shapes.
-        told: fields from the arrays, the dialect and the JSON files.
-        asked: fields from the caller, which take precedence.
+        path: path of the file, for messages.
+        recognition: recognition of its names and shapes.
+        facts: fields from the arrays, the dialect, the JSON files and the caller.
+        fields: fields from the caller alone.
 
     Raises:
         CheckpointError: a required field is missing, or the fields are invalid together.
     """
-    known = {**told, **{k: asked[k] for k in _ARCHITECTURE if k in asked}}
-    num_positions = known.pop("num_positions", None)
-    missing = [name for name in _NEEDED if name not in known]
-    if missing:
+    num_positions = facts.pop("num_positions", None)
+    if missing := [name for name in _NEEDED if name not in facts]:
         raise CheckpointError(
-            f"{reader.path}: {', '.join(missing)} cannot be inferred from the arrays; give it by "
-            "name."
+            f"{path}: {', '.join(missing)} cannot be inferred from the arrays; give it by name."
         )
-    if known["position"] == "sincos2d" and "position" not in asked and known["class_token"]:
+    if facts["position"] == "sincos2d" and "position" not in fields and facts["class_token"]:
         raise CheckpointError(
-            f"{reader.path}: there is a class token and no array of position embeddings. If the "
-            "model was trained with fixed positions, give position='sincos2d'; otherwise the file "
-            "has lost an array."
+            f"{path}: there is a class token and no array of position embeddings. If the model was "
+            "trained with fixed positions, give position='sincos2d'; otherwise the file has lost "
+            "an array."
         )
     try:
-        _compare_promises(recognition, known)
-        return inference.with_grid(known, num_positions, asked)
+        _compare_counts(recognition, facts)
+        return inference.with_grid(facts, num_positions, fields)
     except ConfigError as error:
-        name = recognition.dialect.name
-        raise CheckpointError(f"{reader.path}: read as {name}: {error}") from error
+        raise CheckpointError(f"{path}: read as {recognition.dialect.name}: {error}") from error
 
 
-def _ask(
-    files: OpenSource, recognition: Recognition, stated: Statement, asked: Mapping[str, Any]
-) -> None:
-    """Refuses a file without JSON if its arrays leave the arithmetic open."""
-    reader, dialect = files.reader, recognition.dialect
-    if dialect.needs_json and not any(table.file in files.json for table in dialect.json):
-        raise CheckpointError(
-            f"{reader.path}: read as {dialect.name}: {dialect.needs_json} stands in config.json, "
-            "and no array tells it. Load the folder that has both."
-        )
-    untold = dialect.undetermined({**recognition.fields, "prefix": recognition.prefix})
-    known = {
-        **recognition.fields.get("numerics", {}),
-        **stated.fields,
-        **stated.fields.get("numerics", {}),
-        **asked,
-        **numerics_of(asked),
-    }
-    if dialect.identity and dialect.is_named_by(files.json):
-        known[dialect.identity.key] = dialect.identity.value(files.json)
-    if missing := {name: who for name, who in untold.items() if name not in known}:
-        name = recognition.dialect.name
-        facts = "; ".join(f"{fact}: {who}" for fact, who in missing.items())
-        numerics = [f"{m!r}: ..." for m in missing if m in _NUMERICS]
-        give = [f"{m}=..." for m in missing if m not in (*_NUMERICS, "architecture")]
-        if numerics:
-            give.append(f"numerics={{{', '.join(numerics)}}}")
-        if "architecture" in missing:
-            give.append('a folder whose config.json states {"architecture": ...}')
-        raise CheckpointError(
-            f"{reader.path}: read as {name}: the arrays do not tell {', '.join(missing)}. Give "
-            f"{', '.join(give)} ({facts})."
-        )
-
-
-def numerics_of(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of `Numerics` that a caller gives, in a dict or as a `Numerics`."""
-    numerics = asked.get("numerics") or {}
-    return numerics.to_dict() if isinstance(numerics, Numerics) else dict(numerics)
-
-
-def _compare_promises(recognition: Recognition, known: Mapping[str, Any]) -> None:
+def _compare_counts(recognition: Recognition, facts: Mapping[str, Any]) -> None:
     """Refuses a number of blocks or stages that is far above the number of arrays.
 
     A single name such as `block_100000` promises as many blocks; a list of their missing arrays
     would take minutes and gigabytes.
     """
-    blocks = inference.numbers(recognition.found, "l")
-    promised = known.get("num_layers")
-    if blocks and isinstance(promised, int) and promised > 2 * len(blocks) + 8:
+    blocks, stages, units = (inference.numbers(recognition.bindings, p) for p in "lsu")
+    promise = facts.get("num_layers")
+    if blocks and isinstance(promise, int) and promise > 2 * len(blocks) + 8:
         raise ConfigError(
-            f"{shown(promised)} blocks are announced, but there are arrays of {len(blocks)}, up to "
+            f"{shown(promise)} blocks are announced, but there are arrays of {len(blocks)}, up to "
             f"number {max(blocks)}."
         )
-    stages = inference.numbers(recognition.found, "s")
-    units = inference.numbers(recognition.found, "u")
     if stages and (max(stages) > 2 * len(stages) + 8 or max(units) > 2 * len(units) + 8):
         raise ConfigError(
             f"The names go up to stage {max(stages)} and unit {max(units)} of the stem, but there "
@@ -318,37 +316,10 @@ def _compare_promises(recognition: Recognition, known: Mapping[str, Any]) -> Non
         )
 
 
-def plan_translation(
-    reader: Reader,
-    recognition: Recognition,
-    config: ViTConfig,
-    told: Mapping[str, Any],
-    asked: Mapping[str, Any],
-) -> list[Move]:
-    """Returns the plan that turns the arrays into weights, after comparing every array with it.
-
-    Raises:
-        CheckpointError: arrays are missing, misshapen or unexpected; the message names them.
-    """
-    moves = plan(config, recognition.dialect, recognition.prefix, reader.shapes)
-    name = variant_of(config)
-    fits = _fitting_variant(told) if set(_ARCHITECTURE) & set(asked) else None
-    check(
-        reader.path,
-        reader.shapes,
-        reader.dtypes,
-        moves,
-        recognition.ignored,
-        f"{name or 'the model'} in the {recognition.dialect.name} dialect",
-        fits if fits != name else None,
-    )
-    return moves
-
-
-def _protocol(stated: Statement, dialect: Dialect, config: ViTConfig) -> ProtocolSpec:
+def _protocol(statement: Statement, dialect: Dialect, config: ViTConfig) -> ProtocolSpec:
     """Returns the protocol that the files state if it fits the model's channels, else a default."""
-    if stated.protocol is not None:
-        protocol = complete(stated.protocol)
+    if statement.protocol is not None:
+        protocol = complete(statement.protocol)
         counts = [len(protocol[k]) for k in ("mean", "std") if isinstance(protocol[k], list)]
         if set(counts) <= {config.channels}:
             return compact(protocol)
@@ -357,23 +328,9 @@ def _protocol(stated: Statement, dialect: Dialect, config: ViTConfig) -> Protoco
     return compact(dialect.images.default(config))
 
 
-def _with_conventions(recognition: Recognition, stated: Statement) -> dict[str, Any]:
-    """Returns the fields from arrays, dialect and JSON files; the later source takes precedence."""
-    dialect, told = recognition.dialect, recognition.fields
-    numerics: dict[str, Any] = (dialect.numerics or Numerics()).to_dict()
-    more = dict(dialect.deduce(told))
-    numerics |= {
-        **told.get("numerics", {}),
-        **more.pop("numerics", {}),
-        **stated.fields.get("numerics", {}),
-    }
-    fields = {**told, **dialect.conventions, **more, **stated.fields}
-    return {**fields, "numerics": numerics}
-
-
-def _fitting_variant(told: Mapping[str, Any]) -> str | None:
+def _fitting_variant(inferred: Mapping[str, Any]) -> str | None:
     """Returns the variant that the shapes fit, without regard to the caller's fields."""
-    fields = {name: value for name, value in told.items() if name != "num_positions"}
+    fields = {name: value for name, value in inferred.items() if name != "num_positions"}
     try:
         return variant_of(ViTConfig.from_dict({**fields, "image_size": None}))
     except ConfigError:

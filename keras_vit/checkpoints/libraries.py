@@ -1,7 +1,6 @@
 """Forward passes of the other libraries themselves; timm and transformers need torch."""
 
 import contextlib
-import dataclasses
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -14,8 +13,8 @@ import numpy as np
 from keras_vit.errors import CheckpointError
 from keras_vit.fixes.keras_internals import all_layers
 
-PACKAGES = {"timm": "timm", "transformers": "transformers", "keras_hub": "keras-hub"}
-"""Libraries that can run, by the first word of their dialects; their names on the index."""
+Outputs = dict[str, np.ndarray]
+_Results = tuple[np.ndarray, list[np.ndarray]]
 
 _VISION_CLASSES = {
     "clip": "CLIPVisionModelWithProjection",
@@ -29,28 +28,13 @@ class LibraryUnavailableError(CheckpointError):
     """A library cannot run a checkpoint: it is not installed, or cannot read the checkpoint."""
 
 
-@dataclasses.dataclass(frozen=True)
-class LibraryOutputs:
-    """The results of a library's own forward pass.
-
-    Args:
-        origin: the library and its version.
-        logits: output for each image, `(images, classes)`; of an encoder its pooled output.
-        tokens: output of each chosen block, `(images, tokens, hidden_size)`.
-    """
-
-    origin: str
-    logits: np.ndarray
-    tokens: tuple[np.ndarray, ...]
-
-
 def run_library(
     dialect: str,
     path: str | os.PathLike[str],
     images: np.ndarray,
     num_layers: int,
     blocks: Sequence[int],
-) -> LibraryOutputs:
+) -> tuple[str, Outputs]:
     """Runs a checkpoint folder by its dialect's own library.
 
     Args:
@@ -60,18 +44,23 @@ def run_library(
         num_layers: number of blocks of the model.
         blocks: numbers of the blocks whose outputs are returned.
 
+    Returns:
+        The library with its version, and the outputs: under `"logits"` the output for each image,
+        `(images, classes)`, of an encoder its pooled output; under `"block_0"` and so on the output
+        of each chosen block, `(images, tokens, hidden_size)`.
+
     Raises:
         LibraryUnavailableError: the dialect's library is not on the package index, is not
             installed, fails to import, or needs a folder and got a file.
     """
     library = dialect.partition("/")[0]
-    run = {"timm": _timm, "transformers": _transformers, "keras_hub": _keras_hub}.get(library)
-    if run is None:
+    if library not in _LIBRARIES:
         raise LibraryUnavailableError(f"the {dialect} dialect has no library to install")
     if not Path(path).is_dir():
         raise LibraryUnavailableError(
             f"{library} reads a folder with its config.json, not a file alone"
         )
+    package, run = _LIBRARIES[library]
     try:
         logits, tokens = run(Path(path).resolve(), images, num_layers, blocks)
     except ImportError as error:
@@ -80,11 +69,9 @@ def run_library(
         if "torchvision" not in str(error):
             raise
         raise LibraryUnavailableError(f"{library} does not import here ({error})") from error
-    package = PACKAGES[library]
-    return LibraryOutputs(f"{package} {metadata.version(package)}", logits, tuple(tokens))
-
-
-_Results = tuple[np.ndarray, list[np.ndarray]]
+    names = [f"block_{k}" for k in blocks]
+    outputs = {"logits": logits, **dict(zip(names, tokens, strict=True))}
+    return f"{package} {metadata.version(package)}", outputs
 
 
 def _timm(path: Path, images: np.ndarray, num_layers: int, blocks: Sequence[int]) -> _Results:
@@ -158,7 +145,7 @@ def _keras_hub(path: Path, images: np.ndarray, num_layers: int, blocks: Sequence
     else:
         model = keras_hub.models.Backbone.from_preset(str(path))
     tokens: list[np.ndarray] = []
-    with _outputs_kept([_keras_blocks(model, num_layers)[k] for k in blocks], tokens):
+    with _record_outputs([_keras_blocks(model, num_layers)[k] for k in blocks], tokens):
         output = model(images)
     output = keras.ops.convert_to_numpy(output)
     return output[:, 0] if output.ndim == 3 else output, tokens
@@ -166,33 +153,41 @@ def _keras_hub(path: Path, images: np.ndarray, num_layers: int, blocks: Sequence
 
 def _keras_blocks(model: Any, num_layers: int) -> list[Any]:
     """Returns the blocks: the class of layers that hold an attention and stand once per block."""
-    found: dict[type, list[Any]] = {}
+    layers_of: dict[type, list[Any]] = {}
     for layer in all_layers(model):
         parts = [part for part in all_layers(layer) if part is not layer]
         if layer is not model and any("attention" in type(p).__name__.lower() for p in parts):
-            found.setdefault(type(layer), []).append(layer)
-    stacks = [layers for layers in found.values() if len(layers) == num_layers]
+            layers_of.setdefault(type(layer), []).append(layer)
+    stacks = [layers for layers in layers_of.values() if len(layers) == num_layers]
     return min(stacks, key=lambda layers: len(list(all_layers(layers[0]))))  # not what holds them
 
 
 @contextlib.contextmanager
-def _outputs_kept(layers: Sequence[Any], outputs: list[np.ndarray]) -> Iterator[None]:
+def _record_outputs(layers: Sequence[Any], outputs: list[np.ndarray]) -> Iterator[None]:
     """Appends the output of each layer to a list while a model runs."""
     import keras
 
-    def keeping(call: Callable[..., Any]) -> Callable[..., Any]:
-        def kept(*arguments: Any, **options: Any) -> Any:
+    def recording(call: Callable[..., Any]) -> Callable[..., Any]:
+        def record(*arguments: Any, **options: Any) -> Any:
             output = call(*arguments, **options)
             first = output[0] if isinstance(output, tuple) else output
             outputs.append(keras.ops.convert_to_numpy(first))
             return output
 
-        return kept
+        return record
 
     for layer in layers:
-        object.__setattr__(layer, "call", keeping(layer.call))
+        object.__setattr__(layer, "call", recording(layer.call))
     try:
         yield
     finally:
         for layer in layers:
             object.__delattr__(layer, "call")
+
+
+_LIBRARIES = {
+    "timm": ("timm", _timm),
+    "transformers": ("transformers", _transformers),
+    "keras_hub": ("keras-hub", _keras_hub),
+}
+"""Libraries that can run, by the first word of their dialects; their names on the index."""

@@ -102,11 +102,11 @@ class Passport:
         """
         facts = dict(facts)
         version = facts.pop("format", None)
-        known = {field.name for field in dataclasses.fields(cls)}
-        if version != FORMAT or not {"name", "date"} <= facts.keys() <= known:
+        fields = {field.name for field in dataclasses.fields(cls)}
+        if version != FORMAT or not {"name", "date"} <= facts.keys() <= fields:
             raise SourceError(
                 f"{address}: expected a passport of format {FORMAT} with "
-                f"{', '.join(sorted(known))}; found format {version!r} with "
+                f"{', '.join(sorted(fields))}; found format {version!r} with "
                 f"{', '.join(sorted(facts))}. `keras-vit attest` writes passports."
             )
         passport = cls(**facts)
@@ -147,8 +147,8 @@ class Passport:
 def shipped() -> dict[str, Passport]:
     """Returns the passports that came with keras_vit, by the name of the preset."""
     path = Path(__file__).parents[1] / "sources" / "passports.json"
-    found = json.loads(path.read_text(encoding="utf-8"))
-    return {facts["name"]: Passport.from_dict(facts, str(path)) for facts in found}
+    rows = json.loads(path.read_text(encoding="utf-8"))
+    return {facts["name"]: Passport.from_dict(facts, str(path)) for facts in rows}
 
 
 def rung_of(name: str) -> int:
@@ -168,11 +168,11 @@ def digests(path: Path) -> dict[str, str]:
     """Returns the sha256 of a file of weights, or of each of a folder, by file name."""
     kinds = (".safetensors", ".h5", ".npz")
     inside = [path] if path.is_file() else [p for p in path.iterdir() if p.suffix in kinds]
-    found = {}
+    digests = {}
     for file in sorted(inside):
         with file.open("rb") as stream:
-            found[file.name] = hashlib.file_digest(stream, "sha256").hexdigest()
-    return found
+            digests[file.name] = hashlib.file_digest(stream, "sha256").hexdigest()
+    return digests
 
 
 def formula_images(height: int, width: int, channels: int) -> np.ndarray:

@@ -24,15 +24,15 @@ DistributedDataParallel, Lightning and others, a detector or segmenter, the Timm
 transformers, torch.compile."""
 
 
-def wrapper_of(names: Collection[str]) -> str:
+def find_wrapper(names: Collection[str]) -> str:
     """Returns the combination of `WRAPPERS` in front of every name, such as `"module.model."`."""
     first, last = min(names, default=""), max(names, default="")  # all names share their prefix
-    found = ""
+    prefix = ""
     while wrapper := next(
-        (w for w in WRAPPERS if first.startswith(found + w) and last.startswith(found + w)), ""
+        (w for w in WRAPPERS if first.startswith(prefix + w) and last.startswith(prefix + w)), ""
     ):
-        found += wrapper
-    return found
+        prefix += wrapper
+    return prefix
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Recognition:
     Args:
         dialect, prefix: the dialect, and the prefix of its names in the file.
         fields: fields of `ViTConfig` that names and shapes imply (`inference.fields_from`).
-        found: path template of the lexicon -> the values of its placeholders in the file.
+        bindings: path template of the lexicon -> the values of its placeholders in the file.
         ignored: names of arrays that are no weights of the model, and the reason for each.
         claimed: number of names that the dialect explains.
     """
@@ -50,7 +50,7 @@ class Recognition:
     dialect: Dialect
     prefix: str
     fields: dict[str, Any]
-    found: dict[str, list[Bindings]]
+    bindings: dict[str, list[Bindings]]
     ignored: dict[str, str]
     claimed: int
 
@@ -81,11 +81,6 @@ class Claim:
     prefix: str
     binding: Bindings
 
-    def holds_under(self, dialect: int, prefix: str) -> bool:
-        """Whether the claim is valid if the file has that dialect and that prefix."""
-        of_prefix = self.prefix == prefix or self.template.stored.outside
-        return self.template.dialect == dialect and of_prefix
-
 
 _OTHERS = (
     (r"relative_position_bias_table", "a Swin Transformer"),
@@ -109,7 +104,7 @@ _MISSING_PARTS = {
 """Families of transformers with the blocks of a ViT, by `model_type`, and the part beyond them."""
 
 
-def recognise_dialect(files: OpenSource, asked: str | None = None) -> Recognition:
+def recognise_dialect(files: OpenSource, name: str | None = None) -> Recognition:
     """Returns the dialect of a file, which the arrays decide; the JSON narrows the choice.
 
     The dialects are tried in three groups: the class that the JSON names, the family that it
@@ -118,14 +113,14 @@ def recognise_dialect(files: OpenSource, asked: str | None = None) -> Recognitio
 
     Args:
         files: the open source.
-        asked: name of the dialect to read the file as; None for any.
+        name: name of the dialect to read the file as; None for any.
 
     Raises:
         CheckpointError: the JSON names a family that keras_vit does not read, or the arrays
             do not belong to a Vision Transformer.
     """
     shapes = files.reader.shapes
-    dialects = dialects_named(asked) if asked else tuple(DIALECTS.values())
+    dialects = dialects_named(name) if name else tuple(DIALECTS.values())
     answers = {dialect: dialect.is_named_by(files.json) for dialect in dialects}
     named = [dialect for dialect in dialects if answers[dialect]]
     exact = [d for d in named if d.identity is not None and d.identity.names_class(files.json)]
@@ -194,21 +189,20 @@ def recognise(
     the one that knows more of the other arrays as no weights. Each name is looked up once for all
     dialects together.
     """
-    claims = list(_claims(shapes, tuple(dialects)))
-    claimed: dict[tuple[int, str], set[str]] = collections.defaultdict(set)
-    for claim in claims:
-        for prefix in dialects[claim.template.dialect].prefixes:
-            if claim.prefix == prefix or claim.template.stored.outside:
-                claimed[claim.template.dialect, prefix].add(claim.name)
-    counts = {key: len(names) for key, names in claimed.items()}
+    own: dict[tuple[int, str], list[Claim]] = collections.defaultdict(list)
+    for claim in _claims(shapes, tuple(dialects)):
+        template = claim.template
+        for prefix in dialects[template.dialect].prefixes:
+            if claim.prefix == prefix or template.stored.outside:
+                own[template.dialect, prefix].append(claim)
+    counts = {key: len({claim.name for claim in claims}) for key, claims in own.items()}
     most = max(counts.values(), default=0)
     tied = sorted(key for key, count in counts.items() if are_named or count == most)
     if not tied:
         return None
-    candidates = []
-    for number, prefix in tied:
-        own = [claim for claim in claims if claim.holds_under(number, prefix)]
-        candidates.append(_read(shapes, dialects[number], prefix, own))
+    candidates = [
+        _read(shapes, dialects[number], prefix, own[number, prefix]) for number, prefix in tied
+    ]
     best = max(
         candidates,
         key=lambda r: (
@@ -219,15 +213,15 @@ def recognise(
         ),
     )
     # Where the sides of a patch are one axis of a matrix, the JSON tells them.
-    has_patches = "patch_size" in best.fields or "patch_embedding/kernel" in best.found
+    has_patches = "patch_size" in best.fields or "patch_embedding/kernel" in best.bindings
     has_patches = has_patches and best.fields["num_layers"] > 0
     return best if has_patches else None
 
 
 def _contradicted(recognition: Recognition) -> bool:
-    found = recognition.fields
+    fields = recognition.fields
     return any(
-        found.get(name, value) != value for name, value in recognition.dialect.conventions.items()
+        fields.get(name, value) != value for name, value in recognition.dialect.conventions.items()
     )
 
 
@@ -237,7 +231,7 @@ def _read(
     """Returns the interpretation of the arrays in one dialect with one prefix."""
     ignored = _ignored(shapes, dialect)
     votes: dict[str, collections.Counter[int]] = collections.defaultdict(collections.Counter)
-    found: dict[str, list[Bindings]] = collections.defaultdict(list)
+    bindings: dict[str, list[Bindings]] = collections.defaultdict(list)
     fields: dict[str, Any] = {}
     read: set[str] = set(ignored)
     for claim in claims:
@@ -245,15 +239,15 @@ def _read(
             continue
         read.add(claim.name)
         path = claim.template.path
-        found[path].append(claim.binding)
+        bindings[path].append(claim.binding)
         fields |= claim.template.stored.implies
         for symbol, size in _sizes(claim.template, shapes[claim.name]).items():
             # In the stem, only the root's width is the same in the whole model.
             local = path.startswith("root/") and symbol == "w"
             votes["root w" if local else symbol][size] += 1
-    claimed = sum(len(bindings) for bindings in found.values())
-    fields = {**inference.fields_from(votes, found), **fields}
-    return Recognition(dialect, prefix, fields, dict(found), ignored, claimed)
+    claimed = sum(map(len, bindings.values()))
+    fields = {**inference.fields_from(votes, bindings), **fields}
+    return Recognition(dialect, prefix, fields, dict(bindings), ignored, claimed)
 
 
 def _ignored(shapes: Mapping[str, Shape], dialect: Dialect) -> dict[str, str]:
@@ -262,12 +256,12 @@ def _ignored(shapes: Mapping[str, Shape], dialect: Dialect) -> dict[str, str]:
     if not dialect.ignored:
         return empty
     any_of = re.compile("|".join(f"(?:{pattern})" for pattern in dialect.ignored)).fullmatch
-    known = {
+    matching = {
         name: next(why for e, why in dialect.ignored.items() if re.fullmatch(e, name))
         for name in shapes
         if any_of(name)
     }
-    return empty | known
+    return empty | matching
 
 
 _LOCAL = {"root": "w", "pool": "hdf"}

@@ -11,13 +11,22 @@ from typing import TYPE_CHECKING, Any, Literal
 import ml_dtypes  # noqa: F401  teaches NumPy the name bfloat16
 import numpy as np
 
-from keras_vit.checkpoints.adapt import adapt, adapted_dtype, announce, replaces_head
-from keras_vit.checkpoints.containers import Reader
+from keras_vit.checkpoints.adapt import (
+    adapt_array,
+    adapt_config,
+    adapt_dtype,
+    complete_numerics,
+    replaces_head,
+)
 from keras_vit.checkpoints.dialects import dialects_named
 from keras_vit.checkpoints.export import Track, export
-from keras_vit.checkpoints.inspection import OpenedCheckpoint, describe, open_checkpoint
+from keras_vit.checkpoints.inspection import (
+    Checkpoint,
+    CheckpointInfo,
+    inspect,
+    open_checkpoint,
+)
 from keras_vit.checkpoints.translate import Move
-from keras_vit.checkpoints.wanted import OF_THE_MODEL, wanted_config, with_numerics
 from keras_vit.config import ViTConfig
 from keras_vit.config.fields import known_fields
 from keras_vit.errors import CheckpointError, shown
@@ -33,9 +42,15 @@ if TYPE_CHECKING:
 
 Named = tuple[str, np.ndarray]
 
-_READING = ("dialect", "variant")
-"""Arguments on how to read a file, which are no part of the model."""
-_TELLING = (*_READING, "num_heads", "classifier", "position_grid", "image_size", "numerics")
+_OPEN = (
+    "dialect",
+    "variant",
+    "num_heads",
+    "classifier",
+    "position_grid",
+    "image_size",
+    "numerics",
+)
 """Arguments that may be needed because the arrays of a file leave them open."""
 
 
@@ -98,42 +113,37 @@ def load(
 
     known_fields(ViTConfig, fields)
     source = Source.of(source, allow_pickle_weights=allow_pickle_weights)
-    given = {
-        "num_classes": num_classes,
-        "dialect": dialect,
-        "variant": variant,
-        "position_grid": position_grid,
-    }
-    fields |= {name: value for name, value in given.items() if value is not None}
+    fields |= _without_none(
+        num_classes=num_classes, dialect=dialect, variant=variant, position_grid=position_grid
+    )
     if image_size != "stored":
         fields["image_size"] = image_size
-    build = {
-        "dtype": dtype,
-        "data_format": data_format,
-        "name": name,
-        "labels": labels,
-        "protocol": protocol,
-        "provenance": provenance,
-        "remat": remat,
-        "trainable": trainable,
-    }
-    build = {name: value for name, value in build.items() if value is not None}
+    options = _without_none(
+        dtype=dtype,
+        data_format=data_format,
+        name=name,
+        labels=labels,
+        protocol=protocol,
+        provenance=provenance,
+        remat=remat,
+        trainable=trainable,
+    )
     if not load_weights:
-        return _untrained(source, fields, build)
+        info = inspect(source, **{name: fields[name] for name in _OPEN if fields.get(name)})
+        fields = {k: value for k, value in fields.items() if k not in ("dialect", "variant")}
+        config = info.config.replace(**complete_numerics(info.config, fields))
+        return VisionTransformer(config, **{**_state_facts(source, info, config), **options})
     with source.open(checksum=checksum) as files:
-        known = {**source.told, **fields}
-        opened = open_checkpoint(files, known)
-        wanted = wanted_config(opened, known)
-        announce(str(files.reader.path), opened.info.config, wanted)
-        told = {"name": opened.info.variant, "protocol": opened.info.protocol, **source.told}
-        told |= {"labels": _labels(told.get("labels") or opened.info.labels, wanted)}
-        told |= {"provenance": source.provenance(files.preset)}
-        build = {**{name: told[name] for name in OF_THE_MODEL if name in told}, **build}
+        fields = {**source.told, **fields}
+        checkpoint = open_checkpoint(files, fields)
+        config = adapt_config(checkpoint, fields)
+        facts = _state_facts(source, checkpoint.info, config)
+        facts["provenance"] = source.provenance(files.preset)
         with blank_weights():
-            model = VisionTransformer(wanted, **build)
+            model = VisionTransformer(config, **{**facts, **options})
         variables = weights_by_path(model)
         unassigned = set(variables)
-        for path, array in _weight_arrays(opened, wanted):
+        for path, array in _read_weights(checkpoint, config):
             _check_range(array, path, variables[path].dtype, model.compute_dtype, source)
             value = in_order(array).astype(variables[path].dtype, copy=False)
             # Always a copy: JAX may keep the array, and a view points into the mapped file.
@@ -142,23 +152,26 @@ def load(
     if forgotten := [p for p in unassigned if not p.startswith("head/")]:
         raise CheckpointError(f"{source}: nothing was read for {', '.join(sorted(forgotten))}.")
     if source.row is not None:
-        source.row.announce(wanted)
+        source.row.announce(config)
     return model
 
 
-def _untrained(
-    source: Source, fields: dict[str, Any], build: dict[str, Any]
-) -> "VisionTransformer":
-    from keras_vit.model import VisionTransformer
+def _without_none(**arguments: Any) -> dict[str, Any]:
+    return {name: value for name, value in arguments.items() if value is not None}
 
-    found = describe(source, **{name: fields[name] for name in _TELLING if fields.get(name)})
-    name = source.row.variant if source.row is not None else getattr(found, "variant", None)
-    asked = {name: value for name, value in fields.items() if name not in _READING}
-    num_classes = asked.get("num_classes", found.config.num_classes)
-    same_head = num_classes == found.config.num_classes
-    told = {"protocol": found.protocol, "labels": found.labels if same_head else None}
-    asked = with_numerics(found.config, asked)
-    return VisionTransformer(found.config, **{"name": name, **told, **asked, **build})
+
+def _state_facts(source: Source, info: CheckpointInfo, config: ViTConfig) -> dict[str, Any]:
+    """Returns what the source states of the model beside its configuration.
+
+    Labels are left out if their number is not the model's.
+    """
+    labels = source.told.get("labels") or info.labels
+    fits = labels is not None and len(names_of(labels) or ()) == config.num_classes
+    return {
+        "name": info.variant,
+        "protocol": source.told.get("protocol", info.protocol),
+        "labels": labels if fits else None,
+    }
 
 
 def save(
@@ -242,7 +255,7 @@ def convert(
     lossy: bool = False,
     track: Track = iter,
     allow_pickle_weights: bool = False,
-    **fields: Any,
+    **arguments: Any,
 ) -> None:
     """Translates a checkpoint into another dialect, without a model or a backend.
 
@@ -256,7 +269,8 @@ def convert(
         lossy: whether to write a model whose arithmetic the library cannot express.
         track: wraps the list of arrays to show progress.
         allow_pickle_weights: as for `load`.
-        **fields: arguments of `load`, except for `dtype`, `data_format` and `name`.
+        **arguments: arguments of `load` on how to read the file and on its configuration, `labels`
+            and `protocol`.
 
     Raises:
         CheckpointError: as `load` and `save`. No file is written.
@@ -269,55 +283,50 @@ def convert(
         )
     source = Source.of(source, allow_pickle_weights=allow_pickle_weights)
     with source.open() as files:
-        reader = files.reader
-        read = reader.path.parent if files.is_folder and reader.path.is_file() else reader.path
-        if Path(destination).exists() and Path(destination).samefile(read):
+        path = files.reader.path
+        own = path.parent if files.is_folder and path.is_file() else path
+        if Path(destination).exists() and Path(destination).samefile(own):
             raise CheckpointError(f"{destination}: source and destination are one file.")
-        known = {**source.told, **fields}
-        opened = open_checkpoint(files, known)
-        wanted = wanted_config(opened, known)
-        new_head = replaces_head(opened.info.config, wanted) and wanted.num_classes > 0
-        if new_head:
+        fields = {**source.told, **arguments}
+        checkpoint = open_checkpoint(files, fields)
+        config = adapt_config(checkpoint, fields)
+        if config.num_classes and replaces_head(checkpoint.info.config, config):
             raise CheckpointError(
-                f"{reader.path}: a conversion makes no new head; num_classes is "
-                f"{opened.info.config.num_classes} in the file, or 0 to leave the head behind."
+                f"{path}: a conversion makes no new head; num_classes is "
+                f"{checkpoint.info.config.num_classes} in the file, or 0 to leave the head behind."
             )
-        announce(str(reader.path), opened.info.config, wanted)
-        stated = source.told.get("labels") or opened.info.labels
-        labels = checked(fields.get("labels", _labels(stated, wanted)), wanted.num_classes)
-        protocol = {"protocol": opened.info.protocol, **source.told, **fields}["protocol"]
-        arrays = _FileArrays(opened, wanted)
+        facts = {**_state_facts(source, checkpoint.info, config), **arguments}
+        labels = names_of(checked(facts["labels"], config.num_classes))
         files.verify()  # before anything is written
         target = dialects_named(dialect)
-        export(wanted, arrays, target, destination, names_of(labels), track, lossy, protocol)
+        arrays = _FileArrays(checkpoint, config)
+        export(config, arrays, target, destination, labels, track, lossy, facts["protocol"])
 
 
-def _labels(
-    labels: str | tuple[str, ...] | None, wanted: ViTConfig
-) -> str | tuple[str, ...] | None:
-    """Returns the labels of the source if their number is the wanted model's, else None."""
-    fits = labels is not None and len(names_of(labels) or ()) == wanted.num_classes
-    return labels if fits else None
+def _read_weights(checkpoint: Checkpoint, config: ViTConfig) -> Iterator[Named]:
+    """Yields path and array of every stored weight that the model takes."""
+    for move in checkpoint.moves:
+        yield from _read_move(checkpoint, config, move)
 
 
-def _weight_arrays(opened: OpenedCheckpoint, wanted: ViTConfig) -> Iterator[Named]:
-    """Yields path and array of every stored weight that the wanted model takes."""
-    for move in opened.moves:
-        yield from _read_move(opened, wanted, move)
-
-
-def _read_move(opened: OpenedCheckpoint, wanted: ViTConfig, move: Move) -> Iterator[Named]:
-    stored = opened.info.config
-    for path, array in move.to_weights([_read_stored(opened, n) for n in move.names]):
-        adapted = adapt(path, array, stored, wanted)
+def _read_move(checkpoint: Checkpoint, config: ViTConfig, move: Move) -> Iterator[Named]:
+    arrays = [_read_stored(checkpoint, name) for name in move.names]
+    for path, array in move.to_weights(arrays):
+        adapted = adapt_array(path, array, checkpoint.info.config, config)
         if adapted is not None:
             yield path, adapted
 
 
-def _read_stored(opened: OpenedCheckpoint, name: str) -> np.ndarray:
+def _read_stored(checkpoint: Checkpoint, name: str) -> np.ndarray:
     """Returns an array of the file; if another array numbers its rows, in the order of these."""
-    array, reader = _read_finite(opened.reader, name), opened.reader
-    numbering = opened.dialect.row_numbers.get(name)
+    reader = checkpoint.reader
+    array = reader.read(name)
+    if not _is_finite(array):
+        raise CheckpointError(
+            f"{reader.path}: array {name!r} holds NaN or infinity; expected finite numbers. The "
+            "training that wrote it diverged, or the file is damaged."
+        )
+    numbering = checkpoint.dialect.row_numbers.get(name)
     if numbering is None or numbering not in reader.shapes:
         return array
     numbers = reader.read(numbering).reshape(-1)
@@ -328,16 +337,6 @@ def _read_stored(opened: OpenedCheckpoint, name: str) -> np.ndarray:
             f"{shown(numbers.tolist(), quoted=False)}."
         )
     return array[numbers.astype(np.intp)]
-
-
-def _read_finite(reader: Reader, name: str) -> np.ndarray:
-    array = reader.read(name)
-    if not _is_finite(array):
-        raise CheckpointError(
-            f"{reader.path}: array {name!r} holds NaN or infinity; expected finite numbers. The "
-            "training that wrote it diverged, or the file is damaged."
-        )
-    return array
 
 
 def _is_finite(array: np.ndarray) -> bool:
@@ -357,30 +356,30 @@ def _check_range(
     largest = float(np.abs(array).max(initial=0.0))
     if largest <= float(np.finfo(np.float16).max):
         return
-    found = f"{source}: {path} holds {largest:g}, and float16 ends at 65504."
+    fault = f"{source}: {path} holds {largest:g}, and float16 ends at 65504."
     advice = "Load with dtype='mixed_bfloat16' or 'float32'."
     if stored_as == "float16":
-        raise CheckpointError(f"{found} {advice}")
-    log.warning("%s float16 arithmetic turns it into infinity. %s", found, advice)
+        raise CheckpointError(f"{fault} {advice}")
+    log.warning("%s float16 arithmetic turns it into infinity. %s", fault, advice)
 
 
 class _FileArrays:
     """Weights by path, read from a file on demand; `_waiting` holds the others of a move."""
 
-    def __init__(self, opened: OpenedCheckpoint, wanted: ViTConfig) -> None:
-        self._opened = opened
-        self._wanted = wanted
-        self._move_of = {path: move for move in opened.moves for path in move.paths}
+    def __init__(self, checkpoint: Checkpoint, config: ViTConfig) -> None:
+        self._checkpoint = checkpoint
+        self._config = config
+        self._move_of = {path: move for move in checkpoint.moves for path in move.paths}
         self._waiting: dict[str, np.ndarray] = {}
 
     def dtype(self, path: str) -> np.dtype:
-        stored = self._opened.reader.dtypes[self._move_of[path].names[0]]
-        return adapted_dtype(path, stored, self._opened.info.config, self._wanted)
+        stored = self._checkpoint.reader.dtypes[self._move_of[path].names[0]]
+        return adapt_dtype(path, stored, self._checkpoint.info.config, self._config)
 
     def read(self, path: str) -> np.ndarray:
         if path not in self._waiting:
             move = self._move_of[path]
-            self._waiting.update(_read_move(self._opened, self._wanted, move))
+            self._waiting.update(_read_move(self._checkpoint, self._config, move))
         return self._waiting.pop(path)
 
 

@@ -8,18 +8,22 @@ blocks. Reading and writing follow the same plan.
 """
 
 import dataclasses
+import difflib
 import itertools
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from keras_vit.checkpoints.containers import Part, parts_of
+from keras_vit.checkpoints.containers import Part, Reader, parts_of
 from keras_vit.checkpoints.dialects.base import Dialect, StoredAs, Unsupported
 from keras_vit.config import ViTConfig
-from keras_vit.errors import CheckpointError
+from keras_vit.errors import CheckpointError, shown
 from keras_vit.weights import axes, lexicon, templates
 
 Shape = tuple[int, ...]
+
+FIRST, LAST = 20, 4
+"""Most lines for each kind of difference, from both ends of its list; others are counted."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,11 +61,11 @@ class Move:
 
     def to_weights(self, arrays: list[np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
         """Yields `(path, array)` of each weight from the file's arrays, in the order of `names`."""
-        found = self.file_axes_for(arrays[0].shape) or self.file_axes
+        file_axes = self.file_axes_for(arrays[0].shape) or self.file_axes
         yield from zip(
             self.paths,
             _restack(
-                arrays, self.file_stack, found, self.weight_stack, self.weight_axes, self.sizes
+                arrays, self.file_stack, file_axes, self.weight_stack, self.weight_axes, self.sizes
             ),
             strict=True,
         )
@@ -121,15 +125,15 @@ def _restack(
 
 
 def plan(
-    config: ViTConfig, dialect: Dialect, prefix: str = "", found: Container[str] = ()
+    config: ViTConfig, dialect: Dialect, prefix: str = "", names: Container[str] = ()
 ) -> list[Move]:
     """Returns the moves between a model and a checkpoint of the dialect, in the model's order.
 
     Args:
         config: configuration of the model.
         dialect, prefix: dialect and prefix of the checkpoint.
-        found: the names of a file to be read. If the dialect has several names for a weight,
-            the plan takes the name that the file has; without `found`, the name to write.
+        names: the names of a file to be read. If the dialect has several names for a weight,
+            the plan takes the name that the file has; without `names`, the name to write.
 
     Raises:
         CheckpointError: the dialect cannot hold one of the model's weights.
@@ -144,7 +148,7 @@ def plan(
             )
         candidates = [(_name(stored, weight, prefix), stored) for stored in answers]
         name, stored = next(
-            ((n, s) for n, s in candidates if len(candidates) > 1 and _first(n, config) in found),
+            ((n, s) for n, s in candidates if len(candidates) > 1 and _first(n, config) in names),
             candidates[0],
         )
         chosen[weight.word.path, name] = stored
@@ -188,6 +192,72 @@ def _move(config: ViTConfig, weights: list[lexicon.Weight], stored: StoredAs, na
         other_file_axes=stored.also,
         sizes=sizes,
     )
+
+
+def compare(
+    reader: Reader, moves: Sequence[Move], ignored: Mapping[str, str], model: str, fits: str | None
+) -> None:
+    """Compares names, shapes and types of a file with a plan, before any array is read.
+
+    Args:
+        reader: the open file.
+        moves: the plan; it names the arrays that the file should hold.
+        ignored: names of arrays that are no weights.
+        model: description of the model, for the message.
+        fits: the variant that the file's shapes fit, if it is another.
+
+    Raises:
+        CheckpointError: arrays are missing, misshapen, of a wrong type, or unexpected; the
+            message has a line for each, up to 24 of each kind, and their number.
+    """
+    shapes, dtypes = reader.shapes, reader.dtypes
+    move_of = {name: move for move in moves for name in move.names}
+    missing = [name for name in move_of if name not in shapes]
+    misshapen, no_floats = [], []
+    for name, move in move_of.items():
+        if name in shapes:
+            if move.file_axes_for(shapes[name]) is None:
+                misshapen.append(name)
+            elif dtypes[name].kind != "f" and dtypes[name].name != "bfloat16":
+                no_floats.append(name)
+    unexpected = [name for name in shapes if name not in move_of and name not in ignored]
+    count = len(missing) + len(misshapen) + len(no_floats) + len(unexpected)
+    if not count:
+        return
+    close = [name for name in _ends(unexpected) if len(name) < 200]
+    lines: list[str] = []
+    for name in _ends(missing):
+        near = difflib.get_close_matches(name, close, n=1, cutoff=0.8)
+        hint = f"; nearest unclaimed name: {near[0]}" if near else ""
+        lines.append(f"missing: {name}, expected {_place_in_words(move_of[name])}{hint}")
+    for name in _ends(misshapen):
+        shape, expected = shown(shapes[name], quoted=False), _place_in_words(move_of[name])
+        lines.append(f"misshapen: {name} is {shape}, expected {expected}")
+    for name in _ends(no_floats):
+        lines.append(f"not numbers to compute with: {name} is {dtypes[name]}, expected a float")
+    for name in _ends(unexpected):
+        brief, shape = shown(name, 300, quoted=False), shown(shapes[name], quoted=False)
+        lines.append(f"unexpected: {brief} {shape} is no weight of this model")
+    if count > len(lines):
+        lines.append(f"and {count - len(lines):,} more")
+    subject = "1 array does" if count == 1 else f"{count:,} arrays do"
+    advice = f"\nThe shapes fit {fits}." if fits else ""
+    listing = "\n  ".join(lines)
+    raise CheckpointError(f"{reader.path}: {subject} not fit {model}.\n  {listing}{advice}")
+
+
+def _ends(names: list[str]) -> list[str]:
+    """Returns the names, or the first and the last of many names."""
+    return names if len(names) <= FIRST + LAST else names[:FIRST] + names[-LAST:]
+
+
+def _place_in_words(move: Move) -> str:
+    """Returns `"(24, 3, 8) [hidden_size, num_heads, head_dim] for block_0/attention/..."`."""
+    words = [
+        " * ".join(lexicon.AXES[symbol].words if symbol in lexicon.AXES else symbol for symbol in group)
+        for group in axes.parse(move.file_axes)
+    ]
+    return f"{move.file_shape} [{', '.join(words)}] for {', '.join(move.paths)}"
 
 
 def to_weights(

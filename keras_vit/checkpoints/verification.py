@@ -11,7 +11,7 @@ import numpy as np
 import keras_vit
 from keras_vit.checkpoints import passports
 from keras_vit.checkpoints.inspection import inspect
-from keras_vit.checkpoints.libraries import LibraryUnavailableError, run_library
+from keras_vit.checkpoints.libraries import LibraryUnavailableError, Outputs, run_library
 from keras_vit.checkpoints.passports import Passport, formula_images
 from keras_vit.checkpoints.transfer import load
 from keras_vit.images.protocols import complete
@@ -83,33 +83,30 @@ def attest(
     """
     if by not in ORIGINS:
         raise ValueError(f"by={by!r}: expected one of {', '.join(ORIGINS)}.")
-    found = Source.of(source)
-    model = load(found, **fields)
-    shape = _image_shape(model)
-    info = inspect(found, **{"image_size": model.config.image_size, **fields})
-    dialect = info.dialect
-    with found.local() as path:
+    source = Source.of(source)
+    model = load(source, **fields)
+    shape, blocks = _image_shape(model), _three_blocks(model)
+    images = formula_images(*shape)
+    dialect = _dialect_of(source, model, fields)
+    with source.local() as path:
         sha256 = passports.digests(path)
         if by == "keras_vit" or dialect == "keras_vit":
-            outputs = _run(model, formula_images(*shape), _blocks(model))
+            outputs = _run(model, images, blocks)
             origin = f"keras_vit {keras_vit.__version__}"
         else:
             try:
-                run = run_library(
-                    dialect, path, formula_images(*shape), model.config.num_layers, _blocks(model)
+                origin, outputs = run_library(
+                    dialect, path, images, model.config.num_layers, blocks
                 )
             except LibraryUnavailableError as error:
                 raise LibraryUnavailableError(
-                    f"{found.name}: the origin's code cannot run: {error}. Compare with a passport "
-                    "or with another checkpoint, or attest by keras_vit itself: by='keras_vit', "
-                    "--by keras_vit."
+                    f"{source.name}: the origin's code cannot run: {error}. Compare with a "
+                    "passport or with another checkpoint, or attest by keras_vit itself: "
+                    "by='keras_vit', --by keras_vit."
                 ) from error
-            names = [f"block_{k}" for k in _blocks(model)]
-            outputs = {"logits": run.logits, **dict(zip(names, run.tokens, strict=True))}
-            origin = run.origin
     protocol = complete(model.preprocessor.protocol)
     return Passport(
-        name=found.row.name if found.row else found.name.replace("\\", "/").rpartition("/")[2],
+        name=source.row.name if source.row else source.name.replace("\\", "/").rpartition("/")[2],
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
         dialect=dialect,
         sha256=sha256,
@@ -148,13 +145,13 @@ def verify(
         SourceError: the passport is damaged.
         LibraryUnavailableError: there is no passport, and the library cannot run here.
     """
-    found = Source.of(source)
-    passport = _passport(found, against, fields)
-    model = load(found, **fields)
+    source = Source.of(source)
+    passport = _passport(source, against, fields)
+    model = load(source, **fields)
     checks: list[Check] = []
-    dialect = inspect(found, **{"image_size": model.config.image_size, **fields}).dialect
-    if passport.sha256 and passport.dialect == dialect:  # another dialect is another file
-        with found.local() as path:
+    # In another dialect, the files are others.
+    if passport.sha256 and passport.dialect == _dialect_of(source, model, fields):
+        with source.local() as path:
             same = passports.digests(path) == dict(passport.sha256)
         checks.append(Check("sha256", " ".join(passport.sha256), float(not same), 0.0))
     if passport.protocol:
@@ -181,9 +178,9 @@ def _passport(
     with source.local() as path:
         if path.is_dir() and (path / passports.FILE).is_file():
             return Passport.read_from(path / passports.FILE)
-    known = passports.shipped().get(source.row.name if source.row else source.name)
-    if known is not None and known.norms:
-        return known
+    passport = passports.shipped().get(source.row.name if source.row else source.name)
+    if passport is not None and passport.norms:
+        return passport
     return attest(source, **fields)
 
 
@@ -204,34 +201,34 @@ def _compare(model: "VisionTransformer", passport: Passport) -> list[Check]:
         for name, value in outputs.items()
         if (norms := passport.norms.get(name)) is not None
     ]
-    same_length = outputs["logits"].shape[1] == passport.num_logits
     difference = 1.0
-    if same_length:
+    if outputs["logits"].shape[1] == passport.num_logits:
         difference = _difference(passports.sample(outputs["logits"]), passport.logits)
     return [*checks, Check("logits", expected, difference, tolerance)]
 
 
-def _difference(found: Any, expected: Any) -> float:
-    found, expected = np.asarray(found, "float64"), np.asarray(expected, "float64")
+def _difference(values: Any, expected: Any) -> float:
+    values, expected = np.asarray(values, "float64"), np.asarray(expected, "float64")
     largest = max(float(np.abs(expected).max()), 1e-30)
-    return float(np.abs(found - expected).max()) / largest
+    return float(np.abs(values - expected).max()) / largest
+
+
+def _dialect_of(source: Source, model: "VisionTransformer", fields: Mapping[str, Any]) -> str:
+    return inspect(source, **{"image_size": model.config.image_size, **fields}).dialect
 
 
 def _image_shape(model: "VisionTransformer") -> tuple[int, int, int]:
     return (*(model.config.image_size or (224, 224)), model.config.channels)
 
 
-def _blocks(model: "VisionTransformer") -> list[int]:
+def _three_blocks(model: "VisionTransformer") -> list[int]:
     """Returns the numbers of the first, the middle and the last block."""
     count = model.config.num_layers
     return sorted({0, count // 2, count - 1})
 
 
-def _run(
-    model: "VisionTransformer", images: np.ndarray, blocks: Sequence[int]
-) -> dict[str, np.ndarray]:
+def _run(model: "VisionTransformer", images: np.ndarray, blocks: Sequence[int]) -> Outputs:
     from keras_vit.inference import run
 
-    names = [f"block_{k}" for k in blocks]
-    logits = run(model, images)
-    return {"logits": logits.reshape(len(images), -1), **run(model, images, names)}
+    logits = run(model, images).reshape(len(images), -1)
+    return {"logits": logits, **run(model, images, [f"block_{k}" for k in blocks])}

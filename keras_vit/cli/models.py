@@ -41,7 +41,7 @@ def list_(
         resolution: pixels of the images.
         hybrid: show models with a ResNet before the Transformer, or models without it.
     """
-    from keras_vit.checkpoints import describe
+    from keras_vit.checkpoints import inspect
     from keras_vit.checkpoints.passports import rung_of
     from keras_vit.sources.catalog import list_presets, preset_named
     from keras_vit.variants import list_variants
@@ -61,7 +61,7 @@ def list_(
         variant=variant, data=data, resolution=resolution, hybrid=hybrid, family=family
     )
     for row in map(preset_named, names):
-        parameters = num_parameters(describe(row.name).config)
+        parameters = inspect(row.name).num_parameters
         score = row.top1 and f"{row.top1:.2f}"
         facts = (row.name, row.data, parameters, row.image_size, row.num_classes, score)
         rows.append((*facts, row.license, rung_of(row.name)))
@@ -83,14 +83,14 @@ def info(source: str, /, *, output: Output = _PLAIN) -> None:
     Args:
         source: a name, a file or folder, or hf://owner/repo.
     """
-    from keras_vit.checkpoints import CheckpointInfo, describe
+    from keras_vit.checkpoints import inspect
     from keras_vit.checkpoints.passports import RUNGS, rung_of, shipped
     from keras_vit.sources.catalog import CATALOG
 
-    description = describe(source)
+    description = inspect(source)
     facts: dict[str, Any] = {"source": source}
     arrays = {}
-    if isinstance(description, CheckpointInfo):
+    if description.shapes:
         size_known = "image_size" not in description.undetermined
         facts |= {"dialect": description.dialect, "prefix": description.prefix or "none"}
         facts |= _model_facts(description.config, size_known)

@@ -10,7 +10,7 @@ from typing import Any
 
 import keras
 
-from keras_vit.checkpoints import CheckpointInfo, Source, describe
+from keras_vit.checkpoints import CheckpointInfo, Source, inspect
 from keras_vit.data import ImageData
 from keras_vit.data.by_name import training_and_validation
 from keras_vit.environment.backend import require_training
@@ -216,4 +216,4 @@ def _start(
         return None, PresetConfig(variant(str(preset)).config(image_size or 224))
     source = Source.of(preset)
     telling = {} if image_size is None else {"image_size": image_size}
-    return source, describe(source, **telling)
+    return source, inspect(source, **telling)

@@ -106,13 +106,13 @@ class Preprocessor:
             CheckpointError: a file or folder of another library cannot be read.
             ConfigError: the source does not state its image size.
         """
-        from keras_vit.checkpoints import describe
+        from keras_vit.checkpoints import inspect
 
-        return cls.described(describe(source), image_size)
+        return cls.described(inspect(source), image_size)
 
     @classmethod
     def described(cls, found: Any, image_size: int | Size | None = None) -> "Preprocessor":
-        """Returns the preprocessor for a result of `keras_vit.checkpoints.describe`.
+        """Returns the preprocessor for a result of `keras_vit.checkpoints.inspect`.
 
         Args:
             found: a `PresetConfig` or a `CheckpointInfo`.

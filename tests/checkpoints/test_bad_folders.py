@@ -96,13 +96,6 @@ def test_a_config_that_contradicts_the_arrays_is_refused(folder, changes, messag
     assert message in refused(edit(folder, **changes))
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"[" * 100_000, b"\xff"])
-def test_a_config_that_is_no_json_is_refused(folder, content):
-    """Empty, cut, a list, deeply nested, and not UTF-8."""
-    (folder / "config.json").write_bytes(content)
-    refused(folder)
-
-
 def test_a_folder_with_only_a_pickle_is_refused(tmp_path):
     """The message says how to write a safetensors file."""
     (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x02}.")

@@ -11,13 +11,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from keras_vit import VisionTransformer
+from keras_vit.checkpoints.adapt import adapt_config
 from keras_vit.checkpoints.containers import whole
 from keras_vit.checkpoints.dialects import DIALECTS, Unsupported
 from keras_vit.checkpoints.dialects.timm import architectures
 from keras_vit.checkpoints.inspection import open_checkpoint
 from keras_vit.checkpoints.transfer import weights_by_path
 from keras_vit.checkpoints.translate import plan, to_parts, to_weights
-from keras_vit.checkpoints.wanted import wanted_config
 from keras_vit.config import CLASSIFIERS, Numerics, ViTConfig
 from keras_vit.errors import CheckpointError
 from keras_vit.sources.source import OpenSource
@@ -201,7 +201,7 @@ def test_a_written_file_is_read_as_the_same_model(dialect, config, prefix):
     opened = open_checkpoint(OpenSource(Headers(shapes), files), asked)
     assert (opened.info.dialect, opened.info.prefix) == (dialect.name, prefix)
     assert opened.info.undetermined == ()
-    want, got = config.to_dict(), wanted_config(opened, asked).to_dict()
+    want, got = config.to_dict(), adapt_config(opened, asked).to_dict()
     want["crop_remainder"] = got["crop_remainder"]
     assert {k: got[k] for k in want if got[k] != want[k]} == {}
 

@@ -1,6 +1,5 @@
 """keras-hub's other families: files are read and written bit for bit, and keras-hub loads them."""
 
-import importlib
 import json
 import shutil
 
@@ -12,6 +11,7 @@ import pytest
 from keras_vit import CheckpointError, VisionTransformer, checkpoints
 from keras_vit.checkpoints.dialects import DIALECTS
 from tests.checkpoints.homes import HOMES
+from tests.checkpoints.keras_hub_backbones import backbone_of
 from tests.checkpoints.test_live_keras_hub import stored
 from tests.family_goldens import CASES, FOLDER, cases_of, expected, load_case, relative_error
 from tests.helpers import normal, numpy_of, only_under, randomise
@@ -111,22 +111,6 @@ def test_a_position_number_beyond_the_table_is_refused(tmp_path):
         file["layers/clip_vision_embedding/vars/1"][0, 3] = 17
     with pytest.raises(CheckpointError, match="expected 17 numbers from 0 to 16, found"):
         checkpoints.load(folder)
-
-
-def backbone_of(family):
-    """A backbone of two small encoders, and its vision encoder."""
-    module = keras_hub.models
-    sizes = {"hidden_dim": 16, "num_layers": 2, "num_heads": 2, "intermediate_dim": 24}
-    text = {**sizes, "vocabulary_size": 30, "embedding_dim": 16, "max_sequence_length": 8}
-    backbone = getattr(module, f"{family}Backbone")
-    classes = f"keras_hub.src.models.{family.lower()}.{family.lower()}"
-    made = {}
-    for part, fields in (("vision", {"patch_size": 4, "image_shape": (16, 16, 3)}), ("text", {})):
-        found = importlib.import_module(f"{classes}_{part}_encoder")
-        kind = getattr(found, f"{family}{part.title()}Encoder")
-        made[part] = kind(**{**(text if part == "text" else sizes), **fields})
-    more = {"projection_dim": 8} if family == "CLIP" else {}
-    return backbone(made["vision"], made["text"], **more), made["vision"]
 
 
 @pytest.mark.parametrize("family", ["CLIP", "SigLIP"])

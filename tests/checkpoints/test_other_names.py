@@ -8,7 +8,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from keras_vit import CheckpointError, VisionTransformer, checkpoints
-from keras_vit.checkpoints.recognition import WRAPPERS, wrapper_of
+from keras_vit.checkpoints.recognition import WRAPPERS, find_wrapper
 from tests.family_goldens import FOLDER, relative_error
 from tests.helpers import normal, numpy_of, randomise
 
@@ -35,8 +35,8 @@ def test_prefixes_of_wrappers_are_removed(prefix, tmp_path):
 
 def test_a_prefix_of_only_some_names_is_kept(tmp_path):
     """Such a prefix is part of the names."""
-    assert wrapper_of(["model.a", "model.b", "head.weight"]) == ""
-    assert wrapper_of(["module.model.a", "module.head.weight"]) == "module."
+    assert find_wrapper(["model.a", "model.b", "head.weight"]) == ""
+    assert find_wrapper(["module.model.a", "module.head.weight"]) == "module."
     arrays = load_file(FOLDER / "px_torchvision.safetensors")
     path = wrapped(arrays, "model.", tmp_path / "x.safetensors")
     save_file({**load_file(path), "other.weight": np.zeros(3, "float32")}, path)

@@ -439,9 +439,10 @@ def endless(path):
         lambda path: path.write_bytes(b'{"a": ' + b"[" * 10**6),
         lambda path: path.write_bytes(b"\xff{}"),
         lambda path: path.write_bytes(b"[1]"),
+        lambda path: path.write_bytes(b""),
         lambda path: path.write_bytes(b" " * (2**24 + 1)),
     ],
-    ids=["pipe", "device", "digits", "deep", "no UTF-8", "list", "large"],
+    ids=["pipe", "device", "digits", "deep", "no UTF-8", "list", "empty", "large"],
 )
 def test_a_bad_config_json_beside_the_weights_is_refused_at_once(tmp_path, make):
     """A pipe, a device, endless digits, deep nesting, no UTF-8, a list, and a large file."""

@@ -284,7 +284,7 @@ def test_reading_holds_one_array_at_a_time(tmp_path):
     tracemalloc.start()
     with open_arrays(tmp_path / "x.npz") as reader:
         opened = transfer.open_checkpoint(OpenSource(reader, {}), {})
-        for _path, array in transfer._weight_arrays(opened, opened.info.config):
+        for _path, array in transfer._read_weights(opened, opened.info.config):
             del array
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

@@ -12,7 +12,7 @@ from sklearn.model_selection import train_test_split
 
 import keras_vit
 from keras_vit import CheckpointError, PresetError, VisionTransformer, checkpoints
-from keras_vit.checkpoints import describe
+from keras_vit.checkpoints import inspect
 from keras_vit.files import OpenFolder
 from keras_vit.sharing.save import save_preset
 from keras_vit.sources.catalog import list_presets, preset_named
@@ -338,11 +338,11 @@ def test_an_unknown_name_is_refused_with_the_nearest():
         VisionTransformer.from_preset("https://example.org/vit")
 
 
-def test_describe_reads_only_config_json(saved):
+def test_inspect_reads_only_config_json(saved):
     """The weights may be missing."""
     folder, model = saved
     (folder / "model.safetensors").unlink()
-    assert describe(folder).config == model.config
+    assert inspect(folder).config == model.config
 
 
 def test_the_model_card_names_the_provenance(saved):

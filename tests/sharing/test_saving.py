@@ -14,7 +14,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from keras_vit import checkpoints
-from keras_vit.checkpoints import describe
+from keras_vit.checkpoints import inspect
 from keras_vit.files import OpenFolder
 from keras_vit.sources.source import Source
 from tests.helpers import tiny
@@ -50,7 +50,7 @@ def whole(folder) -> int | None:
     """The number of the model that a folder holds whole; None if there is no folder."""
     if not folder.exists():
         return None
-    k = describe(folder).provenance["k"]
+    k = inspect(folder).provenance["k"]
     values = {
         float(v) for a in load_file(folder / "model.safetensors").values() for v in np.unique(a)
     }

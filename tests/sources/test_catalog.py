@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from keras_vit import ConfigError, PresetError, VisionTransformer, checkpoints, cli
-from keras_vit.checkpoints import describe
+from keras_vit.checkpoints import inspect
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.images.protocols import complete
 from keras_vit.sources import bucket, catalog
@@ -164,16 +164,16 @@ def test_an_unknown_name_is_refused_with_the_nearest():
 def test_a_row_is_described_without_a_download(monkeypatch):
     """Configuration, protocol, labels and provenance, also for a file of AugReg."""
     monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
-    card = describe("vit_b16.augreg_i21k_ft_i1k_384")
+    card = inspect("vit_b16.augreg_i21k_ft_i1k_384")
     assert card.config == variant("vit_b16").config(384)
     assert (card.protocol["resize_small"], card.labels) == (448, "imagenet1k")
     assert card.provenance["reported_top1"] == 85.49
     upstream = "augreg/Ti_16-i21k-300ep-lr_0.001-aug_none-wd_0.03-do_0.0-sd_0.0"
-    assert describe(upstream).labels == "imagenet21k"
+    assert inspect(upstream).labels == "imagenet21k"
     name = f"{upstream}--cifar100-steps_10k-lr_0.01-res_224"
-    assert describe(name).config.num_classes == 100
+    assert inspect(name).config.num_classes == 100
     with raises(PresetError, "number of classes is known only to its files"):
-        describe(name.replace("cifar100", "flowers"))
+        inspect(name.replace("cifar100", "flowers"))
 
 
 @pytest.fixture

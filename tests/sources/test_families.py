@@ -6,7 +6,7 @@ import re
 import pytest
 
 from keras_vit import VisionTransformer, checkpoints, cli
-from keras_vit.checkpoints import describe
+from keras_vit.checkpoints import inspect
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.translate import plan
 from keras_vit.images.protocols import complete
@@ -99,4 +99,4 @@ def test_keras_vit_list_filters_by_family(capsys):
     assert cli.main(["list", "--family", "dinov2"]) == 0
     printed = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in printed[1:]] == list_presets(family="dinov2")
-    assert describe("vit_b14.dinov2").config.num_classes == 0
+    assert inspect("vit_b14.dinov2").config.num_classes == 0

@@ -16,7 +16,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from keras_vit import CheckpointError, PresetError, VisionTransformer, cli
-from keras_vit.checkpoints import Source, describe, load
+from keras_vit.checkpoints import Source, inspect, load
 from keras_vit.sources.catalog import preset_named
 from tests.golden import CASES, FOLDER, expected, outputs, relative_error
 from tests.sources.hub_server import TOKEN, connect, environment, served, sha256
@@ -182,7 +182,7 @@ def test_a_revision_may_be_a_branch_a_pull_request_or_a_commit(digits):
     repo.branches["old"] = repo.branches["refs/pr/1"] = first
     repo.commit({"config.json": changed})
     protocols = {
-        revision: describe(f"hf://us/digits{revision}").protocol
+        revision: inspect(f"hf://us/digits{revision}").protocol
         for revision in ("", "@main", "@old", "@refs/pr/1", f"@{first}")
     }
     assert [p == "timm" for p in protocols.values()] == [True, True, False, False, False]
@@ -200,7 +200,7 @@ def test_fields_of_the_preset_can_be_overridden(name, digits):
 
 
 @pytest.mark.parametrize("name", ["timm_map", "hf_classifier", "sharded", "digits", "vit_gap"])
-def test_describe_downloads_no_weights(name, hub, tmp_path):
+def test_inspect_downloads_no_weights(name, hub, tmp_path):
     """JSON and safetensors headers are enough; an npz file has to be downloaded."""
     if name == "digits":
         files = read(DIGITS)
@@ -209,7 +209,7 @@ def test_describe_downloads_no_weights(name, hub, tmp_path):
     else:
         files = golden(name)
     hub.add("them/vit", files)
-    assert describe("hf://them/vit").config.num_layers > 1
+    assert inspect("hf://them/vit").config.num_layers > 1
     fetched = {name for name in snapshot_names(tmp_path) if not name.endswith(".json")}
     assert fetched == ({"vit_gap.npz"} if name == "vit_gap" else set())
 
@@ -249,8 +249,8 @@ def test_offline_loads_from_the_cache(digits, monkeypatch):
 
 
 def test_offline_with_only_the_json_in_the_cache_is_refused(digits, monkeypatch):
-    """`describe` has downloaded the JSON files alone."""
-    describe("hf://us/digits")
+    """`inspect` has downloaded the JSON files alone."""
+    inspect("hf://us/digits")
     offline(monkeypatch)
     assert "not in the cache" in refusal("hf://us/digits")
 
@@ -329,14 +329,14 @@ def test_a_link_in_place_of_config_json_is_refused(hub):
     """git stores a link as a file with a path in it, which is no JSON."""
     hub.add("them/vit", {"config.json": b"../../../etc/passwd", "model.safetensors": b"x"})
     with pytest.raises(PresetError, match="config.json: not a readable JSON file"):
-        describe("hf://them/vit")
+        inspect("hf://them/vit")
 
 
 def test_a_damaged_safetensors_header_is_refused_before_the_download(hub):
     """The header alone is requested."""
     hub.add("them/vit", {"config.json": b"{}", "model.safetensors": b"\xff" * 1000})
     with pytest.raises(CheckpointError, match=r"model.safetensors: not a safetensors file"):
-        describe("hf://them/vit")
+        inspect("hf://them/vit")
 
 
 def test_gated_and_private_repositories_need_a_token(digits, monkeypatch):

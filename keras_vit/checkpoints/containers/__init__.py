@@ -13,7 +13,7 @@ from typing import IO
 from keras_vit.checkpoints.containers.h5 import H5Reader, h5_written_beside
 from keras_vit.checkpoints.containers.npz import NpzReader, write_npz
 from keras_vit.checkpoints.containers.pickled import PickleReader
-from keras_vit.checkpoints.containers.reading import PICKLE_ADVICE, Reader, joined, unwrapped
+from keras_vit.checkpoints.containers.reading import PICKLE_ADVICE, Reader, joined, strip_prefix
 from keras_vit.checkpoints.containers.safetensors import (
     SAFETENSORS_DTYPES,
     SafetensorsReader,
@@ -32,7 +32,7 @@ __all__ = [
     "joined",
     "open_arrays",
     "parts_of",
-    "unwrapped",
+    "strip_prefix",
     "whole",
     "write_npz",
     "write_safetensors",

@@ -62,7 +62,7 @@ class H5Reader(FileReader):
 
         links: list[tuple[bytes, int]] = []
         groups = []
-        with self.damage() as reading:
+        with self.damage():
             self._items += group.get_num_objs()
             if depth > _DEEPEST or self._items > _ITEMS_PER_ARRAY * ARRAYS.value:
                 raise CheckpointError(
@@ -71,7 +71,7 @@ class H5Reader(FileReader):
                 )
             group.links.iterate(lambda *link: links.append((link[0], link[1].type)), info=True)
             for encoded, kind in links:
-                reading.name = name = prefix + encoded.decode("utf-8")
+                self.at = name = prefix + encoded.decode("utf-8")
                 if kind != h5py.h5l.TYPE_HARD:
                     raise CheckpointError(
                         f"{self.path}: {shown(name)} is a link, expected an array in this file."
@@ -92,8 +92,8 @@ class H5Reader(FileReader):
         if shape is None:
             raise CheckpointError(f"{self.path}: array {shown(name)} has no shape and no numbers.")
         # HDF5 has no bfloat16; Keras stores two bytes of void with the attribute "dtype".
-        stated = h5py.Dataset(dataset).attrs.get("dtype") if dtype.str[1:] == "V2" else None
-        is_bfloat16 = isinstance(stated, str) and stated == "bfloat16"
+        mark = h5py.Dataset(dataset).attrs.get("dtype") if dtype.str[1:] == "V2" else None
+        is_bfloat16 = isinstance(mark, str) and mark == "bfloat16"
         if fault := self._fault_of_storage(dataset, shape, dtype):
             raise CheckpointError(f"{self.path}: array {shown(name)} {fault}")
         self.note(name, shape, np.dtype(ml_dtypes.bfloat16) if is_bfloat16 else dtype)
@@ -112,19 +112,19 @@ class H5Reader(FileReader):
             if others := filters - _FILTERS:
                 return f"is encoded by HDF5 filters {sorted(others)}, expected {sorted(_FILTERS)}."
             chunk = plist.get_chunk()
-            wanted = math.prod(-(-n // c) for n, c in zip(shape, chunk, strict=True))
+            expected = math.prod(-(-n // c) for n, c in zip(shape, chunk, strict=True))
             if math.prod(chunk) * dtype.itemsize > self.most or (
-                nbytes and dataset.get_num_chunks() != wanted
+                nbytes and dataset.get_num_chunks() != expected
             ):
                 return "has chunks that were never written. Fetch or write the file again."
             return None
-        there = dataset.get_storage_size()
+        stored = dataset.get_storage_size()
         if layout == h5py.h5d.CONTIGUOUS and nbytes:
-            there = min(there, self.size - (dataset.get_offset() or self.size))
-        if there < nbytes:
+            stored = min(stored, self.size - (dataset.get_offset() or self.size))
+        if stored < nbytes:
             return (
-                f"promises {nbytes:,} bytes, {max(0, there):,} are stored. Fetch or write the file "
-                "again."
+                f"promises {nbytes:,} bytes, {max(0, stored):,} are stored. Fetch or write the "
+                "file again."
             )
         return None
 

@@ -37,7 +37,7 @@ class NpzReader(FileReader):
     def __init__(self, path: Path, file: IO[bytes]) -> None:
         super().__init__(path, file)
         self._members: dict[str, _Member] = {}
-        with self.damage() as reading:
+        with self.damage():
             directory = _Directory(path, file)
             self._zip = zipfile.ZipFile(directory)
             directory.is_read = True
@@ -46,8 +46,8 @@ class NpzReader(FileReader):
             self._refuse_a_model()
             self._mapped = MappedFile(file)
             for member in self._zip.infolist():
-                reading.name = member.filename.removesuffix(".npy")
-                self._add(reading.name, member)
+                self.at = member.filename.removesuffix(".npy")
+                self._add(self.at, member)
 
     def _refuse_lost_members(self, file: IO[bytes]) -> None:
         """Compares the directory with the number of members that the end of the zip states.
@@ -57,12 +57,12 @@ class NpzReader(FileReader):
         """
         file.seek(max(0, self.size - _END_OF_ZIP))
         end = file.read(_END_OF_ZIP)
-        (stated,) = struct.unpack_from("<H", end, end.rfind(b"PK\x05\x06") + 10)
-        found = len(self._zip.infolist())
-        if stated not in (found, 0xFFFF):  # 0xFFFF: the number is elsewhere, in a 64-bit zip
+        (number,) = struct.unpack_from("<H", end, end.rfind(b"PK\x05\x06") + 10)
+        listed = len(self._zip.infolist())
+        if number not in (listed, 0xFFFF):  # 0xFFFF: the number is elsewhere, in a 64-bit zip
             raise CheckpointError(
-                f"{self.path}: its directory lists {found} arrays, and the end of the file states "
-                f"{stated}; the file is damaged. Fetch or write it again."
+                f"{self.path}: its directory lists {listed} arrays, and the end of the file states "
+                f"{number}; the file is damaged. Fetch or write it again."
             )
 
     def _refuse_a_model(self) -> None:
@@ -70,8 +70,8 @@ class NpzReader(FileReader):
         if not {"config.json", "model.weights.h5"} <= set(self._zip.namelist()):
             return
         with self._zip.open("config.json") as stream:
-            found = json.loads(stream.read(JSON_BYTES.value))
-        kind = shown(found.get("registered_name") or found.get("class_name"), quoted=False)
+            config = json.loads(stream.read(JSON_BYTES.value))
+        kind = shown(config.get("registered_name") or config.get("class_name"), quoted=False)
         raise CheckpointError(
             f"{self.path}: this is a .keras file, a whole model of the class {kind}; expected a "
             "file of weights. keras.saving.load_model opens it; a model of keras_vit is then "

@@ -35,9 +35,9 @@ class PickleReader(FileReader):
 
     def __init__(self, path: Path, file: IO[bytes]) -> None:
         super().__init__(path, file)
-        torch = _torch(path)
+        torch = _import_torch(path)
         with self.damage():
-            self._tensors = _tensors_of(_loaded(torch, path, file), torch)
+            self._tensors = _tensors_of(_load(torch, path, file), torch)
             for name, tensor in self._tensors.items():
                 self.note(name, tuple(tensor.shape), self._dtype_of(name, tensor))
         if not self._tensors:
@@ -62,16 +62,16 @@ class PickleReader(FileReader):
             CheckpointError: the array is sparse, on another device, or of a type without weights.
         """
         dtype, layout, device = map(str, (tensor.dtype, tensor.layout, tensor.device))
-        known = {f"torch.{found}": found for found in SAFETENSORS_DTYPES.values()}
-        if (layout, device) == ("torch.strided", "cpu") and dtype in known:
-            return known[dtype]
+        types = {f"torch.{numpy_type}": numpy_type for numpy_type in SAFETENSORS_DTYPES.values()}
+        if (layout, device) == ("torch.strided", "cpu") and dtype in types:
+            return types[dtype]
         raise CheckpointError(
             f"{self.path}: array {shown(name)}: {layout} arrays of {dtype} on {device} hold no "
             "weights."
         )
 
 
-def _torch(path: Path) -> Any:
+def _import_torch(path: Path) -> Any:
     try:
         import torch
     except ImportError:
@@ -85,7 +85,7 @@ def _torch(path: Path) -> Any:
     return torch
 
 
-def _loaded(torch: Any, path: Path, file: IO[bytes]) -> Any:
+def _load(torch: Any, path: Path, file: IO[bytes]) -> Any:
     """Returns the contents of the pickle: arrays, numbers, strings, lists and dicts."""
     options = {"weights_only": True, "map_location": "cpu"}
     opened = Path(f"/proc/self/fd/{file.fileno()}")  # the open file, whatever is at its path now

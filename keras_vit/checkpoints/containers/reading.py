@@ -1,11 +1,10 @@
 """The common part of the readers of all formats: interface, checks, and errors."""
 
 import contextlib
-import dataclasses
 import math
 import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Protocol, Self
 
@@ -50,6 +49,7 @@ class FileReader:
         format: name of the format, for messages.
         size: size of the file in bytes.
         most: most bytes that all arrays together may have.
+        at: name of the array that is being read, for messages; None for the header.
     """
 
     format: str
@@ -61,6 +61,7 @@ class FileReader:
         self.size = os.fstat(file.fileno()).st_size
         self.most = max(SMALL, EXPANSION.value * self.size)
         self._file = file
+        self.at: str | None = None
         self._promised = 0
 
     def note(self, name: str, shape: tuple[int, ...], dtype: np.dtype) -> None:
@@ -92,27 +93,26 @@ class FileReader:
         self.dtypes[name] = dtype
 
     @contextlib.contextmanager
-    def damage(self, name: str | None = None) -> Iterator["Reading"]:
+    def damage(self, name: str | None = None) -> Iterator[None]:
         """Turns any exception of a library over damaged bytes into a `CheckpointError`.
 
         Args:
-            name: name of the array that is read; None for the header, until the block sets
-                the name of the `Reading` that the context yields.
+            name: name of the array that is read; None for the header, until the block sets `at`.
         """
-        reading = Reading(name)
+        self.at = name
         try:
-            yield reading
+            yield
         except KerasViTError:
             raise
-        except MemoryError as error:
-            raise CheckpointError(
-                f"{self.path}: {reading.fault(self.format)}, or needs more memory than there is."
-            ) from error
         except Exception as error:  # zipfile, zlib, json, NumPy and h5py raise many types
-            raise CheckpointError(
-                f"{self.path}: {reading.fault(self.format)} ({shown(str(error), quoted=False)}). "
-                "Fetch or write the file again."
-            ) from error
+            part = f"array {shown(self.at)} is damaged"
+            fault = f"not a complete {self.format} file" if self.at is None else part
+            if isinstance(error, MemoryError):
+                fault += ", or needs more memory than there is."
+            else:
+                reason = shown(str(error), quoted=False)
+                fault += f" ({reason}). Fetch or write the file again."
+            raise CheckpointError(f"{self.path}: {fault}") from error
 
     def close(self) -> None:
         """Closes the file; arrays that were read remain valid."""
@@ -123,19 +123,6 @@ class FileReader:
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
-
-
-@dataclasses.dataclass
-class Reading:
-    """The name of the array that is being read; None for the header."""
-
-    name: str | None
-
-    def fault(self, format: str) -> str:
-        """Returns the description of a failure to read, for a message."""
-        if self.name is None:
-            return f"not a complete {format} file"
-        return f"array {shown(self.name)} is damaged"
 
 
 class MappedFile:
@@ -159,30 +146,31 @@ class MappedFile:
         return self.bytes[start:end]
 
 
-class _JoinedReader:
-    """Several open files as one. The caller that opened the files closes them."""
+class _RenamedReader:
+    """The arrays of open files under other names. The caller that opened the files closes them.
 
-    def __init__(self, path: Path, parts: list[tuple[str, Reader]]) -> None:
+    Args:
+        path: path for messages.
+        places: new name, the reader that has the array, and its name there.
+    """
+
+    def __init__(self, path: Path, places: Iterable[tuple[str, Reader, str]]) -> None:
         self.path = path
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.dtypes: dict[str, np.dtype] = {}
-        self._part_of: dict[str, tuple[Reader, str]] = {}
-        for prefix, part in parts:
-            for name, shape in part.shapes.items():
-                if prefix + name in self._part_of:
-                    raise CheckpointError(
-                        f"{path}: array {shown(prefix + name)} stands in two files."
-                    )
-                self._part_of[prefix + name] = (part, name)
-                self.shapes[prefix + name] = shape
-                self.dtypes[prefix + name] = part.dtypes[name]
+        self._places: dict[str, tuple[Reader, str]] = {}
+        for name, reader, inner in places:
+            if name in self._places:
+                raise CheckpointError(f"{path}: array {shown(name)} stands in two files.")
+            self._places[name] = reader, inner
+            self.shapes[name], self.dtypes[name] = reader.shapes[inner], reader.dtypes[inner]
         ARRAYS.check(len(self.shapes), path, CheckpointError)
 
     def read(self, name: str) -> np.ndarray:
-        part, inner = self._part_of[name]
-        return part.read(inner)
+        reader, inner = self._places[name]
+        return reader.read(inner)
 
-    def __enter__(self) -> "_JoinedReader":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
@@ -191,28 +179,10 @@ class _JoinedReader:
 
 def joined(path: Path, parts: list[tuple[str, Reader]]) -> Reader:
     """Returns one reader of all files; `parts` pairs each reader with a prefix of its names."""
-    return _JoinedReader(path, parts)
+    return _RenamedReader(path, ((p + name, r, name) for p, r in parts for name in r.shapes))
 
 
-class _UnwrappedReader:
-    """An open file without a prefix of its names. The caller that opened the file closes it."""
-
-    def __init__(self, reader: Reader, prefix: str) -> None:
-        self.path = reader.path
-        self.shapes = {name.removeprefix(prefix): s for name, s in reader.shapes.items()}
-        self.dtypes = {name.removeprefix(prefix): d for name, d in reader.dtypes.items()}
-        self._reader, self._prefix = reader, prefix
-
-    def read(self, name: str) -> np.ndarray:
-        return self._reader.read(self._prefix + name)
-
-    def __enter__(self) -> "_UnwrappedReader":
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        pass
-
-
-def unwrapped(reader: Reader, prefix: str) -> Reader:
+def strip_prefix(reader: Reader, prefix: str) -> Reader:
     """Returns a reader that removes the prefix, which all names in the file have, from names."""
-    return _UnwrappedReader(reader, prefix)
+    places = ((name.removeprefix(prefix), reader, name) for name in reader.shapes)
+    return _RenamedReader(reader.path, places)

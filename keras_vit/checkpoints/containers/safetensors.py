@@ -50,12 +50,14 @@ class SafetensorsReader(FileReader):
         HEADER_BYTES.check(length, path, CheckpointError)
         self._places: dict[str, tuple[int, int]] = {}
         self._data = 8 + length
-        with self.damage() as reading:
-            header = _parsed(file.read(length).decode("utf-8"))
+        with self.damage():
+            text = file.read(length).decode("utf-8")
+            header = json.loads(text, object_pairs_hook=_refuse_twins)
+            header.pop("__metadata__", None)
             for name, entry in header.items():
-                reading.name = name
+                self.at = name
                 self._add(name, entry)
-            reading.name = None
+            self.at = None
             self._check_places()
             self._mapped = MappedFile(file)
 
@@ -96,23 +98,13 @@ class SafetensorsReader(FileReader):
         return np.ndarray(self.shapes[name], self.dtypes[name], data)
 
 
-def _parsed(text: str) -> dict[str, Any]:
-    """Returns the arrays of a header; raises `ValueError` if a name occurs twice."""
-    header = json.loads(text)
-    header.pop("__metadata__", None)
-    if text.count('"data_offsets"') > len(header) - ("data_offsets" in header):
-        # A name may occur twice, or a name may contain "data_offsets": the slow parse decides.
-        header = json.loads(text, object_pairs_hook=_without_twins)
-        header.pop("__metadata__", None)
-    return header
-
-
-def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+def _refuse_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Returns an object of JSON; raises `ValueError` if a name stands twice in it."""
+    content = dict(pairs)
+    if len(content) < len(pairs):
         (twin, _), *_ = Counter(name for name, _ in pairs).most_common(1)
         raise ValueError(f"{shown(twin)} stands twice")
-    return found
+    return content
 
 
 def write_safetensors(
