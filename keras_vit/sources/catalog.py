@@ -5,7 +5,7 @@ The form of a name is `<variant>.<recipe>_<data>[_ft_<data>]_<size>`, of the oth
 choice. Every other file of AugReg has the name `augreg/<file name>.npz`. Sources: the README of
 google-research/vision_transformer (the "README" in the rows) and its issues ("VT#"), `VANITY_NAMES`
 in `models/vit.py` of big_vision, the papers that the groups of rows name, and the tables of timm. A
-row states all of its facts itself; `tests/sources/test_counterparts.py` compares them with timm's and
+row states its facts itself, beside the fields of `ViTConfig` that all rows of its group have; `tests/sources/test_counterparts.py` compares them with timm's and
 keras-hub's, and names each difference with its reason. When a preset is loaded from the Hub, the
 repository's files decide.
 
@@ -22,8 +22,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_vit.checkpoints.dialects import dialects_named
-from keras_vit.config import Numerics, ViTConfig
+from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError, PresetError, SourceError, nearest
 from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.sources import bucket
@@ -107,29 +106,18 @@ class Preset:
         Raises:
             PresetError: only the file, or the `config.json` of a folder, states it.
         """
-        if self.family != "vit":
-            return self._config_of_family()
-        if self.variant is None or self.num_classes is None:
-            unknown = "size" if self.variant is None else "number of classes"
+        if self.num_classes is None or (self.variant is None and "hidden_size" not in self.fields):
+            unknown = "number of classes" if self.variant else "size"
             raise PresetError(
                 f"{self.name}: its {unknown} is known only to its files. Load it with its weights, "
                 "or build the model by a variant's name."
             )
+        sizes = variant_named(self.variant).fields if self.variant else {}
         # A checkpoint states no dropout; AugReg fine-tunes without dropout (`configs/augreg.py`).
-        numerics = dialects_named(self.dialect)[0].numerics
-        fields = {"dropout_rate": 0.0, **({"numerics": numerics} if numerics else {})}
-        return variant_named(self.variant).config(
-            self.image_size, self.num_classes, **{**fields, **self.fields}
+        own = {"dropout_rate": 0.0, **self.fields}
+        return ViTConfig.from_dict(
+            {**sizes, "image_size": self.image_size, "num_classes": self.num_classes, **own}
         )
-
-    def _config_of_family(self) -> ViTConfig:
-        """Returns the configuration from the dialect's conventions and the fields of the row."""
-        dialect = dialects_named(self.dialect)[0]
-        given = dict(self.fields)
-        numerics = {**(dialect.numerics or Numerics()).to_dict(), **given.pop("numerics", {})}
-        own = {"image_size": self.image_size, "num_classes": self.num_classes}
-        fields = {**dialect.conventions, **own, **given, "numerics": numerics}
-        return ViTConfig.from_dict(fields)
 
     def preset_config(self) -> PresetConfig:
         """Returns the `PresetConfig` of the row, without a download; raises as `config`."""
@@ -186,16 +174,21 @@ _UPSTREAM = "VT#62, on held-out images of ImageNet-21k, with the head that was n
 
 
 def _read() -> dict[str, Preset]:
-    """Returns the rows of `catalog.json`, by name."""
+    """Returns the rows of `catalog.json`, by name; a group states the fields of all its rows."""
     groups = json.loads(Path(__file__).with_name("catalog.json").read_text(encoding="utf-8"))
-    return {row["name"]: _row(row) for group in groups for row in group["rows"]}
+    rows = [
+        _row({**row, "fields": {**group.get("fields", {}), **row.get("fields", {})}})
+        for group in groups
+        for row in group["rows"]
+    ]
+    return {row.name: row for row in rows}
 
 
 def _row(facts: dict[str, Any]) -> Preset:
     alternatives = tuple(facts.get("alternatives", ()))
     folder = Path(__file__).parent / facts["folder"] if "folder" in facts else None
-    given = {"variant": None, "source": None, **facts}
-    return Preset(**{**given, "alternatives": alternatives, "folder": folder})
+    absent = {"variant": None, "source": None}
+    return Preset(**{**absent, **facts, "alternatives": alternatives, "folder": folder})
 
 
 CATALOG = _read()
