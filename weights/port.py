@@ -116,7 +116,7 @@ def is_ported(row: Preset, folder: Path) -> bool:
     made_from, wanted = preset.provenance, row.provenance()
     if str(row.source).startswith("hf://"):
         return made_from.get("repo") == row.source
-    known = bucket.record_of(str(row.source), *row.alternatives) is not None
+    known = bucket.sha256_in_cache(str(row.source), *row.alternatives) is not None
     keys = ("preset", "source", "sha256") if known else ("preset",)
     return "sha256" in made_from and all(made_from.get(key) == wanted.get(key) for key in keys)
 

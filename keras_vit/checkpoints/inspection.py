@@ -19,13 +19,14 @@ from keras_vit.checkpoints.containers import Reader, unwrapped
 from keras_vit.checkpoints.dialects import Dialect, Statement
 from keras_vit.checkpoints.dialects.base import not_a_protocol
 from keras_vit.checkpoints.dialects.keras_vit import keras_vit
+from keras_vit.checkpoints.opening import OpenSource, open_source
 from keras_vit.checkpoints.recognition import Recognition, recognise_dialect, wrapper_of
 from keras_vit.checkpoints.translate import Move, plan
 from keras_vit.config import Numerics, ViTConfig
 from keras_vit.errors import CheckpointError, ConfigError, SourceError, shown
 from keras_vit.images.protocols import ProtocolSpec, compact, complete
 from keras_vit.sources.preset_config import PresetConfig
-from keras_vit.sources.source import OpenSource, Source
+from keras_vit.sources.source import Source
 from keras_vit.variants import variant, variant_of
 
 _ARCHITECTURE = (
@@ -117,8 +118,8 @@ def inspect(
             do not fit the inferred configuration.
     """
     source = Source.of(source, allow_pickle_weights=allow_pickle_weights)
-    with source.open(headers=True) as files:
-        return open_checkpoint(files, {**source.told, **fields}).info
+    with open_source(source, headers=True) as files:
+        return open_checkpoint(files, {**source.defaults, **fields}).info
 
 
 def describe(

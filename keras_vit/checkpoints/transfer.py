@@ -16,6 +16,7 @@ from keras_vit.checkpoints.containers import Reader
 from keras_vit.checkpoints.dialects import dialects_named
 from keras_vit.checkpoints.export import Track, export
 from keras_vit.checkpoints.inspection import OpenedCheckpoint, describe, open_checkpoint
+from keras_vit.checkpoints.opening import open_source
 from keras_vit.checkpoints.translate import Move
 from keras_vit.checkpoints.wanted import OF_THE_MODEL, wanted_config, with_numerics
 from keras_vit.config import ViTConfig
@@ -120,12 +121,12 @@ def load(
     build = {name: value for name, value in build.items() if value is not None}
     if not load_weights:
         return _untrained(source, fields, build)
-    with source.open(checksum=checksum) as files:
-        known = {**source.told, **fields}
+    with open_source(source, checksum=checksum) as files:
+        known = {**source.defaults, **fields}
         opened = open_checkpoint(files, known)
         wanted = wanted_config(opened, known)
         announce(str(files.reader.path), opened.info.config, wanted)
-        told = {"name": opened.info.variant, "protocol": opened.info.protocol, **source.told}
+        told = {"name": opened.info.variant, "protocol": opened.info.protocol, **source.defaults}
         told |= {"labels": _labels(told.get("labels") or opened.info.labels, wanted)}
         told |= {"provenance": source.provenance(files.preset)}
         build = {**{name: told[name] for name in OF_THE_MODEL if name in told}, **build}
@@ -268,12 +269,12 @@ def convert(
             f".save_to_preset({str(destination)!r}); a file of weights alone ends in .safetensors."
         )
     source = Source.of(source, allow_pickle_weights=allow_pickle_weights)
-    with source.open() as files:
+    with open_source(source) as files:
         reader = files.reader
         read = reader.path.parent if files.is_folder and reader.path.is_file() else reader.path
         if Path(destination).exists() and Path(destination).samefile(read):
             raise CheckpointError(f"{destination}: source and destination are one file.")
-        known = {**source.told, **fields}
+        known = {**source.defaults, **fields}
         opened = open_checkpoint(files, known)
         wanted = wanted_config(opened, known)
         new_head = replaces_head(opened.info.config, wanted) and wanted.num_classes > 0
@@ -283,9 +284,9 @@ def convert(
                 f"{opened.info.config.num_classes} in the file, or 0 to leave the head behind."
             )
         announce(str(reader.path), opened.info.config, wanted)
-        stated = source.told.get("labels") or opened.info.labels
+        stated = source.defaults.get("labels") or opened.info.labels
         labels = checked(fields.get("labels", _labels(stated, wanted)), wanted.num_classes)
-        protocol = {"protocol": opened.info.protocol, **source.told, **fields}["protocol"]
+        protocol = {"protocol": opened.info.protocol, **source.defaults, **fields}["protocol"]
         arrays = _FileArrays(opened, wanted)
         files.verify()  # before anything is written
         target = dialects_named(dialect)

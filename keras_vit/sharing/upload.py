@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from keras_vit.checkpoints.inspection import open_checkpoint
+from keras_vit.checkpoints.opening import open_source
 from keras_vit.errors import PresetError
 from keras_vit.sharing.save import NAMES
-from keras_vit.sources.hub import TIMEOUT, Address, api, patiently
+from keras_vit.sources.hub import TIMEOUT, Address, api, request
 from keras_vit.sources.preset_config import CONFIG_FILE, MODEL_CARD_FILE
 from keras_vit.sources.source import Source
 
@@ -63,7 +64,7 @@ def upload_preset(
     def upload() -> str:
         return _upload(client, address, content, private, overwrite, commit_message)
 
-    return patiently(upload, address)
+    return request(upload, address)
 
 
 def _checked(folder: Path) -> dict[str, Path]:
@@ -80,7 +81,7 @@ def _checked(folder: Path) -> dict[str, Path]:
     for path in inside.values():
         if path.is_symlink() or not path.is_file():
             raise PresetError(f"{path}: expected a plain file, found a link or a folder.")
-    with Source.of(folder).open() as opened:
+    with open_source(Source.of(folder)) as opened:
         if opened.preset is None:
             raise PresetError(f"{folder / CONFIG_FILE}: this is no preset of keras_vit.")
         open_checkpoint(opened, {})

@@ -135,23 +135,23 @@ class Preset:
         doubt = f" {self.name}: unverified is {self.unverified}." if self.unverified else ""
         return BucketFile(source, self.alternatives, doubt)
 
-    def told(self) -> dict[str, Any]:
+    def defaults(self) -> dict[str, Any]:
         """Returns arguments of `checkpoints.load`, without the dialect, which the file shows."""
-        told: dict[str, Any] = {"labels": self.labels}
+        defaults: dict[str, Any] = {"labels": self.labels}
         if self.family == "vit":
-            told["protocol"] = self.protocol  # the files of other families state their protocol
+            defaults["protocol"] = self.protocol  # files of other families state their protocol
         if self.variant and not str(self.source).startswith(SCHEME):
-            told["variant"] = self.variant
+            defaults["variant"] = self.variant
         if self.fields.get("position") == "sincos2d":
-            told["image_size"] = self.image_size  # the file has no positions to infer it from
-        return told
+            defaults["image_size"] = self.image_size  # the file has no positions to infer it from
+        return defaults
 
     def provenance(self) -> dict[str, Any]:
         """Returns the origin of the weights, as plain JSON types."""
         facts: dict[str, Any] = {"preset": self.name, "source": self.source}
         if self.source and not self.source.startswith("hf://"):
-            record = bucket.record_of(self.source, *self.alternatives)
-            facts |= {} if record is None else {"source": record.url, "sha256": record.sha256}
+            cached = bucket.sha256_in_cache(self.source, *self.alternatives)
+            facts |= dict(zip(("source", "sha256"), cached, strict=True)) if cached else {}
         facts |= {"license": self.license, "data": self.data}
         facts |= {"licenses": dict(self.licenses)} if self.licenses else {}
         if self.top1 is not None:

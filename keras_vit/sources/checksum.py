@@ -2,8 +2,8 @@
 
 import hashlib
 import os
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from io import BufferedReader
 from pathlib import Path
 
@@ -26,11 +26,9 @@ class Checksum:
     def __init__(self, file: BufferedReader, expected: str) -> None:
         self._file = file
         self._expected = expected
-        self._digest = hashlib.sha256()
-        self._failure: OSError | None = None
-        self._stopped = False
-        self._thread = threading.Thread(target=self._compute, name="keras_vit-checksum")
-        self._thread.start()
+        self._closed = False
+        self._thread = ThreadPoolExecutor(1, "keras_vit-checksum")
+        self._digest = self._thread.submit(self._compute)
 
     def verify(self) -> None:
         """Waits for the checksum and compares it.
@@ -38,30 +36,30 @@ class Checksum:
         Raises:
             SourceError: the checksum differs, or the file cannot be read.
         """
-        self._thread.join()
-        if self._failure is not None:
-            raise SourceError(f"{self._file.name}: cannot be read ({self._failure.strerror}).")
-        found = self._digest.hexdigest()
-        if found != self._expected:
+        try:
+            digest = self._digest.result()
+        except OSError as error:
+            message = f"{self._file.name}: cannot be read ({error.strerror})."
+            raise SourceError(message) from error
+        if digest != self._expected:
             raise SourceError(
-                f"{self._file.name}: its sha256 is {found}, config.json says {self._expected}. The "
-                "file is damaged or belongs to another preset. checksum=False loads it without "
-                "this check."
+                f"{self._file.name}: its sha256 is {digest}, config.json says {self._expected}. "
+                "The file is damaged or belongs to another preset. checksum=False loads it "
+                "without this check."
             )
 
     def close(self) -> None:
         """Stops the thread, also before the end of the file."""
-        self._stopped = True
-        self._thread.join()
+        self._closed = True
+        self._thread.shutdown()
 
-    def _compute(self) -> None:
-        try:
-            for chunk in self._chunks():
-                if self._stopped:
-                    break
-                self._digest.update(chunk)
-        except OSError as error:
-            self._failure = error
+    def _compute(self) -> str:
+        digest = hashlib.sha256()
+        for chunk in self._chunks():
+            if self._closed:
+                break
+            digest.update(chunk)
+        return digest.hexdigest()
 
     def _chunks(self) -> Iterator[bytes]:
         if not hasattr(os, "pread"):  # Windows
