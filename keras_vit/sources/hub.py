@@ -4,15 +4,16 @@ All traffic goes through huggingface_hub: its cache, attempts, tokens, offline m
 """
 
 import dataclasses
+import hashlib
 import re
 from collections.abc import Callable, Mapping
 from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from keras_vit.errors import CheckpointError, KerasViTError, PresetError, nearest
 from keras_vit.sources.place import Header, Place
-from keras_vit.sources.refusals import hub_refusal, is_unreachable
+from keras_vit.sources.refusals import DamagedError, hub_refusal, is_unreachable
 from keras_vit.text import log
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ TIMEOUT = 10.0
 """Seconds without an answer to a question about a repository."""
 
 _NOT_CACHED = " It is not in the cache, and the Hub does not answer."
+
+_SHA256 = 64
+"""Digits of a sha256; a blob id of git has 40."""
 
 _T = TypeVar("_T")
 
@@ -68,16 +72,22 @@ class HubFolder(Place):
         where: the address, with the user's revision.
         commit: the sha of the revision's commit.
         sizes: path in the repository -> size in bytes, or None if the Hub states none.
-        reached: whether the Hub has listed the files; otherwise only the cache is read.
+        hashes: path -> the hash that `stated_hash` returns; None if the Hub was not reached, so
+            that only the cache is read.
 
     Raises:
         PresetError: the repository has no such folder or file.
     """
 
     def __init__(
-        self, where: Address, commit: str, sizes: Mapping[str, int | None], reached: bool
+        self,
+        where: Address,
+        commit: str,
+        sizes: Mapping[str, int | None],
+        hashes: Mapping[str, str | None] | None,
     ) -> None:
-        self._names = _names_within(where, sizes)
+        self.note = _NOT_CACHED if hashes is None else ""
+        self._names = _names_within(where, sizes, self.note)
         self.address = str(where)
         self.is_file = where.inside in sizes
         self.files = {name: sizes[path] for name, path in self._names.items()}
@@ -88,10 +98,9 @@ class HubFolder(Place):
             f"the pull requests of https://huggingface.co/{where.repo} for the Hub's own "
             "conversion and add @refs%2Fpr%2FNUMBER."
         )
-        self.note = "" if reached else _NOT_CACHED
         self._where = where
         self._commit = commit
-        self._reached = reached
+        self._hashes = hashes
 
     @classmethod
     def locate(cls, source: str) -> "HubFolder":
@@ -113,48 +122,55 @@ class HubFolder(Place):
         if not (isinstance(commit, str) and re.fullmatch("[0-9a-f]{40}", commit)):
             raise PresetError(f"{where}: the Hub names {commit!r} as its commit, expected a sha.")
 
-        def listing() -> dict[str, int | None]:
+        def listing() -> list[Any]:
             info = api().model_info(
                 where.repo, revision=commit, files_metadata=True, timeout=TIMEOUT
             )
-            siblings = [s for s in info.siblings or () if isinstance(s.rfilename, str)]
-            return {s.rfilename: s.size if type(s.size) is int else None for s in siblings}
+            return [s for s in info.siblings or () if isinstance(s.rfilename, str)]
 
         try:
-            return cls(where, commit, request(listing, where), reached=True)
+            siblings = request(listing, where)
         except PresetError as error:
-            if error.__cause__ is None or not is_unreachable(error.__cause__):
-                raise
             cached = _sizes_in_cache(where.repo, commit)
-            if not cached:
+            if error.__cause__ is None or not is_unreachable(error.__cause__) or not cached:
                 raise
             log.warning("%s Read from the cache, commit %s.", error, commit)
-        try:
-            return cls(where, commit, cached, reached=False)
-        except PresetError as error:
-            raise PresetError(
-                f"{error} It is not in the cache, and the Hub does not answer."
-            ) from error
+            return cls(where, commit, cached, None)
+        sizes = {s.rfilename: s.size if type(s.size) is int else None for s in siblings}
+        return cls(where, commit, sizes, {s.rfilename: stated_hash(s) for s in siblings})
 
     def open(self, name: str) -> BufferedReader:
         """Opens a file in the cache, after a download if necessary.
 
+        A downloaded file is compared with the hash that the Hub states, a small one at each call.
+
         Raises:
             PresetError: the download fails.
         """
-        inside = self._names[name]
-        path = request(
-            lambda: api().hf_hub_download(self._where.repo, inside, revision=self._commit),
-            self._where,
-            inside,
-        )
-        return Path(path).open("rb")
+        repo, inside, commit = self._where.repo, self._names[name], self._commit
+
+        def fetch() -> Path:
+            from huggingface_hub import try_to_load_from_cache
+
+            was_there = isinstance(try_to_load_from_cache(repo, inside, revision=commit), str)
+            path = Path(api().hf_hub_download(repo, inside, revision=commit))
+            stated = (self._hashes or {}).get(inside)
+            compared = stated is None or (was_there and len(stated) == _SHA256)
+            if path.is_file() and (compared or matches(path, str(stated))):
+                return path
+            blob = path.resolve()  # a folder, if the Hub states no name (ETag) of the content
+            path.unlink()
+            if blob.is_file():
+                blob.unlink()
+            raise DamagedError(f"its hash is not {stated}")
+
+        return request(fetch, self._where, inside).open("rb")
 
     def header(self, name: str) -> Header | None:
         """Returns names, shapes and types of a safetensors file; only its header is downloaded."""
         from huggingface_hub.errors import SafetensorsParsingError
 
-        if not self._reached or not name.endswith(".safetensors"):
+        if self._hashes is None or not name.endswith(".safetensors"):
             return None
         inside = self._names[name]
         path = Path(f"{self._where.repo}@{self._commit[:8]}", inside)
@@ -207,7 +223,25 @@ def request(call: Callable[[], _T], where: Address, file: str = "") -> _T:
         raise PresetError(f"{about}: {hub_refusal(cause, about.repo, about.revision)}") from cause
 
 
-def _names_within(where: Address, paths: Mapping[str, object]) -> dict[str, str]:
+def stated_hash(sibling: Any) -> str | None:
+    """Returns the hash that the Hub states for a file: sha256 with LFS, otherwise git's blob id."""
+    stated = sibling.lfs.sha256 if sibling.lfs else sibling.blob_id
+    return stated if isinstance(stated, str) else None
+
+
+def matches(content: Path | bytes, stated: str) -> bool:
+    """Returns whether a file, or its bytes, has the hash that the Hub states for it."""
+    if isinstance(content, Path) and len(stated) == _SHA256:
+        with content.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() == stated
+    data = content.read_bytes() if isinstance(content, Path) else content
+    if len(stated) == _SHA256:
+        return hashlib.sha256(data).hexdigest() == stated
+    blob = b"blob %d\0" % len(data) + data
+    return hashlib.sha1(blob, usedforsecurity=False).hexdigest() == stated
+
+
+def _names_within(where: Address, paths: Mapping[str, object], note: str) -> dict[str, str]:
     """Returns the files of the folder, or the single file, at an address: bare name -> path."""
     if where.inside in paths:
         return {where.inside.rpartition("/")[2]: where.inside}
@@ -219,7 +253,7 @@ def _names_within(where: Address, paths: Mapping[str, object]) -> dict[str, str]
         missing = "has no such folder or file" if where.inside else "is empty"
         folders = {path.rpartition("/")[0] for path in paths}
         near = nearest(where.inside, folders | set(paths)) if where.inside else ""
-        raise PresetError(f"{where}: the repository {missing}.{near}")
+        raise PresetError(f"{where}: the repository {missing}.{note}{near}")
     return inside
 
 

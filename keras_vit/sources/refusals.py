@@ -7,6 +7,10 @@ _BUSY = (408, 429, 500, 502, 503, 504)
 """Statuses of a server that may answer soon."""
 
 
+class DamagedError(Exception):
+    """A file arrived, but not with the bytes that the Hub announced."""
+
+
 def hub_refusal(error: BaseException, repo: str, revision: str | None) -> str:
     """Returns a message with cause and remedy.
 
@@ -50,6 +54,11 @@ def hub_refusal(error: BaseException, repo: str, revision: str | None) -> str:
             errors.HTTPError,
             f"no connection to {constants.ENDPOINT} ({type(error).__name__}: {error}). Check the "
             "network and call again; files that are complete stay in the cache.",
+        ),
+        (
+            DamagedError,
+            f"damaged on its way: {error}. It was removed from the cache. Call again, try another "
+            "network, or tell the authors.",
         ),
         (OSError, _disk_refusal(error, constants.HF_HUB_CACHE)),
         (BaseException, f"{constants.ENDPOINT} gave an answer that is no Hub's ({error!r})."),
