@@ -73,7 +73,7 @@ class _HeaderReader:
     """Names, shapes and types of a file that was not downloaded."""
 
     def __init__(self, header: Header) -> None:
-        self.path: Path = header.path
+        self.path = Path(header.name)
         self.shapes = {name: shape for name, (_, shape) in header.arrays.items()}
         self.dtypes: dict[str, np.dtype] = {}
         for name, (word, _) in header.arrays.items():

@@ -173,7 +173,7 @@ class HubFolder(Place):
         if self._hashes is None or not name.endswith(".safetensors"):
             return None
         inside = self._names[name]
-        path = Path(f"{self._where.repo}@{self._commit[:8]}", inside)
+        where = f"{self._where.repo}@{self._commit[:8]}/{inside}"
         try:
             header = request(
                 lambda: api().parse_safetensors_file_metadata(
@@ -183,9 +183,9 @@ class HubFolder(Place):
                 inside,
             )
         except SafetensorsParsingError as error:
-            raise CheckpointError(f"{path}: not a safetensors file ({error}).") from error
+            raise CheckpointError(f"{where}: not a safetensors file ({error}).") from error
         arrays = {key: (t.dtype, tuple(t.shape)) for key, t in header.tensors.items()}
-        return Header(path, arrays)
+        return Header(where, arrays)
 
 
 def api(token: str | None = None) -> "HfApi":
@@ -218,7 +218,7 @@ def request(call: Callable[[], _T], where: Address, file: str = "") -> _T:
         # huggingface_hub wraps a failure in an error that says that the file is not in the
         # cache, or that one of several files was not stored.
         wraps = isinstance(error, wrappers) and isinstance(error.__cause__, Exception)
-        cause = error.__cause__ if wraps else error
+        cause = (error.__cause__ if wraps else None) or error
         about = Address(where.repo, where.revision, file or where.inside)
         raise PresetError(f"{about}: {hub_refusal(cause, about.repo, about.revision)}") from cause
 

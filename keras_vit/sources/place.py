@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Mapping
 from io import BufferedReader
-from pathlib import Path
 from typing import Any
 
 
@@ -12,11 +11,11 @@ class Header:
     """Names, types and shapes of the arrays of a safetensors file that was not downloaded.
 
     Args:
-        path: address of the file, for messages.
+        name: address of the file, for messages.
         arrays: name of an array -> (safetensors's word for its type, its shape).
     """
 
-    path: Path
+    name: str
     arrays: Mapping[str, tuple[str, tuple[int, ...]]]
 
 
