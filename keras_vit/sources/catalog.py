@@ -18,7 +18,7 @@ H/14, which was never published (VT#133).
 import dataclasses
 import difflib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -215,23 +215,12 @@ def list_presets(
     """
     if variant is not None:
         variant_named(variant)
-    known = sorted({row.data for row in CATALOG.values()})
-    if data is not None and data not in known:
-        raise ConfigError(
-            f"data={data!r}: no preset.{nearest(data, known)} Known: {', '.join(known)}."
-        )
-    families = sorted({row.family for row in CATALOG.values()})
-    if family is not None and family not in families:
-        raise ConfigError(
-            f"family={family!r}: no preset.{nearest(family, families)} Known: "
-            f"{', '.join(families)}."
-        )
-    sizes = sorted({row.image_size for row in CATALOG.values()})
-    if resolution is not None and resolution not in sizes:
-        raise ConfigError(
-            f"resolution={resolution}: no preset has it. Known: {', '.join(map(str, sizes))}; any "
-            "other by from_preset(..., image_size=...)."
-        )
+    _require("data", data, {row.data for row in CATALOG.values()})
+    _require("family", family, {row.family for row in CATALOG.values()})
+    sizes = {row.image_size for row in CATALOG.values()}
+    _require(
+        "resolution", resolution, sizes, " Load any other by from_preset(..., image_size=...)."
+    )
     return [
         row.name
         for row in CATALOG.values()
@@ -241,6 +230,16 @@ def list_presets(
         and hybrid in (None, row.hybrid)
         and family in (None, row.family)
     ]
+
+
+def _require(argument: str, value: Any, values: Collection[Any], advice: str = "") -> None:
+    """Refuses a value that no row has."""
+    if value is not None and value not in values:
+        names = [str(each) for each in sorted(values)]
+        raise ConfigError(
+            f"{argument}={value!r}: no preset has it.{nearest(str(value), names)} Known: "
+            f"{', '.join(names)}.{advice}"
+        )
 
 
 def preset_named(name: str) -> Preset:
@@ -268,13 +267,12 @@ def preset_named(name: str) -> Preset:
     return CATALOG[name]
 
 
-def _augreg(file_name: str) -> Preset:
-    file = AugRegFile.of(file_name)
-    adapted = f"_ft_{file.adapt_data}" if file.adapt_data else ""
+def _augreg(name: str) -> Preset:
+    file = AugRegFile.parse(name)
     return Preset(
-        name=f"augreg/{file.name}.npz",
+        name=f"augreg/{name.removesuffix('.npz')}.npz",
         variant=file.variant,
-        data=file.data + adapted,
+        data=file.data,
         source=file.url,
         image_size=file.resolution,
         num_classes=file.num_classes,
