@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from keras_vit import kernels
-from keras_vit.environment.components import components as environment
-from keras_vit.environment.components import processor
+from keras_vit.environment import components as environment
+from keras_vit.environment import processor
 from keras_vit.environment.processor import Processor, products_of_torch
 from keras_vit.errors import ConfigError
 from keras_vit.kernels import reference
