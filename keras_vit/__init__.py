@@ -5,202 +5,38 @@ checkpoint's headers (`keras_vit.checkpoints.inspect`) starts no backend. Keras 
 models of keras_vit after `import keras, keras_vit`, in this order, or after the first use of a
 name such as `keras_vit.VisionTransformer`. If only one backend is installed and the user has not
 chosen another, Keras takes the installed backend.
+
+The public names stand in `__init__.pyi`, which type checkers read too.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
+
+import lazy_loader
 
 from keras_vit.environment.backend import choose, refusal
 from keras_vit.environment.registration import register_with_keras
 
-if TYPE_CHECKING:
-    from keras_vit import (
-        checkpoints,
-        data,
-        distribution,
-        evaluation,
-        explanation,
-        finetune,
-        labels,
-        layers,
-        ray,
-        serving,
-        tasks,
-    )
-    from keras_vit.config import Numerics, ResNetStem, Rope, ViTConfig
-    from keras_vit.costs import flops
-    from keras_vit.errors import (
-        CheckpointError,
-        ConfigError,
-        ExportError,
-        KerasViTError,
-        PresetError,
-    )
-    from keras_vit.evaluation import (
-        Evaluation,
-        LinearProbe,
-        embed,
-        evaluate,
-        features,
-        few_shot,
-        linear_probe,
-    )
-    from keras_vit.explanation import attention_maps, attention_rollout, explain
-    from keras_vit.exporting import export
-    from keras_vit.images import Preprocessor
-    from keras_vit.model import VisionTransformer
-    from keras_vit.sharing.upload import upload_preset
-    from keras_vit.sources.catalog import list_presets
-    from keras_vit.variants import (
-        list_variants,
-        r26_vit_b32,
-        r26_vit_s32,
-        r50_vit_b16,
-        r50_vit_l32,
-        r_vit_ti16,
-        vit_b8,
-        vit_b16,
-        vit_b32,
-        vit_h14,
-        vit_l16,
-        vit_l32,
-        vit_s16,
-        vit_s32,
-        vit_ti16,
-    )
-
 __version__ = "0.1.0"
 
-__all__ = [
-    "CheckpointError",
-    "ConfigError",
-    "Evaluation",
-    "ExportError",
-    "KerasViTError",
-    "LinearProbe",
-    "Numerics",
-    "Preprocessor",
-    "PresetError",
-    "ResNetStem",
-    "Rope",
-    "ViTConfig",
-    "VisionTransformer",
-    "attention_maps",
-    "attention_rollout",
-    "checkpoints",
-    "data",
-    "distribution",
-    "embed",
-    "evaluate",
-    "evaluation",
-    "explain",
-    "explanation",
-    "export",
-    "features",
-    "few_shot",
-    "finetune",
-    "flops",
-    "labels",
-    "layers",
-    "linear_probe",
-    "list_presets",
-    "list_variants",
-    "r26_vit_b32",
-    "r26_vit_s32",
-    "r50_vit_b16",
-    "r50_vit_l32",
-    "r_vit_ti16",
-    "ray",
-    "serving",
-    "tasks",
-    "upload_preset",
-    "vit_b8",
-    "vit_b16",
-    "vit_b32",
-    "vit_h14",
-    "vit_l16",
-    "vit_l32",
-    "vit_s16",
-    "vit_s32",
-    "vit_ti16",
-]
-
-_ROOMS = (
-    "checkpoints",
-    "data",
-    "distribution",
-    "evaluation",
-    "explanation",
-    "finetune",
-    "labels",
-    "layers",
-    "ray",
-    "serving",
-    "tasks",
-)
-_HOMES = {
-    "costs": ("flops",),
-    "config": ("Numerics", "ResNetStem", "Rope", "ViTConfig"),
-    "errors": ("CheckpointError", "ConfigError", "ExportError", "KerasViTError", "PresetError"),
-    "evaluation": (
-        "Evaluation",
-        "LinearProbe",
-        "embed",
-        "evaluate",
-        "features",
-        "few_shot",
-        "linear_probe",
-    ),
-    "explanation": ("attention_maps", "attention_rollout", "explain"),
-    "exporting": ("export",),
-    "model": ("VisionTransformer",),
-    "images": ("Preprocessor",),
-    "sharing.upload": ("upload_preset",),
-    "sources.catalog": ("list_presets",),
-    "variants": (
-        "list_variants",
-        "r26_vit_b32",
-        "r26_vit_s32",
-        "r50_vit_b16",
-        "r50_vit_l32",
-        "r_vit_ti16",
-        "vit_b8",
-        "vit_b16",
-        "vit_b32",
-        "vit_h14",
-        "vit_l16",
-        "vit_l32",
-        "vit_s16",
-        "vit_s32",
-        "vit_ti16",
-    ),
-}
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+choose()
+_resolve, _, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
-        return _imported(name)
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'keras_vit' has no attribute {name!r}")
-    value = getattr(_imported(_HOME_OF[name]), name)
-    globals()[name] = value
-    register_with_keras()
-    return value
-
-
-def _imported(module: str) -> Any:
     try:
-        return importlib.import_module(f"keras_vit.{module}")
+        value = _resolve(name)
     except ImportError as error:
         if reason := refusal():
             raise reason from error
         raise
+    if not isinstance(value, ModuleType):  # rooms import one another while they register
+        register_with_keras()
+    return value
 
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-choose()
 register_with_keras()

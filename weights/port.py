@@ -25,6 +25,7 @@ from rich.table import Table
 import keras_vit
 from keras_vit import KerasViTError, PresetError, VisionTransformer, checkpoints
 from keras_vit.checkpoints.inspection import open_checkpoint
+from keras_vit.checkpoints.opening import open_source
 from keras_vit.checkpoints.passports import formula_images
 from keras_vit.cli.screen import Screen
 from keras_vit.sharing.save import save_preset
@@ -107,7 +108,7 @@ def is_ported(row: Preset, folder: Path) -> bool:
     if not (folder / MODEL_CARD_FILE).is_file():
         return False
     try:
-        with Source.of(folder).open(headers=True) as files:
+        with open_source(Source.of(folder), headers=True) as files:
             open_checkpoint(files, {})
             preset = files.preset
     except KerasViTError:
@@ -117,7 +118,7 @@ def is_ported(row: Preset, folder: Path) -> bool:
     made_from, wanted = preset.provenance, row.provenance()
     if str(row.source).startswith("hf://"):
         return made_from.get("repo") == row.source
-    known = bucket.record_of(str(row.source), *row.alternatives) is not None
+    known = bucket.sha256_in_cache(str(row.source), *row.alternatives) is not None
     keys = ("preset", "source", "sha256") if known else ("preset",)
     return "sha256" in made_from and all(made_from.get(key) == wanted.get(key) for key in keys)
 

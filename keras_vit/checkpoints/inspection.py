@@ -17,12 +17,13 @@ from keras_vit.checkpoints.containers import Reader, strip_prefix
 from keras_vit.checkpoints.dialects import Dialect, Statement
 from keras_vit.checkpoints.dialects.base import not_a_protocol
 from keras_vit.checkpoints.dialects.keras_vit import keras_vit
+from keras_vit.checkpoints.opening import OpenSource, open_source
 from keras_vit.checkpoints.recognition import Recognition, find_wrapper, recognise_dialect
 from keras_vit.checkpoints.translate import Move, Shape, compare, plan
 from keras_vit.config import Numerics, ViTConfig
 from keras_vit.errors import CheckpointError, ConfigError, SourceError, shown
 from keras_vit.images.protocols import ProtocolSpec, compact, complete
-from keras_vit.sources.source import OpenSource, Source
+from keras_vit.sources.source import Source
 from keras_vit.variants import variant, variant_of
 from keras_vit.weights.lexicon import num_parameters
 
@@ -134,8 +135,8 @@ def inspect(
             labels=preset.labels,
             provenance=preset.provenance,
         )
-    with source.open(headers=True) as files:
-        return open_checkpoint(files, fields).info
+    with open_source(source, headers=True) as files:
+        return open_checkpoint(files, {**source.defaults, **fields}).info
 
 
 def open_checkpoint(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoint:

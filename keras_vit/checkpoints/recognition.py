@@ -11,9 +11,9 @@ from typing import Any
 from keras_vit.checkpoints import inference
 from keras_vit.checkpoints.dialects import DIALECTS, dialects_named
 from keras_vit.checkpoints.dialects.base import Dialect, StoredAs
+from keras_vit.checkpoints.opening import OpenSource
 from keras_vit.checkpoints.translate import Shape
 from keras_vit.errors import CheckpointError, listed, shown
-from keras_vit.sources.source import OpenSource
 from keras_vit.weights import axes, lexicon, templates
 
 Bindings = dict[str, str]

@@ -26,6 +26,7 @@ from keras_vit.checkpoints.inspection import (
     inspect,
     open_checkpoint,
 )
+from keras_vit.checkpoints.opening import open_source
 from keras_vit.checkpoints.translate import Move
 from keras_vit.config import ViTConfig
 from keras_vit.config.fields import known_fields
@@ -133,8 +134,8 @@ def load(
         fields = {k: value for k, value in fields.items() if k not in ("dialect", "variant")}
         config = info.config.replace(**complete_numerics(info.config, fields))
         return VisionTransformer(config, **{**_state_facts(source, info, config), **options})
-    with source.open(checksum=checksum) as files:
-        fields = {**source.told, **fields}
+    with open_source(source, checksum=checksum) as files:
+        fields = {**source.defaults, **fields}
         checkpoint = open_checkpoint(files, fields)
         config = adapt_config(checkpoint, fields)
         facts = _state_facts(source, checkpoint.info, config)
@@ -165,11 +166,11 @@ def _state_facts(source: Source, info: CheckpointInfo, config: ViTConfig) -> dic
 
     Labels are left out if their number is not the model's.
     """
-    labels = source.told.get("labels") or info.labels
+    labels = source.defaults.get("labels") or info.labels
     fits = labels is not None and len(names_of(labels) or ()) == config.num_classes
     return {
         "name": info.variant,
-        "protocol": source.told.get("protocol", info.protocol),
+        "protocol": source.defaults.get("protocol", info.protocol),
         "labels": labels if fits else None,
     }
 
@@ -282,12 +283,12 @@ def convert(
             f".save_to_preset({str(destination)!r}); a file of weights alone ends in .safetensors."
         )
     source = Source.of(source, allow_pickle_weights=allow_pickle_weights)
-    with source.open() as files:
+    with open_source(source) as files:
         path = files.reader.path
         own = path.parent if files.is_folder and path.is_file() else path
         if Path(destination).exists() and Path(destination).samefile(own):
             raise CheckpointError(f"{destination}: source and destination are one file.")
-        fields = {**source.told, **arguments}
+        fields = {**source.defaults, **arguments}
         checkpoint = open_checkpoint(files, fields)
         config = adapt_config(checkpoint, fields)
         if config.num_classes and replaces_head(checkpoint.info.config, config):

@@ -254,7 +254,9 @@ def _ends(names: list[str]) -> list[str]:
 def _place_in_words(move: Move) -> str:
     """Returns `"(24, 3, 8) [hidden_size, num_heads, head_dim] for block_0/attention/..."`."""
     words = [
-        " * ".join(lexicon.AXES[symbol].words if symbol in lexicon.AXES else symbol for symbol in group)
+        " * ".join(
+            lexicon.AXES[symbol].words if symbol in lexicon.AXES else symbol for symbol in group
+        )
         for group in axes.parse(move.file_axes)
     ]
     return f"{move.file_shape} [{', '.join(words)}] for {', '.join(move.paths)}"

@@ -38,8 +38,8 @@ def choose() -> None:
     name, why = chosen_backend()
     there = [other for other in installed() if other != ONLY_PREDICTS] or installed()
     # Keras itself writes its default, tensorflow, into keras.json: the user did not choose it.
-    said = why == "KERAS_BACKEND" or name != "tensorflow"
-    if "keras" not in sys.modules and not said and len(there) == 1 and name not in there:
+    chosen = why == "KERAS_BACKEND" or name != "tensorflow"
+    if "keras" not in sys.modules and not chosen and len(there) == 1 and name not in there:
         os.environ["KERAS_BACKEND"] = there[0]
         _set_here.add(there[0])
 
@@ -91,19 +91,19 @@ def _imported_silently(module: str) -> str:
         return ""
     sys.stderr.flush()
     stderr = os.dup(2)
-    with tempfile.TemporaryFile() as kept:
-        os.dup2(kept.fileno(), 2)
+    with tempfile.TemporaryFile() as output:
+        os.dup2(output.fileno(), 2)
         try:
             importlib.import_module(module)
         except BaseException:
-            kept.seek(0)
-            os.write(stderr, kept.read())
+            output.seek(0)
+            os.write(stderr, output.read())
             raise
         finally:
             os.dup2(stderr, 2)
             os.close(stderr)
-        kept.seek(0)
-        return kept.read().decode(errors="replace")
+        output.seek(0)
+        return output.read().decode(errors="replace")
 
 
 def installed() -> list[str]:
@@ -148,7 +148,7 @@ def require_training() -> None:
 
 def _is_there(package: str) -> bool:
     try:
-        found = importlib.util.find_spec(package)
+        spec = importlib.util.find_spec(package)
     except (ImportError, ValueError):
         return False
-    return found is not None and found.origin is not None  # an empty folder has no origin
+    return spec is not None and spec.origin is not None  # an empty folder has no origin

@@ -45,7 +45,7 @@ class Component:
 def components() -> list[Component]:
     """Returns the facts for a bug report, and the missing packages with their purposes."""
     chosen, why = chosen_backend()
-    found = [
+    parts = [
         Component("machine", "system", platform.platform()),
         Component("machine", "python", platform.python_version()),
         Component("machine", "processor", processor().name, f"{os.cpu_count()} cores"),
@@ -59,21 +59,21 @@ def components() -> list[Component]:
         note = f"used: {why}" if name == chosen else _install(name, version)
         if name == ONLY_PREDICTS:
             note = "; ".join(filter(None, ("predicts only; export to OpenVINO", note.strip("; "))))
-        found.append(Component("backend", name, version, note))
+        parts.append(Component("backend", name, version, note))
     if chosen not in BACKENDS:
-        found.append(Component("backend", chosen, None, f"used: {why}; not one of keras_vit's"))
+        parts.append(Component("backend", chosen, None, f"used: {why}; not one of keras_vit's"))
     for name, (extra, use) in _EXTRAS.items():
         version = _version(name)
-        found.append(Component("extra", name, version, f"{use}{_install(extra, version)}"))
-    return found
+        parts.append(Component("extra", name, version, f"{use}{_install(extra, version)}"))
+    return parts
 
 
 def _instructions() -> tuple[str, str]:
     """Returns the instruction sets of the processor, and what it is slow at."""
-    found = processor()
-    slow = found.flags and not found.multiplies_bfloat16
+    machine = processor()
+    slow = machine.flags and not machine.multiplies_bfloat16
     note = "none for bfloat16, which is slower than float32 on this CPU" if slow else ""
-    return ", ".join(found.instruction_sets) or "unknown", note
+    return ", ".join(machine.instruction_sets) or "unknown", note
 
 
 def _install(extra: str, version: str | None) -> str:

@@ -17,12 +17,12 @@ class Limit:
     Args:
         variable: name of the environment variable.
         default: value if the variable is not set.
-        of: unit of the number, for messages.
+        unit: unit of the number, for messages.
     """
 
     variable: str
     default: int
-    of: str
+    unit: str
 
     @property
     def value(self) -> int:
@@ -31,19 +31,19 @@ class Limit:
         Raises:
             ConfigError: the variable is no positive integer.
         """
-        stated = os.environ.get(self.variable)
-        if stated is None:
+        text = os.environ.get(self.variable)
+        if text is None:
             return self.default
-        if not stated.isdecimal() or not int(stated[:19]) > 0:
-            raise ConfigError(f"{self.variable}={stated!r}: expected a positive integer.")
-        return int(stated[:19])
+        if not text.isdecimal() or not int(text[:19]) > 0:
+            raise ConfigError(f"{self.variable}={text!r}: expected a positive integer.")
+        return int(text[:19])
 
-    def check(self, found: int, where: object, error: type[KerasViTError]) -> None:
-        """Raises `error` if `found` is above the limit; `where` names the file."""
-        if found > self.value:
+    def check(self, number: int, where: object, error: type[KerasViTError]) -> None:
+        """Raises `error` if `number` is above the limit; `where` names the file."""
+        if number > self.value:
             raise error(
-                f"{where}: {found:,} {self.of}, expected at most {self.value:,}. If you trust the "
-                f"file, set {self.variable} in the environment."
+                f"{where}: {number:,} {self.unit}, expected at most {self.value:,}. If you "
+                f"trust the file, set {self.variable} in the environment."
             )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from keras_vit.errors import ConfigError
 
-_TOLD = (
+_INSTRUCTION_SETS = (
     "avx2",
     "avx_vnni",
     "avx512f",
@@ -41,7 +41,7 @@ class Processor:
     @property
     def instruction_sets(self) -> tuple[str, ...]:
         """The vector and matrix instructions that decide the speed of a product."""
-        return tuple(name for name in _TOLD if name in self.flags)
+        return tuple(name for name in _INSTRUCTION_SETS if name in self.flags)
 
     @property
     def multiplies_bfloat16(self) -> bool:
@@ -66,7 +66,7 @@ def processor() -> Processor:
     return Processor(name, fields.get("vendor_id", ""), frozenset(flags.split()))
 
 
-def products_of_torch(found: Processor | None = None) -> tuple[str, str]:
+def products_of_torch(machine: Processor | None = None) -> tuple[str, str]:
     """Returns which of torch's matrix products on CPUs oneDNN computes, and why.
 
     - `"onednn"`: all products of the blocks, in inference those of attention too. This is the rule
@@ -84,17 +84,17 @@ def products_of_torch(found: Processor | None = None) -> tuple[str, str]:
     Raises:
         ConfigError: the environment variable has another value.
     """
-    asked = os.environ.get("KERAS_VIT_PRODUCTS") or "auto"
-    if asked not in PRODUCTS:
+    choice = os.environ.get("KERAS_VIT_PRODUCTS") or "auto"
+    if choice not in PRODUCTS:
         raise ConfigError(
-            f"The environment variable KERAS_VIT_PRODUCTS is {asked!r}; expected "
+            f"The environment variable KERAS_VIT_PRODUCTS is {choice!r}; expected "
             f"{', '.join(PRODUCTS)}."
         )
-    if asked != "auto":
-        return asked, "KERAS_VIT_PRODUCTS"
-    found = found or processor()
-    if "avx512f" not in found.flags:
+    if choice != "auto":
+        return choice, "KERAS_VIT_PRODUCTS"
+    machine = machine or processor()
+    if "avx512f" not in machine.flags:
         return "torch", "no processor with AVX-512; KERAS_VIT_PRODUCTS=onednn for oneDNN"
-    if found.vendor == "AuthenticAMD":
+    if machine.vendor == "AuthenticAMD":
         return "onednn", "an AMD processor with AVX-512; KERAS_VIT_PRODUCTS=torch for MKL"
     return "gelu", "AVX-512, but not by AMD; KERAS_VIT_PRODUCTS=onednn or torch for one library"

@@ -76,12 +76,14 @@ def model_card(name: str, preset: PresetConfig, about: Mapping[str, Any] | None 
 
 def _known_from(provenance: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the metadata that follow from the provenance of the weights."""
-    known = {}
+    metadata = {}
     if isinstance(provenance.get("license"), str):
-        known["license"] = provenance["license"].lower()  # the Hub's identifiers are SPDX's, lower
+        metadata["license"] = provenance[
+            "license"
+        ].lower()  # the Hub's identifiers are SPDX's, lower
     if isinstance(provenance.get("repo"), str):
-        known["base_model"] = provenance["repo"].removeprefix("hf://")
-    return known
+        metadata["base_model"] = provenance["repo"].removeprefix("hf://")
+    return metadata
 
 
 def _results(metrics: Any) -> list[Any]:

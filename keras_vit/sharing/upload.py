@@ -1,15 +1,15 @@
 """The upload of a preset folder to the Hub: a check, then one commit."""
 
-import hashlib
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from keras_vit.checkpoints.inspection import open_checkpoint
+from keras_vit.checkpoints.opening import open_source
 from keras_vit.errors import PresetError
 from keras_vit.sharing.save import NAMES
-from keras_vit.sources.hub import TIMEOUT, Address, api, patiently
+from keras_vit.sources.hub import TIMEOUT, Address, api, matches, request, stated_hash
 from keras_vit.sources.preset_config import CONFIG_FILE, MODEL_CARD_FILE
 from keras_vit.sources.source import Source
 
@@ -63,7 +63,7 @@ def upload_preset(
     def upload() -> str:
         return _upload(client, address, content, private, overwrite, commit_message)
 
-    return patiently(upload, address)
+    return request(upload, address)
 
 
 def _checked(folder: Path) -> dict[str, Path]:
@@ -80,7 +80,7 @@ def _checked(folder: Path) -> dict[str, Path]:
     for path in inside.values():
         if path.is_symlink() or not path.is_file():
             raise PresetError(f"{path}: expected a plain file, found a link or a folder.")
-    with Source.of(folder).open() as opened:
+    with open_source(Source.of(folder)) as opened:
         if opened.preset is None:
             raise PresetError(f"{folder / CONFIG_FILE}: this is no preset of keras_vit.")
         open_checkpoint(opened, {})
@@ -100,7 +100,8 @@ def _upload(
 
     info = _prepared(client, address, private)
     there = {sibling.rfilename: sibling for sibling in info.siblings or ()}
-    changed = [name for name in NAMES if name not in there or _differs(there[name], content[name])]
+    same = [n for n in NAMES if n in there and matches(content[n], stated_hash(there[n]) or "")]
+    changed = [name for name in NAMES if name not in same]
     if not changed:
         return f"{client.endpoint}/{address.repo}/commit/{info.sha}"
     if not overwrite and (clash := [name for name in changed if name in there]):
@@ -147,16 +148,3 @@ def _prepared(client: "HfApi", address: Address, private: bool) -> "ModelInfo":
             f"https://huggingface.co/{address.repo}/settings."
         )
     return found
-
-
-def _differs(sibling: Any, content: Path | bytes) -> bool:
-    """Whether a file on the Hub has other bytes, by the hash of LFS or of git."""
-    if isinstance(content, Path):
-        if sibling.lfs is not None:
-            with content.open("rb") as file:
-                return hashlib.file_digest(file, "sha256").hexdigest() != sibling.lfs.sha256
-        content = content.read_bytes()
-    if sibling.lfs is not None:
-        return hashlib.sha256(content).hexdigest() != sibling.lfs.sha256
-    blob = b"blob %d\0" % len(content) + content
-    return hashlib.sha1(blob, usedforsecurity=False).hexdigest() != sibling.blob_id

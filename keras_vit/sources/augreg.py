@@ -11,7 +11,6 @@ import dataclasses
 import functools
 import math
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,70 +56,54 @@ _NAME = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class AugRegFile:
-    """The contents of a file name.
+    """The facts that a file name states.
 
     Args:
-        name: the file's name without its folder and `.npz`.
+        url: address of the file.
         variant: a name of `list_variants()`; None for a size without a name there.
-        data: data of the pre-training: `i1k`, `i21k`.
-        adapt_data: name of the data of the fine-tuning in TensorFlow Datasets, or None.
+        data: data of the training, with a fine-tuning `i21k_ft_imagenet2012` or the like.
         resolution: side of the images in pixels.
+        num_classes: number of classes; None if only the file states it.
+        labels: name of the shipped list with the names of its classes, or None.
+        protocol: preparation of images, 448 pixels cropped to 384 (`configs/augreg.py`) or
+            big_vision's default, 256 to 224.
     """
 
-    name: str
+    url: str
     variant: str | None
     data: str
-    adapt_data: str | None
     resolution: int
+    num_classes: int | None
+    labels: str | None
+    protocol: ProtocolSpec
 
     @classmethod
-    def of(cls, name: str) -> "AugRegFile":
+    def parse(cls, name: str) -> "AugRegFile":
         """Reads a file name, with or without `.npz`.
 
         Raises:
             PresetError: the name has another form.
         """
         name = name.removesuffix(".npz")
-        found = _NAME.fullmatch(name)
-        if found is None:
+        match = _NAME.fullmatch(name)
+        if match is None:
             raise PresetError(
                 f"{name!r}: no file name of AugReg; expected for example "
                 "'S_16-i21k-300ep-lr_0.001-aug_light1-wd_0.03-do_0.0-sd_0.0', with or without "
                 "'--imagenet2012-steps_20k-lr_0.03-res_384'. search_augreg() lists them."
             )
+        last = match["adapt_data"] or match["data"]
+        resolution = int(match["resolution"] or 224)  # pre-training is at 224 pixels
+        crop: ProtocolSpec = {"name": "big_vision", "resize_small": 448, "image_size": 384}
         return cls(
-            name=name,
-            variant=_VARIANTS.get(found["model"]),
-            data=found["data"],
-            adapt_data=found["adapt_data"],
-            resolution=int(found["resolution"] or 224),  # pre-training is at 224 pixels
+            url=f"{FOLDER}{name}.npz",
+            variant=_VARIANTS.get(match["model"]),
+            data=match["data"] + (f"_ft_{last}" if match["adapt_data"] else ""),
+            resolution=resolution,
+            num_classes=_CLASSES.get(last),
+            labels=_LABELS.get(last),
+            protocol=crop if resolution == 384 else "big_vision",
         )
-
-    @property
-    def url(self) -> str:
-        return f"{FOLDER}{self.name}.npz"
-
-    @property
-    def num_classes(self) -> int | None:
-        """Number of classes; None if only the file states it."""
-        return _CLASSES.get(self.adapt_data or self.data)
-
-    @property
-    def labels(self) -> str | None:
-        """Name of the shipped list with the names of its classes, or None."""
-        return _LABELS.get(self.adapt_data or self.data)
-
-    @property
-    def protocol(self) -> ProtocolSpec:
-        """Preparation of images: 448 pixels cropped to 384 (`configs/augreg.py`), or 256 to 224."""
-        return protocol_at(self.resolution)
-
-
-def protocol_at(resolution: int) -> ProtocolSpec:
-    """Returns AugReg's preparation of images; at 224 pixels it is big_vision's default."""
-    if resolution == 384:
-        return {"name": "big_vision", "resize_small": 448, "image_size": 384}
-    return "big_vision"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -218,87 +201,64 @@ def search_augreg(
         variant_named(variant)
     path = fetch(INDEX)
     rows = _read(path, path.stat().st_mtime_ns)
-    asked = {
+    filters = {
         "ds": data, "adapt_ds": adapt_data, "adapt_resolution": resolution, "aug": augmentation,
     }  # fmt: skip
-    for column, value in asked.items():
-        known = {getattr(row, column) for row in rows}
-        if value is not None and value not in known:
-            names = sorted(map(str, known))
+    filters = {column: value for column, value in filters.items() if value is not None}
+    for column, value in filters.items():
+        values = sorted({str(getattr(row, column)) for row in rows})
+        if str(value) not in values:
             raise PresetError(
-                f"{column}={value!r}: the index has none.{nearest(str(value), names)} It has "
-                f"{', '.join(names)}."
+                f"{column}={value!r}: the index has none.{nearest(str(value), values)} It has "
+                f"{', '.join(values)}."
             )
-    found = [
+    matches = [
         row
         for row in rows
         if (variant is None or row.variant == variant)
-        and all(value in (None, getattr(row, column)) for column, value in asked.items())
+        and all(getattr(row, column) == value for column, value in filters.items())
         and (min_score is None or (row.score is not None and row.score >= min_score))
     ]
-    found.sort(key=lambda row: -math.inf if row.score is None else row.score, reverse=True)
-    return found[:limit]
+    matches.sort(key=lambda row: -math.inf if row.score is None else row.score, reverse=True)
+    return matches[:limit]
 
 
 @functools.lru_cache(maxsize=1)
 def _read(path: Path, _changed: int) -> tuple[AugRegRow, ...]:
     """Reads the index once per process, and again after a change of the file."""
-    columns = {field.name: _READERS[str(field.type)] for field in dataclasses.fields(AugRegRow)}
+    line = 1
     try:
         with path.open(newline="", encoding="utf-8") as file:
             reader = csv.DictReader(file, strict=True)
-            header = reader.fieldnames or []
-            if sorted(header) != sorted(columns):
-                missing = [name for name in columns if name not in header]
-                extra = [name for name in header if name not in columns]
-                raise PresetError(
-                    f"{path}: its columns differ: missing {missing}, unexpected {extra}. {_ADVICE}"
-                )
-            return tuple(_row(path, reader.line_num, columns, fields) for fields in reader)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise PresetError(f"{path}: not a readable CSV file ({error}). {_ADVICE}") from error
+            rows = []
+            for fields in reader:
+                line = reader.line_num
+                values: dict[str, Any] = {name: _value(name, fields[name]) for name in fields}
+                rows.append(AugRegRow(**values))
+    except (OSError, ValueError, TypeError, AttributeError, LookupError, csv.Error) as error:
+        raise PresetError(
+            f"{path}: line {line}: not the index that this release reads ({error}). Delete the "
+            "file to fetch it again; a newer keras_vit may know its form."
+        ) from error
+    if not rows:
+        raise PresetError(f"{path}: has no rows. Delete the file to fetch it again.")
+    return tuple(rows)
 
 
-def _row(
-    path: Path, line: int, columns: dict[str, Callable[[str], Any]], fields: dict[str, Any]
-) -> AugRegRow:
-    values = {}
-    for name, read in columns.items():
-        try:
-            values[name] = read(fields[name])
-        except (TypeError, ValueError, AttributeError, OverflowError):
-            raise PresetError(
-                f"{path}: line {line}, column {name} is {fields[name]!r}, expected "
-                f"{'text' if read is _text else 'a number'}. {_ADVICE}"
-            ) from None
-    if None in fields:
-        raise PresetError(f"{path}: line {line} has more values than columns. {_ADVICE}")
-    return AugRegRow(**values)
+_TYPES = {field.name: field.type for field in dataclasses.fields(AugRegRow)}
 
 
-_ADVICE = "Delete the file to fetch it again; a newer keras_vit may know its form."
-
-
-def _text(value: str) -> str:
-    return value.strip()
-
-
-def _float(value: str) -> float | None:
-    number = float(value) if value.strip() else math.nan  # pandas writes NaN as an empty field
-    if math.isinf(number):
-        raise ValueError(value)
-    return None if math.isnan(number) else number
-
-
-def _int(value: str) -> int | None:
-    number = _float(value)
-    if number is not None and number != int(number):
-        raise ValueError(value)
-    return None if number is None else int(number)
-
-
-_READERS: dict[str, Callable[[str], Any]] = {
-    str(str): _text,
-    str(float | None): _float,
-    str(int | None): _int,
-}
+def _value(column: str, text: str) -> str | float | int | None:
+    """Returns a value of the index; an empty number is None, as pandas writes NaN."""
+    if _TYPES[column] is str:
+        return text.strip()
+    if not text.strip():
+        return None
+    whole = _TYPES[column] == (int | None)
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number) or (whole and not number.is_integer()):
+        raise ValueError(f"{column} is {text!r}, expected a number")
+    return int(number) if whole else number

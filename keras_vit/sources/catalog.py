@@ -5,7 +5,7 @@ The form of a name is `<variant>.<recipe>_<data>[_ft_<data>]_<size>`, of the oth
 choice. Every other file of AugReg has the name `augreg/<file name>.npz`. Sources: the README of
 google-research/vision_transformer (the "README" in the rows) and its issues ("VT#"), `VANITY_NAMES`
 in `models/vit.py` of big_vision, the papers that the groups of rows name, and the tables of timm. A
-row states all of its facts itself; `tests/sources/test_counterparts.py` compares them with timm's and
+row states its facts itself, beside the fields of `ViTConfig` that all rows of its group have; `tests/sources/test_counterparts.py` compares them with timm's and
 keras-hub's, and names each difference with its reason. When a preset is loaded from the Hub, the
 repository's files decide.
 
@@ -18,12 +18,11 @@ H/14, which was never published (VT#133).
 import dataclasses
 import difflib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_vit.checkpoints.dialects import dialects_named
-from keras_vit.config import Numerics, ViTConfig
+from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError, PresetError, SourceError, nearest
 from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.sources import bucket
@@ -107,29 +106,18 @@ class Preset:
         Raises:
             PresetError: only the file, or the `config.json` of a folder, states it.
         """
-        if self.family != "vit":
-            return self._config_of_family()
-        if self.variant is None or self.num_classes is None:
-            unknown = "size" if self.variant is None else "number of classes"
+        if self.num_classes is None or (self.variant is None and "hidden_size" not in self.fields):
+            unknown = "number of classes" if self.variant else "size"
             raise PresetError(
                 f"{self.name}: its {unknown} is known only to its files. Load it with its weights, "
                 "or build the model by a variant's name."
             )
+        sizes = variant_named(self.variant).fields if self.variant else {}
         # A checkpoint states no dropout; AugReg fine-tunes without dropout (`configs/augreg.py`).
-        numerics = dialects_named(self.dialect)[0].numerics
-        fields = {"dropout_rate": 0.0, **({"numerics": numerics} if numerics else {})}
-        return variant_named(self.variant).config(
-            self.image_size, self.num_classes, **{**fields, **self.fields}
+        own = {"dropout_rate": 0.0, **self.fields}
+        return ViTConfig.from_dict(
+            {**sizes, "image_size": self.image_size, "num_classes": self.num_classes, **own}
         )
-
-    def _config_of_family(self) -> ViTConfig:
-        """Returns the configuration from the dialect's conventions and the fields of the row."""
-        dialect = dialects_named(self.dialect)[0]
-        given = dict(self.fields)
-        numerics = {**(dialect.numerics or Numerics()).to_dict(), **given.pop("numerics", {})}
-        own = {"image_size": self.image_size, "num_classes": self.num_classes}
-        fields = {**dialect.conventions, **own, **given, "numerics": numerics}
-        return ViTConfig.from_dict(fields)
 
     def preset_config(self) -> PresetConfig:
         """Returns the `PresetConfig` of the row, without a download; raises as `config`."""
@@ -147,23 +135,23 @@ class Preset:
         doubt = f" {self.name}: unverified is {self.unverified}." if self.unverified else ""
         return BucketFile(source, self.alternatives, doubt)
 
-    def told(self) -> dict[str, Any]:
+    def defaults(self) -> dict[str, Any]:
         """Returns arguments of `checkpoints.load`, without the dialect, which the file shows."""
-        told: dict[str, Any] = {"labels": self.labels}
+        defaults: dict[str, Any] = {"labels": self.labels}
         if self.family == "vit":
-            told["protocol"] = self.protocol  # the files of other families state their protocol
+            defaults["protocol"] = self.protocol  # files of other families state their protocol
         if self.variant and not str(self.source).startswith(SCHEME):
-            told["variant"] = self.variant
+            defaults["variant"] = self.variant
         if self.fields.get("position") == "sincos2d":
-            told["image_size"] = self.image_size  # the file has no positions to infer it from
-        return told
+            defaults["image_size"] = self.image_size  # the file has no positions to infer it from
+        return defaults
 
     def provenance(self) -> dict[str, Any]:
         """Returns the origin of the weights, as plain JSON types."""
         facts: dict[str, Any] = {"preset": self.name, "source": self.source}
         if self.source and not self.source.startswith("hf://"):
-            record = bucket.record_of(self.source, *self.alternatives)
-            facts |= {} if record is None else {"source": record.url, "sha256": record.sha256}
+            cached = bucket.sha256_in_cache(self.source, *self.alternatives)
+            facts |= dict(zip(("source", "sha256"), cached, strict=True)) if cached else {}
         facts |= {"license": self.license, "data": self.data}
         facts |= {"licenses": dict(self.licenses)} if self.licenses else {}
         if self.top1 is not None:
@@ -186,16 +174,21 @@ _UPSTREAM = "VT#62, on held-out images of ImageNet-21k, with the head that was n
 
 
 def _read() -> dict[str, Preset]:
-    """Returns the rows of `catalog.json`, by name."""
+    """Returns the rows of `catalog.json`, by name; a group states the fields of all its rows."""
     groups = json.loads(Path(__file__).with_name("catalog.json").read_text(encoding="utf-8"))
-    return {row["name"]: _row(row) for group in groups for row in group["rows"]}
+    rows = [
+        _row({**row, "fields": {**group.get("fields", {}), **row.get("fields", {})}})
+        for group in groups
+        for row in group["rows"]
+    ]
+    return {row.name: row for row in rows}
 
 
 def _row(facts: dict[str, Any]) -> Preset:
     alternatives = tuple(facts.get("alternatives", ()))
     folder = Path(__file__).parent / facts["folder"] if "folder" in facts else None
-    given = {"variant": None, "source": None, **facts}
-    return Preset(**{**given, "alternatives": alternatives, "folder": folder})
+    absent = {"variant": None, "source": None}
+    return Preset(**{**absent, **facts, "alternatives": alternatives, "folder": folder})
 
 
 CATALOG = _read()
@@ -222,23 +215,12 @@ def list_presets(
     """
     if variant is not None:
         variant_named(variant)
-    known = sorted({row.data for row in CATALOG.values()})
-    if data is not None and data not in known:
-        raise ConfigError(
-            f"data={data!r}: no preset.{nearest(data, known)} Known: {', '.join(known)}."
-        )
-    families = sorted({row.family for row in CATALOG.values()})
-    if family is not None and family not in families:
-        raise ConfigError(
-            f"family={family!r}: no preset.{nearest(family, families)} Known: "
-            f"{', '.join(families)}."
-        )
-    sizes = sorted({row.image_size for row in CATALOG.values()})
-    if resolution is not None and resolution not in sizes:
-        raise ConfigError(
-            f"resolution={resolution}: no preset has it. Known: {', '.join(map(str, sizes))}; any "
-            "other by from_preset(..., image_size=...)."
-        )
+    _require("data", data, {row.data for row in CATALOG.values()})
+    _require("family", family, {row.family for row in CATALOG.values()})
+    sizes = {row.image_size for row in CATALOG.values()}
+    _require(
+        "resolution", resolution, sizes, " Load any other by from_preset(..., image_size=...)."
+    )
     return [
         row.name
         for row in CATALOG.values()
@@ -248,6 +230,16 @@ def list_presets(
         and hybrid in (None, row.hybrid)
         and family in (None, row.family)
     ]
+
+
+def _require(argument: str, value: Any, values: Collection[Any], advice: str = "") -> None:
+    """Refuses a value that no row has."""
+    if value is not None and value not in values:
+        names = [str(each) for each in sorted(values)]
+        raise ConfigError(
+            f"{argument}={value!r}: no preset has it.{nearest(str(value), names)} Known: "
+            f"{', '.join(names)}.{advice}"
+        )
 
 
 def preset_named(name: str) -> Preset:
@@ -275,13 +267,12 @@ def preset_named(name: str) -> Preset:
     return CATALOG[name]
 
 
-def _augreg(file_name: str) -> Preset:
-    file = AugRegFile.of(file_name)
-    adapted = f"_ft_{file.adapt_data}" if file.adapt_data else ""
+def _augreg(name: str) -> Preset:
+    file = AugRegFile.parse(name)
     return Preset(
-        name=f"augreg/{file.name}.npz",
+        name=f"augreg/{name.removesuffix('.npz')}.npz",
         variant=file.variant,
-        data=file.data + adapted,
+        data=file.data,
         source=file.url,
         image_size=file.resolution,
         num_classes=file.num_classes,

@@ -2,8 +2,8 @@
 
 import hashlib
 import os
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from io import BufferedReader
 from pathlib import Path
 
@@ -18,19 +18,17 @@ class Checksum:
     hashlib and the system's reads release Python's lock, so that a second processor does the work.
 
     Args:
-        file: the file, which must stay open until `close`. It is read by position, which does
-            not move its own position.
+        file: the file, which may be closed meanwhile. It is read by position, which does not move
+            its own position.
         expected: the expected sha256 in hexadecimal.
     """
 
     def __init__(self, file: BufferedReader, expected: str) -> None:
-        self._file = file
+        self._name = file.name
         self._expected = expected
-        self._digest = hashlib.sha256()
-        self._failure: OSError | None = None
-        self._stopped = False
-        self._thread = threading.Thread(target=self._compute, name="keras_vit-checksum")
-        self._thread.start()
+        self._closed = False
+        self._thread = ThreadPoolExecutor(1, "keras_vit-checksum")
+        self._digest = self._thread.submit(self._compute, os.dup(file.fileno()))
 
     def verify(self) -> None:
         """Waits for the checksum and compares it.
@@ -38,37 +36,40 @@ class Checksum:
         Raises:
             SourceError: the checksum differs, or the file cannot be read.
         """
-        self._thread.join()
-        if self._failure is not None:
-            raise SourceError(f"{self._file.name}: cannot be read ({self._failure.strerror}).")
-        found = self._digest.hexdigest()
-        if found != self._expected:
+        try:
+            digest = self._digest.result()
+        except OSError as error:
+            raise SourceError(f"{self._name}: cannot be read ({error.strerror}).") from error
+        if digest != self._expected:
             raise SourceError(
-                f"{self._file.name}: its sha256 is {found}, config.json says {self._expected}. The "
+                f"{self._name}: its sha256 is {digest}, config.json says {self._expected}. The "
                 "file is damaged or belongs to another preset. checksum=False loads it without "
                 "this check."
             )
 
     def close(self) -> None:
         """Stops the thread, also before the end of the file."""
-        self._stopped = True
-        self._thread.join()
+        self._closed = True
+        self._thread.shutdown()
 
-    def _compute(self) -> None:
+    def _compute(self, handle: int) -> str:
+        digest = hashlib.sha256()
         try:
-            for chunk in self._chunks():
-                if self._stopped:
+            for chunk in _chunks(handle, self._name):
+                if self._closed:
                     break
-                self._digest.update(chunk)
-        except OSError as error:
-            self._failure = error
+                digest.update(chunk)
+        finally:
+            os.close(handle)
+        return digest.hexdigest()
 
-    def _chunks(self) -> Iterator[bytes]:
-        if not hasattr(os, "pread"):  # Windows
-            with Path(self._file.name).open("rb") as file:
-                yield from iter(lambda: file.read(_CHUNK), b"")
-            return
-        position = 0
-        while chunk := os.pread(self._file.fileno(), _CHUNK, position):
-            yield chunk
-            position += len(chunk)
+
+def _chunks(handle: int, path: str) -> Iterator[bytes]:
+    if not hasattr(os, "pread"):  # Windows
+        with Path(path).open("rb") as file:
+            yield from iter(lambda: file.read(_CHUNK), b"")
+        return
+    position = 0
+    while chunk := os.pread(handle, _CHUNK, position):
+        yield chunk
+        position += len(chunk)

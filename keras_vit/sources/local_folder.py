@@ -1,30 +1,30 @@
-"""A checkpoint or preset on this machine, a `Place` of `keras_vit.sources.source`."""
+"""A checkpoint or preset on this machine."""
 
-from collections.abc import Mapping
 from io import BufferedReader
 from pathlib import Path
-from typing import Any
 
-from keras_vit.checkpoints.containers import PICKLE_ADVICE, Reader
 from keras_vit.errors import SourceError
 from keras_vit.files import OpenFolder, exists, open_plain
+from keras_vit.sources.place import Place
+
+PICKLE_ADVICE = (
+    "keras_vit unpickles only if you ask for it: allow_pickle_weights=True reads its arrays by "
+    "torch.load(weights_only=True). Safer: write a safetensors file where the pickle was made: "
+    "safetensors.torch.save_file(torch.load(path, weights_only=True), 'model.safetensors')."
+)
 
 
-class LocalFolder:
+class LocalFolder(Place):
     """A folder of this machine, or one file of it."""
 
     pickle_advice = PICKLE_ADVICE
-    note = ""
 
     def __init__(self, path: Path) -> None:
         self.address = str(path)
-        self.provenance: dict[str, Any] = {}
         self._path = path
         self._folder = _open_folder(path)
         self.is_file = self._folder is None
-        self.files: Mapping[str, int | None] = (
-            {path.name: None} if self._folder is None else self._folder.sizes()
-        )
+        self.files = {path.name: None} if self._folder is None else self._folder.sizes()
 
     def open(self, name: str) -> BufferedReader:
         try:
@@ -36,9 +36,6 @@ class LocalFolder:
             raise SourceError(message) from error
         except OSError as error:
             raise SourceError(f"{error.filename}: cannot be opened ({error.strerror}).") from error
-
-    def header(self, name: str) -> Reader | None:
-        return None
 
     def is_current(self) -> bool:
         if self._folder is not None:

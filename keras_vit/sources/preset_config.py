@@ -13,7 +13,9 @@ from keras_vit.labels import checked, compact
 
 FORMAT = "keras_vit"
 FORMAT_VERSION = 1
-CONFIG_FILE, WEIGHTS_FILE, MODEL_CARD_FILE = "config.json", "model.safetensors", "README.md"
+CONFIG_FILE = "config.json"
+WEIGHTS_FILE = "model.safetensors"
+MODEL_CARD_FILE = "README.md"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,14 +3,19 @@
 import errno
 from typing import Any
 
-from keras_vit.sources.retries import ATTEMPTS, LONGEST_WAIT, TRANSIENT, DamagedError, seconds_asked
+_BUSY = (408, 429, 500, 502, 503, 504)
+"""Statuses of a server that may answer soon."""
+
+
+class DamagedError(Exception):
+    """A file arrived, but not with the bytes that the Hub announced."""
 
 
 def hub_refusal(error: BaseException, repo: str, revision: str | None) -> str:
     """Returns a message with cause and remedy.
 
     Args:
-        error: the failure of the last attempt.
+        error: the failure.
         repo, revision: repository and revision of the request.
     """
     from huggingface_hub import constants, errors
@@ -37,7 +42,11 @@ def hub_refusal(error: BaseException, repo: str, revision: str | None) -> str:
         ),
         (errors.HfHubHTTPError, _status(error, log_in)),
         (
-            (errors.OfflineModeIsEnabled, errors.LocalEntryNotFoundError),
+            (
+                errors.OfflineModeIsEnabled,
+                errors.LocalEntryNotFoundError,
+                errors.RevisionResolutionError,
+            ),
             f"not in the cache ({constants.HF_HUB_CACHE}), and HF_HUB_OFFLINE forbids to fetch "
             "it. Unset HF_HUB_OFFLINE, or load it once while online.",
         ),
@@ -48,38 +57,44 @@ def hub_refusal(error: BaseException, repo: str, revision: str | None) -> str:
         ),
         (
             DamagedError,
-            f"damaged on its way {ATTEMPTS} times: {error}. It was removed from the cache. Try "
-            "another network, or tell the authors.",
+            f"damaged on its way: {error}. It was removed from the cache. Call again, try another "
+            "network, or tell the authors.",
         ),
-        (OSError, _trouble_on_disk(error, constants.HF_HUB_CACHE)),
+        (OSError, _disk_refusal(error, constants.HF_HUB_CACHE)),
         (BaseException, f"{constants.ENDPOINT} gave an answer that is no Hub's ({error!r})."),
     )
     return next(words for kind, words in answers if isinstance(error, kind))
 
 
+def is_unreachable(error: BaseException) -> bool:
+    """Returns whether the Hub gave no answer, so that the cache may be used."""
+    from huggingface_hub.errors import HfHubHTTPError, HTTPError, OfflineModeIsEnabled
+
+    if isinstance(error, HfHubHTTPError):
+        return error.response.status_code in _BUSY
+    return isinstance(error, HTTPError | OfflineModeIsEnabled)
+
+
 def _status(error: BaseException, log_in: str) -> str:
-    response = getattr(error, "response", None)
-    status = getattr(response, "status_code", None)
+    status = getattr(getattr(error, "response", None), "status_code", None)
     reason = getattr(error, "server_message", None) or "no reason given"
     if status in (401, 403):
         return f"access refused ({status}: {reason}). L{log_in[1:]}, with a token that may do this."
-    if status in TRANSIENT:
-        wait = seconds_asked(response) or 0.0
-        soon = "later" if wait <= LONGEST_WAIT else f"in {wait:.0f} seconds"
+    if status in _BUSY:
         return (
-            f"the Hub is busy or down ({status}: {reason}). Try again {soon}; "
+            f"the Hub is busy or down ({status}: {reason}). Try again later; "
             "https://status.huggingface.co tells more."
         )
     return f"the Hub answered {status} ({reason})."
 
 
-def _trouble_on_disk(error: BaseException, cache: str) -> str:
+def _disk_refusal(error: BaseException, cache: str) -> str:
     number = getattr(error, "errno", None)
     if number in (errno.ENOSPC, errno.EDQUOT):
         return (
             f"no space left on the disk of the cache, {cache}. Make room, or set HF_HUB_CACHE to a "
             "folder on another disk."
         )
-    if number is None:  # huggingface_hub's own, see `may_pass`
-        return f"cut short {ATTEMPTS} times. {error}"
+    if number is None:  # huggingface_hub's own, if fewer bytes came than were announced
+        return f"cut short. {error} Call again."
     return f"{getattr(error, 'strerror', error)}: {getattr(error, 'filename', None) or cache}."

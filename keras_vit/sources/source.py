@@ -13,18 +13,17 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from keras_vit.checkpoints.containers import Reader, joined, open_arrays
 from keras_vit.environment.limits import JSON_BYTES
 from keras_vit.errors import KerasViTError, SourceError
 from keras_vit.files import exists
+from keras_vit.sources.catalog import Preset, preset_named
 from keras_vit.sources.checksum import Checksum
+from keras_vit.sources.hub import SCHEME, HubFolder
 from keras_vit.sources.local_folder import LocalFolder
+from keras_vit.sources.place import Header, Place
 from keras_vit.sources.preset_config import CONFIG_FILE, PresetConfig
-
-if TYPE_CHECKING:
-    from keras_vit.sources.catalog import Preset
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 H5, TASK = "model.weights.h5", "task.weights.h5"
@@ -46,50 +45,12 @@ _ATTEMPTS = 20
 _T = TypeVar("_T")
 
 
-class Place(Protocol):
-    """A folder on this machine, on the Hub or in the bucket, or one file of it.
-
-    Attributes:
-        address: address of the place, for messages.
-        is_file: whether the place is a single file.
-        files: file name -> size in bytes, or None if unknown; subfolders are left out.
-        provenance: origin of the files, as plain JSON types; complete once they are open.
-        pickle_advice: advice for messages if the weights are a pickle.
-        note: a sentence for messages about missing files.
-    """
-
-    address: str
-    is_file: bool
-    files: Mapping[str, int | None]
-    provenance: dict[str, Any]
-    pickle_advice: str
-    note: str
-
-    def open(self, name: str) -> BufferedReader:
-        """Opens a file, after a download if necessary; its `name` is a path for messages.
-
-        Raises:
-            FileNotFoundError: the file was removed, or is a broken link.
-        """
-        ...
-
-    def header(self, name: str) -> Reader | None:
-        """Returns a reader of names, shapes and types alone; None if the file must be opened."""
-        ...
-
-    def is_current(self) -> bool:
-        """Returns whether the address still leads to this place, which may have been replaced."""
-        ...
-
-    def close(self) -> None: ...
-
-
 @dataclasses.dataclass(frozen=True)
-class OpenSource:
+class OpenFiles:
     """The open files of a source, all of one state.
 
     Args:
-        reader: the arrays; its path is for messages.
+        weights: file name -> the open file of weights, or its header alone.
         json: the JSON objects beside the weights, by file name.
         preset: contents of `config.json`, if keras_vit wrote it.
         is_folder: whether the source is a folder, which may hold JSON beside the weights.
@@ -97,18 +58,14 @@ class OpenSource:
             asks for the check.
     """
 
-    reader: Reader
+    weights: Mapping[str, BufferedReader | Header]
     json: Mapping[str, dict[str, Any]]
-    preset: PresetConfig | None = None
-    is_folder: bool = False
-    checksum: Checksum | None = None
+    preset: PresetConfig | None
+    is_folder: bool
+    checksum: Checksum | None
 
     def verify(self) -> None:
-        """Waits for the checksum of the weights.
-
-        Raises:
-            SourceError: the checksum differs from `config.json`.
-        """
+        """Waits for the checksum of the weights; raises `SourceError` if it differs."""
         if self.checksum is not None:
             self.checksum.verify()
 
@@ -128,7 +85,7 @@ class Source:
         self,
         name: str,
         locate: Callable[[], Place],
-        row: "Preset | None" = None,
+        row: Preset | None = None,
         allow_pickle_weights: bool = False,
     ) -> None:
         self.name = name
@@ -153,9 +110,6 @@ class Source:
         """
         if isinstance(source, Source):
             return source
-        from keras_vit.sources.catalog import preset_named
-        from keras_vit.sources.hub import SCHEME, HubFolder
-
         name = os.fspath(source)
         if name.startswith(SCHEME):
             place = HubFolder.locate(name)
@@ -178,15 +132,9 @@ class Source:
         return self.name
 
     @property
-    def sizes(self) -> dict[str, int | None]:
-        """File name -> size in bytes, or None if unknown."""
-        with contextlib.closing(self._locate()) as place:
-            return dict(place.files)
-
-    @property
-    def told(self) -> dict[str, Any]:
+    def defaults(self) -> dict[str, Any]:
         """Arguments of `keras_vit.checkpoints.load` that the catalog row adds to the files."""
-        return {} if self.row is None else self.row.told()
+        return {} if self.row is None else self.row.defaults()
 
     def preset(self) -> PresetConfig | None:
         """Returns the config of a catalog row or of keras_vit's `config.json`; opens no weights.
@@ -201,7 +149,7 @@ class Source:
             return self._of_one_state(stack, lambda place: _preset(place, _read_json(place)))
 
     @contextlib.contextmanager
-    def open(self, *, headers: bool = False, checksum: bool = True) -> Iterator[OpenSource]:
+    def open(self, *, headers: bool = False, checksum: bool = True) -> Iterator[OpenFiles]:
         """Opens weights and JSON, each file once and all of one state of their folder.
 
         Changes of the folder by other processes have no effect on the opened files.
@@ -211,11 +159,10 @@ class Source:
                 the Hub states their headers, and no checksum is computed.
             checksum: whether to compare the weights with the sha256 in a preset's `config.json`.
                 It is computed while the arrays are read, and compared at the end of the `with`
-                block; `OpenSource.verify` compares it earlier.
+                block; `OpenFiles.verify` compares it earlier.
 
         Raises:
             SourceError: the source has no weights or several, or their sha256 is wrong.
-            CheckpointError: a file of weights is damaged.
             PresetError: as `preset`, or a download fails.
         """
         with contextlib.ExitStack() as stack:
@@ -244,9 +191,9 @@ class Source:
             place = stack.enter_context(contextlib.closing(self._locate()))
             last = attempt + 1 == _ATTEMPTS
             try:
-                found = read(place)
+                result = read(place)
                 if place.is_current():
-                    return found
+                    return result
             except KerasViTError:
                 if last or place.is_current():
                     raise
@@ -262,15 +209,15 @@ class Source:
     def provenance(self, preset: PresetConfig | None = None) -> dict[str, Any]:
         """Returns the origin of the weights, as plain JSON types; complete once they are open."""
         with contextlib.closing(self._locate()) as place:
-            told = self.row.provenance() if self.row is not None else {}
-            return {**(preset.provenance if preset else {}), **place.provenance, **told}
+            published = self.row.provenance() if self.row is not None else {}
+            return {**(preset.provenance if preset else {}), **place.provenance, **published}
 
     @contextlib.contextmanager
     def local(self) -> Iterator[Path]:
         """Yields the local path of the folder or file, after a download if necessary."""
         with self.open(checksum=False) as opened:
-            path = opened.reader.path
-            yield path.parent if opened.is_folder and path.is_file() else path
+            path = next(Path(file.name) for file in opened.weights.values())
+            yield path.parent if opened.is_folder else path
 
 
 def _open(
@@ -279,7 +226,7 @@ def _open(
     headers: bool,
     checksum: bool,
     allow_pickle_weights: bool,
-) -> OpenSource:
+) -> OpenFiles:
     files = _read_json(place)
     preset = _preset(place, files)
     if preset is not None and WEIGHTS not in place.files:
@@ -287,23 +234,17 @@ def _open(
             f"{place.address}/{WEIGHTS}: expected the weights of a preset, but the file does not "
             f"exist.{place.note}"
         )
-    names = _weights_named(place, files, allow_pickle_weights)
-    readers: list[tuple[str, Reader]] = []
+    weights: dict[str, BufferedReader | Header] = {}
     digest: Checksum | None = None
-    for name in names:
-        prefix = "task/" if name == TASK else ""
+    for name in _weights_named(place, files, allow_pickle_weights):
         if headers and (header := place.header(name)):
-            readers.append((prefix, header))
+            weights[name] = header
             continue
-        stream = stack.enter_context(place.open(name))
-        arrays = open_arrays(stream.name, stream, allow_pickle_weights=allow_pickle_weights)
-        readers.append((prefix, stack.enter_context(arrays)))
+        weights[name] = stream = stack.enter_context(place.open(name))
         if checksum and not headers and preset is not None and preset.weights_sha256:
             digest = Checksum(stream, preset.weights_sha256)
             stack.callback(digest.close)
-    folder = readers[0][1].path.parent
-    reader = readers[0][1] if len(readers) == 1 else joined(folder, readers)
-    return OpenSource(reader, files, preset, not place.is_file, digest)
+    return OpenFiles(weights, files, preset, not place.is_file, digest)
 
 
 def _preset(place: Place, files: Mapping[str, dict[str, Any]]) -> PresetConfig | None:
@@ -331,37 +272,36 @@ def _weights_named(
                 "head, are missing beside it."
             )
         return [name for name in (H5, TASK) if name in place.files]
-    found = sorted(name for name in place.files if name.endswith((".npz", ".safetensors")))
+    weights = sorted(name for name in place.files if name.endswith((".npz", ".safetensors")))
     pickles = sorted(name for name in place.files if name.endswith(_PICKLES))
-    if not found and allow_pickle_weights:
-        found = [PICKLE] if PICKLE in pickles else pickles
-    if len(found) == 1:
-        return found
-    if found:
-        advice = f"Name one: {place.address}/{found[0]}."
+    if not weights and allow_pickle_weights:
+        weights = [PICKLE] if PICKLE in pickles else pickles
+    if len(weights) == 1:
+        return weights
+    if weights:
+        advice = f"Name one: {place.address}/{weights[0]}."
     elif pickles:
         advice = place.pickle_advice
     else:
         advice = "If they are in a subfolder, name it."
     raise SourceError(
         f"{place.address}: expected one file of weights ({WEIGHTS}, {INDEX}, {H5} or an npz), "
-        f"found {', '.join(found) or 'none'}.{place.note} {advice}"
+        f"found {', '.join(weights) or 'none'}.{place.note} {advice}"
     )
 
 
 def _shards(place: Place, index: Mapping[str, Any]) -> list[str]:
     weight_map = index.get("weight_map")
-    found = list(weight_map.values()) if isinstance(weight_map, dict) else []
-    names = {name for name in found if isinstance(name, str)}
-    if not names or not all(isinstance(name, str) for name in found):
+    names = list(weight_map.values()) if isinstance(weight_map, dict) else []
+    if not names or not all(isinstance(name, str) for name in names):
         raise SourceError(f"{place.address}/{INDEX}: expected a weight_map of names to files.")
-    for name in sorted(names):
+    for name in sorted({*names}):
         if name not in place.files:
             raise SourceError(
                 f"{place.address}: {INDEX} names {name[:200]!r}, but the folder has no such file."
                 f"{place.note}"
             )
-    return sorted(names)
+    return sorted({*names})
 
 
 def _read_json(place: Place) -> dict[str, dict[str, Any]]:

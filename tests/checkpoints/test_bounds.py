@@ -8,7 +8,8 @@ import pytest
 
 from keras_vit import CheckpointError
 from keras_vit.checkpoints.inspection import open_checkpoint
-from keras_vit.sources.source import OpenSource, Source
+from keras_vit.checkpoints.opening import OpenSource, open_source
+from keras_vit.sources.source import Source
 from tests.checkpoints.headers import Headers
 from tests.golden import FOLDER
 
@@ -73,7 +74,7 @@ def test_huge_numbers_in_json_are_refused_quickly(golden, file, path, value, tmp
     for key in path[:-1]:
         place = place.setdefault(key, {})
     place[path[-1]] = value
-    with Source.of(folder).open() as opened:
+    with open_source(Source.of(folder)) as opened:
         message = refused(opened.reader.shapes, {**opened.json, file: content})
     assert "headers" in message
 

@@ -16,11 +16,11 @@ from keras_vit.checkpoints.containers import whole
 from keras_vit.checkpoints.dialects import DIALECTS, Unsupported
 from keras_vit.checkpoints.dialects.timm import architectures
 from keras_vit.checkpoints.inspection import open_checkpoint
+from keras_vit.checkpoints.opening import OpenSource
 from keras_vit.checkpoints.transfer import weights_by_path
 from keras_vit.checkpoints.translate import plan, to_parts, to_weights
 from keras_vit.config import CLASSIFIERS, Numerics, ViTConfig
 from keras_vit.errors import CheckpointError
-from keras_vit.sources.source import OpenSource
 from keras_vit.variants import list_variants, variant
 from keras_vit.weights import lexicon
 from tests.checkpoints.homes import HOMES

@@ -12,7 +12,7 @@ import pytest
 from keras_vit import CheckpointError, VisionTransformer, checkpoints
 from keras_vit.checkpoints import transfer
 from keras_vit.checkpoints.containers import open_arrays, parts_of, write_npz
-from keras_vit.sources.source import OpenSource
+from keras_vit.checkpoints.opening import OpenSource
 from tests.golden import CASES, FOLDER, expected, load_case, relative_error
 from tests.helpers import random_tiny, tiny
 

@@ -162,9 +162,10 @@ def _hub(cache: Path, faults: list[dict[str, Any]]) -> Iterator[Callable[[], Non
 
 def _load_hub() -> Any:
     from keras_vit.checkpoints.inspection import open_checkpoint
+    from keras_vit.checkpoints.opening import open_source
     from keras_vit.sources.source import Source
 
-    with Source.of(_ADDRESS).open() as opened:
+    with open_source(Source.of(_ADDRESS)) as opened:
         about = open_checkpoint(opened, {}).info
         numbers = {
             name: hashlib.sha1(opened.reader.read(name).tobytes()).hexdigest()

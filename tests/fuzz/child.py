@@ -30,11 +30,12 @@ def answer_of(reader: str, folder: Path, good: Any = None) -> Any:
         return {p.name: _digest(preprocess(p)) for p in sorted(folder.iterdir())}
     from keras_vit import CheckpointError
     from keras_vit.checkpoints.inspection import open_checkpoint
+    from keras_vit.checkpoints.opening import open_source
     from keras_vit.sources.source import Source
     from tests.fuzz.seeds import given
 
     path = folder / "x.npz" if (folder / "x.npz").exists() else folder
-    with Source.of(path).open() as opened:
+    with open_source(Source.of(path)) as opened:
         about = open_checkpoint(opened, given(reader)).info
         if about.undetermined:  # loading asks for it
             raise CheckpointError(f"{path}: does not tell {about.undetermined}.")

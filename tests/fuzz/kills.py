@@ -23,6 +23,7 @@ from safetensors import safe_open
 
 from keras_vit import KerasViTError, VisionTransformer, embed
 from keras_vit.checkpoints import convert
+from keras_vit.checkpoints.opening import open_source
 from keras_vit.sources.source import Source
 from tests.finetune import long_training
 from tests.fuzz.seeds import CHECKPOINTS
@@ -42,7 +43,7 @@ def model_of(word: str) -> VisionTransformer:
 
 def word_of(folder: Path) -> str:
     """Which model a preset folder holds; `"mixed"` if its files are of several."""
-    with Source.of(folder).open() as opened:
+    with open_source(Source.of(folder)) as opened:
         assert opened.preset is not None
         labels, provenance = opened.preset.labels, opened.preset.provenance
         words = {labels[0], provenance["word"]}

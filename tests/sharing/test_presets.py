@@ -13,6 +13,7 @@ from sklearn.model_selection import train_test_split
 import keras_vit
 from keras_vit import CheckpointError, PresetError, VisionTransformer, checkpoints
 from keras_vit.checkpoints import inspect
+from keras_vit.checkpoints.opening import open_source
 from keras_vit.files import OpenFolder
 from keras_vit.sharing.save import save_preset
 from keras_vit.sources.catalog import list_presets, preset_named
@@ -272,7 +273,7 @@ def test_a_preset_that_is_replaced_while_it_is_read_gives_one_state(saved, monke
 
     monkeypatch.setattr(OpenFolder, "open", replaced_meanwhile)
     assert VisionTransformer.from_preset(folder).config == other.config
-    with checkpoints.Source.of(folder).open() as opened:
+    with open_source(checkpoints.Source.of(folder)) as opened:
         model.save_to_preset(folder)
         assert opened.preset.config == other.config
         assert opened.reader.read("head/bias").shape == (2,)
@@ -295,7 +296,7 @@ def test_loads_beside_a_writer_give_one_of_its_presets(tmp_path):
     writer.start()
     try:
         for _ in range(40):
-            with checkpoints.Source.of(str(tmp_path / "mine")).open() as opened:
+            with open_source(checkpoints.Source.of(str(tmp_path / "mine"))) as opened:
                 k = opened.preset.provenance["k"]
                 assert opened.preset.config == models[k].config
                 assert opened.reader.read("head/bias").tolist() == [k] * (2 + k)
@@ -314,19 +315,17 @@ def test_a_pipe_in_place_of_config_json_is_refused(saved):
 
 
 def test_a_source_has_the_same_methods_for_a_file_and_a_folder(saved):
-    """Sizes, preset, open weights and provenance."""
+    """Preset, open weights and provenance."""
     folder, model = saved
     source = checkpoints.Source.of(folder)
     assert checkpoints.Source.of(source) is source
-    assert source.sizes == {path.name: path.stat().st_size for path in folder.iterdir()}
     assert source.preset().config == model.config
     assert source.provenance(source.preset()) == {"source": "nowhere"}
     with source.local() as path:
         assert path == folder
     file = checkpoints.Source.of(FOLDER / "vit_token_published.npz")
-    assert list(file.sizes) == ["vit_token_published.npz"]
     assert (file.preset(), file.provenance()) == (None, {})
-    with file.open() as opened, file.local() as path:
+    with open_source(file) as opened, file.local() as path:
         assert "cls" in opened.reader.shapes and path == opened.reader.path
 
 

@@ -15,6 +15,7 @@ from safetensors.numpy import load_file
 
 from keras_vit import checkpoints
 from keras_vit.checkpoints import inspect
+from keras_vit.checkpoints.opening import open_source
 from keras_vit.files import OpenFolder
 from keras_vit.sources.source import Source
 from tests.helpers import tiny
@@ -121,7 +122,7 @@ def test_a_preset_that_is_replaced_while_it_is_opened_gives_the_new_preset(
         return sizes(folder)
 
     monkeypatch.setattr(OpenFolder, "sizes", replaced_meanwhile)
-    with Source.of(place).open() as opened:
+    with open_source(Source.of(place)) as opened:
         assert opened.preset.provenance["word"] == "new"
 
 
@@ -143,7 +144,7 @@ def test_two_savers_at_one_folder_all_succeed(tmp_path):
     for thread in threads:
         thread.join()
     assert not failures
-    with checkpoints.Source.of(tmp_path / "preset").open() as opened:
+    with open_source(checkpoints.Source.of(tmp_path / "preset")) as opened:
         assert opened.preset.config in [model.config for model in models]
         assert opened.reader.read("head/bias").shape == (opened.preset.config.num_classes,)
     assert [path.name for path in tmp_path.iterdir()] == ["preset"]

@@ -196,7 +196,6 @@ def without_waiting(monkeypatch, slept: Callable[[float], object]) -> None:
     for module in (
         "huggingface_hub.utils._http",
         "huggingface_hub.file_download",
-        "keras_vit.sources.retries",
     ):
         monkeypatch.setattr(f"{module}.time", clock)
 

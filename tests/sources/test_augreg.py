@@ -95,39 +95,40 @@ def test_a_filter_value_that_no_row_has_is_refused(server, asked, error, words):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (index(*ROWS, header=COLUMNS.replace("wd,", "")), ("missing ['wd'], unexpected []",)),
-        (index(header=COLUMNS + ",more"), ("missing [], unexpected ['more']",)),
-        (index(header=COLUMNS + ",wd"), ("columns differ",)),
-        (index(ROWS[1].replace("0.8140", "good")), ("line 2", "adapt_final_test is 'good'")),
+        (
+            index(*ROWS, header=COLUMNS.replace("wd,", "")),
+            ("line 2", "is 'imagenet2012'"),
+        ),
+        (index(*ROWS, header=COLUMNS + ",more"), ("line 2", "'more'")),
+        (index(ROWS[1].replace("0.8140", "good")), ("line 2", "'good'")),
         (index(ROWS[0], ROWS[1].replace("20000", "0.5")), ("line 3", "adapt_steps is '0.5'")),
-        (index(ROWS[1].replace("0.8140", "inf")), ("adapt_final_test is 'inf'", "a number")),
-        (index("S/16,i21k"), ("line 2", "is None")),
-        (index(ROWS[1] + ",more"), ("line 2 has more values than columns",)),
-        (b"", ("missing ['name'",)),
-        (b"\xff\xfe", ("not a readable CSV file",)),
-        (index('S/16,"i21k'), ("not a readable CSV file",)),
-        (b"<html>", ("unexpected ['<html>']",)),
+        (index(ROWS[1].replace("0.8140", "inf")), ("adapt_final_test is 'inf'",)),
+        (index("S/16,i21k"), ("line 2",)),
+        (index(ROWS[1] + ",more"), ("line 2",)),
+        (b"", ("no rows",)),
+        (b"\xff\xfe", ("line 1", "decode")),
+        (index('S/16,"i21k'), ("line 1", "unexpected end")),
     ],
 )
 def test_a_damaged_index_is_refused(server, content, words):
     """The message names file, line and column, and says to delete the file."""
     server.files["vit_models/augreg/index.csv"] = content
-    with raises(PresetError, "index.csv", *words, "Delete the file"):
+    with raises(PresetError, "index.csv", *words, "Delete the"):
         search_augreg()
 
 
 def test_a_file_name_gives_variant_data_resolution_labels_and_protocol():
     """With and without `.npz`."""
-    file = AugRegFile.of(f"{BEST}.npz")
-    assert file == AugRegFile(BEST, "vit_s16", "i21k", "imagenet2012", 384)
+    file = AugRegFile.parse(f"{BEST}.npz")
+    assert (file.variant, file.data, file.resolution) == ("vit_s16", "i21k_ft_imagenet2012", 384)
     assert (file.num_classes, file.labels) == (1000, "imagenet1k")
     assert file.protocol == {"name": "big_vision", "resize_small": 448, "image_size": 384}
     assert file.url == f"{bucket.OFFICIAL}vit_models/augreg/{BEST}.npz"
-    file = AugRegFile.of(UPSTREAM)
-    assert (file.adapt_data, file.resolution, file.num_classes) == (None, 224, 21843)
+    file = AugRegFile.parse(UPSTREAM)
+    assert (file.data, file.resolution, file.num_classes) == ("i21k", 224, 21843)
     assert (file.labels, file.protocol) == ("imagenet21k", "big_vision")
-    file = AugRegFile.of(f"{UPSTREAM}--kitti-distance-steps_0k-lr_0.003-res_224")
-    assert (file.adapt_data, file.num_classes, file.labels) == ("kitti-distance", None, None)
+    file = AugRegFile.parse(f"{UPSTREAM}--kitti-distance-steps_0k-lr_0.003-res_224")
+    assert (file.data, file.num_classes, file.labels) == ("i21k_ft_kitti-distance", None, None)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +137,7 @@ def test_a_file_name_gives_variant_data_resolution_labels_and_protocol():
 def test_names_of_another_form_are_refused(name):
     """The message shows an example."""
     with raises(PresetError, "no file name of AugReg", "S_16-i21k"):
-        AugRegFile.of(name)
+        AugRegFile.parse(name)
 
 
 def test_every_size_of_augreg_has_a_variant():

@@ -7,8 +7,9 @@ import pytest
 
 from keras_vit import VisionTransformer, checkpoints, cli
 from keras_vit.checkpoints import inspect
-from keras_vit.checkpoints.dialects import DIALECTS
+from keras_vit.checkpoints.dialects import DIALECTS, dialects_named
 from keras_vit.checkpoints.translate import plan
+from keras_vit.config import Numerics
 from keras_vit.images.protocols import complete
 from keras_vit.sources import catalog
 from keras_vit.sources.catalog import CATALOG, Preset, list_presets
@@ -59,6 +60,21 @@ def test_a_row_has_a_name_in_its_dialect_for_every_weight(name):
     assert row.license
     assert re.fullmatch(r"hf://[\w-]+/[\w.-]+", row.source)
     assert len({other.source for other in ROWS.values()}) == len(ROWS)
+
+
+@pytest.mark.parametrize("name", [name for name, row in CATALOG.items() if row.folder is None])
+def test_the_arithmetic_of_a_row_is_that_of_its_dialect(name):
+    """Two families have a GELU or an epsilon of their own, which their files state."""
+    row = CATALOG[name]
+    dialect, config = dialects_named(row.dialect)[0], row.config().to_dict()
+    numerics = (dialect.numerics or Numerics()).to_dict()
+    differ = {key for key, value in numerics.items() if config["numerics"][key] != value}
+    own = {"layer_norm_epsilon"} if row.family == "ijepa" else set()
+    assert differ <= ({"gelu"} if ".clip_laion" in name else own)
+    if row.family != "vit":
+        stated = {key: value for key, value in dialect.conventions.items() if key not in row.fields}
+        assert stated.pop("num_classes", row.num_classes) == row.num_classes
+        assert {key: config[key] for key in stated} == stated
 
 
 @pytest.mark.parametrize("name", MILLIONS)

@@ -19,7 +19,7 @@ from keras_vit import CheckpointError, PresetError, VisionTransformer, cli
 from keras_vit.checkpoints import Source, inspect, load
 from keras_vit.sources.catalog import preset_named
 from tests.golden import CASES, FOLDER, expected, outputs, relative_error
-from tests.sources.hub_server import TOKEN, connect, environment, served, sha256
+from tests.sources.hub_server import TOKEN, connect, environment, served
 from tests.thorough import KILLS
 
 DIGITS = preset_named("vit_digits").folder
@@ -104,13 +104,12 @@ def test_goldens_load_from_the_hub(name, hub):
 
 
 def test_a_keras_vit_preset_loads_with_labels_and_provenance(digits):
-    """Repository, commit and checksum are added to the provenance."""
+    """Repository and commit are added to the provenance."""
     model = VisionTransformer.from_preset("hf://us/digits")
     assert model.labels == tuple("0123456789")
     commit = digits.repos["us/digits"].branches["main"]
-    file = {"model.safetensors": sha256((DIGITS / "model.safetensors").read_bytes())}
-    told = {"repo": "hf://us/digits", "commit": commit, "files": file, "test_top1": 0.9917}
-    assert told.items() <= dict(model.provenance).items()
+    facts = {"repo": "hf://us/digits", "commit": commit, "test_top1": 0.9917}
+    assert facts.items() <= dict(model.provenance).items()
     assert digits.fetched() == {"config.json", "model.safetensors"}
 
 
@@ -138,14 +137,13 @@ def sharded(files: dict[str, bytes], folder: Path) -> dict[str, bytes]:
     return files | {"model.safetensors.index.json": json.dumps({"weight_map": weight_map}).encode()}
 
 
-def test_every_shard_is_downloaded_and_recorded(hub, tmp_path):
-    """The provenance lists both files."""
+def test_every_shard_is_downloaded(hub, tmp_path):
+    """And no other weights."""
     hub.add("them/vit", sharded(golden("hf_classifier"), tmp_path / "shards") | {"x.bin": b"no"})
     case, want = CASES["hf_classifier"], expected("hf_classifier")
     model = VisionTransformer.from_preset("hf://them/vit")
     got = outputs(model, want["image"], ["logits"])["logits"]
     assert relative_error(got, want["logits"]) <= case["tolerance"]
-    assert len(model.provenance["files"]) == 2
     assert "x.bin" not in hub.fetched()
 
 
@@ -228,12 +226,14 @@ def snapshot_names(folder: Path) -> set[str]:
     return {path.name for path in folder.glob("cache/hub/*/snapshots/*/*")}
 
 
-def test_a_second_load_makes_a_single_request(digits):
+def test_a_second_load_asks_for_the_commit_and_its_files_alone(digits):
     """Files in the cache are not downloaded again."""
     fetched("hf://us/digits")
     digits.requests.clear()
     fetched("hf://us/digits")
-    assert digits.requests == ["GET /api/models/us/digits"]
+    commit = digits.repos["us/digits"].branches["main"]
+    info = "GET /api/models/us/digits"
+    assert digits.requests == [info, f"{info}/revision/{commit}"]
 
 
 def test_offline_loads_from_the_cache(digits, monkeypatch):
@@ -360,22 +360,10 @@ GET_JSON = "GET /us/digits/resolve/.*json"
 """A small file, which is not stored with LFS."""
 
 PASSES = {
-    "busy": {"where": INFO, "status": 503, "times": 2},
-    "busy, with a time": {
-        "where": INFO,
-        "status": 429,
-        "headers": {"Retry-After": "7"},
-        "times": 1,
-    },
     "busy at the file": {"where": HEAD, "status": 503, "times": 2},
-    "busy at the bytes": {"where": GET, "status": 503, "times": 2},
     "too many at the bytes": {"where": GET, "status": 429, "times": 1},
     "cut at once": {"where": GET, "cut": 0, "times": 2},
     "cut in the middle": {"where": GET, "cut": 100_000, "times": 2},
-    "reset in the middle": {"where": GET, "cut": 100_000, "reset": True, "times": 1},
-    "truncated": {"where": GET, "truncated": 1000, "times": 1},
-    "other bytes": {"where": GET, "corrupt": True, "times": 1},
-    "other bytes of a small file": {"where": GET_JSON, "corrupt": True, "times": 1},
 }
 
 
@@ -387,8 +375,7 @@ def test_a_temporary_failure_is_retried(fault, digits, slept):
     wanted = (DIGITS / "model.safetensors").read_bytes()
     assert (folder / "model.safetensors").read_bytes() == wanted
     assert (folder / "config.json").read_bytes() == (DIGITS / "config.json").read_bytes()
-    assert slept or "truncated" in fault
-    assert fault.get("headers") is None or slept == [7]
+    assert slept
 
 
 LASTS = {
@@ -410,41 +397,38 @@ LASTS = {
     ),
     "forbidden": (HEAD, {"status": 403}, "digits/model.safetensors: access refused (403"),
     "busy": (INFO, {"status": 503}, "the Hub is busy or down (503: on purpose). Try again later"),
-    "busy for an hour": (
-        INFO,
-        {"status": 429, "headers": {"Retry-After": "3600"}},
-        "the Hub is busy or down (429: on purpose). Try again in 3600 seconds",
-    ),
     "busy at the file": (HEAD, {"status": 503}, "model.safetensors: the Hub is busy or down (503"),
     "busy at the bytes": (GET, {"status": 503}, "model.safetensors: the Hub is busy or down (503"),
     "broken": (INFO, {"status": 418}, "the Hub answered 418 (on purpose)"),
     "no Hub": (INFO, {"status": 200}, "gave an answer that is no Hub's"),
+    "reset": (GET, {"cut": 100_000, "reset": True}, "model.safetensors: no connection to http"),
     "cut": (GET, {"cut": 0}, "model.safetensors: no connection to http://127.0.0.1"),
-    "truncated": (GET, {"truncated": 1000}, "model.safetensors: cut short 4 times. Consistency"),
+    "truncated": (GET, {"truncated": 1000}, "model.safetensors: cut short. Consistency"),
     "other bytes": (
         GET,
         {"corrupt": True},
-        "model.safetensors: damaged on its way 4 times: its sha",
+        "model.safetensors: damaged on its way: its hash",
     ),
     "other bytes of a small file": (
         GET_JSON,
         {"corrupt": True},
-        "config.json: damaged on its way 4 times: its git blob id",
+        "config.json: damaged on its way: its hash",
     ),
     "no ETag": (
         "HEAD .*config.json",
         {"headers": {"ETag": ""}},
-        "config.json: damaged on its way 4 times: the Hub answers without a name (ETag)",
+        "config.json: damaged on its way",
     ),
 }
 
 
-def test_a_file_that_came_without_a_stated_hash_is_compared_once_the_hub_states_it(digits):
+def test_a_small_file_is_compared_once_the_hub_states_its_hash(digits):
     """At first the Hub lists no hashes of small files, and sends other bytes."""
     digits.fail(INFO, change=lambda body: body.replace(b"blobId", b"x"))
     digits.fail(GET_JSON, corrupt=True)
     assert "config.json" in refusal("hf://us/digits")
     digits.faults.clear()
+    assert "damaged on its way" in refusal("hf://us/digits")
     wanted = (DIGITS / "config.json").read_bytes()
     assert (fetched("hf://us/digits") / "config.json").read_bytes() == wanted
 
@@ -464,8 +448,8 @@ def test_a_lasting_failure_is_refused_by_one_message(where, fault, message, digi
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        (("sha",), 7, "the Hub names 7 as its commit"),
-        (("sha",), ["x"], "as its commit, expected a sha"),
+        (("sha",), 7, "an answer that is no Hub's"),
+        (("sha",), "main", "the Hub names 'main' as its commit, expected a sha"),
         (("siblings",), 7, "an answer that is no Hub's"),
         (("siblings", 0), "x", "an answer that is no Hub's"),
         (("siblings", 0, "rfilename"), 7, None),

@@ -13,7 +13,7 @@ from typing import IO
 from keras_vit.checkpoints.containers.h5 import H5Reader, h5_written_beside
 from keras_vit.checkpoints.containers.npz import NpzReader, write_npz
 from keras_vit.checkpoints.containers.pickled import PickleReader
-from keras_vit.checkpoints.containers.reading import PICKLE_ADVICE, Reader, joined, strip_prefix
+from keras_vit.checkpoints.containers.reading import Reader, joined, strip_prefix
 from keras_vit.checkpoints.containers.safetensors import (
     SAFETENSORS_DTYPES,
     SafetensorsReader,
@@ -22,9 +22,9 @@ from keras_vit.checkpoints.containers.safetensors import (
 from keras_vit.checkpoints.containers.writing import Part, parts_of, whole
 from keras_vit.errors import CheckpointError
 from keras_vit.files import open_plain
+from keras_vit.sources.local_folder import PICKLE_ADVICE
 
 __all__ = [
-    "PICKLE_ADVICE",
     "SAFETENSORS_DTYPES",
     "Part",
     "Reader",

@@ -16,10 +16,11 @@ from typing import IO
 import ml_dtypes
 import numpy as np
 
-from keras_vit.checkpoints.containers.reading import PICKLE_ADVICE, FileReader, MappedFile
+from keras_vit.checkpoints.containers.reading import FileReader, MappedFile
 from keras_vit.checkpoints.containers.writing import Part, opened_beside
 from keras_vit.environment.limits import ARRAYS, HEADER_BYTES, JSON_BYTES
 from keras_vit.errors import CheckpointError, shown
+from keras_vit.sources.local_folder import PICKLE_ADVICE
 
 _NPY_HEADER = 4096
 """Bytes in which the header of a .npy member must end; NumPy writes 128."""

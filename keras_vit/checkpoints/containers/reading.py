@@ -13,11 +13,6 @@ import numpy as np
 from keras_vit.environment.limits import ARRAYS, EXPANSION, SMALL
 from keras_vit.errors import CheckpointError, KerasViTError, shown
 
-PICKLE_ADVICE = (
-    "keras_vit unpickles only if you ask for it: allow_pickle_weights=True reads its arrays by "
-    "torch.load(weights_only=True). Safer: write a safetensors file where the pickle was made: "
-    "safetensors.torch.save_file(torch.load(path, weights_only=True), 'model.safetensors')."
-)
 _LONGEST_NAME = 1000
 _MOST_AXES = 32
 

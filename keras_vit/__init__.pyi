@@ -1,0 +1,54 @@
+"""The public names of keras_vit and their homes, for type checkers and for `lazy_loader`."""
+
+from . import checkpoints as checkpoints
+from . import data as data
+from . import distribution as distribution
+from . import evaluation as evaluation
+from . import explanation as explanation
+from . import finetune as finetune
+from . import labels as labels
+from . import layers as layers
+from . import ray as ray
+from . import serving as serving
+from . import sources as sources
+from . import tasks as tasks
+from .config import Numerics as Numerics
+from .config import ResNetStem as ResNetStem
+from .config import Rope as Rope
+from .config import ViTConfig as ViTConfig
+from .costs import flops as flops
+from .errors import CheckpointError as CheckpointError
+from .errors import ConfigError as ConfigError
+from .errors import ExportError as ExportError
+from .errors import KerasViTError as KerasViTError
+from .errors import PresetError as PresetError
+from .evaluation import embed as embed
+from .evaluation import evaluate as evaluate
+from .evaluation import features as features
+from .evaluation import few_shot as few_shot
+from .evaluation import linear_probe as linear_probe
+from .explanation import attention_maps as attention_maps
+from .explanation import attention_rollout as attention_rollout
+from .explanation import explain as explain
+from .exporting import export as export
+from .images import Preprocessor as Preprocessor
+from .model import VisionTransformer as VisionTransformer
+from .sharing.upload import upload_preset as upload_preset
+from .sources.catalog import list_presets as list_presets
+from .variants import list_variants as list_variants
+from .variants import r26_vit_b32 as r26_vit_b32
+from .variants import r26_vit_s32 as r26_vit_s32
+from .variants import r50_vit_b16 as r50_vit_b16
+from .variants import r50_vit_l32 as r50_vit_l32
+from .variants import r_vit_ti16 as r_vit_ti16
+from .variants import vit_b8 as vit_b8
+from .variants import vit_b16 as vit_b16
+from .variants import vit_b32 as vit_b32
+from .variants import vit_h14 as vit_h14
+from .variants import vit_l16 as vit_l16
+from .variants import vit_l32 as vit_l32
+from .variants import vit_s16 as vit_s16
+from .variants import vit_s32 as vit_s32
+from .variants import vit_ti16 as vit_ti16
+
+__version__: str

@@ -1,0 +1,57 @@
+"""The interface of a place that holds files: this machine, the Hub, the official bucket."""
+
+import dataclasses
+from collections.abc import Mapping
+from io import BufferedReader
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Header:
+    """Names, types and shapes of the arrays of a safetensors file that was not downloaded.
+
+    Args:
+        name: address of the file, for messages.
+        arrays: name of an array -> (safetensors's word for its type, its shape).
+    """
+
+    name: str
+    arrays: Mapping[str, tuple[str, tuple[int, ...]]]
+
+
+class Place:
+    """A folder on this machine, on the Hub or in the bucket, or one file of it.
+
+    Attributes:
+        address: address of the place, for messages.
+        is_file: whether the place is a single file.
+        files: file name -> size in bytes, or None if unknown; subfolders are left out.
+        provenance: origin of the files, as plain JSON types.
+        pickle_advice: advice for messages if the weights are a pickle.
+        note: a sentence for messages about missing files.
+    """
+
+    address: str
+    is_file = True
+    files: Mapping[str, int | None]
+    provenance: Mapping[str, Any] = {}
+    pickle_advice = note = ""
+
+    def open(self, name: str) -> BufferedReader:
+        """Opens a file, after a download if necessary; its `name` is a path for messages.
+
+        Raises:
+            FileNotFoundError: the file was removed, or is a broken link.
+        """
+        raise NotImplementedError
+
+    def header(self, name: str) -> Header | None:
+        """Returns the header of a file of weights alone; None if the file must be opened."""
+        return None
+
+    def is_current(self) -> bool:
+        """Returns whether the address still leads to this place, which may have been replaced."""
+        return True
+
+    def close(self) -> None:
+        """Releases the place; files that were opened stay open."""
