@@ -1,22 +1,57 @@
-"""The command line: argument parsing and printing; each command calls one public function."""
+"""The command line: options and printing; each command calls one public function."""
 
-import argparse
 import os
 import sys
+from inspect import BoundArguments
 
-import shtab
+from cyclopts import App, CycloptsError, Parameter
 
 from keras_vit import __version__
 from keras_vit.cli import explanations, exporting, images, models, serving, training
 from keras_vit.cli.interrupts import interrupts_repeated
-from keras_vit.environment import backend
+from keras_vit.environment.backend import refusal
 from keras_vit.errors import KerasViTError
 from keras_vit.text import visible
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C, the same as a shell's."""
 
-_WITHOUT_BACKEND = ("list", "doctor", "info", "convert", "upload")
+app = App(
+    name="keras-vit",
+    help="Vision Transformers for Keras 3. The backend is that of KERAS_BACKEND.",
+    help_format="plaintext",
+    version=f"keras-vit {__version__}",
+    default_parameter=Parameter(negative=()),
+    sort_key=0,
+)
+for _command in (
+    models.list_,
+    models.doctor,
+    models.info,
+    models.convert,
+    models.verify,
+    models.attest,
+    models.upload,
+    images.predict,
+    images.embed,
+    images.evaluate,
+    exporting.export,
+    serving.serve,
+    explanations.explain,
+    training.finetune,
+    training.demo,
+):
+    app.command(_command, name=_command.__name__.rstrip("_"))
+app.register_install_completion_command()
+
+_AFTER_CTRL_C = {
+    "upload": "The same command goes on; files that arrived are not sent again.",
+    "embed": "The same command goes on where it stopped.",
+    "serve": "The requests that were accepted have been answered.",
+    "demo": "The same command starts anew.",
+    "finetune": "If its first epoch was over, the same command with --resume continues; else "
+    "remove the folder of --out and call it again.",
+}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -25,66 +60,47 @@ def main(argv: list[str] | None = None) -> int:
     The status is 2 after bad input or a failure to read or write a file, 1 if `verify` finds a
     difference or an image could not be read, and 130 after Ctrl-C.
     """
-    arguments = parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    try:
+        command, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
+    except CycloptsError as error:
+        return _fail(f"{error} See keras-vit {' '.join(words[:1])} --help.")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # silences TensorFlow's first ten lines
+    name = getattr(command, "__name__", "")
     try:
         with interrupts_repeated():
-            return _run(arguments)
-    except KerasViTError as error:
-        _tell(str(error))
-        return 2
-    except KeyboardInterrupt:
-        _tell(f"interrupted. {arguments.go_on}")
-        return INTERRUPTED
+            return _run(command, bound) or 0
     except BrokenPipeError:  # `keras-vit list | head`: the reader has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except OSError as error:
-        _tell(_system_error(error, arguments))
-        return 2
-    except MemoryError:
-        _tell(f"{arguments.command}: not enough memory. A smaller --batch-size may do.")
-        return 2
+    except KeyboardInterrupt:
+        next_step = _AFTER_CTRL_C.get(name, "Nothing was written; call the same command again.")
+        return _fail(f"interrupted. {next_step}", INTERRUPTED)
+    except (KerasViTError, OSError, MemoryError) as error:
+        return _fail(_sentence(error, name, bound))
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _sentence(error: BaseException, command: str, bound: BoundArguments) -> str:
+    """Returns a message for an error that a user can mend, with the file if there is one."""
+    if isinstance(error, KerasViTError):
+        return str(error)
+    if isinstance(error, OSError):
+        out = bound.arguments.get("out") or bound.arguments.get("destination")
+        place = error.filename2 or error.filename or out
+        return f"{command}: {error.strerror or error}{f': {place}' if place else ''}."
+    return f"{command}: not enough memory. A smaller --batch-size may do."
+
+
+def _run(command: object, bound: BoundArguments) -> int | None:
     """Runs a command; a backend that cannot be imported becomes one sentence."""
-    if arguments.command not in _WITHOUT_BACKEND and (note := backend.note()):
-        _tell(note)
     try:
-        return arguments.run(arguments) or 0
+        return command(*bound.args, **bound.kwargs)  # type: ignore[operator]
     except ImportError as error:
-        if reason := backend.refusal():
+        if reason := refusal():
             raise reason from error
         raise
 
 
-def _tell(message: str) -> None:
+def _fail(message: str, status: int = 2) -> int:
     print(f"keras-vit: {visible(message, lines=True)}", file=sys.stderr)
-
-
-def _system_error(error: OSError, arguments: argparse.Namespace) -> str:
-    """Returns a message with the command, the system's error and the file."""
-    out = getattr(arguments, "out", None) or getattr(arguments, "destination", None)
-    where = error.filename2 or error.filename or out
-    what = error.strerror or str(error)
-    return f"{arguments.command}: {what}" + (f": {where}" if where else "") + "."
-
-
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command line."""
-    made = argparse.ArgumentParser(
-        prog="keras-vit",
-        description="Vision Transformers for Keras 3. The backend is that of KERAS_BACKEND.",
-    )
-    made.add_argument("--version", action="version", version=f"keras-vit {__version__}")
-    shtab.add_argument_to(
-        made,
-        "--print-completion",
-        help="print a completion script: source <(keras-vit --print-completion bash)",
-    )
-    made.set_defaults(go_on="Nothing was written; call the same command again.")
-    commands = made.add_subparsers(metavar="COMMAND", dest="command", required=True)
-    for group in (models, exporting, serving, images, explanations, training):
-        group.add(commands)
-    return made
+    return status

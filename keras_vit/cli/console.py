@@ -1,64 +1,63 @@
-"""Functions that the commands share: arguments, printing, progress, and lists of image files."""
+"""Functions that the commands share: printing, progress, lists of image files, the model."""
 
-import argparse
 import csv
 import io
 import json
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.progress import Progress, ProgressColumn, Task
 from rich.table import Table
 from rich.text import Text
 
+from keras_vit.cli.options import Output
 from keras_vit.cli.screen import Screen
+from keras_vit.environment import backend
 from keras_vit.errors import KerasViTError
 from keras_vit.text import visible
+
+if TYPE_CHECKING:
+    from keras_vit.model import VisionTransformer
 
 console = Screen()
 
 
-def positive(text: str) -> int:
-    """Parses an argument that is an integer above 0."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is not above 0")
-    return number
+def tell(message: object) -> None:
+    """Prints a line that a terminal may wrap and that nothing else cuts."""
+    console.print(message, soft_wrap=True, highlight=False)
 
 
-def share(text: str) -> float:
-    """Parses an argument that is a number in [0, 1)."""
-    number = float(text)
-    if not 0 <= number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is not in [0, 1)")
-    return number
+def warn_on_stderr(message: object) -> None:
+    """Prints a line on stderr, beside the answers."""
+    Screen(stderr=True).print(f"keras-vit: {message}", soft_wrap=True, highlight=False)
 
 
-class ImageSize(argparse.Action):
-    """Parses one number for a square, or height and width."""
+def start_backend(saves: bool = False) -> None:
+    """Imports Keras and its backend; prints a note if the choice needs one.
 
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        option_string: str | None = None,
-    ) -> None:
-        if len(values) > 2:
-            parser.error(f"{option_string} {values}: expected one number, or height and width")
-        setattr(namespace, self.dest, values[0] if len(values) == 1 else tuple(values))
+    Args:
+        saves: whether the command saves a model or draws seeds, see `backend.start`.
+    """
+    if note := backend.note():
+        print(f"keras-vit: {note}", file=sys.stderr)
+    backend.start(saves=saves)
 
 
-def add_output(command: argparse.ArgumentParser, json_help: str) -> None:
-    """Adds --csv and --json."""
-    formats = command.add_mutually_exclusive_group()
-    formats.add_argument("--csv", action="store_true", help="print comma-separated lines")
-    formats.add_argument("--json", action="store_true", help=json_help)
+def load_model(preset: str, **fields: Any) -> "VisionTransformer":
+    """Returns the model of a source; an unknown name is refused before a backend starts."""
+    from keras_vit.checkpoints import Source
+
+    source = Source.of(preset)
+    start_backend()
+    from keras_vit.model import VisionTransformer
+
+    return VisionTransformer.from_preset(source, **fields)
 
 
 def show(
-    arguments: argparse.Namespace,
+    output: Output,
     headings: Sequence[str],
     rows: Iterable[Sequence[object]],
     whole: Any = None,
@@ -68,16 +67,16 @@ def show(
     Cells are never cut. The first line has the headings.
 
     Args:
-        arguments: parsed arguments with `csv` and `json`.
+        output: form that the user has chosen.
         headings: headings of the columns.
         rows: one value per column; None for an empty cell.
         whole: the value that --json prints; None for a list of objects.
     """
     cells = [["" if value is None else str(value) for value in row] for row in rows]
-    if arguments.json:
+    if output.json:
         objects = [dict(zip(headings, row, strict=True)) for row in cells]
         print(json.dumps(objects if whole is None else whole, indent=2))
-    elif arguments.csv:
+    elif output.csv:
         lines = io.StringIO()
         csv.writer(lines, lineterminator="\n").writerows([list(headings), *cells])
         print(visible(lines.getvalue(), lines=True), end="")
@@ -94,8 +93,9 @@ def show(
             print("\t".join(visible(cell) for cell in row))
 
 
-def images_per_second(stderr: Screen) -> Progress:
-    """Returns a progress bar for images, which is disabled if stderr is no terminal."""
+def images_per_second() -> Progress:
+    """Returns a progress bar for images on stderr, which is hidden if stderr is no terminal."""
+    stderr = Screen(stderr=True)
     columns = (*Progress.get_default_columns(), _ImagesPerSecond())
     return Progress(*columns, console=stderr, disable=not stderr.is_terminal)
 
@@ -116,14 +116,12 @@ def image_files(names: Iterable[str]) -> list[Path]:
             raise KerasViTError(f"{name}: URLs are not fetched here. Fetch it: curl -LO {name!r}")
         path = Path(name)
         if path.is_dir():
-            found = list_images(path)
-            if not found.images:
+            listed = list_images(path)
+            if not listed.images:
                 raise KerasViTError(f"{path}: no image in this folder.")
-            if found.hidden:
-                Screen(stderr=True).print(
-                    f"keras-vit: {path}: hidden files left out: {found.hidden}.", soft_wrap=True
-                )
-            files += map(Path, found.images)
+            if listed.hidden:
+                warn_on_stderr(f"{path}: hidden files left out: {listed.hidden}.")
+            files += map(Path, listed.images)
         else:
             files.append(path)
     return list(dict.fromkeys(files))

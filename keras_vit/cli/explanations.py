@@ -1,137 +1,67 @@
-"""Commands that show what a model sees: explain, report."""
+"""The command that shows what in images speaks for their classes."""
 
-import argparse
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 
-from keras_vit.cli.console import ImageSize, console, image_files, positive
-from keras_vit.environment import backend
+from cyclopts import Parameter
 
-METHODS = (
-    "relevance",
-    "integrated_gradients",
-    "gradcam",
-    "occlusion",
-    "rollout",
-    "attention",
-)
+from keras_vit.cli.console import image_files, load_model, tell
+from keras_vit.cli.options import Pixels, size_of
+
+Method = Literal[
+    "relevance", "integrated_gradients", "gradcam", "occlusion", "rollout", "attention"
+]
 
 
-def add(commands: Any) -> None:
-    """Adds explain and report."""
-    command = commands.add_parser(
-        "explain",
-        help="show what in images speaks for their classes (needs matplotlib)",
-        description="Writes a web page that opens from disk: attention of every block and head, "
-        "maps of several methods for two classes, how far to believe them, and the model's own "
-        "figures. With --out FILE.png it writes one picture of all images instead.",
-    )
-    command.add_argument("images", nargs="+", help="image files or folders of them")
-    _add_model(command)
-    command.add_argument(
-        "--method",
-        choices=METHODS,
-        help="what comes first (default relevance; of a FILE.png rollout)",
-    )
-    command.add_argument(
-        "--target",
-        nargs="+",
-        default=[],
-        metavar="CLASS",
-        help="labels or indices (default the two most probable classes of each image)",
-    )
-    command.set_defaults(run=_explain)
+def explain(
+    images: list[str],
+    /,
+    *,
+    preset: str,
+    out: Path = Path("report"),
+    method: Method | None = None,
+    target: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
+    png: bool = False,
+    image_size: Pixels | None = None,
+) -> None:
+    """Show what in images speaks for their classes (needs matplotlib).
 
-    command = commands.add_parser(
-        "report",
-        help="show a model's own figures: filters, positions (needs matplotlib)",
-        description="Writes a web page of the figures that need no image.",
-    )
-    command.add_argument("preset", help="name, folder or checkpoint file")
-    _add_output(command)
-    command.set_defaults(run=_report, images=[])
+    The command writes a web page that opens from disk: attention of every block and head, and
+    maps of several methods for two classes. With --out FILE.png it writes one picture of all
+    images.
 
-
-def _add_model(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--preset", required=True, help="name, folder or checkpoint file")
-    _add_output(command)
-
-
-def _add_output(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--out", type=Path, default=Path("report"), help="folder to write (default report)"
-    )
-    command.add_argument("--png", action="store_true", help="write the pictures as files, too")
-    command.add_argument(
-        "--image-size",
-        type=positive,
-        nargs="+",
-        action=ImageSize,
-        metavar="PIXELS",
-        help="other than the stored one; a model of any size needs it",
-    )
-
-
-def _explain(arguments: argparse.Namespace) -> None:
-    paths = image_files(arguments.images)
-    model = _model(arguments)
-    if arguments.out.suffix.lower() == ".png":
+    Args:
+        images: image files or folders of them.
+        preset: a name, a file or folder, or hf://owner/repo.
+        out: folder to write, or a FILE.png.
+        method: method that comes first, relevance by default; rollout for a FILE.png.
+        target: labels or indices; by default the two most probable classes of each image.
+        png: write the pictures as files, too.
+        image_size: pixels, or height and width, if other than the stored size; a model of any
+            size needs it.
+    """
+    paths = image_files(images)
+    model = load_model(preset, **({"image_size": size_of(image_size)} if image_size else {}))
+    if out.suffix.lower() == ".png":
         from keras_vit.explanation.drawing import draw_explanations
 
-        draw_explanations(model, paths, arguments.out, method=arguments.method or "rollout")
-        console.print(f"{arguments.out} written.", soft_wrap=True)
+        draw_explanations(model, paths, out, method=method or "rollout")
+        tell(f"{out} written.")
         return
     from keras_vit.explanation.report import write_report
 
-    written = write_report(
+    words = ["keras-vit", "explain", *images, "--preset", preset]
+    words += ["--method", method or "relevance", *(["--target", *target] if target else [])]
+    words += ["--image-size", *map(str, image_size)] if image_size else []
+    words += ["--out", str(out), *(["--png"] if png else [])]
+    for path in write_report(
         model,
-        arguments.out,
+        out,
         paths,
-        method=arguments.method or "relevance",
-        targets=arguments.target,
-        command=_command("explain", arguments),
-        png=arguments.png,
-    )
-    _tell(written)
-
-
-def _report(arguments: argparse.Namespace) -> None:
-    model = _model(arguments)
-    from keras_vit.explanation.report import write_report
-
-    command = _command("report", arguments)
-    _tell(write_report(model, arguments.out, command=command, png=arguments.png))
-
-
-def _model(arguments: argparse.Namespace) -> Any:
-    """The preset; a name that is none is told before a backend starts."""
-    from keras_vit.checkpoints import Source
-
-    source = Source.of(arguments.preset)
-    backend.start()
-    from keras_vit.model import VisionTransformer
-
-    size: Any = "stored" if arguments.image_size is None else arguments.image_size
-    return VisionTransformer.from_preset(source, image_size=size)
-
-
-def _command(name: str, arguments: argparse.Namespace) -> str:
-    """The command line that writes the same report again."""
-    words = ["keras-vit", name, *map(str, arguments.images)]
-    if name == "report":
-        words.append(arguments.preset)
-    else:
-        words += ["--preset", arguments.preset, "--method", arguments.method or "relevance"]
-        if arguments.target:
-            words += ["--target", *arguments.target]
-    if arguments.image_size is not None:
-        sizes = arguments.image_size
-        words += ["--image-size", *map(str, (sizes,) if isinstance(sizes, int) else sizes)]
-    words += ["--out", str(arguments.out), *(["--png"] if arguments.png else [])]
-    return shlex.join(words)
-
-
-def _tell(written: list[Path]) -> None:
-    for path in written:
-        console.print(f"{path} written.", soft_wrap=True)
+        method=method or "relevance",
+        targets=target or [],
+        command=shlex.join(words),
+        png=png,
+    ):
+        tell(f"{path} written.")

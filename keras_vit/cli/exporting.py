@@ -1,77 +1,67 @@
 """The command that writes a model for other runtimes."""
 
-import argparse
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 
-from keras_vit.cli.console import ImageSize, console, image_files, positive
+from cyclopts import Parameter
+
+from keras_vit.cli.console import image_files, load_model, tell
+from keras_vit.cli.options import Pixels, Positive, size_of
 from keras_vit.cli.screen import Screen
-from keras_vit.environment import backend
 
-FORMATS = ("onnx", "openvino", "torch", "saved_model", "litert", "stablehlo", "transformers_js")
-
-
-def add(commands: Any) -> None:
-    """Adds export."""
-    command = commands.add_parser("export", help="write a model that runs without keras_vit")
-    command.add_argument("source", help="a name, a file or folder, or hf://owner/repo")
-    command.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write")
-    command.add_argument("--format", choices=FORMATS, default="onnx")
-    command.add_argument(
-        "--outputs", choices=("probabilities", "logits", "features"), default="probabilities"
-    )
-    command.add_argument(
-        "--preprocessing",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="take uint8 images of any size, or prepared floats",
-    )
-    command.add_argument(
-        "--image-size",
-        type=positive,
-        nargs="+",
-        action=ImageSize,
-        metavar="PIXELS",
-        help="another one than the model's",
-    )
-    command.add_argument("--batch", type=positive, help="images of each call; any number else")
-    command.add_argument("--precision", choices=("float32", "float16", "int8"), default="float32")
-    command.add_argument(
-        "--calibration",
-        nargs="+",
-        metavar="IMAGE",
-        help="images or folders, for int8 of activations with fixed ranges",
-    )
-    command.add_argument(
-        "--no-verify", action="store_true", help="do not compare the result with the model"
-    )
-    command.set_defaults(run=_export)
+Format = Literal[
+    "onnx", "openvino", "torch", "saved_model", "litert", "stablehlo", "transformers_js"
+]
 
 
-def _export(arguments: argparse.Namespace) -> None:
-    backend.start()
-    from keras_vit import VisionTransformer, export
+def export(
+    source: str,
+    /,
+    *,
+    out: Path,
+    format: Format = "onnx",
+    outputs: Literal["probabilities", "logits", "features"] = "probabilities",
+    preprocessing: Annotated[bool, Parameter(negative="--no-preprocessing")] = True,
+    image_size: Pixels | None = None,
+    batch: Positive | None = None,
+    precision: Literal["float32", "float16", "int8"] = "float32",
+    calibration: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
+    verify: Annotated[bool, Parameter(negative="--no-verify")] = True,
+) -> None:
+    """Write a model that runs without keras_vit.
 
-    images = None
-    if arguments.calibration:
-        images = [str(path) for path in image_files(arguments.calibration)]
+    Args:
+        source: a name, a file or folder, or hf://owner/repo.
+        out: folder to write.
+        format: format of the file.
+        outputs: answer of the exported model.
+        preprocessing: take uint8 images of any size; without it, prepared floats.
+        image_size: pixels, or height and width, if other than the model's.
+        batch: images of each call; by default any number.
+        precision: type of the weights.
+        calibration: images or folders, for int8 of activations with fixed ranges.
+        verify: compare the result with the model.
+    """
+    images = [str(path) for path in image_files(calibration)] if calibration else None
+    model = load_model(source)
+    from keras_vit.exporting import export as export_model
+
     with Screen(stderr=True).status("Exporting"):
-        written = export(
-            VisionTransformer.from_preset(arguments.source),
-            arguments.out,
-            arguments.format,
-            preprocessing=arguments.preprocessing,
-            outputs=arguments.outputs,
-            image_size=arguments.image_size,
-            batch=arguments.batch or "dynamic",
-            precision=arguments.precision,
+        written = export_model(
+            model,
+            out,
+            format,
+            preprocessing=preprocessing,
+            outputs=outputs,
+            image_size=None if image_size is None else size_of(image_size),
+            batch=batch or "dynamic",
+            precision=precision,
             calibration=images,
-            verify=not arguments.no_verify,
+            verify=verify,
         )
     compared = "not compared with the model"
     if (comparison := written.verification) is not None:
         compared = f"within {comparison.difference:.1e} of the model in its own runtime"
-    size = f"{written.num_bytes / 1e6:,.1f} MB"
-    console.print(f"{written.folder} written, {size}, {compared}.", soft_wrap=True)
+    tell(f"{written.folder} written, {written.num_bytes / 1e6:,.1f} MB, {compared}.")
     for note in written.notes:
-        console.print(note, soft_wrap=True)
+        tell(note)

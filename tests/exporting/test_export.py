@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from typing import get_args
 
 import keras
 import numpy as np
@@ -402,9 +403,9 @@ def test_the_command(tmp_path, capsys):
 @torch_alone
 def test_the_command_knows_every_format():
     """The names of the command line are those of `keras_vit.export`."""
-    from keras_vit.cli import exporting
+    from keras_vit.cli.exporting import Format
 
-    assert exporting.FORMATS == FORMATS
+    assert get_args(Format) == FORMATS
 
 
 @torch_alone

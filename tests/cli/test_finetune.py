@@ -1,12 +1,11 @@
 """`keras-vit finetune`, called as a user calls it."""
 
 import csv
-import json
 
 import keras
 import pytest
 
-from keras_vit import ConfigError, VisionTransformer, cli
+from keras_vit import VisionTransformer, cli
 from keras_vit.finetune import finetune_preset
 from tests.digits import LOOPS, write_folders
 from tests.helpers import tiny
@@ -90,45 +89,6 @@ def test_results_that_need_a_missing_package_are_named(desk, capsys, monkeypatch
     printed = capsys.readouterr().out
     assert "not written: matplotlib is not installed" in printed
     assert "not written: tensorboardX is not installed" in printed
-
-
-@pytest.mark.on_one_backend("torch")
-def test_a_sweep_scores_each_rate_and_trains_with_the_best(desk, capsys):
-    """Held-out training images give the scores; `--resume` reads them from sweep.json."""
-    out = desk / "swept"
-    arguments = ("--sweep", 1e-6, 0.1, "--steps", 8, "--validation", desk / "test", "--out", out)
-    assert finetune(desk, *arguments) == 0
-    printed = capsys.readouterr().out
-    rows = json.loads((out / "sweep.json").read_text())
-    scores = {row["learning_rate"]: row["accuracy"] for row in rows}
-    assert set(scores) == {1e-6, 0.1}
-    assert all(f"{accuracy:.1%} at {rate:g}" in printed for rate, accuracy in scores.items())
-    with (out / "log.csv").open() as file:
-        peak = max(float(row["learning_rate"]) for row in csv.DictReader(file))
-    best = max(scores, key=scores.get)
-    assert best / 4 < peak <= best
-    assert VisionTransformer.from_preset(out / "last").labels == ("loop", "open")
-
-    before = (out / "last" / "model.safetensors").read_bytes()
-    assert finetune(desk, *arguments, "--resume") == 0  # takes the scores from sweep.json
-    assert (out / "last" / "model.safetensors").read_bytes() == before
-
-
-def test_a_sweep_refuses_options_that_contradict_it(desk, tmp_path, capsys):
-    """A given learning rate, fresh weights, a negative rate, or a damaged file of scores."""
-    with pytest.raises(SystemExit):
-        finetune(desk, "--sweep", 0.1, "--learning-rate", 0.1, "--out", tmp_path / "out")
-    assert "not allowed with argument" in capsys.readouterr().err
-    with pytest.raises(ConfigError, match="from_scratch and sweep_over exclude each other"):
-        finetune_preset(
-            "vit_ti16", desk / "train", out=tmp_path / "out", from_scratch=True, sweep_over=[0.1]
-        )
-    with pytest.raises(ConfigError, match="expected positive learning rates"):
-        finetune_preset(desk / "tiny", desk / "train", out=tmp_path / "out", sweep_over=[-0.1])
-    assert not (tmp_path / "out").exists()
-    (tmp_path / "sweep.json").write_text('[{"learning_rate": 0.1}]')
-    assert finetune(desk, "--sweep", "--out", tmp_path, "--resume") == 2
-    assert "sweep.json: expected the scores of a sweep" in capsys.readouterr().err
 
 
 def test_the_head_is_kept_if_the_classes_are_those_of_the_preset(desk, tmp_path):

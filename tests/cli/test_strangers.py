@@ -39,7 +39,7 @@ def printed(capsys, status: int, *arguments) -> str:
 
 def test_predict_prints_hostile_labels_and_file_names_as_text(capsys, preset, image, monkeypatch):
     """Both are printed in full."""
-    monkeypatch.setattr(cli.images.console, "_width", 1000)
+    monkeypatch.setattr(cli.console.console, "_width", 1000)
     text = printed(capsys, 0, "predict", image, "--preset", preset)
     assert SHOWN in text
     assert "img[final].png" in text
@@ -47,7 +47,7 @@ def test_predict_prints_hostile_labels_and_file_names_as_text(capsys, preset, im
 
 def test_info_and_convert_print_hostile_words_as_text(capsys, preset, tmp_path, monkeypatch):
     """Labels and provenance of the preset, and the path of the target."""
-    monkeypatch.setattr(cli.models.console, "_width", 1000)
+    monkeypatch.setattr(cli.console.console, "_width", 1000)
     assert printed(capsys, 0, "info", preset).count(SHOWN) >= 2
     target = tmp_path / "[/red].npz"
     text = printed(capsys, 0, "convert", preset, target, "--to", "google")
@@ -57,7 +57,7 @@ def test_info_and_convert_print_hostile_words_as_text(capsys, preset, tmp_path, 
 
 def test_explain_draws_a_label_of_dollars_and_braces(capsys, preset, image, tmp_path, monkeypatch):
     """The name of the picture is printed as text."""
-    monkeypatch.setattr(cli.images.console, "_width", 1000)
+    monkeypatch.setattr(cli.console.console, "_width", 1000)
     VisionTransformer.from_preset(preset, labels=(r"$\frac{$", *"abcd")).save_to_preset(preset)
     target = tmp_path / "[/red].png"
     assert "[/red].png" in printed(capsys, 0, "explain", image, "--preset", preset, "--out", target)
@@ -77,7 +77,7 @@ def test_the_name_of_an_array_is_printed_as_text(capsys, tmp_path):
 
 def test_finetune_takes_names_of_classes_and_folders_as_text(capsys, tmp_path, monkeypatch):
     """The training ends, and the preset has the names unchanged."""
-    monkeypatch.setattr(cli.training.console, "_width", 1000)
+    monkeypatch.setattr(cli.console.console, "_width", 1000)
     names = ("[bold]b\x1b[2J", "[final]a\u202e")
     for k, name in enumerate(names):
         folder = tmp_path / "data [link=x]" / name
