@@ -25,7 +25,6 @@ if TYPE_CHECKING:
         layers,
         ray,
         serving,
-        tasks,
     )
     from keras_vit.config import Numerics, ResNetStem, Rope, ViTConfig
     from keras_vit.costs import flops
@@ -113,7 +112,6 @@ __all__ = [
     "ray",
     "read_tokens",
     "serving",
-    "tasks",
     "upload_preset",
     "vit_b8",
     "vit_b16",
@@ -137,7 +135,6 @@ _ROOMS = (
     "layers",
     "ray",
     "serving",
-    "tasks",
 )
 _HOMES = {
     "costs": ("flops",),

@@ -120,11 +120,9 @@ class _Layerwise(keras.optimizers.Optimizer):
 
             return mean_over_processes(gradients)
         if keras.backend.backend() == "tensorflow":
-            import tensorflow as tf
+            from keras_vit.finetune import tensorflow_steps
 
-            context = tf.distribute.get_replica_context()
-            if context is not None and context.num_replicas_in_sync > 1:
-                return list(context.all_reduce(tf.distribute.ReduceOp.SUM, gradients))
+            return tensorflow_steps.sum_over_replicas(gradients)
         return gradients
 
     def _accumulate(self, gradients: list[Any], variables: Sequence[Any]) -> None:
