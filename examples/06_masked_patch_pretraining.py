@@ -11,6 +11,7 @@ figures.
 """
 
 import sys
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -18,7 +19,9 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 from keras_vit import ViTConfig
-from keras_vit.tasks import MaskedPatchPrediction
+
+sys.path.append(str(Path(__file__).parent / "paper"))
+from masked_patches import MaskedPatchPrediction
 
 pretraining_steps, steps, seed = map(int, [*sys.argv[1:], "0"][:3])
 keras.utils.set_random_seed(seed)

@@ -11,7 +11,6 @@ from . import layers as layers
 from . import ray as ray
 from . import serving as serving
 from . import sources as sources
-from . import tasks as tasks
 from .config import Numerics as Numerics
 from .config import ResNetStem as ResNetStem
 from .config import Rope as Rope

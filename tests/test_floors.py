@@ -21,7 +21,7 @@ FLOORS = (
     {"losses"},
     {"image_checks", "graph", "inference"},
     {"model"},
-    {"heads", "variants", "tasks", "data", "tokens"},
+    {"heads", "variants", "data", "tokens"},
     {"weights"},
     {"sources"},
     {"checkpoints.inference"},

@@ -9,7 +9,7 @@ modules.
 import importlib
 import sys
 
-_MODULES = ("keras_vit.model", "keras_vit.finetune", "keras_vit.tasks")
+_MODULES = ("keras_vit.model", "keras_vit.finetune")
 
 
 def register_with_keras() -> None:

@@ -1,32 +1,52 @@
-"""Keras's SGD and AdamW with a separate learning rate and weight decay for each variable.
+"""SGD and AdamW with a separate learning rate and weight decay for each variable.
 
 Both clip by the norm of all gradients together, as Keras's optimizers do. Keras's
 `MultiOptimizer`, which also gives variables different rates, clips each group separately.
 """
 
+import dataclasses
 import re
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
 from keras import ops
 
 from keras_vit.errors import ConfigError
-from keras_vit.fixes.keras_internals import adam_moments, index_of, layout_of
 from keras_vit.kernels.reference import at_least_float32
 
 
-class _PerVariable:
-    """An optimizer whose learning rate and weight decay depend on the path of a variable."""
+@dataclasses.dataclass(frozen=True)
+class _Weights:
+    """Weights that an optimizer moves. Keras takes a tuple of them for a part of its state."""
+
+    variables: tuple[Any, ...]
+
+
+class _Layerwise(keras.optimizers.Optimizer):
+    """An optimizer whose learning rate and weight decay depend on the path of a variable.
+
+    `apply` replaces that of Keras, which decays all variables at one rate, averages weights after
+    each batch instead of each update, and under TensorFlow's strategies clips the gradients of each
+    replica before it sums them (docs/upstream/mirrored_clipping.md). Keras keeps the options, the
+    averages, the sums of gradients, and the count of batches.
+    """
 
     def __init__(
         self,
-        *args: Any,
+        learning_rate: Any,
+        *,
         multipliers: Mapping[str, float] | None = None,
         decays: str = r"kernel$",
         **kwargs: Any,
     ) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(learning_rate, **kwargs)
+        if self.ema_overwrite_frequency:
+            raise ConfigError(
+                f"{type(self).__name__} has no ema_overwrite_frequency; "
+                "keras.callbacks.SwapEMAWeights puts the averages into the model."
+            )
         for pattern in (*(multipliers or {}), decays):
             try:
                 re.compile(pattern)
@@ -36,128 +56,191 @@ class _PerVariable:
                 ) from error
         self.multipliers = dict(multipliers or {})
         self.decays = decays
-        self._has_native_steps = True
+        self.batches = self.variables[0]  # Keras's `iterations` counts updates
         self.sum_over_processes = False  # `keras_vit.distribution.ddp` sets it
 
     def build(self, variables: list[Any]) -> None:
-        """Looks up the multiplier and the decay of each variable."""
-        if not self.built:  # type: ignore[attr-defined]
-            self.multiplier_of = tuple(self._multiplier(v.path) for v in variables)
-            self.is_decayed = tuple(bool(re.search(self.decays, v.path)) for v in variables)
-        super().build(variables)  # type: ignore[misc]
+        """Creates the state of the variables, and looks up their multipliers and decays."""
+        if self.built:
+            return
+        super().build(variables)
+        self.trained = _Weights(tuple(variables))
+        self.indices = {id(variable): index for index, variable in enumerate(variables)}
+        self.multiplier_of = tuple(self._multiplier(v.path) for v in variables)
+        self.is_decayed = tuple(bool(re.search(self.decays, v.path)) for v in variables)
+        self.averages = self._state("average")
+        self.sums = self._state("gradient_accumulator")
+        self.build_moments(variables)
+
+    def build_moments(self, variables: list[Any]) -> None:
+        """Creates the running means of the gradients."""
+        raise NotImplementedError
+
+    def _state(self, name: str) -> tuple[Any, ...]:
+        """Returns Keras's variables of this name, one for each weight; or none."""
+        return tuple(each for each in self.variables if each.name.endswith(f"_{name}"))
 
     def _multiplier(self, path: str) -> float:
         """Returns the multiplier of the first pattern found in the path, or 1."""
         found = (m for pattern, m in self.multipliers.items() if re.search(pattern, path))
         return float(next(found, 1.0))
 
-    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
-        """Updates one variable by its gradient, which is already clipped."""
-        index = index_of(self, variable)
-        rate = ops.cast(learning_rate, variable.dtype) * self.multiplier_of[index]
-        if self.weight_decay and self.is_decayed[index]:  # type: ignore[attr-defined]
-            self.assign_sub(variable, variable * (rate * self.weight_decay))  # type: ignore[attr-defined]
-        self._move(ops.cast(gradient, variable.dtype), variable, rate, index)
+    def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
+        """Updates the variables by the gradients of one batch.
 
-    def _move(self, gradient: Any, variable: Any, rate: Any, index: int) -> None:
-        raise NotImplementedError
+        Gradients of replicas and processes are summed before they are accumulated and clipped, so
+        that all of them make the same update, which is that of one device.
 
-    def _apply_weight_decay(self, variables: list[Any]) -> None:
-        """Has no effect, because `update_step` decays each variable at the variable's own rate."""
-
-    def _clip_gradients(self, grads: list[Any]) -> list[Any]:
-        """Clips; under torch, `_backend_update_step` clips by the norm of all gradients."""
-        if keras.backend.backend() == "torch" and self.global_clipnorm:  # type: ignore[attr-defined]
-            return grads
-        return super()._clip_gradients(grads)  # type: ignore[misc]
-
-    def _backend_update_step(
-        self, grads: list[Any], trainable_variables: list[Any], learning_rate: Any
-    ) -> None:
-        """Updates all variables; under torch in one pass instead of by `update_step`."""
-        if keras.backend.backend() == "torch":
-            from keras_vit.finetune import torch_steps
-
-            if self.global_clipnorm:  # type: ignore[attr-defined]
-                grads = torch_steps.clipped(grads, trainable_variables, self.global_clipnorm)  # type: ignore[attr-defined]
-            if self._has_native_steps and torch_steps.update(
-                self, grads, trainable_variables, learning_rate
-            ):
-                return
-        super()._backend_update_step(grads, trainable_variables, learning_rate)  # type: ignore[misc]
-
-    def _update_model_variables_moving_average(self, trainable_variables: list[Any]) -> None:
-        """Averages the weights after each update; Keras averages them after each batch.
-
-        Updates and batches differ with gradient accumulation, where several batches make one
-        update. Until the first update the average is the initial weights.
+        Args:
+            grads: a gradient for each variable; None for variables that stay.
+            trainable_variables: variables that the optimizer was built for; None for all of them.
         """
-        if not self.use_ema:  # type: ignore[attr-defined]
-            return
-        kept = self.kept_of_the_average()
-        if keras.backend.backend() == "torch":
-            from keras_vit.finetune import torch_steps
+        if not self.built and trainable_variables is not None:
+            self.build(list(trainable_variables))
+        variables = self.trained.variables if trainable_variables is None else trainable_variables
+        gradients, variables = _present(grads, variables)
+        if self.loss_scale_factor is not None:
+            gradients = [gradient / self.loss_scale_factor for gradient in gradients]
+        gradients = self._reduce(gradients)
+        if self.gradient_accumulation_steps:
+            self._accumulate(gradients, variables)
+        else:
+            self._update(gradients, variables)
+        if self.use_ema:
+            self._average()
+        for variable in variables:
+            if variable.constraint is not None:
+                variable.assign(variable.constraint(variable))
+        self.batches.assign_add(1)
 
-            torch_steps.average(self.averages, kept)
-            return
-        for variable, average in self.averages:
-            share = ops.cast(kept, variable.dtype)
-            self.assign(average, share * average + (1 - share) * variable)  # type: ignore[attr-defined]
-
-    @property
-    def batches_seen(self) -> Any:
-        """Number of batches up to and including the present batch."""
-        return self._iterations + 1  # type: ignore[attr-defined]  # the public one counts updates
-
-    @property
-    def averages(self) -> list[tuple[Any, Any]]:
-        """The trained weights that have a moving average, each with its average."""
-        pairs = zip(
-            self._trainable_variables,  # type: ignore[attr-defined]
-            self._model_variables_moving_average,  # type: ignore[attr-defined]
-            strict=True,
-        )
-        return [(variable, average) for variable, average in pairs if average is not None]
-
-    def kept_of_the_average(self) -> Any:
-        """Returns the share of itself that a moving average keeps in the present batch."""
-        batches = self.gradient_accumulation_steps or 1  # type: ignore[attr-defined]
-        seen = self.batches_seen
-        kept = ops.where(seen % batches == 0, self.ema_momentum, 1.0)  # type: ignore[attr-defined]
-        return ops.where(seen <= batches, 0.0, kept)
-
-    def clip(self, gradients: list[Any]) -> list[Any]:
-        """Returns the gradients clipped as the arguments ask."""
-        return self._clip_gradients(gradients)
-
-    def _backend_apply_gradients(self, grads: list[Any], trainable_variables: list[Any]) -> None:
-        """Updates the weights; gradients of replicas or processes are summed before all else."""
+    def _reduce(self, gradients: list[Any]) -> list[Any]:
+        """Returns the gradients of all processes or replicas together."""
         if self.sum_over_processes:
             from keras_vit.distribution.torchrun import mean_over_processes
 
-            grads = mean_over_processes(grads)
-        if self._is_replicated():
-            from keras_vit.finetune import mirrored
+            return mean_over_processes(gradients)
+        if keras.backend.backend() == "tensorflow":
+            from keras_vit.finetune import tensorflow_steps
 
-            mirrored.apply(self, grads, trainable_variables)
+            return tensorflow_steps.sum_over_replicas(gradients)
+        return gradients
+
+    def _accumulate(self, gradients: list[Any], variables: Sequence[Any]) -> None:
+        """Sums up gradients; the last batch of an update moves the weights by their mean."""
+        sums = [self.sums[self.indices[id(variable)]] for variable in variables]
+        for total, gradient in zip(sums, gradients, strict=True):
+            self.assign_add(total, gradient)
+
+        def update() -> None:
+            self._update([total / self.gradient_accumulation_steps for total in sums], variables)
+            for total in sums:
+                self.assign(total, ops.zeros(total.shape, total.dtype))
+
+        is_last = ops.equal((self.batches + 1) % self.gradient_accumulation_steps, 0)
+        _change_if(is_last, update, [*variables, *self.variables])
+
+    def _update(self, gradients: list[Any], variables: Sequence[Any]) -> None:
+        """Clips the gradients and moves the weights by them."""
+        if keras.backend.backend() == "torch":
+            from keras_vit.finetune import torch_steps
+
+            if self.global_clipnorm:
+                gradients = torch_steps.clip(gradients, variables, self.global_clipnorm)
+            else:
+                gradients = self._clip(gradients)
+            if torch_steps.update(self, gradients, variables, self.learning_rate):
+                return
         else:
-            super()._backend_apply_gradients(grads, trainable_variables)  # type: ignore[misc]
+            gradients = self._clip(gradients)
+        rate = self.learning_rate
+        for gradient, variable in zip(gradients, variables, strict=True):
+            self.update_step(gradient, variable, rate)
 
-    def _is_replicated(self) -> bool:
-        if keras.backend.backend() != "tensorflow":
-            return False
-        from keras_vit.finetune import mirrored
+    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
+        """Updates one variable by its gradient, which is already clipped."""
+        index = self.indices[id(variable)]
+        rate = ops.cast(learning_rate, variable.dtype) * self.multiplier_of[index]
+        if self.weight_decay and self.is_decayed[index]:
+            self.assign_sub(variable, variable * (rate * self.weight_decay))
+        self.move(ops.cast(gradient, variable.dtype), variable, rate, index)
 
-        return mirrored.is_replicated()
+    def move(self, gradient: Any, variable: Any, rate: Any, index: int) -> None:
+        """Moves a variable, decay aside, by a gradient of its type at its own rate."""
+        raise NotImplementedError
+
+    def _clip(self, gradients: list[Any]) -> list[Any]:
+        """Returns the gradients clipped as the arguments ask; infinite norms become NaN."""
+        if self.global_clipnorm:
+            norm = ops.sqrt(sum(_sum_of_squares(gradient) for gradient in gradients))
+            return [_shorten(gradient, norm, self.global_clipnorm) for gradient in gradients]
+        if self.clipnorm:
+            return [
+                _shorten(gradient, ops.sqrt(_sum_of_squares(gradient)), self.clipnorm)
+                for gradient in gradients
+            ]
+        if self.clipvalue:
+            return [ops.clip(g, -self.clipvalue, self.clipvalue) for g in gradients]
+        return gradients
+
+    def _average(self) -> None:
+        """Averages the weights after each update; until the first one, the average is the weights.
+
+        Updates and batches differ where several batches make one update.
+        """
+        batches, batch = self.gradient_accumulation_steps or 1, self.batches + 1
+        share = ops.where(ops.equal(batch % batches, 0), 1.0 - self.ema_momentum, 0.0)
+        share = ops.where(batch <= batches, 1.0, share)
+        if keras.backend.backend() == "torch":
+            from keras_vit.finetune import torch_steps
+
+            torch_steps.average(self.averages, self.trained.variables, share)
+            return
+        for average, variable in zip(self.averages, self.trained.variables, strict=True):
+            part = ops.cast(share, variable.dtype)
+            self.assign(average, (1 - part) * average + part * variable)
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments as plain JSON types."""
-        config = super().get_config()  # type: ignore[misc]
+        config = super().get_config()
         return {**config, "multipliers": dict(self.multipliers), "decays": self.decays}
 
 
+def _present(grads: Sequence[Any], variables: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Returns the gradients that exist, and their variables."""
+    pairs = list(zip(grads, variables, strict=True))
+    missing = [variable.path for gradient, variable in pairs if gradient is None]
+    if len(missing) == len(pairs):
+        raise ValueError("No gradients provided for any variable.")
+    if missing:
+        warnings.warn(f"The loss has no gradient for the variables {missing}.", stacklevel=3)
+    return (
+        [gradient for gradient, _ in pairs if gradient is not None],
+        [variable for gradient, variable in pairs if gradient is not None],
+    )
+
+
+def _change_if(condition: Any, change: Callable[[], None], variables: Sequence[Any]) -> None:
+    """Calls `change`, whose assignments to the variables count only if the condition holds."""
+    if keras.backend.backend() != "jax":
+        ops.cond(condition, change, lambda: None)
+        return
+    before = [variable.value for variable in variables]  # JAX cannot assign in a branch
+    change()
+    for variable, value in zip(variables, before, strict=True):
+        variable.assign(ops.where(condition, variable.value, value))
+
+
+def _sum_of_squares(gradient: Any) -> Any:
+    return ops.sum(ops.square(ops.cast(gradient, "float32")))
+
+
+def _shorten(gradient: Any, norm: Any, longest: float) -> Any:
+    scale = longest * ops.minimum(1.0 / norm, 1.0 / longest) + (norm - norm)
+    return gradient * ops.cast(scale, gradient.dtype)
+
+
 @keras.saving.register_keras_serializable("keras_vit")
-class LayerwiseSGD(_PerVariable, keras.optimizers.SGD):
+class LayerwiseSGD(_Layerwise):
     """Momentum SGD as in the paper's code, with a learning rate per variable.
 
         trace  = momentum * trace + gradient
@@ -181,10 +264,26 @@ class LayerwiseSGD(_PerVariable, keras.optimizers.SGD):
         ConfigError: a pattern is no regular expression.
     """
 
-    def __init__(self, *args: Any, momentum_dtype: str | None = None, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(
+        self,
+        learning_rate: Any = 0.01,
+        momentum: float = 0.0,
+        nesterov: bool = False,
+        momentum_dtype: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(learning_rate, **kwargs)
+        if not 0 <= momentum <= 1:
+            raise ConfigError(f"momentum={momentum!r}: expected a number in [0, 1].")
+        self.momentum = momentum
+        self.nesterov = nesterov
         self.momentum_dtype = momentum_dtype
-        self._has_native_steps = momentum_dtype is None
+
+    def build_moments(self, variables: list[Any]) -> None:
+        """Creates the traces of the gradients, if there is momentum."""
+        self.momentums = self.add_optimizer_variables(
+            variables if self.momentum else [], "momentum"
+        )
 
     def add_variable_from_reference(
         self, reference_variable: Any, name: str | None = None, initializer: Any = "zeros"
@@ -193,19 +292,21 @@ class LayerwiseSGD(_PerVariable, keras.optimizers.SGD):
         if name != "momentum" or self.momentum_dtype is None:
             return super().add_variable_from_reference(reference_variable, name, initializer)
         path = reference_variable.path.replace("/", "_")
+        devices = keras.distribution.distribution()
         return self.add_variable(
             reference_variable.shape,
             initializer,
             self.momentum_dtype,
-            layout=layout_of(reference_variable),
+            layout=devices and devices.get_variable_layout(reference_variable),
             name=f"{path}_{name}",
         )
 
-    def _move(self, gradient: Any, variable: Any, rate: Any, index: int) -> None:
+    def move(self, gradient: Any, variable: Any, rate: Any, index: int) -> None:
+        """Moves a variable, decay aside, by a gradient of its type at its own rate."""
         step = gradient
         if self.momentum:
             trace = self.momentums[index]
-            if keras.backend.backend() == "tensorflow" and self._has_native_steps:
+            if keras.backend.backend() == "tensorflow" and self.momentum_dtype is None:
                 from keras_vit.finetune import tensorflow_steps
 
                 tensorflow_steps.sgd(self, variable, gradient, trace, rate)
@@ -217,11 +318,12 @@ class LayerwiseSGD(_PerVariable, keras.optimizers.SGD):
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments as plain JSON types."""
-        return {**super().get_config(), "momentum_dtype": self.momentum_dtype}
+        names = ("momentum", "nesterov", "momentum_dtype")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class LayerwiseAdamW(_PerVariable, keras.optimizers.AdamW):
+class LayerwiseAdamW(_Layerwise):
     """AdamW with a learning rate per variable and weight decay on kernels alone.
 
         weight = weight - rate * (mean / (sqrt(variance) + epsilon) + weight_decay * weight)
@@ -231,8 +333,7 @@ class LayerwiseAdamW(_PerVariable, keras.optimizers.AdamW):
     correction, so that its first steps have in effect an epsilon 30 times as large.
 
     By default only kernels decay, as in big_vision; biases, norms, the class token and position
-    embeddings do not. A saved model keeps `decays`; it loses the exclusions by
-    `exclude_from_weight_decay` of Keras's AdamW.
+    embeddings do not.
 
     Args:
         learning_rate, weight_decay, beta_1, beta_2, epsilon, ...: as in
@@ -245,13 +346,30 @@ class LayerwiseAdamW(_PerVariable, keras.optimizers.AdamW):
         ConfigError: a pattern is no regular expression, or `amsgrad` is True.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        if self.amsgrad:
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        weight_decay: float | None = 0.004,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-7,
+        amsgrad: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(learning_rate, weight_decay=weight_decay, **kwargs)
+        if amsgrad:
             raise ConfigError("LayerwiseAdamW has no amsgrad; use keras.optimizers.AdamW for it.")
+        self.beta_1 = beta_1
+        self.beta_2 = beta_2
+        self.epsilon = epsilon
 
-    def _move(self, gradient: Any, variable: Any, rate: Any, index: int) -> None:
-        mean, variance = adam_moments(self, index)
+    def build_moments(self, variables: list[Any]) -> None:
+        """Creates the running means of the gradients and of their squares."""
+        self.means, self.squares = self.add_optimizer_variables(variables, ["momentum", "velocity"])
+
+    def move(self, gradient: Any, variable: Any, rate: Any, index: int) -> None:
+        """Moves a variable, decay aside, by a gradient of its type at its own rate."""
+        mean, variance = self.means[index], self.squares[index]
         wide = at_least_float32(variable)  # in bfloat16, 0.999 is 1
         if keras.backend.backend() == "tensorflow" and wide == keras.backend.standardize_dtype(
             variable.dtype
@@ -266,3 +384,9 @@ class LayerwiseAdamW(_PerVariable, keras.optimizers.AdamW):
         mean = mean / ops.cast(1 - ops.power(self.beta_1, step), variable.dtype)
         variance = variance / ops.cast(1 - ops.power(self.beta_2, step), variable.dtype)
         self.assign_sub(variable, rate * mean / (ops.sqrt(variance) + self.epsilon))
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments as plain JSON types."""
+        names = ("beta_1", "beta_2", "epsilon")
+        config = {**super().get_config(), **{name: getattr(self, name) for name in names}}
+        return {**config, "amsgrad": False}  # as earlier versions and Keras write it

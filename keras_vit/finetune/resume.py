@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ from keras_vit.files import failure_named
 from keras_vit.finetune import sharded
 from keras_vit.finetune.randomness import random_states, set_random_states
 from keras_vit.finetune.state import State
-from keras_vit.fixes.keras_internals import continue_fit_at
 from keras_vit.model import VisionTransformer
 
 STATE_FILE = "state.safetensors"
@@ -99,19 +99,26 @@ class Resume(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Saves the state; every other callback has completed the epoch before by now."""
-        continue_fit_at(self.model, None)  # the number must not affect a later `fit`
         if self._data is not None:
             self._data.epoch = epoch
         if self._restored is None:
             self._save(epoch, finished=False)
         else:
+            if epoch != self._restored.facts["epoch"]:
+                raise CheckpointError(
+                    f"{self.path}: `fit` began at epoch {epoch} instead of epoch "
+                    f"{self._restored.facts['epoch']}. Give fit no initial_epoch beside Resume; "
+                    f"if there is none, Keras {keras.__version__} cannot be resumed: report it."
+                )
+            _begin_at(self.model, 0)  # the number must not affect a later `fit`
             self._restore_the_rest(self._restored)
             self._restored = None
 
     def on_train_end(self, logs: Any = None) -> None:
-        continue_fit_at(self.model, None)
-        if self._restored is None:  # a restored state here means that the training was complete
+        if self._restored is None:
             self._save(self.params["epochs"], finished=True)
+        else:  # the training was complete
+            _begin_at(self.model, 0)
 
     def _make_folder(self) -> None:
         with failure_named(self.path.parent):
@@ -169,7 +176,7 @@ class Resume(keras.callbacks.Callback):
         else:
             self._restore_variables(state.below("variables"), variables)
         first = self.params["epochs"] if facts["finished"] else facts["epoch"]
-        continue_fit_at(self.model, first)
+        _begin_at(self.model, first)
         self.model.history.history = facts["history"]
 
     def _restore_variables(self, saved: dict[str, np.ndarray], variables: list[Any]) -> None:
@@ -212,6 +219,19 @@ class Resume(keras.callbacks.Callback):
             **_nameless(model.get_compile_config()),
         }
         return json.loads(json.dumps(facts, default=_as_json))
+
+
+def _begin_at(model: keras.Model, epoch: int) -> None:
+    """Makes the running `fit` begin at an epoch; 0 stands for its argument `initial_epoch`.
+
+    The callback of Keras that can do so reads the epoch from a file.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        facts = json.dumps({"epoch": epoch, "batch": 0})
+        (Path(folder) / "training_metadata.json").write_text(facts, encoding="utf-8")
+        restore = keras.callbacks.BackupAndRestore(folder)
+        restore.set_model(model)
+        restore.on_train_begin()
 
 
 def _progress_of(callback: keras.callbacks.Callback) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Steps of SGD and AdamW on TensorFlow, which read and write each weight once.
+"""Sums over replicas, and steps of SGD and AdamW that read and write each weight once.
 
 Keras composes a step from some fifteen operations, each with an array as large as the weight.
 """
@@ -7,6 +7,14 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+
+
+def sum_over_replicas(gradients: list[Any]) -> list[Any]:
+    """Returns the sums of the gradients over the replicas of a strategy, on every replica."""
+    context = tf.distribute.get_replica_context()
+    if context is None or context.num_replicas_in_sync == 1:
+        return gradients
+    return list(context.all_reduce(tf.distribute.ReduceOp.SUM, gradients))
 
 
 def sgd(optimizer: Any, variable: Any, gradient: Any, trace: Any, rate: Any) -> None:

@@ -1,7 +1,12 @@
-"""Masked patch prediction, the self-supervision of appendix B.1.2: images without labels."""
+"""Masked patch prediction, the self-supervision of appendix B.1.2: images without labels.
 
+`examples/06_masked_patch_pretraining.py` trains with it; docs/masked_patches.md has figures.
+"""
+
+import dataclasses
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -10,10 +15,209 @@ from keras import ops
 from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError
 from keras_vit.images.protocols import complete
+from keras_vit.layers.base import ConfiguredLayer
+from keras_vit.layers.initializers import RandomNormal
 from keras_vit.layers.precision import float32_under_mixed
 from keras_vit.model import VisionTransformer
-from keras_vit.tasks import targets
-from keras_vit.tasks.corruption import PatchCorruption
+
+CELLS = 4
+"""Number of rows and of columns of a downsized patch."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """One target of a patch.
+
+    Attributes:
+        of: (pixels, patch_size, bits) -> targets `(batch, patches, ...)`; pixels are float32
+            `(batch, height, width, channels)` in [0, 255].
+        shape: (config, bits) -> shape of the predictions for one patch.
+        loss: (targets, predictions) -> loss of each patch, `(batch, patches)`.
+        has_classes: whether the target is a class, so that an accuracy exists.
+    """
+
+    of: Callable[[Any, tuple[int, int], int], Any]
+    shape: Callable[[ViTConfig, int], tuple[int, ...]]
+    loss: Callable[[Any, Any], Any]
+    has_classes: bool
+
+
+def mean_colours(pixels: Any, patch_size: tuple[int, int], bits: int = 3) -> Any:
+    """Returns each patch's mean colour in `bits` bits per channel (appendix B.1.2).
+
+    A channel's mean, in [0, 255], is rounded down to steps of `256 / 2**bits`, numbered from 0 to
+    `2**bits - 1`; the first channel is in the highest bits. For RGB and 3 bits: `64 r + 8 g + b`.
+
+    Args:
+        pixels: float32 `(batch, height, width, channels)` in [0, 255].
+        patch_size: (rows, columns) of a patch. Pixels that fill no patch are left out.
+        bits: bits per channel.
+
+    Returns:
+        int32 `(batch, patches)` in [0, 2 ** (bits * channels)), by rows of patches.
+    """
+    colours = _colour_grid(pixels, patch_size, bits)
+    return ops.reshape(colours, (ops.shape(colours)[0], -1))
+
+
+def downsized_colours(pixels: Any, patch_size: tuple[int, int], bits: int = 3) -> Any:
+    """Returns the colours of each patch downsized to 4 by 4 cells, by their means.
+
+    Args:
+        pixels, patch_size, bits: as in `mean_colours`; both sides of a patch are multiples of 4.
+
+    Returns:
+        int32 `(batch, patches, 16)`, by rows of cells.
+    """
+    rows, columns = (ops.shape(pixels)[1 + k] // patch_size[k] for k in range(2))
+    whole = pixels[:, : rows * patch_size[0], : columns * patch_size[1]]
+    cells = _colour_grid(whole, (patch_size[0] // CELLS, patch_size[1] // CELLS), bits)
+    cells = ops.reshape(cells, (-1, rows, CELLS, columns, CELLS))
+    return ops.reshape(ops.transpose(cells, (0, 1, 3, 2, 4)), (-1, rows * columns, CELLS**2))
+
+
+def patch_pixels(pixels: Any, patch_size: tuple[int, int], bits: int = 3) -> Any:
+    """Returns all values of each patch, scaled from [0, 255] to [-1, 1].
+
+    Returns:
+        float32 `(batch, patches, rows * columns * channels)`, by rows of pixels.
+    """
+    height, width = patch_size
+    rows, columns, channels = (
+        ops.shape(pixels)[1] // height,
+        ops.shape(pixels)[2] // width,
+        pixels.shape[-1],
+    )
+    whole = pixels[:, : rows * height, : columns * width] / 127.5 - 1
+    parts = ops.reshape(whole, (-1, rows, height, columns, width, channels))
+    parts = ops.transpose(parts, (0, 1, 3, 2, 4, 5))
+    return ops.reshape(parts, (-1, rows * columns, height * width * channels))
+
+
+def _colour_grid(pixels: Any, cell: tuple[int, int], bits: int) -> Any:
+    means = ops.average_pool(pixels, cell, strides=cell, data_format="channels_last")
+    # Rounding may have put a mean slightly below its exact whole number.
+    levels = ops.floor((means + 1e-3) * (2**bits / 256))
+    levels = ops.cast(ops.clip(levels, 0, 2**bits - 1), "int32")
+    channels = levels.shape[-1]
+    places = [2 ** (bits * (channels - 1 - c)) for c in range(channels)]
+    return ops.cast(ops.sum(levels * ops.convert_to_tensor(places, "int32"), axis=-1), "int32")
+
+
+def _cross_entropy(targets: Any, predictions: Any) -> Any:
+    return ops.sparse_categorical_crossentropy(targets, predictions, from_logits=True)
+
+
+TARGETS = {
+    "mean_colour": Target(
+        mean_colours,
+        lambda config, bits: (2 ** (bits * config.channels),),
+        _cross_entropy,
+        has_classes=True,
+    ),
+    "downsized": Target(
+        downsized_colours,
+        lambda config, bits: (CELLS**2, 2 ** (bits * config.channels)),
+        lambda targets, predictions: ops.mean(_cross_entropy(targets, predictions), axis=-1),
+        has_classes=True,
+    ),
+    "pixels": Target(
+        patch_pixels,
+        lambda config, bits: (math.prod(config.patch_size) * config.channels,),
+        lambda targets, predictions: ops.mean(
+            ops.square(ops.subtract(targets, predictions)), axis=-1
+        ),
+        has_classes=False,
+    ),
+}
+"""Targets by name: one colour of 512; 16 colours of a downsized patch; L2 regression on pixels."""
+
+
+def check_target(name: str, config: ViTConfig, bits: int) -> None:
+    """Checks a target against a model.
+
+    Raises:
+        ConfigError: the name is unknown, there are too many colours, or 4 does not divide the
+            sides of a patch.
+    """
+    if name not in TARGETS:
+        raise ConfigError(f"target={name!r} is not one of {', '.join(TARGETS)}.")
+    if not isinstance(bits, int) or bits < 1 or bits * config.channels > 16:
+        raise ConfigError(
+            f"bits={bits!r} for {config.channels} channels: expected at least 1 bit, and at most "
+            "16 of all channels together."
+        )
+    if name == "downsized" and any(side % CELLS for side in config.patch_size):
+        raise ConfigError(
+            f"target='downsized' needs patches whose sides are multiples of {CELLS}, found "
+            f"patch_size={config.patch_size}."
+        )
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class PatchCorruption(ConfiguredLayer):
+    """Corrupts patch embeddings `(batch, patches, hidden_size)` (appendix B.1.2).
+
+    In every image the same number of patches is drawn without replacement: `mask_rate` of all
+    patches, rounded, and at least one. As in BERT, each drawn patch independently becomes the
+    learned [mask] embedding, becomes another patch of the same image, or stays. The layer returns
+    the patches and a mask of the drawn ones, bool `(batch, patches)`, also outside training.
+
+    Args:
+        mask_rate: share of the patches that are drawn, in (0, 1].
+        mask_share: chance that a drawn patch becomes [mask].
+        other_share: chance that a drawn patch becomes another patch of the image.
+        seed: an int, or None to draw one from Keras's global seed.
+
+    Raises:
+        ConfigError: the rate or a share is outside its range, or the shares exceed 1.
+    """
+
+    def __init__(self, mask_rate=0.5, mask_share=0.8, other_share=0.1, seed=None, **kwargs):
+        super().__init__(**kwargs)
+        if not 0 < mask_rate <= 1:
+            raise ConfigError(f"mask_rate must be in (0, 1], found {mask_rate!r}.")
+        if min(mask_share, other_share) < 0 or mask_share + other_share > 1 + 1e-9:
+            raise ConfigError(
+                f"mask_share={mask_share!r} and other_share={other_share!r}: expected shares of "
+                "at least 0 and together at most 1."
+            )
+        self.mask_rate = mask_rate
+        self.mask_share = mask_share
+        self.other_share = other_share
+        self.seed = seed
+        self.seed_generator = keras.random.SeedGenerator(seed, name=f"{self.name}_seed")
+
+    def build(self, input_shape):
+        self.mask = self.add_weight(
+            name="mask", shape=(1, 1, input_shape[-1]), initializer=RandomNormal(stddev=0.02)
+        )
+
+    def call(self, inputs):
+        batch, patches = ops.shape(inputs)[:2]
+        count = ops.cast(patches, "float32")
+        places, fates, others = (self._uniform((batch, patches)) for _ in range(3))
+
+        rank = ops.argsort(ops.argsort(places, axis=1), axis=1)
+        drawn = ops.cast(rank, "float32") < ops.maximum(ops.round(self.mask_rate * count), 1)
+        masked = ops.logical_and(drawn, fates < self.mask_share)
+        swapped = ops.logical_and(drawn, fates >= 1 - self.other_share)
+
+        # The other patch is 1 to patches - 1 places further on, cyclically: never the patch itself.
+        steps = 1 + ops.cast(ops.minimum(ops.floor(others * (count - 1)), count - 2), "int32")
+        other = (ops.arange(patches, dtype="int32")[None] + steps) % patches
+        outputs = ops.where(
+            swapped[..., None], ops.take_along_axis(inputs, other[..., None], axis=1), inputs
+        )
+        mask = ops.cast(self.mask, inputs.dtype)
+        return ops.where(masked[..., None], mask, outputs), drawn
+
+    def _uniform(self, shape):
+        return keras.random.uniform(shape, dtype="float32", seed=self.seed_generator)
+
+    def compute_output_spec(self, inputs):
+        drawn = keras.KerasTensor(inputs.shape[:2], dtype="bool")
+        return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype), drawn
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -52,16 +256,6 @@ class MaskedPatchPrediction(keras.Model):
         ConfigError: a share is outside its range, there are more than 65,536 colours, a patch
             cannot be downsized to 4 by 4, or the encoder is a hybrid, whose stem shows each patch
             to its neighbours.
-
-    >>> import keras, numpy as np
-    >>> from keras_vit import ViTConfig, tasks
-    >>> config = ViTConfig(
-    ...     image_size=16, patch_size=4, hidden_size=8, mlp_dim=16, num_heads=2, num_layers=1)
-    >>> task = tasks.MaskedPatchPrediction(config)
-    >>> task.compile(keras.optimizers.Adam(2e-4, global_clipnorm=1.0))
-    >>> history = task.fit(np.zeros((8, 16, 16, 3), "float32"), verbose=0)
-    >>> task.classifier(num_classes=10).output_shape
-    (None, 10)
     """
 
     def __init__(
@@ -82,7 +276,7 @@ class MaskedPatchPrediction(keras.Model):
             )
         config = encoder if isinstance(encoder, ViTConfig) else encoder.config
         _check(config)
-        targets.check(target, config, bits)
+        check_target(target, config, bits)
         features: dict[str, Any] = dict.fromkeys(("representation_size", "projection_dim"))
         features["num_classes"] = 0
         if isinstance(encoder, ViTConfig):
@@ -96,7 +290,7 @@ class MaskedPatchPrediction(keras.Model):
         self.encoder = encoder
         self.bits = bits
         self.target = target
-        self._target = targets.TARGETS[target]
+        self._target = TARGETS[target]
         self.corruption = PatchCorruption(
             mask_rate, mask_share, other_share, seed, dtype=policy, name="corruption"
         )
@@ -225,11 +419,6 @@ def masked_patch_optimizer(
         steps: number of weight updates; the paper makes a million, in batches of 4,096.
         learning_rate: highest learning rate.
         warmup_steps: updates before the highest learning rate, at most a tenth of `steps`.
-
-    >>> from keras_vit.tasks import masked_patch_optimizer
-    >>> optimizer = masked_patch_optimizer(steps=1000)
-    >>> optimizer.beta_1, optimizer.beta_2
-    (0.9, 0.999)
     """
     warmup_steps = min(warmup_steps, steps // 10)
     if warmup_steps:
