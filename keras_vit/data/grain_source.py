@@ -1,14 +1,12 @@
 """Data sets of Grain: as a source of `ImageData`, and its batches as a data set of Grain."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Unpack, overload
+from typing import Any, Unpack
 
 import numpy as np
 
-from keras_vit.data import order
 from keras_vit.data.image_data import ImageData
 from keras_vit.data.options import Options, Prepares
-from keras_vit.data.pipeline import Batch, Pipeline
 from keras_vit.data.records import Encoded, Records, classes_of
 from keras_vit.errors import ConfigError, listed
 
@@ -16,32 +14,6 @@ _AT_ONCE = 256
 _ENDLESS = 2**40
 
 
-@overload
-def from_grain(
-    source: Any,
-    preprocessor: Prepares,
-    batch_size: int = ...,
-    *,
-    image: str | int = ...,
-    label: str | int = ...,
-    labels: Any = ...,
-    class_names: Sequence[str] | None = ...,
-    validation_split: None = ...,
-    **options: Unpack[Options],
-) -> ImageData: ...
-@overload
-def from_grain(
-    source: Any,
-    preprocessor: Prepares,
-    batch_size: int = ...,
-    *,
-    image: str | int = ...,
-    label: str | int = ...,
-    labels: Any = ...,
-    class_names: Sequence[str] | None = ...,
-    validation_split: float,
-    **options: Unpack[Options],
-) -> tuple[ImageData, ImageData]: ...
 def from_grain(
     source: Any,
     preprocessor: Prepares,
@@ -51,9 +23,8 @@ def from_grain(
     label: str | int = "label",
     labels: Any = None,
     class_names: Sequence[str] | None = None,
-    validation_split: float | None = None,
     **options: Unpack[Options],
-) -> ImageData | tuple[ImageData, ImageData]:
+) -> ImageData:
     """Returns the data set of records that Grain reads by number, such as ArrayRecord files.
 
     Images stay where they are until their batch is prepared. Records that are bytes of a format of
@@ -74,8 +45,6 @@ def from_grain(
             the start.
         class_names: one name per class; None takes the labels of the model, the words that the
             labels are, or the numbers up to the largest.
-        validation_split: share of the images, of each class alike, to hold out for validation;
-            the function then returns (training, validation). See `ImageData.hold_out`.
         **options: optional arguments of `ImageData`.
 
     Raises:
@@ -95,40 +64,7 @@ def from_grain(
         labels = _labels(source, label, title)
     values, names = classes_of(np.asarray(labels), class_names, preprocessor, title)
     records = Records(title, _Images(source, image, title), values, names)
-    data = ImageData(records, preprocessor, batch_size, **options)
-    return data if validation_split is None else data.hold_out(validation_split)
-
-
-def map_dataset(
-    pipeline: Pipeline, stream: order.Stream, shard: tuple[int, int], epochs: int
-) -> Any:
-    """Returns the batches of an `ImageData` as a `grain.MapDataset`; see `ImageData.to_grain`."""
-    try:
-        import grain
-    except ImportError as error:
-        raise ConfigError("to_grain needs Grain: pip install 'keras-vit[grain]'.") from error
-    if epochs < 1:
-        raise ConfigError(f"epochs={epochs}, expected at least 1.")
-    # Worker processes would each get a copy of the decoded images.
-    images = pipeline.images.without_cache()
-    batches = _Batches(pipeline.of(images), stream, shard, epochs)
-    return grain.MapDataset.source(batches)
-
-
-class _Batches(Sequence[Batch]):
-    """Batches by number over several epochs; a copy in another process gives the same ones."""
-
-    def __init__(
-        self, pipeline: Pipeline, stream: order.Stream, shard: tuple[int, int], epochs: int
-    ) -> None:
-        self._pipeline, self._stream, self._shard, self._epochs = pipeline, stream, shard, epochs
-
-    def __len__(self) -> int:
-        return self._epochs * self._stream.num_batches
-
-    def __getitem__(self, number: Any) -> Any:
-        epoch, index = divmod(int(number), self._stream.num_batches)
-        return self._pipeline.batch(self._stream.draws(epoch, index), epoch, index, self._shard)
+    return ImageData(records, preprocessor, batch_size, **options)
 
 
 class _Images(Sequence[Any]):

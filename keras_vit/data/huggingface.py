@@ -1,7 +1,7 @@
 """Data sets of the Hugging Face Hub, by the library `datasets`."""
 
 from collections.abc import Sequence
-from typing import Any, Unpack, overload
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -11,32 +11,6 @@ from keras_vit.data.records import Encoded, Records
 from keras_vit.errors import ConfigError, nearest
 
 
-@overload
-def from_huggingface(
-    name: Any,
-    preprocessor: Prepares,
-    batch_size: int = ...,
-    *,
-    split: str = ...,
-    image: str | None = ...,
-    label: str | None = ...,
-    load: dict[str, Any] | None = ...,
-    validation_split: None = ...,
-    **options: Unpack[Options],
-) -> ImageData: ...
-@overload
-def from_huggingface(
-    name: Any,
-    preprocessor: Prepares,
-    batch_size: int = ...,
-    *,
-    split: str = ...,
-    image: str | None = ...,
-    label: str | None = ...,
-    load: dict[str, Any] | None = ...,
-    validation_split: float,
-    **options: Unpack[Options],
-) -> tuple[ImageData, ImageData]: ...
 def from_huggingface(
     name: Any,
     preprocessor: Prepares,
@@ -46,9 +20,8 @@ def from_huggingface(
     image: str | None = None,
     label: str | None = None,
     load: dict[str, Any] | None = None,
-    validation_split: float | None = None,
     **options: Unpack[Options],
-) -> ImageData | tuple[ImageData, ImageData]:
+) -> ImageData:
     """Returns a data set of the Hub, or a loaded `datasets.Dataset`, as `ImageData`.
 
     Images stay on disk, encoded, until their batch is prepared.
@@ -63,8 +36,6 @@ def from_huggingface(
         image: name of the column of images; None takes the only image column, or `"image"`.
         label: name of the column of labels; None takes the only label column, or `"label"`.
         load: further arguments of `datasets.load_dataset`, such as `revision`.
-        validation_split: share of the images, of each class alike, to hold out for validation;
-            the function then returns (training, validation). See `ImageData.hold_out`.
         **options: optional arguments of `ImageData`.
 
     Raises:
@@ -100,8 +71,7 @@ def from_huggingface(
         class_names, values = np.unique(values, return_inverse=True)
     encoded = table.cast_column(image, datasets.Image(decode=False)).select_columns([image])
     records = Records(title, _Images(encoded, image, title), values, tuple(map(str, class_names)))
-    data = ImageData(records, preprocessor, batch_size, **options)
-    return data if validation_split is None else data.hold_out(validation_split)
+    return ImageData(records, preprocessor, batch_size, **options)
 
 
 class _Images(Sequence[Any]):

@@ -71,7 +71,12 @@ class Records:
         image = self.images[index]
         return image if isinstance(image, str) else f"image {index}"
 
-    def of(self, indices: np.ndarray) -> "Records":
+    def name_reason(self, index: int, error: ConfigError) -> str:
+        """Returns the message of an error, with the name of the image if it lacks it."""
+        where = self.where(index)
+        return str(error) if where in str(error) else f"{where}: {error}"
+
+    def select(self, indices: np.ndarray) -> "Records":
         """Returns the records at these indices, in this order."""
         chosen = _Chosen(self.images, indices)
         return dataclasses.replace(self, images=chosen, labels=self.labels[indices])

@@ -2,7 +2,7 @@
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias, Unpack, overload
+from typing import Any, TypeAlias, Unpack
 
 import numpy as np
 
@@ -20,36 +20,6 @@ Label: TypeAlias = str | Callable[[Mapping[str, Any]], int]
 """The name of a feature, or a function of a record."""
 
 
-@overload
-def from_tfds(
-    name: Any,
-    preprocessor: Prepares,
-    batch_size: int = ...,
-    *,
-    split: str = ...,
-    image: str = ...,
-    label: Label = ...,
-    class_names: Sequence[str] | None = ...,
-    data_dir: Any = ...,
-    download: bool = ...,
-    validation_split: None = ...,
-    **options: Unpack[Options],
-) -> ImageData: ...
-@overload
-def from_tfds(
-    name: Any,
-    preprocessor: Prepares,
-    batch_size: int = ...,
-    *,
-    split: str = ...,
-    image: str = ...,
-    label: Label = ...,
-    class_names: Sequence[str] | None = ...,
-    data_dir: Any = ...,
-    download: bool = ...,
-    validation_split: float,
-    **options: Unpack[Options],
-) -> tuple[ImageData, ImageData]: ...
 def from_tfds(
     name: Any,
     preprocessor: Prepares,
@@ -61,9 +31,8 @@ def from_tfds(
     class_names: Sequence[str] | None = None,
     data_dir: Any = None,
     download: bool = True,
-    validation_split: float | None = None,
     **options: Unpack[Options],
-) -> ImageData | tuple[ImageData, ImageData]:
+) -> ImageData:
     """Returns a split of a data set of TensorFlow Datasets.
 
     A data set that is not prepared yet is written as array_record, which is read without
@@ -82,8 +51,6 @@ def from_tfds(
         class_names: names of the classes; for a `label` that is a function, and only then.
         data_dir: folder of the data sets; None for the default of TensorFlow Datasets.
         download: whether an absent data set is downloaded and prepared.
-        validation_split: share of the images, of each class alike, to hold out for validation;
-            the function then returns (training, validation). See `ImageData.hold_out`.
         **options: optional arguments of `ImageData`.
 
     Raises:
@@ -116,8 +83,7 @@ def from_tfds(
     images, labels = _read(tfds, builder, title, split, image, label)
     names = tuple(class_names or builder.info.features[label].names)
     records = Records(title, _Images(images, image, title), np.array(labels), names)
-    data = ImageData(records, preprocessor, batch_size, **options)
-    return data if validation_split is None else data.hold_out(validation_split)
+    return ImageData(records, preprocessor, batch_size, **options)
 
 
 def _read(
