@@ -22,7 +22,7 @@ from keras_vit.config import ViTConfig
 from keras_vit.config.rules import known_fields
 from keras_vit.errors import CheckpointError, shown
 from keras_vit.images.protocols import ProtocolSpec
-from keras_vit.labels import Labels, checked, names_of
+from keras_vit.labels import Labels, expand, shorten
 from keras_vit.sources.source import Source
 from keras_vit.text import log
 from keras_vit.weights.axes import in_order
@@ -284,19 +284,19 @@ def convert(
             )
         announce(str(reader.path), opened.info.config, wanted)
         stated = source.told.get("labels") or opened.info.labels
-        labels = checked(fields.get("labels", _labels(stated, wanted)), wanted.num_classes)
+        labels = shorten(fields.get("labels", _labels(stated, wanted)), wanted.num_classes)
         protocol = {"protocol": opened.info.protocol, **source.told, **fields}["protocol"]
         arrays = _FileArrays(opened, wanted)
         files.verify()  # before anything is written
         target = dialects_named(dialect)
-        export(wanted, arrays, target, destination, names_of(labels), track, lossy, protocol)
+        export(wanted, arrays, target, destination, labels and expand(labels), track, lossy, protocol)
 
 
 def _labels(
     labels: str | tuple[str, ...] | None, wanted: ViTConfig
 ) -> str | tuple[str, ...] | None:
     """Returns the labels of the source if their number is the wanted model's, else None."""
-    fits = labels is not None and len(names_of(labels) or ()) == wanted.num_classes
+    fits = labels is not None and len(expand(labels)) == wanted.num_classes
     return labels if fits else None
 
 

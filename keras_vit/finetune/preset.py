@@ -19,7 +19,7 @@ from keras_vit.finetune.recipes import Recipe, augreg_recipe, transfer_recipe
 from keras_vit.finetune.sweep import sweep
 from keras_vit.finetune.training import BEST, LAST, check_out, train
 from keras_vit.images import Preprocessor
-from keras_vit.labels import names_of
+from keras_vit.labels import expand
 from keras_vit.model import VisionTransformer
 from keras_vit.sources.preset_config import PresetConfig
 from keras_vit.variants import variant
@@ -154,7 +154,7 @@ def finetune_preset(
         "accumulate": accumulate,
     }
     # The head stays if the data have exactly the classes of the preset.
-    keeps_head = source is not None and names_of(found.labels) == images.class_names
+    keeps_head = source is not None and expand(found.labels or ()) == images.class_names
 
     def build() -> VisionTransformer:
         keras.utils.set_random_seed(seed)
