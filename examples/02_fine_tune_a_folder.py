@@ -34,9 +34,8 @@ for k, (pixels, digit) in enumerate(zip(digits.images[:600], digits.target, stri
 # as the paper fine-tunes. A fifth of each class is held out.
 
 preprocessor = keras_vit.Preprocessor.from_preset("vit_digits", image_size=32)
-data, validation = keras_vit.data.from_folder(
-    folder, preprocessor, batch_size=32, validation_split=0.2, steps_per_epoch=10
-)
+images = keras_vit.data.from_folder(folder, preprocessor, batch_size=32, steps_per_epoch=10)
+data, validation = images.hold_out(0.2)
 print(data.class_counts)
 
 # %%

@@ -16,7 +16,7 @@ from keras_vit.image_checks import ImageChecks
 from keras_vit.images.preprocessor import Preprocessor
 from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.inference import Inference, run
-from keras_vit.labels import Labels, checked, compact, names_of, top_labels
+from keras_vit.labels import Labels, expand, shorten, top_labels
 from keras_vit.layers.quantisation import quantise_parts, quantised_parts
 from keras_vit.losses import losses_of_head
 
@@ -95,7 +95,7 @@ class VisionTransformer(keras.Model):
             raise ConfigError(
                 f"data_format={data_format!r} is not one of channels_last, channels_first."
             )
-        kept_labels = checked(labels, config.num_classes)
+        kept_labels = shorten(labels, config.num_classes)
         preprocessor = Preprocessor(
             config.image_size,
             config.channels,
@@ -125,7 +125,7 @@ class VisionTransformer(keras.Model):
     @property
     def labels(self) -> tuple[str, ...] | None:
         """One name per class, or None."""
-        return names_of(self._labels)
+        return None if self._labels is None else expand(self._labels)
 
     def call(
         self,
@@ -257,7 +257,7 @@ class VisionTransformer(keras.Model):
             "remat": self.remat,
             "name": self.name,
             "trainable": self.trainable,
-            "labels": compact(self._labels),
+            "labels": self._labels,
             "protocol": self.preprocessor.protocol,
             "provenance": dict(self.provenance),
             **({"quantised": parts} if (parts := quantised_parts(self.layers)) else {}),

@@ -29,7 +29,7 @@ NAMES = {
 @pytest.mark.parametrize("word", NAMES)
 def test_a_shipped_list_has_a_name_for_every_class(word):
     """No name is empty, and the order is that of the heads."""
-    names = labels.named(word)
+    names = labels.expand(word)
     assert len(names) == labels.NAMED[word]
     assert all(name and name == name.strip() for name in names)
     assert {k: names[k] for k in NAMES[word]} == NAMES[word]
@@ -45,23 +45,23 @@ def test_the_shipped_lists_equal_the_output_of_their_script():
         ("imagenet21k", "imagenet21k_goog_synsets.txt"),
     ):
         identifiers = (folder / file).read_text().split()
-        assert labels.named(word) == tuple(name_of[identifier] for identifier in identifiers)
+        assert labels.expand(word) == tuple(name_of[identifier] for identifier in identifiers)
 
 
 def test_a_list_is_read_when_a_models_labels_are_first_used():
     """Building a model with `labels="imagenet1k"` does not read the list."""
-    labels.named.cache_clear()
+    labels._read.cache_clear()
     model = tiny(num_classes=1000, labels="imagenet1k")
     model.get_config()
-    assert labels.named.cache_info().currsize == 0
+    assert labels._read.cache_info().currsize == 0
     assert len(model.labels) == 1000
-    assert labels.named.cache_info().currsize == 1
+    assert labels._read.cache_info().currsize == 1
 
 
 def test_configs_presets_and_keras_files_store_the_name_of_a_list(tmp_path):
     """`model.labels` gives the class names; the files hold "imagenet1k"."""
     model = tiny(num_classes=1000, labels="imagenet1k", protocol={"name": "timm", "crop_pct": 1.0})
-    assert model.labels == labels.named("imagenet1k")
+    assert model.labels == labels.expand("imagenet1k")
     assert model.get_config()["labels"] == "imagenet1k"
     assert VisionTransformer.from_config(model.get_config()).labels == model.labels
     model.save_to_preset(tmp_path / "preset")

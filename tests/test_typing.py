@@ -21,8 +21,8 @@ from keras_vit.data import from_arrays, from_folder
 
 model = keras_vit.vit_s16(image_size=32, num_classes=5)
 whole = from_folder("photos", model, seed=1)
-train, validation = from_folder("photos", model, validation_split=0.1)
-reveal_type((model, whole, validation, keras_vit.labels.named("imagenet1k")))
+train, validation = whole.hold_out(0.1)
+reveal_type((model, whole, validation, keras_vit.labels.expand("imagenet1k")))
 reveal_type(keras_vit.evaluation.evaluate(model, validation).top1)
 from_arrays([], [], model, sede=1)
 """

@@ -100,4 +100,4 @@ def main(preset: str, folder: str, steps: int = 500, batch_size: int = 64) -> No
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:3])
+    main(sys.argv[1], sys.argv[2])

@@ -32,7 +32,7 @@ from keras_vit.config import ViTConfig
 from keras_vit.config.fields import known_fields
 from keras_vit.errors import CheckpointError, shown
 from keras_vit.images.protocols import ProtocolSpec
-from keras_vit.labels import Labels, checked, names_of
+from keras_vit.labels import Labels, expand, shorten
 from keras_vit.sources.source import Source
 from keras_vit.text import log
 from keras_vit.weights.axes import in_order
@@ -167,7 +167,7 @@ def _state_facts(source: Source, info: CheckpointInfo, config: ViTConfig) -> dic
     Labels are left out if their number is not the model's.
     """
     labels = source.defaults.get("labels") or info.labels
-    fits = labels is not None and len(names_of(labels) or ()) == config.num_classes
+    fits = labels is not None and len(expand(labels)) == config.num_classes
     return {
         "name": info.variant,
         "protocol": source.defaults.get("protocol", info.protocol),
@@ -297,7 +297,8 @@ def convert(
                 f"{checkpoint.info.config.num_classes} in the file, or 0 to leave the head behind."
             )
         facts = {**_state_facts(source, checkpoint.info, config), **arguments}
-        labels = names_of(checked(facts["labels"], config.num_classes))
+        shortest = shorten(facts["labels"], config.num_classes)
+        labels = None if shortest is None else expand(shortest)
         files.verify()  # before anything is written
         target = dialects_named(dialect)
         arrays = _FileArrays(checkpoint, config)

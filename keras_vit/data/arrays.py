@@ -1,7 +1,7 @@
 """Arrays of images and labels."""
 
 from collections.abc import Sequence
-from typing import Any, Unpack, overload
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -12,28 +12,6 @@ from keras_vit.errors import ConfigError
 from keras_vit.images.inputs import PixelImages, as_array
 
 
-@overload
-def from_arrays(
-    images: Any,
-    labels: Any,
-    preprocessor: Prepares,
-    batch_size: int = ...,
-    *,
-    class_names: Sequence[str] | None = ...,
-    validation_split: None = ...,
-    **options: Unpack[Options],
-) -> ImageData: ...
-@overload
-def from_arrays(
-    images: Any,
-    labels: Any,
-    preprocessor: Prepares,
-    batch_size: int = ...,
-    *,
-    class_names: Sequence[str] | None = ...,
-    validation_split: float,
-    **options: Unpack[Options],
-) -> tuple[ImageData, ImageData]: ...
 def from_arrays(
     images: Any,
     labels: Any,
@@ -41,9 +19,8 @@ def from_arrays(
     batch_size: int = 32,
     *,
     class_names: Sequence[str] | None = None,
-    validation_split: float | None = None,
     **options: Unpack[Options],
-) -> ImageData | tuple[ImageData, ImageData]:
+) -> ImageData:
     """Returns the data set of images in memory.
 
     Args:
@@ -55,8 +32,6 @@ def from_arrays(
         batch_size: images per batch.
         class_names: one name per class; None takes the labels of the model, or, if it has no
             labels, the numbers up to the largest label.
-        validation_split: share of the images, of each class alike, to hold out for validation;
-            the function then returns (training, validation). See `ImageData.hold_out`.
         **options: optional arguments of `ImageData`.
 
     Raises:
@@ -66,8 +41,8 @@ def from_arrays(
     >>> from keras_vit import Preprocessor
     >>> from keras_vit.data import from_arrays
     >>> images, labels = np.zeros((10, 8, 8), "uint8"), np.arange(10) % 2
-    >>> train, validation = from_arrays(
-    ...     images, labels, Preprocessor(8, channels=1), validation_split=0.2)
+    >>> data = from_arrays(images, labels, Preprocessor(8, channels=1))
+    >>> train, validation = data.hold_out(0.2)
     >>> validation.class_counts
     {'0': 1, '1': 1}
     """
@@ -84,5 +59,4 @@ def from_arrays(
     if class_names is None:
         class_names = names_for(labels, preprocessor)
     records = Records("arrays", images, labels, tuple(class_names))
-    data = ImageData(records, preprocessor, batch_size, **options)
-    return data if validation_split is None else data.hold_out(validation_split)
+    return ImageData(records, preprocessor, batch_size, **options)

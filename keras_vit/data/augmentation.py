@@ -72,15 +72,14 @@ AUGREG = {
     "strong1": Augmentation(randaugment=(2, 20), mixup=0.5),
     "strong2": Augmentation(randaugment=(2, 20), mixup=0.8),
 }
-"""The augmentations of AugReg by name (arXiv 2106.10270, Figure 4)."""
-"""How to train your ViT?, section 3.2 and Figure 4; `big_vision/configs/vit_i21k.py`.
+"""The augmentations of AugReg by name (arXiv 2106.10270, section 3.2 and Figure 4).
 
-Every entry has the random crop and the flip. `"none"` has these two alone; it is the paper's
-recipe for transfer.
+They are those of `big_vision/configs/vit_i21k.py`. Every entry has the random crop and the flip.
+`"none"` has these two alone; it is the paper's recipe for transfer.
 """
 
 
-def named(augmentation: "Augmentation | str | None") -> Augmentation | None:
+def find_augmentation(augmentation: "Augmentation | str | None") -> Augmentation | None:
     """Returns the augmentation, which may be given by its name in `AUGREG`.
 
     Raises:

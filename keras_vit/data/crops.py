@@ -70,8 +70,8 @@ def crop_and_resize(
     return part.transform(to, Image.Transform.EXTENT, extent, Image.Resampling.BILINEAR)
 
 
-def flipped(image: Image.Image | np.ndarray) -> Image.Image | np.ndarray:
-    """Returns the mirror image."""
+def flip(image: Image.Image | np.ndarray) -> Image.Image | np.ndarray:
+    """Returns the image mirrored left to right."""
     if isinstance(image, np.ndarray):
         return image[:, ::-1]
     return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Unpack, overload
+from typing import Unpack
 
 import numpy as np
 
@@ -17,35 +17,14 @@ from keras_vit.text import warn
 _NAMED = 5
 
 
-@overload
-def from_folder(
-    path: str | os.PathLike[str],
-    preprocessor: Prepares,
-    batch_size: int = ...,
-    *,
-    class_names: Sequence[str] | None = ...,
-    validation_split: None = ...,
-    **options: Unpack[Options],
-) -> ImageData: ...
-@overload
-def from_folder(
-    path: str | os.PathLike[str],
-    preprocessor: Prepares,
-    batch_size: int = ...,
-    *,
-    class_names: Sequence[str] | None = ...,
-    validation_split: float,
-    **options: Unpack[Options],
-) -> tuple[ImageData, ImageData]: ...
 def from_folder(
     path: str | os.PathLike[str],
     preprocessor: Prepares,
     batch_size: int = 32,
     *,
     class_names: Sequence[str] | None = None,
-    validation_split: float | None = None,
     **options: Unpack[Options],
-) -> ImageData | tuple[ImageData, ImageData]:
+) -> ImageData:
     """Returns the data set of a folder that holds a folder of images per class.
 
     Images may lie in subfolders. `keras_vit.images.list_images` finds the image files: it
@@ -57,8 +36,6 @@ def from_folder(
         batch_size: images per batch.
         class_names: names of the folders, in the order of the labels. None takes the labels of
             the model if they name every folder, and otherwise all folders, sorted.
-        validation_split: share of the images, of each class alike, to hold out for validation;
-            the function then returns (training, validation). See `ImageData.hold_out`.
         **options: optional arguments of `ImageData`.
 
     Raises:
@@ -66,8 +43,7 @@ def from_folder(
             or has a class without images.
     """
     records = _records(Path(path), class_names, getattr(preprocessor, "labels", None))
-    data = ImageData(records, preprocessor, batch_size, **options)
-    return data if validation_split is None else data.hold_out(validation_split)
+    return ImageData(records, preprocessor, batch_size, **options)
 
 
 def _records(root: Path, asked: Sequence[str] | None, known: Sequence[str] | None) -> Records:

@@ -1,47 +1,18 @@
 """Data sets of Grain: as a source of `ImageData`, and its batches as a data set of Grain."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Unpack, overload
+from collections.abc import Sequence
+from typing import Any, Unpack
 
 import numpy as np
 
-from keras_vit.data import order
 from keras_vit.data.image_data import ImageData
 from keras_vit.data.options import Options, Prepares
-from keras_vit.data.pipeline import Batch, Pipeline
-from keras_vit.data.records import Encoded, Records, classes_of
-from keras_vit.errors import ConfigError, listed
+from keras_vit.data.records import Records, RowImages, classes_of, read_rows, value_of
+from keras_vit.errors import ConfigError
 
-_AT_ONCE = 256
 _ENDLESS = 2**40
 
 
-@overload
-def from_grain(
-    source: Any,
-    preprocessor: Prepares,
-    batch_size: int = ...,
-    *,
-    image: str | int = ...,
-    label: str | int = ...,
-    labels: Any = ...,
-    class_names: Sequence[str] | None = ...,
-    validation_split: None = ...,
-    **options: Unpack[Options],
-) -> ImageData: ...
-@overload
-def from_grain(
-    source: Any,
-    preprocessor: Prepares,
-    batch_size: int = ...,
-    *,
-    image: str | int = ...,
-    label: str | int = ...,
-    labels: Any = ...,
-    class_names: Sequence[str] | None = ...,
-    validation_split: float,
-    **options: Unpack[Options],
-) -> tuple[ImageData, ImageData]: ...
 def from_grain(
     source: Any,
     preprocessor: Prepares,
@@ -51,9 +22,8 @@ def from_grain(
     label: str | int = "label",
     labels: Any = None,
     class_names: Sequence[str] | None = None,
-    validation_split: float | None = None,
     **options: Unpack[Options],
-) -> ImageData | tuple[ImageData, ImageData]:
+) -> ImageData:
     """Returns the data set of records that Grain reads by number, such as ArrayRecord files.
 
     Images stay where they are until their batch is prepared. Records that are bytes of a format of
@@ -74,8 +44,6 @@ def from_grain(
             the start.
         class_names: one name per class; None takes the labels of the model, the words that the
             labels are, or the numbers up to the largest.
-        validation_split: share of the images, of each class alike, to hold out for validation;
-            the function then returns (training, validation). See `ImageData.hold_out`.
         **options: optional arguments of `ImageData`.
 
     Raises:
@@ -92,95 +60,8 @@ def from_grain(
     if len(source) > _ENDLESS:
         raise ConfigError(f"{title}: repeats without end; leave .repeat() out.")
     if labels is None:
-        labels = _labels(source, label, title)
+        rows = enumerate(read_rows(source))
+        labels = [value_of(row, label, 1, title, k) for k, row in rows]
     values, names = classes_of(np.asarray(labels), class_names, preprocessor, title)
-    records = Records(title, _Images(source, image, title), values, names)
-    data = ImageData(records, preprocessor, batch_size, **options)
-    return data if validation_split is None else data.hold_out(validation_split)
-
-
-def map_dataset(
-    pipeline: Pipeline, stream: order.Stream, shard: tuple[int, int], epochs: int
-) -> Any:
-    """Returns the batches of an `ImageData` as a `grain.MapDataset`; see `ImageData.to_grain`."""
-    try:
-        import grain
-    except ImportError as error:
-        raise ConfigError("to_grain needs Grain: pip install 'keras-vit[grain]'.") from error
-    if epochs < 1:
-        raise ConfigError(f"epochs={epochs}, expected at least 1.")
-    # Worker processes would each get a copy of the decoded images.
-    images = pipeline.images.without_cache()
-    batches = _Batches(pipeline.of(images), stream, shard, epochs)
-    return grain.MapDataset.source(batches)
-
-
-class _Batches(Sequence[Batch]):
-    """Batches by number over several epochs; a copy in another process gives the same ones."""
-
-    def __init__(
-        self, pipeline: Pipeline, stream: order.Stream, shard: tuple[int, int], epochs: int
-    ) -> None:
-        self._pipeline, self._stream, self._shard, self._epochs = pipeline, stream, shard, epochs
-
-    def __len__(self) -> int:
-        return self._epochs * self._stream.num_batches
-
-    def __getitem__(self, number: Any) -> Any:
-        epoch, index = divmod(int(number), self._stream.num_batches)
-        return self._pipeline.batch(self._stream.draws(epoch, index), epoch, index, self._shard)
-
-
-class _Images(Sequence[Any]):
-    """The images of the records, read one by one."""
-
-    def __init__(self, source: Any, key: str | int, title: str) -> None:
-        self._source, self._key, self._title = source, key, title
-
-    def __len__(self) -> int:
-        return len(self._source)
-
-    def __getitem__(self, index: Any) -> Any:
-        found = _value(self._source[int(index)], self._key, 0, self._title, int(index))
-        if isinstance(found, bytes):
-            return Encoded(found, f"{self._title}, image {int(index)}")
-        return found
-
-
-def _labels(source: Any, label: str | int, title: str) -> list[Any]:
-    labels = []
-    for start in range(0, len(source), _AT_ONCE):
-        numbers = range(start, min(start + _AT_ONCE, len(source)))
-        if hasattr(source, "__getitems__"):
-            records = source.__getitems__(list(numbers))
-        else:
-            records = [source[k] for k in numbers]
-        labels += [
-            _value(record, label, 1, title, k) for k, record in zip(numbers, records, strict=True)
-        ]
-    return labels
-
-
-def _value(record: Any, key: str | int, place: int, title: str, number: int) -> Any:
-    """Returns a value of a record; `place` is that in a tuple if the key is a name."""
-    if isinstance(record, tuple | list):
-        key = place if isinstance(key, str) else key
-        if key < len(record):
-            return record[key]
-        found = f"a tuple of {len(record)}"
-    elif isinstance(record, Mapping):
-        if key in record:
-            return record[key]
-        found = f"a dict of {listed(map(str, record))}"
-    elif record is None:
-        raise ConfigError(
-            f"{title}: record {number} was filtered out, so that numbers have gaps. Filter before "
-            "the records are stored, or give the numbers of the others: source[numbers]."
-        )
-    else:
-        found = f"{type(record).__name__}"
-    raise ConfigError(
-        f"{title}: record {number} is {found}, expected a dict with {key!r} or a tuple (image, "
-        "label). Parse it by grain.MapDataset.source(...).map(...), or name the keys by image= and "
-        "label=."
-    )
+    records = Records(title, RowImages(title, source, image), values, names)
+    return ImageData(records, preprocessor, batch_size, **options)

@@ -1,42 +1,15 @@
 """Data sets of the Hugging Face Hub, by the library `datasets`."""
 
-from collections.abc import Sequence
-from typing import Any, Unpack, overload
+from typing import Any, Unpack
 
 import numpy as np
 
 from keras_vit.data.image_data import ImageData
 from keras_vit.data.options import Options, Prepares
-from keras_vit.data.records import Encoded, Records
+from keras_vit.data.records import Records, RowImages
 from keras_vit.errors import ConfigError, nearest
 
 
-@overload
-def from_huggingface(
-    name: Any,
-    preprocessor: Prepares,
-    batch_size: int = ...,
-    *,
-    split: str = ...,
-    image: str | None = ...,
-    label: str | None = ...,
-    load: dict[str, Any] | None = ...,
-    validation_split: None = ...,
-    **options: Unpack[Options],
-) -> ImageData: ...
-@overload
-def from_huggingface(
-    name: Any,
-    preprocessor: Prepares,
-    batch_size: int = ...,
-    *,
-    split: str = ...,
-    image: str | None = ...,
-    label: str | None = ...,
-    load: dict[str, Any] | None = ...,
-    validation_split: float,
-    **options: Unpack[Options],
-) -> tuple[ImageData, ImageData]: ...
 def from_huggingface(
     name: Any,
     preprocessor: Prepares,
@@ -46,9 +19,8 @@ def from_huggingface(
     image: str | None = None,
     label: str | None = None,
     load: dict[str, Any] | None = None,
-    validation_split: float | None = None,
     **options: Unpack[Options],
-) -> ImageData | tuple[ImageData, ImageData]:
+) -> ImageData:
     """Returns a data set of the Hub, or a loaded `datasets.Dataset`, as `ImageData`.
 
     Images stay on disk, encoded, until their batch is prepared.
@@ -63,8 +35,6 @@ def from_huggingface(
         image: name of the column of images; None takes the only image column, or `"image"`.
         label: name of the column of labels; None takes the only label column, or `"label"`.
         load: further arguments of `datasets.load_dataset`, such as `revision`.
-        validation_split: share of the images, of each class alike, to hold out for validation;
-            the function then returns (training, validation). See `ImageData.hold_out`.
         **options: optional arguments of `ImageData`.
 
     Raises:
@@ -92,46 +62,27 @@ def from_huggingface(
         raise ConfigError(
             f"{title}: expected one split of a datasets.Dataset, found {found}.{hint}"
         )
-    image = column_of(table, title, image, "image", datasets.Image)
-    label = column_of(table, title, label, "label", datasets.ClassLabel)
+    image = _find_column(table, title, image, "image", datasets.Image)
+    label = _find_column(table, title, label, "label", datasets.ClassLabel)
     values = np.asarray(table[label])
     class_names = getattr(table.features[label], "names", None)
     if class_names is None:  # plain numbers or words
         class_names, values = np.unique(values, return_inverse=True)
     encoded = table.cast_column(image, datasets.Image(decode=False)).select_columns([image])
-    records = Records(title, _Images(encoded, image, title), values, tuple(map(str, class_names)))
-    data = ImageData(records, preprocessor, batch_size, **options)
-    return data if validation_split is None else data.hold_out(validation_split)
+    records = Records(title, RowImages(title, encoded, image), values, tuple(map(str, class_names)))
+    return ImageData(records, preprocessor, batch_size, **options)
 
 
-class _Images(Sequence[Any]):
-    """Encoded images of a table, read one row at a time."""
-
-    def __init__(self, table: Any, column: str, title: str) -> None:
-        self._table, self._column, self._title = table, column, title
-
-    def __len__(self) -> int:
-        return len(self._table)
-
-    def __getitem__(self, index: Any) -> Any:
-        found = self._table[int(index)][self._column]
-        if found["bytes"] is None:
-            return found["path"]
-        return Encoded(found["bytes"], found["path"] or f"{self._title}, image {index}")
-
-
-def column_of(table: Any, title: str, asked: str | None, meaning: str, kind: type) -> str:
-    """Returns the column `asked`; if that is None, the only column of `kind`, or `meaning`."""
+def _find_column(table: Any, title: str, name: str | None, meaning: str, kind: type) -> str:
+    """Returns the column `name`; if that is None, the only column of `kind`, or `meaning`."""
     names = list(table.features)
-    found = [name for name in names if isinstance(table.features[name], kind)]
-    if asked is None and len(found) != 1:
-        found = [name for name in names if name == meaning]
-    if asked is not None:
-        found = [name for name in names if name == asked]
-    if len(found) != 1:
+    columns = [each for each in names if isinstance(table.features[each], kind)]
+    if name is not None or len(columns) != 1:
+        columns = [each for each in names if each == (name or meaning)]
+    if len(columns) != 1:
         raise ConfigError(
-            f"{title}: {'no' if asked else 'not one'} column {asked or meaning!r}."
-            f"{nearest(asked or meaning, names)} It has {', '.join(names)}; name one by "
+            f"{title}: {'no' if name else 'not one'} column {name or meaning!r}."
+            f"{nearest(name or meaning, names)} It has {', '.join(names)}; name one by "
             f"{meaning}=."
         )
-    return found[0]
+    return columns[0]

@@ -3,30 +3,27 @@
 import copy
 import dataclasses
 import os
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import keras
 import numpy as np
 
-from keras_vit.data import augmentation as augmentations
 from keras_vit.data import order
-from keras_vit.data.arguments import checked_preprocessor, checked_shard
-from keras_vit.data.augmentation import Augmentation
-from keras_vit.data.compatibility import incompatibilities
-from keras_vit.data.epoch_count import EpochCount
+from keras_vit.data.augmentation import Augmentation, find_augmentation
 from keras_vit.data.inspection import Inspected, inspect
 from keras_vit.data.options import Prepares
 from keras_vit.data.pipeline import Batch, Pipeline
-from keras_vit.data.prefetch import Prefetch
 from keras_vit.data.records import Records
-from keras_vit.data.threads import Threads
+from keras_vit.distribution.processes import data_shard
 from keras_vit.errors import ConfigError
 from keras_vit.images.preprocessor import Preprocessor
 from keras_vit.text import warn
 
 
 class ImageData(keras.utils.PyDataset):
-    """Batches of a data set, prepared in threads while the model computes the previous batch.
+    """Batches of a data set, which Grain prepares in threads while the model computes.
 
     `data[i]` is a pair of float32 images `(batch, height, width, channels)` in [-1, 1],
     `(batch, channels, height, width)` for a channels-first model, and int32 labels `(batch,)`
@@ -36,8 +33,10 @@ class ImageData(keras.utils.PyDataset):
 
     Give the data to `fit` with `shuffle=False`: the images are shuffled already, and Keras's own
     shuffle of whole batches would depend on more than the seed. `fit` and `evaluate` advance
-    `data.epoch` by one at the end of each pass. A training loop of your own, or a wrapper that
-    `fit` is given in place of the data, sets `data.epoch`.
+    `data.epoch` by one at the end of each pass: when Keras has called `on_epoch_begin`, read all
+    batches and calls `on_epoch_end`. Where an epoch is one batch, the batch that Keras reads to
+    learn the shapes of a new model counts as a pass. A training loop of your own, or a wrapper that
+    does not forward these calls, sets `data.epoch`, as `keras_vit.finetune.Resume` does.
 
     Args:
         records: images, labels and class names; `from_folder` and its siblings make them.
@@ -80,8 +79,7 @@ class ImageData(keras.utils.PyDataset):
     """
 
     epoch: int
-    _warns_of_order: bool
-    _expected: int  # number of the batch after the last one that was read
+    """The number of the pass, or of `steps_per_epoch` batches, that `data[i]` belongs to."""
 
     def __init__(
         self,
@@ -102,22 +100,35 @@ class ImageData(keras.utils.PyDataset):
         shard: tuple[int, int] | None = None,
     ) -> None:
         super().__init__()
-        prepares, model = checked_preprocessor(preprocessor, batch_size, steps_per_epoch, seed)
+        for name, value in (("batch_size", batch_size), ("steps_per_epoch", steps_per_epoch)):
+            if value is not None and value < 1:
+                raise ConfigError(f"{name}={value}, expected at least 1.")
+        if seed < 0:
+            raise ConfigError(f"seed={seed}, expected 0 or more.")
         if unreadable not in ("raise", "skip"):
             raise ConfigError(f"unreadable={unreadable!r}, expected 'raise' or 'skip'.")
-        pool = Threads(threads or os.cpu_count() or 1)
-        images = inspect(records, prepares, pool, unreadable=unreadable, verify=verify, cache=cache)
-        asked = augmentations.named(augmentation)
-        one_hot = one_hot or (asked is not None and asked.mixes)
-        self._min_size = min_size
-        self._shuffle = shuffle
-        self._asked_shard = shard
-        self._serve(
-            Pipeline(images, prepares, asked, one_hot, seed, pool), batch_size, steps_per_epoch
+        prepares = getattr(preprocessor, "preprocessor", preprocessor)
+        if not isinstance(prepares, Preprocessor):
+            raise ConfigError(
+                f"preprocessor={prepares!r}, expected a keras_vit.Preprocessor or a "
+                "VisionTransformer."
+            )
+        threads = threads or os.cpu_count() or 1
+        images = inspect(
+            records, prepares, threads, unreadable=unreadable, verify=verify, cache=cache
         )
+        changes = find_augmentation(augmentation)
+        one_hot = one_hot or (changes is not None and changes.mixes)
+        self._min_size = min_size
+        self._shuffle, self._shard = shuffle, shard
+        if shuffle is None:
+            shuffle = changes is not None or steps_per_epoch is not None
+        stream = order.Stream(len(images.records), batch_size, steps_per_epoch, shuffle, seed)
+        shard = _find_shard(shard, stream)
+        self._serve(Pipeline(images, prepares, changes, one_hot, stream, shard, threads))
         self._pipeline.image(0, 0)  # an augmentation that fails on such images fails here
-        if model is not None:
-            self.check(model)
+        if prepares is not preprocessor:
+            self.check(preprocessor)
 
     @property
     def preprocessor(self) -> Preprocessor:
@@ -132,17 +143,17 @@ class ImageData(keras.utils.PyDataset):
     @property
     def batch_size(self) -> int:
         """Images per batch."""
-        return self._stream.batch_size
+        return self._pipeline.stream.batch_size
 
     @property
     def shard(self) -> tuple[int, int]:
         """Number of the share of every batch that these data give, and of all shares."""
-        return self._shard
+        return self._pipeline.shard
 
     @property
     def steps_per_epoch(self) -> int | None:
         """Batches per epoch; None if an epoch is one pass."""
-        return self._stream.steps_per_epoch
+        return self._pipeline.stream.steps_per_epoch
 
     @property
     def one_hot(self) -> bool:
@@ -152,12 +163,12 @@ class ImageData(keras.utils.PyDataset):
     @property
     def seed(self) -> int:
         """Seed of order, validation split and augmentation."""
-        return self._pipeline.seed
+        return self._pipeline.stream.seed
 
     @property
     def class_names(self) -> tuple[str, ...]:
         """The names of the classes, in the order of the labels."""
-        return self._images.records.class_names
+        return self._pipeline.images.records.class_names
 
     @property
     def num_classes(self) -> int:
@@ -167,141 +178,114 @@ class ImageData(keras.utils.PyDataset):
     @property
     def num_images(self) -> int:
         """Number of images in the data set."""
-        return len(self._images.records)
+        return len(self._pipeline.images.records)
 
     @property
     def labels(self) -> np.ndarray:
         """The labels, int32 `(num_images,)`, in the order of the data set."""
-        return self._images.records.labels
+        return self._pipeline.images.records.labels
 
     @property
     def paths(self) -> tuple[str, ...] | None:
         """Files of the images, in the order of the data set; None for images in memory."""
-        images = self._images.records.images
+        images = self._pipeline.images.records.images
         return tuple(map(str, images)) if isinstance(images[0], (str, os.PathLike)) else None
 
     @property
     def unreadable(self) -> dict[str, str]:
         """The images that were left out, by name, and the reason for each."""
-        return self._images.unreadable
+        return self._pipeline.images.unreadable
 
     @property
     def class_counts(self) -> dict[str, int]:
         """The number of images of each class, by class name."""
-        return dict(zip(self.class_names, self._images.records.counts.tolist(), strict=True))
+        return dict(
+            zip(self.class_names, self._pipeline.images.records.counts.tolist(), strict=True)
+        )
 
     @property
     def class_weight(self) -> dict[int, float]:
         """Weights for `fit(class_weight=...)` that give every class the same total weight."""
-        counts = self._images.records.counts
+        counts = self._pipeline.images.records.counts
         present = np.flatnonzero(counts)
         return {int(k): self.num_images / (len(present) * int(counts[k])) for k in present}
 
     def __len__(self) -> int:
-        return self._stream.num_batches
+        return self._pipeline.stream.num_batches
 
     def __getitem__(self, index: int) -> Batch:
         if not 0 <= index < len(self):
             raise IndexError(f"batch {index}, expected 0 to {len(self) - 1}")
-        in_order = index in (0, self._expected)
-        if self._warns_of_order and not in_order:
-            self._warn_of_order()
-            self._warns_of_order = False
-        batch = self._prefetch((self.epoch, index))
-        self._expected = index + 1
-        self._count.batch_read(is_last=index == len(self) - 1)
-        return batch
+        number = self.epoch * len(self) + index
+        with self._lock:
+            if index in self._read:
+                self._read.clear()  # a new pass, or one that begins again
+            self._read.add(index)
+            follows = number == self._next_number
+            self._next_number = number + 1
+            if not (index == 0 or follows):
+                self._coming = None
+                if self._in_epoch:
+                    self._warn_of_order()
+            elif not follows or self._coming is None:
+                self._coming = self._pipeline.read_from(number)
+            if self._coming is not None:
+                return next(self._coming)
+        return self._pipeline.map_dataset(self.epoch + 1)[number]
 
     def on_epoch_begin(self) -> None:
         """Called by Keras before each epoch.
 
         Raises:
-            ConfigError: a subclass overrides `on_epoch_end` and does not call it here; or the
-                processes do not divide the last batch of a training, or have different data.
+            ConfigError: the processes do not divide the last batch of a training.
         """
-        shards = self._shard[1]
-        rest = len(self._stream.draws(0, len(self) - 1)) % shards
-        if self._is_shuffled and rest:
+        stream, shards = self._pipeline.stream, self.shard[1]
+        if stream.shuffle and len(stream.draws(0, len(self) - 1)) % shards:
             raise ConfigError(
                 f"{shards} processes do not divide the last batch of an epoch, whose images would "
                 "then count differently. Give steps_per_epoch, which makes all batches full."
             )
-        self._warns_of_order = True
-        self._count.epoch_begins()
+        self._in_epoch = True
 
     def on_epoch_end(self) -> None:
-        """Advances `epoch` if a pass has ended; called by Keras.
+        """Advances `epoch` if all batches of a pass have been read since `on_epoch_begin`.
 
-        Raises:
-            ConfigError: the caller is a wrapper or a training loop, which must set `data.epoch`.
+        Keras also calls it before its first epoch, of which it may have read one batch to learn
+        shapes, and twice after an incomplete execution of several steps.
         """
-        self._warns_of_order = False
-        self.epoch += self._count.on_epoch_end()
+        if self._in_epoch and len(self._read) == len(self):
+            self.epoch += 1
+            self._read.clear()
+        self._in_epoch = False
 
-    @property
-    def workers(self) -> int:
-        """Threads of Keras that read batches: always 1, since `ImageData` has threads of its own.
-
-        Keras reads this property when a run on the data begins; see `EpochCount`.
-        """
-        self._count.run_begins()
-        return 1
-
-    @workers.setter
-    def workers(self, value: int) -> None:
-        raise ConfigError(
-            f"workers={value}: Keras's workers would read the batches out of order. The batches "
-            "are prepared in threads already; their number is the argument threads= of ImageData."
-        )
-
-    @property
-    def use_multiprocessing(self) -> bool:
-        """False: Keras starts no processes that read batches."""
-        return False
-
-    @use_multiprocessing.setter
-    def use_multiprocessing(self, value: bool) -> None:
-        raise ConfigError(
-            f"use_multiprocessing={value}: Keras's processes would read the batches out of order. "
-            "The batches are prepared in threads already."
-        )
-
-    def hold_out(self, validation_split: float) -> tuple["ImageData", "ImageData"]:
+    def hold_out(self, share: float) -> tuple["ImageData", "ImageData"]:
         """Returns training and validation data, with the same share of every class.
 
-        The parts depend on the labels, the seed and `validation_split` alone. The training data
-        are shuffled and augmented as these data are. The validation data are one pass in order,
+        The parts depend on the labels, the seed and the share alone. The training data are
+        shuffled and augmented as these data are. The validation data are one pass in order,
         prepared for evaluation, with labels of the same form.
 
         Args:
-            validation_split: share of the validation data, between 0 and 1.
+            share: share of the validation data, between 0 and 1.
 
         Raises:
             ConfigError: the share is not between 0 and 1, or every class has one image.
         """
-        if not 0 < validation_split < 1:
-            raise ConfigError(
-                f"validation_split={validation_split}, expected a share between 0 and 1."
-            )
-        first, second = order.stratified(self.labels, validation_split, self.seed)
+        if not 0 < share < 1:
+            raise ConfigError(f"share={share}, expected a number between 0 and 1.")
+        images = self._pipeline.images
+        first, second = order.stratify(self.labels, share, self.seed)
         if not len(second):
             raise ConfigError(
-                f"{self._images.records.name}: validation_split={validation_split} needs a class "
-                "of at least two images."
+                f"{images.records.name}: share={share} needs a class of at least two images."
             )
-        train, validation = copy.copy(self), copy.copy(self)
-        train._shuffle = self._shuffle is None or self._shuffle
-        train._serve(
-            self._pipeline.of(self._images.of(first)),
-            self.batch_size,
-            self.steps_per_epoch,
+        stream = self._pipeline.stream
+        shuffled = dataclasses.replace(stream, shuffle=self._shuffle is not False)
+        in_order = dataclasses.replace(stream, shuffle=False, steps_per_epoch=None)
+        return (
+            self._with(images.select(first), shuffled, self._shard),
+            self._with(images.select(second), in_order, None, augmentation=None),
         )
-        validation._shuffle, validation._asked_shard = False, None
-        validation._serve(
-            dataclasses.replace(self._pipeline, images=self._images.of(second), augmentation=None),
-            self.batch_size,
-        )
-        return train, validation
 
     def in_epochs_of(self, steps_per_epoch: int) -> "ImageData":
         """Returns the same data in epochs of `steps_per_epoch` full batches.
@@ -314,9 +298,12 @@ class ImageData(keras.utils.PyDataset):
         """
         if steps_per_epoch < 1:
             raise ConfigError(f"steps_per_epoch={steps_per_epoch}, expected at least 1.")
-        data = copy.copy(self)
-        data._serve(self._pipeline, self.batch_size, steps_per_epoch)
-        return data
+        stream = dataclasses.replace(
+            self._pipeline.stream,
+            steps_per_epoch=steps_per_epoch,
+            shuffle=self._shuffle is not False,
+        )
+        return self._with(self._pipeline.images, stream, self._shard)
 
     def to_grain(self, epochs: int = 1) -> Any:
         """Returns the batches of epochs 0 to `epochs` - 1 as a `grain.MapDataset`.
@@ -334,11 +321,13 @@ class ImageData(keras.utils.PyDataset):
             epochs: number of epochs.
 
         Raises:
-            ConfigError: Grain is not installed, or `epochs` is below 1.
+            ConfigError: `epochs` is below 1.
         """
-        from keras_vit.data.grain_source import map_dataset
-
-        return map_dataset(self._pipeline, self._stream, self._shard, epochs)
+        if epochs < 1:
+            raise ConfigError(f"epochs={epochs}, expected at least 1.")
+        # Worker processes would each get a copy of the decoded images.
+        images = dataclasses.replace(self._pipeline.images, decoded=None)
+        return dataclasses.replace(self._pipeline, images=images).map_dataset(epochs)
 
     def check(self, model: Any) -> None:
         """Raises unless a `VisionTransformer` can be trained or evaluated on these data.
@@ -347,33 +336,37 @@ class ImageData(keras.utils.PyDataset):
             ConfigError: size, channels or classes differ, or images are smaller than a patch;
                 the message names every difference.
         """
-        problems = incompatibilities(model, self.preprocessor, self._images, self._min_size)
+        images = self._pipeline.images
+        problems = images.compare(model, self.preprocessor, self._min_size)
         if problems:
-            raise ConfigError(f"{self._images.records.name}: " + "; ".join(problems) + ".")
+            raise ConfigError(f"{images.records.name}: " + "; ".join(problems) + ".")
 
-    def _serve(
-        self, pipeline: Pipeline, batch_size: int, steps_per_epoch: int | None = None
-    ) -> None:
-        """Makes the object serve these batches, from epoch 0 on."""
-        shuffle = self._shuffle
-        if shuffle is None:
-            shuffle = pipeline.augmentation is not None or steps_per_epoch is not None
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k not in ("_lock", "_coming")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._serve(self._pipeline, self.epoch)
+
+    def _with(
+        self, images: Inspected, stream: order.Stream, shard: tuple[int, int] | None, **fields: Any
+    ) -> "ImageData":
+        """Returns other images, in another stream, prepared as these are but for `fields`."""
+        data = copy.copy(self)
+        stream = dataclasses.replace(stream, count=len(images.records))
+        fields |= {"images": images, "stream": stream, "shard": _find_shard(shard, stream)}
+        data._serve(dataclasses.replace(self._pipeline, **fields))
+        return data
+
+    def _serve(self, pipeline: Pipeline, epoch: int = 0) -> None:
+        """Makes the object give the batches of a pipeline, from an epoch on."""
+        self.epoch = epoch
         self._pipeline = pipeline
-        self._images: Inspected = pipeline.images
-        self._stream = order.Stream(
-            self.num_images,
-            batch_size,
-            steps_per_epoch,
-            shuffle,
-            pipeline.seed,
-        )
-        self._is_shuffled = shuffle
-        self._shard = checked_shard(self._asked_shard, shuffle, batch_size)
-        self._prefetch: Prefetch[tuple[int, int], Batch] = Prefetch(self._batch, self._following, 2)
-        self._count = EpochCount()
-        self.epoch = 0
-        self._warns_of_order = False
-        self._expected = 0
+        self._in_epoch = False
+        self._read: set[int] = set()  # batches of this pass
+        self._lock = threading.Lock()
+        self._coming: Iterator[Batch] | None = None
+        self._next_number = -1
 
     def _warn_of_order(self) -> None:
         warn(
@@ -381,9 +374,17 @@ class ImageData(keras.utils.PyDataset):
             "shuffled already, and only batches in order are prepared ahead and repeatable.",
         )
 
-    def _batch(self, key: tuple[int, int]) -> Batch:
-        return self._pipeline.batch(self._stream.draws(*key), *key, self._shard)
 
-    def _following(self, key: tuple[int, int]) -> list[tuple[int, int]]:
-        """The next two batches if the batches are read in order, else an empty list."""
-        return self._stream.following(*key) if key[1] in (0, self._expected) else []
+def _find_shard(shard: tuple[int, int] | None, stream: order.Stream) -> tuple[int, int]:
+    """Returns the shard, or that of this process, and checks that the shards divide a batch."""
+    if shard is None:
+        shard = data_shard() if stream.shuffle else (0, 1)
+    index, count = shard
+    if not 0 <= index < count:
+        raise ConfigError(f"shard={shard}, expected (index, count) with 0 <= index < count.")
+    if stream.batch_size % count:
+        raise ConfigError(
+            f"batch_size={stream.batch_size}: {count} processes do not divide a batch. Give a "
+            f"multiple of {count}; every process then reads batch_size / {count} images per step."
+        )
+    return index, count

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ MOST_CACHED_BYTES = 2**29
 _SAMPLE = 32
 _NAMED = 5
 
-Found = dict[int, Any]
+Images = dict[int, Any]
 """Index of an image -> the decoded image, (height, width), or the error."""
 
 
@@ -40,25 +40,65 @@ class Inspected:
     sizes: dict[int, tuple[int, int]]
     unreadable: dict[str, str]
 
-    def of(self, indices: np.ndarray) -> "Inspected":
+    def select(self, indices: np.ndarray) -> "Inspected":
         """Returns the inspection of the images at these indices, in this order."""
         numbers = indices.tolist()
         return Inspected(
-            self.records.of(indices),
+            self.records.select(indices),
             self.decoded and [self.decoded[k] for k in numbers],
             {place: self.sizes[k] for place, k in enumerate(numbers) if k in self.sizes},
             self.unreadable,
         )
 
-    def without_cache(self) -> "Inspected":
-        """Returns the same images; each is decoded whenever it is asked for."""
-        return dataclasses.replace(self, decoded=None)
+    def compare(self, model: Any, preprocessor: Preprocessor, min_size: int | None) -> list[str]:
+        """Returns one message, with its remedy, per reason why a model cannot be used on the data.
+
+        Args:
+            model: a `VisionTransformer`.
+            preprocessor: the preprocessor of the data.
+            min_size: smallest height and width in pixels; None for one patch of the model.
+        """
+        config, names = model.config, self.records.class_names
+        problems = []
+        for field in ("image_size", "channels"):
+            expected, actual = getattr(config, field), getattr(preprocessor, field)
+            if expected is not None and expected != actual:
+                problems.append(
+                    f"the model takes {field}={expected}, the data are prepared for "
+                    f"{field}={actual}; give the model itself as preprocessor"
+                )
+        if preprocessor.scaled != model.preprocessor.scaled:
+            problems.append(
+                f"the model has rescale={config.rescale}, these data are prepared for the "
+                "opposite; give the model itself as preprocessor"
+            )
+        if preprocessor.data_format != model.data_format:
+            problems.append(
+                f"the model takes {model.data_format}, the data are {preprocessor.data_format}"
+            )
+        if config.num_classes and config.num_classes != len(names):
+            some = ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
+            problems.append(
+                f"the model has {config.num_classes} classes, the data {len(names)} ({some}); "
+                f"load the model with num_classes={len(names)}"
+            )
+        least = config.patch_size if min_size is None else (min_size, min_size)
+        small = [k for k, (h, w) in sorted(self.sizes.items()) if h < least[0] or w < least[1]]
+        if small:
+            height, width = self.sizes[small[0]]
+            others = f", and {len(small) - 1} more are too small" if len(small) > 1 else ""
+            problems.append(
+                f"{self.records.where(small[0])} has {height}x{width} pixels{others}; expected at "
+                f"least {least[0]}x{least[1]}, a patch. Leave them out, or accept them with "
+                "min_size=1"
+            )
+        return problems
 
 
 def inspect(
     records: Records,
     preprocessor: Preprocessor,
-    pool: Executor,
+    threads: int,
     *,
     unreadable: str = "raise",
     verify: bool = False,
@@ -72,7 +112,7 @@ def inspect(
     Args:
         records: the data set.
         preprocessor: decodes the images.
-        pool: threads for the images.
+        threads: number of threads that decode.
         unreadable: `"raise"`, or `"skip"` to leave out unreadable images, with a warning.
         verify: whether all images are decoded even without a cache.
         cache: whether decoded images are kept; `"auto"` keeps them if a sample of 32 says
@@ -81,12 +121,19 @@ def inspect(
     Raises:
         ConfigError: an image cannot be read, or all images of a class cannot.
     """
-    found, keep = _look(records, preprocessor, pool, verify or unreadable == "skip", cache)
-    reasons = {k: _reason(records, k, e) for k, e in found.items() if isinstance(e, ConfigError)}
-    readable = {k: seen for k, seen in found.items() if k not in reasons}
-    sizes = {k: seen if isinstance(seen, tuple) else size_of(seen) for k, seen in readable.items()}
+    everything = verify or unreadable == "skip"
+    with ThreadPoolExecutor(threads) as pool:
+        images, keep = _look(records, preprocessor, pool, everything, cache)
+    reasons = {
+        k: records.name_reason(k, e) for k, e in images.items() if isinstance(e, ConfigError)
+    }
+    sizes = {
+        k: image if isinstance(image, tuple) else size_of(image)
+        for k, image in images.items()
+        if k not in reasons
+    }
     if not reasons:
-        return Inspected(records, list(found.values()) if keep else None, sizes, {})
+        return Inspected(records, list(images.values()) if keep else None, sizes, {})
     summary = (
         f"{records.name}: {len(reasons)} of {len(records)} images cannot be read. "
         + " ".join(list(reasons.values())[:_NAMED])
@@ -94,20 +141,20 @@ def inspect(
     )
     if unreadable == "raise":
         raise ConfigError(f"{summary} unreadable='skip' leaves them out.")
-    kept = np.array(sorted(readable), np.intp)
-    emptied = set(records.labels.tolist()) - set(records.labels[kept].tolist())
+    readable = np.array(sorted(sizes), np.intp)
+    emptied = set(records.labels.tolist()) - set(records.labels[readable].tolist())
     if emptied:
         names = ", ".join(records.class_names[k] for k in sorted(emptied)[:_NAMED])
         raise ConfigError(f"{summary} No image is left of {names}.")
     warn(f"{summary} Left out.")
-    pixels = [found[k] for k in range(len(records))] if keep else None
+    pixels = [images[k] for k in range(len(records))] if keep else None
     left_out = {records.where(k): reason for k, reason in reasons.items()}
-    return Inspected(records, pixels, sizes, left_out).of(kept)
+    return Inspected(records, pixels, sizes, left_out).select(readable)
 
 
 def _look(
     records: Records, preprocessor: Preprocessor, pool: Executor, everything: bool, cache: Any
-) -> tuple[Found, bool]:
+) -> tuple[Images, bool]:
     """Returns the inspection of each image, and whether it holds all pixels for the cache."""
 
     def decode(index: int) -> Any:
@@ -126,7 +173,7 @@ def _look(
         except ConfigError as error:
             return error
 
-    def each(function: Any, indices: Iterable[int]) -> Found:
+    def each(function: Any, indices: Iterable[int]) -> Images:
         return dict(zip(indices, pool.map(function, indices), strict=True))
 
     sample = each(decode, sorted({int(k) for k in np.linspace(0, len(records) - 1, _SAMPLE)}))
@@ -141,11 +188,6 @@ def _look(
         damaged = {k: seen for k, seen in sample.items() if isinstance(seen, ConfigError)}
         return each(header, range(len(records))) | damaged, False
     return sample, False
-
-
-def _reason(records: Records, index: int, error: ConfigError) -> str:
-    where = records.where(index)
-    return str(error) if where in str(error) else f"{where}: {error}"
 
 
 def _bytes(image: Any) -> int:

@@ -28,7 +28,7 @@ def permutation(count: int, *key: int) -> np.ndarray:
     return order
 
 
-def stratified(labels: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def stratify(labels: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Splits a data set with the same share of every class; both parts keep the images' order.
 
     Args:
@@ -85,11 +85,6 @@ class Stream:
             stop = min(start + self.batch_size, (epoch + 1) * self.count)
         return [(draw, self._image(*divmod(draw, self.count))) for draw in range(start, stop)]
 
-    def following(self, epoch: int, batch: int) -> list[tuple[int, int]]:
-        """Returns epoch and number of the next two batches."""
-        numbers = (epoch * self.num_batches + batch + step for step in (1, 2))
-        return [divmod(number, self.num_batches) for number in numbers]
-
     def _image(self, which_pass: int, place: int) -> int:
         if not self.shuffle:
             return place
@@ -107,5 +102,5 @@ def share(count: int, shard: tuple[int, int]) -> range:
     return range(index * count // shards, (index + 1) * count // shards)
 
 
-_ORDER, _SPLIT, IMAGE, BATCH, STREAM = range(5)
+_ORDER, _SPLIT, IMAGE, BATCH = range(4)
 """The purpose of a key, part of it, so that two purposes never share random numbers."""

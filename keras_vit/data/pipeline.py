@@ -1,7 +1,11 @@
-"""From the numbers of images to a batch: decode, crop, flip, RandAugment, scale, stack, mix."""
+"""From the number of a batch to its images: decode, crop, flip, RandAugment, scale, stack, mix.
+
+Grain carries it out: it reads ahead in threads or processes, and begins at any batch.
+"""
 
 import dataclasses
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 from PIL import Image
@@ -10,25 +14,31 @@ from keras_vit.data import crops, mixing, order
 from keras_vit.data.augmentation import Augmentation
 from keras_vit.data.inspection import Inspected
 from keras_vit.data.randaugment import randaugment
-from keras_vit.data.threads import Threads
 from keras_vit.errors import ConfigError
 from keras_vit.images.preprocessor import Preprocessor
 from keras_vit.images.resampling import size_of
 
-Batch = tuple[np.ndarray, np.ndarray]
+Batch: TypeAlias = tuple[np.ndarray, np.ndarray]
+
+_AHEAD = 2
+"""Batches that are prepared before they are needed."""
+
+_ENDLESS = 2**30
+"""Epochs of a data set that is read until its reader stops."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Pipeline:
-    """Prepares batches; its random numbers depend on the seed and the number of a draw alone.
+    """Prepares batches; they depend on the seed, the epoch and the index of the batch alone.
 
     Args:
         images: the data set.
         preprocessor: decodes, resizes and scales the images.
         augmentation: random changes for training; None for the preprocessor's protocol.
         one_hot: whether labels are one-hot rows.
-        seed: seed of the augmentation.
-        pool: threads for the images.
+        stream: the images of each batch.
+        shard: number of the share of every batch that is prepared, and of all shares.
+        threads: threads of Grain that prepare images.
 
     Raises:
         ConfigError: the augmentation cannot be applied to these images.
@@ -38,111 +48,146 @@ class Pipeline:
     preprocessor: Preprocessor
     augmentation: Augmentation | None
     one_hot: bool
-    seed: int
-    pool: Threads
+    stream: order.Stream
+    shard: tuple[int, int]
+    threads: int
 
     def __post_init__(self) -> None:
-        asked, prepared = self.augmentation, self.preprocessor
-        if asked is not None and asked.crop is not None and prepared.image_size is None:
+        augmentation, prepares = self.augmentation, self.preprocessor
+        if augmentation is None:
+            return
+        if augmentation.crop is not None and prepares.image_size is None:
             raise ConfigError(
                 "A random crop is resized to the preprocessor's image_size, found None; give a "
                 "preprocessor with an image_size, or an Augmentation with crop=None."
             )
-        if asked is not None and asked.randaugment and prepared.channels not in (1, 3):
+        if augmentation.randaugment and prepares.channels not in (1, 3):
             raise ConfigError(
-                f"RandAugment is for 1 or 3 channels, found {prepared.channels}; give an "
+                f"RandAugment is for 1 or 3 channels, found {prepares.channels}; give an "
                 "Augmentation with randaugment=None."
             )
 
-    def of(self, images: Inspected) -> "Pipeline":
-        """Returns the same pipeline for other images."""
-        return dataclasses.replace(self, images=images)
+    def map_dataset(self, epochs: int) -> Any:
+        """Returns the batches of the first epochs as a `grain.MapDataset`."""
+        import grain  # after keras_vit, whose start it would slow down
 
-    def batch(
-        self,
-        draws: list[tuple[int, int]],
-        epoch: int,
-        index: int,
-        shard: tuple[int, int] = (0, 1),
-    ) -> Batch:
-        """Returns the images and labels of a shard of a batch.
+        parts = grain.MapDataset.source(_Parts(self, epochs))
+        return parts.batch(self.num_parts, batch_fn=self.join)
 
-        Args:
-            draws: number of the draw and index of the image, one pair per image of the batch.
-            epoch, index: epoch and number of the batch, for random numbers per batch.
-            shard: number of the shard, and of all shards.
+    def read_from(self, number: int) -> Iterator[Batch]:
+        """Yields the batches from this number on, without end, prepared ahead by threads."""
+        import grain
+
+        options = grain.ReadOptions(self.threads, _AHEAD * self.num_parts)
+        parts = grain.MapDataset.source(_Parts(self, _ENDLESS))[number * self.num_parts :]
+        return iter(parts.to_iter_dataset(options).batch(self.num_parts, batch_fn=self.join))
+
+    @property
+    def num_parts(self) -> int:
+        """Parts of a batch, which threads prepare at once.
+
+        Handing over one small image to a thread would take longer than preparing it.
         """
-        rows = order.share(len(draws), shard)
-        if len(rows) == len(draws):
-            return self._prepared(draws, epoch, index)
-        # Mixing needs the predecessor of the first row; an empty shard takes any image's shape.
-        start = rows.start - 1 if rows.start else len(draws) - 1
-        images, labels = self._prepared([draws[start], *(draws[k] for k in rows)], epoch, index)
-        return images[1:], labels[1:]
+        return min(self.stream.batch_size, 4 * self.threads)
 
-    def _prepared(self, draws: list[tuple[int, int]], epoch: int, index: int) -> Batch:
-        # A task prepares several images: handing over a small image takes longer than preparing it.
-        step = max(1, len(draws) // (4 * self.pool.count))
-        parts = [draws[k : k + step] for k in range(0, len(draws), step)]
-        prepared = self.pool.map(lambda part: [self.image(*draw) for draw in part], parts)
-        images = self.preprocessor.stack(image for part in prepared for image in part)
+    def part(self, number: int, part: int) -> "Part":
+        """Returns the images of a part of the batch with this number."""
+        draws = self._draws(number)
+        rows = order.share(len(draws), (part, self.num_parts))
+        return Part(number, [self.image(*draws[k]) for k in rows])
+
+    def join(self, parts: Sequence["Part"]) -> Batch:
+        """Returns the batch of all its parts."""
+        epoch, index = divmod(parts[0].number, self.stream.num_batches)
+        images = self.preprocessor.stack(image for part in parts for image in part.images)
         records = self.images.records
-        labels = records.labels[[k for _, k in draws]]
-        if not self.one_hot:
-            return images, labels
-        one_hot = np.zeros((len(labels), len(records.class_names)), np.float32)
-        one_hot[np.arange(len(labels)), labels] = 1
-        return self._mixed(images, one_hot, epoch, index)
+        labels = records.labels[[k for _, k in self._draws(parts[0].number)]]
+        if self.one_hot:
+            labels = np.eye(len(records.class_names), dtype=np.float32)[labels]
+            images, labels = self._mix(images, labels, epoch, index)
+        return (images, labels) if self.shard[1] == 1 else (images[1:], labels[1:])
 
     def image(self, draw: int, index: int) -> np.ndarray:
         """Returns one image in the model's size and range, `(height, width, channels)`."""
-        pixels = self._pixels(index)
+        pixels = self._decode(index)
         if self.augmentation is None:
             pixels = self.preprocessor.resize(pixels)
         else:
-            pixels = self._augmented(self.augmentation, pixels, draw)
+            pixels = self._augment(self.augmentation, pixels, draw)
         return self.preprocessor.scale(pixels)
 
-    def _pixels(self, index: int) -> Any:
+    def _draws(self, number: int) -> list[tuple[int, int]]:
+        """Returns the draws of a batch; those of a shard follow their predecessor.
+
+        Mixing needs the predecessor, and a shard without images the shape of one.
+        """
+        draws = self.stream.draws(*divmod(number, self.stream.num_batches))
+        if self.shard[1] == 1:
+            return draws
+        rows = order.share(len(draws), self.shard)
+        return [draws[rows.start - 1], *(draws[k] for k in rows)]
+
+    def _decode(self, index: int) -> Any:
         if self.images.decoded is not None:
             return self.images.decoded[index]
         records = self.images.records
         try:
             return self.preprocessor.decode(records.images[index])
         except ConfigError as error:
-            where = records.where(index)
-            where = "" if where in str(error) else f"{where}: "
-            raise ConfigError(f"{where}{error} unreadable='skip' leaves it out.") from error
+            reason = records.name_reason(index, error)
+            raise ConfigError(f"{reason} unreadable='skip' leaves it out.") from error
 
-    def _augmented(self, asked: Augmentation, pixels: Any, draw: int) -> np.ndarray:
+    def _augment(self, augmentation: Augmentation, pixels: Any, draw: int) -> np.ndarray:
         """Returns the image after random changes, in the model's size and in [0, 255]."""
-        rng = np.random.default_rng((self.seed, order.IMAGE, draw))
+        rng = np.random.default_rng((self.stream.seed, order.IMAGE, draw))
         size = self.preprocessor.image_size
-        if asked.crop is not None and isinstance(size, tuple):
-            box = crops.random_box(size_of(pixels), asked.crop, asked.aspect, rng)
+        if augmentation.crop is not None and isinstance(size, tuple):
+            box = crops.random_box(size_of(pixels), augmentation.crop, augmentation.aspect, rng)
             pixels = crops.crop_and_resize(pixels, box, size)
         else:
             pixels = self.preprocessor.resize(pixels)
-        if asked.flip and rng.random() < 0.5:
-            pixels = crops.flipped(pixels)
-        if asked.randaugment is not None:
-            layers, magnitude = asked.randaugment
-            pixels = randaugment(_picture(pixels), layers, magnitude, rng)
+        if augmentation.flip and rng.random() < 0.5:
+            pixels = crops.flip(pixels)
+        if augmentation.randaugment is not None:
+            layers, magnitude = augmentation.randaugment
+            pixels = randaugment(_as_picture(pixels), layers, magnitude, rng)
         pixels = np.asarray(pixels)
         return pixels[..., None] if pixels.ndim == 2 else pixels
 
-    def _mixed(self, images: np.ndarray, labels: np.ndarray, epoch: int, index: int) -> Batch:
-        asked = self.augmentation
-        if asked is None or not asked.mixes:
+    def _mix(self, images: np.ndarray, labels: np.ndarray, epoch: int, index: int) -> Batch:
+        augmentation = self.augmentation
+        if augmentation is None or not augmentation.mixes:
             return images, labels
-        rng = np.random.default_rng((self.seed, order.BATCH, epoch, index))
-        if asked.mixup and (not asked.cutmix or rng.random() < 0.5):
-            return mixing.mixup(images, labels, asked.mixup, rng)
+        rng = np.random.default_rng((self.stream.seed, order.BATCH, epoch, index))
+        if augmentation.mixup and (not augmentation.cutmix or rng.random() < 0.5):
+            return mixing.mixup(images, labels, augmentation.mixup, rng)
         height = 1 if self.preprocessor.data_format == "channels_last" else 2
-        return mixing.cutmix(images, labels, asked.cutmix, rng, axis=height)
+        return mixing.cutmix(images, labels, augmentation.cutmix, rng, axis=height)
 
 
-def _picture(pixels: Any) -> Image.Image:
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """Prepared images of the batch with this number, counted from epoch 0 on."""
+
+    number: int
+    images: list[np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Parts(Sequence[Part]):
+    """The parts of all batches by number, as a source of Grain."""
+
+    pipeline: Pipeline
+    epochs: int
+
+    def __len__(self) -> int:
+        return self.epochs * self.pipeline.stream.num_batches * self.pipeline.num_parts
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.pipeline.part(*divmod(int(index), self.pipeline.num_parts))
+
+
+def _as_picture(pixels: Any) -> Image.Image:
     """Returns the Pillow image that RandAugment takes; pixels of float arrays are rounded."""
     if isinstance(pixels, Image.Image):
         return pixels

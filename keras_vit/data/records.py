@@ -2,12 +2,14 @@
 
 import dataclasses
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from keras_vit.errors import ConfigError, nearest
+from keras_vit.errors import ConfigError, listed, nearest
+
+_AT_ONCE = 256
 
 
 class Encoded(io.BytesIO):
@@ -71,7 +73,12 @@ class Records:
         image = self.images[index]
         return image if isinstance(image, str) else f"image {index}"
 
-    def of(self, indices: np.ndarray) -> "Records":
+    def name_reason(self, index: int, error: ConfigError) -> str:
+        """Returns the message of an error, with the name of the image if it lacks it."""
+        where = self.where(index)
+        return str(error) if where in str(error) else f"{where}: {error}"
+
+    def select(self, indices: np.ndarray) -> "Records":
         """Returns the records at these indices, in this order."""
         chosen = _Chosen(self.images, indices)
         return dataclasses.replace(self, images=chosen, labels=self.labels[indices])
@@ -87,6 +94,75 @@ class _Chosen(Sequence[Any]):
 
     def __getitem__(self, index: Any) -> Any:
         return self.images[int(self.indices[index])]
+
+
+@dataclasses.dataclass(frozen=True)
+class RowImages(Sequence[Any]):
+    """The images of the rows of another library's table, read one by one.
+
+    Args:
+        name: name of the data set in messages.
+        rows: the rows by number.
+        key: name or place of the image in a row. The image may be bytes of a file, or a dict with
+            `bytes` or else `path`, as the library `datasets` gives it.
+    """
+
+    name: str
+    rows: Any
+    key: str | int
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        image = value_of(self.rows[int(index)], self.key, 0, self.name, int(index))
+        path = None
+        if isinstance(image, Mapping):
+            image, path = image["bytes"], image["path"]
+            if image is None:
+                return path
+        if isinstance(image, bytes):
+            return Encoded(image, path or f"{self.name}, image {int(index)}")
+        return image
+
+
+def read_rows(rows: Any) -> Iterator[Any]:
+    """Yields all rows of a table, read many at once where the table can do so."""
+    for start in range(0, len(rows), _AT_ONCE):
+        numbers = list(range(start, min(start + _AT_ONCE, len(rows))))
+        if hasattr(rows, "__getitems__"):
+            yield from rows.__getitems__(numbers)
+        else:
+            yield from (rows[k] for k in numbers)
+
+
+def value_of(record: Any, key: str | int, place: int, title: str, number: int) -> Any:
+    """Returns a value of a record; `place` is that in a tuple if the key is a name.
+
+    Raises:
+        ConfigError: the record lacks the value; the message names the record by `number`.
+    """
+    if isinstance(record, tuple | list):
+        key = place if isinstance(key, str) else key
+        if key < len(record):
+            return record[key]
+        actual = f"a tuple of {len(record)}"
+    elif isinstance(record, Mapping):
+        if key in record:
+            return record[key]
+        actual = f"a dict of {listed(map(str, record))}"
+    elif record is None:
+        raise ConfigError(
+            f"{title}: record {number} was filtered out, so that numbers have gaps. Filter before "
+            "the records are stored, or give the numbers of the others: source[numbers]."
+        )
+    else:
+        actual = type(record).__name__
+    raise ConfigError(
+        f"{title}: record {number} is {actual}, expected a dict with {key!r} or a tuple (image, "
+        "label). Parse it by grain.MapDataset.source(...).map(...), or name the keys by image= and "
+        "label=."
+    )
 
 
 def names_for(labels: np.ndarray, preprocessor: Any) -> tuple[str, ...]:

@@ -2,54 +2,22 @@
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias, Unpack, overload
+from typing import Any, TypeAlias, Unpack
 
 import numpy as np
 
 from keras_vit.data.image_data import ImageData
 from keras_vit.data.options import Options, Prepares
-from keras_vit.data.records import Encoded, Records
+from keras_vit.data.records import Records, RowImages, read_rows
 from keras_vit.errors import ConfigError, nearest
 
 MOST_BYTES = 2**32
 """Largest split in TFRecord files, which are read as a whole: they have no access by number."""
 
-_AT_ONCE = 256
-
 Label: TypeAlias = str | Callable[[Mapping[str, Any]], int]
 """The name of a feature, or a function of a record."""
 
 
-@overload
-def from_tfds(
-    name: Any,
-    preprocessor: Prepares,
-    batch_size: int = ...,
-    *,
-    split: str = ...,
-    image: str = ...,
-    label: Label = ...,
-    class_names: Sequence[str] | None = ...,
-    data_dir: Any = ...,
-    download: bool = ...,
-    validation_split: None = ...,
-    **options: Unpack[Options],
-) -> ImageData: ...
-@overload
-def from_tfds(
-    name: Any,
-    preprocessor: Prepares,
-    batch_size: int = ...,
-    *,
-    split: str = ...,
-    image: str = ...,
-    label: Label = ...,
-    class_names: Sequence[str] | None = ...,
-    data_dir: Any = ...,
-    download: bool = ...,
-    validation_split: float,
-    **options: Unpack[Options],
-) -> tuple[ImageData, ImageData]: ...
 def from_tfds(
     name: Any,
     preprocessor: Prepares,
@@ -61,9 +29,8 @@ def from_tfds(
     class_names: Sequence[str] | None = None,
     data_dir: Any = None,
     download: bool = True,
-    validation_split: float | None = None,
     **options: Unpack[Options],
-) -> ImageData | tuple[ImageData, ImageData]:
+) -> ImageData:
     """Returns a split of a data set of TensorFlow Datasets.
 
     A data set that is not prepared yet is written as array_record, which is read without
@@ -82,8 +49,6 @@ def from_tfds(
         class_names: names of the classes; for a `label` that is a function, and only then.
         data_dir: folder of the data sets; None for the default of TensorFlow Datasets.
         download: whether an absent data set is downloaded and prepared.
-        validation_split: share of the images, of each class alike, to hold out for validation;
-            the function then returns (training, validation). See `ImageData.hold_out`.
         **options: optional arguments of `ImageData`.
 
     Raises:
@@ -113,22 +78,22 @@ def from_tfds(
         raise ConfigError(
             f"{title}: class_names are for a label that is a function, which has to have them."
         )
-    images, labels = _read(tfds, builder, title, split, image, label)
+    rows = _open(tfds, builder, title, split, image, label)
+    class_of = operator.itemgetter(label) if isinstance(label, str) else label
+    labels = [int(class_of(row)) for row in read_rows(rows)]
     names = tuple(class_names or builder.info.features[label].names)
-    records = Records(title, _Images(images, image, title), np.array(labels), names)
-    data = ImageData(records, preprocessor, batch_size, **options)
-    return data if validation_split is None else data.hold_out(validation_split)
+    records = Records(title, RowImages(title, rows, image), np.array(labels), names)
+    return ImageData(records, preprocessor, batch_size, **options)
 
 
-def _read(
+def _open(
     tfds: Any, builder: Any, title: str, split: str, image: str, label: Label
-) -> tuple[Sequence[Any], list[int]]:
-    """Returns the records by number, with encoded images, and all labels."""
+) -> Sequence[Any]:
+    """Returns the records by number, with encoded images."""
     features = builder.info.features
     kinds = {image: tfds.features.Image}
     if isinstance(label, str):
         kinds[label] = tfds.features.ClassLabel
-    class_of = operator.itemgetter(label) if isinstance(label, str) else label
     for key, kind in kinds.items():
         if not isinstance(dict(features).get(key), kind):
             raise ConfigError(
@@ -139,7 +104,7 @@ def _read(
     try:
         size = builder.info.splits[split].num_bytes
         try:
-            source = builder.as_data_source(split, decoders=skip)
+            return builder.as_data_source(split, decoders=skip)
         except NotImplementedError as error:  # TFRecord
             if size > MOST_BYTES:
                 raise ConfigError(
@@ -147,27 +112,8 @@ def _read(
                     "once with `tfds convert_format --out_file_format=array_record`."
                 ) from error
             dataset = builder.as_dataset(split=split, decoders=skip, shuffle_files=False)
-            records = list(tfds.as_numpy(dataset))
-            return records, [int(class_of(record)) for record in records]
+            return list(tfds.as_numpy(dataset))
     except ValueError as error:  # no such split
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(f"{title}: {error}") from error
-    labels: list[int] = []
-    for start in range(0, len(source), _AT_ONCE):
-        numbers = list(range(start, min(start + _AT_ONCE, len(source))))
-        labels += [int(class_of(record)) for record in source.__getitems__(numbers)]
-    return source, labels
-
-
-class _Images(Sequence[Any]):
-    """The encoded images of a sequence of records."""
-
-    def __init__(self, records: Sequence[Any], key: str, title: str) -> None:
-        self._records, self._key, self._title = records, key, title
-
-    def __len__(self) -> int:
-        return len(self._records)
-
-    def __getitem__(self, index: Any) -> Any:
-        return Encoded(self._records[int(index)][self._key], f"{self._title}, image {index}")

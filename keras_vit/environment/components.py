@@ -8,7 +8,7 @@ import platform
 from keras_vit.environment.backend import BACKENDS, ONLY_PREDICTS, chosen_backend
 from keras_vit.environment.processor import processor, products_of_torch
 
-_LIBRARIES = ("keras", "numpy", "huggingface-hub", "safetensors", "pillow")
+_LIBRARIES = ("keras", "numpy", "huggingface-hub", "safetensors", "pillow", "grain")
 _EXTRAS = {
     "matplotlib": ("figures", "explain, curves.png of a training"),
     "tensorboardX": ("tensorboard", "TensorBoard logs"),
@@ -16,7 +16,6 @@ _EXTRAS = {
     "datasets": ("huggingface", "data named hf:OWNER/NAME"),
     "pyarrow": ("parquet", "embed --out NAME.parquet"),
     "ray": ("ray", "embed --engine ray"),
-    "grain": ("grain", "ImageData.to_grain"),
     "orbax-checkpoint": ("orbax", "the state of a training that devices of JAX divide"),
     "onnxruntime": ("export", "export to ONNX and transformers.js"),
     "ai-edge-litert": ("litert", "export to LiteRT"),

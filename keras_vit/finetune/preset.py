@@ -17,7 +17,7 @@ from keras_vit.environment.backend import require_training
 from keras_vit.finetune.recipes import Recipe, augreg_recipe, transfer_recipe
 from keras_vit.finetune.training import BEST, LAST, check_out, train
 from keras_vit.images import Preprocessor
-from keras_vit.labels import names_of
+from keras_vit.labels import expand
 from keras_vit.model import VisionTransformer
 from keras_vit.sources.preset_config import PresetConfig
 from keras_vit.variants import variant
@@ -143,7 +143,7 @@ def finetune_preset(
         "accumulate": accumulate,
     }
     # The head stays if the data have exactly the classes of the preset.
-    keeps_head = source is not None and names_of(found.labels) == images.class_names
+    keeps_head = source is not None and expand(found.labels or ()) == images.class_names
 
     keras.utils.set_random_seed(seed)
     if source is None:

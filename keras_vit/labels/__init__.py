@@ -8,7 +8,7 @@ import numpy as np
 
 from keras_vit.errors import ConfigError, nearest
 
-__all__ = ["NAMED", "Labels", "checked", "compact", "named", "names_of", "top_labels"]
+__all__ = ["NAMED", "Labels", "expand", "shorten", "top_labels"]
 
 Labels = str | Sequence[str]
 """A name of a shipped list, or one name per class."""
@@ -18,33 +18,43 @@ NAMED = {"imagenet1k": 1000, "imagenet21k": 21843}
 
 
 @functools.cache
-def named(word: str) -> tuple[str, ...]:
-    """Returns a shipped list of names, one per class in the order of the heads.
+def _read(word: str) -> tuple[str, ...]:
+    text = resources.files(__name__).joinpath(f"{word}.txt").read_text(encoding="utf-8")
+    return tuple(text.splitlines())
 
-    A name lists the lemmas of a WordNet synset: `"tench, Tinca tinca"`. Two classes may
-    share a name (ImageNet-1k has two cranes).
+
+def expand(labels: Labels) -> tuple[str, ...]:
+    """Returns one name per class, in the order of the head.
+
+    A name of a shipped list gives the lemmas of a WordNet synset: `"tench, Tinca tinca"`. Two
+    classes may share a name (ImageNet-1k has two cranes).
 
     Args:
-        word: `"imagenet1k"` (1,000 names) or `"imagenet21k"` (21,843).
+        labels: `"imagenet1k"` (1,000 names), `"imagenet21k"` (21,843), or the names themselves.
 
     Raises:
         ConfigError: no shipped list has this name.
 
     >>> from keras_vit import labels
-    >>> labels.named("imagenet1k")[0]
+    >>> labels.expand("imagenet1k")[0]
     'tench, Tinca tinca'
     """
-    if word not in NAMED:
+    if not isinstance(labels, str):
+        return tuple(labels)
+    if labels not in NAMED:
         raise ConfigError(
-            f"labels={word!r} is no shipped list.{nearest(word, NAMED)} There are "
+            f"labels={labels!r} is no shipped list.{nearest(labels, NAMED)} There are "
             f"{', '.join(NAMED)}; or give a sequence of names."
         )
-    text = resources.files(__name__).joinpath(f"{word}.txt").read_text(encoding="utf-8")
-    return tuple(text.splitlines())
+    return _read(labels)
 
 
-def checked(labels: Labels | None, num_classes: int) -> str | tuple[str, ...] | None:
-    """Returns labels in the form that a model keeps: the name of a shipped list, or a tuple.
+def shorten(labels: Labels | None, num_classes: int) -> str | tuple[str, ...] | None:
+    """Returns labels in the form that models and files keep: the name of a shipped list, or names.
+
+    Args:
+        labels: the name of a shipped list, one name per class, or None.
+        num_classes: number of classes that they must name.
 
     Raises:
         ConfigError: the name of the list is unknown, a label is no string, or the number of
@@ -53,35 +63,22 @@ def checked(labels: Labels | None, num_classes: int) -> str | tuple[str, ...] | 
     if labels is None:
         return None
     if isinstance(labels, str):
-        count = NAMED[labels] if labels in NAMED else len(named(labels))
+        count = NAMED[labels] if labels in NAMED else len(expand(labels))
     else:
         labels = tuple(labels)
-        count = len(labels)
         if odd := [label for label in labels if not isinstance(label, str)]:
             raise ConfigError(f"labels holds {odd[0]!r}, expected {num_classes} strings.")
+        count = len(labels)
     if count != num_classes:
         raise ConfigError(
             f"{count} labels, expected {num_classes} strings, one for each of "
             f"num_classes={num_classes}."
         )
+    if not isinstance(labels, str):
+        for word, length in NAMED.items():
+            if length == count and labels == _read(word):
+                return word
     return labels
-
-
-def compact(labels: Labels | None) -> str | list[str] | None:
-    """Returns labels in the form of JSON: the name of a shipped list, or a list of names."""
-    if labels is None or isinstance(labels, str):
-        return labels
-    for word, count in NAMED.items():
-        if len(labels) == count and tuple(labels) == named(word):
-            return word
-    return list(labels)
-
-
-def names_of(labels: Labels | None) -> tuple[str, ...] | None:
-    """Returns one name per class, from the name of a shipped list or from names."""
-    if labels is None:
-        return None
-    return named(labels) if isinstance(labels, str) else tuple(labels)
 
 
 def top_labels(

@@ -9,7 +9,7 @@ from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError, PresetError, nearest
 from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.images.protocols import compact as compact_protocol
-from keras_vit.labels import checked, compact
+from keras_vit.labels import shorten
 
 FORMAT = "keras_vit"
 FORMAT_VERSION = 1
@@ -45,7 +45,7 @@ class PresetConfig:
             "keras_vit_version": __version__,
             "config": self.config.to_dict(),
             "protocol": compact_protocol(self.protocol),
-            "labels": compact(self.labels),
+            "labels": shorten(self.labels, self.config.num_classes),
             "provenance": self.provenance,
             "weights_sha256": self.weights_sha256,
         }
@@ -86,7 +86,7 @@ class PresetConfig:
             return cls(
                 config,
                 compact_protocol(stored["protocol"]),
-                checked(stored.get("labels"), config.num_classes),
+                shorten(stored.get("labels"), config.num_classes),
                 stored["provenance"],
                 stored.get("weights_sha256"),
             )

@@ -40,7 +40,7 @@ def test_names_match_whole_labels_before_parts_of_labels():
 def test_sorted_wordnet_ids_of_all_classes_match_the_head_in_order():
     """Ids in another order, or of only some classes, are refused."""
     ids = [f"n{k:08d}" for k in range(1000)]
-    names = labels.named("imagenet1k")
+    names = labels.expand("imagenet1k")
     assert match_classes(ids, names, 1000).tolist() == list(range(1000))
     for some in (ids[::-1], ids[:10]):
         with pytest.raises(ConfigError, match="fits none"):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from keras_vit.data.crops import crop_and_resize, flipped, random_box
+from keras_vit.data.crops import crop_and_resize, flip, random_box
 from keras_vit.images.resampling import resize_bilinear
 
 pytestmark = pytest.mark.without_backend
@@ -67,5 +67,5 @@ def test_float_arrays_are_not_rounded():
 def test_a_flip_swaps_left_and_right():
     """For an array and for a PIL image."""
     pixels = np.random.default_rng(0).integers(0, 256, (5, 7, 3), "uint8")
-    np.testing.assert_array_equal(flipped(pixels), pixels[:, ::-1])
-    np.testing.assert_array_equal(np.asarray(flipped(Image.fromarray(pixels))), pixels[:, ::-1])
+    np.testing.assert_array_equal(flip(pixels), pixels[:, ::-1])
+    np.testing.assert_array_equal(np.asarray(flip(Image.fromarray(pixels))), pixels[:, ::-1])

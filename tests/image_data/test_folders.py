@@ -114,11 +114,6 @@ def _only_damaged(folder):
         (_only_damaged, {}, "2 of 12 images cannot be read"),
         (lambda folder: None, {"batch_size": 0}, "batch_size=0, expected at least 1"),
         (lambda folder: None, {"seed": -1}, "seed=-1, expected 0 or more"),
-        (
-            lambda folder: None,
-            {"validation_split": 1.5},
-            "validation_split=1.5, expected a share between 0 and 1",
-        ),
         (lambda folder: None, {"unreadable": "ignore"}, "expected 'raise' or 'skip'"),
         (lambda folder: None, {"augmentation": "lihgt1"}, "Did you mean 'light1'"),
     ],

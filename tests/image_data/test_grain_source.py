@@ -1,5 +1,6 @@
 """`from_grain` and `to_grain`: the batches of `ImageData`, and Grain's own loaders in `fit`."""
 
+import grain
 import keras
 import numpy as np
 import pytest
@@ -9,8 +10,6 @@ from keras_vit import ConfigError, Preprocessor
 from keras_vit.data import Augmentation, from_arrays, from_grain
 from tests.digits import digits
 from tests.image_data.test_shards import AUGMENTED
-
-grain = pytest.importorskip("grain", reason="Grain is not installed: pip install keras-vit[grain]")
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (29, 6, 6, 3), "uint8")
 LABELS = np.arange(29) % 3

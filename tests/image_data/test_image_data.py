@@ -1,12 +1,14 @@
 """A batch is a function of seed, epoch and index, whatever reads it."""
 
+import pickle
 import threading
 
 import numpy as np
 import pytest
 
-from keras_vit import Preprocessor
+from keras_vit import ConfigError, Preprocessor
 from keras_vit.data import AUGREG, Augmentation, from_arrays, from_folder
+from keras_vit.data.pipeline import Pipeline
 from tests.image_data.runs import numbered, trained_on
 
 EVERYTHING = Augmentation(randaugment=(2, 15), mixup=0.5, cutmix=1.0)
@@ -90,9 +92,10 @@ def test_one_hot_labels_encode_the_integer_labels():
 
 def test_a_split_augments_the_training_part_alone(folder):
     """Each class is shared between both parts; validation keeps its order."""
-    train, validation = from_folder(
-        folder, Preprocessor(16), 4, validation_split=0.5, augmentation="light2", steps_per_epoch=9
-    )
+    data = from_folder(folder, Preprocessor(16), 4, augmentation="light2", steps_per_epoch=9)
+    with pytest.raises(ConfigError, match=r"share=1\.5, expected a number between 0 and 1"):
+        data.hold_out(1.5)
+    train, validation = data.hold_out(0.5)
     assert (len(train), len(validation)) == (9, 2)
     assert train.class_counts == {"cat": 3, "dog": 2, "eel": 1}
     assert validation.class_counts == {"cat": 3, "dog": 2, "eel": 1}
@@ -114,20 +117,50 @@ def test_class_weights_are_the_balanced_weights_of_scikit_learn(folder):
     assert trained_on(data, epochs=1, shuffle=False, class_weight=data.class_weight)
 
 
-def test_threads_prepare_the_next_two_batches_ahead():
+def test_threads_prepare_the_next_two_batches_ahead(monkeypatch):
     """Reading the last two batches of epoch 0 prepares a third batch without a request."""
+    ahead, prepare = threading.Event(), Pipeline.part
+
+    def noting(pipeline, number, part):
+        if number == 5:
+            ahead.set()
+        return prepare(pipeline, number, part)
+
+    monkeypatch.setattr(Pipeline, "part", noting)
     data = numbered()
-    done, prepare = threading.Event(), data._pipeline.batch
-    made = []
-
-    def noting(draws, epoch, index, shard):
-        made.append((epoch, index))
-        if len(made) == 3:
-            done.set()
-        return prepare(draws, epoch, index, shard)
-
-    object.__setattr__(data._pipeline, "batch", noting)
     data[3]
     data[4]
-    assert done.wait(10)
-    assert set(made) >= {(0, 3), (0, 4)}
+    assert ahead.wait(10)
+
+
+@pytest.mark.without_backend
+def test_reading_an_attribute_in_the_middle_of_an_epoch_changes_no_batch():
+    """Every public attribute that is no method, and the methods that return other data."""
+    options = {"augmentation": EVERYTHING, "shuffle": True, "seed": 5}
+    data, untouched = numbered(**options), numbered(**options)
+    names = [name for name in dir(data) if not name.startswith("_")]
+    for _ in range(3):
+        for each in (data, untouched):
+            each.on_epoch_begin()
+        for i in range(len(data)):
+            for name in names:
+                getattr(data, name)
+            data.in_epochs_of(3)[0], data.to_grain(2)[0], len(data)
+            for found, expected in zip(data[i], untouched[i], strict=True):
+                np.testing.assert_array_equal(found, expected)
+        for each in (data, untouched):
+            each.on_epoch_end()
+    assert data.epoch == untouched.epoch == 3
+
+
+@pytest.mark.without_backend
+def test_pickled_data_continue_with_the_batches_of_the_epoch(folder):
+    """The copy reads ahead by threads of its own."""
+    data = from_folder(folder, Preprocessor(16), 5, augmentation=EVERYTHING, seed=3)
+    data.epoch = 2
+    data[0]
+    copied = pickle.loads(pickle.dumps(data))
+    assert copied.epoch == 2
+    for i in range(len(data)):
+        for found, expected in zip(copied[i], data[i], strict=True):
+            np.testing.assert_array_equal(found, expected)

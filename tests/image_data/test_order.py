@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_vit.data.order import Stream, permutation, stratified
+from keras_vit.data.order import Stream, permutation, stratify
 
 pytestmark = pytest.mark.without_backend
 
@@ -51,7 +51,7 @@ def test_passes_are_shuffled_differently():
 def test_a_split_takes_the_share_of_each_class(counts, fraction, seed):
     """A class with several images gives its share, at least one image, and keeps one."""
     labels = np.repeat(np.arange(len(counts)), counts)
-    first, second = stratified(labels, fraction, seed)
+    first, second = stratify(labels, fraction, seed)
     assert sorted([*first, *second]) == list(range(len(labels)))
     for label, count in enumerate(counts):
         taken = int((labels[second] == label).sum())
@@ -66,6 +66,6 @@ def test_a_split_takes_the_share_of_each_class(counts, fraction, seed):
 def test_a_split_depends_on_the_seed(seed):
     """The same seed chooses the same images, another seed other images."""
     labels = np.arange(100) % 4
-    again = stratified(labels, 0.25, seed)[1]
-    assert np.array_equal(stratified(labels, 0.25, seed)[1], again)
-    assert not np.array_equal(stratified(labels, 0.25, seed + 1)[1], again)
+    again = stratify(labels, 0.25, seed)[1]
+    assert np.array_equal(stratify(labels, 0.25, seed)[1], again)
+    assert not np.array_equal(stratify(labels, 0.25, seed + 1)[1], again)
