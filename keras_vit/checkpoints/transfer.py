@@ -289,7 +289,16 @@ def convert(
         arrays = _FileArrays(opened, wanted)
         files.verify()  # before anything is written
         target = dialects_named(dialect)
-        export(wanted, arrays, target, destination, labels and expand(labels), track, lossy, protocol)
+        export(
+            wanted,
+            arrays,
+            target,
+            destination,
+            expand(labels) if labels else None,
+            track,
+            lossy,
+            protocol,
+        )
 
 
 def _labels(
