@@ -301,8 +301,16 @@ def convert(
         labels = None if shortest is None else expand(shortest)
         files.verify()  # before anything is written
         target = dialects_named(dialect)
-        arrays = _FileArrays(checkpoint, config)
-        export(config, arrays, target, destination, labels, track, lossy, facts["protocol"])
+        export(
+            wanted,
+            arrays,
+            target,
+            destination,
+            expand(labels) if labels else None,
+            track,
+            lossy,
+            protocol,
+        )
 
 
 def _read_weights(checkpoint: Checkpoint, config: ViTConfig) -> Iterator[Named]:

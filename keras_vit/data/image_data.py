@@ -81,6 +81,10 @@ class ImageData(keras.utils.PyDataset):
     epoch: int
     """The number of the pass, or of `steps_per_epoch` batches, that `data[i]` belongs to."""
 
+    _coming: Iterator[Batch] | None
+    _next_number: int  # of the batch after the last one that was read
+    _read: set[int]  # indices of the batches of this pass
+
     def __init__(
         self,
         records: Records,
@@ -363,9 +367,9 @@ class ImageData(keras.utils.PyDataset):
         self.epoch = epoch
         self._pipeline = pipeline
         self._in_epoch = False
-        self._read: set[int] = set()  # batches of this pass
+        self._read = set()
         self._lock = threading.Lock()
-        self._coming: Iterator[Batch] | None = None
+        self._coming = None
         self._next_number = -1
 
     def _warn_of_order(self) -> None:

@@ -69,6 +69,8 @@ def shorten(labels: Labels | None, num_classes: int) -> str | tuple[str, ...] | 
         if odd := [label for label in labels if not isinstance(label, str)]:
             raise ConfigError(f"labels holds {odd[0]!r}, expected {num_classes} strings.")
         count = len(labels)
+    else:
+        count = NAMED[labels] if labels in NAMED else len(expand(labels))
     if count != num_classes:
         raise ConfigError(
             f"{count} labels, expected {num_classes} strings, one for each of "
