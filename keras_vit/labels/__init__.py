@@ -62,9 +62,7 @@ def shorten(labels: Labels | None, num_classes: int) -> str | tuple[str, ...] | 
     """
     if labels is None:
         return None
-    if isinstance(labels, str):
-        count = NAMED[labels] if labels in NAMED else len(expand(labels))
-    else:
+    if not isinstance(labels, str):
         labels = tuple(labels)
         if odd := [label for label in labels if not isinstance(label, str)]:
             raise ConfigError(f"labels holds {odd[0]!r}, expected {num_classes} strings.")
@@ -77,8 +75,8 @@ def shorten(labels: Labels | None, num_classes: int) -> str | tuple[str, ...] | 
             f"num_classes={num_classes}."
         )
     if not isinstance(labels, str):
-        for word, length in NAMED.items():
-            if length == count and labels == _read(word):
+        for word in NAMED:
+            if NAMED[word] == count and labels == _read(word):
                 return word
     return labels
 
