@@ -301,16 +301,8 @@ def convert(
         labels = None if shortest is None else expand(shortest)
         files.verify()  # before anything is written
         target = dialects_named(dialect)
-        export(
-            wanted,
-            arrays,
-            target,
-            destination,
-            expand(labels) if labels else None,
-            track,
-            lossy,
-            protocol,
-        )
+        arrays = _FileArrays(checkpoint, config)
+        export(config, arrays, target, destination, labels, track, lossy, facts["protocol"])
 
 
 def _read_weights(checkpoint: Checkpoint, config: ViTConfig) -> Iterator[Named]:
