@@ -75,8 +75,8 @@ def shorten(labels: Labels | None, num_classes: int) -> str | tuple[str, ...] | 
             f"num_classes={num_classes}."
         )
     if not isinstance(labels, str):
-        for word in NAMED:
-            if NAMED[word] == count and labels == _read(word):
+        for word, length in NAMED.items():
+            if length == count and labels == _read(word):
                 return word
     return labels
 
