@@ -10,7 +10,7 @@ import numpy as np
 
 import keras_vit
 from keras_vit.checkpoints import passports
-from keras_vit.checkpoints.inspection import inspect
+from keras_vit.checkpoints.inspection import open_checkpoint
 from keras_vit.checkpoints.libraries import LibraryUnavailableError, Outputs, run_library
 from keras_vit.checkpoints.passports import Passport, formula_images
 from keras_vit.checkpoints.transfer import load
@@ -214,7 +214,10 @@ def _difference(values: Any, expected: Any) -> float:
 
 
 def _dialect_of(source: Source, model: "VisionTransformer", fields: Mapping[str, Any]) -> str:
-    return inspect(source, **{"image_size": model.config.image_size, **fields}).dialect
+    """Returns the dialect of the files themselves, which a row of the catalog may not know."""
+    with source.open(headers=True) as files:
+        arguments = {**source.told, "image_size": model.config.image_size, **fields}
+        return open_checkpoint(files, arguments).info.dialect
 
 
 def _image_shape(model: "VisionTransformer") -> tuple[int, int, int]:
