@@ -1,4 +1,4 @@
-"""Sums over replicas, and steps of SGD and AdamW that read and write each weight once.
+"""TensorFlow: sums over replicas, and steps of SGD and AdamW that read and write each weight once.
 
 Keras composes a step from some fifteen operations, each with an array as large as the weight.
 """

@@ -236,9 +236,9 @@ def _require(argument: str, value: Any, values: Collection[Any], advice: str = "
     """Refuses a value that no row has."""
     if value is not None and value not in values:
         names = [str(each) for each in sorted(values)]
+        guess = nearest(value, names) if isinstance(value, str) else ""
         raise ConfigError(
-            f"{argument}={value!r}: no preset has it.{nearest(str(value), names)} Known: "
-            f"{', '.join(names)}.{advice}"
+            f"{argument}={value!r}: no preset has it.{guess} Known: {', '.join(names)}.{advice}"
         )
 
 
