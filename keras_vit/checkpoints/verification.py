@@ -12,6 +12,7 @@ import keras_vit
 from keras_vit.checkpoints import passports
 from keras_vit.checkpoints.inspection import open_checkpoint
 from keras_vit.checkpoints.libraries import LibraryUnavailableError, Outputs, run_library
+from keras_vit.checkpoints.opening import open_source
 from keras_vit.checkpoints.passports import Passport, formula_images
 from keras_vit.checkpoints.transfer import load
 from keras_vit.images.protocols import complete
@@ -215,8 +216,8 @@ def _difference(values: Any, expected: Any) -> float:
 
 def _dialect_of(source: Source, model: "VisionTransformer", fields: Mapping[str, Any]) -> str:
     """Returns the dialect of the files themselves, which a row of the catalog may not know."""
-    with source.open(headers=True) as files:
-        arguments = {**source.told, "image_size": model.config.image_size, **fields}
+    with open_source(source, headers=True) as files:
+        arguments = {**source.defaults, "image_size": model.config.image_size, **fields}
         return open_checkpoint(files, arguments).info.dialect
 
 

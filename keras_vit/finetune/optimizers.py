@@ -101,7 +101,7 @@ class _Layerwise(keras.optimizers.Optimizer):
         gradients, variables = _present(grads, variables)
         if self.loss_scale_factor is not None:
             gradients = [gradient / self.loss_scale_factor for gradient in gradients]
-        gradients = self._reduce(gradients)
+        gradients = self._average_over_devices(gradients)
         if self.gradient_accumulation_steps:
             self._accumulate(gradients, variables)
         else:
@@ -113,7 +113,7 @@ class _Layerwise(keras.optimizers.Optimizer):
                 variable.assign(variable.constraint(variable))
         self.batches.assign_add(1)
 
-    def _reduce(self, gradients: list[Any]) -> list[Any]:
+    def _average_over_devices(self, gradients: list[Any]) -> list[Any]:
         """Returns the gradients of all processes or replicas together."""
         if self.sum_over_processes:
             from keras_vit.distribution.torchrun import mean_over_processes
