@@ -20,8 +20,8 @@ if kernels.have_whole_block:
 else:
 
     def call_block(block: Any, z: Any, rotary: Any = None, **arguments: Any) -> Any:
-        """Returns `block(z, rotary, **arguments)`."""
-        return block(z, rotary, **arguments)
+        """Returns `block(z, rotary=rotary, **arguments)`; most blocks take no rotary positions."""
+        return block(z, **arguments) if rotary is None else block(z, rotary=rotary, **arguments)
 
 
 class Stages:

@@ -32,8 +32,9 @@ def call_block(block: Any, z: Any, rotary: Any = None, **arguments: Any) -> Any:
         rotary: the output of `RotaryPositions`, or None.
         arguments: `training`, and what else a block takes.
     """
-    is_inference = not (torch.is_grad_enabled() or any(arguments.values()))
-    if is_inference and type(z) is torch.Tensor and not z.is_meta and _is_as_built(block):
+    # `torch.jit.trace` traces with and without gradients and compares both programs.
+    is_plain = not (torch.is_grad_enabled() or torch.jit.is_tracing() or any(arguments.values()))
+    if is_plain and type(z) is torch.Tensor and not z.is_meta and _is_as_built(block):
         return _encode(block, *_cast(block, z, rotary))
     return block(z, **arguments) if rotary is None else block(z, rotary=rotary, **arguments)
 

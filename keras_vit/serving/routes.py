@@ -59,7 +59,7 @@ class Service:
         """Computes between startup and shutdown of the application."""
         self.engine.warm_up()
         batcher = Batcher(self.engine.functions, self.settings.max_batch, self.settings.batch_wait)
-        with ThreadPoolExecutor(os.cpu_count() or 1, "keras_vit-decoding") as self._readers:
+        with ThreadPoolExecutor(os.cpu_count() or 1, "keras_vit-decoding") as self.readers:
             self.batcher = batcher
             yield
             self.batcher = None
@@ -88,7 +88,7 @@ class Service:
 
     async def _one(self, encoded: bytes, function: str) -> tuple[np.ndarray, Any]:
         loop = asyncio.get_running_loop()
-        image = await loop.run_in_executor(self._readers, self.engine.prepare, encoded)
+        image = await loop.run_in_executor(self.readers, self.engine.prepare, encoded)
         if self.batcher is None:
             raise HTTPException(503, "The server has ended.")
         try:

@@ -16,18 +16,6 @@ def test_all_layers_reaches_every_depth():
     assert "block_0/mlp/dense_0" not in {layer.path for layer in model.layers}
 
 
-@pytest.mark.skipif(keras.backend.backend() != "torch", reason="kernels/torch.py reads them.")
-def test_a_layer_says_that_it_is_rematerialised_or_compiled():
-    """Covers `_remat_mode` of Keras and `_compiled_call_impl` of torch."""
-    layer = keras.layers.Dense(2)
-    assert layer._remat_mode is None
-    assert layer._compiled_call_impl is None
-    with keras.RematScope("full"):
-        assert keras.layers.Dense(2)._remat_mode is not None
-    layer.compile(backend="eager")
-    assert layer._compiled_call_impl is not None
-
-
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="kernels/torch.py asks it.")
 def test_torch_says_whether_a_transform_is_active():
     """`torch._C._are_functorch_transforms_active` is true inside `torch.func` alone."""

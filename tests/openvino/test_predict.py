@@ -19,8 +19,8 @@ from keras_vit.finetune import enable_lora, finetune_preset
 from keras_vit.interpolate import resampling_matrix, resampling_weights
 from keras_vit.kernels import reference
 from keras_vit.kernels.sizes import number, steps
+from tests.environment.test_backend import run_without
 from tests.helpers import assert_close, normal, numpy_of, random_tiny, randomise, tiny
-from tests.test_backend import run_without
 
 if keras.backend.backend() != "openvino":
     pytest.skip("OpenVINO's own tests", allow_module_level=True)
