@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,7 @@ from keras_vit.checkpoints import CheckpointInfo, Source, describe
 from keras_vit.data import ImageData
 from keras_vit.data.by_name import training_and_validation
 from keras_vit.environment.backend import require_training
-from keras_vit.errors import ConfigError
 from keras_vit.finetune.recipes import Recipe, augreg_recipe, transfer_recipe
-from keras_vit.finetune.sweep import sweep
 from keras_vit.finetune.training import BEST, LAST, check_out, train
 from keras_vit.images import Preprocessor
 from keras_vit.labels import names_of
@@ -26,8 +24,6 @@ from keras_vit.variants import variant
 
 _EPOCHS = 20
 """Number of epochs that the steps are divided into; each epoch ends with a validation."""
-SWEEP = "sweep.json"
-"""Scores of the learning rates that were tried, in the folder of a training."""
 _EXTRAS = {"curves.png": "matplotlib", "tensorboard/": "tensorboardX"}
 
 
@@ -42,7 +38,6 @@ class Plan:
         recipe: arguments of `compile` and `fit`.
         keeps_head: whether the data have the classes of the preset, so that its head stays.
         left_out: results that are not written -> the package that is not installed.
-        sweep: accuracy of each learning rate that was tried; empty without a sweep.
     """
 
     model: VisionTransformer
@@ -51,7 +46,6 @@ class Plan:
     recipe: Recipe
     keeps_head: bool
     left_out: dict[str, str]
-    sweep: dict[float, float] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +80,6 @@ def finetune_preset(
     label_smoothing: float = 0.0,
     unreadable: str = "raise",
     seed: int = 0,
-    sweep_over: Sequence[float] | None = None,
     announce: Callable[[Plan], object] = lambda plan: None,
     callbacks: Iterable[keras.callbacks.Callback] = (),
     verbose: Any = 0,
@@ -114,9 +107,6 @@ def finetune_preset(
         label_smoothing: share of the label that is divided among all classes.
         unreadable: `"raise"`, or `"skip"` to leave out images that cannot be read.
         seed: seed of weights, order and augmentation.
-        sweep_over: learning rates to choose from, such as `RATES` of table 4. Each is trained on
-            nine tenths of the training data and scored on the rest; the best rate then trains on
-            all training data. `sweep.json` in `out` keeps the scores.
         announce: called once, before the first step.
         callbacks, verbose: arguments of `fit`.
         **recipe: other arguments of `transfer_recipe`, or of `augreg_recipe` with `from_scratch`.
@@ -130,7 +120,6 @@ def finetune_preset(
     """
     require_training()
     check_out(Path(out), resume)  # before any data are read
-    rates = None if sweep_over is None else _rates(sweep_over, from_scratch, recipe)
     source, found = _start(preset, from_scratch, image_size)
     images, held_out = training_and_validation(
         data,
@@ -156,56 +145,27 @@ def finetune_preset(
     # The head stays if the data have exactly the classes of the preset.
     keeps_head = source is not None and names_of(found.labels) == images.class_names
 
-    def build() -> VisionTransformer:
-        keras.utils.set_random_seed(seed)
-        if source is None:
-            return VisionTransformer(found.config, protocol=found.protocol, **fields)
-        return VisionTransformer.from_preset(source, **fields)
-
-    scores: dict[float, float] = {}
-    if source is not None:
-        recipe = {"learning_rate": 0.01, **recipe, "new_head": not keeps_head}
-    if rates is not None:
-        options = {**common, **recipe, "batch_size": batch_size}
-        del options["learning_rate"]
-        keep = Path(out) / SWEEP
-        scores = sweep(build, images, steps, rates, callbacks=callbacks, keep=keep, **options)
-        recipe["learning_rate"] = max(scores, key=lambda rate: scores[rate])
-    model = build()
+    keras.utils.set_random_seed(seed)
     if source is None:
+        model = VisionTransformer(found.config, protocol=found.protocol, **fields)
         chosen = augreg_recipe(model, steps, batch_size, loss="softmax", **common, **recipe)
     else:
-        chosen = transfer_recipe(model, steps, batch_size, **common, **recipe)
+        model = VisionTransformer.from_preset(source, **fields)
+        options = {"learning_rate": 0.01, **common, **recipe, "new_head": not keeps_head}
+        chosen = transfer_recipe(model, steps, batch_size, **options)
     left_out = {name: package for name, package in _EXTRAS.items() if not find_spec(package)}
-    announce(Plan(model, images, held_out, chosen, keeps_head, left_out, scores))
+    announce(Plan(model, images, held_out, chosen, keeps_head, left_out))
     history = train(
         model,
         images,
         held_out,
         recipe=chosen,
         out=out,
-        resume=resume or rates is not None,  # the sweep has already written into the folder
+        resume=resume,
         callbacks=callbacks,
         verbose=verbose,
     )
     return Finetuned(Path(out) / (LAST if held_out is None else BEST), history)
-
-
-def _rates(rates: Sequence[float], from_scratch: bool, recipe: dict[str, Any]) -> tuple[float, ...]:
-    """Returns the learning rates of a sweep, each once.
-
-    Raises:
-        ConfigError: a rate is invalid, or another argument excludes a sweep.
-    """
-    if from_scratch or "learning_rate" in recipe:
-        other = "from_scratch" if from_scratch else "learning_rate"
-        raise ConfigError(
-            f"{other} and sweep_over exclude each other: a sweep chooses the learning rate of a "
-            "fine-tuning."
-        )
-    if not rates or not all(rate > 0 for rate in rates):
-        raise ConfigError(f"sweep_over={tuple(rates)}: expected positive learning rates.")
-    return tuple(dict.fromkeys(map(float, rates)))
 
 
 def _start(

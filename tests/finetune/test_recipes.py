@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from keras_vit.errors import ConfigError
-from keras_vit.finetune import LayerwiseSGD, augreg_recipe, steps_for, transfer_recipe
+from keras_vit.finetune import (
+    FINE_TUNING,
+    LayerwiseSGD,
+    augreg_recipe,
+    steps_for,
+    transfer_recipe,
+)
 from tests.finetune.updates import after_each
 from tests.helpers import assert_close, normal, numpy_of, random_tiny, tiny
 
@@ -219,3 +225,12 @@ def test_bfloat16_momentum_rounds_the_trace_and_its_product():
         expected = expected - 0.1 * total
         assert_close(found[k], expected, 1e-6)
     assert optimizer.get_config()["momentum_dtype"] == "bfloat16"
+
+
+def test_fine_tuning_recipes_have_the_numbers_of_table_4():
+    """The steps of ImageNet, CIFAR-10 and Pets follow BiT's rule."""
+    assert FINE_TUNING["imagenet"].learning_rates == (0.003, 0.01, 0.03, 0.06)
+    images = {"imagenet": 1_281_167, "cifar10": 50_000, "oxford_iiit_pet": 3_680}
+    assert {name: FINE_TUNING[name].steps for name in images} == {
+        name: steps_for(count) for name, count in images.items()
+    }

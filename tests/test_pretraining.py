@@ -1,0 +1,194 @@
+"""The examples of tables 3 and 4: published recipes, a training by one, and a sweep of rates."""
+
+import runpy
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vit import ConfigError, VisionTransformer, evaluate, list_variants, vit_s16
+from keras_vit.data import AUGREG, from_arrays, from_folder
+from keras_vit.variants import variant
+from tests.digits import LOOPS, write_folders
+from tests.helpers import tiny
+
+FOLDER = Path(__file__).parents[1] / "examples" / "paper"
+EXAMPLE = runpy.run_path(str(FOLDER / "pretraining.py"))
+PRETRAINING = EXAMPLE["PRETRAINING"]
+augreg_search = EXAMPLE["augreg_search"]
+pretrain = EXAMPLE["pretrain"]
+pretraining_recipe = EXAMPLE["pretraining_recipe"]
+sweep = runpy.run_path(str(FOLDER / "table4_rates.py"))["sweep"]
+SIZES = {"patch_size": 8, "hidden_size": 16, "mlp_dim": 32, "num_heads": 2, "num_layers": 1}
+EPOCHS, STEPS = 3, 4
+
+
+class Crash(keras.callbacks.Callback):
+    """Ends the training in its second epoch, as a crash of the process would."""
+
+    def on_train_batch_end(self, batch, logs=None):
+        if self.model.optimizer.iterations == STEPS + 1:
+            raise MemoryError("no memory")
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("desk")
+    write_folders(folder, LOOPS.get, train=8 * STEPS, test=12, size=16)
+    return folder
+
+
+def run(desk, out, **options):
+    return pretrain(
+        desk / "train",
+        "plain_s16_i1k",
+        out=out,
+        validation=desk / "test",
+        image_size=16,
+        epochs=EPOCHS,
+        batch_size=8,
+        fields=SIZES,
+        **options,
+    )
+
+
+@pytest.fixture(scope="module")
+def unbroken(desk, tmp_path_factory):
+    out, plans = tmp_path_factory.mktemp("runs") / "unbroken", []
+    return out, run(desk, out, announce=plans.append), plans[0]
+
+
+def test_the_plan_has_the_fields_and_settings_of_the_published_recipe(unbroken):
+    """Model, augmentation, optimizer and length; an epoch is one pass over the data."""
+    _, done, plan = unbroken
+    published = PRETRAINING["plain_s16_i1k"]
+    assert {name: getattr(plan.model.config, name) for name in published.fields} == dict(
+        published.fields
+    )
+    assert plan.data.augmentation == AUGREG["light2"]
+    assert (len(plan.data), plan.recipe.settings["steps"]) == (STEPS, EPOCHS * STEPS)
+    assert plan.recipe.settings["learning_rate"] == published.learning_rate
+    assert plan.recipe.compile_args["optimizer"].weight_decay == published.weight_decay
+    assert len(done.history["val_accuracy"]) == EPOCHS
+
+
+def test_the_saved_preset_has_the_scores_of_the_held_out_images(desk, unbroken):
+    """It also has the class names and the recipe's protocol."""
+    _, done, _ = unbroken
+    model = VisionTransformer.from_preset(done.preset)
+    assert model.labels == ("loop", "open")
+    assert model.preprocessor.protocol == "big_vision"
+    found = evaluate(model, from_folder(desk / "test", model, 8))
+    assert (found.count, found.top1) == (done.evaluation.count, done.evaluation.top1)
+    assert found.loss == pytest.approx(done.evaluation.loss, rel=1e-5)
+    assert done.history["val_loss"][-1] == pytest.approx(found.loss, rel=1e-5)
+
+
+def test_a_crashed_pretraining_resumes_with_identical_results(desk, unbroken, tmp_path):
+    """Weights, history and scores equal those of the uninterrupted training."""
+    expected, done, _ = unbroken
+    out = tmp_path / "crashed"
+    with pytest.raises(MemoryError):
+        run(desk, out, callbacks=[Crash()])
+    again = run(desk, out, resume=True)
+    assert again.history == done.history
+    assert again.evaluation == done.evaluation
+    weights = "last/model.safetensors"
+    assert (out / weights).read_bytes() == (expected / weights).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ({"recipe": "plain_s16"}, "Did you mean 'plain_s16_i1k'"),
+        ({"variant": "vit_b17"}, "Did you mean 'vit_b16'"),
+        ({"accumulate": 3, "batch_size": 8}, "batch_size=8 is not divisible by accumulate=3"),
+        ({"fields": {"classifier": "token"}}, "has classifier=gap, the model classifier=token"),
+    ],
+)
+def test_bad_arguments_are_refused_by_name(desk, tmp_path, named, message):
+    """Before the first step, and before the output folder is made."""
+    arguments = {"recipe": "plain_s16_i1k", "image_size": 16, **named}
+    with pytest.raises(ConfigError, match=message):
+        pretrain(desk / "train", out=tmp_path / "out", **arguments)
+    assert not (tmp_path / "out").exists()
+
+
+TABLE_3 = """
+    vit_b_i21k        90     1e-3  linear  0.03  0.1
+    vit_l_i21k        30,90  1e-3  linear  0.03  0.1
+    vit_i1k           300    3e-3  cosine  0.3   0.1
+"""
+"""Epochs, base learning rate, decay, weight decay and dropout of arXiv 2010.11929."""
+
+
+@pytest.mark.parametrize("row", TABLE_3.strip().splitlines(), ids=lambda row: row.split()[0])
+def test_pretraining_recipes_have_the_numbers_of_table_3(row):
+    """All have batches of 4,096 and 10,000 warm-up steps; only ImageNet's clips gradients."""
+    name, epochs, rate, decay, weight_decay, dropout = row.split()
+    found = PRETRAINING[name]
+    assert found.epochs == tuple(map(int, epochs.split(",")))
+    assert (found.learning_rate, found.decay) == (float(rate), decay)
+    assert found.weight_decay == float(weight_decay)
+    for builder in map(variant, found.variants):
+        assert builder.config(**found.fields).dropout_rate == float(dropout)
+    assert (found.batch_size, found.warmup_steps) == (4096, 10_000)
+    assert found.clip_norm == (1.0 if name == "vit_i1k" else None)
+
+
+def test_recipes_name_existing_variants_and_augmentations():
+    """AugReg's search space has 28 settings."""
+    space = augreg_search()
+    assert len(space) == 28
+    for recipe in (*PRETRAINING.values(), *space.values()):
+        assert set(recipe.variants) <= set(list_variants())
+        assert recipe.augmentation in AUGREG
+        assert "arXiv" in recipe.source
+
+
+@pytest.mark.on_one_backend("torch")
+def test_the_plain_baseline_has_the_settings_of_big_vision():
+    """90 epochs of ImageNet in batches of 1,024 are 112,603 steps."""
+    plain = PRETRAINING["plain_s16_i1k"]
+    assert plain.steps(1_281_167, 90) == 112_603
+    assert (AUGREG[plain.augmentation].randaugment, AUGREG["light2"].mixup) == ((2, 10), 0.2)
+    model = vit_s16(image_size=32, num_classes=5, **plain.fields)
+    recipe = pretraining_recipe(model, "plain_s16_i1k", 1_281_167, 90)
+    optimizer = recipe.compile_args["optimizer"]
+    assert (optimizer.weight_decay, optimizer.global_clipnorm) == (0.1, 1.0)
+    rate = optimizer._learning_rate
+    assert abs(float(rate(10_000)) - 1e-3) < 1e-9
+    assert float(rate(112_603)) < 1e-9
+    with pytest.raises(ConfigError, match="has classifier=gap, the model classifier=token"):
+        pretraining_recipe(tiny(), "plain_s16_i1k", 100)
+    with pytest.raises(ConfigError, match="Did you mean 'plain_s16_i1k'"):
+        pretraining_recipe(model, "plain_s16", 100)
+
+
+def test_the_sigmoid_recipe_of_21k_needs_its_initial_head_bias():
+    """The recipe's `fields` hold the bias of -10; a model with another bias is refused."""
+    name = "medium1_sd0.1_wd0.03"
+    fields = augreg_search()[name].fields
+    model = tiny(num_classes=6, **fields)
+    recipe = pretraining_recipe(model, name, 50_000, steps=20)
+    assert recipe.compile_args["loss_weights"] == 6.0
+    assert np.all(np.asarray(model.get_layer("head").get_weights()[1]) == -10)
+    with pytest.raises(ConfigError, match="head_bias_init"):
+        pretraining_recipe(tiny(**{**fields, "head_bias_init": 0.0}), name, 50_000)
+
+
+@pytest.mark.on_one_backend("torch")
+def test_a_sweep_finds_the_rate_that_learns():
+    """`sweep` returns an accuracy per rate; a rate of 0.1 separates dark and bright images."""
+    labels = np.arange(40) % 2
+    noise = np.random.default_rng(0).integers(0, 60, (40, 16, 16, 3))
+    images = (noise + 180 * labels[:, None, None, None]).astype("uint8")
+
+    def build():
+        return tiny(num_classes=2)
+
+    data = from_arrays(images, labels, build(), 8, steps_per_epoch=5)
+    found = sweep(build, data, 20, (1e-6, 0.1), validation_split=0.25)
+    assert list(found) == [1e-6, 0.1]
+    assert found[0.1] == 1.0
