@@ -6,7 +6,6 @@ Both clip by the norm of all gradients together, as Keras's optimizers do. Keras
 
 import dataclasses
 import re
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ from keras import ops
 
 from keras_vit.errors import ConfigError
 from keras_vit.kernels.reference import at_least_float32
+from keras_vit.text import warn
 
 
 @dataclasses.dataclass(frozen=True)
@@ -212,7 +212,7 @@ def _present(grads: Sequence[Any], variables: Sequence[Any]) -> tuple[list[Any],
     if len(missing) == len(pairs):
         raise ValueError("No gradients provided for any variable.")
     if missing:
-        warnings.warn(f"The loss has no gradient for the variables {missing}.", stacklevel=3)
+        warn(f"The loss has no gradient for the variables {missing}.")
     return (
         [gradient for gradient, _ in pairs if gradient is not None],
         [variable for gradient, variable in pairs if gradient is not None],
