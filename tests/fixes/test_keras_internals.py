@@ -73,18 +73,6 @@ def test_canary_keras_decays_all_variables_at_one_rate():
     np.testing.assert_allclose(keras.ops.convert_to_numpy(variable), [0.95, 0.95], rtol=1e-6)
 
 
-@pytest.mark.skipif(keras.backend.backend() != "torch", reason="kernels/torch.py reads them.")
-def test_a_layer_says_that_it_is_rematerialised_or_compiled():
-    """Covers `_remat_mode` of Keras and `_compiled_call_impl` of torch."""
-    layer = keras.layers.Dense(2)
-    assert layer._remat_mode is None
-    assert layer._compiled_call_impl is None
-    with keras.RematScope("full"):
-        assert keras.layers.Dense(2)._remat_mode is not None
-    layer.compile(backend="eager")
-    assert layer._compiled_call_impl is not None
-
-
 def test_an_optimizer_keeps_the_averages_of_its_variables():
     """Covers `_model_variables_moving_average` and `_trainable_variables`, in the same order."""
     variable = keras.Variable(np.ones((2,), "float32"))
