@@ -19,7 +19,7 @@ if kernels.have_whole_block:
     from keras_vit.layers.torch_block import call_block
 else:
 
-    def call_block(block: Any, z: Any, **arguments: Any) -> Any:
+    def call_block(block: Any, z: Any, **arguments: Any) -> Any:  # type: ignore[misc]
         """Returns `block(z, **arguments)`."""
         return block(z, **arguments)
 
