@@ -6,8 +6,6 @@ matrix as the kernel (benchmarks/notes). Weights, names, activation, regulariser
 quantisation and LoRA are Keras's.
 """
 
-import functools
-
 import keras
 
 from keras_vit import kernels
@@ -54,7 +52,6 @@ class EinsumDense(_Product, keras.layers.EinsumDense):
         return self._product(inputs, kernel, axes)
 
 
-@functools.cache
 def _summed_axes(equation):
     """Returns n if the equation sums the last n axes of the input and the first n of the kernel.
 
