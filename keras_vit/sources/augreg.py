@@ -12,6 +12,7 @@ import functools
 import math
 import re
 from pathlib import Path
+from typing import Any
 
 from keras_vit.errors import PresetError, nearest
 from keras_vit.images.protocols import ProtocolSpec
@@ -246,7 +247,7 @@ def _read(path: Path, _changed: int) -> tuple[AugRegRow, ...]:
 _TYPES = {field.name: field.type for field in dataclasses.fields(AugRegRow)}
 
 
-def _value(column: str, text: str) -> str | float | int | None:
+def _value(column: str, text: str) -> Any:
     """Returns a value of the index; an empty number is None, as pandas writes NaN."""
     if _TYPES[column] is str:
         return text.strip()
