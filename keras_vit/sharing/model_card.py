@@ -78,9 +78,7 @@ def _known_from(provenance: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the metadata that follow from the provenance of the weights."""
     metadata = {}
     if isinstance(provenance.get("license"), str):
-        metadata["license"] = provenance[
-            "license"
-        ].lower()  # the Hub's identifiers are SPDX's, lower
+        metadata["license"] = provenance["license"].lower()  # as the Hub writes SPDX
     if isinstance(provenance.get("repo"), str):
         metadata["base_model"] = provenance["repo"].removeprefix("hf://")
     return metadata

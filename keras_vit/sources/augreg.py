@@ -248,7 +248,7 @@ def _read(path: Path, _changed: int) -> tuple[AugRegRow, ...]:
 _TYPES = {field.name: field.type for field in dataclasses.fields(AugRegRow)}
 
 
-def _value(column: str, text: str) -> str | float | int | None:
+def _value(column: str, text: str) -> Any:
     """Returns a value of the index; an empty number is None, as pandas writes NaN."""
     if _TYPES[column] is str:
         return text.strip()

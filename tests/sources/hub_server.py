@@ -227,7 +227,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.hub.requests.append(request)
         self.fault = self.hub.fault_at(request)
         if self.fault is not None and self.fault.status is not None:
-            return self._send(self.fault.status, b'{"error": "on purpose"}', self.fault.headers)
+            # Status 204 has no body: what was sent nevertheless must not precede the next answer.
+            headers = {**self.fault.headers, "Connection": "close"}
+            return self._send(self.fault.status, b'{"error": "on purpose"}', headers)
         for pattern, method in self._ROUTES:
             if match := re.fullmatch(pattern, request):
                 return method(self, *match.groups())
