@@ -6,7 +6,7 @@ Pre-train on digits without labels, then fine-tune on 500 with labels (appendix 
 
     python examples/06_masked_patch_pretraining.py 60 20
 
-The numbers are steps of pre-training and of fine-tuning, and a seed. :doc:`/masked_patches` has
+The numbers are steps of pre-training and of fine-tuning, and a seed. :doc:`/paper` has
 figures.
 """
 

@@ -252,7 +252,7 @@ def test_an_unknown_choice_of_kernels_is_refused(nursery):
 # TensorFlow has few fast forms, and test_kernels.py compares JAX's with the reference.
 @pytest.mark.on_one_backend(*sample(("torch", "jax"), "torch"))
 @pytest.mark.skipif("KERAS_VIT_KERNELS" in os.environ, reason="runs these tests itself")
-def test_the_reference_kernels_pass_the_tests_of_layers_model_and_derivatives(nursery):
+def test_the_reference_kernels_pass_tests_of_layers_and_derivatives(nursery):
     """The tests run again in a process with KERAS_VIT_KERNELS=reference."""
     skipped = [f"{name}-{kind}" for name in ("gap", "hybrid") for kind in ("kept", "remat")]
     skipped.append("map-remat")

@@ -181,7 +181,7 @@ def test_metrics_count_corrupted_patches(task, outputs):
     task.reset_metrics()
 
 
-def test_without_corruption_the_predictions_are_the_head_of_the_encoders_tokens():
+def test_without_corruption_the_head_reads_the_encoders_tokens():
     """The head reads the normalised patch tokens of the last block."""
     fields = {"classifier": "gap", "class_token": True, "numerics": {"pool_before_norm": True}}
     model = tiny(**FIELDS, **fields)

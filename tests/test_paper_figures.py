@@ -46,7 +46,7 @@ def test_patch_filters_of_a_hybrid_are_the_kernels_of_its_root():
 
 
 @not_by_backend
-def test_attention_distance_is_the_mean_distance_of_patches_weighted_by_attention():
+def test_attention_distance_is_a_mean_weighted_by_attention():
     """In pixels between the centres of patches; registers are left out."""
     model = random_tiny(image_size=(16, 24), patch_size=(8, 4), num_registers=2)
     images = normal(2, 16, 24, 3)

@@ -200,9 +200,7 @@ def test_a_processor_that_fuses_the_gelu_computes_other_products_by_torch(before
     assert before_gelu == ["gelu", "gelu"]
 
 
-def test_a_large_kernel_before_a_gelu_is_multiplied_by_the_library_of_all_products(
-    before_gelu, monkeypatch
-):
+def test_a_large_kernel_before_a_gelu_is_multiplied_as_all_others(before_gelu, monkeypatch):
     """By torch beside torch, and by oneDNN, with the GELU, where oneDNN computes all products."""
     x, kernel = torch.ones(1, 4), torch.ones(4, 2**18 + 1)
     assert torch_products.product_then_gelu(x, kernel, None, True) is None

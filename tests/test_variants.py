@@ -213,7 +213,7 @@ def test_argument_names_of_other_libraries_are_answered_with_the_name_here(word)
         ("mlp_ratio", "mlp_dim, which is mlp_ratio * hidden_size"),
     ],
 )
-def test_arguments_without_a_single_counterpart_are_answered_with_a_sentence(word, answer):
+def test_arguments_without_one_counterpart_are_answered_by_a_sentence(word, answer):
     """The sentence says how to get the effect."""
     with raises(ConfigError, word, answer):
         keras_vit.vit_ti16(32, **{word: True})

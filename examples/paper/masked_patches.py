@@ -1,6 +1,6 @@
 """Masked patch prediction, the self-supervision of appendix B.1.2: images without labels.
 
-`examples/06_masked_patch_pretraining.py` trains with it; docs/masked_patches.md has figures.
+`examples/06_masked_patch_pretraining.py` trains with it; docs/paper.md has figures.
 """
 
 import dataclasses

@@ -2,7 +2,7 @@
 
 The rule: a placeholder that stands on only one side is an axis on the other. So
 `block_{l}/attention/{qkv}/kernel, m h d` and `blocks.{l}.attn.qkv.weight, (qkv h d) m`
-say that three weights of the model are one array of a timm file, and
+say that three weights of the model are one array of a timm file. Likewise,
 `.../encoderblock/..., l m h d` says that one array of a big_vision file holds the weights of all
 blocks. Reading and writing follow the same plan.
 """

@@ -29,7 +29,7 @@ class Check:
     """One comparison of a checkpoint with a passport.
 
     Args:
-        name: what was compared: `"sha256"`, `"protocol"`, `"logits"`, or a block's norm.
+        name: compared part: `"sha256"`, `"protocol"`, `"logits"`, or a block's norm.
         expected: the passport's side, with the code that computed it.
         difference: largest difference, of the largest magnitude; 0 for equal and 1 for different
             where no number was compared.
@@ -53,7 +53,7 @@ class Verification:
 
     Args:
         checks: one for each comparison.
-        warnings: what `look` said of the checkpoint.
+        warnings: sentences of `look` about the checkpoint.
     """
 
     checks: tuple[Check, ...]

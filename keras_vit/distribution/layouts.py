@@ -1,4 +1,4 @@
-"""Which part of each weight a device keeps, from the axes that the lexicon states.
+"""The part of each weight that a device keeps, from the axes that the lexicon states.
 
 The mesh of devices has an axis "batch", which divides the images of a batch, an axis "model", or
 both. Tensor parallelism divides the axes num_heads and mlp_dim of the weights along "model", as in

@@ -1,7 +1,7 @@
 """Regularised least squares on whitened features, in float64 and NumPy alone.
 
-With features x of mean m and standard deviation s (plus 1e-5), z = (x - m) / s, and targets y of
--1 and 1, one column per class, the solution for a strength l2 is the minimum over W of
+Features x of mean m and standard deviation s (plus 1e-5) become z = (x - m) / s. Targets y are -1
+and 1, one column per class. The solution for a strength l2 is the minimum over W of
 
     |(Y - mean(Y)) - Z W|^2 + l2 |W|^2,    W = (Z'Z + l2 I)^-1 Z'Y = Z'(ZZ' + l2 I)^-1 Y.
 

@@ -50,7 +50,7 @@ def write_report(
         model: a `VisionTransformer` of a fixed size with one prediction per image.
         folder: where to write; it is made if it is not there. Other files in it stay.
         images: paths, PIL images or arrays, as of `model.preprocessor`.
-        method: which explanation comes first.
+        method: the explanation that comes first.
         targets: classes to explain, by index or label; the two most probable ones of each image
             without any.
         command: the command that the report quotes.

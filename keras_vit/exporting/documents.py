@@ -1,4 +1,4 @@
-"""What stands beside an exported model: labels.txt, README.md and export.json."""
+"""The files beside an exported model: labels.txt, README.md and export.json."""
 
 import dataclasses
 import json
@@ -46,7 +46,7 @@ def write(
         name: the name that the folder will have.
         form: the format.
         plan: the plan of the export.
-        facts: what the model says of itself.
+        facts: the model's own description.
         comparison: how near the artefact is to the model, or None if they were not compared.
         notes: sentences on what the export does differently from its arguments.
     """

@@ -1,4 +1,4 @@
-"""What one export shall be, as plain data that a process of another backend can read."""
+"""One export as plain data that a process of another backend can read."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ class ExportPlan:
     Args:
         format: name of a format.
         outputs: `"probabilities"`, `"logits"` or `"features"`.
-        prepares: what the graph does to images before the model: `"resize"` takes uint8 images of
+        prepares: preparation of images in the graph: `"resize"` takes uint8 images of
             any size, `"scale"` uint8 images of the model's size, `"nothing"` prepared floats.
         image_size: (height, width) of the model, or None for any.
         channels: number of channels of the images.

@@ -32,8 +32,8 @@ class Exported:
     Args:
         folder: the place.
         format: name of the format.
-        verification: what was compared, see `keras_vit.exporting.verification.Comparison`; None
-            if it was not.
+        verification: result of the comparison, a `keras_vit.exporting.verification.Comparison`;
+            None if nothing was compared.
         notes: sentences on what the export does differently from its arguments.
         num_bytes: bytes of all files.
     """

@@ -150,8 +150,8 @@ def augreg_recipe(
 ) -> Recipe:
     """Pre-training as in *How to train your ViT?* (arXiv 2106.10270, section 3).
 
-    Adam with beta 0.9 and 0.999, linear warm-up over 10,000 updates, cosine decay, gradients
-    clipped to a global norm of 1, and weight decay of 0.1 or 0.03 times the learning rate on
+    Adam with beta 0.9 and 0.999, linear warm-up over 10,000 updates, cosine decay, and gradients
+    clipped to a global norm of 1. The weight decay is 0.1 or 0.03 times the learning rate on
     kernels (`wd=0.0001` in big_vision, which does not multiply by the rate of 0.001). Model and
     data have the other settings of the recipe: dropout and stochastic depth of 0 or 0.1 each
     (`vit_s16(dropout_rate=0.1, stochastic_depth_rate=0.1)`), and RandAugment and mixup, by the

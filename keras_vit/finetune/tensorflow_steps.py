@@ -23,7 +23,7 @@ def sgd(optimizer: Any, variable: Any, gradient: Any, trace: Any, rate: Any) -> 
     Args:
         optimizer: a `LayerwiseSGD` with momentum.
         variable: the weight, a `tf.Variable` or one replica's part of it.
-        gradient: of the type of the weight.
+        gradient: gradient, of the type of the weight.
         trace: the Keras variable of the weight's trace, of the same type.
         rate: learning rate of this weight, a scalar.
     """
@@ -46,7 +46,7 @@ def adam(optimizer: Any, variable: Any, gradient: Any, mean: Any, variance: Any,
     Args:
         optimizer: a `LayerwiseAdamW`.
         variable: the weight, a `tf.Variable` or one replica's part of it.
-        gradient: of the type of the weight.
+        gradient: gradient, of the type of the weight.
         mean, variance: the Keras variables of the running means, of the same type.
         rate: learning rate of this weight, a scalar.
     """

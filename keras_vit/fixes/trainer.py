@@ -1,4 +1,4 @@
-"""What `fit`, `evaluate` and `predict` of Keras need from a model; nothing private is used.
+"""Two faults of `fit`, `evaluate` and `predict` of Keras, mended by public methods.
 
 Found 2026-11 in Keras 3.15.1 and before; tests/fixes/test_trainer.py has the canaries.
 

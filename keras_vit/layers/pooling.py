@@ -16,11 +16,11 @@ class Pool(ConfiguredLayer):
     """Reduces `(batch, tokens, hidden_size)` to the input of the head, `(batch, hidden_size)`.
 
     Args:
-        kind: `"token"` returns the first token (Eq. 4); `"gap"` the mean of the tokens
-            behind the first `skip`; `"gap_without_first"` the mean without the first token;
-            `"token_and_mean"` the first token and, behind it, the mean of `"gap"`,
-            `(batch, 2 * hidden_size)` (DINOv2); `"two_tokens"` the first two tokens,
-            `(batch, 2, hidden_size)`; `"mean_of_two_tokens"` their mean (DeiT).
+        kind: `"token"` returns the first token (Eq. 4). `"gap"` returns the mean of the tokens
+            behind the first `skip`, and `"gap_without_first"` the mean without the first token.
+            `"token_and_mean"` returns the first token and, behind it, the mean of `"gap"`,
+            `(batch, 2 * hidden_size)` (DINOv2). `"two_tokens"` returns the first two tokens,
+            `(batch, 2, hidden_size)`, and `"mean_of_two_tokens"` their mean (DeiT).
         skip: number of tokens before the patches, which `"gap"` and `"token_and_mean"` leave
             out of the mean.
 

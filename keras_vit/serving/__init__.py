@@ -1,9 +1,9 @@
 """A model behind an HTTP address: `keras-vit serve`.
 
-`settings` are the limits, `bodies` reads images out of requests, `engine` is the model's part,
-`batching` computes the images of several requests at once, `routes` is the HTTP interface,
-`hosts` the names of the server, `server` the processes and signals, `connections` what happens to
-clients that send nothing.
+`settings` are the limits, `bodies` reads images out of requests, and `engine` is the model's part.
+`batching` computes the images of several requests at once. `routes` is the HTTP interface, `hosts`
+the names of the server, `server` the processes and signals. `connections` ends clients that send
+nothing.
 
 The room stands on FastAPI and uvicorn. LitServe 0.2.19, which stands on both too, keeps less than
 is promised here: its queue has no bound, so there is no 429; SIGTERM ends its main process without

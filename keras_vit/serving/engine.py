@@ -22,7 +22,7 @@ class Engine:
     """A model, and the functions that requests call.
 
     Args:
-        model: of any kind that takes image files.
+        model: model of any kind that takes image files.
         settings: the limits.
 
     Raises:

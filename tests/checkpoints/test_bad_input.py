@@ -82,7 +82,7 @@ def test_one_message_lists_all_faults(tmp_path, arrays):
     assert "unexpected: extra (3,)" in message and "misshapen: embedding/bias" in message
 
 
-def test_a_file_loaded_as_another_variant_is_refused_by_the_variant_that_fits(tmp_path):
+def test_a_file_loaded_as_another_variant_names_the_variant_that_fits(tmp_path):
     """The message also names an array with both shapes."""
     from keras_vit.checkpoints.dialects import DIALECTS
     from keras_vit.checkpoints.translate import plan

@@ -94,7 +94,7 @@ def test_a_name_of_a_million_letters_is_cut_in_the_message():
     refused({"x" * 10**6: (2, 2)})
 
 
-def test_a_file_without_positions_is_not_read_as_a_model_with_fixed_positions():
+def test_a_file_without_positions_is_no_model_with_fixed_positions():
     """A class token without positions may mean a lost array; `position=` decides."""
     path = FOLDER / "vit_token_published.npz"
     with np.load(path) as file:

@@ -94,7 +94,7 @@ def test_converting_a_file_to_its_own_dialect_keeps_names_and_bits(name, tmp_pat
     assert not short
 
 
-def test_a_distilled_model_without_heads_returns_the_mean_of_its_two_tokens():
+def test_a_distilled_model_without_heads_returns_the_mean_of_two_tokens():
     """The mean of class and distillation token is timm's pre_logits of DeiT."""
     want = expected("hf_deit_teacher")
     got = load_case("hf_deit_teacher", num_classes=0).predict(want["image"], verbose=0)

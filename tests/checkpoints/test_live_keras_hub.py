@@ -225,7 +225,7 @@ def test_keras_hub_gives_the_logits_of_a_classifier_of_keras_vit(kind, tmp_path)
     assert relative_error(numpy_of(hub_model(image)), numpy_of(model(image))) <= 1e-5
 
 
-def test_an_any_size_model_is_written_with_the_image_size_of_its_stored_grid(tmp_path):
+def test_an_any_size_model_is_written_with_the_size_of_its_stored_grid(tmp_path):
     """keras-hub does not resize positions."""
     model = random_tiny(**EXACT, image_size=None, position_grid=(2, 3))
     checkpoints.save(model, tmp_path / "preset", dialect="keras_hub")

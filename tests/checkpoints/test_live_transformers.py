@@ -298,7 +298,7 @@ def test_a_model_that_transformers_cannot_express_is_not_written(fields, words, 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_transformers_builds_every_plain_variant_with_the_planned_names_and_shapes():
+def test_transformers_builds_every_plain_variant_as_planned():
     """From the config.json that keras_vit writes for the variant."""
     for name in list_variants():
         config = variant(name).config()

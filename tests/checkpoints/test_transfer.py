@@ -94,7 +94,7 @@ def test_convert_may_resize_and_drop_the_head(tmp_path):
 
 
 @pytest.mark.parametrize("prefix", ["params/", "opt/target/"])
-def test_training_checkpoints_of_the_reference_load_without_their_optimizer_state(prefix, tmp_path):
+def test_training_checkpoints_load_without_their_optimizer_state(prefix, tmp_path):
     """Their names have a prefix; `inspect` lists the arrays that are ignored."""
     arrays = {prefix + name: array for name, array in read_all(SOURCE).items()}
     if prefix == "opt/target/":

@@ -64,7 +64,7 @@ def test_all_processes_learn_that_the_first_cannot_write(reports):
 
 
 @on_torch
-def test_a_killed_process_stops_the_others_and_a_second_start_ends_like_an_unbroken_run(tmp_path):
+def test_after_a_killed_process_a_second_start_ends_like_an_unbroken_run(tmp_path):
     """Two kills: of one process, and of both; `python -m tests.distribution.kills` makes 20."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.distribution.kills", str(tmp_path), "--kills", "2"],

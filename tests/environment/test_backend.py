@@ -45,7 +45,7 @@ def test_the_only_installed_backend_is_taken(name, in_file, machine):
     assert backend.refusal() is None
 
 
-def test_openvino_beside_one_backend_that_trains_leaves_the_choice_to_that_backend(machine):
+def test_a_backend_that_trains_is_chosen_before_openvino(machine):
     """An installation with openvino for export computes as before."""
     machine("torch", "openvino")
     assert backend.chosen_backend() == ("torch", backend._ONLY_ONE)
@@ -133,7 +133,7 @@ print(status, keras.backend.backend())
     assert result.stderr.count(f"keras-vit: computes with {MINE}") == (MINE != "tensorflow")
 
 
-def test_without_a_backend_preprocessing_works_and_models_say_what_to_install(tmp_path):
+def test_without_a_backend_images_are_prepared_and_models_are_refused(tmp_path):
     """The command line prints the message first; the exception has it in its last line."""
     missing = {p for packages in backend.BACKENDS.values() for p in packages}
     code = """

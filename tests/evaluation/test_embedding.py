@@ -122,7 +122,7 @@ def test_bad_arguments_are_refused_and_no_file_is_left(grey, paths, out):
     assert not (out / "x.npy").exists()
 
 
-def test_a_file_name_that_is_not_utf8_is_kept_by_npy_and_refused_by_parquet(grey, paths, out):
+def test_npy_keeps_a_file_name_that_is_not_utf8_and_parquet_refuses_it(grey, paths, out):
     """The refusal comes before an image is read."""
     pytest.importorskip("pyarrow.parquet")
     name = os.fsencode(paths[0].parent) + b"/b\xe4r.png"

@@ -47,7 +47,7 @@ def test_sorted_wordnet_ids_of_all_classes_match_the_head_in_order():
             match_classes(some, names, 1000)
 
 
-def test_a_model_without_labels_takes_the_classes_in_order_if_their_number_agrees():
+def test_a_model_without_labels_takes_as_many_classes_in_order():
     """A model without labels has no names to compare."""
     assert match_classes(["x", "y"], None, 2).tolist() == [0, 1]
     with pytest.raises(ConfigError, match="3 classes, the model has 2 and no labels"):

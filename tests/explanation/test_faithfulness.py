@@ -49,7 +49,7 @@ def test_insertion_is_deletion_by_the_reversed_order():
     assert_close(comes.probabilities, goes.probabilities[:, ::-1])
 
 
-def test_without_a_target_the_curves_follow_the_prediction_for_the_whole_image():
+def test_without_a_target_the_curves_follow_the_models_prediction():
     """Not the prediction for the blurred image."""
     model, images, maps = random_tiny(), normal(3, 16, 16, 3), normal(3, 16, 16, seed=1)
     whole = np.array([softmax_of(model, image).max() for image in images])

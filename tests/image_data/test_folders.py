@@ -32,7 +32,7 @@ def test_paths_are_the_files_in_the_order_of_the_labels(folder):
     assert from_arrays(np.zeros((2, 4, 4, 3), "uint8"), [0, 1], PLAIN).paths is None
 
 
-def test_class_names_set_the_order_of_the_labels_and_must_name_every_folder(folder):
+def test_class_names_order_the_labels_and_must_name_every_folder(folder):
     """A name without a folder and a folder without a name are refused."""
     data = from_folder(folder, PLAIN, class_names=["eel", "cat", "dog"])
     assert data.labels.tolist() == [1] * 6 + [2] * 4 + [0] * 2
@@ -78,7 +78,7 @@ def test_unreadable_images_are_refused_or_skipped_by_path(folder, kept):
     np.testing.assert_array_equal(data[0][1], without[0][1])
 
 
-def test_a_damaged_image_with_a_good_header_is_named_when_its_batch_is_read(tmp_path):
+def test_a_damaged_image_with_a_good_header_is_named_when_it_is_read(tmp_path):
     """The error names the file and the option that leaves it out."""
     (tmp_path / "all").mkdir()
     noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (16, 16), "uint8"))

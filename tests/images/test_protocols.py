@@ -116,9 +116,7 @@ def by_keras_hub(stated, photo, size):
 
 
 @pytest.mark.parametrize(("protocol", "stated"), ROWS, ids=[json.dumps(row[0]) for row in ROWS])
-def test_a_protocol_differs_from_its_library_by_at_most_the_documented_number(
-    protocol, stated, photos
-):
+def test_a_protocol_is_as_near_to_its_library_as_documented(protocol, stated, photos):
     """On every photograph, at two sizes."""
     for size in SIZES:
         preprocess = Preprocessor(size, protocol=protocol)

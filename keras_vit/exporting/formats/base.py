@@ -1,4 +1,4 @@
-"""What each format answers for."""
+"""The questions that each format answers."""
 
 import dataclasses
 from collections.abc import Callable
@@ -23,12 +23,12 @@ class Format:
         reads: likewise for the runtime.
         write: writes the graph of a plan into a folder, in the process of the right backend.
         describe: writes what the format's readers want beside the model, `(model, folder)`.
-        finish: what is done afterwards without a backend: `(folder, plan, calibration, facts)`.
+        finish: last step, without a backend: `(folder, plan, calibration, facts)`.
         open: returns the function that runs the artefact of a folder.
         open_int8: likewise for the int8 model that a folder holds beside the float32 one, or None.
         program: the program in the README, which runs the artefact without keras_vit.
         any_size: whether the input's height and width may stay open.
-        precisions: which ones the format can hold.
+        precisions: precisions that the format can hold.
         quantises: modules that int8 needs beside `writes`, and the extra that brings them.
         takes_calibration: whether int8 can take the ranges of activations from images.
         refusal: returns why the format cannot hold a model, and the way round, or None.

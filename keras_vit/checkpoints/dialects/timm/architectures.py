@@ -1,4 +1,4 @@
-"""What the name of a timm architecture tells, and neither arrays nor `model_args` need repeat.
+"""Facts that the name of a timm architecture states, beside the arrays and `model_args`.
 
 `registry.json` has a row for every architecture: the arguments of its constructor. timm writes
 none of them into `config.json`.

@@ -1,4 +1,4 @@
-"""What the arrays tell where no `config.json` names a registered architecture.
+"""Facts that the arrays tell where no `config.json` names a registered architecture.
 
 Two architectures can have the same arrays and compute otherwise: with another GELU, with or without
 rotary positions, with norms before or behind the branches. A fact on which all architectures with

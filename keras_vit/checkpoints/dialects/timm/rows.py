@@ -185,7 +185,7 @@ def tables(architecture: Row, arguments: tuple[Row, ...]) -> tuple[JsonTable, ..
 
     Args:
         architecture: the row of its name, and of what the name alone tells.
-        arguments: of the constructor, under `model_args`.
+        arguments: rows of the constructor's arguments, under `model_args`.
     """
     top: tuple[Row, ...] = (
         architecture,

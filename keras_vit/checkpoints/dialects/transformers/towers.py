@@ -178,10 +178,10 @@ def _tower(
     """Returns the dialect of one class.
 
     Args:
-        encoder: what the class shares with others.
+        encoder: names and rows that the class shares with others.
         name: name of the dialect behind `transformers/`.
         class_name: name of the class, which config.json names.
-        classifier: what its output reads.
+        classifier: input of the output, see `ViTConfig`.
         words: names of weights beside the encoder's.
         is_part: whether the tower is a part of the class, so that names have its prefix and
             config.json nests its rows.

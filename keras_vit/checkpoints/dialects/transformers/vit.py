@@ -58,7 +58,7 @@ def _family(
         words: names of weights that ViT's encoder lacks, or has under other names.
         epsilon: LayerNorm's epsilon where config.json has none.
         rows: further rows of config.json.
-        classifiers: what the head reads.
+        classifiers: inputs of the head, see `ViTConfig`.
         fields: fields of `ViTConfig` that every file has, beside a single classifier.
         **more: further arguments of `dialect`.
     """
