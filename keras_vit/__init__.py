@@ -9,6 +9,7 @@ chosen another, Keras takes the installed backend.
 The public names stand in `__init__.pyi`, which type checkers read too.
 """
 
+import sys
 from types import ModuleType
 from typing import Any
 
@@ -16,6 +17,7 @@ import lazy_loader
 
 from keras_vit.environment.backend import choose, refusal
 from keras_vit.environment.registration import register_with_keras
+from keras_vit.habits import answer_habit
 
 __version__ = "0.1.0"
 
@@ -26,6 +28,9 @@ _resolve, _, __all__ = lazy_loader.attach_stub(__name__, __file__)
 def __getattr__(name: str) -> Any:
     try:
         value = _resolve(name)
+    except AttributeError as error:
+        message = f"module 'keras_vit' has no attribute {name!r}.{answer_habit(name)}"
+        raise AttributeError(message, name=name, obj=sys.modules[__name__]) from error
     except ImportError as error:
         if reason := refusal():
             raise reason from error

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.without_backend
 PACKAGE = Path(__file__).parents[1] / "keras_vit"
 
 FLOORS = (
-    {"errors", "interpolate", "text", "environment.limits", "environment.registration"},
+    {"errors", "habits", "interpolate", "text", "environment.limits", "environment.registration"},
     {"environment", "files", "fixes", "distribution.processes"},
     {"config"},
     {"labels", "images.protocols"},

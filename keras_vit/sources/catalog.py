@@ -18,6 +18,7 @@ H/14, which was never published (VT#133).
 import dataclasses
 import difflib
 import json
+import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -260,11 +261,20 @@ def preset_named(name: str) -> Preset:
     if name not in CATALOG:
         near = difflib.get_close_matches(name, CATALOG, n=3, cutoff=0.5)
         guess = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+        if address := _address_on_hub(name):
+            guess = f" For the repository of the Hub write {address!r}."
         raise SourceError(
             f"{name!r} is no preset, and no existing file or folder.{guess} list_presets() and "
             "`keras-vit list` show all; search_augreg() finds more."
         )
     return CATALOG[name]
+
+
+def _address_on_hub(name: str) -> str:
+    """Returns the address of a repository for `owner/repo` and for a name of timm, else ""."""
+    if re.fullmatch(r"[\w-]+/[\w.-]+", name):
+        return f"hf://{name}"
+    return f"hf://timm/{name}" if re.match(r"\w+_patch\d+_\w+\.\w+$", name) else ""
 
 
 def _augreg(name: str) -> Preset:
