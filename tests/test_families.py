@@ -10,6 +10,7 @@ from keras_vit.errors import ConfigError
 from keras_vit.explanation import read_tokens
 from keras_vit.finetune import enable_lora, merge_lora
 from keras_vit.finetune.trainable import layer_decay_multipliers, train_last_blocks
+from keras_vit.inference import run
 from keras_vit.weights import lexicon
 from tests.families import FAMILIES
 from tests.helpers import ROUNDING, assert_close, copy_weights, normal, numpy_of, random_tiny, tiny
@@ -165,6 +166,7 @@ def test_tokens_splits_the_output_of_a_block(fields):
     parts += [] if found.registers is None else [found.registers]
     assert found.patches.shape == (2, 2, 4, 16)
     joined = np.concatenate([*parts, found.patches.reshape(2, 8, 16)], axis=1)
+    np.testing.assert_array_equal(joined, run(model, images, ["block_0"])["block_0"])
     assert_close(joined, raw)  # where Keras calls the parts of the block one by one
     for block, tokens in model.tokens(images, blocks=[0, -1]).items():
         assert block == 0

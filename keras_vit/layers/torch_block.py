@@ -114,6 +114,7 @@ def _is_original(part: Any, policy: Any) -> bool:
         # Without these attributes, torch says nothing about its hooks: Keras calls the parts.
         and not getattr(part, "_forward_hooks", True)
         and not getattr(part, "_forward_pre_hooks", True)
+        and getattr(part, "_compiled_call_impl", None) is None  # `part.compile()` of torch
     )
 
 

@@ -144,6 +144,20 @@ def test_a_replaced_call_of_a_class_is_called(model, monkeypatch):
     assert_close(block(tokens), numpy_of(branch) + tokens)
 
 
+@pytest.mark.skipif(not ON_TORCH, reason="compiled by torch")
+def test_a_part_that_torch_compiled_is_called(model):
+    """A model without gradients computes whole blocks, but for one with such a part."""
+    import torch
+
+    graphs = []
+    expected = numpy_of(model(IMAGES))
+    dense = model.get_layer("block_0").mlp.dense_1
+    dense.compile(backend=lambda graph, inputs: graphs.append(graph) or graph.forward)
+    with torch.no_grad():
+        assert_close(model(IMAGES), expected)
+    assert len(graphs) == 1
+
+
 @pytest.mark.skipif(not ON_TORCH, reason="hooks of torch")
 @pytest.mark.parametrize("path", [*PARTS, ""])
 def test_torch_forward_hooks_change_the_outputs(model, path):
