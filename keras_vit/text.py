@@ -1,15 +1,14 @@
-r"""Safe output of text from strangers on a terminal, on a web page, in a figure and in a log.
+r"""Safe output of text from strangers on a terminal, in a figure, in Markdown and in a log.
 
 Labels, provenance, tensor names, file names and error pages come from outside. On a terminal an
 escape sequence in them could move the cursor, rename the window or hide a line; U+202E could
-turn `gpj.exe` into `exe.jpg`; `[red]` is markup for rich, `<b>` for a browser, `[x](y)` for
-Markdown and `$\frac$` for matplotlib. The functions here make every such character visible as
+turn `gpj.exe` into `exe.jpg`; `[red]` is markup for rich, `[x](y)` for Markdown and `$\frac$`
+for matplotlib. The functions here make every such character visible as
 itself.
 `cli.screen.Screen` applies them to all output of rich, `KerasViTError` to its
 message, and `log` and `warn` to theirs.
 """
 
-import html
 import inspect
 import logging
 import re
@@ -39,11 +38,6 @@ def visible(text: object, lines: bool = False) -> str:
         return text
     kept = "\n\t" if lines else ""
     return "".join(c if c in kept or _can_be_seen(c) else _escape(c) for c in text)
-
-
-def in_html(text: object) -> str:
-    """Returns text for a web page, as content of an element or of an attribute in quotes."""
-    return html.escape(visible(text))
 
 
 def in_markdown(text: object) -> str:

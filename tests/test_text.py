@@ -12,7 +12,7 @@ from rich.table import Table
 import keras_vit
 from keras_vit import CheckpointError
 from keras_vit.cli.screen import Screen
-from keras_vit.text import in_figure, in_html, in_markdown, log, visible, warn
+from keras_vit.text import in_figure, in_markdown, log, visible, warn
 
 pytestmark = pytest.mark.without_backend
 
@@ -132,11 +132,6 @@ def test_every_log_record_and_warning_of_names_passes_through_text():
     texts = {p.name: p.read_text() for p in Path(keras_vit.__file__).parent.rglob("*.py")}
     for call in ('getLogger("keras_vit', "warnings.warn("):
         assert [name for name, text in texts.items() if call in text] == ["text.py"]
-
-
-def test_html_is_escaped():
-    """In content and in attributes."""
-    assert in_html("<b title='\"'>\u202e&") == "&lt;b title=&#x27;&quot;&#x27;&gt;\\u202e&amp;"
 
 
 @pytest.mark.parametrize("text", [r"$\frac{$", "$x$", r"\$", "$$$", "a\x00b", "x" * 100_000])

@@ -2,7 +2,9 @@
 
 import os
 import sys
+from collections.abc import Callable
 from inspect import BoundArguments
+from typing import Any
 
 from cyclopts import App, CycloptsError, Parameter
 
@@ -91,10 +93,11 @@ def _sentence(error: BaseException, command: str, bound: BoundArguments) -> str:
     return f"{command}: not enough memory. A smaller --batch-size may do."
 
 
-def _run(command: object, bound: BoundArguments) -> int | None:
+def _run(command: Callable[..., Any], bound: BoundArguments) -> int | None:
     """Runs a command; a backend that cannot be imported becomes one sentence."""
     try:
-        return command(*bound.args, **bound.kwargs)  # type: ignore[operator]
+        status: int | None = command(*bound.args, **bound.kwargs)
+        return status
     except ImportError as error:
         if reason := refusal():
             raise reason from error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 from rich.progress import Progress
 
-from keras_vit.cli.console import console, load_model, show, start_backend, tell
+from keras_vit.cli.console import console, show, start_backend, tell
 from keras_vit.cli.options import Fields, Output, Positive
 from keras_vit.cli.screen import Screen
 from keras_vit.errors import KerasViTError
@@ -268,9 +268,9 @@ def _scored(
     passport: "Passport", source: str, imagenet: Path, count: int, fields: Fields
 ) -> "Passport":
     """Returns a passport with the accuracy on labelled images, of every class alike."""
-    from keras_vit import data, evaluate
+    from keras_vit import VisionTransformer, data, evaluate
 
-    model = load_model(source, **fields.to_dict())
+    model = VisionTransformer.from_preset(source, **fields.to_dict())
     images = data.from_folder(imagenet, model, 32)
     if count < len(images.labels):
         _, images = images.hold_out(count / len(images.labels))

@@ -57,11 +57,6 @@ class Augmentation:
         """Whether labels are mixed too."""
         return self.mixup > 0 or self.cutmix > 0
 
-    @property
-    def changes_images(self) -> bool:
-        """Whether single images are changed."""
-        return self.crop is not None or self.flip or self.randaugment is not None
-
 
 AUGREG = {
     "none": Augmentation(),
