@@ -57,7 +57,6 @@ def transfer_recipe(
     warmup_steps: int | None = None,
     decay: str = "cosine",
     momentum: float = 0.9,
-    momentum_dtype: str | None = None,
     clip_norm: float | None = 1.0,
     weight_decay: float = 0.0,
     layer_decay: float | None = None,
@@ -87,8 +86,6 @@ def transfer_recipe(
             that is less.
         decay: `"cosine"`, or `"linear"` (to 1e-5).
         momentum: decay of the trace of gradients.
-        momentum_dtype: `"bfloat16"` stores the trace as the paper's code does; None stores it in
-            the type of the weights. See `LayerwiseSGD`.
         clip_norm: largest norm of all gradients together; None turns clipping off.
         weight_decay: decoupled decay of kernels, multiplied by the learning rate.
         layer_decay: ratio of the learning rates of a block and the next block, such as 0.75;
@@ -122,7 +119,6 @@ def transfer_recipe(
     optimizer = LayerwiseSGD(
         _schedule(settings),
         momentum=float(momentum),
-        momentum_dtype=momentum_dtype,
         **_update_options(model, settings),
     )
     _choose_what_learns(model, new_head, head_only, trainable_blocks, lora_rank)

@@ -1,14 +1,12 @@
 """The recipes: numbers, losses, weight averages, accumulated batches, and refusals."""
 
 import keras
-import ml_dtypes
 import numpy as np
 import pytest
 
 from keras_vit.errors import ConfigError
 from keras_vit.finetune import (
     FINE_TUNING,
-    LayerwiseSGD,
     augreg_recipe,
     steps_for,
     transfer_recipe,
@@ -210,21 +208,6 @@ def test_a_model_without_a_head_and_an_unknown_loss_are_refused(model):
         augreg_recipe(model, 10, loss="hinge")
     with pytest.raises(ConfigError, match="loss='sigmoid' needs labels"):
         augreg_recipe(model, 10, loss="sigmoid", one_hot=False)
-
-
-def test_bfloat16_momentum_rounds_the_trace_and_its_product():
-    """As in `optax.trace(accumulator_dtype=bfloat16)`, the gradient is added in float32."""
-    gradients = normal(3, 5, seed=1)
-    optimizer = LayerwiseSGD(0.1, momentum=0.9, momentum_dtype="bfloat16")
-    weight = keras.Variable(normal(5), name="kernel")
-    (found,) = after_each(optimizer, [weight], [gradients])
-    expected, trace = normal(5), np.zeros(5, ml_dtypes.bfloat16)
-    for k, gradient in enumerate(gradients):
-        total = gradient + (ml_dtypes.bfloat16(0.9) * trace).astype("float32")
-        trace = total.astype(ml_dtypes.bfloat16)
-        expected = expected - 0.1 * total
-        assert_close(found[k], expected, 1e-6)
-    assert optimizer.get_config()["momentum_dtype"] == "bfloat16"
 
 
 def test_fine_tuning_recipes_have_the_numbers_of_table_4():
