@@ -13,7 +13,6 @@ _EXTRAS = {
     "matplotlib": ("figures", "explain, curves.png of a training"),
     "tensorflow-datasets": ("tfds", "data named tfds:NAME"),
     "datasets": ("huggingface", "data named hf:OWNER/NAME"),
-    "pyarrow": ("parquet", "embed --out NAME.parquet"),
     "ray": ("ray", "embed --engine ray"),
     "onnxruntime": ("export", "export to ONNX and transformers.js"),
     "ai-edge-litert": ("litert", "export to LiteRT"),
