@@ -122,7 +122,7 @@ def transfer_recipe(
         **_update_options(model, settings),
     )
     _choose_what_learns(model, new_head, head_only, trainable_blocks, lora_rank)
-    compile_ = {"optimizer": optimizer, "loss": loss, "metrics": [_accuracy(one_hot)]}
+    compile_ = {"optimizer": optimizer, "loss": loss, "weighted_metrics": [_accuracy(one_hot)]}
     return _recipe("transfer", compile_, settings, model.config.num_classes)
 
 
@@ -178,7 +178,7 @@ def augreg_recipe(
         epsilon=1e-8,  # default of optax.scale_by_adam
         **_update_options(model, settings),
     )
-    compile_: dict[str, Any] = {"optimizer": optimizer, "metrics": [_accuracy(one_hot)]}
+    compile_: dict[str, Any] = {"optimizer": optimizer, "weighted_metrics": [_accuracy(one_hot)]}
     if loss == "sigmoid":
         if not one_hot:
             raise ConfigError("loss='sigmoid' needs labels (batch, num_classes): one_hot=True.")

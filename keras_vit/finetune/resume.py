@@ -192,6 +192,9 @@ class Resume(keras.callbacks.Callback):
         # The config of another model contains names that Keras numbers per process.
         config = model.get_config() if isinstance(model, VisionTransformer) else {}
         names = ("seed", "batch_size", "num_images", "class_names", "augmentation")
+        compiled = _nameless(model.get_compile_config())
+        if not compiled.get("metrics"):  # where recipes of version 0.1.0 had the weighted ones
+            compiled["metrics"] = compiled.pop("weighted_metrics", None)
         facts = {
             "backend": keras.backend.backend(),
             "model": {"class": type(model).__name__, **config},
@@ -200,7 +203,7 @@ class Resume(keras.callbacks.Callback):
             "steps": self.params["steps"],
             "data": {name: getattr(self._data, name, None) for name in names},
             "callbacks": [type(callback).__name__ for callback in self._callbacks],
-            **_nameless(model.get_compile_config()),
+            **compiled,
         }
         return json.loads(json.dumps(facts, default=_as_json))
 

@@ -48,6 +48,11 @@ def main():
         report["files"] = sorted(path.name for path in (folder / "run").iterdir())
     report["resumed"] = distance(trained(folder / "run", **together).variables, found)
 
+    report["whole passes"] = distance(
+        training.trained_on_whole_passes(distribution.ddp),
+        training.trained_on_whole_passes(shard=(0, 1)),
+    )
+
     model = model_of()
     model.compile(finetune.LayerwiseSGD(0.1), "sparse_categorical_crossentropy")
     distribution.ddp(model)

@@ -22,6 +22,7 @@ import keras_vit
 from keras_vit import distribution, finetune
 from keras_vit.errors import ConfigError
 from keras_vit.inference import run
+from tests.distribution.training import trained_on_whole_passes
 from tests.thorough import THOROUGH, times
 
 COUNTS = (1, 7, 8, 9) if THOROUGH else (9,)
@@ -139,16 +140,12 @@ def main():
         with make().scope():
             losses, weights, share = trained()
         report[way] = [distance([losses], [one[0]]), distance(weights, one[1]), share]
-    mesh = keras.distribution.DeviceMesh((2, 4), ("batch", "model"))
-    layouts = distribution.layout_map(model_of(), mesh)
-    with keras.distribution.ModelParallel(layout_map=layouts).scope():
-        logits = run(model_of(), IMAGES[:9])
-    report["layout_map"] = distance([logits], [run(model_of(), IMAGES[:9])])
+    whole_passes = trained_on_whole_passes()
+    with distribution.data_parallel().scope():
+        report["whole passes"] = distance(trained_on_whole_passes(), whole_passes)
     with distribution.tensor_parallel(8).scope():
         report["heads"] = message(lambda: model_of(num_heads=4))
     report["shards"] = message(lambda: distribution.tensor_parallel(3))
-    odd = keras.distribution.DeviceMesh((8,), ("rows",))
-    report["axes"] = message(lambda: distribution.layout_map(model_of(), odd))
     json.dump(report, sys.stdout)
 
 

@@ -53,7 +53,14 @@ def test_an_interrupted_training_of_two_processes_is_resumed_bit_by_bit(reports)
 @on_torch
 def test_a_batch_that_the_processes_do_not_divide_is_refused(reports):
     for report in reports:
-        assert "2 processes do not divide a batch" in report["batch"]
+        assert "2 devices or processes do not divide a batch" in report["batch"]
+
+
+@on_torch
+def test_a_last_batch_that_the_processes_do_not_divide_is_filled_up(reports):
+    """The weights are those of one process."""
+    for report in reports:
+        assert report["whole passes"] < 1e-5
 
 
 @on_torch
