@@ -98,6 +98,9 @@ def main():
         mirrored = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
         losses, found, apart = trained(mirrored, recipe, **options)
         report[name] = [distance([losses], [one[0]]), distance(found, one[1]), apart]
+    one = training.trained_on_whole_passes()
+    with mirrored.scope():
+        report["whole passes"] = distance(training.trained_on_whole_passes(), one)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         for k, picture in enumerate(PICTURES):

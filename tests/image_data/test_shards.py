@@ -81,13 +81,14 @@ def test_a_last_batch_is_filled_up_with_images_of_weight_0(shuffle):
     shards = [data_of((k, 4), shuffle=shuffle) for k in range(4)]
     shares, real = [], 0
     for i in range(4):
-        images, labels, weights = (np.concatenate(a) for a in zip(*(d[i] for d in shards)))
+        images, labels, weights = (
+            np.concatenate(a) for a in zip(*(d[i] for d in shards), strict=True)
+        )
         assert len({len(data[i][0]) for data in shards}) == 1
         assert len(images) == len(labels) == len(weights) == 8
         count = int((weights > 0).sum())
-        np.testing.assert_array_equal(
-            images[count:], images[count - 1 : count].repeat(8 - count, 0)
-        )
+        copies = np.broadcast_to(images[count - 1], (8 - count, *images.shape[1:]))
+        np.testing.assert_array_equal(images[count:], copies)
         if shuffle:
             np.testing.assert_allclose(weights.sum() / 8, 1)
         real, shares = real + count, [*shares, weights]
