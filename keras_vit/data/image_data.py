@@ -58,9 +58,8 @@ class ImageData(keras.utils.PyDataset):
         seed: seed of order, validation split and augmentation, an int of at least 0.
         unreadable: `"raise"`; or `"skip"` to decode all images at the start and to leave out
             unreadable images, with one warning. `data.unreadable` keeps the reasons.
-        verify: whether all images are decoded at the start, even without a cache. Otherwise
-            only the headers of files are read.
-        cache: whether decoded images stay in memory; `"auto"` keeps up to half a gibibyte.
+        cache: whether decoded images stay in memory; `"auto"` keeps up to half a gibibyte. Without
+            a cache, only the headers of files are read at the start.
         min_size: smallest height and width of an image in pixels; None for one patch of the model.
         threads: number of threads that decode; None for one per processor.
         shard: `(index, count)`: the data give every batch's share of one of `count` processes;
@@ -102,7 +101,6 @@ class ImageData(keras.utils.PyDataset):
         one_hot: bool = False,
         seed: int = 0,
         unreadable: str = "raise",
-        verify: bool = False,
         cache: bool | str = "auto",
         min_size: int | None = None,
         threads: int | None = None,
@@ -123,9 +121,7 @@ class ImageData(keras.utils.PyDataset):
                 "VisionTransformer."
             )
         threads = threads or os.cpu_count() or 1
-        images = inspect(
-            records, prepares, threads, unreadable=unreadable, verify=verify, cache=cache
-        )
+        images = inspect(records, prepares, threads, unreadable=unreadable, cache=cache)
         changes = find_augmentation(augmentation)
         one_hot = one_hot or (changes is not None and changes.mixes)
         self._min_size = min_size

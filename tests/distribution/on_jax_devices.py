@@ -71,8 +71,8 @@ def trained():
     return losses, [np.asarray(v.value, "float64") for v in everything], share
 
 
-def distance(found, expected):
-    pairs = zip(found, expected, strict=True)
+def distance(actual, expected):
+    pairs = zip(actual, expected, strict=True)
     return max(float(np.abs(np.subtract(a, b)).max()) for a, b in pairs)
 
 
@@ -93,7 +93,7 @@ def outputs(model, count, folder):
         paths.append(folder.parent / f"{k}.png")
         Image.fromarray(picture).save(paths[-1])
     keras_vit.embed(model, paths, out, batch_size=8)
-    found = [
+    actual = [
         run(model, images, batch_size=8),
         np.array([[p for _, p in sorted(row)] for row in model.classify(PICTURES[:count])]),
         model.tokens(images, batch_size=8).patches,
@@ -104,8 +104,8 @@ def outputs(model, count, folder):
         keras_vit.explain(model, images).patches,
     ]
     history = model.fit(IMAGES, LABELS, batch_size=8, epochs=2, shuffle=False, verbose=0)
-    found += [np.array(history.history["loss"]), np.array(history.history["accuracy"])]
-    return [*found, *(np.asarray(w.value) for w in model.weights)]
+    actual += [np.array(history.history["loss"]), np.array(history.history["accuracy"])]
+    return [*actual, *(np.asarray(w.value) for w in model.weights)]
 
 
 def message(act):

@@ -20,7 +20,7 @@ on_jax = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def report():
     """What a process with 8 devices has found."""
-    done = subprocess.run(
+    program = subprocess.run(
         [sys.executable, "-m", "tests.distribution.on_jax_devices"],
         cwd=Path(__file__).parents[2],
         env={**os.environ, "KERAS_BACKEND": "jax"},
@@ -28,8 +28,8 @@ def report():
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout)
+    assert program.returncode == 0, program.stderr[-3000:]
+    return json.loads(program.stdout)
 
 
 @on_jax
@@ -47,10 +47,10 @@ def test_any_number_of_images_gives_what_one_device_gives(report, count):
 )
 def test_the_recipe_trains_as_on_one_device(report, way, share):
     """Clipping, accumulation and the average act on the whole batch; a device keeps its share."""
-    loss, state, kept = report[way]
+    loss, state, part = report[way]
     assert loss < 1e-5
     assert state < 1e-5
-    assert kept <= share
+    assert part <= share
 
 
 @on_jax

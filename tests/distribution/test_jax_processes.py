@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def run(*command):
-    done = subprocess.run(
+    program = subprocess.run(
         [sys.executable, "-m", *map(str, command)],
         cwd=Path(__file__).parents[2],
         env={**os.environ, "KERAS_BACKEND": "jax"},
@@ -25,8 +25,8 @@ def run(*command):
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])  # Gloo prints lines before
+    assert program.returncode == 0, program.stderr[-3000:]
+    return json.loads(program.stdout.splitlines()[-1])  # Gloo prints lines before
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def run(program):
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", f"tests.distribution.{program}"],
         cwd=Path(__file__).parents[2],
         env={**os.environ, "KERAS_BACKEND": "tensorflow"},
@@ -26,8 +26,8 @@ def run(program):
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout)
+    assert process.returncode == 0, process.stderr[-3000:]
+    return json.loads(process.stdout)
 
 
 @pytest.fixture(scope="module")

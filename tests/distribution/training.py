@@ -135,9 +135,9 @@ def trained_on_whole_passes(
     return [np.array(whole(v), "float64") for v in model.weights]
 
 
-def distance(found: Any, expected: Any) -> float:
+def distance(actual: Any, expected: Any) -> float:
     """The largest difference of two lists of arrays of the same shapes."""
-    pairs = list(zip(found, expected, strict=True))
+    pairs = list(zip(actual, expected, strict=True))
     assert [np.shape(a) for a, _ in pairs] == [np.shape(b) for _, b in pairs]
     return max(float(np.abs(np.subtract(a, b)).max()) for a, b in pairs)
 

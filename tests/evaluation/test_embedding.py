@@ -19,10 +19,10 @@ DAMAGED = (1, *range(8, 16))
 @pytest.fixture
 def paths(digits_folder):
     """Twenty-three image files; file 1 and all eight files of the second batch are damaged."""
-    found = sorted(digits_folder.rglob("*.png"))
+    files = sorted(digits_folder.rglob("*.png"))
     for k in DAMAGED:
-        found[k].write_bytes(found[k].read_bytes()[:50])
-    return found
+        files[k].write_bytes(files[k].read_bytes()[:50])
+    return files
 
 
 @pytest.fixture

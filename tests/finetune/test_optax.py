@@ -99,9 +99,9 @@ def test_recorded_gradients_move_the_weights_as_in_optax(name):
 
     optimizer = recipe_of(name, model).compile_args["optimizer"]
     recorded = [gradients[weight.path] for weight in weights]
-    for weight, found in zip(weights, after_each(optimizer, weights, recorded), strict=True):
-        assert np.abs(found[-1] - start[weight.path]).max() > 0.003
-        for value, reference in zip(found, np.asarray(expected[weight.path]), strict=True):
+    for weight, actual in zip(weights, after_each(optimizer, weights, recorded), strict=True):
+        assert np.abs(actual[-1] - start[weight.path]).max() > 0.003
+        for value, reference in zip(actual, np.asarray(expected[weight.path]), strict=True):
             assert_close(value, reference, 1e-5)
 
 
@@ -141,8 +141,8 @@ def test_an_optimizer_without_a_recipe_moves_a_weight_as_in_optax(name):
     start, gradients = normal(3, 4), normal(20, 3, 4, seed=1)
     expected = optax_path(theirs, {"kernel": start}, {"kernel": gradients})
     weight = keras.Variable(start, name="kernel")
-    (found,) = after_each(ours, [weight], [gradients])
-    for value, reference in zip(found, np.asarray(expected["kernel"]), strict=True):
+    (actual,) = after_each(ours, [weight], [gradients])
+    for value, reference in zip(actual, np.asarray(expected["kernel"]), strict=True):
         assert_close(value, reference, 1e-6)
 
 
@@ -150,7 +150,7 @@ def test_an_optimizer_without_a_recipe_moves_a_weight_as_in_optax(name):
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_weights_of_16_bits_move_as_those_of_32(name, dtype):
     """In bfloat16 a beta of 0.999 is 1, and the correction of the variance would be 0."""
-    found = []
+    actual = []
     for kind in ("float32", dtype):
         optimizer = OPTIMIZERS[name][0]
         changes = {"beta_2": 0.999} if name == "adamw" else {}
@@ -160,8 +160,8 @@ def test_weights_of_16_bits_move_as_those_of_32(name, dtype):
         for step in range(3):
             gradient = keras.ops.convert_to_tensor(normal(3, 4, seed=step), dtype=kind)
             optimizer.apply([gradient], [weight])
-        found.append(numpy_of(keras.ops.cast(weight, "float32")))
-    assert_close(found[1], found[0], 2e-2)
+        actual.append(numpy_of(keras.ops.cast(weight, "float32")))
+    assert_close(actual[1], actual[0], 2e-2)
 
 
 @pytest.mark.parametrize("name", ["transfer", "augreg"])
@@ -179,8 +179,8 @@ def test_fit_moves_the_weights_as_optax_moves_those_of_the_papers_formulas(name,
         now = slice(k * quarter, (k + 1) * quarter)
         model.fit(images[now], classes[now], batch_size=BATCH, shuffle=False, verbose=0)
         for weight in model.weights:
-            found = np.asarray(expected[weight.path][(k + 1) * STEPS // 4 - 1])
-            assert_close(weight, found)
+            actual = np.asarray(expected[weight.path][(k + 1) * STEPS // 4 - 1])
+            assert_close(weight, actual)
 
 
 def train_formulas(transform, weights, batches):

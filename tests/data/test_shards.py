@@ -5,7 +5,7 @@ import pytest
 
 from keras_vit import ConfigError, Preprocessor
 from keras_vit.data import Augmentation, from_arrays
-from tests.image_data.runs import numbered
+from tests.data.runs import numbered
 
 pytestmark = pytest.mark.without_backend
 
