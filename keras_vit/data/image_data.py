@@ -39,9 +39,10 @@ class ImageData(keras.utils.PyDataset):
     Give the data to `fit` with `shuffle=False`: the images are shuffled already, and Keras's own
     shuffle of whole batches would depend on more than the seed. `fit` and `evaluate` advance
     `data.epoch` by one at the end of each pass: when Keras has called `on_epoch_begin`, read all
-    batches and calls `on_epoch_end`. Where an epoch is one batch, the batch that Keras reads to
-    learn the shapes of a new model counts as a pass. A training loop of your own, or a wrapper that
-    does not forward these calls, sets `data.epoch`, as `keras_vit.finetune.Resume` does.
+    batches and calls `on_epoch_end`. Where an epoch is one batch, and under a strategy of
+    TensorFlow, the batches that Keras reads to learn the shapes of a new model count as a pass. A
+    training loop of your own, or a wrapper that does not forward these calls, sets `data.epoch`, as
+    `keras_vit.finetune.Resume` does.
 
     Args:
         records: images, labels and class names; `from_folder` and its siblings make them.

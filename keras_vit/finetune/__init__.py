@@ -2,6 +2,7 @@
 
 from keras_vit.finetune.curves import draw_curves
 from keras_vit.finetune.lora import enable_lora, merge_lora
+from keras_vit.finetune.muon import LayerwiseMuon
 from keras_vit.finetune.optimizers import LayerwiseAdamW, LayerwiseSGD
 from keras_vit.finetune.preset import Finetuned, Plan, finetune_preset
 from keras_vit.finetune.recipes import Recipe, augreg_recipe, steps_for, transfer_recipe
@@ -19,6 +20,7 @@ from keras_vit.finetune.training import train
 __all__ = [
     "Finetuned",
     "LayerwiseAdamW",
+    "LayerwiseMuon",
     "LayerwiseSGD",
     "LinearDecay",
     "PerUpdate",
