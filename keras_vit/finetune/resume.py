@@ -11,6 +11,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_vit.config import ViTConfig
 from keras_vit.distribution.processes import by_the_first, from_the_first, whole
 from keras_vit.errors import CheckpointError, ConfigError
 from keras_vit.files import failure_named
@@ -153,21 +154,22 @@ class Resume(keras.callbacks.Callback):
         by_the_first(lambda: state.write(self.path), self.path)
 
     def _restore_weights(self, state: State) -> None:
-        differences = list(_differences(state.facts["settings"], self._settings))
+        saved = _with_new_fields(state.facts["settings"])
+        differences = list(_differences(saved, self._settings))
         if differences:
             raise CheckpointError(
                 f"{self.path}: the state of another training. {'; '.join(differences[:5])}"
                 f"{' and more' * (len(differences) > 5)}. Train with the settings that it was "
                 "begun with, or in another folder."
             )
-        saved, variables = state.below("variables"), self._variables()
-        shapes = [array.shape for array in saved.values()]
+        arrays, variables = list(state.below("variables").values()), self._variables()
+        shapes = [array.shape for array in arrays]
         if shapes != [tuple(variable.shape) for variable in variables]:
             raise CheckpointError(
-                f"{self.path}: holds {len(saved)} variables, but the model and its optimizer have "
+                f"{self.path}: holds {len(arrays)} variables, but the model and its optimizer have "
                 f"{len(variables)}, or of other shapes. Train in another folder."
             )
-        for variable, array in zip(variables, saved.values(), strict=True):
+        for variable, array in zip(variables, arrays, strict=True):
             variable.assign(array)
         facts = state.facts
         _begin_at(self.model, self.params["epochs"] if facts["finished"] else facts["epoch"])
@@ -238,6 +240,19 @@ def _as_json(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dataclasses.asdict(value)
     return type(value).__name__
+
+
+def _with_new_fields(settings: dict[str, Any]) -> dict[str, Any]:
+    """Returns settings of an earlier version, with the defaults of fields that it did not have."""
+    model = settings["model"]
+    if "num_layers" not in model:  # no VisionTransformer
+        return settings
+    defaults = {
+        field.name: field.default
+        for field in dataclasses.fields(ViTConfig)
+        if field.default is not dataclasses.MISSING
+    }
+    return {**settings, "model": {**defaults, **model}}
 
 
 def _nameless(config: Any) -> Any:
