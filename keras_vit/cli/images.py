@@ -92,8 +92,8 @@ def embed(
 ) -> int:
     """Write the features of images to a file.
 
-    The file is NAME.npy (with the paths in NAME.npy.json) or NAME.parquet. Interrupted, the same
-    command goes on where it stopped. An image that cannot be read is named on stderr and left
+    The file is NAME.npy, with the paths in NAME.npy.json. Interrupted, the same command goes on
+    where it stopped. An image that cannot be read is named on stderr and left
     out, and the exit status is 1. With --engine ray folders may be addresses such as
     s3://bucket/photos, and the data set has a row for every image; an image that cannot be read
     has the reason in the column error.
@@ -101,7 +101,7 @@ def embed(
     Args:
         images: image files or folders of them.
         preset: a name, a file or folder, or hf://owner/repo.
-        out: file to write, .npy or .parquet; with --engine ray a folder of Parquet files.
+        out: file to write, NAME.npy; with --engine ray a folder of Parquet files.
         layer: layer that gives the features.
         batch_size: images per step.
         engine: run on Ray Data.

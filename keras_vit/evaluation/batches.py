@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
+from keras_vit.data import ImageData
 from keras_vit.errors import ConfigError
 from keras_vit.inference import run
 
@@ -23,9 +24,10 @@ def read_batches(data: Any, batch_size: int = 32, start: int = 0) -> Iterator[Ba
     """Yields the batches of `data` in order; a thread reads the next batch meanwhile.
 
     Args:
-        data: a `keras.utils.PyDataset`, such as `keras_vit.data.ImageData`; a tuple of arrays
-            `(images, labels)`, or images alone; or any iterable whose batches are such a pair
-            or an array: a `tf.data.Dataset`, a torch DataLoader, a generator.
+        data: a `keras.utils.PyDataset`; a `keras_vit.data.ImageData`, without the copies that fill
+            up a batch; a tuple of arrays `(images, labels)`, or images alone; or any iterable whose
+            batches are such a pair or an array: a `tf.data.Dataset`, a torch DataLoader, a
+            generator.
         batch_size: images per batch of arrays; other data have their own batches.
         start: number of batches to skip. A `PyDataset` and arrays need not read them.
 
@@ -87,7 +89,8 @@ def as_numpy(value: Any) -> np.ndarray:
 
 def _read(data: Any, batch_size: int, start: int) -> Iterator[Any]:
     if isinstance(data, keras.utils.PyDataset):
-        return (data[k] for k in range(start, len(data)))
+        batches = (data[k] for k in range(start, len(data)))
+        return map(_without_copies, batches) if isinstance(data, ImageData) else batches
     if _is_images(data):
         data = (data,)
     if isinstance(data, tuple) and data and _is_images(data[0]):
@@ -96,14 +99,18 @@ def _read(data: Any, batch_size: int, start: int) -> Iterator[Any]:
         if len(data[-1]) != len(data[0]):
             raise ConfigError(f"{len(data[0])} images and {len(data[1])} labels: expected as many.")
         slices = (slice(k, k + batch_size) for k in range(0, len(data[0]), batch_size))
-        batches = ([array[part] for array in data] for part in slices)
-        return itertools.islice(batches, start, None)
+        return itertools.islice(([array[part] for array in data] for part in slices), start, None)
     if isinstance(data, Iterable) and not isinstance(data, (str, bytes, dict)):
         return itertools.islice(iter(data), start, None)
     raise ConfigError(
         f"Expected (images, labels), a PyDataset or an iterable of batches, found "
         f"{type(data).__name__}."
     )
+
+
+def _without_copies(batch: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+    images, labels, *weights = batch
+    return (images[weights[0] > 0], labels[weights[0] > 0]) if weights else batch
 
 
 def _pair(batch: Any) -> Batch:

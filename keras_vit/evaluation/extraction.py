@@ -96,9 +96,7 @@ def features(
                 for rows in _steps(model, layer, stream, size):
                     parts.append(rows, inputs=1)
                     report(len(rows))
-                if parts.are_written_here:
-                    parts.join().replace(path)
-                    parts.clear()
+                parts.finish()
         values = np.load(path, mmap_mode="r")
     has_labels = "labels" in (values.dtype.names or ())
     return Features(values["values"], values["labels"] if has_labels else None)
