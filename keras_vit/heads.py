@@ -45,7 +45,7 @@ def with_head(
         "labels": labels,
     }
     bias = np.zeros(head.units) if head.bias is None else head.bias
-    return _copy_with_head(model, head.kernel, bias, fields)
+    return copy_with_head(model, head.kernel, bias, fields)
 
 
 def head_from_embeddings(
@@ -95,7 +95,7 @@ def head_from_embeddings(
         "labels": tuple(labels),
         "unit_pre_logits": True,
     }
-    return _copy_with_head(model, scale * np.stack(rows, axis=1), np.full(len(rows), bias), fields)
+    return copy_with_head(model, scale * np.stack(rows, axis=1), np.full(len(rows), bias), fields)
 
 
 def _read_embeddings(
@@ -129,7 +129,7 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
         return {name: reader.read(name) for name in reader.shapes}
 
 
-def _copy_with_head(
+def copy_with_head(
     model: "VisionTransformer", kernel: Any, bias: Any, fields: dict[str, Any]
 ) -> "VisionTransformer":
     """Returns a copy of a model with other fields, its weights, and another head."""
@@ -139,6 +139,6 @@ def _copy_with_head(
         if layer.name != "head" and layer.weights:
             layer.set_weights(model.get_layer(layer.name).get_weights())
     # Of two heads both get the layer: their mean is the layer at the mean of both tokens.
-    heads = 2 if model.config.has_two_heads else 1
+    heads = 2 if copy.config.has_two_heads else 1
     copy.get_layer("head").set_weights([kernel, bias] * heads)
     return copy

@@ -207,6 +207,57 @@ def evaluate(
     return int(bool(images.unreadable))
 
 
+def probe(
+    data: str,
+    /,
+    *,
+    preset: str,
+    out: Path,
+    split: str | None = None,
+    batch_size: Positive = 32,
+    skip_unreadable: bool = False,
+) -> int:
+    """Make a classifier of a folder of images without training, and judge it.
+
+    Into the folder OUT go a preset, the results as probe.json, index.html with the pictures whose
+    labels look wrong, and the features. The exit status is 1 if images were left out.
+
+    Args:
+        data: a folder with a folder of images per class, tfds:NAME or hf:NAME.
+        preset: a name, a file or folder, or hf://owner/repo.
+        out: folder for the results.
+        split: split of tfds: or hf: data, test by default.
+        batch_size: images per step.
+        skip_unreadable: leave out images that cannot be read.
+    """
+    model = load_model(preset)
+    from keras_vit.data import from_name
+    from keras_vit.evaluation import probe as probe_model
+    from keras_vit.evaluation import write_page
+    from keras_vit.files import write_json
+
+    images = from_name(
+        data,
+        model.preprocessor,
+        split=split,
+        batch_size=batch_size,
+        unreadable="skip" if skip_unreadable else "raise",
+    )
+    with images_per_second() as progress:
+        task = progress.add_task("Reading", total=images.num_images)
+        result = probe_model(
+            model, images, cache=out / "features", progress=lambda n: progress.advance(task, n)
+        )
+    result.into(model).save_to_preset(out / "preset")
+    write_json(out / "probe.json", result.to_dict())
+    if images.paths is not None:
+        write_page(result, out / "index.html")
+    for line in result.summary():
+        tell(line)
+    tell(f"keras-vit predict IMAGE --preset {out / 'preset'}")
+    return int(bool(images.unreadable))
+
+
 def _accuracy_per_class(score: Any, labels: Sequence[str] | None) -> list[tuple[str, int, str]]:
     """Returns the accuracy per class, the worst first; classes without images have no row."""
     rows = [

@@ -1,7 +1,7 @@
 """Batches of images, with or without labels, from any container; a model's outputs for them."""
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -45,13 +45,13 @@ def read_batches(data: Any, batch_size: int = 32, start: int = 0) -> Iterator[Ba
 
 
 def predict(
-    model: Any, stage: str, batches: Iterable[Batch], size: int = 0
-) -> Iterator[tuple[np.ndarray, Any]]:
+    model: Any, stages: str | Sequence[str], batches: Iterable[Batch], size: int = 0
+) -> Iterator[tuple[Any, Any]]:
     """Yields a stage of the model for each batch, float32, and the batch's labels.
 
     Args:
         model: a `VisionTransformer`.
-        stage: name of `keras_vit.graph.Stages`.
+        stages: name of `keras_vit.graph.Stages`; or several names, which give `{stage: array}`.
         batches: the batches.
         size: number of images of a full batch, if it is known.
 
@@ -70,14 +70,17 @@ def predict(
                 "pixels in [0, 255] to the range that it was trained on."
             )
         size = max(size, len(array))
-        output = run(model, array.astype("float32", copy=False), [stage], size)[stage]
-        shape = shape or output.shape[1:]
-        if output.shape[1:] != shape:
-            raise ConfigError(
-                f"Images of different sizes: one has an output {shape}, another "
-                f"{output.shape[1:]}. Choose a layer behind the pooling, or one size."
-            )
-        yield output, labels
+        names = [stages] if isinstance(stages, str) else list(stages)
+        outputs = run(model, array.astype("float32", copy=False), names, size)
+        if isinstance(stages, str):
+            inner = outputs[stages].shape[1:]
+            shape = shape or inner
+            if inner != shape:
+                raise ConfigError(
+                    f"Images of different sizes: one has an output {shape}, another {inner}. "
+                    "Choose a layer behind the pooling, or one size."
+                )
+        yield outputs[stages] if isinstance(stages, str) else outputs, labels
 
 
 def as_numpy(value: Any) -> np.ndarray:

@@ -64,8 +64,8 @@ class LeastSquares:
 
     @property
     def has_signal(self) -> bool:
-        """Whether any feature differs between images."""
-        return bool(self._std.max() > 1.001e-5)
+        """Whether any feature differs between images by more than the rounding of float32."""
+        return bool((self._std - 1e-5 > 1e-5 * (1 + np.abs(self._mean))).any())
 
     def coordinates(self, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Returns two arrays `(images, eigenvalues)` for the fitted images.

@@ -48,9 +48,7 @@ class Fit:
         return softmax(self.scores)
 
 
-def choose(
-    features: Mapping[str, np.ndarray], labels: np.ndarray, num_classes: int
-) -> Fit:
+def choose(features: Mapping[str, np.ndarray], labels: np.ndarray, num_classes: int) -> Fit:
     """Returns the fit with the least squared leave-one-out error.
 
     The squared error decides because it varies less than the accuracy, so that the choice among
