@@ -19,9 +19,9 @@ if kernels.have_whole_block:
     from keras_vit.layers.torch_block import call_block
 else:
 
-    def call_block(block: Any, z: Any, rotary: Any = None, **arguments: Any) -> Any:
-        """Returns `block(z, rotary=rotary, **arguments)`; most blocks take no rotary positions."""
-        return block(z, **arguments) if rotary is None else block(z, rotary=rotary, **arguments)
+    def call_block(block: Any, z: Any, **arguments: Any) -> Any:
+        """Returns `block(z, **arguments)`."""
+        return block(z, **arguments)
 
 
 class Stages:
