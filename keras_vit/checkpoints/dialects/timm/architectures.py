@@ -44,10 +44,19 @@ def defaults_of(row: Mapping[str, Any]) -> Arguments:
     return _DEFAULTS.get(row.get("class", _PLAIN), {})
 
 
-def names_of(*classes: str) -> list[str]:
-    """Returns the names of all architectures of some classes, and those of before."""
+FAMILIES = {"Eva": "timm/eva"}
+"""Class of timm -> the dialect of its architectures; all other classes are of `timm`."""
+
+
+def family_of(row: Mapping[str, Any]) -> str:
+    """Returns the dialect of an architecture."""
+    return FAMILIES.get(row.get("class", _PLAIN), "timm")
+
+
+def names_of(family: str) -> list[str]:
+    """Returns the names of all architectures of a dialect, and those of before."""
     models, renamed = _registry()["models"], _registry()["renamed"]
-    own = [n for n, row in models.items() if row.get("class", _PLAIN) in classes]
+    own = [name for name, row in models.items() if family_of(row) == family]
     return [*own, *(old for old, new in renamed.items() if new in own)]
 
 

@@ -262,8 +262,7 @@ eva = Dialect(
     identity=Identity(
         "config.json",
         "architecture",
-        rf"(?!(?:{'|'.join(names_of('VisionTransformer', 'VisionTransformerDistilled'))})"
-        r"(?:\..*)?$).*",
+        rf"(?!(?:{'|'.join(names_of('timm'))})(?:\..*)?$).*",
         "an architecture of Eva",
     ),
     json=tables(
