@@ -19,9 +19,12 @@ if kernels.have_whole_block:
     from keras_vit.layers.torch_block import call_block
 else:
 
-    def call_block(block: Any, z: Any, **arguments: Any) -> Any:
-        """Returns `block(z, **arguments)`."""
-        return block(z, **arguments)
+    def call_block(
+        block: Any, z: Any, rotary: Any = None, bias: Any = None, **arguments: Any
+    ) -> Any:
+        """Returns `block(z, rotary=rotary, bias=bias, **arguments)`; None is left out."""
+        further = {"rotary": rotary, "bias": bias}
+        return block(z, **{k: x for k, x in further.items() if x is not None}, **arguments)
 
 
 class Stages:

@@ -34,11 +34,13 @@ def call_block(block: Any, z: Any, rotary: Any = None, bias: Any = None, **argum
         arguments: `training`, and what else a block takes.
     """
     # `torch.jit.trace` traces with and without gradients and compares both programs.
-    is_plain = not (torch.is_grad_enabled() or torch.jit.is_tracing() or any(arguments.values()))
+    is_plain = not (torch.is_grad_enabled() or torch.jit.is_tracing())
+    is_plain = is_plain and all(x is None or x is False for x in arguments.values())
     if is_plain and type(z) is torch.Tensor and not z.is_meta and _is_as_built(block):
-        return _encode(block, *_cast(block, z, rotary), bias)
-    given = {"rotary": rotary, "bias": bias}
-    return block(z, **{k: x for k, x in given.items() if x is not None}, **arguments)
+        z, rotary = _cast(block, z, rotary)
+        return _encode(block, z, rotary, bias)
+    further = {"rotary": rotary, "bias": bias}
+    return block(z, **{k: x for k, x in further.items() if x is not None}, **arguments)
 
 
 def _cast(block: Any, *tensors: Any) -> Any:
