@@ -44,7 +44,7 @@ def defaults_of(row: Mapping[str, Any]) -> Arguments:
     return _DEFAULTS.get(row.get("class", _PLAIN), {})
 
 
-FAMILIES = {"Eva": "timm/eva"}
+FAMILIES = {"Eva": "timm/eva", "Beit": "timm/eva"}
 """Class of timm -> the dialect of its architectures; all other classes are of `timm`."""
 
 
@@ -110,12 +110,25 @@ _DEFAULTS: dict[str, Arguments] = {
         "attn_pool_num_heads": None,
         "attn_pool_mlp_ratio": None,
     },
+    "Beit": {
+        "global_pool": "avg",
+        "class_token": True,  # no argument: every model has one
+        "num_heads": 12,
+        "mlp_ratio": 4.0,
+        "qkv_bias": True,
+        "init_values": None,
+        "use_abs_pos_emb": True,
+        "use_rel_pos_bias": False,
+        "use_shared_rel_pos_bias": False,
+        "scale_mlp": False,
+        "swiglu_mlp": False,
+        "norm_layer": _NORM,
+    },
 }
 _DEFAULTS["VisionTransformerDistilled"] = _DEFAULTS["VisionTransformer"]
 """Arguments of a class where an architecture gives none."""
 
 _PARTS: dict[str, dict[Any, str]] = {
-    "class": {"Beit": "relative position bias: BEiT"},
     "stem": {
         "ConvStem": "a convolutional stem",
         "FeatureListNet": "the stem of a ResNet-D",
@@ -134,7 +147,6 @@ _PARTS: dict[str, dict[Any, str]] = {
 """Parts that keras_vit has not, by the argument that asks for them."""
 
 _ELSEWHERE = (
-    (r"beit.*", "relative position bias: BEiT"),
     (r"vit_s?relpos.*|vit_.*_rope_mrope.*", "relative position bias"),
     (r"samvit.*|hieradet.*|hiera.*", "windows"),
     (r"swin.*|maxvit.*|maxxvit.*|coatnet.*|nest.*|twins.*|gcvit.*|davit.*", "windows"),
