@@ -49,10 +49,9 @@ class RelativePositionBias(ConfiguredLayer):
         )
 
     def call(self, inputs):
-        table = ops.transpose(self.table)
-        bias = ops.take(table, ops.reshape(self._distances(), (-1,)), axis=1)
-        tokens = self.grid[0] * self.grid[1] + self.num_prefix_tokens
-        return ops.reshape(bias, (1, self.num_heads, tokens, tokens))
+        # torch's exporter to ONNX writes other forms of `take` wrongly.
+        bias = ops.take(self.table, self._distances(), axis=0)  # (tokens, tokens, heads)
+        return ops.transpose(bias, (2, 0, 1))[None]
 
     def _num_distances(self):
         rows, columns = self.grid
