@@ -32,6 +32,7 @@ from keras_vit.checkpoints.dialects.transformers.common import (
     arithmetic_rows,
     classifier_names,
     dialect,
+    has_head,
     needs,
     size_rows,
     vit_names,
@@ -249,11 +250,11 @@ def _beit(model_type: str, class_name: str, has_pooler: bool) -> Dialect:
             "a norm before the mean of the patches",
         ),
         (
-            lambda c: not c.final_norm and (has_pooler or c.num_classes or c.classifier != "gap"),
+            lambda c: not c.final_norm and (has_pooler or has_head(c) or c.classifier != "gap"),
             "an encoder without a last norm",
         ),
         (
-            lambda c: not has_pooler and not c.num_classes and c.numerics.pool_before_norm,
+            lambda c: not has_pooler and not has_head(c) and c.numerics.pool_before_norm,
             f"features behind a norm of the mean: {class_name}Model has none",
         ),
     )
