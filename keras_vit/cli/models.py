@@ -70,10 +70,20 @@ def list_(
 
 
 def doctor(*, output: Output = _PLAIN) -> None:
-    """Show the installed and the missing packages, the backend and the processor."""
+    """Show the installed and the missing packages, the backend and the processor.
+
+    The backend torch is imported: its private names that are gone have a row each.
+    """
+    from keras_vit.environment.backend import chosen_backend, refusal
     from keras_vit.environment.components import components
+    from keras_vit.fixes.faults import PLAIN_FORMS
 
     rows = [(c.kind, c.name, c.version or "not installed", c.note) for c in components()]
+    if chosen_backend()[0] == "torch" and refusal() is None:
+        start_backend()
+        import keras_vit.layers.torch_block  # noqa: F401  looks the names up
+
+    rows += [("private name", name, "gone", words) for name, words in PLAIN_FORMS.items()]
     show(output, ("kind", "name", "version", "note"), rows)
 
 
