@@ -26,7 +26,9 @@ class Recipe:
     """The options of `keras_vit.finetune.recipe`.
 
     Args:
-        learning_rate: peak of the learning rate, 0.01 by default and 0.001 from scratch.
+        optimizer: "muon" for Muon in place of the recipe's SGD, or AdamW from scratch.
+        learning_rate: peak of the learning rate, 0.01 by default and 0.001 from scratch or with
+            Muon.
         warmup_steps: updates in which the learning rate rises.
         weight_decay: decay of the weights per update, relative to the learning rate.
         ema: factor of the moving average of the weights, such as 0.999.
@@ -36,6 +38,7 @@ class Recipe:
         lora_rank: train low-rank additions of this rank.
     """
 
+    optimizer: Literal["muon"] | None = None
     learning_rate: float | None = None
     warmup_steps: int | None = None
     weight_decay: float | None = None
