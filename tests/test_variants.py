@@ -9,8 +9,9 @@ import pytest
 import keras_vit
 from keras_vit import variants
 from keras_vit.config import ResNetStem, foreign_words
+from keras_vit.config.variants import variant_of
 from keras_vit.errors import ConfigError
-from keras_vit.variants import list_variants, variant, variant_of
+from keras_vit.variants import list_variants, variant
 from keras_vit.weights import lexicon
 from tests.words import raises
 
@@ -159,7 +160,7 @@ def test_builders_and_loaders_name_every_argument_of_the_model():
     of_model = set(inspect.signature(keras_vit.VisionTransformer.__init__).parameters)
     of_model -= {"self", "config", "fields"}
     for function in (
-        variants.Variant.__call__,
+        variants.Builder.__call__,
         keras_vit.VisionTransformer.from_preset,
         keras_vit.checkpoints.load,
     ):

@@ -43,15 +43,14 @@ def list_(
     """
     from keras_vit.checkpoints import inspect
     from keras_vit.checkpoints.passports import rung_of
+    from keras_vit.config.variants import VARIANTS
     from keras_vit.sources.catalog import list_presets, preset_named
-    from keras_vit.variants import list_variants
-    from keras_vit.variants import variant as variant_named
     from keras_vit.weights.lexicon import num_parameters
 
     rows: list[tuple[object, ...]] = []
     if variants:
-        for name in list_variants():
-            config = variant_named(name).config()
+        for name, sizes_of in VARIANTS.items():
+            config = sizes_of.config()
             stem = None if config.resnet is None else list(config.resnet.num_layers)
             sizes = (config.hidden_size, config.num_layers, config.num_heads, config.mlp_dim)
             rows.append((name, num_parameters(config), *sizes, config.patch_size[0], stem))
@@ -123,7 +122,7 @@ def info(source: str, /, *, output: Output = _PLAIN) -> None:
 
 
 def _model_facts(config: "ViTConfig", size_known: bool) -> dict[str, Any]:
-    from keras_vit.variants import variant_of
+    from keras_vit.config.variants import variant_of
 
     if not size_known:
         resolution = "undetermined; give image_size on loading"

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_vit.config import ViTConfig
+from keras_vit.config.variants import variant_named
 from keras_vit.errors import ConfigError, PresetError, SourceError, nearest
 from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.sources import bucket
@@ -33,7 +34,6 @@ from keras_vit.sources.hub import SCHEME, HubFolder
 from keras_vit.sources.preset_config import PresetConfig
 from keras_vit.text import log
 from keras_vit.variants import list_variants
-from keras_vit.variants import variant as variant_named
 from keras_vit.weights.lexicon import num_parameters
 
 
