@@ -1,6 +1,6 @@
 """A head from outside: a `Dense` layer that was added and trained in Keras's functional way."""
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import keras
 import numpy as np
@@ -9,13 +9,8 @@ from keras_vit.errors import ConfigError
 from keras_vit.labels import Labels
 from keras_vit.layers import blank_weights
 
-if TYPE_CHECKING:
-    from keras_vit.model import VisionTransformer
 
-
-def with_head(
-    model: "VisionTransformer", head: keras.layers.Dense, labels: Labels | None
-) -> "VisionTransformer":
+def with_head(model: Any, head: keras.layers.Dense, labels: Labels | None) -> Any:
     """Returns a copy of a model whose head has the weights of a layer; see the model's method.
 
     Raises:

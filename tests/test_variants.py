@@ -156,17 +156,14 @@ def test_a_builder_passes_the_arguments_of_the_model_on():
 
 
 def test_builders_and_loaders_name_every_argument_of_the_model():
-    """The arguments that `VisionTransformer` takes beside a configuration."""
+    """Those that `VisionTransformer` takes beside a configuration; `load` passes all on."""
     of_model = set(inspect.signature(keras_vit.VisionTransformer.__init__).parameters)
     of_model -= {"self", "config", "fields"}
-    for function in (
-        variants.Builder.__call__,
-        keras_vit.VisionTransformer.from_preset,
-        keras_vit.checkpoints.load,
-    ):
+    for function in (variants.Builder.__call__, keras_vit.VisionTransformer.from_preset):
         assert of_model <= set(inspect.signature(function).parameters)
     for name in ("num_classes", "image_size", "dtype", "load_weights", "remat"):
         assert name in inspect.signature(keras_vit.VisionTransformer.from_preset).parameters
+    assert all(f" {name}" in keras_vit.checkpoints.load.__doc__ for name in of_model)
 
 
 WORDS = {

@@ -106,7 +106,7 @@ class Preprocessor:
             CheckpointError: a file or folder of another library cannot be read.
             ConfigError: the source does not state its image size.
         """
-        from keras_vit.checkpoints import inspect
+        from keras_vit.checkpoints.inspection import inspect  # reads all dialects' tables
 
         return cls.described(inspect(source), image_size)
 
