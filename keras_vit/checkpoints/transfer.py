@@ -4,7 +4,7 @@ The model stands above: `load` is given its class.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,8 +31,7 @@ from keras_vit.checkpoints.translate import Move
 from keras_vit.config import ViTConfig
 from keras_vit.config.fields import known_fields
 from keras_vit.errors import CheckpointError, shown
-from keras_vit.images.protocols import ProtocolSpec
-from keras_vit.labels import Labels, expand, shorten
+from keras_vit.labels import expand, shorten
 from keras_vit.sources.source import Source
 from keras_vit.text import log
 from keras_vit.weights.axes import in_order
@@ -51,27 +50,23 @@ _OPEN = (
 """Arguments that may be needed because the arrays of a file leave them open."""
 
 
+_OF_MODEL = frozenset(
+    ["dtype", "data_format", "name", "labels", "protocol", "provenance", "remat", "trainable"]
+)
+"""Arguments of the model; those that are None are the files' or the model's own."""
+_OF_READING = frozenset(("num_classes", "dialect", "variant", "position_grid"))
+"""Arguments that are left out if they are None; None is a value of other fields."""
+
+
 def load(
     build: Callable[..., Any],
     source: str | os.PathLike[str] | Source,
     *,
-    num_classes: int | None = None,
     image_size: int | tuple[int, int] | Literal["stored"] | None = "stored",
-    dtype: Any = None,
     load_weights: bool = True,
-    remat: bool = False,
-    trainable: bool = True,
-    data_format: str | None = None,
-    name: str | None = None,
-    labels: Labels | None = None,
-    protocol: ProtocolSpec | None = None,
-    provenance: Mapping[str, Any] | None = None,
-    dialect: str | None = None,
-    variant: str | None = None,
-    position_grid: int | tuple[int, int] | None = None,
     checksum: bool = True,
     allow_pickle_weights: bool = False,
-    **fields: Any,
+    **arguments: Any,
 ) -> Any:
     """Builds the model of a checkpoint or preset, as `keras_vit.checkpoints.load` describes.
 
@@ -85,23 +80,13 @@ def load(
     """
     from keras_vit.layers import blank_weights
 
-    known_fields(ViTConfig, fields)
+    options = {k: v for k, v in arguments.items() if k in _OF_MODEL and v is not None}
+    fields = {k: v for k, v in arguments.items() if k not in _OF_MODEL}
+    known_fields(ViTConfig, {k: v for k, v in fields.items() if k not in _OF_READING})
+    fields = {k: v for k, v in fields.items() if k not in _OF_READING or v is not None}
     source = Source.of(source, allow_pickle_weights=allow_pickle_weights)
-    fields |= _without_none(
-        num_classes=num_classes, dialect=dialect, variant=variant, position_grid=position_grid
-    )
     if image_size != "stored":
         fields["image_size"] = image_size
-    options = _without_none(
-        dtype=dtype,
-        data_format=data_format,
-        name=name,
-        labels=labels,
-        protocol=protocol,
-        provenance=provenance,
-        remat=remat,
-        trainable=trainable,
-    )
     if not load_weights:
         info = inspect(source, **{name: fields[name] for name in _OPEN if fields.get(name)})
         fields = {k: value for k, value in fields.items() if k not in ("dialect", "variant")}
@@ -128,10 +113,6 @@ def load(
     if source.row is not None:
         source.row.announce(config)
     return model
-
-
-def _without_none(**arguments: Any) -> dict[str, Any]:
-    return {name: value for name, value in arguments.items() if value is not None}
 
 
 def _state_facts(source: Source, info: CheckpointInfo, config: ViTConfig) -> dict[str, Any]:

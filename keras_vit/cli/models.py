@@ -121,6 +121,9 @@ def info(source: str, /, *, output: Output = _PLAIN) -> None:
     show(output, ("fact", "value"), rows, {**facts, "array_shapes": arrays})
 
 
+_FIELDS = "classifier hidden_size mlp_dim num_heads num_layers channels"
+
+
 def _model_facts(config: "ViTConfig", size_known: bool) -> dict[str, Any]:
     from keras_vit.config.variants import variant_of
 
@@ -135,13 +138,8 @@ def _model_facts(config: "ViTConfig", size_known: bool) -> dict[str, Any]:
         "resolution": resolution,
         "classes": config.num_classes or "no head",
         "representation layer": config.representation_size or "none",
-        "classifier": config.classifier,
-        "hidden_size": config.hidden_size,
-        "mlp_dim": config.mlp_dim,
-        "num_heads": config.num_heads,
-        "num_layers": config.num_layers,
+        **{name: getattr(config, name) for name in _FIELDS.split()},
         "patch_size": "{}x{}".format(*config.patch_size),
-        "channels": config.channels,
         "stem": "none" if config.resnet is None else str(list(config.resnet.num_layers)),
         **(_costs(config) if size_known and config.image_size is not None else {}),
     }
