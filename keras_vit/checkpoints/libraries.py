@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit.errors import CheckpointError
-from keras_vit.fixes.keras_internals import all_layers
+from keras_vit.fixes.nested_layers import all_layers
 
 Outputs = dict[str, np.ndarray]
 _Results = tuple[np.ndarray, list[np.ndarray]]

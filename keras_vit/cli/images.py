@@ -15,7 +15,7 @@ from keras_vit.cli.console import (
     tell,
     warn_on_stderr,
 )
-from keras_vit.cli.options import Output, Positive
+from keras_vit.cli.options import Output, Positive, stated
 from keras_vit.errors import KerasViTError
 
 _PLAIN = Output()
@@ -106,7 +106,7 @@ def embed(
         batch_size: images per step.
         engine: run on Ray Data.
     """
-    options = {name: value for name, value in vars(ray).items() if value is not None}
+    options = stated(vars(ray))
     if engine == "ray":
         return _embed_on_ray(images, preset, out, layer, batch_size, options)
     if options:
