@@ -12,6 +12,7 @@ from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError
 from keras_vit.fixes import trainer
 from keras_vit.graph import Graph, Stages
+from keras_vit.habits import MODEL_HABITS, answer_habit, answer_no_config
 from keras_vit.image_checks import ImageChecks
 from keras_vit.images.preprocessor import Preprocessor
 from keras_vit.images.protocols import ProtocolSpec
@@ -23,6 +24,13 @@ from keras_vit.losses import losses_of_head
 if TYPE_CHECKING:
     from keras_vit.checkpoints import Source
     from keras_vit.tokens import Tokens
+
+
+class _ClassProperty(property):
+    """A property that is read from the class, as well as from its instances."""
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self.fget(owner) if self.fget else None
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -84,12 +92,12 @@ class VisionTransformer(keras.Model):
         provenance: Mapping[str, Any] | None = None,
         **fields: Any,
     ) -> None:
-        if config is None:
-            config = ViTConfig.from_dict(fields)
-        elif not isinstance(config, ViTConfig):
-            raise ConfigError(f"config must be a ViTConfig, found {config!r}.")
-        else:
+        if isinstance(config, ViTConfig):
             config = config.replace(**fields)
+        elif config is None and fields:
+            config = ViTConfig.from_dict(fields)
+        else:
+            raise ConfigError(_refuse(config))
         data_format = data_format or keras.config.image_data_format()
         if data_format not in ("channels_last", "channels_first"):
             raise ConfigError(
@@ -122,10 +130,30 @@ class VisionTransformer(keras.Model):
         self.provenance = MappingProxyType(dict(provenance or {}))
         self.preprocessor = preprocessor
 
+    def __getattr__(self, name: str) -> Any:
+        """Raises AttributeError; for a name of another library, with the line that does it here.
+
+        Python calls this only for names that neither the model nor its class has.
+        """
+        try:
+            # torch keeps parameters and modules apart; otherwise this raises Python's own error.
+            return getattr(super(), "__getattr__", super().__getattribute__)(name)
+        except AttributeError as error:
+            if answer := answer_habit(name, MODEL_HABITS):
+                raise AttributeError(f"{error}.{answer}", name=name, obj=self) from error
+            raise
+
     @property
     def labels(self) -> tuple[str, ...] | None:
         """One name per class, or None."""
         return None if self._labels is None else expand(self._labels)
+
+    @_ClassProperty
+    def presets(cls) -> Mapping[str, dict[str, Any]]:  # noqa: N805
+        """Name -> facts of each preset of the catalog, in the form of keras-hub's `presets`."""
+        from keras_vit.sources.source import describe_presets
+
+        return describe_presets()
 
     def call(
         self,
@@ -487,3 +515,12 @@ class VisionTransformer(keras.Model):
         from keras_vit.sharing.save import save_preset
 
         save_preset(self, folder, card)
+
+
+def _refuse(config: object) -> str:
+    """Returns the message for a first argument that is no `ViTConfig`, often a name."""
+    from keras_vit.variants import list_variants
+
+    is_source = isinstance(config, (str, os.PathLike)) and config not in list_variants()
+    builder = config if config in list_variants() else "vit_b16"
+    return answer_no_config(config, str(builder), str(config) if is_source else "vit_digits")

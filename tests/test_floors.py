@@ -50,6 +50,8 @@ FRONT_DOORS = {
     ("model", "sharing"),
     ("model", "heads"),
     ("model", "tokens"),
+    ("model", "sources"),
+    ("model", "variants"),
     ("images.preprocessor", "checkpoints"),
 }
 """Methods of models and preprocessors whose code lives on a higher floor."""
