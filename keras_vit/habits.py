@@ -1,5 +1,7 @@
 """Names that users of other libraries type from habit, with the line that does it here."""
 
+import os
+
 _FRESH = "keras_vit.vit_b16() builds fresh weights; keras_vit.list_variants() has all builders"
 _FAMILY = 'VisionTransformer.from_preset("vit_b14.dinov2", load_weights=False) builds DINOv2 fresh'
 _LOAD = 'keras_vit.VisionTransformer.from_preset("vit_digits") loads a model'
@@ -11,11 +13,7 @@ _HEAD = (
     'model.get_layer("head") is the head; VisionTransformer.from_preset(source, num_classes=5) '
     "makes a new one, and model.with_head(layer) takes yours"
 )
-_WIDTH = "model.config.hidden_size is the width of the tokens"
 _FACTS = "model.config, model.preprocessor.protocol and model.provenance have these facts"
-_PROBABILITIES = (
-    "model.probabilities(images) gives probabilities, model.classify(images) the best labels"
-)
 
 HABITS = {
     "AutoModel": _LOAD,
@@ -31,7 +29,6 @@ HABITS = {
     "from_pretrained": _LOAD,
     "from_preset": _LOAD,
     "list_models": "keras_vit.list_presets() and `keras-vit list` show what can be loaded",
-    "list_pretrained": "keras_vit.list_presets() and `keras-vit list` show what can be loaded",
     "load_model": f"{_LOAD}, also from a file; keras.saving.load_model opens a .keras file",
     "models": _FRESH,
     "preprocess_input": _PREPARE,
@@ -41,21 +38,19 @@ HABITS = {
     "vit_b14": _FAMILY,
     "vit_g14": _FAMILY,
     "vit_l14": _FAMILY,
-    "vit_s14": _FAMILY,
 }
 """Names of the package."""
 
 MODEL_HABITS = {
     "backbone": _FEATURES,
     "default_cfg": _FACTS,
-    "embed_dim": _WIDTH,
     "forward_features": _FEATURES,
     "forward_head": _HEAD,
     "get_classifier": _HEAD,
     "get_intermediate_layers": "model.tokens(images, blocks=[-4, -1]) gives the tokens of blocks",
     "head": _HEAD,
-    "num_features": _WIDTH,
-    "predict_proba": _PROBABILITIES,
+    "num_features": "model.config.hidden_size is the width of the tokens",
+    "predict_proba": "model.probabilities(images) gives the probabilities of all classes",
     "preprocess": _PREPARE,
     "pretrained_cfg": _FACTS,
     "push_to_hub": 'keras_vit.upload_preset("hf://owner/repo", folder) uploads a saved preset',
@@ -65,22 +60,23 @@ MODEL_HABITS = {
 """Attributes of a model."""
 
 
-def answer_habit(name: str, habits: dict[str, str] = HABITS) -> str:
-    """Returns a sentence on a name that is missing here; empty if none is known."""
-    return f" {habits[name]}." if name in habits else ""
+def answer_habit(name: str) -> str:
+    """Returns a sentence on a name that keras_vit does not have; empty if none is known."""
+    return f" {HABITS[name]}." if name in HABITS else ""
 
 
-def answer_no_config(value: object, builder: str, source: str) -> str:
+def answer_no_config(value: object, variants: list[str]) -> str:
     """Returns the message for `VisionTransformer(value)` where the value is no configuration.
 
     Args:
         value: the first argument; None if there was no argument at all.
-        builder: name of the builder to show.
-        source: source of `from_preset` to show.
+        variants: names of the builders.
     """
-    found = "found neither" if value is None else f"found {value!r}"
+    builder = value if value in variants else "vit_b16"
+    is_source = isinstance(value, (str, os.PathLike)) and value not in variants
     return (
-        f"VisionTransformer takes config, a ViTConfig, or its fields as keywords; {found}. "
-        f"keras_vit.{builder}() builds fresh weights, keras_vit.list_variants() has all builders; "
-        f"keras_vit.VisionTransformer.from_preset({source!r}) loads a model."
+        "VisionTransformer takes config, a ViTConfig, or its fields as keywords; found "
+        f"{'neither' if value is None else repr(value)}. keras_vit.{builder}() builds fresh "
+        "weights, keras_vit.list_variants() has all builders; keras_vit.VisionTransformer."
+        f"from_preset({str(value) if is_source else 'vit_digits'!r}) loads a model."
     )

@@ -12,7 +12,7 @@ from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError
 from keras_vit.fixes import trainer
 from keras_vit.graph import Graph, Stages
-from keras_vit.habits import MODEL_HABITS, answer_habit, answer_no_config
+from keras_vit.habits import MODEL_HABITS, answer_no_config
 from keras_vit.image_checks import ImageChecks
 from keras_vit.images.preprocessor import Preprocessor
 from keras_vit.images.protocols import ProtocolSpec
@@ -24,6 +24,10 @@ from keras_vit.losses import losses_of_head
 if TYPE_CHECKING:
     from keras_vit.checkpoints import Source
     from keras_vit.tokens import Tokens
+
+
+# torch keeps parameters and layers apart; otherwise this raises Python's own error.
+_read_missing = getattr(keras.Model, "__getattr__", object.__getattribute__)
 
 
 class _ClassProperty(property):
@@ -97,7 +101,9 @@ class VisionTransformer(keras.Model):
         elif config is None and fields:
             config = ViTConfig.from_dict(fields)
         else:
-            raise ConfigError(_refuse(config))
+            from keras_vit.variants import list_variants
+
+            raise ConfigError(answer_no_config(config, list_variants()))
         data_format = data_format or keras.config.image_data_format()
         if data_format not in ("channels_last", "channels_first"):
             raise ConfigError(
@@ -130,18 +136,20 @@ class VisionTransformer(keras.Model):
         self.provenance = MappingProxyType(dict(provenance or {}))
         self.preprocessor = preprocessor
 
-    def __getattr__(self, name: str) -> Any:
-        """Raises AttributeError; for a name of another library, with the line that does it here.
+    if not TYPE_CHECKING:  # type checkers know the names
 
-        Python calls this only for names that neither the model nor its class has.
-        """
-        try:
-            # torch keeps parameters and modules apart; otherwise this raises Python's own error.
-            return getattr(super(), "__getattr__", super().__getattribute__)(name)
-        except AttributeError as error:
-            if answer := answer_habit(name, MODEL_HABITS):
-                raise AttributeError(f"{error}.{answer}", name=name, obj=self) from error
-            raise
+        def __getattr__(self, name: str) -> Any:
+            """Raises AttributeError; for a name of another library, with the line that does it here.
+
+            Python calls this only for names that neither the model nor its class has.
+            """
+            if name not in MODEL_HABITS:
+                return _read_missing(self, name)
+            try:
+                return _read_missing(self, name)
+            except AttributeError as error:
+                message = f"{error}. {MODEL_HABITS[name]}."
+                raise AttributeError(message, name=name, obj=self) from error
 
     @property
     def labels(self) -> tuple[str, ...] | None:
@@ -515,12 +523,3 @@ class VisionTransformer(keras.Model):
         from keras_vit.sharing.save import save_preset
 
         save_preset(self, folder, card)
-
-
-def _refuse(config: object) -> str:
-    """Returns the message for a first argument that is no `ViTConfig`, often a name."""
-    from keras_vit.variants import list_variants
-
-    is_source = isinstance(config, (str, os.PathLike)) and config not in list_variants()
-    builder = config if config in list_variants() else "vit_b16"
-    return answer_no_config(config, str(builder), str(config) if is_source else "vit_digits")
