@@ -139,7 +139,7 @@ class VisionTransformer(keras.Model):
     if not TYPE_CHECKING:  # type checkers know the names
 
         def __getattr__(self, name: str) -> Any:
-            """Raises AttributeError; for a name of another library, with the line that does it here.
+            """Raises AttributeError, for names of other libraries with the line that does it here.
 
             Python calls this only for names that neither the model nor its class has.
             """
