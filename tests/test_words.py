@@ -18,9 +18,10 @@ def test_faults_of_docstrings_are_found(tmp_path):
     """A question, a continued name and a long sentence; an example is no sentence."""
     path = tmp_path / "module.py"
     long = "word " * 41
+    arguments = "    Args:\n        path: of the folder.\n"
     path.write_text(
         f'"""What it is.\n\n{long}"""\n'
-        f'def f(path):\n    """Reads.\n\n    Args:\n        path: of the folder.\n\n    >>> {long}\n    """'
+        f'def f(path):\n    """Reads.\n\n{arguments}\n    >>> {long}\n    """'
     )
     faults = list(prose.faults_of_module(path))
     assert [fault.partition(":")[0] for fault in faults] == [
