@@ -32,13 +32,14 @@ def docstrings(path: Path, tree: ast.Module) -> Iterator[Entry]:
 def messages(path: Path, tree: ast.Module) -> Iterator[Entry]:
     """Yields the messages of raised exceptions, with the code of each value in braces."""
     for node in ast.walk(tree):
-        if not (isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and node.exc.args):
+        if not (isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call)):
             continue
-        message = node.exc.args[0]
-        if isinstance(message, ast.JoinedStr):
-            yield f"{path.relative_to(ROOT)}:{node.lineno}", ast.unparse(message)[2:-1]
-        elif isinstance(message, ast.Constant):
-            yield f"{path.relative_to(ROOT)}:{node.lineno}", str(message.value)
+        place = f"{path.relative_to(ROOT)}:{node.lineno}"
+        for message in node.exc.args:
+            if isinstance(message, ast.JoinedStr):
+                yield place, ast.unparse(message)[2:-1]
+            elif isinstance(message, ast.Constant) and isinstance(message.value, str):
+                yield place, message.value
 
 
 def sample(seed: int) -> dict[str, list[Entry]]:
