@@ -56,7 +56,7 @@ class Passport:
         num_logits: length of the output.
         norms: Euclidean norm of all tokens behind a block for each image, by block, and of the
             output under `"logits"`.
-        tolerances: largest difference by backend, of the largest magnitude.
+        tolerances: accepted difference by backend, as a share of the largest magnitude.
         protocol: preparation of images, with every parameter.
         protocol_sha256: digest of the protocol.
         images: number of labelled images of `top1`.

@@ -72,7 +72,7 @@ def predict(
         shape = shape or output.shape[1:]
         if output.shape[1:] != shape:
             raise ConfigError(
-                f"Images of different sizes: one has an output {shape}, another "
+                f"The outputs have different shapes: {shape} for one image size, for another "
                 f"{output.shape[1:]}. Choose a layer behind the pooling, or one size."
             )
         yield output, labels

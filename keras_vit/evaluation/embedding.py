@@ -59,7 +59,7 @@ def embed(
     """
     out = Path(out)
     if out.suffix not in (".npy", ".parquet"):
-        raise ConfigError(f"{out}: expected a name in .npy or .parquet.")
+        raise ConfigError(f"{out}: expected a name that ends in .npy or .parquet.")
     if out.exists():
         raise ConfigError(f"{out} exists. Remove it, or choose another name.")
     if batch_size < 1:

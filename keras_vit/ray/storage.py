@@ -109,7 +109,7 @@ class RemoteImage:
     """An image at an address, which is read when it is decoded.
 
     Args:
-        address: place of the image.
+        address: address of the file, such as `s3://bucket/image.jpg`.
     """
 
     def __init__(self, address: str) -> None:

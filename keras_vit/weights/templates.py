@@ -12,7 +12,7 @@ _NUMBER = r"0|[1-9]\d{0,8}"
 
 @dataclasses.dataclass(frozen=True)
 class Placeholder:
-    """The values of a placeholder.
+    """A placeholder of templates, such as `{l}`, and the values that it takes.
 
     Args:
         pattern: regular expression of the values.
@@ -94,7 +94,7 @@ def fill(template: str, binding: Mapping[str, str]) -> str:
 
 
 def matcher(template: str) -> Callable[[str], dict[str, str] | None]:
-    """Returns a function from a name to its placeholder values; None if it does not match."""
+    """Returns a function that reads the placeholders' values from a name, or returns None."""
     parts = re.split(r"{([\w-]+)}", template)
     names = parts[1::2]
     patterns = [SPELLINGS[n].pattern if n in SPELLINGS else PLACEHOLDERS[n].pattern for n in names]

@@ -237,7 +237,7 @@ def number(content: Json, key: str, default: Any = LEFT_OUT) -> Any:
 
 
 class naming:  # noqa: N801  reads as a verb: with naming(key, value)
-    """A context that puts key and value in front of the message of an error in reading it."""
+    """Context in which the message of an error begins with the key and its value."""
 
     def __init__(self, key: str, value: Any) -> None:
         self._key, self._value = key, value
