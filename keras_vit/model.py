@@ -326,7 +326,7 @@ class VisionTransformer(keras.Model):
         """
         answers = [answer for _, answer in self.classify_each(images, top, batch_size)]
         if not answers:
-            raise ConfigError("No image was given.")
+            raise ConfigError("images is empty, expected at least one image.")
         return answers
 
     def classify_each(

@@ -216,7 +216,7 @@ def _without_config(files: OpenSource) -> str:
 
 
 def _join_facts(recognition: Recognition, statement: Statement) -> dict[str, Any]:
-    """Returns the fields from arrays, dialect and JSON files; the later source takes precedence."""
+    """Joins the fields from arrays, dialect and JSON files; of two values the later one counts."""
     dialect, fields = recognition.dialect, recognition.fields
     deduced = dict(dialect.deduce(fields))
     numerics = {

@@ -85,8 +85,8 @@ def _compare(
     for images, expected, result in zip(batches, answers, results, strict=True):
         if result.shape != expected.shape:
             raise ExportError(
-                f"The {plan.format} model answers {result.shape} to images {images.shape}; the "
-                f"model itself {expected.shape}. Nothing was written."
+                f"The {plan.format} model gives outputs {result.shape} for images {images.shape}, "
+                f"expected {expected.shape}. Nothing was written."
             )
         scale = float(np.abs(expected).max()) or 1.0
         difference = float(np.abs(result.astype("float32") - expected).max()) / scale

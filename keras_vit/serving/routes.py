@@ -140,7 +140,7 @@ def build_application(model: VisionTransformer, settings: Settings) -> Any:
     ) -> Response:
         """The most probable labels of each image: `{"predictions": [[{label, probability}]]}`."""
         if not engine.classifies:
-            raise HTTPException(404, "This model has no single prediction per image; use /embed.")
+            raise HTTPException(404, "This model makes no prediction per image; use /embed.")
         rows = [row for _, row in await service.answer(request, "classify")]
         named = [
             [{"label": label, "probability": share} for label, share in best]

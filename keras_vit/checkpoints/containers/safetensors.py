@@ -89,7 +89,7 @@ class SafetensorsReader(FileReader):
             reached = end
         if self._data + reached != self.size:
             raise ValueError(
-                f"its header tells of {reached} bytes, {self.size - self._data} follow"
+                f"its header describes {reached} bytes, but {self.size - self._data} follow"
             )
 
     def read(self, name: str) -> np.ndarray:

@@ -109,7 +109,7 @@ def _adds_positions_first(config: ViTConfig) -> bool:
 
 
 def pre_norm_row(key: str) -> Row:
-    """Returns the row of the norm before the blocks, which stands in for a bias of the patches."""
+    """Returns the row of the norm before the blocks; a model with it has no bias of patches."""
 
     def read(content: Json) -> dict[str, Any]:
         if key not in content:
