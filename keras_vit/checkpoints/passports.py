@@ -192,12 +192,12 @@ def formula_images(height: int, width: int, channels: int) -> np.ndarray:
 
 
 def sample(logits: np.ndarray) -> tuple[tuple[float, ...], ...]:
-    """Returns evenly spaced numbers of each row."""
+    """Returns `SAMPLES` evenly spaced numbers of each row."""
     chosen = np.linspace(0, logits.shape[1] - 1, min(SAMPLES, logits.shape[1])).astype(int)
     return tuple(tuple(float(f"{v:.8g}") for v in row) for row in logits[:, chosen])
 
 
 def norms(values: np.ndarray) -> tuple[float, ...]:
-    """Returns the Euclidean norm of each image's values."""
+    """Returns one Euclidean norm per image, over all values of that image."""
     flat = np.asarray(values, "float64").reshape(len(values), -1)
     return tuple(float(f"{norm:.8g}") for norm in np.linalg.norm(flat, axis=1))

@@ -194,7 +194,7 @@ class Preprocessor:
         return self._decoded(found[0].source)
 
     def resize(self, image: Picture) -> np.ndarray:
-        """Returns a decoded image at the model's size, by the protocol, the second step.
+        """Second of three steps: returns a decoded image, resized and cropped to the model's size.
 
         The result is (height, width, channels), uint8 or float32, in [0, 255].
         """
