@@ -155,7 +155,7 @@ def inspect(
 def _look(
     records: Records, preprocessor: Preprocessor, pool: Executor, everything: bool, cache: Any
 ) -> tuple[Images, bool]:
-    """Returns the inspection of each image, and whether it holds all pixels for the cache."""
+    """Returns the inspection of all images, and whether their pixels are now in the cache."""
 
     def decode(index: int) -> Any:
         try:

@@ -117,7 +117,7 @@ def _shapes(plan: ExportPlan) -> list[tuple[int, ...]]:
 
 
 def _images(plan: ExportPlan, shape: tuple[int, ...]) -> np.ndarray:
-    """Random images of a shape, as the graph takes them."""
+    """Returns random images of a shape, in the type and range that the graph takes."""
     pixels_of_8_bits = np.random.default_rng(sum(shape)).integers(0, 256, shape, dtype=np.uint8)
     if plan.prepares != "nothing":
         return pixels_of_8_bits

@@ -125,7 +125,7 @@ class RemoteImage:
 
 @contextlib.contextmanager
 def _reading(place: str) -> Iterator[None]:
-    """Raises `ConfigError` for the errors of a file system, whose classes have no common base."""
+    """Context in which an error of a file system, of whatever class, becomes a `ConfigError`."""
     try:
         yield
     except ConfigError:

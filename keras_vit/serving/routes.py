@@ -156,7 +156,7 @@ def build_application(model: VisionTransformer, settings: Settings) -> Any:
 
     @app.post("/attention", openapi_extra=_BODY, responses=_REFUSALS)
     async def attention(request: Request) -> Response:
-        """A PNG of the first image as the model sees it, dark where it attends little (rollout)."""
+        """Answers with a PNG of the first image, dark where the attention rollout is small."""
         image, row = (await service.answer(request, "attention"))[0]
         return Response(engine.picture(image, row), media_type="image/png")
 

@@ -30,7 +30,7 @@ def always(config: ViTConfig) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """The source of written values: a model's configuration and the names of its classes."""
+    """The facts from which JSON is written: a model's configuration and class names."""
 
     config: ViTConfig
     labels: tuple[str, ...] | None = None

@@ -45,7 +45,7 @@ def defaults_of(row: Mapping[str, Any]) -> Arguments:
 
 
 def names_of(*classes: str) -> list[str]:
-    """Returns the names of all architectures of some classes, and those of before."""
+    """Returns the names of all architectures of these classes, their former names included."""
     models, renamed = _registry()["models"], _registry()["renamed"]
     own = [n for n, row in models.items() if row.get("class", _PLAIN) in classes]
     return [*own, *(old for old, new in renamed.items() if new in own)]

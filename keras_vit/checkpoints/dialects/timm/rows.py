@@ -184,7 +184,7 @@ def tables(architecture: Row, arguments: tuple[Row, ...]) -> tuple[JsonTable, ..
     """Returns the tables of `config.json`.
 
     Args:
-        architecture: the row of its name, and of what the name alone tells.
+        architecture: the row of the architecture's name and of the facts that the name implies.
         arguments: rows of the constructor's arguments, under `model_args`.
     """
     top: tuple[Row, ...] = (
