@@ -153,7 +153,7 @@ def _refuse_by_part(files: OpenSource, named: Iterable[Dialect]) -> None:
             dialect.read_json(files.json)
         except ValueError as part:
             where = files.reader.path
-            raise CheckpointError(f"{where}: in a JSON file beside the weights, {part}.") from part
+            raise CheckpointError(f"{where}: a JSON file beside the weights: {part}.") from part
 
 
 def _foreign_family(files: Mapping[str, Any], dialects: Iterable[Dialect]) -> str:

@@ -92,7 +92,7 @@ def images_at(place: str) -> list[str]:
         system, path = file_system(place)
         kind = system.get_file_info(path).type.name
     if kind == "NotFound":
-        raise ConfigError(f"{place}: this file or folder does not exist.")
+        raise ConfigError(f"{place}: no such file or folder.")
     if kind == "File":
         return [place]
     if not is_address(place):

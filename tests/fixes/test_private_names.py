@@ -90,7 +90,7 @@ def overridden(tree: ast.AST) -> set[str]:
     A method that a class of keras_vit defines belongs to keras_vit. If it extends a method of
     another library itself, the file of that class has the row.
     """
-    found = set()
+    names = set()
     for node in ast.walk(tree):
         if not isinstance(node, ast.ClassDef):
             continue
@@ -103,8 +103,8 @@ def overridden(tree: ast.AST) -> set[str]:
                 for part in ast.walk(method)
             )
             if is_private(method.name) and calls_super and method.name not in inherited(node):
-                found.add(method.name)
-    return found
+                names.add(method.name)
+    return names
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
@@ -114,8 +114,8 @@ def test_a_private_name_of_another_library_has_a_row_in_the_table(path):
     foreign = (read - DEFINED) | overridden(ast.parse(path.read_text()))
     assert foreign <= LISTED, f"{path}: {foreign - LISTED} have no row in {TABLE}."
     for name in imported:
-        known = any(row.startswith(name) or name.startswith(row) for row in ROWS)
-        assert known, f"{path} imports {name}, which has no row in {TABLE}."
+        has_row = any(row.startswith(name) or name.startswith(row) for row in ROWS)
+        assert has_row, f"{path} imports {name}, which has no row in {TABLE}."
 
 
 @pytest.mark.parametrize("name", sorted(ROWS))
