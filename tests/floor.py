@@ -33,8 +33,8 @@ def main() -> None:
             keras.saving.load_model(Path(folder) / "model.keras"),
         )
         for other in loaded:
-            found = keras_vit.features(other, images, "logits").values
-            np.testing.assert_allclose(found, expected, atol=1e-5)
+            logits = keras_vit.features(other, images, "logits").values
+            np.testing.assert_allclose(logits, expected, atol=1e-5)
     backend = keras.backend.backend()
     package = {"openvino": "openvino"}.get(backend, backend)
     print(f"keras {keras.__version__}, {package} {metadata.version(package)}: right")

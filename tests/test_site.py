@@ -158,8 +158,8 @@ def scroll_width(browser):
 def eventually(answer):
     """Returns the first answer that is not empty, within ten seconds."""
     for _ in range(100):
-        if found := answer():
-            return found
+        if value := answer():
+            return value
         time.sleep(0.1)
     raise AssertionError("nothing appeared")
 

@@ -216,7 +216,7 @@ def _without_config(files: OpenSource) -> str:
 
 
 def _join_facts(recognition: Recognition, statement: Statement) -> dict[str, Any]:
-    """Returns the fields from arrays, dialect and JSON files; the later source takes precedence."""
+    """Joins the fields from arrays, dialect and JSON files; of two values the later one counts."""
     dialect, fields = recognition.dialect, recognition.fields
     deduced = dict(dialect.deduce(fields))
     numerics = {
@@ -237,8 +237,8 @@ def _refuse_open_facts(
     path, dialect = files.reader.path, recognition.dialect
     if dialect.needs_json and not any(table.file in files.json for table in dialect.json):
         raise CheckpointError(
-            f"{path}: read as {dialect.name}: {dialect.needs_json} stands in config.json, and no "
-            "array tells it. Load the folder that has both."
+            f"{path}: read as {dialect.name}: {dialect.needs_json} stands in config.json alone. "
+            "Load the folder that has both files."
         )
     numerics = fields.get("numerics") or {}
     facts = {
@@ -330,7 +330,7 @@ def _protocol(statement: Statement, dialect: Dialect, config: ViTConfig) -> Prot
 
 
 def _fitting_variant(inferred: Mapping[str, Any]) -> str | None:
-    """Returns the variant that the shapes fit, without regard to the caller's fields."""
+    """Returns the variant with the shapes of the file; the caller's fields are not considered."""
     fields = {name: value for name, value in inferred.items() if name != "num_positions"}
     try:
         return variant_of(ViTConfig.from_dict({**fields, "image_size": None}))

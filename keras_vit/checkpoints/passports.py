@@ -56,7 +56,7 @@ class Passport:
         num_logits: length of the output.
         norms: Euclidean norm of all tokens behind a block for each image, by block, and of the
             output under `"logits"`.
-        tolerances: largest difference by backend, of the largest magnitude.
+        tolerances: accepted difference by backend, as a share of the largest magnitude.
         protocol: preparation of images, with every parameter.
         protocol_sha256: digest of the protocol.
         images: number of labelled images of `top1`.
@@ -192,12 +192,12 @@ def formula_images(height: int, width: int, channels: int) -> np.ndarray:
 
 
 def sample(logits: np.ndarray) -> tuple[tuple[float, ...], ...]:
-    """Returns evenly spaced numbers of each row."""
+    """Returns `SAMPLES` evenly spaced numbers of each row."""
     chosen = np.linspace(0, logits.shape[1] - 1, min(SAMPLES, logits.shape[1])).astype(int)
     return tuple(tuple(float(f"{v:.8g}") for v in row) for row in logits[:, chosen])
 
 
 def norms(values: np.ndarray) -> tuple[float, ...]:
-    """Returns the Euclidean norm of each image's values."""
+    """Returns one Euclidean norm per image, over all values of that image."""
     flat = np.asarray(values, "float64").reshape(len(values), -1)
     return tuple(float(f"{norm:.8g}") for norm in np.linalg.norm(flat, axis=1))

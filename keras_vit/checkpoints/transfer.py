@@ -247,8 +247,8 @@ def convert(
         config = adapt_config(checkpoint, fields)
         if config.num_classes and replaces_head(checkpoint.info.config, config):
             raise CheckpointError(
-                f"{path}: a conversion makes no new head; num_classes is "
-                f"{checkpoint.info.config.num_classes} in the file, or 0 to leave the head behind."
+                f"{path}: a conversion makes no new head. Expected num_classes="
+                f"{checkpoint.info.config.num_classes}, as in the file, or 0 for no head."
             )
         facts = {**_state_facts(source, checkpoint.info, config), **arguments}
         shortest = shorten(facts["labels"], config.num_classes)

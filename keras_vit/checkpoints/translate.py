@@ -247,7 +247,7 @@ def compare(
 
 
 def _ends(names: list[str]) -> list[str]:
-    """Returns the names, or the first and the last of many names."""
+    """Returns all names if they are few, else the first and the last."""
     return names if len(names) <= FIRST + LAST else names[:FIRST] + names[-LAST:]
 
 

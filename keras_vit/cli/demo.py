@@ -95,7 +95,7 @@ def _step(name: str, purpose: str) -> None:
 
 
 def _digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the split of `weights/train_digits.py`: uint8 `(count, 8, 8, 1)`, and digits."""
+    """Returns training and test digits, split as `weights/train_digits.py` does: uint8, labels."""
     try:
         from sklearn.datasets import load_digits
         from sklearn.model_selection import train_test_split

@@ -77,7 +77,7 @@ def attention_rollout(
     if heads not in _OVER_HEADS:
         raise ConfigError(f"heads={heads!r} is not one of {', '.join(_OVER_HEADS)}.")
     if not 0 <= discard < 1:
-        raise ConfigError(f"discard={discard!r}: expected a share from 0 up to, but not, 1.")
+        raise ConfigError(f"discard={discard!r}: expected at least 0 and less than 1.")
     rollout: Any = None
     for block in sorted(maps):
         weights = _OVER_HEADS[heads](maps[block], axis=1)  # (batch, tokens, tokens)

@@ -39,7 +39,7 @@ def write(
     comparison: Comparison | None,
     notes: list[str],
 ) -> None:
-    """Writes the three files.
+    """Writes `labels.txt`, `README.md` and `export.json` into the folder of an export.
 
     Args:
         folder: the folder to write to.
@@ -47,7 +47,7 @@ def write(
         form: the format.
         plan: the plan of the export.
         facts: the model's own description.
-        comparison: how near the artefact is to the model, or None if they were not compared.
+        comparison: measured differences between artefact and model; None if not compared.
         notes: sentences on what the export does differently from its arguments.
     """
     labels = facts["labels"] if plan.outputs != "features" else None

@@ -201,7 +201,7 @@ def _area(axis: Axis, old: Any) -> Any:
 
 
 def _windowed(axis: Axis, old: Any, name: str) -> Any:
-    """A filter that is as wide as a new pixel where that is the larger one: Pillow's."""
+    """Returns the weights of Pillow's filter, which widens to a new pixel when an image shrinks."""
     scale = axis.source / axis.target
     centre = (_new_pixels(axis) + 0.5) * scale
     pixel = old[None] - axis.first

@@ -85,8 +85,8 @@ def _compare(
     for images, expected, result in zip(batches, answers, results, strict=True):
         if result.shape != expected.shape:
             raise ExportError(
-                f"The {plan.format} model answers {result.shape} to images {images.shape}; the "
-                f"model itself {expected.shape}. Nothing was written."
+                f"The {plan.format} model gives outputs {result.shape} for images {images.shape}, "
+                f"expected {expected.shape}. Nothing was written."
             )
         scale = float(np.abs(expected).max()) or 1.0
         difference = float(np.abs(result.astype("float32") - expected).max()) / scale
@@ -117,7 +117,7 @@ def _shapes(plan: ExportPlan) -> list[tuple[int, ...]]:
 
 
 def _images(plan: ExportPlan, shape: tuple[int, ...]) -> np.ndarray:
-    """Random images of a shape, as the graph takes them."""
+    """Returns random images of a shape, in the type and range that the graph takes."""
     pixels_of_8_bits = np.random.default_rng(sum(shape)).integers(0, 256, shape, dtype=np.uint8)
     if plan.prepares != "nothing":
         return pixels_of_8_bits

@@ -178,7 +178,9 @@ def _plan(
     notes = []
     if form.outputs is not None and outputs != form.outputs:
         if outputs == "features":
-            raise ExportError(f"format={name!r} holds classifiers alone, not features.")
+            raise ExportError(
+                f"format={name!r} holds classifiers alone; give outputs={form.outputs!r}."
+            )
         notes.append(f"The outputs are {form.outputs}, as the readers of this format take them.")
         outputs = form.outputs
     protocol = model.preprocessor.protocol

@@ -167,7 +167,7 @@ class Resume(keras.callbacks.Callback):
         if shapes != [tuple(variable.shape) for variable in variables]:
             raise CheckpointError(
                 f"{self.path}: holds {len(arrays)} variables, but the model and its optimizer have "
-                f"{len(variables)}, or of other shapes. Train in another folder."
+                f"{len(variables)}, or their shapes differ. Train in another folder."
             )
         for variable, array in zip(variables, arrays, strict=True):
             variable.assign(array)

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def little_to_search() -> Iterator[None]:
-    """Makes `gc.collect()` quick inside the block."""
+    """Context in which `gc.collect()` is quick, because it skips the objects that exist now."""
     if gc.get_freeze_count():
         yield
         return

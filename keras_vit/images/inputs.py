@@ -249,7 +249,7 @@ _ALMOST_BLACK = 3
 
 
 def _white(images: np.ndarray) -> int:
-    """Returns the value of full brightness in an array, of all its images alike: 1 or 255."""
+    """Returns the value that means full brightness in this array: 1 or 255."""
     if images.dtype.kind not in "uif" or not images.size:
         return 255  # refused when the image is decoded
     # The first bright image decides; the images behind it are not read.

@@ -194,7 +194,7 @@ class Preprocessor:
         return self._decoded(found[0].source)
 
     def resize(self, image: Picture) -> np.ndarray:
-        """Returns a decoded image at the model's size, by the protocol, the second step.
+        """Returns a decoded image, resized and cropped to the model's size: the second step.
 
         The result is (height, width, channels), uint8 or float32, in [0, 255].
         """
@@ -282,7 +282,7 @@ class Preprocessor:
             return np.repeat(array, self.channels, axis=-1)
         if channels == 4 and self.channels == 3:
             return array[..., :3]
-        raise ConfigError(f"The model takes {self.channels} channels, found {channels}.")
+        raise ConfigError(f"The model takes images of {self.channels} channels, found {channels}.")
 
 
 def _pair(image_size: int | Size | None) -> Size | None:

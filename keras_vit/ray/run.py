@@ -192,9 +192,9 @@ def _begin(folder: str, about: dict[str, Any]) -> None:
 
 
 def _written_rows(folder: str) -> dict[str, str | None]:
-    """Returns the error or None of each image in a data set.
+    """Returns the images that the data set has answers for: path -> error, or None.
 
-    A file that a killed run left without its end is removed.
+    An incomplete file, which a killed run left, is removed.
     """
     pa = pyarrow()
     system, _ = file_system(folder)
@@ -269,7 +269,7 @@ def _connected(
 
 
 def _absolute(place: str) -> str:
-    """Returns a path that a worker understands too, whose folder is another one."""
+    """Returns an absolute path, because a worker runs in another current folder."""
     return place if is_address(place) else os.path.abspath(place)  # noqa: PTH100
 
 

@@ -109,7 +109,7 @@ class RemoteImage:
     """An image at an address, which is read when it is decoded.
 
     Args:
-        address: place of the image.
+        address: address of the file, such as `s3://bucket/image.jpg`.
     """
 
     def __init__(self, address: str) -> None:
@@ -125,7 +125,7 @@ class RemoteImage:
 
 @contextlib.contextmanager
 def _reading(place: str) -> Iterator[None]:
-    """Raises `ConfigError` for the errors of a file system, whose classes have no common base."""
+    """Context in which an error of a file system, of whatever class, becomes a `ConfigError`."""
     try:
         yield
     except ConfigError:

@@ -11,9 +11,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 
 class PatientProtocol(H11Protocol):
-    """Closes a connection on which no request is computed and none begins in time.
+    """A connection of uvicorn that is closed if the headers of no request arrive in time.
 
-    The time is uvicorn's `timeout_keep_alive`, which by itself ends with the first byte.
+    The limit is `timeout_keep_alive`. uvicorn alone stops counting at the first byte of a request.
     """
 
     _end: asyncio.TimerHandle | None = None

@@ -140,7 +140,7 @@ def build_application(model: VisionTransformer, settings: Settings) -> Any:
     ) -> Response:
         """The most probable labels of each image: `{"predictions": [[{label, probability}]]}`."""
         if not engine.classifies:
-            raise HTTPException(404, "This model has no single prediction per image; use /embed.")
+            raise HTTPException(404, "This model makes no prediction per image; use /embed.")
         rows = [row for _, row in await service.answer(request, "classify")]
         named = [
             [{"label": label, "probability": share} for label, share in best]
@@ -156,7 +156,7 @@ def build_application(model: VisionTransformer, settings: Settings) -> Any:
 
     @app.post("/attention", openapi_extra=_BODY, responses=_REFUSALS)
     async def attention(request: Request) -> Response:
-        """A PNG of the first image as the model sees it, dark where it attends little (rollout)."""
+        """Answers with a PNG of the first image, dark where the attention rollout is small."""
         image, row = (await service.answer(request, "attention"))[0]
         return Response(engine.picture(image, row), media_type="image/png")
 

@@ -98,7 +98,7 @@ def _bound(host: str, port: int) -> Iterator[socket.socket]:
         except (OSError, OverflowError) as error:
             reason = getattr(error, "strerror", None) or error
             raise ConfigError(
-                f"host={host!r}, port={port}: this address cannot be listened at ({reason}). "
+                f"host={host!r}, port={port}: the server cannot listen at this address ({reason}). "
                 "Choose another port; 0 takes any that is free."
             ) from error
         bound.set_inheritable(True)
@@ -115,7 +115,7 @@ def _application(source: str | os.PathLike[str], settings: Settings) -> Any:
 
 
 def _application_or_exit(source: str, settings: Settings) -> Any:
-    """Returns the application, or ends the process with the status that is not tried again."""
+    """Returns the application; on an error, exits with a status that stops all restarts."""
     try:
         return _application(source, settings)
     except KerasViTError as error:

@@ -241,7 +241,7 @@ def _read(path: Path, _changed: int) -> tuple[AugRegRow, ...]:
             "file to fetch it again; a newer keras_vit may know its form."
         ) from error
     if not rows:
-        raise PresetError(f"{path}: has no rows. Delete the file to fetch it again.")
+        raise PresetError(f"{path}: the table is empty. Delete the file to download it again.")
     return tuple(rows)
 
 
@@ -260,5 +260,5 @@ def _value(column: str, text: str) -> Any:
     except ValueError:
         number = math.nan
     if not math.isfinite(number) or (whole and not number.is_integer()):
-        raise ValueError(f"{column} is {text!r}, expected a number")
+        raise ValueError(f"column {column} is {text!r}, expected a number")
     return int(number) if whole else number

@@ -13,17 +13,19 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from io import BufferedReader
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from keras_vit.environment.limits import JSON_BYTES
 from keras_vit.errors import KerasViTError, SourceError
 from keras_vit.files import exists
-from keras_vit.sources.catalog import Preset, preset_named
+from keras_vit.sources.catalog import CATALOG, Preset, preset_named
 from keras_vit.sources.checksum import Checksum
 from keras_vit.sources.hub import SCHEME, HubFolder
 from keras_vit.sources.local_folder import LocalFolder
 from keras_vit.sources.place import Header, Place
 from keras_vit.sources.preset_config import CONFIG_FILE, PresetConfig
+from keras_vit.weights.lexicon import num_parameters
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 H5, TASK = "model.weights.h5", "task.weights.h5"
@@ -218,6 +220,31 @@ class Source:
         with self.open(checksum=False) as opened:
             path = next(Path(file.name) for file in opened.weights.values())
             yield path.parent if opened.is_folder else path
+
+
+@functools.cache
+def describe_presets() -> Mapping[str, dict[str, Any]]:
+    """Returns the facts of all presets by name, in the form of keras-hub's `presets`.
+
+    `metadata` has `description`, `params`, `path` (the family), `license` and `top1` (reported,
+    in percent, or None); `source` is a URL, `hf://owner/repo`, or None for the embedded preset.
+    """
+    return MappingProxyType({name: _description(row) for name, row in CATALOG.items()})
+
+
+def _description(row: Preset) -> dict[str, Any]:
+    preset = Source.of(row.name).preset()
+    config = row.config() if preset is None else preset.config
+    head = f"{config.num_classes} classes" if config.num_classes else "features"
+    data = row.data.replace("_ft_", ", then ").replace("_", " ")
+    metadata = {
+        "description": f"Trained on {data}; {row.image_size} pixels; {head}.",
+        "params": num_parameters(config),
+        "path": row.family,
+        "license": row.license,
+        "top1": row.top1,
+    }
+    return {"metadata": metadata, "source": row.source}
 
 
 def _open(

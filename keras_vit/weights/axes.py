@@ -78,7 +78,7 @@ class Scratch:
 
 
 def in_order(view: np.ndarray, scratch: Scratch | None = None) -> np.ndarray:
-    """Returns the array in C order: the array itself if possible, else a copy in `scratch`.
+    """Returns the array in C order: the array itself if possible, else a copy.
 
     The copy takes eight columns at a time. NumPy copies a transposed matrix row by row, and
     would return to a cache line of the source after the line has left the cache.

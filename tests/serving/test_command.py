@@ -105,7 +105,7 @@ def test_a_port_that_is_taken_and_a_name_that_is_none(capsys):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert main(["serve", "vit_digits", "--port", str(port)]) == 2
-    assert f"port={port}: this address cannot be listened at" in capsys.readouterr().err
+    assert f"port={port}: the server cannot listen at this address" in capsys.readouterr().err
     assert main(["serve", "vit_digit"]) == 2
     assert "vit_digits" in capsys.readouterr().err
 

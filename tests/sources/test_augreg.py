@@ -105,7 +105,7 @@ def test_a_filter_value_that_no_row_has_is_refused(server, asked, error, words):
         (index(ROWS[1].replace("0.8140", "inf")), ("adapt_final_test is 'inf'",)),
         (index("S/16,i21k"), ("line 2",)),
         (index(ROWS[1] + ",more"), ("line 2",)),
-        (b"", ("no rows",)),
+        (b"", ("is empty",)),
         (b"\xff\xfe", ("line 1", "decode")),
         (index('S/16,"i21k'), ("line 1", "unexpected end")),
     ],

@@ -90,7 +90,7 @@ class H5Reader(FileReader):
 
         shape, dtype = dataset.shape, dataset.dtype
         if shape is None:
-            raise CheckpointError(f"{self.path}: array {shown(name)} has no shape and no numbers.")
+            raise CheckpointError(f"{self.path}: array {shown(name)} is empty, expected numbers.")
         # HDF5 has no bfloat16; Keras stores two bytes of void with the attribute "dtype".
         mark = h5py.Dataset(dataset).attrs.get("dtype") if dtype.str[1:] == "V2" else None
         is_bfloat16 = isinstance(mark, str) and mark == "bfloat16"

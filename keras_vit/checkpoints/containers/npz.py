@@ -190,7 +190,7 @@ def _read_npy_header(head: bytes) -> tuple[tuple[int, ...], np.dtype, bool, int]
     if any(isinstance(axis, bool) or axis < 0 for axis in shape):
         raise ValueError(f"shape {shape}")
     if dtype.names is not None or dtype.subdtype is not None:
-        raise ValueError(f"each of its elements is {dtype}, expected one number")
+        raise ValueError(f"its elements have the type {dtype}, expected numbers")
     return shape, dtype, column_major, file.tell()
 
 

@@ -62,7 +62,7 @@ class SafetensorsReader(FileReader):
             self._mapped = MappedFile(file)
 
     def _add(self, name: str, entry: Any) -> None:
-        """Notes an array of the header, and its first and last byte behind the header."""
+        """Adds an array of the header, with the positions of its first and last byte."""
         shape, (start, end) = tuple(entry["shape"]), entry["data_offsets"]
         dtype = SAFETENSORS_DTYPES.get(entry["dtype"])
         if dtype is None:
@@ -76,7 +76,7 @@ class SafetensorsReader(FileReader):
         if math.prod(shape) * dtype.itemsize != end - start:
             raise ValueError(
                 f"its shape {shape} of {dtype} needs {math.prod(shape) * dtype.itemsize} bytes, "
-                f"its place has {end - start}"
+                f"but its offsets leave {end - start}"
             )
         self._places[name] = start, end
 
@@ -89,7 +89,7 @@ class SafetensorsReader(FileReader):
             reached = end
         if self._data + reached != self.size:
             raise ValueError(
-                f"its header tells of {reached} bytes, {self.size - self._data} follow"
+                f"its header describes {reached} bytes, but {self.size - self._data} follow"
             )
 
     def read(self, name: str) -> np.ndarray:

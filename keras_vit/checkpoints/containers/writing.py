@@ -37,7 +37,7 @@ def parts_of(arrays: Iterable[tuple[str, np.ndarray]]) -> Iterator[Part]:
 
 
 def whole(parts: Iterable[Part]) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields names and arrays, each put together from its parts."""
+    """Yields each name with its complete array, which is joined from the parts."""
     for (name, shape), pieces in itertools.groupby(parts, lambda part: (part.name, part.shape)):
         array = next(pieces).array
         if (filled := array.size) < math.prod(shape):

@@ -28,7 +28,7 @@ _KERNEL_AXES = {
 
 
 def torch_modules(names: Mapping[str, str]) -> dict[str, StoredAs]:
-    """Returns the names of layers, as `modules` does, with torch's parameters and axes."""
+    """Returns the name and axes of each weight in torch, from the names of torch's modules."""
     axes = {word.path: _KERNEL_AXES.get(word.axes) for word in LEXICON}
     return {
         path: dataclasses.replace(stored, axes=axes[path])

@@ -17,7 +17,7 @@ OPSET = 20
 
 
 def write(graph: Any, plan: ExportPlan, folder: Path, facts: dict[str, Any]) -> None:
-    """Writes `model.onnx`, with what `facts` tell as its metadata."""
+    """Writes `model.onnx`, with `facts` as its metadata."""
     import torch
     from onnxscript import optimizer
 

@@ -1,4 +1,4 @@
-"""CLIPVisionEncoder and SigLIPVisionEncoder of keras-hub, alone and inside of a backbone."""
+"""CLIPVisionEncoder and SigLIPVisionEncoder of keras-hub, alone and inside a backbone."""
 
 import dataclasses
 import re

@@ -79,7 +79,7 @@ def _class_token(content: Json) -> dict[str, Any]:
 
 
 def _of_backbone(files: Json) -> dict[str, Any]:
-    """Returns `use_class_token` of the backbone in `config.json`; the task only repeats it."""
+    """Returns the backbone's `use_class_token`; the copy of it in `task.json` is not read."""
     backbone = object_at(files["config.json"], ("config",))
     return {"use_class_token": backbone.get("use_class_token", True)}
 
