@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from typing import get_args
 
 import keras
@@ -18,6 +17,7 @@ from keras_vit.cli import main
 from keras_vit.errors import ConfigError, ExportError
 from keras_vit.exporting import documents, verification, writing
 from keras_vit.exporting.formats import FORMATS, load_format, onnx, onnx_precision
+from keras_vit.exporting.graph import ExportGraph
 from keras_vit.exporting.plan import ExportPlan
 from tests.exporting.photo import photo_of
 from tests.helpers import random_tiny
@@ -147,33 +147,36 @@ def nodes_per_block(file):
 
 
 @torch_alone
-@pytest.mark.parametrize("precision", ["dynamic", "calibrated", "float16"])
-def test_fewer_bits(written, tmp_path, precision):
-    """Weights shrink, the class stays; the graph still prepares images of any size."""
+@pytest.mark.parametrize("calibrated", [False, True])
+def test_int8_of_onnx_still_prepares_images(written, tmp_path, calibrated):
+    """Weights shrink, and photographs of any size nearly keep their probabilities."""
     model, _, folder = written
     target = tmp_path / "model.onnx"
     target.write_bytes((folder / "model.onnx").read_bytes())
     photos = [photo_of((40 + k, 30), 3) for k in range(3)]
-    if precision == "float16":
-        plan = _plan_of(folder, "float16")
-        onnx_precision.convert(target, plan, None)
-    else:
-        images = photos if precision == "calibrated" else None
-        onnx_precision.convert(target, _plan_of(folder, "int8"), images)
+    onnx_precision.convert(target, plan_of("int8"), photos if calibrated else None)
     before = (folder / "model.onnx").stat().st_size
-    weights = 4 * model.count_params()
-    assert before - target.stat().st_size > 0.1 * weights  # casts and scales take some room
-    exact, found = onnx.session(folder / "model.onnx"), onnx.session(target)
+    assert before - target.stat().st_size > 0.1 * 4 * model.count_params()
+    exact, rounded = onnx.session(folder / "model.onnx"), onnx.session(target)
     for photo in photos:
-        difference = np.abs(found(photo[None]) - exact(photo[None])).max()
-        assert 0 < difference < (0.002 if precision == "float16" else 0.1)
+        assert 0 < np.abs(rounded(photo[None]) - exact(photo[None])).max() < 0.1
 
 
-def _plan_of(folder, precision):
-    told = json.loads(folder.joinpath("export.json").read_text())
+@torch_alone
+def test_float16_of_onnx_takes_prepared_images(tmp_path):
+    """Its file is half as large, and it is refused where the graph prepares pixels."""
+    exported = keras_vit.export(
+        tiny(num_layers=1), tmp_path / "model", precision="float16", preprocessing=False
+    )
+    assert 0 < exported.verification.difference < 0.01
+    with pytest.raises(ExportError, match="choose preprocessing=False"):
+        keras_vit.export(tiny(num_layers=1), tmp_path / "model", precision="float16")
+
+
+def plan_of(precision, format="onnx"):
     return ExportPlan(
-        format="onnx",
-        outputs=told["output"],
+        format=format,
+        outputs="probabilities",
         prepares="resize",
         image_size=(16, 16),
         channels=3,
@@ -209,9 +212,8 @@ def graphs(written, tmp_path_factory):
     for kind, images in (("float32", None), ("int8", None), ("calibrated", photos)):
         found[kind] = tmp_path_factory.mktemp(kind)
         (found[kind] / "model.onnx").write_bytes((folder / "model.onnx").read_bytes())
-        plan = _plan_of(folder, "float32" if kind == "float32" else "int8")
-        facts = {"labels": list(LABELS), "protocol": "timm"}
-        load_format("openvino").finish(found[kind], plan, images, facts)
+        plan = plan_of("float32" if kind == "float32" else "int8", "openvino")
+        load_format("openvino").finish(found[kind], plan, images)
     return found
 
 
@@ -223,7 +225,7 @@ def test_openvino_in_8_bits_still_prepares_images(written, graphs, kind, toleran
 
     model, _, _ = written
     before, after = ((graphs[name] / "model.bin").stat().st_size for name in ("float32", kind))
-    assert before - after > 0.5 * 4 * model.count_params()
+    assert before - after > 0.4 * 4 * model.count_params()  # the patches stay float32
     run = Core().compile_model(graphs[kind] / "model.xml", "CPU")
     for sides in ((16, 16), (50, 37)):
         photo = photo_of(sides, 3)
@@ -332,7 +334,7 @@ def test_litert(tmp_path, precision, monkeypatch, capsys):
             {},
             {"format": "transformers_js", "outputs": "features"},
             ExportError,
-            "classifiers alone",
+            "load it with num_classes=0",
         ),
     ],
 )
@@ -412,16 +414,12 @@ def test_the_command_knows_every_format():
 def test_the_name_of_the_folder_is_text_in_the_readme(tmp_path):
     """A name with quotes, markup and a terminal escape; labels are printed with escapes."""
     name = 'x", y); evil("[a](http://b) \x1b[2J'
-    plan = ExportPlan(
-        "transformers_js", "logits", "nothing", (16, 16), 3, None, "float32", "timm", True, True,
-        (8, 8),
-    )  # fmt: skip
+    graph = ExportGraph(tiny(num_layers=1), plan_of("float32"))
     for format, heading in (("transformers_js", False), ("onnx", True)):
         folder = tmp_path / format
         folder.mkdir()
-        form = load_format(format)
-        told = {"labels": LABELS}
-        documents.write(folder, name, form, replace(plan, format=format), told, None, [])
+        graph.plan = plan_of("float32", format)
+        documents.write(folder, name, load_format(format), graph, None, [])
         readme = (folder / "README.md").read_text(encoding="utf-8")
         assert "\x1b" not in readme and "\\[a\\](http://b) \\\\x1b\\[2J" in readme
         assert "print(repr(labels[best])" in readme if heading else json.dumps(name) in readme
