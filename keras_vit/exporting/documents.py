@@ -35,9 +35,9 @@ def write(
         notes: sentences on what the export does differently from its arguments.
     """
     plan, model = graph.plan, graph.model
-    has_labels = model.labels is not None and plan.outputs != "features"
-    if has_labels:
-        lines = [" ".join(label.split()) for label in model.labels]
+    labels = model.labels if plan.outputs != "features" else None
+    if labels is not None:
+        lines = [" ".join(label.split()) for label in labels]
         (folder / "labels.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     described = {
         "format": plan.format,
@@ -59,7 +59,7 @@ def write(
         "verification": None if comparison is None else dataclasses.asdict(comparison),
     }
     write_json(folder / "export.json", described)
-    text = _readme(name, form, plan, has_labels, comparison, notes)
+    text = _readme(name, form, plan, labels is not None, comparison, notes)
     (folder / "README.md").write_text(text, encoding="utf-8")
 
 

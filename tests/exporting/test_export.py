@@ -125,25 +125,11 @@ def test_a_block_takes_no_more_nodes_than_timms(tmp_path):
 
     The kernels are as large as those whose reshapes the exporter would leave in the graph.
     """
-    import torch
-
-    from tests import torchvision_shim  # noqa: F401
-
-    from timm.models.vision_transformer import VisionTransformer as Peer  # isort: skip
-
-    peer = Peer(img_size=16, patch_size=8, embed_dim=128, depth=2, num_heads=2, num_classes=5)
-    images, file = torch.zeros(2, 3, 16, 16), tmp_path / "peer.onnx"
-    torch.onnx.export(peer.eval(), (images,), file, opset_version=onnx.OPSET, verbose=False)
     model = random_tiny(num_layers=2, hidden_size=128, mlp_dim=512)
     keras_vit.export(model, tmp_path / "model", verify=False)
-    assert 0 < nodes_per_block(tmp_path / "model" / "model.onnx") <= nodes_per_block(file)
-
-
-def nodes_per_block(file):
-    """Nodes from the first norm of block 0 to the first norm of block 1."""
-    nodes = onnx_library.load(file).graph.node
+    nodes = onnx_library.load(tmp_path / "model" / "model.onnx").graph.node
     norms = [k for k, node in enumerate(nodes) if node.op_type == "LayerNormalization"]
-    return norms[2] - norms[0]
+    assert 0 < norms[2] - norms[0] <= 31
 
 
 @torch_alone
@@ -247,26 +233,6 @@ def test_openvino_prepares_images_of_a_size_that_was_fixed(written, graphs):
     graph.reshape([1, *photo.shape])
     run = core.compile_model(graph, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
     assert_probabilities(written[0], photo, run(photo[None])[0][0], 0.02)
-
-
-@torch_alone
-def test_the_layout_of_transformers_js(tmp_path):
-    """Two ONNX files with the names that the library asks for, and the JSON of transformers."""
-    folder = tmp_path / "model"
-    model = tiny(num_layers=1, protocol="transformers", numerics={"gelu": "exact"})
-    exported = keras_vit.export(model, folder, "transformers_js", batch=1)
-    files = {str(path.relative_to(folder)) for path in folder.rglob("*.*")}
-    assert {"onnx/model.onnx", "onnx/model_quantized.onnx"} <= files
-    config = json.loads(folder.joinpath("config.json").read_text())
-    assert config["id2label"]["2"] == "owl"
-    assert json.loads(folder.joinpath("preprocessor_config.json").read_text())["do_resize"]
-    graph = onnx_library.load(folder / "onnx" / "model.onnx").graph
-    sides = [side.dim_value for side in graph.input[0].type.tensor_type.shape.dim]
-    assert sides == [1, 3, 16, 16]
-    images = np.zeros((1, 3, 16, 16), "float32")
-    assert onnx.session(folder / "onnx" / "model_quantized.onnx")(images).shape == (1, 5)
-    assert any("logits" in note for note in exported.notes)
-    assert 0 < exported.verification.int8_difference < 0.1
 
 
 def test_the_own_format_of_each_backend_at_three_sizes(tmp_path, monkeypatch, capsys):
