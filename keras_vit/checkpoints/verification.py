@@ -3,7 +3,7 @@
 import dataclasses
 import datetime
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,11 +53,9 @@ class Verification:
 
     Args:
         checks: one for each comparison.
-        warnings: sentences of `look` about the checkpoint.
     """
 
     checks: tuple[Check, ...]
-    warnings: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -125,8 +123,6 @@ def attest(
 def verify(
     source: str | os.PathLike[str] | Source,
     against: Passport | str | os.PathLike[str] | Source | None = None,
-    *,
-    look: Callable[["VisionTransformer"], Sequence[str]] = lambda model: (),
     **fields: Any,
 ) -> Verification:
     """Compares a checkpoint with a passport, without a network.
@@ -137,8 +133,6 @@ def verify(
             made by keras_vit on the spot. None takes `passport.json` beside the weights, then
             the shipped passport of a preset's name, then a passport made by the library that
             the files belong to.
-        look: returns a sentence for each part of the loaded model that looks wrong, such as
-            `keras_vit.explanation.looks_untrained`.
         **fields: arguments of `load`.
 
     Raises:
@@ -161,7 +155,7 @@ def verify(
         checks.append(Check("protocol", str(passport.protocol["name"]), float(not same), 0.0))
     if passport.norms:
         checks += _compare(model, passport)
-    return Verification(tuple(checks), tuple(look(model)))
+    return Verification(tuple(checks))
 
 
 def _passport(

@@ -63,14 +63,12 @@ class OnRay:
 
     Args:
         workers: processes with the model, 1 by default.
-        address: address of a Ray cluster; by default Ray starts here.
         top: write this number of labels in place of features.
         cpus_per_worker: threads of a worker, 1 by default.
         gpus_per_worker: accelerators of a worker, 0 by default.
     """
 
     workers: Positive | None = None
-    address: str | None = None
     top: Positive | None = None
     cpus_per_worker: Positive | None = None
     gpus_per_worker: float | None = None

@@ -216,12 +216,9 @@ def verify(
         raise KerasViTError("verify compares with another checkpoint or with --passport, not both.")
     start_backend()
     from keras_vit.checkpoints import verify as verify_checkpoint
-    from keras_vit.explanation import looks_untrained
 
     with Screen(stderr=True).status("Running"):
-        verification = verify_checkpoint(
-            source, passport or other, look=looks_untrained, **fields.to_dict()
-        )
+        verification = verify_checkpoint(source, passport or other, **fields.to_dict())
     rows = [
         (
             check.name,
@@ -233,8 +230,6 @@ def verify(
         for check in verification.checks
     ]
     show(output, ("compared", "with", "difference", "tolerance", "result"), rows)
-    for sentence in verification.warnings:
-        Screen(stderr=True).print(f"{source} looks untrained: {sentence}", soft_wrap=True)
     return int(not verification.passed)
 
 

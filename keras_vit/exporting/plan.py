@@ -27,6 +27,8 @@ class ExportPlan:
         channels_first: whether the graph takes `(batch, channels, height, width)`.
         unit: pixels of the smallest step of an image's side.
         input: name of the graph's input.
+        stages: names of the graph's outputs, and the stages of the model that give them; empty for
+            one output, which is called as `outputs` says.
     """
 
     format: str
@@ -41,6 +43,7 @@ class ExportPlan:
     channels_first: bool
     unit: tuple[int, int]
     input: str = "images"
+    stages: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def input_dtype(self) -> str:

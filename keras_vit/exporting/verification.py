@@ -30,7 +30,6 @@ class Comparison:
         difference: the largest one, of the largest output.
         tolerance: above which nothing is written.
         runs: shape of each input with its difference.
-        same_class: share of images with the same most probable class.
         int8_difference: the largest one of the int8 model that the folder holds beside the float32
             one; None where it holds no second model.
     """
@@ -38,7 +37,6 @@ class Comparison:
     difference: float
     tolerance: float
     runs: tuple[tuple[tuple[int, ...], float], ...]
-    same_class: float
     int8_difference: float | None = None
 
 
@@ -81,7 +79,7 @@ def _compare(
             f"The {plan.format} model was written, but its runtime cannot run it: "
             f"{first_line(error)} Nothing is left of it."
         ) from error
-    runs, same = [], []
+    runs = []
     for images, expected, result in zip(batches, answers, results, strict=True):
         if result.shape != expected.shape:
             raise ExportError(
@@ -96,9 +94,8 @@ def _compare(
                 f"largest output, which is above {tolerance:.0e}. Nothing was written."
             )
         runs.append((images.shape, difference))
-        same.append((result.argmax(axis=-1) == expected.argmax(axis=-1)).ravel())
     largest = max(difference for _, difference in runs)
-    return Comparison(largest, tolerance, tuple(runs), float(np.mean(np.concatenate(same))))
+    return Comparison(largest, tolerance, tuple(runs))
 
 
 def _shapes(plan: ExportPlan) -> list[tuple[int, ...]]:

@@ -6,7 +6,7 @@ import importlib.util
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import keras
 
@@ -55,7 +55,6 @@ def export(
     image_size: int | tuple[int, int] | None = None,
     batch: int | Literal["dynamic"] = "dynamic",
     precision: str = "float32",
-    calibration: Any = None,
     verify: bool = True,
 ) -> Exported:
     """Writes a folder with the model in another format, which runs without keras_vit.
@@ -73,13 +72,12 @@ def export(
         preprocessing: whether the graph takes uint8 images `(batch, height, width, channels)` of
             any size, and resizes, crops and scales them by the model's protocol; else prepared
             floats. `docs/export.md` states how near both are.
-        outputs: `"probabilities"`, `"logits"`, or `"features"`, the output of `pre_logits`.
+        outputs: `"probabilities"`, `"logits"`, or `"features"`, the output of `pre_logits`;
+            transformers.js takes logits, and for a model without a head its tokens and features.
         image_size: another one than the model's; positions are resized.
         batch: images of each call, or `"dynamic"` for any number.
-        precision: `"float32"`, `"float16"` or `"int8"` (products of matrices).
-        calibration: images, of any kind that `model.preprocessor` takes, from which int8 takes the
-            ranges of activations. Without them, each call measures the ranges (ONNX, LiteRT), or
-            activations stay float32 (OpenVINO).
+        precision: `"float32"`, `"float16"` or `"int8"`: the weights of products of matrices; each
+            call measures the ranges of activations (ONNX, LiteRT), or they stay float32 (OpenVINO).
         verify: whether the result is opened in its own runtime and compared with the model.
 
     Returns:
@@ -105,32 +103,24 @@ def export(
         batch=batch,
         precision=precision,
     )
-    if calibration is not None and not (precision == "int8" and form.takes_calibration):
-        raise ConfigError(
-            "calibration images serve precision='int8' of format='onnx' and 'openvino' alone."
-        )
     _check_installed(format, form, precision, verify)
     folder = Path(path)
     names = (*form.files, *documents.FILES)
-    facts = documents.facts(model)
     weights = 4 * model.count_params()
     with folder_written_beside(folder, names, ExportError) as new, room_checked(new, weights):
         if form.describe is not None:
-            form.describe(model, new)
+            plan = form.describe(model, new, plan)
         graph = ExportGraph(child.rebuild(model, plan, new.parent), plan)
-        images = None if calibration is None else list(graph.inputs(calibration))
-        if images == []:
-            raise ConfigError("calibration: expected at least one image.")
         backend = BACKENDS.get(format, "torch")
         with _failures_named(format):
             if keras.backend.backend() == backend:
-                form.write(graph, plan, new, facts)
+                form.write(graph, plan, new)
             else:
-                child.write_elsewhere(model, plan, new, facts, backend)
+                child.write_elsewhere(model, plan, new, backend)
             if form.finish is not None:
-                form.finish(new, plan, images, facts)
+                form.finish(new, plan)
         comparison = verification.verify(form, graph, new) if verify else None
-        documents.write(new, folder.name, form, plan, facts, comparison, notes)
+        documents.write(new, folder.name, form, graph, comparison, notes)
         size = sum(file.stat().st_size for file in new.rglob("*") if file.is_file())
     return Exported(folder, format, comparison, tuple(notes), size)
 
@@ -176,13 +166,15 @@ def _plan(
             way = "the folder holds float32 and int8 files anyway."
         raise ExportError(f"format={name!r} is not written in {precision}; {way}")
     notes = []
-    if form.outputs is not None and outputs != form.outputs:
-        if outputs == "features":
+    if name == "transformers_js":
+        if outputs == "features" and config.num_classes:
             raise ExportError(
-                f"format={name!r} holds classifiers alone; give outputs={form.outputs!r}."
+                f"format={name!r} holds the features of a model without a head: load it with "
+                "num_classes=0."
             )
-        notes.append(f"The outputs are {form.outputs}, as the readers of this format take them.")
-        outputs = form.outputs
+        if outputs == "probabilities":
+            notes.append("The outputs are logits, as the readers of this format take them.")
+            outputs = "logits"
     protocol = model.preprocessor.protocol
     prepares, reason = _preparation(form, config, protocol) if preprocessing else ("nothing", None)
     notes += [reason] if reason else []

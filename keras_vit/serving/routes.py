@@ -1,9 +1,7 @@
 """The HTTP interface: routes, statuses, and the way of a request to its answer."""
 
 import asyncio
-import base64
 import contextlib
-import hashlib
 import os
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +17,7 @@ from fastapi_offline import FastAPIOffline
 
 from keras_vit import __version__
 from keras_vit.errors import ConfigError, shown
+from keras_vit.explanation.report import hash_elements
 from keras_vit.labels import top_labels
 from keras_vit.model import VisionTransformer
 from keras_vit.serving.batching import Batcher
@@ -209,11 +208,7 @@ def describe(engine: Engine, settings: Settings) -> dict[str, Any]:
 def _page() -> HTMLResponse:
     """Returns the page on which one drops an image; it runs its own script and no other."""
     page = (resources.files("keras_vit.serving") / "page.html").read_text(encoding="utf-8")
-    hashes = {}
-    for tag in ("script", "style"):
-        content = page.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0]
-        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
-        hashes[tag] = f"{tag}-src 'sha256-{digest}'"
-    policy = f"default-src 'none'; {'; '.join(hashes.values())}; img-src blob:; connect-src 'self'"
+    own = "; ".join(f"{tag}-src '{digest}'" for tag, digest in hash_elements(page).items())
+    policy = f"default-src 'none'; {own}; img-src blob:; connect-src 'self'"
     headers = {"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff"}
     return HTMLResponse(page, headers=headers)
