@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from keras_vit.cli.console import load_model, tell
+from keras_vit.cli.console import image_files, load_model, tell
 from keras_vit.cli.options import Pixels, Positive, size_of
 from keras_vit.cli.screen import Screen
 
@@ -25,6 +25,7 @@ def export(
     image_size: Pixels | None = None,
     batch: Positive | None = None,
     precision: Literal["float32", "float16", "int8"] = "float32",
+    calibration: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
     verify: Annotated[bool, Parameter(negative="--no-verify")] = True,
 ) -> None:
     """Write a model that runs without keras_vit.
@@ -38,8 +39,10 @@ def export(
         image_size: pixels, or height and width, if other than the model's.
         batch: images of each call; by default any number.
         precision: type of the weights.
+        calibration: images or folders, for int8 of activations with fixed ranges.
         verify: compare the result with the model.
     """
+    images = [str(path) for path in image_files(calibration)] if calibration else None
     model = load_model(source)
     from keras_vit.exporting import export as export_model
 
@@ -53,6 +56,7 @@ def export(
             image_size=size_of(image_size),
             batch=batch or "dynamic",
             precision=precision,
+            calibration=images,
             verify=verify,
         )
     compared = "not compared with the model"

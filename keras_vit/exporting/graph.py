@@ -1,6 +1,6 @@
 """The function that an export writes down: images in, probabilities out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_vit.exporting import pixels
 from keras_vit.exporting.plan import ExportPlan
+from keras_vit.images.inputs import images_in
 from keras_vit.inference import as_float32
 
 if TYPE_CHECKING:
@@ -60,6 +61,27 @@ class ExportGraph:
             "protocol": self.model.preprocessor.protocol,
             "provenance": dict(self.model.provenance),
         }
+
+    def inputs(self, images: Any) -> Iterator[np.ndarray]:
+        """Yields a user's images as the graph takes them, one array each, without a batch axis.
+
+        Args:
+            images: images of any kind that the model's preprocessor takes.
+
+        Raises:
+            ConfigError: an image cannot be read.
+        """
+        preprocessor, plan = self.model.preprocessor, self.plan
+        for image in images_in(images, preprocessor.channels):
+            picture = preprocessor.decode(image.source)
+            if plan.prepares == "resize":
+                array = np.asarray(picture)
+                array = array[..., None] if array.ndim == 2 else array
+            else:
+                array = preprocessor.resize(picture)
+                array = preprocessor.scale(array) if plan.prepares == "nothing" else array
+            array = np.moveaxis(array, -1, 0) if plan.channels_first else array
+            yield np.asarray(array, plan.input_dtype)
 
     def _prepare(self, images: Any) -> Any:
         plan = self.plan

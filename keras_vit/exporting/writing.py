@@ -6,7 +6,7 @@ import importlib.util
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import keras
 
@@ -55,6 +55,7 @@ def export(
     image_size: int | tuple[int, int] | None = None,
     batch: int | Literal["dynamic"] = "dynamic",
     precision: str = "float32",
+    calibration: Any = None,
     verify: bool = True,
 ) -> Exported:
     """Writes a folder with the model in another format, which runs without keras_vit.
@@ -76,8 +77,10 @@ def export(
             transformers.js takes logits, and for a model without a head its tokens and features.
         image_size: another one than the model's; positions are resized.
         batch: images of each call, or `"dynamic"` for any number.
-        precision: `"float32"`, `"float16"` or `"int8"`: the weights of products of matrices; each
-            call measures the ranges of activations (ONNX, LiteRT), or they stay float32 (OpenVINO).
+        precision: `"float32"`, `"float16"` or `"int8"` (products of matrices).
+        calibration: images, of any kind that `model.preprocessor` takes, from which int8 takes the
+            ranges of activations. Without them, each call measures the ranges (ONNX, LiteRT), or
+            activations stay float32 (OpenVINO).
         verify: whether the result is opened in its own runtime and compared with the model.
 
     Returns:
@@ -103,6 +106,10 @@ def export(
         batch=batch,
         precision=precision,
     )
+    if calibration is not None and not (precision == "int8" and form.takes_calibration):
+        raise ConfigError(
+            "calibration images serve precision='int8' of format='onnx' and 'openvino' alone."
+        )
     _check_installed(format, form, precision, verify)
     folder = Path(path)
     names = (*form.files, *documents.FILES)
@@ -111,6 +118,9 @@ def export(
         if form.describe is not None:
             plan = form.describe(model, new, plan)
         graph = ExportGraph(child.rebuild(model, plan, new.parent), plan)
+        images = None if calibration is None else list(graph.inputs(calibration))
+        if images == []:
+            raise ConfigError("calibration: expected at least one image.")
         backend = BACKENDS.get(format, "torch")
         with _failures_named(format):
             if keras.backend.backend() == backend:
@@ -118,7 +128,7 @@ def export(
             else:
                 child.write_elsewhere(model, plan, new, backend)
             if form.finish is not None:
-                form.finish(new, plan)
+                form.finish(new, plan, images)
         comparison = verification.verify(form, graph, new) if verify else None
         documents.write(new, folder.name, form, graph, comparison, notes)
         size = sum(file.stat().st_size for file in new.rglob("*") if file.is_file())

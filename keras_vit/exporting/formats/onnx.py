@@ -68,9 +68,12 @@ FORMAT = Format(
     writes={"torch": "torch", "onnx": "export", "onnxscript": "export"},
     reads={"onnxruntime": "export"},
     write=write,
-    finish=lambda folder, plan: onnx_precision.convert(folder / "model.onnx", plan),
+    finish=lambda folder, plan, calibration: onnx_precision.convert(
+        folder / "model.onnx", plan, calibration
+    ),
     open=lambda folder, plan: session(folder / "model.onnx"),
     precisions=("float32", "float16", "int8"),
+    takes_calibration=True,
     refusal=_refusal,
     program="""\
 import numpy as np

@@ -1,22 +1,34 @@
 """ONNX files of fewer bits: int8 products of matrices, and float16."""
 
 import logging
+import types
 import warnings
 from pathlib import Path
+
+import numpy as np
 
 from keras_vit.exporting.plan import ExportPlan
 
 
-def convert(path: Path, plan: ExportPlan) -> None:
-    """Rewrites an ONNX file in the plan's precision; int8 leaves what prepares images as it is."""
+def convert(path: Path, plan: ExportPlan, calibration: list[np.ndarray] | None) -> None:
+    """Rewrites an ONNX file in the plan's precision; in int8, what prepares images stays float32.
+
+    Args:
+        path: the file.
+        plan: the plan of the export.
+        calibration: inputs of the graph, for int8 of activations with fixed ranges; None for
+            ranges that each call measures.
+    """
     if plan.precision == "int8":
-        quantise(path, path)
+        quantise(path, path, plan.input, calibration)
     elif plan.precision == "float16":
         _halve(path)
 
 
-def quantise(path: Path, target: Path) -> None:
-    """Writes the int8 form of an ONNX file: weights by channel; calls measure the activations."""
+def quantise(
+    path: Path, target: Path, input: str, calibration: list[np.ndarray] | None = None
+) -> None:
+    """Writes the int8 form of an ONNX file: weights by channel, as QDQ where it is calibrated."""
     from onnxruntime import quantization
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
@@ -26,9 +38,21 @@ def quantise(path: Path, target: Path) -> None:
     try:
         # Unfolded, most weights are no initializers of a MatMul, and silently stay as they are.
         quant_pre_process(str(path), str(folded), skip_symbolic_shape=True)
-        quantization.quantize_dynamic(
-            folded, target, op_types_to_quantize=["MatMul", "Gemm"], per_channel=True
-        )
+        kinds = ["MatMul", "Gemm"]
+        if calibration is None:
+            quantization.quantize_dynamic(
+                folded, target, op_types_to_quantize=kinds, per_channel=True
+            )
+        else:
+            batches = ({input: image[None]} for image in calibration)
+            quantization.quantize_static(
+                folded,
+                target,
+                types.SimpleNamespace(get_next=lambda: next(batches, None)),
+                op_types_to_quantize=kinds,
+                per_channel=True,
+                extra_options={"MatMulConstBOnly": True},
+            )
     finally:
         logging.getLogger().setLevel(level)
         folded.unlink(missing_ok=True)

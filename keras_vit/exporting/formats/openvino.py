@@ -4,6 +4,7 @@ import contextlib
 import io
 import logging
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -12,19 +13,41 @@ from keras_vit.exporting.formats.base import Format, Run
 from keras_vit.exporting.plan import ExportPlan
 
 
-def _finish(folder: Path, plan: ExportPlan) -> None:
+def _finish(folder: Path, plan: ExportPlan, calibration: list[np.ndarray] | None) -> None:
     import openvino
 
     model = openvino.convert_model(folder / "model.onnx")
     if plan.precision == "int8":
-        import nncf
-
-        nncf.set_log_level(logging.ERROR)
-        with contextlib.redirect_stdout(io.StringIO()):  # its progress bars
-            model = nncf.compress_weights(model, mode=nncf.CompressWeightsMode.INT8_SYM)
+        model = _quantised(model, calibration, plan.input)
     openvino.save_model(model, folder / "model.xml", compress_to_fp16=plan.precision == "float16")
     for name in onnx.FORMAT.files:
         (folder / name).unlink(missing_ok=True)
+
+
+def _quantised(model: Any, calibration: list[np.ndarray] | None, input: str) -> Any:
+    """Returns the int8 form of a model: its weights alone, or activations too where calibrated.
+
+    What prepares images stays float32.
+    """
+    import nncf
+
+    nncf.set_log_level(logging.ERROR)
+    with contextlib.redirect_stdout(io.StringIO()):  # its progress bars
+        if calibration is None:
+            return nncf.compress_weights(model, mode=nncf.CompressWeightsMode.INT8_SYM)
+        return nncf.quantize(
+            model,
+            nncf.Dataset([image[None] for image in calibration]),
+            subset_size=len(calibration),
+            model_type=nncf.ModelType.TRANSFORMER,
+            ignored_scope=nncf.IgnoredScope(subgraphs=[_preparation(nncf, model, input)]),
+        )
+
+
+def _preparation(nncf: Any, model: Any, input: str) -> Any:
+    """Returns the part of a graph from its input to the first convolution, the patches."""
+    first = next(node for node in model.get_ordered_ops() if node.get_type_name() == "Convolution")
+    return nncf.Subgraph(inputs=[input], outputs=[first.get_friendly_name()])
 
 
 def _open(folder: Path, plan: ExportPlan) -> Run:
@@ -48,6 +71,7 @@ FORMAT = Format(
     open=_open,
     precisions=("float32", "float16", "int8"),
     quantises={"nncf": "nncf"},
+    takes_calibration=True,
     program="""\
 import numpy as np
 import openvino

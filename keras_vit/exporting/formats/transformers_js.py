@@ -9,6 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from keras_vit import checkpoints
 from keras_vit.errors import ExportError
 from keras_vit.exporting.formats import onnx, onnx_precision
@@ -91,13 +93,13 @@ def _path(folder: Path, suffix: str = "") -> Path:
     return folder / "onnx" / f"{_CLASSES[name].file}{suffix}.onnx"
 
 
-def _finish(folder: Path, plan: ExportPlan) -> None:
+def _finish(folder: Path, plan: ExportPlan, calibration: list[np.ndarray] | None) -> None:
     path = _path(folder)
     path.parent.mkdir()
     (folder / "model.onnx").rename(path)
     if (folder / "model.onnx.data").exists():
         (folder / "model.onnx.data").rename(path.parent / "model.onnx.data")
-    onnx_precision.quantise(path, _path(folder, "_quantized"))
+    onnx_precision.quantise(path, _path(folder, "_quantized"), plan.input)
 
 
 def _open_int8(folder: Path, plan: ExportPlan) -> Run:
