@@ -119,10 +119,10 @@ def _local(scene, k, p):
 
 
 def _apple(x, y, z):
-    z = z - 0.56
-    r = jnp.sqrt(x * x + y * y) * (1 - 0.16 * z)
-    body = jnp.sqrt((r - 0.25) ** 2 + (0.94 * z) ** 2) - 0.52
-    return 0.88 * jnp.minimum(body, _capsule(x, y, z, 0.35, 0.8, 0.12, 0.025))
+    z = z - 0.62
+    r = jnp.sqrt(x * x + y * y) * (1.02 - 0.2 * z)
+    body = jnp.sqrt((r - 0.24) ** 2 + (0.82 * z) ** 2) - 0.5
+    return 0.86 * jnp.minimum(body, _capsule(x, y, z, 0.38, 0.78, 0.12, 0.025))
 
 
 def _pear(x, y, z):
@@ -249,7 +249,7 @@ def _on_apple(colour, x, y, z):
     streaks = _noise(5 * jnp.cos(angle) + 5, 5 * jnp.sin(angle) + 1.5 * z)
     green = jnp.clip(0.75 - 0.9 * jnp.abs(z - 0.75) + 0.8 * (streaks - 0.7), 0, 1) * 0.35
     skin = _mix(green, colour, jnp.array((0.6, 0.3, 0.05)))
-    stem = (x * x + y * y < 0.03) & (z > 0.93)
+    stem = (x * x + y * y < 0.03) & (z > 0.96)
     return _mix(1.0 * stem, skin, jnp.array((0.12, 0.06, 0.02))), jnp.where(stem, 0.0, 0.06), 0.01
 
 
@@ -314,24 +314,26 @@ def _on_die(colour, x, y, z):
 # -- light ---------------------------------------------------------------------------------------
 
 
-def _room(scene, ray, lamp_seen):
-    """Returns the light from where no object is: a dim room, and the lamp in reflections."""
+def _room(scene, ray):
+    """Returns the light from where no object is."""
     up = 0.5 + 0.5 * ray[2]
-    dim = jnp.array((0.62, 0.7, 0.85))[:, None] * (0.25 + 0.75 * up) * scene.light[1]
-    toward = (ray * _unit(scene.lamp[:, None] - jnp.array((0, 0, 0.6))[:, None])).sum(0)
-    window = jax.nn.sigmoid((toward - 0.955) * 300) * lamp_seen
-    return dim + 9 * scene.light[0] * window
+    return jnp.array((0.62, 0.7, 0.85))[:, None] * (0.25 + 0.75 * up) * scene.light[1]
+
+
+def _lamp(scene, p, ray):
+    """Returns the light that a glaze at `p` reflects if it sends a ray this way to the lamp."""
+    toward = (ray * _unit(scene.lamp[:, None] - p)).sum(0)
+    return 9 * scene.light[0] * jax.nn.sigmoid((toward - 0.962) * 300)
 
 
 @functools.partial(jax.jit, static_argnames=("bounces", "steps"))
 def _trace(scene, start, ray, key, bounces, steps):
     """Returns the light that comes back along each ray, (3, rays)."""
     light, weight = jnp.zeros_like(start), jnp.ones_like(start)
-    specular = jnp.ones_like(start[0])
     for key_here in jax.random.split(key, bounces):
         t = _march(scene, start, ray, steps)
         met = t < 39.0
-        light += weight * jnp.where(met, 0, _room(scene, ray, specular))
+        light += weight * jnp.where(met, 0, _room(scene, ray))
         weight *= met
         p = start + t * ray
         normal = _normal(scene, p)
@@ -350,44 +352,61 @@ def _trace(scene, start, ray, key, bounces, steps):
         cosine = jnp.clip(-(normal * ray).sum(0), 0, 1)
         mirror = (gloss + (1 - gloss) * (1 - cosine) ** 5) * (gloss > 0)
         light += weight * (1 - mirror) * colour * warm * 42 * scene.light[0] * facing / far**2
+        bounced = ray - 2 * (normal * ray).sum(0) * normal
+        light += weight * mirror * _lamp(scene, p, bounced) * clear
         # Onward: reflected by the glaze, or scattered.
         reflected = draws[3] < mirror
         angle = 2 * jnp.pi * draws[4]
         height = 2 * draws[0] - 1
         ring = jnp.sqrt(jnp.maximum(1 - height * height, 0))
         ball = jnp.stack([ring * jnp.cos(angle), ring * jnp.sin(angle), height])
-        bounced = ray - 2 * (normal * ray).sum(0) * normal
         ray = jnp.where(reflected, _unit(bounced), _unit(normal + 0.999 * ball))
         weight *= jnp.where(reflected, 1.0, colour)
-        specular = jnp.where(reflected, 1.0, 0.0)
         start = p
-    return light + weight * _room(scene, ray, specular) * 0.35
+    return light + weight * _room(scene, ray) * 0.35
+
+
+@functools.partial(jax.jit, static_argnames=("size", "steps"))
+def outlines(scene: Scene, *, size: int, steps: int = 36) -> jax.Array:
+    """Returns which object each pixel shows, (size, size, 6)."""
+    centre = (jnp.arange(size) + 0.5) / size - 0.5
+    v, u = jnp.meshgrid(centre, centre, indexing="ij")
+    ray = _aim(scene, u.ravel(), v.ravel())
+    start = scene.camera[:, None] + jnp.zeros_like(ray)
+    p = start + _march(scene, start, ray, steps) * ray
+    shown = jnp.stack([d < jnp.minimum(0.03, p[2] + 0.004) for d in _distances(scene, p)], axis=-1)
+    return shown.reshape(size, size, len(NAMES))
+
+
+def _aim(scene, u, v):
+    """Returns the directions of points of the picture, which go from -0.5 to 0.5."""
+    forward = _unit(scene.target - scene.camera)
+    right = _unit(jnp.cross(forward, jnp.array((0.0, 0, 1))))
+    down = jnp.cross(forward, right)
+    plane = right[:, None] * u + down[:, None] * v
+    return _unit(forward[:, None] + plane * scene.lens[0])
 
 
 @functools.partial(jax.jit, static_argnames=("size", "samples", "bounces", "steps"))
 def _exposure(scene, key, *, size, samples, bounces, steps):
     """Returns the mean light of `samples` rays per pixel, (size, size, 3)."""
-    forward = _unit(scene.target - scene.camera)
-    right = _unit(jnp.cross(forward, jnp.array((0.0, 0, 1))))
-    down = jnp.cross(forward, right)
+    forward = _unit(scene.target - scene.camera)[:, None]
+    right = _aim(scene, jnp.array([1e4]), jnp.zeros(1))
+    down = _aim(scene, jnp.zeros(1), jnp.array([1e4]))
     focus = jnp.sqrt(((scene.target - scene.camera) ** 2).sum())
     rows, columns = jnp.meshgrid(jnp.arange(size), jnp.arange(size), indexing="ij")
 
     def sample(k, total):
         shift, aperture, path = jax.random.split(jax.random.fold_in(key, k), 3)
         jitter = jax.random.uniform(shift, (2, size, size))
-        v, u = ((rows + jitter[0]) / size - 0.5).ravel(), ((columns + jitter[1]) / size - 0.5).ravel()
-        u, v = u * scene.lens[0], v * scene.lens[0]
-        aim = forward[:, None] + right[:, None] * u + down[:, None] * v
-        radius, angle = jax.random.uniform(aperture, (2, size * size))
-        radius = jnp.sqrt(radius) * scene.lens[1]
-        turn = 2 * jnp.pi * angle
-        offset = radius * (
-            right[:, None] * jnp.cos(turn) + down[:, None] * jnp.sin(turn)
-        )
-        start = scene.camera[:, None] + offset
-        ray = _unit(scene.camera[:, None] + focus * aim - start)
-        return total + jnp.minimum(_trace(scene, start, ray, path, bounces, steps), 6.0)
+        v, u = (((axis + j) / size - 0.5).ravel() for axis, j in zip((rows, columns), jitter))
+        aim = _aim(scene, u, v)
+        sharp = scene.camera[:, None] + focus * aim / (aim * forward).sum(0)
+        radius, turn = jax.random.uniform(aperture, (2, size * size))
+        radius, turn = jnp.sqrt(radius) * scene.lens[1], 2 * jnp.pi * turn
+        start = scene.camera[:, None] + radius * (right * jnp.cos(turn) + down * jnp.sin(turn))
+        light = _trace(scene, start, _unit(sharp - start), path, bounces, steps)
+        return total + jnp.minimum(light, 6.0)
 
     total = jax.lax.fori_loop(0, samples, sample, jnp.zeros((3, size * size)))
     return (total / samples).reshape(3, size, size).transpose(1, 2, 0)
