@@ -1,6 +1,6 @@
 """Draws the picture of the first page: KERAS_BACKEND=jax python docs/landing.py --keep FOLDER
 
-It makes 1,200 small photographs of scenes that it draws at random (`still_life.py`) and trains a ViT on
+It makes 1,000 small photographs of scenes that it draws at random (`still_life.py`) and trains a ViT on
 them: first to say what each patch shows, then, with a new head, what the whole photograph shows. The
 picture shows what `classify`, `explain` and `tokens` return for a photograph of one more scene. A
 quarter of an hour on one core; the folder keeps photographs and model, so that a new layout takes
@@ -13,14 +13,13 @@ from pathlib import Path
 import keras
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.patches import FancyBboxPatch
 from PIL import Image
 from still_life import AWAY, NAMES, Scene, outlines, photograph, random_scene
 
 import keras_vit
 
 HERE = Path(__file__).parent
-SIZE, PATCH, COUNT, TESTED = 96, 8, 1_200, 200
+SIZE, PATCH, COUNT, TESTED = 96, 8, 1_000, 150
 PAPER, INK, DIM, RED = "#16181c", "#f1f3f4", "#9aa0a6", "#ff8a80"
 
 BREAKFAST = Scene(*(np.asarray(part, "float32") for part in (
@@ -99,13 +98,13 @@ def train(images: np.ndarray, shares: np.ndarray) -> keras_vit.VisionTransformer
     """Trains a ViT on what each patch shows, then on what each photograph shows."""
     keras.utils.set_random_seed(0)
     model = keras_vit.VisionTransformer(
-        image_size=SIZE, patch_size=PATCH, hidden_size=96, num_layers=4, num_heads=4, mlp_dim=192,
+        image_size=SIZE, patch_size=PATCH, hidden_size=64, num_layers=4, num_heads=4, mlp_dim=192,
         classifier="gap", classifier_activation="sigmoid", num_classes=len(NAMES), labels=NAMES,
     )  # fmt: skip
     per_patch = keras.layers.Dense(len(NAMES), activation="sigmoid")
     dense = keras.Model(model.input, per_patch(model.get_layer("encoder_norm").output))
     test = images[:TESTED] / np.float32(127.5) - 1, in_view(shares[:TESTED])
-    for trained, steps, rate in ((dense, 700, 2e-3), (model, 400, 1e-3)):
+    for trained, steps, rate in ((dense, 450, 2e-3), (model, 250, 1e-3)):
         data = Batches(images[TESTED:], shares[TESTED:], 50, trained is dense)
         schedule = keras.optimizers.schedules.CosineDecay(
             0.0, steps, warmup_target=rate, warmup_steps=steps // 10
@@ -127,12 +126,71 @@ def main() -> None:
     model = keras_vit.VisionTransformer.from_preset(folder / "model")
     file = folder / "breakfast.png"
     if not file.exists():
-        Image.fromarray(photograph(BREAKFAST, size=576, samples=48, seed=0)).save(file)
+        Image.fromarray(photograph(BREAKFAST, size=576, samples=40, steps=60)).save(file)
     draw(model, Image.open(file))
 
 
-def draw(model, photo):
-    print(model.classify(photo, top=6))
+def draw(model: keras_vit.VisionTransformer, photo: Image.Image) -> None:
+    """Writes landing.webp, and the map of the mug as _static/thumbnail.png."""
+    answers = model.classify(photo, top=len(NAMES))[0]
+    for label, probability in answers:
+        print(f"{label:9} {probability:.1%}")
+    batch = model.preprocessor(photo)
+    maps = keras_vit.explain(model, batch, target=["mug", "lemon"], method="occlusion", window=2)
+    patches = model.tokens(batch).patches[0]
+
+    plt.rcParams |= {"font.size": 15, "text.color": INK, "font.family": "DejaVu Sans"}
+    figure = plt.figure(figsize=(12, 6.3), facecolor=PAPER)
+    axes = figure.subplot_mosaic(
+        [["photo", "photo", "bars", "features"], ["photo", "photo", "mug", "lemon"]],
+        gridspec_kw={"left": 0.015, "right": 0.985, "bottom": 0.025, "top": 0.93,
+                     "wspace": 0.05, "hspace": 0.17},
+    )  # fmt: skip
+    for axis in axes.values():
+        axis.set(xticks=[], yticks=[], facecolor=PAPER)
+        axis.spines[:].set_visible(False)
+    axes["photo"].imshow(photo)
+    axes["photo"].set_title("a photograph", pad=8)
+
+    names, probabilities = zip(*answers, strict=True)
+    bars = axes["bars"].barh(names, probabilities, height=0.62)
+    for bar, probability in zip(bars, probabilities, strict=True):
+        bar.set_color(RED if probability > 0.5 else DIM)
+    axes["bars"].bar_label(bars, fmt="{:.0%}", padding=5)
+    axes["bars"].set(xlim=(0, 1.35), yticks=range(len(names)), box_aspect=1)
+    axes["bars"].set_yticklabels(names, color=INK)
+    axes["bars"].tick_params(left=False, pad=2)
+    axes["bars"].invert_yaxis()
+    axes["bars"].set_title("labels", pad=8)
+    place = axes["bars"].get_position()
+    axes["bars"].set_position([place.x0 + 0.075, place.y0, place.width - 0.085, place.height])
+
+    axes["features"].imshow(components(patches), interpolation="bicubic")
+    axes["features"].set_title("features", pad=8)
+    for label, found in maps.items():
+        heat = np.clip(found.patches[0], 0, None)
+        shade = np.asarray(photo.convert("L").convert("RGB")) // 2
+        axes[label].imshow(shade)
+        axes[label].imshow(
+            heat, extent=(0, *photo.size, 0), cmap="magma", interpolation="bicubic",
+            alpha=np.clip(heat / heat.max() * 1.6, 0, 0.85),
+        )  # fmt: skip
+        axes[label].set_title(f"what speaks for \u201c{label}\u201d", pad=8)
+    file = HERE / "landing.png"
+    figure.savefig(file, dpi=120)
+    Image.open(file).convert("RGB").save(HERE / "landing.webp", quality=88, method=6)
+    box = axes["mug"].get_window_extent().transformed(figure.dpi_scale_trans.inverted())
+    figure.savefig(HERE / "_static" / "thumbnail.png", dpi=110, bbox_inches=box)
+    file.unlink()
+
+
+def components(patches: np.ndarray) -> np.ndarray:
+    """Returns the first three principal components of the features as colours, (rows, columns, 3)."""
+    rows = patches.reshape(-1, patches.shape[-1])
+    rows = rows - rows.mean(axis=0)
+    scores = rows @ np.linalg.svd(rows, full_matrices=False)[2][:3].T
+    low, high = np.percentile(scores, (2, 98), axis=0)
+    return np.clip((scores - low) / (high - low), 0, 1).reshape(*patches.shape[:2], 3)
 
 
 if __name__ == "__main__":

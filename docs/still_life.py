@@ -119,10 +119,10 @@ def _local(scene, k, p):
 
 
 def _apple(x, y, z):
-    z = z - 0.62
-    r = jnp.sqrt(x * x + y * y) * (1.02 - 0.2 * z)
-    body = jnp.sqrt((r - 0.24) ** 2 + (0.82 * z) ** 2) - 0.5
-    return 0.86 * jnp.minimum(body, _capsule(x, y, z, 0.38, 0.78, 0.12, 0.025))
+    z = z - 0.56
+    r = jnp.sqrt(x * x + y * y) * (1 - 0.16 * z)
+    body = jnp.sqrt((r - 0.25) ** 2 + (0.94 * z) ** 2) - 0.52
+    return 0.88 * jnp.minimum(body, _capsule(x, y, z, 0.35, 0.8, 0.12, 0.025))
 
 
 def _pear(x, y, z):
@@ -249,7 +249,7 @@ def _on_apple(colour, x, y, z):
     streaks = _noise(5 * jnp.cos(angle) + 5, 5 * jnp.sin(angle) + 1.5 * z)
     green = jnp.clip(0.75 - 0.9 * jnp.abs(z - 0.75) + 0.8 * (streaks - 0.7), 0, 1) * 0.35
     skin = _mix(green, colour, jnp.array((0.6, 0.3, 0.05)))
-    stem = (x * x + y * y < 0.03) & (z > 0.96)
+    stem = (x * x + y * y < 0.03) & (z > 0.93)
     return _mix(1.0 * stem, skin, jnp.array((0.12, 0.06, 0.02))), jnp.where(stem, 0.0, 0.06), 0.01
 
 
@@ -314,26 +314,24 @@ def _on_die(colour, x, y, z):
 # -- light ---------------------------------------------------------------------------------------
 
 
-def _room(scene, ray):
-    """Returns the light from where no object is."""
+def _room(scene, ray, lamp_seen):
+    """Returns the light from where no object is: a dim room, and the lamp in reflections."""
     up = 0.5 + 0.5 * ray[2]
-    return jnp.array((0.62, 0.7, 0.85))[:, None] * (0.25 + 0.75 * up) * scene.light[1]
-
-
-def _lamp(scene, p, ray):
-    """Returns the light that a glaze at `p` reflects if it sends a ray this way to the lamp."""
-    toward = (ray * _unit(scene.lamp[:, None] - p)).sum(0)
-    return 9 * scene.light[0] * jax.nn.sigmoid((toward - 0.962) * 300)
+    dim = jnp.array((0.62, 0.7, 0.85))[:, None] * (0.25 + 0.75 * up) * scene.light[1]
+    toward = (ray * _unit(scene.lamp[:, None] - jnp.array((0, 0, 0.6))[:, None])).sum(0)
+    window = jax.nn.sigmoid((toward - 0.955) * 300) * lamp_seen
+    return dim + 9 * scene.light[0] * window
 
 
 @functools.partial(jax.jit, static_argnames=("bounces", "steps"))
 def _trace(scene, start, ray, key, bounces, steps):
     """Returns the light that comes back along each ray, (3, rays)."""
     light, weight = jnp.zeros_like(start), jnp.ones_like(start)
+    specular = jnp.ones_like(start[0])
     for key_here in jax.random.split(key, bounces):
         t = _march(scene, start, ray, steps)
         met = t < 39.0
-        light += weight * jnp.where(met, 0, _room(scene, ray))
+        light += weight * jnp.where(met, 0, _room(scene, ray, specular))
         weight *= met
         p = start + t * ray
         normal = _normal(scene, p)
@@ -352,18 +350,18 @@ def _trace(scene, start, ray, key, bounces, steps):
         cosine = jnp.clip(-(normal * ray).sum(0), 0, 1)
         mirror = (gloss + (1 - gloss) * (1 - cosine) ** 5) * (gloss > 0)
         light += weight * (1 - mirror) * colour * warm * 42 * scene.light[0] * facing / far**2
-        bounced = ray - 2 * (normal * ray).sum(0) * normal
-        light += weight * mirror * _lamp(scene, p, bounced) * clear
         # Onward: reflected by the glaze, or scattered.
         reflected = draws[3] < mirror
         angle = 2 * jnp.pi * draws[4]
         height = 2 * draws[0] - 1
         ring = jnp.sqrt(jnp.maximum(1 - height * height, 0))
         ball = jnp.stack([ring * jnp.cos(angle), ring * jnp.sin(angle), height])
+        bounced = ray - 2 * (normal * ray).sum(0) * normal
         ray = jnp.where(reflected, _unit(bounced), _unit(normal + 0.999 * ball))
         weight *= jnp.where(reflected, 1.0, colour)
+        specular = jnp.where(reflected, 1.0, 0.0)
         start = p
-    return light + weight * _room(scene, ray) * 0.35
+    return light + weight * _room(scene, ray, specular) * 0.35
 
 
 @functools.partial(jax.jit, static_argnames=("size", "steps"))
