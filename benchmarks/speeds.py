@@ -1,4 +1,4 @@
-"""Writes absolute speeds as a csv, the form in which libraries are compared, from `make bench`'s JSON.
+"""Writes the absolute speeds of a JSON of `make bench` as a csv, to compare libraries.
 
 python -m benchmarks.speeds benchmarks/results/cpu.json benchmarks/results/amd_epyc.csv
 
@@ -17,7 +17,8 @@ import keras_vit
 from benchmarks.sizes import size_named
 
 COLUMNS = (
-    "model", "batch", "precision", "backend", "images_per_second", "ms", "peak_mb", "gmacs", "version",
+    "model", "batch", "precision", "backend",
+    "images_per_second", "ms", "peak_mb", "gmacs", "version",
 )  # fmt: skip
 PRODUCT = re.compile(r"keras_vit-(\w+)-predict(-compiled)?")
 

@@ -1,10 +1,9 @@
 """Draws the picture of the first page: KERAS_BACKEND=jax python docs/landing.py --keep FOLDER
 
-It makes 1,000 small photographs of scenes that it draws at random (`still_life.py`) and trains a ViT on
-them: first to say what each patch shows, then, with a new head, what the whole photograph shows. The
-picture shows what `classify`, `explain` and `tokens` return for a photograph of one more scene. A
-quarter of an hour on one core; the folder keeps photographs and model, so that a new layout takes
-seconds.
+It makes 1,000 small photographs of scenes that it draws at random (`still_life.py`), trains a ViT
+to say what each patch of them shows, and gives it a photograph of one more scene. The picture shows
+what the model, `attention_maps` and `tokens` return for that. A quarter of an hour on one core; the
+folder keeps photographs and model, so that a new layout takes seconds.
 """
 
 import argparse
@@ -63,12 +62,11 @@ class Batches(keras.utils.PyDataset):
         images: photographs, (count, 96, 96, 3).
         shares: the share of each patch that shows each thing, (count, 12, 12, 6).
         steps: batches of an epoch.
-        dense: whether an answer is per patch, (batch, 144, 6), or per photograph, (batch, 6).
     """
 
-    def __init__(self, images: np.ndarray, shares: np.ndarray, steps: int, dense: bool) -> None:
+    def __init__(self, images: np.ndarray, shares: np.ndarray, steps: int) -> None:
         super().__init__()
-        self.images, self.shares, self.steps, self.dense = images, shares, steps, dense
+        self.images, self.shares, self.steps = images, shares, steps
         self.rng = np.random.default_rng(1)
 
     def __len__(self) -> int:
@@ -84,35 +82,27 @@ class Batches(keras.utils.PyDataset):
         soft = self.rng.random(batch) < 0.5  # the photograph to come has less noise
         pixels[soft] = (pixels + np.roll(pixels, 1, 1) + np.roll(pixels, 1, 2))[soft] / 3
         pixels = np.clip(pixels, 0, 255) / np.float32(127.5) - 1
-        if self.dense:
-            return pixels, np.minimum(2 * shares, 1).reshape(batch, -1, len(NAMES))
-        return pixels, in_view(shares)
+        return pixels, targets(shares)
 
 
-def in_view(shares: np.ndarray) -> np.ndarray:
-    """Returns 1 for each thing that fills a patch or more of a photograph, (batch, 6)."""
-    return (shares.sum((1, 2)) > 1).astype("float32")
+def targets(shares: np.ndarray) -> np.ndarray:
+    """Returns 1 for a thing that fills half of a patch, less for less of it, (batch, 144, 6)."""
+    return np.minimum(2 * shares, 1).reshape(len(shares), -1, len(NAMES))
 
 
 def train(images: np.ndarray, shares: np.ndarray) -> keras_vit.VisionTransformer:
-    """Trains a ViT on what each patch shows, then on what each photograph shows."""
+    """Trains a ViT with a head for every patch."""
     keras.utils.set_random_seed(0)
     model = keras_vit.VisionTransformer(
         image_size=SIZE, patch_size=PATCH, hidden_size=64, num_layers=4, num_heads=4, mlp_dim=192,
-        classifier="gap", classifier_activation="sigmoid", num_classes=len(NAMES), labels=NAMES,
+        classifier="unpooled", classifier_activation="sigmoid", num_classes=6, labels=NAMES,
     )  # fmt: skip
-    per_patch = keras.layers.Dense(len(NAMES), activation="sigmoid")
-    dense = keras.Model(model.input, per_patch(model.get_layer("encoder_norm").output))
-    test = images[:TESTED] / np.float32(127.5) - 1, in_view(shares[:TESTED])
-    for trained, steps, rate in ((dense, 450, 2e-3), (model, 250, 1e-3)):
-        data = Batches(images[TESTED:], shares[TESTED:], 50, trained is dense)
-        schedule = keras.optimizers.schedules.CosineDecay(
-            0.0, steps, warmup_target=rate, warmup_steps=steps // 10
-        )
-        optimizer = keras.optimizers.AdamW(schedule, weight_decay=0.01, clipnorm=1.0)
-        trained.compile(optimizer, "binary_crossentropy", metrics=["binary_accuracy"])
-        tested = None if trained is dense else test
-        trained.fit(data, epochs=steps // 50, validation_data=tested, verbose=2)
+    schedule = keras.optimizers.schedules.CosineDecay(0.0, 500, warmup_target=2e-3, warmup_steps=50)
+    optimizer = keras.optimizers.AdamW(schedule, weight_decay=0.01, clipnorm=1.0)
+    model.compile(optimizer, "auto", metrics=["binary_accuracy"])
+    data = Batches(images[TESTED:], shares[TESTED:], 50)
+    test = images[:TESTED] / np.float32(127.5) - 1, targets(shares[:TESTED])
+    model.fit(data, epochs=10, validation_data=test, verbose=2)
     return model
 
 
@@ -132,17 +122,25 @@ def main() -> None:
 
 def draw(model: keras_vit.VisionTransformer, photo: Image.Image) -> None:
     """Writes landing.webp, and the map of the mug as _static/thumbnail.png."""
-    answers = model.classify(photo, top=len(NAMES))[0]
-    for label, probability in answers:
-        print(f"{label:9} {probability:.1%}")
     batch = model.preprocessor(photo)
-    maps = keras_vit.explain(model, batch, target=["mug", "lemon"], method="occlusion", window=2)
+    by_patch = model.probabilities(batch)[0]  # (144, 6)
+    best = by_patch.max(axis=0)
+    order = np.argsort(-best)
+    for k in order:
+        print(f"{NAMES[k]:9} {best[k]:.1%}")
+    mug = by_patch[:, NAMES.index("mug")]
+    (weights,) = keras_vit.attention_maps(model, batch, blocks=[-1]).values()
+    grid = model.config.grid
+    maps = {
+        "mug": mug.reshape(grid),
+        "attention": weights[0, :, mug.argmax()].mean(0).reshape(grid),
+    }
     patches = model.tokens(batch).patches[0]
 
     plt.rcParams |= {"font.size": 15, "text.color": INK, "font.family": "DejaVu Sans"}
     figure = plt.figure(figsize=(12, 6.3), facecolor=PAPER)
     axes = figure.subplot_mosaic(
-        [["photo", "photo", "bars", "features"], ["photo", "photo", "mug", "lemon"]],
+        [["photo", "photo", "bars", "features"], ["photo", "photo", "mug", "attention"]],
         gridspec_kw={"left": 0.015, "right": 0.985, "bottom": 0.025, "top": 0.93,
                      "wspace": 0.05, "hspace": 0.17},
     )  # fmt: skip
@@ -152,30 +150,30 @@ def draw(model: keras_vit.VisionTransformer, photo: Image.Image) -> None:
     axes["photo"].imshow(photo)
     axes["photo"].set_title("a photograph", pad=8)
 
-    names, probabilities = zip(*answers, strict=True)
+    names, probabilities = [NAMES[k] for k in order], best[order]
     bars = axes["bars"].barh(names, probabilities, height=0.62)
     for bar, probability in zip(bars, probabilities, strict=True):
         bar.set_color(RED if probability > 0.5 else DIM)
     axes["bars"].bar_label(bars, fmt="{:.0%}", padding=5)
-    axes["bars"].set(xlim=(0, 1.35), yticks=range(len(names)), box_aspect=1)
+    axes["bars"].set(xlim=(0, 1.35), yticks=range(len(names)))
     axes["bars"].set_yticklabels(names, color=INK)
     axes["bars"].tick_params(left=False, pad=2)
     axes["bars"].invert_yaxis()
-    axes["bars"].set_title("labels", pad=8)
+    axes["bars"].set_title("what is there?", pad=8)
     place = axes["bars"].get_position()
     axes["bars"].set_position([place.x0 + 0.075, place.y0, place.width - 0.085, place.height])
 
     axes["features"].imshow(components(patches), interpolation="bicubic")
     axes["features"].set_title("features", pad=8)
-    for label, found in maps.items():
-        heat = np.clip(found.patches[0], 0, None)
+    titles = {"mug": "where is the mug?", "attention": "attention of the mug"}
+    for label, heat in maps.items():
         shade = np.asarray(photo.convert("L").convert("RGB")) // 2
         axes[label].imshow(shade)
         axes[label].imshow(
             heat, extent=(0, *photo.size, 0), cmap="magma", interpolation="bicubic",
             alpha=np.clip(heat / heat.max() * 1.6, 0, 0.85),
         )  # fmt: skip
-        axes[label].set_title(f"what speaks for \u201c{label}\u201d", pad=8)
+        axes[label].set_title(titles[label], pad=8)
     file = HERE / "landing.png"
     figure.savefig(file, dpi=120)
     Image.open(file).convert("RGB").save(HERE / "landing.webp", quality=88, method=6)
@@ -185,7 +183,7 @@ def draw(model: keras_vit.VisionTransformer, photo: Image.Image) -> None:
 
 
 def components(patches: np.ndarray) -> np.ndarray:
-    """Returns the first three principal components of the features as colours, (rows, columns, 3)."""
+    """Returns three principal components of the features as colours (rows, columns, 3)."""
     rows = patches.reshape(-1, patches.shape[-1])
     rows = rows - rows.mean(axis=0)
     scores = rows @ np.linalg.svd(rows, full_matrices=False)[2][:3].T

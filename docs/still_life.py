@@ -1,9 +1,10 @@
 """Photographs of a table with fruit, a mug, a die and a doughnut, computed by a path tracer.
 
 `random_scene` draws what lies on the table, its colours, the light and the camera; `photograph`
-follows rays of light through it. Surfaces are distance fields: a ray advances by the distance to the
-nearest surface. A lens of finite width leaves the background out of focus, a lamp of finite size gives
-soft shadows, and glazes reflect the lamp. Points and directions have the shape (3, rays).
+follows rays of light through it. Surfaces are distance fields: a ray advances by the distance to
+the nearest surface. A lens of finite width leaves the background out of focus, a lamp of finite
+size gives soft shadows, and glazes reflect the lamp. Points and directions have the shape
+(3, rays).
 """
 
 import functools
@@ -304,7 +305,13 @@ def _on_die(colour, x, y, z):
     pips = {1: ((0, 0),), 2: ((-1, -1), (1, 1)), 3: ((-1, -1), (0, 0), (1, 1)),
             5: ((-1, -1), (-1, 1), (0, 0), (1, -1), (1, 1)),
             6: ((-1, -1), (-1, 0), (-1, 1), (1, -1), (1, 0), (1, 1))}  # fmt: skip
-    for side, u, v, count in ((c, a, b, 5), (a, b, c, 3), (-a, b, c, 6), (b, a, c, 2), (-b, a, c, 6)):
+    for side, u, v, count in (
+        (c, a, b, 5),
+        (a, b, c, 3),
+        (-a, b, c, 6),
+        (b, a, c, 2),
+        (-b, a, c, 6),
+    ):
         for m, n in pips[count]:
             dark |= (side > 0.47) & ((u - 0.23 * m) ** 2 + (v - 0.23 * n) ** 2 < 0.0085)
     ink = jnp.where(colour.min() < 0.3, 0.85, 0.02)
@@ -397,7 +404,7 @@ def _exposure(scene, key, *, size, samples, bounces, steps):
     def sample(k, total):
         shift, aperture, path = jax.random.split(jax.random.fold_in(key, k), 3)
         jitter = jax.random.uniform(shift, (2, size, size))
-        v, u = (((axis + j) / size - 0.5).ravel() for axis, j in zip((rows, columns), jitter))
+        v, u = (((axis + jitter[k]) / size - 0.5).ravel() for k, axis in enumerate((rows, columns)))
         aim = _aim(scene, u, v)
         sharp = scene.camera[:, None] + focus * aim / (aim * forward).sum(0)
         radius, turn = jax.random.uniform(aperture, (2, size * size))

@@ -1,8 +1,8 @@
 """The directive `models-table`: the catalog of presets as one table, whose columns sort it.
 
-A row comes from `keras_vit.sources.catalog.Preset`, so that a new row of the catalog is on the site at
-once. Each `benchmarks/results/*.csv` adds a column of images per second; `models_table.js` sorts and
-filters in the browser.
+A row comes from `keras_vit.sources.catalog.Preset`, so that a new row of the catalog is on the site
+at once. Each `benchmarks/results/*.csv` adds a column of images per second; `models_table.js` sorts
+and filters in the browser.
 """
 
 import csv
