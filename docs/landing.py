@@ -19,7 +19,7 @@ import keras_vit
 
 HERE = Path(__file__).parent
 SIZE, PATCH, COUNT, TESTED = 96, 8, 1_000, 150
-PAPER, INK, DIM, RED = "#16181c", "#f1f3f4", "#9aa0a6", "#ff8a80"
+PAPER, INK, RED = "#16181c", "#f1f3f4", "#ff8a80"
 
 BREAKFAST = Scene(*(np.asarray(part, "float32") for part in (
     ((-1.42, 0.1), (0.72, 0.95), (0.05, -1.1), (-0.4, 1.45), (1.55, -0.35), (AWAY, AWAY)),
@@ -151,9 +151,7 @@ def draw(model: keras_vit.VisionTransformer, photo: Image.Image) -> None:
     axes["photo"].set_title("a photograph", pad=8)
 
     names, probabilities = [NAMES[k] for k in order], best[order]
-    bars = axes["bars"].barh(names, probabilities, height=0.62)
-    for bar, probability in zip(bars, probabilities, strict=True):
-        bar.set_color(RED if probability > 0.5 else DIM)
+    bars = axes["bars"].barh(names, probabilities, height=0.62, color=RED)
     axes["bars"].bar_label(bars, fmt="{:.0%}", padding=5)
     axes["bars"].set(xlim=(0, 1.35), yticks=range(len(names)))
     axes["bars"].set_yticklabels(names, color=INK)
@@ -161,7 +159,7 @@ def draw(model: keras_vit.VisionTransformer, photo: Image.Image) -> None:
     axes["bars"].invert_yaxis()
     axes["bars"].set_title("what is there?", pad=8)
     place = axes["bars"].get_position()
-    axes["bars"].set_position([place.x0 + 0.075, place.y0, place.width - 0.085, place.height])
+    axes["bars"].set_position([place.x0 + 0.09, place.y0, place.width - 0.1, place.height])
 
     axes["features"].imshow(components(patches), interpolation="bicubic")
     axes["features"].set_title("features", pad=8)
