@@ -3,8 +3,8 @@
 It makes 1,000 small photographs of scenes that it draws at random (`still_life.py`), trains a ViT
 to say what each patch of them shows, and gives it a photograph of one more scene. The picture shows
 what the model, `attention_maps` and `tokens` return for that. A quarter of an hour on one core; the
-folder keeps photographs and model, so that a new layout takes seconds. The photographs that the committed picture's model saw had a rougher lemon and
-finer streaks on the apple than those of this file: a new run differs a little.
+folder keeps photographs and model, so that a new layout takes seconds. The committed picture's
+model saw a rougher lemon and finer streaks on the apple: a new run differs a little.
 """
 
 import argparse
