@@ -1,12 +1,14 @@
 """The benchmarks: model sizes, the Flax peer, turns, profiles, and peers that fail."""
 
+import csv
 import json
+from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
 
-from benchmarks import aims, growth, harness, profiles, readme, report
+from benchmarks import aims, growth, harness, profiles, readme, report, speeds
 from benchmarks.peers import PEERS, Peer
 from benchmarks.sizes import Size, size_named
 from keras_vit import checkpoints, variants
@@ -237,3 +239,12 @@ def test_another_first_answer_than_the_readme_shows_is_an_error(tmp_path):
     """The first program classifies an 8."""
     with pytest.raises(AssertionError, match="expected the digit 8, found 3"):
         readme.follow(lambda *_, **__: "3", lambda extras: None, "jax", tmp_path)
+
+
+def test_the_csv_has_the_speeds_of_the_json():
+    """`python -m benchmarks.speeds` writes the csv in the repository from cpu.json."""
+    results = Path(speeds.__file__).parent / "results"
+    rows = speeds.rows_of(json.loads((results / "cpu.json").read_text()))
+    with (results / "amd_epyc.csv").open(newline="") as file:
+        written = list(csv.DictReader(file))
+    assert written == [{key: str(value) for key, value in row.items()} for row in rows]
