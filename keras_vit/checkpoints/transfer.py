@@ -312,8 +312,7 @@ def _read_weights(checkpoint: Checkpoint, config: ViTConfig) -> Iterator[Named]:
 
 
 def _read_move(checkpoint: Checkpoint, config: ViTConfig, move: Move) -> Iterator[Named]:
-    arrays = [_read_stored(checkpoint, name) for name in move.names]
-    for path, array in move.to_weights(arrays):
+    for path, array in move.to_weights(_read_stored(checkpoint, move.name)):
         adapted = adapt_array(path, array, checkpoint.info.config, config)
         if adapted is not None:
             yield path, adapted
@@ -375,7 +374,7 @@ class _FileArrays:
         self._waiting: dict[str, np.ndarray] = {}
 
     def dtype(self, path: str) -> np.dtype:
-        stored = self._checkpoint.reader.dtypes[self._move_of[path].names[0]]
+        stored = self._checkpoint.reader.dtypes[self._move_of[path].name]
         return adapt_dtype(path, stored, self._checkpoint.info.config, self._config)
 
     def read(self, path: str) -> np.ndarray:

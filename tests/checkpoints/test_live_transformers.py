@@ -309,7 +309,7 @@ def test_transformers_builds_every_plain_variant_as_planned():
             library_model = ViTForImageClassification(transformers.ViTConfig.from_dict(written))
         arrays = revert_weight_conversion(library_model, library_model.state_dict())
         moves = plan(config, DIALECTS["transformers"], "vit.")
-        planned = {name: move.file_shape for move in moves for name in move.names}
+        planned = {move.name: move.file_shape for move in moves}
         assert {name: tuple(array.shape) for name, array in arrays.items()} == planned
         assert library_model.config.num_attention_heads == config.num_heads
 

@@ -68,7 +68,7 @@ def test_the_manifests_have_every_variant():
 @presets
 def test_the_plan_has_exactly_the_names_and_shapes_of_the_preset(preset):
     """Each array once."""
-    planned = [(name, move.file_shape) for move in moves_of(preset) for name in move.names]
+    planned = [(move.name, move.file_shape) for move in moves_of(preset)]
     assert len(dict(planned)) == len(planned)
     assert dict(planned) == shapes_of(preset)
 

@@ -11,7 +11,7 @@ import pytest
 
 from keras_vit import CheckpointError, VisionTransformer, checkpoints
 from keras_vit.checkpoints import transfer
-from keras_vit.checkpoints.containers import open_arrays, parts_of, write_npz
+from keras_vit.checkpoints.containers import open_arrays, write_npz
 from keras_vit.checkpoints.opening import OpenSource
 from tests.golden import CASES, FOLDER, expected, load_case, relative_error
 from tests.helpers import random_tiny, tiny
@@ -100,7 +100,7 @@ def test_training_checkpoints_load_without_their_optimizer_state(prefix, tmp_pat
     if prefix == "opt/target/":
         arrays["opt/state/step"] = np.zeros((), "int32")
         arrays["opt/state/param_states/cls/momentum"] = np.zeros((1, 1, 24), "float32")
-    write_npz(tmp_path / "x.npz", parts_of(arrays.items()))
+    write_npz(tmp_path / "x.npz", arrays.items())
     info = checkpoints.inspect(tmp_path / "x.npz")
     assert info.prefix == prefix
     assert set(info.ignored.values()) <= {"optimizer state"}
@@ -115,7 +115,7 @@ def test_files_of_other_float_types_load_and_convert(dtype, tmp_path):
     """16-bit values become float32 exactly; NumPy shows bfloat16 as two bytes of void."""
     kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype
     arrays = {name: array.astype(kind) for name, array in read_all(SOURCE).items()}
-    write_npz(tmp_path / "x.npz", parts_of(arrays.items()))
+    write_npz(tmp_path / "x.npz", arrays.items())
     if dtype == "bfloat16":
         with np.load(tmp_path / "x.npz") as file:
             assert file["cls"].dtype == np.dtype("V2")
@@ -135,7 +135,7 @@ def test_group_norm_arrays_of_rank_1_and_rank_4_load(gn_axes, tmp_path):
         name: array.reshape((1,) * (gn_axes - 1) + (-1,)) if "gn" in name else array
         for name, array in read_all(FOLDER / source).items()
     }
-    write_npz(tmp_path / "x.npz", parts_of(arrays.items()))
+    write_npz(tmp_path / "x.npz", arrays.items())
     name = "hybrid_r50_64x48" if gn_axes == 4 else "hybrid_r50"
     want = expected(name)
     model = checkpoints.load(
