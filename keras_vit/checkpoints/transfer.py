@@ -299,7 +299,6 @@ def convert(
         facts = {**_state_facts(source, checkpoint.info, config), **arguments}
         shortest = shorten(facts["labels"], config.num_classes)
         labels = None if shortest is None else expand(shortest)
-        files.verify()  # before anything is written
         target = dialects_named(dialect)
         arrays = _FileArrays(checkpoint, config)
         export(config, arrays, target, destination, labels, track, lossy, facts["protocol"])
