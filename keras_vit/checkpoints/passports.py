@@ -54,8 +54,8 @@ class Passport:
         image_shape: height, width and channels of the two images of `formula_images`.
         logits: `SAMPLES` evenly spaced numbers of the output, for each image.
         num_logits: length of the output.
-        norms: Euclidean norm of all tokens behind a block for each image, by block, and of the
-            output under `"logits"`.
+        norms: Euclidean norm of the output for each image under `"logits"`, and where keras_vit
+            is the origin, of all tokens behind a block, by block.
         tolerances: largest difference by backend, of the largest magnitude.
         protocol: preparation of images, with every parameter.
         protocol_sha256: digest of the protocol.
