@@ -1,12 +1,13 @@
 """From a model's arrays to a checkpoint of another library, in the family that can hold them."""
 
 import contextlib
+import dataclasses
 import functools
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -25,16 +26,17 @@ _WEIGHTS = {"npz": "model.npz", "safetensors": "model.safetensors", "h5": "model
 _TASK_WEIGHTS = "task.weights.h5"
 
 
-class WeightArrays(Protocol):
-    """The weights of a model by their path in the lexicon."""
+@dataclasses.dataclass(frozen=True)
+class WeightArrays:
+    """The weights of a model by their path in the lexicon.
 
-    def dtype(self, path: str) -> np.dtype:
-        """Returns the type of an array, without reading it."""
-        ...
+    Args:
+        dtype: returns the type of an array, without reading it.
+        read: returns an array; a caller reads each array once.
+    """
 
-    def read(self, path: str) -> np.ndarray:
-        """Returns an array; a caller reads each array once."""
-        ...
+    dtype: Callable[[str], np.dtype]
+    read: Callable[[str], np.ndarray]
 
 
 def export(

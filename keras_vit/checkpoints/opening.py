@@ -56,13 +56,12 @@ def open_source(
         yield OpenSource(reader, files.json, files.preset, files.is_folder)
 
 
-class _HeaderReader:
+class _HeaderReader(Reader):
     """Names, shapes and types of a file that was not downloaded."""
 
     def __init__(self, header: Header) -> None:
-        self.path = Path(header.name)
+        super().__init__(Path(header.name))
         self.shapes = {name: shape for name, (_, shape) in header.arrays.items()}
-        self.dtypes: dict[str, np.dtype] = {}
         for name, (word, _) in header.arrays.items():
             if word not in SAFETENSORS_DTYPES:
                 raise CheckpointError(f"{self.path}: arrays of type {word!r} hold no weights.")
@@ -70,9 +69,3 @@ class _HeaderReader:
 
     def read(self, name: str) -> np.ndarray:
         raise CheckpointError(f"{self.path}: only its header was fetched.")
-
-    def __enter__(self) -> "_HeaderReader":
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        pass

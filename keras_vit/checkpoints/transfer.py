@@ -19,7 +19,7 @@ from keras_vit.checkpoints.adapt import (
     replaces_head,
 )
 from keras_vit.checkpoints.dialects import dialects_named
-from keras_vit.checkpoints.export import Track, export
+from keras_vit.checkpoints.export import Track, WeightArrays, export
 from keras_vit.checkpoints.inspection import (
     Checkpoint,
     CheckpointInfo,
@@ -236,7 +236,7 @@ def writer_of(model: "VisionTransformer") -> Callable[..., None]:
             "The model has LoRA weights, which checkpoints and presets cannot hold. Save "
             "keras_vit.finetune.merge_lora(model), a plain model with the same outputs."
         )
-    arrays = _ModelArrays(model)
+    arrays = _arrays_of_model(model)
     protocol = model.preprocessor.protocol
 
     def write(
@@ -300,7 +300,7 @@ def convert(
         shortest = shorten(facts["labels"], config.num_classes)
         labels = None if shortest is None else expand(shortest)
         target = dialects_named(dialect)
-        arrays = _FileArrays(checkpoint, config)
+        arrays = _arrays_of_file(checkpoint, config)
         export(config, arrays, target, destination, labels, track, lossy, facts["protocol"])
 
 
@@ -363,49 +363,43 @@ def _check_range(
     log.warning("%s float16 arithmetic turns it into infinity. %s", fault, advice)
 
 
-class _FileArrays:
-    """Weights by path, read from a file on demand; `_waiting` holds the others of a move."""
+def _arrays_of_file(checkpoint: Checkpoint, config: ViTConfig) -> WeightArrays:
+    """Returns the weights of a file, each read on demand with the others of its array."""
+    move_of = {path: move for move in checkpoint.moves for path in move.paths}
+    waiting: dict[str, np.ndarray] = {}
 
-    def __init__(self, checkpoint: Checkpoint, config: ViTConfig) -> None:
-        self._checkpoint = checkpoint
-        self._config = config
-        self._move_of = {path: move for move in checkpoint.moves for path in move.paths}
-        self._waiting: dict[str, np.ndarray] = {}
+    def dtype(path: str) -> np.dtype:
+        stored = checkpoint.reader.dtypes[move_of[path].name]
+        return adapt_dtype(path, stored, checkpoint.info.config, config)
 
-    def dtype(self, path: str) -> np.dtype:
-        stored = self._checkpoint.reader.dtypes[self._move_of[path].name]
-        return adapt_dtype(path, stored, self._checkpoint.info.config, self._config)
+    def read(path: str) -> np.ndarray:
+        if path not in waiting:
+            waiting.update(_read_move(checkpoint, config, move_of[path]))
+        return waiting.pop(path)
 
-    def read(self, path: str) -> np.ndarray:
-        if path not in self._waiting:
-            move = self._move_of[path]
-            self._waiting.update(_read_move(self._checkpoint, self._config, move))
-        return self._waiting.pop(path)
+    return WeightArrays(dtype, read)
 
 
-class _ModelArrays:
-    """Weights by path, read from a model; from all processes of its distribution at once."""
+def _arrays_of_model(model: "VisionTransformer") -> WeightArrays:
+    """Returns the weights of a model, from all processes of its distribution at once."""
+    import keras
 
-    def __init__(self, model: "VisionTransformer") -> None:
-        from keras_vit.distribution.processes import together, whole
+    from keras_vit.distribution.processes import together, whole
 
-        self._variables: dict[str, Any] = weights_by_path(model)
-        if together()[1] > 1:
-            self._variables = {path: whole(weight) for path, weight in self._variables.items()}
+    variables: dict[str, Any] = weights_by_path(model)
+    if together()[1] > 1:
+        variables = {path: whole(weight) for path, weight in variables.items()}
 
-    def dtype(self, path: str) -> np.dtype:
-        return np.dtype(self._variables[path].dtype)
-
-    def read(self, path: str) -> np.ndarray:
-        import keras
-
-        array = keras.ops.convert_to_numpy(self._variables[path])
+    def read(path: str) -> np.ndarray:
+        array = keras.ops.convert_to_numpy(variables[path])
         if not _is_finite(array):
             raise CheckpointError(
                 f"The weight {path} holds NaN or infinity, so the model is not saved. Its training "
                 "has diverged; go back to an earlier checkpoint of it."
             )
         return array
+
+    return WeightArrays(lambda path: np.dtype(variables[path].dtype), read)
 
 
 def weights_by_path(model: "VisionTransformer") -> dict[str, Any]:

@@ -27,7 +27,7 @@ from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError, PresetError, SourceError, nearest
 from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.sources import bucket
-from keras_vit.sources.augreg import AugRegFile
+from keras_vit.sources.augreg import facts_of_name
 from keras_vit.sources.bucket import BucketFile
 from keras_vit.sources.hub import SCHEME, HubFolder
 from keras_vit.sources.preset_config import PresetConfig
@@ -251,7 +251,7 @@ def preset_named(name: str) -> Preset:
             if the name is a variant.
     """
     if name.startswith("augreg/"):
-        return _augreg(name.removeprefix("augreg/"))
+        return Preset(**facts_of_name(name.removeprefix("augreg/")))
     if name in list_variants():
         of_it = ", ".join(list_presets(name)) or "none"
         raise SourceError(
@@ -275,17 +275,3 @@ def _address_on_hub(name: str) -> str:
     if re.fullmatch(r"[\w-]+/[\w.-]+", name):
         return f"hf://{name}"
     return f"hf://timm/{name}" if re.match(r"\w+_patch\d+_\w+\.\w+$", name) else ""
-
-
-def _augreg(name: str) -> Preset:
-    file = AugRegFile.parse(name)
-    return Preset(
-        name=f"augreg/{name.removesuffix('.npz')}.npz",
-        variant=file.variant,
-        data=file.data,
-        source=file.url,
-        image_size=file.resolution,
-        num_classes=file.num_classes,
-        protocol=file.protocol,
-        labels=file.labels,
-    )

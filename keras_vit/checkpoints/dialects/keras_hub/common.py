@@ -14,7 +14,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
     Row,
 )
 from keras_vit.checkpoints.dialects.keras_hub.converter import fitting_image_size
-from keras_vit.config import ViTConfig
+from keras_vit.checkpoints.dialects.transformers.common import has_head
 
 _PARAMETERS = {"kernel": "/vars/0", "gamma": "/vars/0", "beta": "/vars/1", "bias": "/vars/1"}
 """The arrays of a layer are numbered: trainable arrays first, in the order of their creation."""
@@ -29,16 +29,6 @@ GELUS = {
 def keras_modules(names: Mapping[str, str]) -> dict[str, StoredAs]:
     """Returns the names of layers, as `modules` does, with Keras's numbers of arrays."""
     return modules(names, _PARAMETERS)
-
-
-def has_head(config: ViTConfig) -> bool:
-    """Whether the model has a classifier, which keras-hub calls a task."""
-    return config.num_classes > 0
-
-
-def has_no_head(config: ViTConfig) -> bool:
-    """Whether the model has no classifier."""
-    return config.num_classes == 0
 
 
 NO_HEAD = (has_head, "a head: keras-hub has no classifier of this family")
@@ -97,13 +87,8 @@ TASK_NOTES: tuple[Row, ...] = (
 )
 
 
-def has_some_attention_biases(config: ViTConfig) -> bool:
-    """Whether only some of query, key, value and the projection behind them have a bias."""
-    return config.qkv_bias is not config.projection_bias
-
-
 SOME_ATTENTION_BIASES = (
-    has_some_attention_biases,
+    lambda config: config.qkv_bias is not config.projection_bias,
     "biases of some of query, key, value and the projection behind them alone",
 )
 
@@ -117,12 +102,10 @@ NO_SQUARE_PATCH = (
 )
 
 
-def drops_pixels(config: ViTConfig) -> bool:
-    """Whether some pixels of the model's images are outside all patches."""
-    return config.image_size is not None and any(config.remainder_of(config.image_size))
-
-
-DROPS_PIXELS = (drops_pixels, "an image_size that patch_size does not divide")
+DROPS_PIXELS = (
+    lambda config: config.image_size is not None and any(config.remainder_of(config.image_size)),
+    "an image_size that patch_size does not divide",
+)
 
 
 def metadata(*tasks: str) -> dict[str, Any]:

@@ -19,14 +19,13 @@ from keras_vit.checkpoints.dialects.keras_hub.common import (
     DROPS_PIXELS,
     SOME_ATTENTION_BIASES,
     TASK_NOTES,
-    has_head,
     keras_modules,
     metadata,
     size_rows,
 )
 from keras_vit.checkpoints.dialects.keras_hub.converter import converter_of
 from keras_vit.checkpoints.dialects.keras_hub.objects import keras_object
-from keras_vit.checkpoints.dialects.transformers.common import impossible, needs
+from keras_vit.checkpoints.dialects.transformers.common import has_head, impossible, needs
 from keras_vit.config import Numerics, ViTConfig
 
 _EMBEDDING = "layers/dei_t_embeddings/"
