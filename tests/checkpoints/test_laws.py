@@ -1,9 +1,7 @@
 """Laws of translation, checked for every dialect: total, injective, and inverse both ways."""
 
-import dataclasses
 import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,6 +20,7 @@ from keras_vit.config import CLASSIFIERS, Numerics, ViTConfig
 from keras_vit.errors import CheckpointError
 from keras_vit.variants import list_variants, variant
 from keras_vit.weights import lexicon
+from tests.checkpoints.headers import Headers
 from tests.checkpoints.homes import HOMES
 from tests.thorough import times
 
@@ -162,18 +161,6 @@ def test_writing_and_reading_a_model_is_bitwise_equal(dialect, config):
     weights = random_arrays({weight.path: weight.shape for weight in lexicon.weights(config)})
     file_arrays = arrays_from(moves, weights)
     assert_bitwise_equal(weights_from(moves, file_arrays), weights)
-
-
-@dataclasses.dataclass
-class Headers:
-    """A reader of arrays that have names, shapes and dtypes, and no values."""
-
-    shapes: dict
-    path: Path = Path("headers")
-
-    @property
-    def dtypes(self):
-        return dict.fromkeys(self.shapes, np.dtype("float32"))
 
 
 @pytest.mark.without_backend

@@ -206,16 +206,6 @@ def refused(folder) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["model.weights.h5", "task.weights.h5"])
-@pytest.mark.parametrize("kept", [0, 20, 0.5, 0.99])
-def test_a_cut_weights_file_is_refused_by_name(name, kept, folder):
-    """Wherever it is cut."""
-    content = (folder / name).read_bytes()
-    (folder / name).write_bytes(content[: int(kept * len(content)) if 0 < kept < 1 else kept])
-    message = refused(folder)
-    assert str(folder / name) in message
-
-
 def test_a_missing_task_weights_file_names_every_array_of_the_head(folder):
     """As missing arrays."""
     (folder / "task.weights.h5").unlink()
@@ -237,12 +227,6 @@ def test_a_preset_without_both_json_files_is_refused(folder):
     (folder / "task.json").unlink()
     message = refused(folder)
     assert "config.json and task.json, which name the layer of the head, are missing" in message
-
-
-def test_a_preset_without_model_weights_is_refused(folder):
-    """The weights of a head alone are no checkpoint."""
-    (folder / "model.weights.h5").unlink()
-    assert "expected one file of weights" in refused(folder)
 
 
 def test_bfloat16_presets_are_read_and_written_bit_for_bit(tmp_path):

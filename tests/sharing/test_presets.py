@@ -111,12 +111,6 @@ def test_load_weights_false_builds_the_architecture_with_new_weights(saved):
     assert not keras.ops.convert_to_numpy(fresh.get_layer("head").kernel).any()
 
 
-def test_from_preset_takes_a_checkpoint_file():
-    """Of any dialect."""
-    model = VisionTransformer.from_preset(FOLDER / "vit_token_published.npz", num_classes=3)
-    assert model.output_shape == (None, 3)
-
-
 def test_saving_again_replaces_the_preset(saved):
     """No temporary folder is left."""
     folder, _ = saved

@@ -186,17 +186,6 @@ def test_a_revision_may_be_a_branch_a_pull_request_or_a_commit(digits):
     assert [p == "timm" for p in protocols.values()] == [True, True, False, False, False]
 
 
-@pytest.mark.parametrize("name", ["hf_classifier", "digits"])
-def test_fields_of_the_preset_can_be_overridden(name, digits):
-    """Head, image size, dtype and dropout rate, as for a folder."""
-    digits.add("them/vit", DIGITS if name == "digits" else golden(name))
-    fields = {"num_classes": 3, "image_size": 32, "dropout_rate": 0.1, "dtype": "mixed_bfloat16"}
-    model = VisionTransformer.from_preset("hf://them/vit", **fields)
-    assert model.output_shape == (None, 3)
-    assert (model.config.image_size, model.config.dropout_rate) == ((32, 32), 0.1)
-    assert (model.labels, model.dtype_policy.name) == (None, "mixed_bfloat16")
-
-
 @pytest.mark.parametrize("name", ["timm_map", "hf_classifier", "sharded", "digits", "vit_gap"])
 def test_inspect_downloads_no_weights(name, hub, tmp_path):
     """JSON and safetensors headers are enough; an npz file has to be downloaded."""
