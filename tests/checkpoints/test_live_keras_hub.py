@@ -27,7 +27,6 @@ BACKBONE = {
     "mlp_dim": 32,
 }
 EXACT = {"numerics": {"gelu": "exact"}}
-BLOCK = "layers/vi_t_encoder/encoder_layers/vi_t_encoder_block"
 
 
 def random_hub_model(backbone=None, task=None, seed=0):
