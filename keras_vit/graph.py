@@ -150,6 +150,11 @@ class Graph:
         self.joins_pre_logits = bool(config.has_two_heads and config.num_classes)
         self.projection = _projection(config, float32)
         self.pre_logits = _pre_logits(config, float32)
+        self.unit_norm = (
+            keras.layers.UnitNormalization(dtype=float32, name="unit_norm")
+            if config.unit_pre_logits
+            else None
+        )
         self.head = _head(config, float32)
         self.probabilities = _probabilities(config, float32)
 
@@ -178,6 +183,8 @@ class Graph:
         if look.touches("pre_logits"):
             # Two heads read two vectors; without heads, the model returns their mean.
             look.keep("pre_logits", ops.mean(y, axis=1) if self.joins_pre_logits else y)
+        if self.unit_norm is not None:
+            y = look.keep("unit_norm", self.unit_norm(y))
         if self.head is None:
             return y
         logits = look.keep("logits", look.keep("head", self.head(y)))
@@ -198,7 +205,7 @@ class Graph:
         for block in self.blocks:
             kinds = ("input", "attention", "norm")
             names += [*(f"{block.name}/{kind}" for kind in kinds), block.name]
-        end = [self.norm, self.pool, self.projection, self.pre_logits, self.head]
+        end = [self.norm, self.pool, self.projection, self.pre_logits, self.unit_norm, self.head]
         names += [layer.name for layer in (*end, self.probabilities) if layer is not None]
         names += ["logits"] if self.head is not None else []
         return names + (["pool/attention"] if isinstance(self.pool, layers.MAPHead) else [])

@@ -77,6 +77,7 @@ def test_the_defaults_are_those_of_the_paper():
         "position_grid": None,
         "resnet": None,
         "crop_remainder": False,
+        "unit_pre_logits": False,
         "head_bias_init": 0.0,
         "classifier_activation": None,
         "rescale": False,

@@ -30,6 +30,7 @@ def finetune(
     steps: Positive = 500,
     batch_size: Positive = 64,
     accumulate: Positive = 1,
+    optimizer: Literal["muon"] | None = None,
     learning_rate: float | None = None,
     warmup_steps: int | None = None,
     weight_decay: float | None = None,
@@ -63,7 +64,9 @@ def finetune(
         steps: weight updates: 500 for up to 20,000 images, 10,000 for up to 500,000 (BiT's rule).
         batch_size: images per step.
         accumulate: batches per weight update.
-        learning_rate: peak of the learning rate, 0.01 by default and 0.001 from scratch.
+        optimizer: "muon" for Muon in place of the recipe's SGD, or AdamW from scratch.
+        learning_rate: peak of the learning rate, 0.01 by default and 0.001 from scratch or with
+            Muon.
         warmup_steps: updates in which the learning rate rises.
         weight_decay: decay of the weights per update, relative to the learning rate.
         ema: factor of the moving average of the weights, such as 0.999.
@@ -96,6 +99,7 @@ def finetune(
     from keras_vit.finetune.progress import ProgressBar
 
     recipe: dict[str, Any] = {
+        "optimizer": optimizer,
         "learning_rate": learning_rate,
         "warmup_steps": warmup_steps,
         "weight_decay": weight_decay,

@@ -112,6 +112,8 @@ class ViTConfig(Fields):
         resnet: a `ResNetStem` for a hybrid (section 3.1, last paragraph).
         crop_remainder: True drops pixels at the right and bottom that fill no patch, as
             the reference's VALID convolution does; False refuses such an image size.
+        unit_pre_logits: whether the pre_logits are scaled to length 1 in front of the head, as
+            CLIP and SigLIP compare images with words.
         head_bias_init: initial bias of the head (-10 in big_vision's pretraining).
         classifier_activation: `"softmax"` or `"sigmoid"` for a model that returns probabilities;
             None for logits.
@@ -178,6 +180,7 @@ class ViTConfig(Fields):
     stochastic_depth_rate: float = field(0.0, SHARE)
     resnet: ResNetStem | None = None
     crop_remainder: bool = False
+    unit_pre_logits: bool = field(False, lacking="pre_logits of length 1")
     head_bias_init: float = 0.0
     classifier_activation: str | None = field(None, choice(*ACTIVATIONS, None))
     rescale: bool = False

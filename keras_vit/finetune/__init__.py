@@ -2,6 +2,7 @@
 
 from keras_vit.finetune.curves import draw_curves
 from keras_vit.finetune.lora import enable_lora, merge_lora
+from keras_vit.finetune.muon import LayerwiseMuon
 from keras_vit.finetune.optimizers import LayerwiseAdamW, LayerwiseSGD
 from keras_vit.finetune.preset import Finetuned, Plan, finetune_preset
 from keras_vit.finetune.published import FINE_TUNING, RATES, FineTuning
@@ -23,6 +24,7 @@ __all__ = [
     "FineTuning",
     "Finetuned",
     "LayerwiseAdamW",
+    "LayerwiseMuon",
     "LayerwiseSGD",
     "LinearDecay",
     "PerUpdate",

@@ -141,18 +141,22 @@ class _Layerwise(keras.optimizers.Optimizer):
 
     def _update(self, gradients: list[Any], variables: Sequence[Any]) -> None:
         """Clips the gradients and moves the weights by them."""
+        if keras.backend.backend() == "torch" and self.global_clipnorm:
+            from keras_vit.finetune import torch_steps
+
+            gradients = torch_steps.clip(gradients, variables, self.global_clipnorm)
+        else:
+            gradients = self._clip(gradients)
+        self.move_all(gradients, variables)
+
+    def move_all(self, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
+        """Moves the weights by gradients that are already clipped."""
+        rate = self.learning_rate
         if keras.backend.backend() == "torch":
             from keras_vit.finetune import torch_steps
 
-            if self.global_clipnorm:
-                gradients = torch_steps.clip(gradients, variables, self.global_clipnorm)
-            else:
-                gradients = self._clip(gradients)
-            if torch_steps.update(self, gradients, variables, self.learning_rate):
+            if torch_steps.update(self, gradients, variables, rate):
                 return
-        else:
-            gradients = self._clip(gradients)
-        rate = self.learning_rate
         for gradient, variable in zip(gradients, variables, strict=True):
             self.update_step(gradient, variable, rate)
 

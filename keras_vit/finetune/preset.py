@@ -110,7 +110,7 @@ def finetune_preset(
         announce: called once, before the first step.
         callbacks, verbose: arguments of `fit`.
         **recipe: other arguments of `transfer_recipe`, or of `augreg_recipe` with `from_scratch`.
-            The default learning rate is 0.01, and 0.001 from scratch.
+            The default learning rate is 0.01, and 0.001 from scratch or with Muon.
 
     Raises:
         BackendError: the backend is OpenVINO, which computes no gradients.
@@ -151,7 +151,8 @@ def finetune_preset(
         chosen = augreg_recipe(model, steps, batch_size, loss="softmax", **common, **recipe)
     else:
         model = VisionTransformer.from_preset(source, **fields)
-        options = {"learning_rate": 0.01, **common, **recipe, "new_head": not keeps_head}
+        usual = {} if recipe.get("optimizer") == "muon" else {"learning_rate": 0.01}
+        options = {**usual, **common, **recipe, "new_head": not keeps_head}
         chosen = transfer_recipe(model, steps, batch_size, **options)
     left_out = {name: package for name, package in _EXTRAS.items() if not find_spec(package)}
     announce(Plan(model, images, held_out, chosen, keeps_head, left_out))
