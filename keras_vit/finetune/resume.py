@@ -11,6 +11,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_vit.config import ViTConfig
 from keras_vit.distribution.processes import by_the_first, from_the_first, process, whole
 from keras_vit.errors import CheckpointError, ConfigError
 from keras_vit.files import failure_named
@@ -162,7 +163,7 @@ class Resume(keras.callbacks.Callback):
             sharded.remove_others(self.path.parent, divided)
 
     def _restore_weights(self, state: State) -> None:
-        differences = list(_differences(state.facts["settings"], self._settings))
+        differences = list(_differences(_complete(state.facts["settings"]), self._settings))
         if differences:
             raise CheckpointError(
                 f"{self.path}: the state of another training. {'; '.join(differences[:5])}"
@@ -258,6 +259,14 @@ def _nameless(config: Any) -> Any:
     if isinstance(config, Mapping):
         return {key: _nameless(value) for key, value in config.items() if key != "name"}
     return [_nameless(value) for value in config] if isinstance(config, list) else config
+
+
+def _complete(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns settings whose model has the fields that came after the state was written."""
+    model = settings["model"]
+    fields = {f.name: model[f.name] for f in dataclasses.fields(ViTConfig) if f.name in model}
+    complete = ViTConfig.from_dict(fields).to_dict() if fields else {}
+    return {**settings, "model": {**model, **complete}}
 
 
 def _differences(saved: Any, now: Any, name: str = "") -> Iterable[str]:
