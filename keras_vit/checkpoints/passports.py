@@ -1,7 +1,7 @@
 """Passports: the evidence about a checkpoint, a few kilobytes of JSON that travel with it.
 
-A passport holds the sha256 of the weights, the logits and inner norms that the origin's code
-computes for two images that a formula makes, tolerances per backend, and the preparation of images.
+A passport holds the sha256 of the weights, the logits that the origin's code computes for two
+images that a formula makes, tolerances per backend, and the preparation of images.
 Without a network, it tells whether a folder of any library holds the same network.
 """
 

@@ -261,7 +261,7 @@ def convert(
 ) -> None:
     """Translates a checkpoint into another dialect, without a model or a backend.
 
-    Arrays keep their type and are processed one at a time.
+    Arrays keep their type and are processed one at a time; an h5 file is made in memory first.
 
     Args:
         source: a source as for `load`.
