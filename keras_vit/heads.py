@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 import numpy as np
@@ -13,13 +13,8 @@ from keras_vit.errors import ConfigError, shown
 from keras_vit.labels import Labels
 from keras_vit.layers import blank_weights
 
-if TYPE_CHECKING:
-    from keras_vit.model import VisionTransformer
 
-
-def with_head(
-    model: "VisionTransformer", head: keras.layers.Dense, labels: Labels | None
-) -> "VisionTransformer":
+def with_head(model: Any, head: keras.layers.Dense, labels: Labels | None) -> Any:
     """Returns a copy of a model whose head has the weights of a layer; see the model's method.
 
     Raises:
@@ -45,16 +40,16 @@ def with_head(
         "labels": labels,
     }
     bias = np.zeros(head.units) if head.bias is None else head.bias
-    return _copy_with_head(model, head.kernel, bias, fields)
+    return copy_with_head(model, head.kernel, bias, fields)
 
 
 def head_from_embeddings(
-    model: "VisionTransformer",
+    model: Any,
     embeddings: Any,
     labels: Sequence[str] | None,
     scale: float | None,
     bias: float | None,
-) -> "VisionTransformer":
+) -> Any:
     """Returns a copy of a model that classifies by embeddings of words; see the model's method.
 
     Raises:
@@ -95,7 +90,7 @@ def head_from_embeddings(
         "labels": tuple(labels),
         "unit_pre_logits": True,
     }
-    return _copy_with_head(model, scale * np.stack(rows, axis=1), np.full(len(rows), bias), fields)
+    return copy_with_head(model, scale * np.stack(rows, axis=1), np.full(len(rows), bias), fields)
 
 
 def _read_embeddings(
@@ -129,9 +124,7 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
         return {name: reader.read(name) for name in reader.shapes}
 
 
-def _copy_with_head(
-    model: "VisionTransformer", kernel: Any, bias: Any, fields: dict[str, Any]
-) -> "VisionTransformer":
+def copy_with_head(model: Any, kernel: Any, bias: Any, fields: dict[str, Any]) -> Any:
     """Returns a copy of a model with other fields, its weights, and another head."""
     with blank_weights():
         copy = type(model).from_config({**model.get_config(), **fields})
@@ -139,6 +132,6 @@ def _copy_with_head(
         if layer.name != "head" and layer.weights:
             layer.set_weights(model.get_layer(layer.name).get_weights())
     # Of two heads both get the layer: their mean is the layer at the mean of both tokens.
-    heads = 2 if model.config.has_two_heads else 1
+    heads = 2 if copy.config.has_two_heads else 1
     copy.get_layer("head").set_weights([kernel, bias] * heads)
     return copy

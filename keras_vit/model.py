@@ -19,10 +19,10 @@ from keras_vit.inference import Inference, run
 from keras_vit.labels import Labels, expand, shorten, top_labels
 from keras_vit.layers.quantisation import quantise_parts, quantised_parts
 from keras_vit.losses import losses_of_head
+from keras_vit.tokens import Tokens, tokens_of
 
 if TYPE_CHECKING:
-    from keras_vit.checkpoints import Source
-    from keras_vit.tokens import Tokens
+    from keras_vit.sources.source import Source
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -344,7 +344,7 @@ class VisionTransformer(keras.Model):
         *,
         norm: bool = True,
         batch_size: int = 32,
-    ) -> "Tokens | dict[int, Tokens]":
+    ) -> Tokens | dict[int, Tokens]:
         """Returns the tokens of blocks by kind: dense features, one vector for every patch.
 
         Args:
@@ -363,8 +363,6 @@ class VisionTransformer(keras.Model):
         Raises:
             ConfigError: the model has no such block.
         """
-        from keras_vit.tokens import tokens_of
-
         return tokens_of(self, images, blocks, norm, batch_size)
 
     def with_head(
@@ -385,7 +383,7 @@ class VisionTransformer(keras.Model):
             ConfigError: the layer is no `Dense`, was never called, reads another width or has
                 another activation; or this model's head does not read one vector per image.
         """
-        from keras_vit.heads import with_head
+        from keras_vit.heads import with_head  # imports the readers of files
 
         return with_head(self, head, labels)
 
@@ -470,9 +468,10 @@ class VisionTransformer(keras.Model):
             CheckpointError: the weights do not fit.
             ConfigError: a field is invalid; the message names it and the valid values.
         """
-        from keras_vit.checkpoints import load
+        from keras_vit.checkpoints.transfer import load  # reads all dialects' tables
 
-        return load(
+        model: VisionTransformer = load(
+            cls,
             source,
             num_classes=num_classes,
             image_size=image_size,
@@ -487,6 +486,7 @@ class VisionTransformer(keras.Model):
             provenance=provenance,
             **fields,
         )
+        return model
 
     def save(self, filepath: Any, *args: Any, **options: Any) -> None:
         """Writes a `.keras` file or folder, as any `keras.Model` does.

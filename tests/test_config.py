@@ -55,6 +55,7 @@ def test_the_defaults_are_those_of_the_paper():
         "representation_size": None,
         "projection_dim": None,
         "rope": None,
+        "relative_position_bias": None,
         "patch_bias": True,
         "patch_norm": False,
         "pre_norm": False,

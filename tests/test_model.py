@@ -374,3 +374,10 @@ def test_a_config_that_is_no_vitconfig_is_refused():
     with raises(ConfigError, "needs patch_size"):
         VisionTransformer()
     assert isinstance(tiny().config, ViTConfig)
+
+
+def test_a_subclass_loads_a_preset_as_itself():
+    class Own(VisionTransformer):
+        """A class of a user."""
+
+    assert type(Own.from_preset("vit_digits")) is Own

@@ -21,10 +21,10 @@ from keras_vit.checkpoints.opening import OpenSource, open_source
 from keras_vit.checkpoints.recognition import Recognition, find_wrapper, recognise_dialect
 from keras_vit.checkpoints.translate import Move, Shape, compare, plan
 from keras_vit.config import Numerics, ViTConfig
+from keras_vit.config.variants import variant_named, variant_of
 from keras_vit.errors import CheckpointError, ConfigError, SourceError, shown
 from keras_vit.images.protocols import ProtocolSpec, compact, complete
 from keras_vit.sources.source import Source
-from keras_vit.variants import variant, variant_of
 from keras_vit.weights.lexicon import num_parameters
 
 _ARCHITECTURE = (
@@ -167,7 +167,7 @@ def open_checkpoint(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoi
         )
     fields.pop("patch_size", None)  # the model's; the file's is inferred from its arrays
     if fields.get("variant"):
-        fields = {**variant(fields["variant"]).fields, **fields}
+        fields = {**variant_named(fields["variant"]).fields, **fields}
     architecture = {name: fields[name] for name in _ARCHITECTURE if name in fields}
     try:
         statement = dialect.read_json(files.json)

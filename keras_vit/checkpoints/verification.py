@@ -12,9 +12,9 @@ import keras_vit
 from keras_vit.checkpoints import passports
 from keras_vit.checkpoints.inspection import open_checkpoint
 from keras_vit.checkpoints.libraries import LibraryUnavailableError, run_library
+from keras_vit.checkpoints.loading import load
 from keras_vit.checkpoints.opening import open_source
 from keras_vit.checkpoints.passports import Passport, formula_images
-from keras_vit.checkpoints.transfer import load
 from keras_vit.images.protocols import complete
 from keras_vit.sources.source import Source
 

@@ -1,6 +1,8 @@
 """Commands that train: finetune and demo."""
 
+import dataclasses
 import math
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -8,7 +10,7 @@ from cyclopts import Group, Parameter
 from cyclopts.validators import LimitedChoice, mutually_exclusive
 
 from keras_vit.cli.console import console, start_backend, tell
-from keras_vit.cli.options import Pixels, Positive, Share, size_of
+from keras_vit.cli.options import Pixels, Positive, Share, size_of, stated
 
 if TYPE_CHECKING:
     from keras_vit.finetune import Plan
@@ -17,6 +19,38 @@ Augmentation = Literal["none", "light1", "light2", "medium1", "medium2", "strong
 
 _START = Group("Start, one of", validator=LimitedChoice(1, 1))
 _LEARNS = Group("Weights that learn; without an option all", validator=mutually_exclusive)
+
+
+@Parameter(name="*")
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """The options of `keras_vit.finetune.recipe`.
+
+    Args:
+        optimizer: "muon" for Muon in place of the recipe's SGD, or AdamW from scratch.
+        learning_rate: peak of the learning rate, 0.01 by default and 0.001 from scratch or with
+            Muon.
+        warmup_steps: updates in which the learning rate rises.
+        weight_decay: decay of the weights per update, relative to the learning rate.
+        ema: factor of the moving average of the weights, such as 0.999.
+        layer_decay: factor of the learning rate from block to block, such as 0.75.
+        head_only: train nothing but the head.
+        trainable_blocks: train this number of last blocks.
+        lora_rank: train low-rank additions of this rank.
+    """
+
+    optimizer: Literal["muon"] | None = None
+    learning_rate: float | None = None
+    warmup_steps: int | None = None
+    weight_decay: float | None = None
+    ema: Share | None = None
+    layer_decay: float | None = None
+    head_only: Annotated[bool, Parameter(group=_LEARNS)] = False
+    trainable_blocks: Annotated[Positive | None, Parameter(group=_LEARNS)] = None
+    lora_rank: Annotated[Positive | None, Parameter(group=_LEARNS)] = None
+
+
+_DEFAULTS = Recipe()
 
 
 def finetune(
@@ -30,17 +64,9 @@ def finetune(
     steps: Positive = 500,
     batch_size: Positive = 64,
     accumulate: Positive = 1,
-    optimizer: Literal["muon"] | None = None,
-    learning_rate: float | None = None,
-    warmup_steps: int | None = None,
-    weight_decay: float | None = None,
-    ema: Share | None = None,
+    recipe: Recipe = _DEFAULTS,
     image_size: Pixels | None = None,
     dropout: Share | None = None,
-    head_only: Annotated[bool, Parameter(group=_LEARNS)] = False,
-    trainable_blocks: Annotated[Positive | None, Parameter(group=_LEARNS)] = None,
-    lora_rank: Annotated[Positive | None, Parameter(group=_LEARNS)] = None,
-    layer_decay: float | None = None,
     augmentation: Augmentation | None = None,
     label_smoothing: Share = 0.0,
     mixed_precision: Literal["mixed_bfloat16", "mixed_float16"] | None = None,
@@ -52,8 +78,8 @@ def finetune(
     """Train a preset on images of your own.
 
     The paper's recipe on your images: into the folder OUT go the presets best/ and last/,
-    log.csv, curves.png, a TensorBoard log and the state for --resume. The head of the preset
-    stays if the images have its classes.
+    log.csv, curves.png and the state for --resume. The head of the preset stays if the images
+    have its classes.
 
     Args:
         data: a folder with a folder of images per class; tfds:NAME; or hf:OWNER/NAME.
@@ -64,18 +90,8 @@ def finetune(
         steps: weight updates: 500 for up to 20,000 images, 10,000 for up to 500,000 (BiT's rule).
         batch_size: images per step.
         accumulate: batches per weight update.
-        optimizer: "muon" for Muon in place of the recipe's SGD, or AdamW from scratch.
-        learning_rate: peak of the learning rate, 0.01 by default and 0.001 from scratch or with
-            Muon.
-        warmup_steps: updates in which the learning rate rises.
-        weight_decay: decay of the weights per update, relative to the learning rate.
-        ema: factor of the moving average of the weights, such as 0.999.
         image_size: pixels, or height and width, of the model.
         dropout: dropout_rate of the model.
-        head_only: train nothing but the head.
-        trainable_blocks: train this number of last blocks.
-        lora_rank: train low-rank additions of this rank.
-        layer_decay: factor of the learning rate from block to block, such as 0.75.
         augmentation: augmentation of AugReg; "none" crops and flips. Without it images are not
             changed.
         label_smoothing: probability that is spread over all classes.
@@ -96,42 +112,29 @@ def finetune(
         source = variant(str(from_scratch)).name
     start_backend(saves=True)
     from keras_vit.finetune import finetune_preset
-    from keras_vit.finetune.progress import ProgressBar
 
-    recipe: dict[str, Any] = {
-        "optimizer": optimizer,
-        "learning_rate": learning_rate,
-        "warmup_steps": warmup_steps,
-        "weight_decay": weight_decay,
-        "ema": ema,
-        "layer_decay": layer_decay,
-        "head_only": head_only,
-        "trainable_blocks": trainable_blocks,
-        "lora_rank": lora_rank,
-    }
-    with ProgressBar(console) as bar:
-        finished = finetune_preset(
-            source,
-            data,
-            out=out,
-            resume=resume,
-            from_scratch=preset is None,
-            split=split,
-            validation=_share_or_name(validation),
-            image_size=None if image_size is None else size_of(image_size),
-            dtype=mixed_precision,
-            dropout_rate=dropout,
-            steps=steps,
-            batch_size=batch_size,
-            accumulate=accumulate,
-            augmentation=augmentation,
-            label_smoothing=label_smoothing,
-            unreadable="skip" if skip_unreadable else "raise",
-            seed=seed,
-            announce=_announce,
-            callbacks=[bar],
-            **{name: value for name, value in recipe.items() if value not in (None, False)},
-        )
+    finished = finetune_preset(
+        source,
+        data,
+        out=out,
+        resume=resume,
+        from_scratch=preset is None,
+        split=split,
+        validation=_share_or_name(validation),
+        image_size=size_of(image_size),
+        dtype=mixed_precision,
+        dropout_rate=dropout,
+        steps=steps,
+        batch_size=batch_size,
+        accumulate=accumulate,
+        augmentation=augmentation,
+        label_smoothing=label_smoothing,
+        unreadable="skip" if skip_unreadable else "raise",
+        seed=seed,
+        announce=_announce,
+        verbose=1 if console.is_terminal else 2,
+        **stated(vars(recipe)),
+    )
     if "val_accuracy" in finished.history:
         console.print(f"Highest validation accuracy: {max(finished.history['val_accuracy']):.1%}")
     console.print("Next commands:")
@@ -166,8 +169,8 @@ def _announce(plan: "Plan") -> None:
     if data.unreadable:
         facts["left out"] = f"{len(data.unreadable):,} images that cannot be read"
     facts["head"] = "of the preset, which has these classes" if plan.keeps_head else "new"
-    for name, package in plan.left_out.items():
-        facts[name] = f"not written: {package} is not installed"
+    if not find_spec("matplotlib"):
+        facts["curves.png"] = "not written: matplotlib is not installed"
     for name, fact in facts.items():
         tell(f"{name:<12} {fact}")
 

@@ -59,7 +59,6 @@ def transfer_recipe(
     warmup_steps: int | None = None,
     decay: str = "cosine",
     momentum: float = 0.9,
-    momentum_dtype: str | None = None,
     clip_norm: float | None = 1.0,
     weight_decay: float = 0.0,
     layer_decay: float | None = None,
@@ -90,8 +89,6 @@ def transfer_recipe(
             that is less.
         decay: `"cosine"`, or `"linear"` (to 1e-5).
         momentum: decay of the trace of gradients; Muon keeps its own.
-        momentum_dtype: `"bfloat16"` stores the trace as the paper's code does; None stores it in
-            the type of the weights. See `LayerwiseSGD`.
         clip_norm: largest norm of all gradients together; None turns clipping off.
         weight_decay: decoupled decay of kernels, multiplied by the learning rate.
         layer_decay: ratio of the learning rates of a block and the next block, such as 0.75;
@@ -125,11 +122,10 @@ def transfer_recipe(
     settings["warmup_steps"] = _check(settings, warmup_steps, longest=500)
     loss = _softmax_loss(label_smoothing, one_hot)
     _choose_what_learns(model, new_head, head_only, trainable_blocks, lora_rank)
-    momenta = {"momentum": float(momentum), "momentum_dtype": momentum_dtype}
     compile_ = {
-        "optimizer": _optimizer(model, settings, sgd=momenta),
+        "optimizer": _optimizer(model, settings, sgd={"momentum": float(momentum)}),
         "loss": loss,
-        "metrics": [_accuracy(one_hot)],
+        "weighted_metrics": [_accuracy(one_hot)],
     }
     return _recipe("transfer", compile_, settings, model.config.num_classes)
 
@@ -185,7 +181,7 @@ def augreg_recipe(
     _choose_what_learns(model)
     compile_: dict[str, Any] = {
         "optimizer": _optimizer(model, settings, adamw={}),
-        "metrics": [_accuracy(one_hot)],
+        "weighted_metrics": [_accuracy(one_hot)],
     }
     if loss == "sigmoid":
         if not one_hot:

@@ -1,6 +1,6 @@
 """Deletes weights without a search of the whole process for garbage.
 
-Found 2026-11 in Keras 3.15.1 on Linux. Report: docs/upstream/deleted_weights.md.
+Releases: `faults.py`. Report: docs/upstream/deleted_weights.md.
 
 Symptom: `quantize` of a ViT takes minutes in a process with millions of Python objects.
 `keras.Layer.__delattr__` calls `gc.collect()` for each variable that is deleted, and quantisation

@@ -14,10 +14,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+from keras_vit.config.variants import variant_named
 from keras_vit.errors import PresetError, nearest
 from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.sources.bucket import OFFICIAL, fetch
-from keras_vit.variants import variant as variant_named
 
 FOLDER = OFFICIAL + "vit_models/augreg/"
 INDEX = FOLDER + "index.csv"

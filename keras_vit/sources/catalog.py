@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_vit.config import ViTConfig
+from keras_vit.config.variants import VARIANTS, variant_named
 from keras_vit.errors import ConfigError, PresetError, SourceError, nearest
 from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.sources import bucket
@@ -32,8 +33,6 @@ from keras_vit.sources.bucket import BucketFile
 from keras_vit.sources.hub import SCHEME, HubFolder
 from keras_vit.sources.preset_config import PresetConfig
 from keras_vit.text import log
-from keras_vit.variants import list_variants
-from keras_vit.variants import variant as variant_named
 from keras_vit.weights.lexicon import num_parameters
 
 
@@ -252,7 +251,7 @@ def preset_named(name: str) -> Preset:
     """
     if name.startswith("augreg/"):
         return Preset(**facts_of_name(name.removeprefix("augreg/")))
-    if name in list_variants():
+    if name in VARIANTS:
         of_it = ", ".join(list_presets(name)) or "none"
         raise SourceError(
             f"{name!r} is an architecture, not a preset. Its presets: {of_it}. For fresh weights "

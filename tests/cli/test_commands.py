@@ -185,7 +185,7 @@ def test_doctor_lists_backends_extras_and_versions(capsys):
     assert rows["keras"]["version"] == metadata.version("keras")
     backend = os.environ.get("KERAS_BACKEND", "tensorflow")
     assert rows[backend]["note"].startswith("used: ")
-    assert {"torch", "jax", "matplotlib", "tensorboardX", "processor"} <= set(rows)
+    assert {"torch", "jax", "matplotlib", "processor"} <= set(rows)
 
 
 @pytest.mark.on_one_backend("torch")
@@ -341,3 +341,10 @@ def test_explanations_of_a_model_of_any_size_have_the_size_of_the_image(tmp_path
 
     draw_explanations(tiny(image_size=None), [np.zeros((16, 24, 3), "uint8")], tmp_path / "x.png")
     assert (tmp_path / "x.png").stat().st_size > 1000
+
+
+@pytest.mark.without_backend
+def test_a_zero_is_an_option_that_the_user_has_stated():
+    """Such as --warmup-steps 0 and --weight-decay 0."""
+    options = {"warmup_steps": 0, "weight_decay": 0.0, "ema": None, "head_only": False}
+    assert cli.options.stated(options) == {"warmup_steps": 0, "weight_decay": 0.0}

@@ -5,7 +5,7 @@ import pytest
 
 from keras_vit.errors import ConfigError
 from keras_vit.layers import StochasticDepth
-from tests.helpers import POLICIES, normal, numpy_of, run
+from tests.helpers import POLICIES, run
 from tests.words import raises
 
 
@@ -32,13 +32,6 @@ def test_inputs_of_any_rank_are_dropped_by_example(shape):
     found = found.reshape(64, -1)
     assert (found == found[:, :1]).all()
     assert set(np.unique(found)) == {0.0, 2.0}
-
-
-def test_the_input_passes_unchanged_at_inference():
-    """With `training=False` and by default."""
-    x = normal(8, 3)
-    for call in ({}, {"training": False}):
-        np.testing.assert_array_equal(numpy_of(StochasticDepth(0.5)(x, **call)), x)
 
 
 def test_a_seed_repeats_the_draws():

@@ -257,5 +257,5 @@ dinov3 = encoder_family(
     expresses=("gelu", "gate", "layer_norm_epsilon", "position_resize"),
     fields={**_FIXED, "position": "none"},
     switches=DINOV3_SWITCHES,
-    impossible=(*impossible("token", position="none"), *needs(layer_scale=True), *OWN_ROPE),
+    impossible=(*impossible("token", positions=("none",)), *needs(layer_scale=True), *OWN_ROPE),
 )

@@ -1,0 +1,150 @@
+"""`from_folder`: classes from folder names, unreadable files, and bad folders."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from keras_vit import ConfigError, Preprocessor
+from keras_vit.data import from_arrays, from_folder
+from tests.helpers import tiny
+
+PLAIN = Preprocessor(16)
+
+
+def test_classes_are_the_sorted_folder_names(folder):
+    """Nested images count, hidden files and folders do not, and `.JPG` counts like `.jpg`."""
+    data = from_folder(folder, PLAIN)
+    assert data.class_names == ("cat", "dog", "eel")
+    assert data.class_counts == {"cat": 6, "dog": 4, "eel": 2}
+    assert (data.num_images, data.num_classes, data.batch_size) == (12, 3, 32)
+
+
+def test_paths_are_the_files_in_the_order_of_the_labels(folder):
+    """For the whole and for both parts of a split; data from arrays have no paths."""
+    data = from_folder(folder, PLAIN)
+    for part in (data, *data.hold_out(0.5)):
+        named = [
+            data.class_names.index(Path(path).relative_to(folder).parts[0]) for path in part.paths
+        ]
+        assert named == part.labels.tolist()
+    assert from_arrays(np.zeros((2, 4, 4, 3), "uint8"), [0, 1], PLAIN).paths is None
+
+
+def test_class_names_order_the_labels_and_must_name_every_folder(folder):
+    """A name without a folder and a folder without a name are refused."""
+    data = from_folder(folder, PLAIN, class_names=["eel", "cat", "dog"])
+    assert data.labels.tolist() == [1] * 6 + [2] * 4 + [0] * 2
+    with pytest.raises(ConfigError, match="no folder 'dgo'. Did you mean 'dog'"):
+        from_folder(folder, PLAIN, class_names=["cat", "dgo", "eel"])
+    with pytest.raises(ConfigError, match="'eel' is not in class_names"):
+        from_folder(folder, PLAIN, class_names=["cat", "dog"])
+
+
+def test_folders_named_as_labels_of_the_model_get_the_models_numbers(folder):
+    """A folder with some of the model's classes is labelled by the model's own numbers."""
+    model = tiny(num_classes=5, labels=("ape", "eel", "dog", "cat", "cow"))
+    data = from_folder(folder, model)
+    assert data.class_names == model.labels
+    assert sorted(set(data.labels.tolist())) == [1, 2, 3]
+    assert data.preprocessor is model.preprocessor
+
+
+def test_files_that_are_not_images_are_skipped_with_a_warning(folder):
+    """The warning gives their number and names one of them."""
+    (folder / "dog" / "notes.txt").write_text("good dog")
+    with pytest.warns(UserWarning, match="1 files are not images.*notes.txt"):
+        assert from_folder(folder, PLAIN).num_images == 12
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_unreadable_images_are_refused_or_skipped_by_path(folder, in_memory):
+    """With `unreadable="skip"`, one warning names them, and the batches are as without them."""
+    whole = (folder / "cat" / "0.png").read_bytes()
+    (folder / "cat" / "0.png").write_bytes(whole[: len(whole) // 2])
+    (folder / "dog" / "3.png").write_bytes(b"not an image")
+    with pytest.raises(ConfigError, match=r"2 of 12 images cannot be read.*cat.0\.png.*dog.3\.png"):
+        from_folder(folder, PLAIN, cache=True)
+    with pytest.warns(UserWarning, match="2 of 12 images cannot be read") as caught:
+        data = from_folder(folder, PLAIN, unreadable="skip", cache=in_memory)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert sorted(path[-9:] for path in data.unreadable) == ["cat/0.png", "dog/3.png"]
+    for path in data.unreadable:
+        (folder / path).unlink()
+    without = from_folder(folder, PLAIN)
+    np.testing.assert_array_equal(data[0][0], without[0][0])
+    np.testing.assert_array_equal(data[0][1], without[0][1])
+
+
+def test_a_damaged_image_with_a_good_header_is_named_when_it_is_read(tmp_path):
+    """The error names the file and the option that leaves it out."""
+    (tmp_path / "all").mkdir()
+    noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (16, 16), "uint8"))
+    for k in range(70):
+        noise.save(tmp_path / "all" / f"{k:02d}.png")
+    damaged = tmp_path / "all" / "34.png"
+    damaged.write_bytes(damaged.read_bytes()[:150])
+    data = from_folder(tmp_path, PLAIN, 30, cache=False)
+    assert len(data[0][0]) == 30
+    with pytest.raises(ConfigError, match=r"34\.png: not a readable.*unreadable='skip' leaves"):
+        data[1]
+
+
+def _empty(folder):
+    (folder / "fox").mkdir()
+
+
+def _beside(folder):
+    Image.new("RGB", (20, 20)).save(folder / "stray.png")
+
+
+def _only_damaged(folder):
+    for path in (folder / "eel").rglob("*.*"):
+        path.write_bytes(b"not an image")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "options", "message"),
+    [
+        (_empty, {}, "no image in fox; remove an empty class"),
+        (_beside, {}, "stray.png beside them"),
+        (_only_damaged, {"unreadable": "skip"}, "No image is left of eel"),
+        (_only_damaged, {}, "2 of 12 images cannot be read"),
+        (lambda folder: None, {"batch_size": 0}, "batch_size=0, expected at least 1"),
+        (lambda folder: None, {"seed": -1}, "seed=-1, expected 0 or more"),
+        (lambda folder: None, {"unreadable": "ignore"}, "expected 'raise' or 'skip'"),
+        (lambda folder: None, {"augmentation": "lihgt1"}, "Did you mean 'light1'"),
+    ],
+)
+def test_bad_folders_and_options_are_refused(folder, spoil, options, message):
+    """The error is raised when the data set is made, before the first training step."""
+    spoil(folder)
+    with pytest.raises(ConfigError, match=message):
+        from_folder(folder, PLAIN, **options)
+
+
+def test_a_path_without_class_folders_is_refused(tmp_path):
+    """An absent path, a file, and a folder without subfolders."""
+    with pytest.raises(ConfigError, match="found nothing"):
+        from_folder(tmp_path / "absent", PLAIN)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="found a file"):
+        from_folder(tmp_path / "file", PLAIN)
+    (tmp_path / "bare").mkdir()
+    with pytest.raises(ConfigError, match="found no folder"):
+        from_folder(tmp_path / "bare", PLAIN)
+
+
+def test_one_message_lists_all_that_does_not_fit_the_model(folder):
+    """Image size, channels, classes, and images smaller than a patch."""
+    model = tiny(image_size=64, patch_size=32, channels=1, num_classes=5)
+    data = from_folder(folder, PLAIN)
+    with pytest.raises(ConfigError) as caught:
+        data.check(model)
+    for part in ("image_size=(64, 64)", "channels=1", "5 classes", "num_classes=3", "20x24 pixels"):
+        assert part in str(caught.value)
+    with pytest.raises(ConfigError, match="5 classes, the data 3"):
+        from_folder(folder, model, min_size=1)
+    from_folder(folder, tiny(image_size=64, patch_size=32, num_classes=3), min_size=1)

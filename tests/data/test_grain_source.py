@@ -1,0 +1,149 @@
+"""`from_grain` and `to_grain`: the batches of `ImageData`, and Grain's own loaders in `fit`."""
+
+import grain
+import keras
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit import ConfigError, Preprocessor
+from keras_vit.data import Augmentation, from_arrays, from_grain
+from tests.data.test_shards import AUGMENTED
+from tests.digits import digits
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (29, 6, 6, 3), "uint8")
+LABELS = np.arange(29) % 3
+
+
+def data_of(**options):
+    return from_arrays(IMAGES, LABELS, Preprocessor(4), 6, seed=3, **options)
+
+
+def assert_same_batches(actual, expected):
+    for value, reference in zip(actual, expected, strict=True):
+        assert value.dtype == reference.dtype
+        np.testing.assert_array_equal(value, reference)
+
+
+@pytest.mark.without_backend
+@pytest.mark.parametrize("steps", [None, 3])
+@pytest.mark.parametrize("shard", [(0, 1), (1, 2), (2, 3)])
+@pytest.mark.parametrize("name", AUGMENTED)
+def test_to_grain_has_the_batches_bit_by_bit(name, shard, steps):
+    """Shuffled, augmented and sharded, over epochs; a start in the middle is a slice."""
+    data = data_of(augmentation=AUGMENTED[name], shuffle=True, steps_per_epoch=steps, shard=shard)
+    batches = data.to_grain(epochs=3)
+    assert len(batches) == 3 * len(data)
+    data.epoch = 2
+    for i in range(len(data)):
+        assert_same_batches(batches[2 * len(data) + i], data[i])
+    rest = iter(batches[2 * len(data) + 1 :].to_iter_dataset())
+    assert_same_batches(next(rest), data[1])
+
+
+@pytest.mark.without_backend
+def test_worker_processes_of_grain_prepare_the_same_batches():
+    """The data set is sent to them; the images that it has decoded stay behind."""
+    data = data_of(augmentation="light2", cache=True, steps_per_epoch=2, shard=(0, 2))
+    pytest.importorskip("absl.flags").FLAGS.mark_as_parsed()  # Grain asks its flags
+    workers = grain.MultiprocessingOptions(num_workers=1)
+    actual = list(data.to_grain(epochs=2).to_iter_dataset().mp_prefetch(workers))
+    for number, batch in enumerate(actual):
+        data.epoch, i = divmod(number, 2)
+        assert_same_batches(batch, data[i])
+    assert len(actual) == 4
+
+
+@pytest.mark.without_backend
+@pytest.mark.parametrize("form", ["dict", "tuple", "encoded"])
+def test_from_grain_has_the_batches_of_the_same_arrays(form, tmp_path):
+    """A map data set of dicts, a source of tuples, and ArrayRecord files of encoded records."""
+    expected = data_of(augmentation="light2", shuffle=True)
+    if form == "tuple":
+        source = list(zip(IMAGES, LABELS, strict=True))
+    elif form == "dict":
+        source = grain.MapDataset.range(29).map(lambda k: {"image": IMAGES[k], "label": LABELS[k]})
+    else:
+        records = pytest.importorskip("array_record.python.array_record_module")
+        writer = records.ArrayRecordWriter(str(tmp_path / "all.array_record"), "group_size:1")
+        for image, label in zip(IMAGES, LABELS, strict=True):
+            writer.write(bytes([label]) + image.tobytes())
+        writer.close()
+        source = grain.MapDataset.source(
+            grain.sources.ArrayRecordDataSource([str(tmp_path / "all.array_record")])
+        ).map(lambda r: (np.frombuffer(r[1:], "uint8").reshape(6, 6, 3), r[0]))
+    data = from_grain(
+        source, Preprocessor(4), 6, seed=3, augmentation="light2", shuffle=True, cache=False
+    )
+    for i in range(len(expected)):
+        assert_same_batches(data[i], expected[i])
+    assert data.class_counts == expected.class_counts
+
+
+@pytest.mark.without_backend
+def test_labels_may_be_words_and_may_be_given():
+    """Given labels are not read from the records."""
+    records = [{"picture": image} for image in IMAGES]
+    words = np.array(["b", "a", "c"])[LABELS]
+    data = from_grain(records, Preprocessor(4), 6, image="picture", labels=words)
+    assert data.class_names == ("a", "b", "c")
+    assert data.labels[:3].tolist() == [1, 0, 2]
+
+
+@pytest.mark.without_backend
+def test_what_has_no_numbers_is_refused():
+    """A stream, an endless repetition, filtered records, records of another form."""
+    source = grain.MapDataset.range(29).map(lambda k: (IMAGES[k], LABELS[k]))
+    with pytest.raises(ConfigError, match="no access by number"):
+        from_grain(source.to_iter_dataset(), Preprocessor(4))
+    with pytest.raises(ConfigError, match="repeats without end"):
+        from_grain(source.repeat(), Preprocessor(4))
+    with pytest.raises(ConfigError, match="record 1 was filtered out"):
+        from_grain(source.filter(lambda pair: pair[1] != 1), Preprocessor(4))
+    with pytest.raises(ConfigError, match="record 0 is bytes, expected a dict with 'label'"):
+        from_grain([b"", b""], Preprocessor(4))
+    with pytest.raises(ConfigError, match="epochs=0"):
+        data_of().to_grain(0)
+
+
+def trained(data, **options):
+    keras.utils.set_random_seed(0)
+    model = keras_vit.VisionTransformer.from_preset("vit_digits", num_classes=10)
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    history = model.fit(data, shuffle=False, verbose=0, **options).history["loss"]
+    return np.array(history)
+
+
+def test_fit_on_grain_is_fit_on_the_data():
+    """Two epochs of shuffled, augmented batches have the same losses."""
+    options = {"augmentation": Augmentation(flip=False), "steps_per_epoch": 2, "seed": 1}
+    preprocessor = keras_vit.Preprocessor.from_preset("vit_digits")
+    data = from_arrays(digits()[0][:40], digits()[2][:40], preprocessor, 8, **options)
+    expected = trained(data, epochs=2)
+    batches = data.to_grain(epochs=2).to_iter_dataset()
+    np.testing.assert_allclose(trained(batches, epochs=2, steps_per_epoch=2), expected, rtol=1e-5)
+
+
+def test_fit_takes_a_data_loader_of_grain():
+    """Its transformations prepare the images; two of its shards are disjoint."""
+    preprocessor = keras_vit.Preprocessor.from_preset("vit_digits")
+    images, labels = digits()[0][:32], digits()[2][:32]
+
+    class Prepare(grain.transforms.Map):
+        def map(self, k):
+            return preprocessor(images[k])[0], np.int32(labels[k])
+
+    def loader(shard):
+        sampler = grain.samplers.IndexSampler(
+            32,
+            shard_options=grain.sharding.ShardOptions(*shard),
+            shuffle=True,
+            num_epochs=1,
+            seed=0,
+        )
+        operations = [Prepare(), grain.transforms.Batch(8, drop_remainder=True)]
+        return grain.DataLoader(data_source=range(32), sampler=sampler, operations=operations)
+
+    seen = [np.concatenate([y for _, y in loader((k, 2))]) for k in range(2)]
+    assert sorted(np.concatenate(seen)) == sorted(labels)
+    assert np.isfinite(trained(loader((0, 1)), epochs=1)).all()
