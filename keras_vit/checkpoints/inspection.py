@@ -160,7 +160,11 @@ def open_checkpoint(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoi
     recognition = recognise_dialect(files, fields.get("dialect"))
     dialect = recognition.dialect
     if dialect is keras_vit and preset is None and fields.get("numerics") is None:
-        raise SourceError(_without_config(files))
+        raise SourceError(
+            f"{reader.path}: these are the weights of a preset, without the config.json that "
+            "states its architecture and arithmetic. Copy the whole preset and name its folder; or "
+            "give numerics=, the arithmetic of the training."
+        )
     fields.pop("patch_size", None)  # the model's; the file's is inferred from its arrays
     if fields.get("variant"):
         fields = {**variant_named(fields["variant"]).fields, **fields}
@@ -199,20 +203,6 @@ def open_checkpoint(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoi
         provenance=preset.provenance if preset else {},
     )
     return Checkpoint(reader, dialect, info, moves)
-
-
-def _without_config(files: OpenSource) -> str:
-    """Returns the message for weights of a preset without their config.json."""
-    path = files.reader.path
-    if files.is_folder:
-        return (
-            f"{path}: these are the weights of a preset, but its config.json is not beside them. "
-            "It states the architecture and arithmetic; copy the whole preset."
-        )
-    return (
-        f"{path}: these are the weights of a preset, whose config.json states the arithmetic. Name "
-        "the folder that holds both; or give numerics=, the arithmetic of their training."
-    )
 
 
 def _join_facts(recognition: Recognition, statement: Statement) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Passports: the evidence about a checkpoint, a few kilobytes of JSON that travel with it.
 
-A passport holds the sha256 of the weights, the logits and inner norms that the origin's code
-computes for two images that a formula makes, tolerances per backend, and the preparation of images.
+A passport holds the sha256 of the weights, the logits that the origin's code computes for two
+images that a formula makes, tolerances per backend, and the preparation of images.
 Without a network, it tells whether a folder of any library holds the same network.
 """
 
@@ -54,8 +54,8 @@ class Passport:
         image_shape: height, width and channels of the two images of `formula_images`.
         logits: `SAMPLES` evenly spaced numbers of the output, for each image.
         num_logits: length of the output.
-        norms: Euclidean norm of all tokens behind a block for each image, by block, and of the
-            output under `"logits"`.
+        norms: Euclidean norm of the output for each image under `"logits"`, and where keras_vit
+            is the origin, of all tokens behind a block, by block.
         tolerances: accepted difference by backend, as a share of the largest magnitude.
         protocol: preparation of images, with every parameter.
         protocol_sha256: digest of the protocol.

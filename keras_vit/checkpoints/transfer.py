@@ -20,7 +20,7 @@ from keras_vit.checkpoints.adapt import (
     replaces_head,
 )
 from keras_vit.checkpoints.dialects import dialects_named
-from keras_vit.checkpoints.export import Track, export
+from keras_vit.checkpoints.export import Track, WeightArrays, export
 from keras_vit.checkpoints.inspection import (
     Checkpoint,
     CheckpointInfo,
@@ -190,7 +190,7 @@ def writer_of(model: Any) -> Callable[..., None]:
             "The model has LoRA weights, which checkpoints and presets cannot hold. Save "
             "keras_vit.finetune.merge_lora(model), a plain model with the same outputs."
         )
-    arrays = _ModelArrays(model)
+    arrays = _arrays_of_model(model)
     protocol = model.preprocessor.protocol
 
     def write(
@@ -214,7 +214,7 @@ def convert(
 ) -> None:
     """Translates a checkpoint into another dialect, without a model or a backend.
 
-    Arrays keep their type and are processed one at a time.
+    Arrays keep their type and are processed one at a time; an h5 file is made in memory first.
 
     Args:
         source: a source as for `load`.
@@ -253,9 +253,8 @@ def convert(
         facts = {**_state_facts(source, checkpoint.info, config), **arguments}
         shortest = shorten(facts["labels"], config.num_classes)
         labels = None if shortest is None else expand(shortest)
-        files.verify()  # before anything is written
         target = dialects_named(dialect)
-        arrays = _FileArrays(checkpoint, config)
+        arrays = _arrays_of_file(checkpoint, config)
         export(config, arrays, target, destination, labels, track, lossy, facts["protocol"])
 
 
@@ -266,8 +265,7 @@ def _read_weights(checkpoint: Checkpoint, config: ViTConfig) -> Iterator[Named]:
 
 
 def _read_move(checkpoint: Checkpoint, config: ViTConfig, move: Move) -> Iterator[Named]:
-    arrays = [_read_stored(checkpoint, name) for name in move.names]
-    for path, array in move.to_weights(arrays):
+    for path, array in move.to_weights(_read_stored(checkpoint, move.name)):
         adapted = adapt_array(path, array, checkpoint.info.config, config)
         if adapted is not None:
             yield path, adapted
@@ -330,49 +328,43 @@ def _check_range(
     log.warning("%s float16 arithmetic turns it into infinity. %s", fault, advice)
 
 
-class _FileArrays:
-    """Weights by path, read from a file on demand; `_waiting` holds the others of a move."""
+def _arrays_of_file(checkpoint: Checkpoint, config: ViTConfig) -> WeightArrays:
+    """Returns the weights of a file, each read on demand with the others of its array."""
+    move_of = {path: move for move in checkpoint.moves for path in move.paths}
+    waiting: dict[str, np.ndarray] = {}
 
-    def __init__(self, checkpoint: Checkpoint, config: ViTConfig) -> None:
-        self._checkpoint = checkpoint
-        self._config = config
-        self._move_of = {path: move for move in checkpoint.moves for path in move.paths}
-        self._waiting: dict[str, np.ndarray] = {}
+    def dtype(path: str) -> np.dtype:
+        stored = checkpoint.reader.dtypes[move_of[path].name]
+        return adapt_dtype(path, stored, checkpoint.info.config, config)
 
-    def dtype(self, path: str) -> np.dtype:
-        stored = self._checkpoint.reader.dtypes[self._move_of[path].names[0]]
-        return adapt_dtype(path, stored, self._checkpoint.info.config, self._config)
+    def read(path: str) -> np.ndarray:
+        if path not in waiting:
+            waiting.update(_read_move(checkpoint, config, move_of[path]))
+        return waiting.pop(path)
 
-    def read(self, path: str) -> np.ndarray:
-        if path not in self._waiting:
-            move = self._move_of[path]
-            self._waiting.update(_read_move(self._checkpoint, self._config, move))
-        return self._waiting.pop(path)
+    return WeightArrays(dtype, read)
 
 
-class _ModelArrays:
-    """Weights by path, read from a model; from all processes of its distribution at once."""
+def _arrays_of_model(model: Any) -> WeightArrays:
+    """Returns the weights of a model, from all processes of its distribution at once."""
+    import keras
 
-    def __init__(self, model: Any) -> None:
-        from keras_vit.distribution.processes import together, whole
+    from keras_vit.distribution.processes import together, whole
 
-        self._variables: dict[str, Any] = weights_by_path(model)
-        if together()[1] > 1:
-            self._variables = {path: whole(weight) for path, weight in self._variables.items()}
+    variables: dict[str, Any] = weights_by_path(model)
+    if together()[1] > 1:
+        variables = {path: whole(weight) for path, weight in variables.items()}
 
-    def dtype(self, path: str) -> np.dtype:
-        return np.dtype(self._variables[path].dtype)
-
-    def read(self, path: str) -> np.ndarray:
-        import keras
-
-        array = keras.ops.convert_to_numpy(self._variables[path])
+    def read(path: str) -> np.ndarray:
+        array = keras.ops.convert_to_numpy(variables[path])
         if not _is_finite(array):
             raise CheckpointError(
                 f"The weight {path} holds NaN or infinity, so the model is not saved. Its training "
                 "has diverged; go back to an earlier checkpoint of it."
             )
         return array
+
+    return WeightArrays(lambda path: np.dtype(variables[path].dtype), read)
 
 
 def weights_by_path(model: Any) -> dict[str, Any]:

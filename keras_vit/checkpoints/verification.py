@@ -11,7 +11,7 @@ import numpy as np
 import keras_vit
 from keras_vit.checkpoints import passports
 from keras_vit.checkpoints.inspection import open_checkpoint
-from keras_vit.checkpoints.libraries import LibraryUnavailableError, Outputs, run_library
+from keras_vit.checkpoints.libraries import LibraryUnavailableError, run_library
 from keras_vit.checkpoints.loading import load
 from keras_vit.checkpoints.opening import open_source
 from keras_vit.checkpoints.passports import Passport, formula_images
@@ -84,19 +84,18 @@ def attest(
         raise ValueError(f"by={by!r}: expected one of {', '.join(ORIGINS)}.")
     source = Source.of(source)
     model = load(source, **fields)
-    shape, blocks = _image_shape(model), _three_blocks(model)
+    shape = _image_shape(model)
     images = formula_images(*shape)
     dialect = _dialect_of(source, model, fields)
     with source.local() as path:
         sha256 = passports.digests(path)
         if by == "keras_vit" or dialect == "keras_vit":
-            outputs = _run(model, images, blocks)
+            outputs = _run(model, images, _three_blocks(model))
             origin = f"keras_vit {keras_vit.__version__}"
         else:
             try:
-                origin, outputs = run_library(
-                    dialect, path, images, model.config.num_layers, blocks
-                )
+                origin, logits = run_library(dialect, path, images)
+                outputs = {"logits": logits}
             except LibraryUnavailableError as error:
                 raise LibraryUnavailableError(
                     f"{source.name}: the origin's code cannot run: {error}. Compare with a "
@@ -225,8 +224,11 @@ def _three_blocks(model: "VisionTransformer") -> list[int]:
     return sorted({0, count // 2, count - 1})
 
 
-def _run(model: "VisionTransformer", images: np.ndarray, blocks: Sequence[int]) -> Outputs:
+def _run(
+    model: "VisionTransformer", images: np.ndarray, blocks: Sequence[int]
+) -> dict[str, np.ndarray]:
     from keras_vit.inference import run
 
     logits = run(model, images).reshape(len(images), -1)
-    return {"logits": logits, **run(model, images, [f"block_{k}" for k in blocks])}
+    inner = run(model, images, [f"block_{k}" for k in blocks]) if blocks else {}
+    return {"logits": logits, **inner}

@@ -28,7 +28,7 @@ from keras_vit.config.variants import VARIANTS, variant_named
 from keras_vit.errors import ConfigError, PresetError, SourceError, listed, nearest
 from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.sources import bucket
-from keras_vit.sources.augreg import AugRegFile
+from keras_vit.sources.augreg import facts_of_name
 from keras_vit.sources.bucket import BucketFile
 from keras_vit.sources.hub import SCHEME, HubFolder
 from keras_vit.sources.preset_config import PresetConfig
@@ -257,7 +257,7 @@ def preset_named(name: str) -> Preset:
             if the name is a variant.
     """
     if name.startswith("augreg/"):
-        return _augreg(name.removeprefix("augreg/"))
+        return Preset(**facts_of_name(name.removeprefix("augreg/")))
     if name in VARIANTS:
         of_it = ", ".join(list_presets(name)) or "none"
         raise SourceError(
@@ -294,17 +294,3 @@ def _address_on_hub(name: str) -> str:
     if match := _OWNER_AND_REPO.fullmatch(name):
         return f"hf://{match[1]}"
     return f"hf://timm/{name}" if _NAME_OF_TIMM.fullmatch(name) else ""
-
-
-def _augreg(name: str) -> Preset:
-    file = AugRegFile.parse(name)
-    return Preset(
-        name=f"augreg/{name.removesuffix('.npz')}.npz",
-        variant=file.variant,
-        data=file.data,
-        source=file.url,
-        image_size=file.resolution,
-        num_classes=file.num_classes,
-        protocol=file.protocol,
-        labels=file.labels,
-    )

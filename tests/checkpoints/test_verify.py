@@ -197,7 +197,7 @@ def test_a_bare_file_cannot_be_run_by_its_library():
     """timm reads a folder with a config.json; the official code is on no package index."""
     path, images = FOLDER / "timm_token" / "model.safetensors", np.zeros((1, 16, 16, 3), "float32")
     with raises(LibraryUnavailableError, "timm reads a folder with its config.json"):
-        run_library("timm", path, images, 2, [0])
+        run_library("timm", path, images)
     with raises(LibraryUnavailableError, "vit_rep.npz", "google dialect has no library", "--by"):
         checkpoints.attest(FOLDER / "vit_rep.npz")
 

@@ -50,14 +50,14 @@ def test_info_prints_json_with_the_shape_of_every_array(capsys):
 
 def test_info_names_the_variant_of_a_full_size_file(capsys, tmp_path):
     """A file with the sizes of vit_ti16 is named so, with its resolution and classes."""
-    from keras_vit.checkpoints.containers import parts_of, write_npz
+    from keras_vit.checkpoints.containers import write_npz
     from keras_vit.checkpoints.dialects import DIALECTS
     from keras_vit.checkpoints.translate import plan
     from keras_vit.variants import variant
 
     moves = plan(variant("vit_ti16").config(image_size=384), DIALECTS["google"])
-    arrays = ((n, np.zeros(m.file_shape, "float16")) for m in moves for n in m.names)
-    write_npz(tmp_path / "x.npz", parts_of(arrays))
+    arrays = ((m.name, np.zeros(m.file_shape, "float16")) for m in moves)
+    write_npz(tmp_path / "x.npz", arrays)
     facts = json.loads(run(capsys, "info", tmp_path / "x.npz", "--json"))
     assert (facts["variant"], facts["resolution"]) == ("vit_ti16", "384x384")
     assert facts["classes"] == 1000
