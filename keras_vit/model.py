@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from keras_vit.config import ViTConfig
+from keras_vit.config.variants import VARIANTS
 from keras_vit.errors import ConfigError
 from keras_vit.fixes import trainer
 from keras_vit.graph import Graph, Stages
@@ -101,9 +102,7 @@ class VisionTransformer(keras.Model):
         elif config is None and fields:
             config = ViTConfig.from_dict(fields)
         else:
-            from keras_vit.variants import list_variants
-
-            raise ConfigError(answer_no_config(config, list_variants()))
+            raise ConfigError(answer_no_config(config, list(VARIANTS)))
         data_format = data_format or keras.config.image_data_format()
         if data_format not in ("channels_last", "channels_first"):
             raise ConfigError(
