@@ -38,6 +38,7 @@ def with_head(model: Any, head: keras.layers.Dense, labels: Labels | None) -> An
         "num_classes": head.units,
         "classifier_activation": None if activation == "linear" else activation,
         "labels": labels,
+        "thresholds": None,
     }
     bias = np.zeros(head.units) if head.bias is None else head.bias
     return copy_with_head(model, head.kernel, bias, fields)
@@ -88,6 +89,7 @@ def head_from_embeddings(
         "num_classes": len(rows),
         "classifier_activation": None,
         "labels": tuple(labels),
+        "thresholds": None,
         "unit_pre_logits": True,
     }
     return copy_with_head(model, scale * np.stack(rows, axis=1), np.full(len(rows), bias), fields)

@@ -6,12 +6,13 @@ whether it returns logits, so its `compile` sets `from_logits` of such a loss, w
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 
 from keras_vit.config import ViTConfig
-from keras_vit.errors import ConfigError
+from keras_vit.errors import ConfigError, shown
 from keras_vit.text import warn
 
 _CLASSES: dict[Any, Any] = {
@@ -37,23 +38,27 @@ _CAUSES = (
 
 
 def losses_of_head(
-    config: ViTConfig, loss: Any, metrics: Any, weighted_metrics: Any
+    config: ViTConfig, loss: Any, metrics: Any, weighted_metrics: Any, has_thresholds: bool = False
 ) -> tuple[Any, Any, Any]:
     """Returns loss, metrics and weighted metrics of `compile`, fit to a model's outputs.
 
     Raises:
         ConfigError: `loss="auto"` for a model without a head.
     """
-    chosen = loss_for(loss, config)
+    chosen = loss_for(loss, config, has_thresholds)
+    by_class = has_thresholds or config.num_classes == 1
 
     def fitted(given: Any) -> Any:
-        return _each(given, lambda metric: _metric_for(metric, chosen, config))
+        return _each(given, lambda metric: _metric_for(metric, chosen, config, by_class))
 
     return chosen, fitted(metrics), fitted(weighted_metrics)
 
 
-def loss_for(loss: Any, config: ViTConfig) -> Any:
-    """Returns the loss to compile with; for a model without a head, `loss` unchanged."""
+def loss_for(loss: Any, config: ViTConfig, has_thresholds: bool = False) -> Any:
+    """Returns the loss to compile with; for a model without a head, `loss` unchanged.
+
+    A model that has thresholds gives an image many labels.
+    """
     is_auto = isinstance(loss, str) and loss == "auto"
     if config.num_classes == 0:
         if is_auto:
@@ -62,7 +67,8 @@ def loss_for(loss: Any, config: ViTConfig) -> Any:
     from_logits = config.classifier_activation is None
     if is_auto:
         by_class = config.num_classes == 1 or config.classifier_activation == "sigmoid"
-        name = "BinaryCrossentropy" if by_class else "SparseCategoricalCrossentropy"
+        is_binary = by_class or has_thresholds
+        name = "BinaryCrossentropy" if is_binary else "SparseCategoricalCrossentropy"
         return getattr(keras.losses, name)(from_logits=from_logits)
     return _each(loss, lambda one: _one_loss(one, from_logits))
 
@@ -88,20 +94,100 @@ def _one_loss(loss: Any, from_logits: bool) -> Any:
     return type(found).from_config({**settings, "from_logits": from_logits})
 
 
-def _metric_for(metric: Any, loss: Any, config: ViTConfig) -> Any:
+def _metric_for(metric: Any, loss: Any, config: ViTConfig, by_class: bool) -> Any:
     from_logits = config.classifier_activation is None
     if metric in ("crossentropy", "ce") and type(loss) in _METRICS:
         return _METRICS[type(loss)](from_logits=from_logits, name=metric)
-    if metric in ("accuracy", "acc") and config.num_classes == 1:
+    if metric in ("accuracy", "acc") and by_class:
         return keras.metrics.BinaryAccuracy(metric, threshold=0.0 if from_logits else 0.5)
     function = (
         keras.losses.get(metric) if isinstance(metric, str) and "entropy" in metric else metric
     )
-    by_class = _METRICS.get(_CLASSES.get(function)) if callable(function) else None
-    if by_class is not None:
+    kind = _METRICS.get(_CLASSES.get(function)) if callable(function) else None
+    if kind is not None:
         name = metric if isinstance(metric, str) else function.__name__
-        return by_class(from_logits=from_logits, name=name)
+        return kind(from_logits=from_logits, name=name)
     return metric
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class ManyLabelsCrossentropy(keras.losses.Loss):
+    """Binary cross-entropy, mean over classes, with a weight for the images of each class.
+
+    Args:
+        positive_weights: factor of the loss of each class where the label is 1; see
+            `ImageData.positive_weights`.
+        from_logits: whether the model returns logits.
+        **options: arguments of `keras.losses.Loss`.
+    """
+
+    def __init__(
+        self,
+        positive_weights: Sequence[float],
+        from_logits: bool = True,
+        **options: Any,
+    ) -> None:
+        super().__init__(**{"name": "many_labels_crossentropy", **options})
+        self.positive_weights = [float(weight) for weight in positive_weights]
+        self.from_logits = from_logits
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        """Returns the loss of each image, `(batch,)`."""
+        labels = keras.ops.cast(y_true, y_pred.dtype)
+        weights = keras.ops.convert_to_tensor(self.positive_weights, y_pred.dtype)
+        losses = keras.ops.binary_crossentropy(labels, y_pred, from_logits=self.from_logits)
+        return keras.ops.mean(losses * (1 + labels * (weights - 1)), axis=-1)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments."""
+        own = {"positive_weights": self.positive_weights, "from_logits": self.from_logits}
+        return {**super().get_config(), **own}
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class F1OfLogits(keras.metrics.F1Score):
+    """`keras.metrics.F1Score` of the sigmoids of logits; Keras's own takes probabilities."""
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        """Adds a batch of labels and logits, `(batch, classes)`."""
+        return super().update_state(y_true, keras.ops.sigmoid(y_pred), sample_weight)
+
+
+def many_labels_loss(
+    config: ViTConfig, positive_weights: Sequence[float] | None, label_smoothing: float
+) -> keras.losses.Loss:
+    """Returns the loss of a model of many labels, fit to its output.
+
+    Raises:
+        ConfigError: the weights are not one positive number per class, or come with smoothing.
+    """
+    from_logits = config.classifier_activation is None
+    if positive_weights is None:
+        return keras.losses.BinaryCrossentropy(from_logits, label_smoothing=label_smoothing)
+    if len(positive_weights) != config.num_classes or not all(w > 0 for w in positive_weights):
+        raise ConfigError(
+            f"positive_weights={shown(positive_weights, quoted=False)}: expected a number above 0 "
+            f"for each of {config.num_classes} classes."
+        )
+    if label_smoothing:
+        raise ConfigError("label_smoothing and positive_weights exclude each other: choose one.")
+    return ManyLabelsCrossentropy(positive_weights, from_logits)
+
+
+def many_labels_metrics(config: ViTConfig) -> list[keras.metrics.Metric]:
+    """Returns the metrics of a training with many labels: the area below the curve of precision
+    and recall, mean over classes, and F1 at a probability of 0.5, mean over classes.
+    """
+    from_logits = config.classifier_activation is None
+    f1 = F1OfLogits if from_logits else keras.metrics.F1Score
+    area = keras.metrics.AUC(
+        curve="PR",
+        multi_label=True,
+        num_labels=config.num_classes,
+        from_logits=from_logits,
+        name="pr_auc",
+    )
+    return [area, f1(average="macro", threshold=0.5, name="f1")]
 
 
 class FirstLoss(keras.callbacks.Callback):

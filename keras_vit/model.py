@@ -18,7 +18,14 @@ from keras_vit.image_checks import ImageChecks
 from keras_vit.images.preprocessor import Preprocessor
 from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.inference import Inference, run
-from keras_vit.labels import Labels, expand, shorten, top_labels
+from keras_vit.labels import (
+    Labels,
+    Thresholds,
+    check_thresholds,
+    expand,
+    shorten,
+    top_labels,
+)
 from keras_vit.layers.quantisation import quantise_parts, quantised_parts
 from keras_vit.losses import losses_of_head
 from keras_vit.tokens import Tokens, tokens_of
@@ -70,6 +77,9 @@ class VisionTransformer(keras.Model):
         protocol: preparation of images for these weights, by name or as a dict of name and
             parameters; see `keras_vit.Preprocessor`.
         provenance: origin of the weights, as plain JSON types.
+        thresholds: for many labels per image (multi-label): the least probability with which
+            an image has a label, one for all classes or one per class, see the attribute
+            `thresholds`.
         **fields: fields of `ViTConfig`; they take precedence over `config`.
 
     Raises:
@@ -95,6 +105,7 @@ class VisionTransformer(keras.Model):
         labels: Labels | None = None,
         protocol: ProtocolSpec = "paper",
         provenance: Mapping[str, Any] | None = None,
+        thresholds: Thresholds | None = None,
         **fields: Any,
     ) -> None:
         if isinstance(config, ViTConfig):
@@ -132,6 +143,7 @@ class VisionTransformer(keras.Model):
         self.inference = Inference(self)
         self._image_checks = ImageChecks(config, data_format)
         self._labels = kept_labels
+        self.thresholds = thresholds
         self.provenance = MappingProxyType(dict(provenance or {}))
         self.preprocessor = preprocessor
 
@@ -154,6 +166,34 @@ class VisionTransformer(keras.Model):
     def labels(self) -> tuple[str, ...] | None:
         """One name per class, or None."""
         return None if self._labels is None else expand(self._labels)
+
+    @property
+    def thresholds(self) -> tuple[float, ...] | None:
+        """The least probability of each class of a model of many labels (multi-label), or None.
+
+        With thresholds every class has a probability of its own, the sigmoid of its logit.
+        `classify` and the server answer with all labels that reach their threshold, `loss="auto"`
+        is binary cross-entropy, and `evaluate` scores every class. A head with
+        `classifier_activation="sigmoid"` has thresholds of 0.5 if none are given.
+
+        Set it to a number, to one per class, such as `keras_vit.evaluation.choose_thresholds`
+        returns, or to None. Presets and `.keras` files keep it.
+        """
+        thresholds = self._thresholds
+        if thresholds is None and self.config.classifier_activation == "sigmoid":
+            thresholds = 0.5
+        if isinstance(thresholds, float):
+            return (thresholds,) * self.config.num_classes
+        return thresholds
+
+    @thresholds.setter
+    def thresholds(self, thresholds: Thresholds | None) -> None:
+        if thresholds is not None and self.config.classifier_activation == "softmax":
+            raise ConfigError(
+                "thresholds are for probabilities by sigmoid; this model has "
+                'classifier_activation="softmax".'
+            )
+        self._thresholds = check_thresholds(thresholds, self.config.num_classes)
 
     @_ClassProperty
     def presets(cls) -> Mapping[str, dict[str, Any]]:  # noqa: N805
@@ -225,19 +265,19 @@ class VisionTransformer(keras.Model):
         Args:
             optimizer: as in Keras.
             loss: as in Keras, or `"auto"` for the loss of this model's head: sparse categorical
-                cross-entropy, or binary for one class or sigmoids. If a cross-entropy of Keras
-                would take this model's logits for probabilities, it is used with
+                cross-entropy, or binary for one class, sigmoids or `thresholds`. If a cross-entropy
+                of Keras would take this model's logits for probabilities, it is used with
                 `from_logits=True` and a warning.
             loss_weights: as in Keras.
             metrics, weighted_metrics: as in Keras; `from_logits` of cross-entropies, and the
-                threshold of the accuracy of one class, are set for this model.
+                threshold of the accuracy of one class or many labels, are set for this model.
             **options: as in Keras.
 
         Raises:
             ConfigError: `loss="auto"` for a model without a head.
         """
         loss, metrics, weighted_metrics = losses_of_head(
-            self.config, loss, metrics, weighted_metrics
+            self.config, loss, metrics, weighted_metrics, self.thresholds is not None
         )
         super().compile(optimizer, loss, loss_weights, metrics, weighted_metrics, **options)
 
@@ -295,6 +335,7 @@ class VisionTransformer(keras.Model):
             "labels": self._labels,
             "protocol": self.preprocessor.protocol,
             "provenance": dict(self.provenance),
+            **({"thresholds": self._thresholds} if self._thresholds is not None else {}),
             **({"quantised": parts} if (parts := quantised_parts(self.layers)) else {}),
         }
 
@@ -309,14 +350,15 @@ class VisionTransformer(keras.Model):
         return model
 
     def classify(
-        self, images: Any, top: int = 5, batch_size: int = 32
+        self, images: Any, top: int | None = None, batch_size: int = 32
     ) -> list[list[tuple[str, float]]]:
         """Returns the most probable labels of each image: `[[(label, probability), ...], ...]`.
 
         Args:
             images: paths, PIL images or arrays, as for `preprocessor`; an iterator is read
                 batch by batch.
-            top: number of labels per image.
+            top: number of labels per image. None for 5, and for all labels that reach their
+                threshold if the model has `thresholds`; such an answer may be empty.
             batch_size: images per step.
 
         Raises:
@@ -331,7 +373,7 @@ class VisionTransformer(keras.Model):
     def classify_each(
         self,
         images: Any,
-        top: int = 5,
+        top: int | None = None,
         batch_size: int = 32,
         unreadable: Callable[[Any, ConfigError], None] | None = None,
     ) -> Iterator[tuple[Any, list[tuple[str, float]]]]:
@@ -353,21 +395,26 @@ class VisionTransformer(keras.Model):
                 f"classify needs one prediction per image; this model has num_classes="
                 f"{self.config.num_classes} and classifier={self.config.classifier!r}."
             )
-        if top < 1 or batch_size < 1:
+        if (top is not None and top < 1) or batch_size < 1:
             raise ConfigError(f"top={top} and batch_size={batch_size}: expected at least 1.")
         for items, batch in self.preprocessor.batches(images, batch_size, unreadable):
-            answers = top_labels(self.probabilities(batch, batch_size), self.labels, top)
+            shares = self.probabilities(batch, batch_size)
+            answers = top_labels(shares, self.labels, top, self.thresholds)
             yield from zip(items, answers, strict=True)
 
     def probabilities(self, images: Any, batch_size: int | None = None) -> np.ndarray:
         """Returns the probability of each class, float32 `(batch, num_classes)`.
+
+        They are the softmax of the logits; with `thresholds`, the sigmoid of each logit.
 
         Args:
             images: a float batch in the model's size and range, see `preprocessor`.
             batch_size: images per step; None for all in one step.
         """
         outputs: np.ndarray = run(self, images, batch_size=batch_size)
-        if self.config.classifier_activation is None:
+        if self.config.classifier_activation is None and self.thresholds is not None:
+            outputs = np.exp(-np.logaddexp(0, -outputs))  # the sigmoid, exact for small ones too
+        elif self.config.classifier_activation is None:
             outputs = np.exp(outputs - outputs.max(axis=-1, keepdims=True))
             outputs /= outputs.sum(axis=-1, keepdims=True)
         return outputs
@@ -471,6 +518,7 @@ class VisionTransformer(keras.Model):
         labels: Labels | None = None,
         protocol: ProtocolSpec | None = None,
         provenance: Mapping[str, Any] | None = None,
+        thresholds: Thresholds | None = None,
         **fields: Any,
     ) -> "VisionTransformer":
         """Loads a preset by name, from the Hub, or from a local folder or file of any dialect.
@@ -492,8 +540,8 @@ class VisionTransformer(keras.Model):
                 then downloaded only if JSON and headers do not suffice.
             remat, trainable, data_format, name: as for `VisionTransformer`; the default name is
                 the name of the variant.
-            labels, protocol, provenance: as for `VisionTransformer`. None takes the preset's
-                values.
+            labels, protocol, provenance, thresholds: as for `VisionTransformer`. None takes the
+                preset's values.
             **fields: fields of `ViTConfig`, such as `dropout_rate`, and other arguments of
                 `keras_vit.checkpoints.load`, such as `allow_pickle_weights`.
 
@@ -519,6 +567,7 @@ class VisionTransformer(keras.Model):
             labels=labels,
             protocol=protocol,
             provenance=provenance,
+            thresholds=thresholds,
             **fields,
         )
         return model

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from keras_vit.config.variants import VARIANTS, Variant, variant_named
 from keras_vit.images.protocols import ProtocolSpec
-from keras_vit.labels import Labels
+from keras_vit.labels import Labels, Thresholds
 
 if TYPE_CHECKING:
     from keras_vit.model import VisionTransformer
@@ -27,6 +27,7 @@ class Builder(Variant):
         labels: Labels | None = None,
         protocol: ProtocolSpec = "paper",
         provenance: Mapping[str, Any] | None = None,
+        thresholds: Thresholds | None = None,
         **fields: Any,
     ) -> "VisionTransformer":
         """Builds the model with fresh weights.
@@ -34,7 +35,7 @@ class Builder(Variant):
         Args:
             image_size: pixels, an int, a pair (height, width), or None for any size.
             num_classes: width of the head; 0 for features.
-            dtype, data_format, remat, trainable, labels, protocol, provenance: as for
+            dtype, data_format, remat, trainable, labels, protocol, provenance, thresholds: as for
                 `VisionTransformer`.
             name: name of the model; None for the name of the variant.
             **fields: fields of `ViTConfig`.
@@ -54,6 +55,7 @@ class Builder(Variant):
             labels=labels,
             protocol=protocol,
             provenance=provenance,
+            thresholds=thresholds,
         )
 
 

@@ -65,6 +65,7 @@ class CheckpointInfo:
             whose weights are not opened.
         ignored: names of arrays that are no weights of the model, and the reason for each.
         provenance: origin of a preset's weights, as plain JSON types.
+        thresholds: those of a preset of many labels, see `VisionTransformer.thresholds`.
     """
 
     path: Path
@@ -78,6 +79,7 @@ class CheckpointInfo:
     dtypes: Mapping[str, np.dtype] = dataclasses.field(default_factory=dict)
     ignored: Mapping[str, str] = dataclasses.field(default_factory=dict)
     provenance: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    thresholds: float | tuple[float, ...] | None = None
 
     @property
     def variant(self) -> str | None:
@@ -134,6 +136,7 @@ def inspect(
             protocol=preset.protocol,
             labels=preset.labels,
             provenance=preset.provenance,
+            thresholds=preset.thresholds,
         )
     with open_source(source, headers=True) as files:
         return open_checkpoint(files, {**source.defaults, **fields}).info
@@ -201,6 +204,7 @@ def open_checkpoint(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoi
         dtypes={wrapper + name: dtype for name, dtype in reader.dtypes.items()},
         ignored={wrapper + name: why for name, why in ignored.items()},
         provenance=preset.provenance if preset else {},
+        thresholds=preset.thresholds if preset else None,
     )
     return Checkpoint(reader, dialect, info, moves)
 

@@ -26,7 +26,8 @@ def load(source: str | os.PathLike[str] | Source, **arguments: Any) -> "VisionTr
             size in the file.
         load_weights: False for the architecture with fresh weights.
         dtype, remat, trainable, data_format, name: as for `VisionTransformer`.
-        labels, protocol, provenance: as for `VisionTransformer`; None takes the files' values.
+        labels, protocol, provenance, thresholds: as for `VisionTransformer`; None takes the
+            files' values.
         dialect: name of the dialect to read the file as, if its names are ambiguous.
         variant: name of the variant that the file must be.
         position_grid: (rows, columns) of the stored positions, if the grid is not square.

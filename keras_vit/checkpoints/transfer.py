@@ -52,7 +52,17 @@ _OPEN = (
 
 
 _OF_MODEL = frozenset(
-    ["dtype", "data_format", "name", "labels", "protocol", "provenance", "remat", "trainable"]
+    [
+        "dtype",
+        "data_format",
+        "name",
+        "labels",
+        "protocol",
+        "provenance",
+        "remat",
+        "thresholds",
+        "trainable",
+    ]
 )
 """Arguments of the model; those that are None are the files' or the model's own."""
 _OF_READING = frozenset(("num_classes", "dialect", "variant", "position_grid"))
@@ -119,14 +129,16 @@ def load(
 def _state_facts(source: Source, info: CheckpointInfo, config: ViTConfig) -> dict[str, Any]:
     """Returns what the source states of the model beside its configuration.
 
-    Labels are left out if their number is not the model's.
+    Labels are left out if their number is not the model's, thresholds if the head is another.
     """
     labels = source.defaults.get("labels") or info.labels
     fits = labels is not None and len(expand(labels)) == config.num_classes
+    has_head = info.config.num_classes == config.num_classes
     return {
         "name": info.variant,
         "protocol": source.defaults.get("protocol", info.protocol),
         "labels": labels if fits else None,
+        "thresholds": info.thresholds if has_head else None,
     }
 
 

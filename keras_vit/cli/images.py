@@ -22,7 +22,7 @@ _PLAIN = Output()
 
 
 def predict(
-    images: list[str], /, *, preset: str, top: Positive = 5, output: Output = _PLAIN
+    images: list[str], /, *, preset: str, top: Positive | None = None, output: Output = _PLAIN
 ) -> int:
     """Classify images.
 
@@ -32,7 +32,7 @@ def predict(
     Args:
         images: image files or folders of them.
         preset: a name, a file or folder, or hf://owner/repo.
-        top: labels per image.
+        top: labels per image: 5 by default; of a model of many labels all above their threshold.
     """
     paths = image_files(images)
     model = load_model(preset)
@@ -159,6 +159,7 @@ def evaluate(
     /,
     *,
     preset: str,
+    labels: str | None = None,
     split: str | None = None,
     batch_size: Positive = 32,
     skip_unreadable: bool = False,
@@ -167,16 +168,20 @@ def evaluate(
 ) -> int:
     """Score a classifier on labelled images: accuracy, loss and calibration error.
 
+    A preset of many labels (multi-label) is scored by mean average precision and F1 too.
+
     The classes of the images are matched to the model's labels by name. The exit status is 1 if
     images were left out.
 
     Args:
         data: a folder with a folder of images per class, tfds:NAME or hf:NAME.
         preset: a name, a file or folder, or hf://owner/repo.
+        labels: table of the images' labels, CSV (path,label) or JSON; of tfds: and hf: data the
+            name of the feature or column.
         split: split of tfds: or hf: data, test by default.
         batch_size: images per step.
         skip_unreadable: leave out images that cannot be read.
-        classes: show the accuracy of each class.
+        classes: show the accuracy of each class, or F1.
     """
     model = load_model(preset)
     from keras_vit.data import from_name
@@ -186,6 +191,8 @@ def evaluate(
         data,
         model.preprocessor,
         split=split,
+        labels=labels,
+        multi_label=labels is not None and model.thresholds is not None,
         batch_size=batch_size,
         unreadable="skip" if skip_unreadable else "raise",
     )
@@ -195,13 +202,19 @@ def evaluate(
     rows: list[Sequence[object]] = [("images", score.count), ("top-1", f"{score.top1:.2%}")]
     if model.config.num_classes > 5:
         rows.append(("top-5", f"{score.top5:.2%}"))
+    if score.mean_average_precision is not None:
+        rows += [
+            ("mean average precision", f"{score.mean_average_precision:.2%}"),
+            ("F1, mean over classes", f"{score.f1:.2%}"),
+        ]
     rows += [
         ("loss", f"{score.loss:.4f}"),
         (f"calibration error ({score.calibration_bins} bins)", f"{score.calibration_error:.4f}"),
     ]
     show(output, ("measure", "value"), rows, {**score.to_dict(), "labels": model.labels})
     if classes and not output.json:
-        show(output, ("class", "images", "right"), _accuracy_per_class(score, model.labels))
+        measure = "right" if score.f1 is None else "F1"
+        show(output, ("class", "images", measure), _accuracy_per_class(score, model.labels))
     return int(bool(images.unreadable))
 
 
@@ -257,11 +270,11 @@ def probe(
 
 
 def _accuracy_per_class(score: Any, labels: Sequence[str] | None) -> list[tuple[str, int, str]]:
-    """Returns the accuracy per class, the worst first; classes without images have no row."""
+    """Returns the accuracy or F1 per class, the worst first; classes without images have no row."""
     rows = [
         (accuracy, labels[k] if labels else str(k), count)
         for k, (accuracy, count) in enumerate(
-            zip(score.class_accuracy, score.class_counts, strict=True)
+            zip(score.class_f1 or score.class_accuracy, score.class_counts, strict=True)
         )
         if accuracy is not None
     ]

@@ -58,6 +58,8 @@ def finetune(
     /,
     *,
     out: Path,
+    labels: str | None = None,
+    multi_label: bool = False,
     preset: Annotated[str | None, Parameter(group=_START)] = None,
     from_scratch: Annotated[str | None, Parameter(group=_START)] = None,
     resume: bool = False,
@@ -84,6 +86,9 @@ def finetune(
     Args:
         data: a folder with a folder of images per class; tfds:NAME; or hf:OWNER/NAME.
         out: folder for the results.
+        labels: table of the images' labels, CSV (path,label) or JSON; of tfds: and hf: data the
+            name of the feature or column.
+        multi_label: images have many labels.
         preset: a name, a file or folder, or hf://owner/repo.
         from_scratch: variant with fresh weights, such as vit_ti16.
         resume: continue the training in OUT.
@@ -116,6 +121,8 @@ def finetune(
     finished = finetune_preset(
         source,
         data,
+        labels=labels,
+        multi_label=multi_label,
         out=out,
         resume=resume,
         from_scratch=preset is None,
@@ -137,9 +144,13 @@ def finetune(
     )
     if "val_accuracy" in finished.history:
         console.print(f"Highest validation accuracy: {max(finished.history['val_accuracy']):.1%}")
+    if "val_pr_auc" in finished.history:
+        best = max(finished.history["val_pr_auc"])
+        console.print(f"Highest validation area below precision and recall: {best:.3f}")
     console.print("Next commands:")
     tell(f"  keras-vit predict IMAGE --preset {finished.preset}")
-    tell(f"  keras-vit evaluate {data} --preset {finished.preset}")
+    table = f" --labels {labels}" if labels else ""
+    tell(f"  keras-vit evaluate {data}{table} --preset {finished.preset}")
 
 
 def _share_or_name(validation: str) -> float | str | None:

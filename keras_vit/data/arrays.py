@@ -27,11 +27,12 @@ def from_arrays(
         images: pixels in [0, 255] or [0, 1], `(images, height, width, channels)`,
             `(images, channels, height, width)` or `(images, height, width)`; or a sequence of
             arrays, PIL images or paths. `docs/preprocessing.md` states how a shape is understood.
-        labels: integers `(images,)`.
+        labels: integers `(images,)`; or, for many labels per image (multi-label), zeros and ones
+            `(images, classes)`.
         preprocessor: a `keras_vit.Preprocessor`, or a `VisionTransformer`.
         batch_size: images per batch.
         class_names: one name per class; None takes the labels of the model, or, if it has no
-            labels, the numbers up to the largest label.
+            labels, the numbers of the classes.
         **options: optional arguments of `ImageData`.
 
     Raises:

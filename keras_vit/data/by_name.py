@@ -11,7 +11,13 @@ from keras_vit.errors import ConfigError
 
 
 def from_name(
-    name: str | os.PathLike[str], preprocessor: Any, *, split: str | None = None, **options: Any
+    name: str | os.PathLike[str],
+    preprocessor: Any,
+    *,
+    split: str | None = None,
+    labels: str | None = None,
+    multi_label: bool = False,
+    **options: Any,
 ) -> ImageData:
     """Returns the labelled images that a name stands for.
 
@@ -19,6 +25,9 @@ def from_name(
         name: a folder with a folder of images per class, `"tfds:NAME"` or `"hf:OWNER/NAME"`.
         preprocessor: a `Preprocessor` or a `VisionTransformer`.
         split: the split of a tfds or hf data set; None for `"test"`. A folder has no splits.
+        labels: for a folder a table of labels, CSV or JSON, see `from_folder`; for a tfds or hf
+            data set the name of the feature or column of labels, `"label"` by default.
+        multi_label: whether images have many labels.
         **options: optional arguments of `ImageData`.
 
     Raises:
@@ -26,13 +35,13 @@ def from_name(
     """
     name = os.fspath(name)
     kind, _, inside = name.partition(":")
-    if kind == "tfds":
-        return from_tfds(inside, preprocessor, split=split or "test", **options)
-    if kind == "hf":
-        return from_huggingface(inside, preprocessor, split=split or "test", **options)
+    if kind in ("tfds", "hf"):
+        read: Any = from_tfds if kind == "tfds" else from_huggingface
+        column = {} if labels is None else {"label": labels}
+        return read(inside, preprocessor, split=split or "test", **column, **options)
     if split is not None:
         raise ConfigError(f"{name}: a folder has no split {split!r}; name the folder of the part.")
-    return from_folder(name, preprocessor, **options)
+    return from_folder(name, preprocessor, labels=labels, multi_label=multi_label, **options)
 
 
 def training_and_validation(

@@ -1,4 +1,4 @@
-"""A folder of image files, one folder per class."""
+"""A folder of image files, with one folder per class or a table of labels."""
 
 import os
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ import numpy as np
 from keras_vit.data.image_data import ImageData
 from keras_vit.data.options import Options, Prepares
 from keras_vit.data.records import Records
+from keras_vit.data.tables import read_records
 from keras_vit.errors import ConfigError, nearest
 from keras_vit.images import is_image_file, list_images
 from keras_vit.text import warn
@@ -23,9 +24,20 @@ def from_folder(
     batch_size: int = 32,
     *,
     class_names: Sequence[str] | None = None,
+    labels: str | os.PathLike[str] | None = None,
+    multi_label: bool = False,
     **options: Unpack[Options],
 ) -> ImageData:
-    """Returns the data set of a folder that holds a folder of images per class.
+    """Returns the data set of a folder that holds a folder of images per class, or a table.
+
+    The table names each image of the folder, by its path in the folder, and its labels::
+
+        path,labels             path,cat,dog         {"a.jpg": ["cat", "dog"],
+        a.jpg,cat dog           a.jpg,1,1             "b/c.jpg": []}
+        b/c.jpg,                b/c.jpg,0,0
+
+    Labels in one column are separated by `|` or `;` if the column has one of them, and by spaces
+    otherwise.
 
     Images may lie in subfolders. `keras_vit.images.list_images` finds the image files: it
     skips hidden files and folders. A warning names files that are not images.
@@ -35,14 +47,31 @@ def from_folder(
         preprocessor: a `keras_vit.Preprocessor`, or a `VisionTransformer`.
         batch_size: images per batch.
         class_names: names of the folders, in the order of the labels. None takes the labels of
-            the model if they name every folder, and otherwise all folders, sorted.
+            the model if they name every folder, and otherwise all folders, sorted. With `labels`
+            the names of the table take the place of the folders.
+        labels: path of a table, CSV with a first line of names, or JSON; a relative path may begin
+            in the folder.
+        multi_label: whether an image has many labels, or none, in the table: batches then have
+            float32 labels `(batch, num_classes)`. False expects one label per image.
         **options: optional arguments of `ImageData`.
 
     Raises:
         ConfigError: as `ImageData`; or `path` is not a folder, holds images beside its folders,
-            or has a class without images.
+            or has a class without images; or the table does not fit the images.
     """
-    records = _records(Path(path), class_names, getattr(preprocessor, "labels", None))
+    root, model_labels = Path(path), getattr(preprocessor, "labels", None)
+    if labels is None:
+        if multi_label:
+            raise ConfigError(
+                f"{path}: multi_label=True needs a table: give labels=, a CSV or JSON file (--labels). "
+                "An image in a folder of its class has one label."
+            )
+        records = _records(root, class_names, model_labels)
+    else:
+        table = root / labels
+        table = table if table.is_file() else Path(labels)
+        files = list_images(root)
+        records = read_records(root, table, files, class_names, model_labels, multi_label)
     return ImageData(records, preprocessor, batch_size, **options)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from keras_vit.data.image_data import ImageData
 from keras_vit.data.options import Options, Prepares
-from keras_vit.data.records import Records, RowImages
+from keras_vit.data.records import Records, RowImages, multi_hot
 from keras_vit.errors import ConfigError, nearest
 
 
@@ -33,7 +33,8 @@ def from_huggingface(
         split: name of a split of the data set, in the words of the library: `"train"` or
             `"train[:90%]"`.
         image: name of the column of images; None takes the only image column, or `"image"`.
-        label: name of the column of labels; None takes the only label column, or `"label"`.
+        label: name of the column of labels; None takes the only label column, or `"label"`. A
+            column of lists gives images many labels (multi-label).
         load: further arguments of `datasets.load_dataset`, such as `revision`.
         **options: optional arguments of `ImageData`.
 
@@ -64,8 +65,12 @@ def from_huggingface(
         )
     image = _find_column(table, title, image, "image", datasets.Image)
     label = _find_column(table, title, label, "label", datasets.ClassLabel)
-    values = np.asarray(table[label])
-    class_names = getattr(table.features[label], "names", None)
+    column, feature = table[label], table.features[label]
+    class_names = getattr(getattr(feature, "feature", feature), "names", None)
+    if len(column) and isinstance(column[0], list):
+        values, class_names = multi_hot(column[:], class_names, title)
+    else:
+        values = np.asarray(column)
     if class_names is None:  # plain numbers or words
         class_names, values = np.unique(values, return_inverse=True)
     encoded = table.cast_column(image, datasets.Image(decode=False)).select_columns([image])

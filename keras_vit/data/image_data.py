@@ -28,7 +28,8 @@ class ImageData(keras.utils.PyDataset):
 
     `data[i]` is a pair of float32 images `(batch, height, width, channels)` in [-1, 1],
     `(batch, channels, height, width)` for a channels-first model, and int32 labels `(batch,)`
-    or float32 one-hot labels `(batch, num_classes)`. The batch is a pure function of the seed, of
+    or float32 one-hot labels `(batch, num_classes)`; with many labels per image (multi-label)
+    float32 zeros and ones of that shape. The batch is a pure function of the seed, of
     `data.epoch` and of `i`. Two runs therefore see the same batches on every backend, and so does
     a run that was resumed with `data.epoch = k`.
 
@@ -55,7 +56,7 @@ class ImageData(keras.utils.PyDataset):
             `augmentation` or `steps_per_epoch` is given.
         steps_per_epoch: batches per epoch, all full, from an endless stream of passes;
             None makes an epoch one pass, whose last batch may be smaller.
-        one_hot: float32 labels `(batch, num_classes)`; mixup and cutmix imply it.
+        one_hot: float32 labels `(batch, num_classes)`; mixup, cutmix and many labels imply it.
         seed: seed of order, validation split and augmentation, an int of at least 0.
         unreadable: `"raise"`; or `"skip"` to decode all images at the start and to leave out
             unreadable images, with one warning. `data.unreadable` keeps the reasons.
@@ -124,7 +125,8 @@ class ImageData(keras.utils.PyDataset):
         threads = threads or os.cpu_count() or 1
         images = inspect(records, prepares, threads, unreadable=unreadable, cache=cache)
         changes = find_augmentation(augmentation)
-        one_hot = one_hot or (changes is not None and changes.mixes)
+        mixes = changes is not None and changes.mixes
+        one_hot = one_hot or mixes or records.is_multi_label
         self._min_size = min_size
         self._shuffle, self._shard = shuffle, shard
         if shuffle is None:
@@ -167,6 +169,11 @@ class ImageData(keras.utils.PyDataset):
         return self._pipeline.one_hot
 
     @property
+    def multi_label(self) -> bool:
+        """Whether an image may have many labels or none."""
+        return self._pipeline.images.records.is_multi_label
+
+    @property
     def seed(self) -> int:
         """Seed of order, validation split and augmentation."""
         return self._pipeline.stream.seed
@@ -188,7 +195,9 @@ class ImageData(keras.utils.PyDataset):
 
     @property
     def labels(self) -> np.ndarray:
-        """The labels, int32 `(num_images,)`, in the order of the data set."""
+        """The labels in the order of the data set: int32 `(num_images,)`, or of many labels per
+        image bool `(num_images, num_classes)`.
+        """
         return self._pipeline.images.records.labels
 
     @property
@@ -211,10 +220,29 @@ class ImageData(keras.utils.PyDataset):
 
     @property
     def class_weight(self) -> dict[int, float]:
-        """Weights for `fit(class_weight=...)` that give every class the same total weight."""
+        """Weights for `fit(class_weight=...)` that give every class the same total weight.
+
+        Raises:
+            ConfigError: images have many labels; see `positive_weights`.
+        """
+        if self.multi_label:
+            raise ConfigError(
+                "class_weight weighs images, by their one class; these have many labels. Give a "
+                "recipe multi_label=True and positive_weights=data.positive_weights."
+            )
         counts = self._pipeline.images.records.counts
         present = np.flatnonzero(counts)
         return {int(k): self.num_images / (len(present) * int(counts[k])) for k in present}
+
+    @property
+    def positive_weights(self) -> tuple[float, ...]:
+        """For each class, images without it per image with it; for recipes with `multi_label=True`.
+
+        They give the images with a class the same total weight as the images without it. A class
+        that no image or every image has gets 1.
+        """
+        counts = self._pipeline.images.records.counts.tolist()
+        return tuple((self.num_images - n) / n if 0 < n < self.num_images else 1.0 for n in counts)
 
     def __len__(self) -> int:
         return self._pipeline.stream.num_batches
@@ -256,6 +284,9 @@ class ImageData(keras.utils.PyDataset):
 
     def hold_out(self, share: float) -> tuple["ImageData", "ImageData"]:
         """Returns training and validation data, with the same share of every class.
+
+        With many labels per image the shares are about the same, and the training data have every
+        class.
 
         The parts depend on the labels, the seed and the share alone. The training data are
         shuffled and augmented as these data are. The validation data are one pass in order,

@@ -139,9 +139,9 @@ def inspect(
     if unreadable == "raise":
         raise ConfigError(f"{summary} unreadable='skip' leaves them out.")
     readable = np.array(sorted(sizes), np.intp)
-    emptied = set(records.labels.tolist()) - set(records.labels[readable].tolist())
-    if emptied:
-        names = ", ".join(records.class_names[k] for k in sorted(emptied)[:_NAMED])
+    emptied = np.flatnonzero(records.counts.astype(bool) & (records.select(readable).counts == 0))
+    if len(emptied):
+        names = ", ".join(records.class_names[k] for k in emptied[:_NAMED])
         raise ConfigError(f"{summary} No readable image is left of the classes {names}.")
     warn(f"{summary} Left out.")
     pixels = [images[k] for k in range(len(records))] if keep else None

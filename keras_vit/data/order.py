@@ -32,15 +32,18 @@ def stratify(labels: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray
     """Splits a data set with the same share of every class; both parts keep the images' order.
 
     Args:
-        labels: classes of the images, `(images,)`.
+        labels: classes of the images, `(images,)`, or zeros and ones `(images, classes)`.
         fraction: share of the second part, above 0 and below 1.
         seed: seed of the choice of images.
 
     Returns:
         Indices of the first and of the second part. A class of at least two images is in
-        both; the only image of a class is in the first.
+        both; the only image of a class is in the first. With many labels per image the shares of
+        the classes are about the same, and the first part has every class.
     """
     order = permutation(len(labels), seed, _SPLIT)
+    if labels.ndim == 2:
+        return _stratify_many(labels.astype(bool), fraction, order)
     second = []
     for label in np.unique(labels):
         members = order[labels[order] == label]
@@ -48,6 +51,30 @@ def stratify(labels: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray
         second.append(members[: min(max(share, 1), len(members) - 1)])
     chosen = np.zeros(len(labels), bool)
     chosen[np.concatenate(second)] = True
+    return np.flatnonzero(~chosen), np.flatnonzero(chosen)
+
+
+def _stratify_many(
+    labels: np.ndarray, fraction: float, order: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Splits images of many labels, the rarest class first (after Sechidis et al. 2011).
+
+    Images without labels are a class of their own.
+    """
+    labels = np.column_stack([labels, ~labels.any(axis=1)])
+    counts = labels.sum(axis=0)
+    missing = np.clip(np.floor(fraction * counts + 0.5), 1, np.maximum(counts - 1, 0))
+    left, chosen, free = counts.copy(), np.zeros(len(labels), bool), np.ones(len(labels), bool)
+    for k in np.argsort(counts, kind="stable"):
+        for index in order[labels[order, k] & free[order]]:
+            own = labels[index]
+            if missing[k] < 1:
+                break
+            if (left[own] > 1).all():
+                chosen[index], free[index] = True, False
+                left[own] -= 1
+                missing[own] -= 1
+        free &= ~labels[:, k]
     return np.flatnonzero(~chosen), np.flatnonzero(chosen)
 
 

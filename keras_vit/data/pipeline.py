@@ -36,7 +36,7 @@ class Pipeline:
         images: the data set.
         preprocessor: decodes, resizes and scales the images.
         augmentation: random changes for training; None for the preprocessor's protocol.
-        one_hot: whether labels are one-hot rows.
+        one_hot: whether labels are one-hot rows, or rows of many labels.
         stream: the images of each batch.
         shard: number of the share of every batch that is prepared, and of all shares.
         threads: threads of Grain that prepare images.
@@ -104,7 +104,9 @@ class Pipeline:
         records = self.images.records
         labels = records.labels[[k for _, k in self._draws(parts[0].number)]]
         if self.one_hot:
-            labels = np.eye(len(records.class_names), dtype=np.float32)[labels]
+            if not records.is_multi_label:
+                labels = np.eye(len(records.class_names), dtype=bool)[labels]
+            labels = labels.astype("float32")
             images, labels = self._mix(images, labels, epoch, index)
         if self.shard[1] > 1:
             images, labels = images[1:], labels[1:]

@@ -22,17 +22,18 @@ class Encoded(io.BytesIO):
 
 @dataclasses.dataclass(frozen=True)
 class Records:
-    """Images with one label each.
+    """Images with one label each, or with many.
 
     Args:
         name: name of the data set in messages.
         images: images in any form that `Preprocessor.decode` takes.
-        labels: integers `(images,)`, indices into `class_names`.
+        labels: integers `(images,)`, indices into `class_names`; or for many labels per image
+            zeros and ones `(images, classes)`, which are kept as bool.
         class_names: one name per class.
 
     Raises:
         ConfigError: the data set is empty, the numbers of labels and images differ, or a label
-            is not an index into `class_names`.
+            is not an index into `class_names`, or neither 0 nor 1.
     """
 
     name: str
@@ -42,15 +43,19 @@ class Records:
 
     def __post_init__(self) -> None:
         labels = np.asarray(self.labels)
-        if labels.ndim != 1 or labels.dtype.kind not in "ui":
+        is_numbers = labels.ndim == 1 and labels.dtype.kind in "ui"
+        if not is_numbers and (labels.ndim != 2 or labels.dtype.kind not in "uifb"):
             raise ConfigError(
                 f"{self.name}: labels are {labels.dtype} of shape {labels.shape}, expected "
-                "integers (images,), one class per image."
+                "integers (images,), one class per image, or zeros and ones (images, classes)."
             )
         if len(labels) != len(self.images):
             raise ConfigError(f"{self.name}: {len(self.images)} images and {len(labels)} labels.")
         if not len(labels):
             raise ConfigError(f"{self.name}: no images.")
+        if labels.ndim == 2:
+            object.__setattr__(self, "labels", self._as_bool(labels))
+            return
         wrong = np.flatnonzero((labels < 0) | (labels >= len(self.class_names)))
         if len(wrong):
             raise ConfigError(
@@ -66,7 +71,28 @@ class Records:
     @property
     def counts(self) -> np.ndarray:
         """Images per class, `(classes,)`."""
+        if self.is_multi_label:
+            return self.labels.sum(axis=0)
         return np.bincount(self.labels, minlength=len(self.class_names))
+
+    @property
+    def is_multi_label(self) -> bool:
+        """Whether an image may have several labels or none."""
+        return self.labels.ndim == 2
+
+    def _as_bool(self, labels: np.ndarray) -> np.ndarray:
+        if labels.shape[1] != len(self.class_names):
+            raise ConfigError(
+                f"{self.name}: labels of shape {labels.shape} have {labels.shape[1]} classes, "
+                f"expected {len(self.class_names)}: {listed(self.class_names)}."
+            )
+        if len(odd := np.argwhere((labels != 0) & (labels != 1))):
+            row, column = odd[0]
+            raise ConfigError(
+                f"{self.name}: {self.where(int(row))} has {labels[row, column]} for the class "
+                f"{self.class_names[column]}, expected 0 or 1."
+            )
+        return labels.astype(bool)
 
     def where(self, index: int) -> str:
         """Returns the name of an image in messages: its path, or its number."""
@@ -169,7 +195,7 @@ def names_for(labels: np.ndarray, preprocessor: Any) -> tuple[str, ...]:
     """Returns the names of the classes of number labels: the model's, or the numbers.
 
     Args:
-        labels: integers `(images,)`.
+        labels: integers `(images,)`, or zeros and ones `(images, classes)`.
         preprocessor: a `Preprocessor`, or a model, whose labels or number of classes count.
     """
     named = getattr(preprocessor, "labels", None)
@@ -177,9 +203,41 @@ def names_for(labels: np.ndarray, preprocessor: Any) -> tuple[str, ...]:
         return tuple(named)
     config = getattr(preprocessor, "config", None)
     count = config.num_classes if config is not None else 0
+    if not count and labels.ndim == 2:
+        count = labels.shape[1]
     if not count and labels.dtype.kind in "ui" and labels.size:
         count = max(int(labels.max()), 0) + 1
     return tuple(str(k) for k in range(count))
+
+
+def multi_hot(
+    lists: Sequence[Any], class_names: Sequence[str] | None, title: str
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Returns bool labels `(images, classes)` of a list of labels per image, and the class names.
+
+    Args:
+        lists: for each image its labels, as words or as indices into `class_names`.
+        class_names: names of the classes; None for all labels, sorted.
+        title: name of the data set in messages.
+
+    Raises:
+        ConfigError: a label is not in `class_names`.
+    """
+    keys = list(class_names or sorted({label for row in lists for label in row}))
+    places: dict[Any, int] = {key: k for k, key in enumerate(keys)}
+    if class_names:
+        places |= {k: k for k in range(len(keys))}
+    names = tuple(map(str, keys))
+    hot = np.zeros((len(lists), len(names)), bool)
+    for row, labels in enumerate(lists):
+        for label in labels:
+            if label not in places:
+                raise ConfigError(
+                    f"{title}: image {row} has the label {label!r}, which is not in class_names."
+                    f"{nearest(str(label), names)}"
+                )
+            hot[row, places[label]] = True
+    return hot, names
 
 
 def classes_of(

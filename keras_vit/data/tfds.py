@@ -8,13 +8,13 @@ import numpy as np
 
 from keras_vit.data.image_data import ImageData
 from keras_vit.data.options import Options, Prepares
-from keras_vit.data.records import Records, RowImages, read_rows
+from keras_vit.data.records import Records, RowImages, multi_hot, read_rows
 from keras_vit.errors import ConfigError, nearest
 
 MOST_BYTES = 2**32
 """Largest split in TFRecord files, which are read as a whole: they have no access by number."""
 
-Label: TypeAlias = str | Callable[[Mapping[str, Any]], int]
+Label: TypeAlias = str | Callable[[Mapping[str, Any]], int | Sequence[int]]
 """The name of a feature, or a function of a record."""
 
 
@@ -44,8 +44,9 @@ def from_tfds(
         split: name of a split of the data set, in the words of the library: `"train"` or
             `"train[:98%]"`.
         image: name of the feature that holds the image.
-        label: name of the feature that holds its class; or a function that computes the class,
-            an int, from a record, a mapping of its features.
+        label: name of the feature that holds its class, or a sequence of classes (multi-label); or
+            a function that computes the class, an int, or the classes from a record, a mapping of
+            its features.
         class_names: names of the classes; for a `label` that is a function, and only then.
         data_dir: folder of the data sets; None for the default of TensorFlow Datasets.
         download: whether an absent data set is downloaded and prepared.
@@ -80,9 +81,14 @@ def from_tfds(
         )
     rows = _open(tfds, builder, title, split, image, label)
     class_of = operator.itemgetter(label) if isinstance(label, str) else label
-    labels = [int(class_of(row)) for row in read_rows(rows)]
-    names = tuple(class_names or builder.info.features[label].names)
-    records = Records(title, RowImages(title, rows, image), np.array(labels), names)
+    labels = [class_of(row) for row in read_rows(rows)]
+    if class_names is None:
+        feature = builder.info.features[label]
+        class_names = getattr(feature, "feature", feature).names
+    names = tuple(class_names)
+    is_multi_label = bool(labels) and np.ndim(labels[0]) == 1
+    values = multi_hot(labels, names, title)[0] if is_multi_label else np.array(labels, "int64")
+    records = Records(title, RowImages(title, rows, image), values, names)
     return ImageData(records, preprocessor, batch_size, **options)
 
 
@@ -95,7 +101,10 @@ def _open(
     if isinstance(label, str):
         kinds[label] = tfds.features.ClassLabel
     for key, kind in kinds.items():
-        if not isinstance(dict(features).get(key), kind):
+        feature = dict(features).get(key)
+        if isinstance(feature, tfds.features.Sequence):
+            feature = feature.feature
+        if not isinstance(feature, kind):
             raise ConfigError(
                 f"{title}: no {kind.__name__} {key!r}.{nearest(key, features)} It has "
                 f"{', '.join(features)}; name them by image= and label=."

@@ -2,6 +2,7 @@
 
 from keras_vit.evaluation.embedding import Embedding, embed
 from keras_vit.evaluation.extraction import Features, features
+from keras_vit.evaluation.many_labels import choose_thresholds
 from keras_vit.evaluation.neighbours import nearest_neighbours
 from keras_vit.evaluation.probe_page import write_page
 from keras_vit.evaluation.probes import LinearProbe, few_shot, linear_probe
@@ -16,6 +17,7 @@ __all__ = [
     "Pair",
     "Probe",
     "Suspect",
+    "choose_thresholds",
     "embed",
     "evaluate",
     "features",

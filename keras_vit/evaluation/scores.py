@@ -8,7 +8,8 @@ import numpy as np
 
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation.batches import predict, read_batches
-from keras_vit.evaluation.targets import acceptable, choose_classes, match_classes
+from keras_vit.evaluation.many_labels import ManyLabels
+from keras_vit.evaluation.targets import acceptable, match_columns
 from keras_vit.model import VisionTransformer
 
 
@@ -31,6 +32,13 @@ class Evaluation:
         class_accuracy: share of each class's images that were right; None without images.
         real: accuracy on `real_labels`, or None.
         real_count: number of images with at least one class in `real_labels`.
+        mean_average_precision: of a model with `thresholds`, the mean of `class_average_precision`
+            over the classes with images; None for other models.
+        f1: of such a model, the mean of `class_f1` over the classes with images.
+        class_average_precision: average precision of each class, the sum over recalls of their
+            increase times the precision (`average_precision_score` of scikit-learn); None without
+            images.
+        class_f1: F1 of each class at its threshold; None without images.
     """
 
     count: int
@@ -44,6 +52,10 @@ class Evaluation:
     class_accuracy: tuple[float | None, ...]
     real: float | None = None
     real_count: int = 0
+    mean_average_precision: float | None = None
+    f1: float | None = None
+    class_average_precision: tuple[float | None, ...] = ()
+    class_f1: tuple[float | None, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields as plain JSON types."""
@@ -65,6 +77,11 @@ def evaluate(
     Labels are class numbers, one-hot rows, or lists of acceptable classes. With lists, a
     prediction is right if the list holds it, and an image with an empty list is left out:
     the ReaL accuracy of "Are we done with ImageNet?" (arXiv 2006.07159, section 3).
+
+    A model with `thresholds` gives images many labels (multi-label), and its scores have mean
+    average precision and F1 too. No image is left out; `loss` is the mean binary cross-entropy of
+    all images and classes, `calibration_error` is over all of these probabilities, and
+    `class_accuracy` is the share of each class's images that reach the threshold, the recall.
 
     Args:
         model: a `VisionTransformer` with one prediction per image.
@@ -97,8 +114,11 @@ def evaluate(
         )
     if calibration_bins < 1:
         raise ConfigError(f"calibration_bins={calibration_bins}, expected at least 1.")
-    competing, places = _columns(model, data, classes)
-    scores, real = (_Scores(len(competing), calibration_bins) for _ in range(2))
+    competing, places = match_columns(model, data, classes)
+    real = _Scores(len(competing), calibration_bins)
+    scores: Any = _Scores(len(competing), calibration_bins)
+    if model.thresholds is not None:
+        scores = ManyLabels(np.asarray(model.thresholds)[competing], calibration_bins)
     seen = 0
     for outputs, labels in predict(model, "logits", read_batches(data, batch_size)):
         if labels is None:
@@ -106,12 +126,13 @@ def evaluate(
         logits = outputs[:, competing]
         right = np.zeros(logits.shape, bool)
         right[:, places] = acceptable(labels, len(places), seen)
-        scores.add(logits, right, seen)
+        _check_finite(logits, seen)
+        scores.add(logits, right)
         if real_labels is not None:
             lists = real_labels[seen : seen + len(logits)]
             if len(lists) < len(logits):
                 raise ConfigError(f"real_labels has {len(real_labels)} lists; more images came.")
-            real.add(logits, acceptable(list(lists), len(competing), seen), seen)
+            real.add(logits, acceptable(list(lists), len(competing), seen))
         seen += len(logits)
         if progress is not None:
             progress(len(logits))
@@ -121,25 +142,16 @@ def evaluate(
         raise ConfigError(f"real_labels has {len(real_labels)} lists for {seen} images.")
     if scores.count == 0:
         raise ConfigError(f"None of the {seen} images has a label that is a class of the model.")
-    result = scores.result()
+    result = Evaluation(**scores.result())
     if real.count:
-        result = dataclasses.replace(result, real=real.result().top1, real_count=real.count)
+        top1 = real.result()["top1"]
+        result = dataclasses.replace(result, real=top1, real_count=real.count)
     return result
 
 
-def _columns(
-    model: VisionTransformer, data: Any, classes: Sequence[int | str] | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the logits that compete, and for each class of the data its place among them."""
-    labels: Sequence[str] | None = model.labels
-    competing = np.arange(model.config.num_classes)
-    if classes is not None:
-        competing = choose_classes(classes, labels, len(competing))
-        labels = labels and [labels[k] for k in competing.tolist()]
-    names = getattr(data, "class_names", None)
-    if names is None:
-        return competing, np.arange(len(competing))
-    return competing, match_classes(names, labels, len(competing))
+def _check_finite(logits: np.ndarray, first: int) -> None:
+    if odd := np.flatnonzero(~np.isfinite(logits).all(axis=1)).tolist():
+        raise ConfigError(f"The logits of image {first + odd[0]} are not finite.")
 
 
 class _Scores:
@@ -152,10 +164,8 @@ class _Scores:
         self.class_right = np.zeros(num_classes, int)
         self.confidence, self.bin_right = np.zeros(bins), np.zeros(bins)
 
-    def add(self, logits: np.ndarray, right: np.ndarray, first: int) -> None:
+    def add(self, logits: np.ndarray, right: np.ndarray) -> None:
         """Adds a batch: logits and bool `right`, both `(batch, num_classes)`."""
-        if odd := np.flatnonzero(~np.isfinite(logits).all(axis=1)).tolist():
-            raise ConfigError(f"The logits of image {first + odd[0]} are not finite.")
         has_class = right.any(axis=1)
         self.left_out += int((~has_class).sum())
         logits, right = logits[has_class].astype("float64"), right[has_class]
@@ -176,24 +186,24 @@ class _Scores:
         self.confidence += np.bincount(place, confidence, bins)
         self.bin_right += np.bincount(place, hit, bins)
 
-    def result(self) -> Evaluation:
-        """Returns the means over all images so far."""
-        return Evaluation(
-            count=self.count,
-            left_out=self.left_out,
-            top1=self.top1 / self.count,
-            top5=self.top5 / self.count,
-            loss=self.loss / self.count,
-            calibration_error=float(np.abs(self.confidence - self.bin_right).sum() / self.count),
-            calibration_bins=len(self.confidence),
-            class_counts=tuple(self.class_counts.tolist()),
-            class_accuracy=tuple(
+    def result(self) -> dict[str, Any]:
+        """Returns the fields of an `Evaluation`, means over all images so far."""
+        return {
+            "count": self.count,
+            "left_out": self.left_out,
+            "top1": self.top1 / self.count,
+            "top5": self.top5 / self.count,
+            "loss": self.loss / self.count,
+            "calibration_error": float(np.abs(self.confidence - self.bin_right).sum() / self.count),
+            "calibration_bins": len(self.confidence),
+            "class_counts": tuple(self.class_counts.tolist()),
+            "class_accuracy": tuple(
                 right / count if count else None
                 for right, count in zip(
                     self.class_right.tolist(), self.class_counts.tolist(), strict=True
                 )
             ),
-        )
+        }
 
 
 def _log_sum(logits: np.ndarray, right: Any) -> np.ndarray:

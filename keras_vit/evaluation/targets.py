@@ -168,6 +168,25 @@ def choose_classes(
     return numbers
 
 
+def match_columns(
+    model: Any, data: Any, classes: Sequence[int | str] | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the logits that compete, and for each class of the data its place among them.
+
+    Raises:
+        ConfigError: as `choose_classes` and `match_classes`.
+    """
+    labels: Sequence[str] | None = model.labels
+    competing = np.arange(model.config.num_classes)
+    if classes is not None:
+        competing = choose_classes(classes, labels, len(competing))
+        labels = labels and [labels[k] for k in competing.tolist()]
+    names = getattr(data, "class_names", None)
+    if names is None:
+        return competing, np.arange(len(competing))
+    return competing, match_classes(names, labels, len(competing))
+
+
 def _classes_by_name(pairs: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
     table: dict[str, list[int]] = {}
     for name, k in pairs:

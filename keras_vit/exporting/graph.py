@@ -34,7 +34,9 @@ class ExportGraph:
         self._stages = list(plan.stages.values())
         if plan.outputs == "features" or (plan.outputs == "logits" and has_activation):
             self._stages = self._stages or [_STAGES[plan.outputs]]
-        self._adds_softmax = plan.outputs == "probabilities" and not has_activation
+        self._normalise = None
+        if plan.outputs == "probabilities" and not has_activation:
+            self._normalise = ops.softmax if model.thresholds is None else ops.sigmoid
 
     def __call__(self, images: Any) -> Any:
         """Returns the output of a batch, or several; `images` as the plan's `input_shape` says."""
@@ -44,7 +46,7 @@ class ExportGraph:
             outputs = tuple(values[stage] for stage in self._stages)
             return outputs if len(outputs) > 1 else outputs[0]
         outputs = self.model(prepared, training=False)
-        return ops.softmax(outputs, axis=-1) if self._adds_softmax else outputs
+        return outputs if self._normalise is None else self._normalise(outputs)
 
     def answers(self, images: np.ndarray) -> np.ndarray:
         """Returns what the model itself answers by its inference function, float32, joined."""
@@ -52,7 +54,7 @@ class ExportGraph:
         outputs = self.model.inference.run(self.model, prepared, self._stages)
         if self._stages:
             return join_outputs([outputs[stage] for stage in self._stages])
-        return as_float32(ops.softmax(outputs, axis=-1)) if self._adds_softmax else outputs
+        return outputs if self._normalise is None else as_float32(self._normalise(outputs))
 
     def facts(self) -> dict[str, Any]:
         """Returns the labels, protocol and provenance of the model, as plain JSON types."""
@@ -60,6 +62,7 @@ class ExportGraph:
             "labels": None if self.model.labels is None else list(self.model.labels),
             "protocol": self.model.preprocessor.protocol,
             "provenance": dict(self.model.provenance),
+            **({} if self.model.thresholds is None else {"thresholds": self.model.thresholds}),
         }
 
     def inputs(self, images: Any) -> Iterator[np.ndarray]:

@@ -14,7 +14,7 @@ History = Mapping[str, Sequence[float]]
 def draw_curves(
     histories: Mapping[str, History], path: str | os.PathLike[str], steps_per_epoch: int = 1
 ) -> None:
-    """Writes a PNG of loss and accuracy against training steps.
+    """Writes a PNG of loss and accuracy, or `pr_auc` of many labels, against training steps.
 
     Curves of training are dashed, curves of validation solid.
 
@@ -31,7 +31,8 @@ def draw_curves(
     except ImportError as error:
         raise ConfigError("Drawing needs matplotlib: pip install 'keras-vit[figures]'.") from error
     figure = Figure(figsize=(9, 3.6), layout="constrained")
-    for axis, quantity in zip(figure.subplots(1, 2), ("loss", "accuracy"), strict=True):
+    second = "pr_auc" if any("pr_auc" in each for each in histories.values()) else "accuracy"
+    for axis, quantity in zip(figure.subplots(1, 2), ("loss", second), strict=True):
         for k, (name, history) in enumerate(histories.items()):
             validated = f"val_{quantity}" in history
             for key, style in ((quantity, "--"), (f"val_{quantity}", "-")):

@@ -13,8 +13,9 @@ from keras_vit.checkpoints import CheckpointInfo, Source, inspect
 from keras_vit.data import ImageData
 from keras_vit.data.by_name import training_and_validation
 from keras_vit.environment.backend import require_training
+from keras_vit.evaluation.many_labels import choose_thresholds
 from keras_vit.finetune.recipes import Recipe, augreg_recipe, transfer_recipe
-from keras_vit.finetune.training import BEST, LAST, check_out, train
+from keras_vit.finetune.training import BEST, LAST, check_out, save_trained, train
 from keras_vit.images import Preprocessor
 from keras_vit.labels import expand
 from keras_vit.model import VisionTransformer
@@ -61,6 +62,8 @@ def finetune_preset(
     preset: str | os.PathLike[str] | Source,
     data: str | os.PathLike[str],
     *,
+    labels: str | None = None,
+    multi_label: bool = False,
     out: str | os.PathLike[str],
     resume: bool = False,
     from_scratch: bool = False,
@@ -89,6 +92,10 @@ def finetune_preset(
     Args:
         preset: a source of `VisionTransformer.from_preset`; with `from_scratch` a variant's name.
         data: a folder with a folder of images per class, `"tfds:NAME"` or `"hf:OWNER/NAME"`.
+        labels: a CSV or JSON table of the labels of a folder, see `keras_vit.data.from_folder`; or
+            the name of the feature or column of labels.
+        multi_label: whether images have many labels. The best preset then has a threshold for each
+            class, by `choose_thresholds` on the validation images.
         out: folder for the results; new, except with `resume`.
         resume: whether to continue the training in `out`, which had the same arguments.
         from_scratch: whether to train fresh weights, by the recipe of AugReg.
@@ -122,10 +129,12 @@ def finetune_preset(
         Preprocessor.described(description, image_size),
         split=split,
         validation=validation,
+        labels=labels,
+        multi_label=multi_label,
         batch_size=batch_size // accumulate or 1,
         steps_per_epoch=max(1, math.ceil(steps * accumulate / _EPOCHS)),
         augmentation=augmentation,
-        one_hot=label_smoothing > 0,
+        one_hot=label_smoothing > 0 or multi_label,
         seed=seed,
         unreadable=unreadable,
     )
@@ -134,6 +143,7 @@ def finetune_preset(
     fields |= {"num_classes": images.num_classes, "labels": images.class_names, "dtype": dtype}
     common: dict[str, Any] = {
         "one_hot": images.one_hot,
+        "multi_label": multi_label,
         "steps_per_epoch": len(images),
         "label_smoothing": label_smoothing,
         "accumulate": accumulate,
@@ -144,7 +154,8 @@ def finetune_preset(
     keras.utils.set_random_seed(seed)
     if source is None:
         model = VisionTransformer(description.config, protocol=description.protocol, **fields)
-        chosen = augreg_recipe(model, steps, batch_size, loss="softmax", **common, **recipe)
+        loss = "sigmoid" if multi_label else "softmax"
+        chosen = augreg_recipe(model, steps, batch_size, loss=loss, **common, **recipe)
     else:
         model = VisionTransformer.from_preset(source, **fields)
         usual = {} if recipe.get("optimizer") == "muon" else {"learning_rate": 0.01}
@@ -161,6 +172,10 @@ def finetune_preset(
         callbacks=callbacks,
         verbose=verbose,
     )
+    if multi_label and held_out is not None:
+        best = VisionTransformer.from_preset(Path(out) / BEST, dtype=dtype)
+        best.thresholds = choose_thresholds(best, held_out)
+        save_trained(best, Path(out) / BEST)
     return Finetuned(Path(out) / (LAST if held_out is None else BEST), history)
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -18,7 +19,7 @@ from keras_vit.finetune.trainable import (
     zero_head,
 )
 from keras_vit.fixes.trainer import FreedGradients
-from keras_vit.losses import FirstLoss
+from keras_vit.losses import FirstLoss, many_labels_loss, many_labels_metrics
 
 if TYPE_CHECKING:
     from keras_vit.model import VisionTransformer
@@ -64,6 +65,8 @@ def transfer_recipe(
     layer_decay: float | None = None,
     label_smoothing: float = 0.0,
     one_hot: bool = False,
+    multi_label: bool = False,
+    positive_weights: Sequence[float] | None = None,
     new_head: bool = False,
     head_only: bool = False,
     trainable_blocks: int | None = None,
@@ -96,6 +99,11 @@ def transfer_recipe(
         label_smoothing: share of the label that is divided among all classes; needs `one_hot`.
         one_hot: True for labels `(batch, num_classes)`, such as mixup and cutmix make; False
             for ints `(batch,)`.
+        multi_label: many labels per image: `(batch, num_classes)` of zeros and ones. The loss is
+            binary cross-entropy, the metrics are `pr_auc` (area below precision and recall) and
+            `f1`, both means over the classes; a model without `thresholds` gets 0.5.
+        positive_weights: with `multi_label`, the factor of each class's loss where the label is 1,
+            such as `data.positive_weights`.
         new_head: whether the head is set to zero first, see `zero_head`.
         head_only, trainable_blocks, lora_rank: restrict the training to the head, the last
             blocks, or low-rank additions; see `train_head`, `train_last_blocks`,
@@ -118,15 +126,24 @@ def transfer_recipe(
     """
     if learning_rate is None:
         learning_rate = 0.001 if optimizer == "muon" else 0.03
+    one_hot = one_hot or multi_label
     settings = {name: value for name, value in locals().items() if name != "model"}
     settings["warmup_steps"] = _check(settings, warmup_steps, longest=500)
-    loss = _softmax_loss(label_smoothing, one_hot)
+    if model.thresholds is not None and not multi_label:
+        raise ConfigError(
+            "The model has thresholds, for many labels per image: give multi_label=True "
+            "(--multi-label), or set model.thresholds = None."
+        )
+    if multi_label:
+        judged = _many_labels(model, positive_weights, label_smoothing)
+    elif positive_weights is not None:
+        raise ConfigError("positive_weights are for many labels per image; give multi_label=True.")
+    else:
+        loss = _softmax_loss(label_smoothing, one_hot)
+        judged = {"loss": loss, "weighted_metrics": [_accuracy(one_hot)]}
     _choose_what_learns(model, new_head, head_only, trainable_blocks, lora_rank)
-    compile_ = {
-        "optimizer": _optimizer(model, settings, sgd={"momentum": float(momentum)}),
-        "loss": loss,
-        "weighted_metrics": [_accuracy(one_hot)],
-    }
+    sgd = {"momentum": float(momentum)}
+    compile_ = {"optimizer": _optimizer(model, settings, sgd=sgd), **judged}
     return _recipe("transfer", compile_, settings, model.config.num_classes)
 
 
@@ -145,6 +162,7 @@ def augreg_recipe(
     loss: str | None = None,
     label_smoothing: float = 0.0,
     one_hot: bool = True,
+    multi_label: bool = False,
     ema: float | None = None,
     accumulate: int = 1,
     steps_per_epoch: int | None = None,
@@ -163,6 +181,7 @@ def augreg_recipe(
         loss: `"softmax"`, or `"sigmoid"`, a binary loss per class, summed over the classes;
             None for sigmoid with ImageNet-21k's 21,843 classes and softmax otherwise. With
             sigmoid, an initial bias of the head of -10 helps (`head_bias_init=-10.0`).
+        multi_label: as in `transfer_recipe`; the loss is then sigmoid.
         model, steps, and other arguments: as in `transfer_recipe`; `warmup_steps=None` is
             10,000, or a tenth of `steps` if that is less.
 
@@ -176,6 +195,9 @@ def augreg_recipe(
     """
     if loss is None:
         loss = "sigmoid" if model.config.num_classes == IMAGENET21K_CLASSES else "softmax"
+        loss = "sigmoid" if multi_label else loss
+    elif multi_label and loss != "sigmoid":
+        raise ConfigError(f"loss={loss!r}: many labels per image need loss='sigmoid'.")
     settings = {name: value for name, value in locals().items() if name != "model"}
     settings["warmup_steps"] = _check(settings, warmup_steps, longest=10_000)
     _choose_what_learns(model)
@@ -195,6 +217,8 @@ def augreg_recipe(
         compile_["loss_weights"] = float(model.config.num_classes)
     else:
         compile_["loss"] = _softmax_loss(label_smoothing, one_hot)
+    if multi_label:
+        compile_ |= _many_labels(model, None, label_smoothing)
     return _recipe("augreg", compile_, settings, model.config.num_classes)
 
 
@@ -331,6 +355,18 @@ def _softmax_loss(label_smoothing: float, one_hot: bool) -> keras.losses.Loss:
             "one_hot=True here and to the function of keras_vit.data."
         )
     return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+def _many_labels(
+    model: "VisionTransformer", positive_weights: Sequence[float] | None, label_smoothing: float
+) -> dict[str, Any]:
+    """Returns loss and metrics for many labels per image; the model then has thresholds."""
+    if model.thresholds is None:
+        model.thresholds = 0.5
+    return {
+        "loss": many_labels_loss(model.config, positive_weights, label_smoothing),
+        "weighted_metrics": many_labels_metrics(model.config),
+    }
 
 
 def _accuracy(one_hot: bool) -> keras.metrics.Metric:

@@ -39,8 +39,9 @@ def train(
     """Compiles and fits a model by a recipe, and writes all results into one folder.
 
     The folder `out` has `log.csv` (one row per epoch), `curves.png`, the presets `best/`
-    (highest validation accuracy so far, and then lowest loss) and `last/`, and `resume/`, from
-    which a killed training continues. A training without validation writes no `best/`.
+    (highest validation accuracy so far, `pr_auc` with many labels, and then lowest loss) and
+    `last/`, and `resume/`, from which a killed training continues. A training without validation
+    writes no `best/`.
 
     Args:
         model: the model, with the classes of the data.
@@ -93,7 +94,7 @@ def train(
         ],
         **fit,
     )
-    _save(model, out / LAST)
+    save_trained(model, out / LAST)
     if index == 0 and find_spec("matplotlib"):
         steps = fit.get("steps_per_epoch") or len(data)
         draw_curves({model.name: history.history}, out / "curves.png", steps)
@@ -160,13 +161,14 @@ class _BestPreset(keras.callbacks.Callback):
         self.best_loss = float("inf")
 
     def on_test_end(self, logs: Any = None) -> None:
-        accuracy, loss = logs.get("accuracy", 0.0), logs["loss"]
+        accuracy, loss = logs.get("pr_auc", logs.get("accuracy", 0.0)), logs["loss"]
         if (accuracy, -loss) > (self.best_accuracy, -self.best_loss):
             self.best_accuracy, self.best_loss = accuracy, loss
-            _save(self.model, self.folder)
+            save_trained(self.model, self.folder)
 
 
-def _save(model: "VisionTransformer", folder: Path) -> None:
+def save_trained(model: "VisionTransformer", folder: Path) -> None:
+    """Writes a preset, with LoRA merged; of several processes the first writes."""
     adapted = any(weight.name.startswith("lora_kernel") for weight in model.weights)
     saved = merge_lora(model) if adapted else model
     if together()[1] > 1:
@@ -182,6 +184,11 @@ def _check_recipe(recipe: Recipe, data: Any) -> None:
         raise ConfigError(
             f"recipe.fit_args has validation_freq={every}; the log has a row per epoch with all "
             "figures. Make epochs longer instead: steps_per_epoch."
+        )
+    is_binary = recipe.settings.get("multi_label") or recipe.settings.get("loss") == "sigmoid"
+    if getattr(data, "multi_label", False) and not is_binary:
+        raise ConfigError(
+            "The images have many labels each; give the recipe multi_label=True (--multi-label)."
         )
     for name, expected in (
         ("batch_size", recipe.batch_size),

@@ -6,12 +6,15 @@ from importlib import resources
 
 import numpy as np
 
-from keras_vit.errors import ConfigError, nearest
+from keras_vit.errors import ConfigError, nearest, shown
 
-__all__ = ["NAMED", "Labels", "expand", "shorten", "top_labels"]
+__all__ = ["NAMED", "Labels", "Thresholds", "check_thresholds", "expand", "shorten", "top_labels"]
 
 Labels = str | Sequence[str]
 """A name of a shipped list, or one name per class."""
+
+Thresholds = float | Sequence[float]
+"""The least probability with which an image has a label: one for all classes, or one per class."""
 
 NAMED = {"imagenet1k": 1000, "imagenet21k": 21843}
 """Shipped lists and their lengths, in the order of ILSVRC 2012 and of Google's 21k heads."""
@@ -81,15 +84,42 @@ def shorten(labels: Labels | None, num_classes: int) -> str | tuple[str, ...] | 
     return labels
 
 
+def check_thresholds(
+    thresholds: Thresholds | None, num_classes: int
+) -> float | tuple[float, ...] | None:
+    """Returns thresholds in the form that models and files keep: a number, or one per class.
+
+    Raises:
+        ConfigError: a threshold is not in [0, 1], or their number is not `num_classes`.
+    """
+    if thresholds is None:
+        return None
+    array = np.asarray(thresholds)
+    fits = array.shape in ((), (num_classes,)) and array.dtype.kind in "fiu" and num_classes
+    if not fits or not ((array >= 0) & (array <= 1)).all():
+        raise ConfigError(
+            f"thresholds={shown(thresholds, quoted=False)}: expected a number from 0 to 1, or one "
+            f"for each of num_classes={num_classes}."
+        )
+    array = array.astype("float64")
+    return tuple(array.tolist()) if array.ndim else float(array)
+
+
 def top_labels(
-    probabilities: np.ndarray, labels: Sequence[str] | None, top: int
+    probabilities: np.ndarray,
+    labels: Sequence[str] | None,
+    top: int | None,
+    thresholds: Sequence[float] | None = None,
 ) -> list[list[tuple[str, float]]]:
-    """Returns the `top` most probable labels of each image, most probable first.
+    """Returns the most probable labels of each image, most probable first.
 
     Args:
         probabilities: `(batch, num_classes)`.
         labels: one name per class, or None to use the index of a class as its name.
-        top: number of labels; all labels if there are fewer.
+        top: number of labels; all labels if there are fewer. None for 5, and with thresholds for
+            all labels that reach them.
+        thresholds: of a model of many labels: the least probability of each class. An image
+            without a class that reaches it has no label.
 
     Raises:
         ConfigError: a probability is NaN.
@@ -99,8 +129,14 @@ def top_labels(
             "The model gives NaN as a probability: a weight or pixel is not finite, or too large "
             "for the dtype policy of the model, such as float16."
         )
-    order = np.argsort(-probabilities, axis=1, kind="stable")[:, :top]
+    if top is None and thresholds is None:
+        top = 5
+    least = np.full(probabilities.shape[1], -np.inf) if thresholds is None else np.array(thresholds)
+    order = np.argsort(-probabilities, axis=1, kind="stable")
     return [
-        [(labels[k] if labels else str(k), float(row[k])) for k in indices]
+        [
+            (labels[k] if labels else str(k), float(row[k]))
+            for k in indices[row[indices] >= least[indices]][:top]
+        ]
         for row, indices in zip(probabilities, order, strict=True)
     ]

@@ -186,7 +186,7 @@ class Classify(_PerImage):
 
     Args:
         preset: as for `VisionTransformer.from_preset`; each worker loads it.
-        top: number of labels per image.
+        top: number of labels per image, those that reach their threshold if the model has some.
         **options: as for `Embed`.
 
     Raises:
@@ -209,10 +209,14 @@ class Classify(_PerImage):
     def about(self) -> dict[str, Any]:
         """Returns everything that determines the labels, as plain JSON types."""
         identity = {**identity_of(self.model, "labels"), **super().about()}
-        return {**identity, "top": self._top, "labels": self.model.labels}
+        facts: dict[str, Any] = {"top": self._top, "labels": self.model.labels}
+        if self.model.thresholds is not None:
+            facts["thresholds"] = list(self.model.thresholds)
+        return {**identity, **facts}
 
     def _compute(self, images: np.ndarray, size: int) -> Sequence[Any]:
-        return top_labels(self.model.probabilities(images, size), self.model.labels, self._top)
+        shares = self.model.probabilities(images, size)
+        return top_labels(shares, self.model.labels, self._top, self.model.thresholds)
 
     def _columns(self, answers: Sequence[Any]) -> dict[str, Any]:
         pa = pyarrow()

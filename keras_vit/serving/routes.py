@@ -135,15 +135,19 @@ def build_application(model: VisionTransformer, settings: Settings) -> Any:
 
     @app.post("/classify", openapi_extra=_BODY, responses=_REFUSALS)
     async def classify(
-        request: Request, top: Annotated[int, Query(ge=1, description="labels per image")] = 5
+        request: Request,
+        top: Annotated[int | None, Query(ge=1, description="labels per image")] = None,
     ) -> Response:
-        """The most probable labels of each image: `{"predictions": [[{label, probability}]]}`."""
+        """The most probable labels of each image: `{"predictions": [[{label, probability}]]}`.
+
+        Without `top`, 5 labels; of a model with thresholds, all that reach their threshold.
+        """
         if not engine.classifies:
             raise HTTPException(404, "This model makes no prediction per image; use /embed.")
         rows = [row for _, row in await service.answer(request, "classify")]
         named = [
             [{"label": label, "probability": share} for label, share in best]
-            for best in top_labels(np.stack(rows), model.labels, top)
+            for best in top_labels(np.stack(rows), model.labels, top, model.thresholds)
         ]
         return JSONResponse({"predictions": named})
 
@@ -189,6 +193,7 @@ def describe(engine: Engine, settings: Settings) -> dict[str, Any]:
         "image_size": model.config.image_size,
         "channels": model.config.channels,
         "num_classes": model.config.num_classes,
+        "thresholds": model.thresholds,
         "classifies": engine.classifies,
         "protocol": model.preprocessor.protocol,
         "provenance": dict(model.provenance),

@@ -36,7 +36,11 @@ def save_preset(
 
     folder = Path(folder)
     preset = PresetConfig(
-        model.config, model.preprocessor.protocol, model.labels, dict(model.provenance)
+        model.config,
+        model.preprocessor.protocol,
+        model.labels,
+        dict(model.provenance),
+        thresholds=model.get_config().get("thresholds"),
     )
     readme = model_card(folder.name, preset, card)
     write_weights = writer_of(model)  # in every process

@@ -9,7 +9,7 @@ from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError, PresetError, nearest
 from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.images.protocols import compact as compact_protocol
-from keras_vit.labels import shorten
+from keras_vit.labels import check_thresholds, shorten
 
 FORMAT = "keras_vit"
 FORMAT_VERSION = 1
@@ -29,6 +29,8 @@ class PresetConfig:
         provenance: origin of the weights, as plain JSON types.
         weights_sha256: sha256 of `model.safetensors`, in hexadecimal; None in presets of early
             releases.
+        thresholds: those of a model of many labels, see `VisionTransformer.thresholds`, or None;
+            the file of a model without them has no such field.
     """
 
     config: ViTConfig
@@ -36,6 +38,7 @@ class PresetConfig:
     labels: str | tuple[str, ...] | None = None
     provenance: dict[str, Any] = dataclasses.field(default_factory=dict)
     weights_sha256: str | None = None
+    thresholds: float | tuple[float, ...] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the JSON object of `config.json`."""
@@ -48,6 +51,7 @@ class PresetConfig:
             "labels": shorten(self.labels, self.config.num_classes),
             "provenance": self.provenance,
             "weights_sha256": self.weights_sha256,
+            **({} if self.thresholds is None else {"thresholds": self.thresholds}),
         }
 
     @classmethod
@@ -89,6 +93,7 @@ class PresetConfig:
                 shorten(stored.get("labels"), config.num_classes),
                 stored["provenance"],
                 stored.get("weights_sha256"),
+                check_thresholds(stored.get("thresholds"), config.num_classes),
             )
         except ConfigError as error:
             raise PresetError(f"{where}: {error}") from error
@@ -100,5 +105,6 @@ _FIELDS: dict[str, Any] = {
     "labels": (list, str, type(None)),
     "provenance": dict,
     "weights_sha256": (str, type(None)),
+    "thresholds": (float, int, list, type(None)),
 }
 """Fields of `config.json` beside its format, and their JSON types."""

@@ -1,0 +1,153 @@
+"""Scores and thresholds of models that give an image many labels (multi-label)."""
+
+from typing import Any
+
+import numpy as np
+
+from keras_vit.errors import ConfigError
+from keras_vit.evaluation.batches import predict, read_batches
+from keras_vit.evaluation.targets import acceptable, match_columns
+from keras_vit.model import VisionTransformer
+
+
+def choose_thresholds(
+    model: VisionTransformer, data: Any, *, batch_size: int = 32
+) -> tuple[float, ...]:
+    """Returns the threshold of each class with the highest F1 on held-out images.
+
+    It lies midway between the probabilities of two images. The model takes it as
+    `model.thresholds = choose_thresholds(model, validation)`; a preset keeps it.
+
+    Args:
+        model: a model with `thresholds`.
+        data: images and labels as for `evaluate`, which the model was not trained on.
+        batch_size: images per step if `data` is a pair of arrays.
+
+    Returns:
+        One number per class of the model; a class without images keeps its threshold.
+
+    Raises:
+        ConfigError: the model has no thresholds, or the data do not fit it or have no labels.
+
+    >>> import numpy as np, keras_vit
+    >>> from keras_vit.evaluation import choose_thresholds
+    >>> model = keras_vit.vit_ti16(image_size=32, num_classes=2, thresholds=0.4)
+    >>> images, labels = np.zeros((4, 32, 32, 3), "float32"), np.array([[1, 0], [0, 0]] * 2)
+    >>> choose_thresholds(model, (images, labels))  # a head of zeros: every probability is 0.5
+    (0.25, 0.4)
+    """
+    if model.thresholds is None:
+        raise ConfigError(
+            "The model has no thresholds, so its probabilities are those of one label per image. "
+            "Train it by a recipe with multi_label=True, or set model.thresholds = 0.5."
+        )
+    _, places = match_columns(model, data, None)
+    parts = []
+    for logits, labels in predict(model, "logits", read_batches(data, batch_size)):
+        if labels is None:
+            raise ConfigError("The data have no labels: expected batches (images, labels).")
+        right = np.zeros(logits.shape, bool)
+        right[:, places] = acceptable(labels, len(places))
+        parts.append((logits, right))
+    if not parts:
+        raise ConfigError("The data are empty: no batch came.")
+    shares = sigmoid(np.concatenate([logits for logits, _ in parts]).astype("float64"))
+    rights = np.concatenate([right for _, right in parts])
+    thresholds = list(model.thresholds)
+    for k, right in enumerate(rights.T):
+        if right.any():
+            values, taken, hits = _cuts(shares[:, k], right)
+            best = int(np.argmax(2 * hits / (taken + right.sum())))
+            thresholds[k] = float((values[best] + [*values[1:], 0.0][best]) / 2)
+    return tuple(thresholds)
+
+
+class ManyLabels:
+    """Collects logits and labels of batches, and scores every class.
+
+    Args:
+        thresholds: least probability of each class, `(classes,)`.
+        bins: bins of the calibration error.
+    """
+
+    def __init__(self, thresholds: np.ndarray, bins: int) -> None:
+        self._thresholds = thresholds
+        self._bins = bins
+        self.count = 0
+        self._batches: list[tuple[np.ndarray, np.ndarray]] = []
+
+    def add(self, logits: np.ndarray, right: np.ndarray) -> None:
+        """Adds a batch: logits and bool `right`, both `(batch, classes)`."""
+        self.count += len(logits)
+        self._batches.append((logits, right))
+
+    def result(self) -> dict[str, Any]:
+        """Returns the fields of an `Evaluation`."""
+        logits = np.concatenate([part for part, _ in self._batches]).astype("float64")
+        right = np.concatenate([part for _, part in self._batches])
+        shares = sigmoid(logits)
+        taken = shares >= self._thresholds
+        counts, hits = right.sum(axis=0), (taken & right).sum(axis=0)
+        has_images = counts > 0
+        f1 = 2 * hits / np.maximum(counts + taken.sum(axis=0), 1)
+        precision = np.array(
+            [
+                average_precision(shares[:, k], right[:, k]) if has_images[k] else 0.0
+                for k in range(len(counts))
+            ]
+        )
+        top = np.argsort(-logits, axis=1, kind="stable")[:, :5]
+        is_right = np.take_along_axis(right, top, axis=1)
+        return {
+            "count": self.count,
+            "left_out": 0,
+            "top1": float(is_right[:, 0].mean()),
+            "top5": float(is_right.any(axis=1).mean()),
+            "loss": float((np.logaddexp(0, logits) - right * logits).mean()),
+            "calibration_error": _calibration_error(shares, right, self._bins),
+            "calibration_bins": self._bins,
+            "class_counts": tuple(counts.tolist()),
+            "class_accuracy": _by_class(hits / np.maximum(counts, 1), has_images),
+            "mean_average_precision": float(precision[has_images].mean())
+            if has_images.any()
+            else None,
+            "f1": float(f1[has_images].mean()) if has_images.any() else None,
+            "class_average_precision": _by_class(precision, has_images),
+            "class_f1": _by_class(f1, has_images),
+        }
+
+
+def sigmoid(logits: np.ndarray) -> np.ndarray:
+    """Returns the sigmoid of logits, exact for small ones too."""
+    probabilities: np.ndarray = np.exp(-np.logaddexp(0, -logits))
+    return probabilities
+
+
+def average_precision(scores: np.ndarray, right: np.ndarray) -> float:
+    """Returns the sum over recalls of their increase times the precision; equal scores rank as one.
+
+    Args:
+        scores: `(images,)`.
+        right: bool `(images,)`, True at least once.
+    """
+    _, taken, hits = _cuts(scores, right)
+    return float((np.diff(hits, prepend=0) * hits / taken).sum() / hits[-1])
+
+
+def _cuts(scores: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns the different scores, the highest first, and the images and the right images that
+    have at least this score.
+    """
+    order = np.argsort(-scores, kind="stable")
+    last = np.flatnonzero(np.diff(scores[order], append=-np.inf))
+    return scores[order][last], last + 1, right[order].cumsum()[last]
+
+
+def _calibration_error(shares: np.ndarray, right: np.ndarray, bins: int) -> float:
+    place = np.clip(np.ceil(shares * bins).astype(int) - 1, 0, bins - 1).ravel()
+    gaps = np.bincount(place, (shares - right).ravel(), bins)
+    return float(np.abs(gaps).sum() / shares.size)
+
+
+def _by_class(values: np.ndarray, has_images: np.ndarray) -> tuple[float | None, ...]:
+    return tuple(float(v) if has else None for v, has in zip(values, has_images, strict=True))
