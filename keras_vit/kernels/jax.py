@@ -6,6 +6,10 @@ repeatedly (benchmarks/notes, "Layer norm on JAX"). The tangents here are one ex
 saved mean and deviation, which leaves no computation to repeat. Attention saves a seventh of a
 forward pass, and a fifth of a gradient's memory. Both serve forward and reverse mode of every
 order. Accelerators compute the plain forms. `python -m benchmarks.kernels` has a row for each.
+
+The platform that a program is lowered for chooses the form, not the machine that traces it: a
+program for CUDA or TPUs that was written on a CPU (`jax.export`) is the program that they would
+write themselves. `python -m benchmarks.lowered` reads such programs.
 """
 
 import functools
@@ -35,14 +39,15 @@ def gelu(x: Any, approximate: bool) -> Any:
     """
     y = reference.gelu(x, approximate)
     tokens = x.shape[1] if x.ndim > 2 else 1
-    few = not is_known(tokens) or tokens**2 <= reference.MOST_SCORES
-    return y if few or jax.default_backend() != "cpu" else xla_on_cpus.kept_out_of_fusions(y)
+    if not is_known(tokens) or tokens**2 <= reference.MOST_SCORES:
+        return y
+    return jax.lax.platform_dependent(
+        y, cpu=xla_on_cpus.kept_out_of_fusions, default=lambda plain: plain
+    )
 
 
 def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
     """See `reference.remat`."""
-    if jax.default_backend() != "cpu":
-        return reference.remat(function, layer)
     return xla_on_cpus.remat(function)
 
 
@@ -64,8 +69,12 @@ def linear(x: Any, kernel: Any, bias: Any, axes: int = 1) -> Any:
 
 def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
     """See `reference.layer_norm`."""
-    if jax.default_backend() != "cpu":
-        return reference.layer_norm(x, gamma, beta, epsilon)
+    forms = _layer_norm_on_cpus, reference.layer_norm
+    on_cpus, elsewhere = (functools.partial(form, epsilon=epsilon) for form in forms)
+    return jax.lax.platform_dependent(x, gamma, beta, cpu=on_cpus, default=elsewhere)
+
+
+def _layer_norm_on_cpus(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
     y = x.astype(reference.at_least_float32(x))
     return _layer_norm(y, gamma.astype(y.dtype), beta.astype(y.dtype), epsilon).astype(x.dtype)
 
@@ -92,9 +101,16 @@ def _normal_and_inverse(x: Any, epsilon: float) -> tuple[Any, Any]:
 
 
 def attention(query: Any, key: Any, value: Any) -> Any:
-    """See `reference.attention`. On accelerators, Keras calls their fused kernels."""
-    if jax.default_backend() != "cpu":
-        return ops.dot_product_attention(query, key, value)
+    """See `reference.attention`. On CUDA, Keras calls the kernel of cuDNN if the machine has it."""
+    plain = jax.nn.dot_product_attention
+    # On a TPU Keras would write its kernel for TPUs also into the program for CUDA.
+    on_cuda = plain if jax.default_backend() == "tpu" else ops.dot_product_attention
+    return jax.lax.platform_dependent(
+        query, key, value, cpu=_attention_on_cpus, cuda=on_cuda, default=plain
+    )
+
+
+def _attention_on_cpus(query: Any, key: Any, value: Any) -> Any:
     # (batch, heads, tokens, head_dim)
     query, key, value = (jnp.swapaxes(x, 1, 2) for x in (query, key, value))
     tokens, others = query.shape[2], key.shape[2]
