@@ -86,6 +86,7 @@ _SIZES = {
         Size("B/16", 768, 12, 12, 3072, 16),
         Size("L/16", 1024, 24, 16, 4096, 16),
         Size("DINOv2-S/14", 384, 12, 6, 1536, 14, 518, family="dinov2"),
+        Size("DINOv2-B/14", 768, 12, 12, 3072, 14, 518, family="dinov2"),
         Size("DINOv3-S/16", 384, 12, 6, 1536, 16, 512, family="dinov3", prefix_tokens=5),
         Size("SigLIP-B/16", 768, 12, 12, 3072, 16, family="siglip", prefix_tokens=0),
         Size("CLIP-B/32", 768, 12, 12, 3072, 32, family="clip"),

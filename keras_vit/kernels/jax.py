@@ -19,7 +19,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from keras import ops
 
 from keras_vit.fixes import xla_on_cpus
 from keras_vit.kernels import reference
@@ -101,13 +100,43 @@ def _normal_and_inverse(x: Any, epsilon: float) -> tuple[Any, Any]:
 
 
 def attention(query: Any, key: Any, value: Any) -> Any:
-    """See `reference.attention`. On CUDA, Keras calls the kernel of cuDNN if the machine has it."""
+    """See `reference.attention`. XLA writes it for accelerators, or cuDNN has a kernel."""
     plain = jax.nn.dot_product_attention
-    # On a TPU Keras would write its kernel for TPUs also into the program for CUDA.
-    on_cuda = plain if jax.default_backend() == "tpu" else ops.dot_product_attention
+    on_cuda = _by_cudnn if _suits_cudnn(query, key) else plain
     return jax.lax.platform_dependent(
         query, key, value, cpu=_attention_on_cpus, cuda=on_cuda, default=plain
     )
+
+
+def _suits_cudnn(query: Any, key: Any) -> bool:
+    """Whether cuDNN's attention takes the arrays on the GPU of this machine."""
+    in_16_bits = query.dtype in (jnp.bfloat16, jnp.float16)
+    is_legal = in_16_bits and query.shape[-1] % 8 == 0 and query.shape[-1] <= 128
+    return is_legal and is_known(*query.shape, *key.shape) and _has_ampere()
+
+
+def _has_ampere() -> bool:
+    """Whether the GPU has the compute capability 8.0, which cuDNN's attention needs."""
+    if jax.default_backend() != "gpu":
+        return False
+    major = getattr(jax.local_devices()[0], "compute_capability", "").partition(".")[0]
+    return major.isdecimal() and int(major) >= 8  # ROCm names its devices otherwise
+
+
+def _by_cudnn(query: Any, key: Any, value: Any) -> Any:
+    """Returns attention by a kernel that keeps no scores.
+
+    JAX 0.10.2 refuses the gradient for an odd number of tokens, such as the 197 of an image of 224
+    pixels; then one more token is added, which cuDNN leaves out.
+    """
+    attend = functools.partial(jax.nn.dot_product_attention, implementation="cudnn")
+    batch, tokens, others = *query.shape[:2], key.shape[1]
+    if tokens % 2 == others % 2 == 0:
+        return attend(query, key, value)
+    even = (jnp.pad(x, [(0, 0), (0, x.shape[1] % 2), (0, 0), (0, 0)]) for x in (query, key, value))
+    lengths = [jnp.full(batch, count, "int32") for count in (tokens, others)]
+    y = attend(*even, query_seq_lengths=lengths[0], key_value_seq_lengths=lengths[1])
+    return y[:, :tokens]
 
 
 def _attention_on_cpus(query: Any, key: Any, value: Any) -> Any:
