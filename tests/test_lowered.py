@@ -85,7 +85,7 @@ def test_a_training_step_takes_the_memory_of_its_state(programs):
 
 @pytest.mark.skipif(BACKEND == "tensorflow", reason="a graph keeps what its gradient reads")
 def test_the_forward_pass_leaves_no_scores_for_the_gradient():
-    """With cuDNN on JAX and with torch's kernel: the bytes grow with the tokens, not their square."""
+    """With the kernels of cuDNN and torch: the bytes grow with the tokens, not their square."""
     few, many = lowered.programs(BACKEND, FIELDS, 2), lowered.programs(BACKEND, MANY, 2)
     key = ("train", {"jax": "cuda+cudnn", "torch": "meta"}[BACKEND])
     assert many[key].saved / few[key].saved == pytest.approx(1226 / 50, rel=0.05)
