@@ -4,6 +4,8 @@
 # make test-thorough   the same with every case on every backend and every count in full: two hours
 # make test-floors   a training on each backend with the oldest versions that are promised
 # make test-keras VERSION=3.14.0   the suite on another Keras
+# make test-versions   goldens, fit, save, load and export on the oldest and the newest Keras, once
+#              per backend; VERSION=path adds a checkout of Keras
 # make docs    the site, in docs/_build/html: warnings and dead links are errors
 # make dist    wheel and sdist, checked, and tried in fresh environments with each backend alone
 # make lint    ruff and mypy
@@ -16,6 +18,8 @@ PYTHON ?= python3
 BACKEND ?= jax
 BACKENDS ?= jax torch tensorflow openvino
 WORKERS ?= 2
+# The oldest and the newest Keras that pyproject.toml allows.
+KERAS ?= 3.14.0 3.15.1
 
 BIN := .venv/bin
 FIGURES ?= benchmarks/results/cpu.json
@@ -28,7 +32,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 unexport PYTHONDONTWRITEBYTECODE
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: demo test test-thorough test-floors test-keras docs dist lint fuzz bench bench-speed bench-families bench-memory clean
+.PHONY: demo test test-thorough test-floors test-keras test-versions docs dist lint fuzz bench bench-speed bench-families bench-memory clean
 
 demo: .venv/.demo-$(BACKEND)
 	KERAS_BACKEND=$(BACKEND) $(BIN)/keras-vit demo --out demo
@@ -57,7 +61,7 @@ test-floors:
 		$(PYTHON) -m venv .venv-floors/$$backend && \
 		.venv-floors/$$backend/bin/python -m pip install --quiet --disable-pip-version-check \
 			--constraint constraints-floors.txt --editable ".[$$backend]" && \
-		KERAS_BACKEND=$$backend .venv-floors/$$backend/bin/python -m tests.floor || exit 1; \
+		KERAS_BACKEND=$$backend .venv-floors/$$backend/bin/python -m tests.release || exit 1; \
 	done
 
 # The suite on another Keras, in an environment of its own: make test-keras VERSION=3.14.0
@@ -67,6 +71,21 @@ test-keras: .venv/.test
 	@for backend in $(BACKENDS); do \
 		PYTHONPATH=.venv-keras/keras-$(VERSION) KERAS_BACKEND=$$backend $(BIN)/python -m pytest \
 			--quiet --numprocesses $(WORKERS) --dist worksteal $(PYTEST_ARGS) || exit 1; \
+	done
+
+# The other packages are those of .venv.
+test-versions: .venv/.test
+	@for keras in $(KERAS) $(VERSION); do \
+		folder=$$keras; \
+		if [ ! -d $$folder ]; then \
+			folder=.venv-keras/keras-$$keras; \
+			[ -d $$folder ] || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+				--no-deps --target $$folder keras==$$keras || exit 1; \
+		fi; \
+		for backend in $(BACKENDS); do \
+			PYTHONPATH=$$folder:$(CURDIR) KERAS_BACKEND=$$backend \
+				$(BIN)/python -m tests.release || exit 1; \
+		done; \
 	done
 
 lint: .venv/.lint
