@@ -13,6 +13,8 @@
 #              minimal input for each fault goes to fuzz-faults/
 # make bench   keras_vit beside its peers: some four hours, on an otherwise idle machine, or in
 #              parts: bench-speed, bench-families, bench-memory; BACKENDS=jax, ROUNDS=3
+# make bench-gpu   the tests and figures that need a GPU, forty minutes of one H100, into GPU_FIGURES;
+#              what it has is kept when it stops, and a second call goes on
 
 PYTHON ?= python3
 BACKEND ?= jax
@@ -23,6 +25,7 @@ KERAS ?= 3.14.0 3.15.1
 
 BIN := .venv/bin
 FIGURES ?= benchmarks/results/cpu.json
+GPU_FIGURES ?= benchmarks/results/gpu.json
 ROUNDS ?= 5
 BENCH := $(BIN)/python -m benchmarks --rounds $(ROUNDS) --json $(FIGURES)
 # Python compiles a module when it is first imported; most of what is installed never is.
@@ -32,7 +35,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 unexport PYTHONDONTWRITEBYTECODE
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: demo test test-thorough test-floors test-keras test-versions docs dist lint fuzz bench bench-speed bench-families bench-memory clean
+.PHONY: demo test test-thorough test-floors test-keras test-versions docs dist lint fuzz bench bench-speed bench-families bench-memory bench-gpu clean
 
 demo: .venv/.demo-$(BACKEND)
 	KERAS_BACKEND=$(BACKEND) $(BIN)/keras-vit demo --out demo
@@ -162,6 +165,10 @@ bench-memory: .venv/.test
 	@for task in load start input; do \
 		$(BENCH) --task $$task --model L/16 --rounds 3 || exit 1; \
 	done
+
+# The wheels of constraints.txt are for CPUs: install torch and jax[cuda12] for the GPU first.
+bench-gpu: .venv/.test
+	$(BIN)/python -m benchmarks.gpu $(GPU_FIGURES) $(GPU_ARGS)
 
 clean:
 	rm -rf .venv .venv-floors .venv-keras demo build dist docs/_build docs/gallery

@@ -46,14 +46,15 @@ def main() -> None:
 
 
 def _compare_goldens() -> int:
-    """Compares the logits, or the tokens, of each case of the official code with its own."""
-    for name in golden.OFFICIAL:
+    """Compares logits or tokens of every fourth case of the official code with its own."""
+    names = sorted(golden.OFFICIAL)[::4]
+    for name in names:
         want = golden.expected(name)
         output = "logits" if "logits" in want else "encoded"
         got = golden.outputs(golden.load_case(name), want["image"], [output])[output]
         error = np.abs(got - want[output]).max() / np.abs(want[output]).max()
         assert error <= golden.CASES[name]["tolerance"], (name, error)
-    return len(golden.OFFICIAL)
+    return len(names)
 
 
 def _save_and_load(model: keras_vit.VisionTransformer, images: np.ndarray, folder: Path) -> None:
