@@ -3,8 +3,8 @@
 The plan runs from what matters most to what matters least: tests that need a GPU, then B/16 beside
 timm, then further models, memory, `fit`, and long sequences. Each part has a process of its own and
 a limit of time, FILE is written after each, and a part that no longer fits into `--minutes` is left
-out and named. Parts that FILE has already are not run again. `--tiny` runs the whole plan on small
-sizes, which any machine can.
+out and named. Parts that FILE has already are not run again. `--tiny` runs the plan on small sizes,
+without the peers that torch compiles, which any machine can.
 """
 
 import argparse
@@ -58,6 +58,10 @@ def plan(tiny: bool, work: Path) -> list[Part]:
 
     def speed(task: str, model: str, batch: int, peers: tuple[str, ...], minutes: float) -> None:
         size = (model, batch, 3) if not tiny else ("Ti/16", min(batch, 2), 1)
+        if tiny:  # a compiler takes minutes for any size
+            peers = tuple(peer for peer in peers if "comp" not in peer and "tune" not in peer)
+            if not peers:
+                return
         options: tuple[Any, ...] = ("--model", size[0], "--batch", size[1], "--rounds", size[2])
         options += ("--dtype", "bfloat16", "--json", work / "speed.json")
         # Products by the libraries of CPUs would take most of the time.
