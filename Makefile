@@ -185,7 +185,7 @@ clean:
 .venv/.test: .venv/.base pyproject.toml constraints.txt
 	@echo "Installing keras_vit with all backends into .venv"
 	$(PIP) --upgrade pip
-	$(PIP) --editable ".[jax,torch,tensorflow,demo,tensorboard,tfds,huggingface,parquet,export,openvino,nncf,litert,serve,orbax]" --group test
+	$(PIP) --editable ".[jax,torch,tensorflow,demo,tfds,huggingface,export,openvino,nncf,litert,serve]" --group test
 	@# The peers that checkpoints are exchanged with. Their own demands would bring another torch.
 	$(PIP) --group peers
 	$(PIP) --no-deps timm torchvision keras-hub tensorflow-text kagglehub kagglesdk

@@ -26,6 +26,7 @@ from .evaluation import evaluate as evaluate
 from .evaluation import features as features
 from .evaluation import few_shot as few_shot
 from .evaluation import linear_probe as linear_probe
+from .evaluation import probe as probe
 from .explanation import attention_maps as attention_maps
 from .explanation import attention_rollout as attention_rollout
 from .explanation import explain as explain

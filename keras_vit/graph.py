@@ -13,15 +13,19 @@ from keras_vit.errors import ConfigError, nearest
 from keras_vit.layers.dense import Dense
 from keras_vit.layers.dropout import Dropout
 from keras_vit.layers.precision import float32_under_mixed
+from keras_vit.layers.relative_position_bias import RelativePositionBias
 from keras_vit.layers.rms_norm import norm_layer
 
 if kernels.have_whole_block:
     from keras_vit.layers.torch_block import call_block
 else:
 
-    def call_block(block: Any, z: Any, rotary: Any = None, **arguments: Any) -> Any:
-        """Returns `block(z, rotary=rotary, **arguments)`; most blocks take no rotary positions."""
-        return block(z, **arguments) if rotary is None else block(z, rotary=rotary, **arguments)
+    def call_block(
+        block: Any, z: Any, rotary: Any = None, bias: Any = None, **arguments: Any
+    ) -> Any:
+        """Returns `block(z, rotary=rotary, bias=bias, **arguments)`; None is left out."""
+        further = {"rotary": rotary, "bias": bias}
+        return block(z, **{k: x for k, x in further.items() if x is not None}, **arguments)
 
 
 class Stages:
@@ -143,13 +147,23 @@ class Graph:
         self.dropout = Dropout(config.dropout_rate, dtype=policy, name="embedding_dropout")
         self.pre_norm = _norm(config, policy, "pre_norm") if config.pre_norm else None
         self.rotary_positions = _rotary_positions(config, float32)
-        self.blocks = [_block(config, i, policy, remat) for i in range(config.num_layers)]
+        self.position_bias = (
+            _position_bias(config, float32, "relative_position_bias")
+            if config.relative_position_bias == "shared"
+            else None
+        )
+        self.blocks = [_block(config, i, policy, remat, float32) for i in range(config.num_layers)]
         self.norm = _norm(config, policy, "encoder_norm") if config.final_norm else None
         self.pool = _pool(config, policy)
         self.pool_before_norm = numerics.pool_before_norm
         self.joins_pre_logits = bool(config.has_two_heads and config.num_classes)
         self.projection = _projection(config, float32)
         self.pre_logits = _pre_logits(config, float32)
+        self.unit_norm = (
+            keras.layers.UnitNormalization(dtype=float32, name="unit_norm")
+            if config.unit_pre_logits
+            else None
+        )
         self.head = _head(config, float32)
         self.probabilities = _probabilities(config, float32)
 
@@ -163,10 +177,10 @@ class Graph:
         look = _WITHOUT_STAGES if stages is None else stages
         # `stateless_call` sets no context of a call: layers get `training` only as an argument.
         mode = {} if training is None else {"training": training}
-        z, turns = self._embed(images, mode, look)  # Eq. 1
+        z, positions = self._embed(images, mode, look)  # Eq. 1
         for block in self.blocks:  # Eqs. 2 and 3
             z = look.keep(f"{block.name}/input", z)
-            z = self._call_block(block, z, look, **turns, **mode)
+            z = self._call_block(block, z, look, **positions, **mode)
             if look.touches(f"{block.name}/norm"):
                 look.keep(f"{block.name}/norm", self._norm_tokens(z))
             if look.end_call():
@@ -178,6 +192,8 @@ class Graph:
         if look.touches("pre_logits"):
             # Two heads read two vectors; without heads, the model returns their mean.
             look.keep("pre_logits", ops.mean(y, axis=1) if self.joins_pre_logits else y)
+        if self.unit_norm is not None:
+            y = look.keep("unit_norm", self.unit_norm(y))
         if self.head is None:
             return y
         logits = look.keep("logits", look.keep("head", self.head(y)))
@@ -193,12 +209,12 @@ class Graph:
         """Returns the name of every stage, in the order of the computation."""
         embedding = [self.rescale, *self.stem, self.patch_embedding, self.patch_tokens]
         embedding += [self.patch_norm, self.mask_token, *self.assemble, self.dropout]
-        embedding += [self.pre_norm, self.rotary_positions]
+        embedding += [self.pre_norm, self.rotary_positions, self.position_bias]
         names = [layer.name for layer in embedding if layer is not None]
         for block in self.blocks:
             kinds = ("input", "attention", "norm")
             names += [*(f"{block.name}/{kind}" for kind in kinds), block.name]
-        end = [self.norm, self.pool, self.projection, self.pre_logits, self.head]
+        end = [self.norm, self.pool, self.projection, self.pre_logits, self.unit_norm, self.head]
         names += [layer.name for layer in (*end, self.probabilities) if layer is not None]
         names += ["logits"] if self.head is not None else []
         return names + (["pool/attention"] if isinstance(self.pool, layers.MAPHead) else [])
@@ -221,7 +237,10 @@ class Graph:
     def _embed(
         self, images: Any, mode: dict[str, bool], look: Stages
     ) -> tuple[Any, dict[str, Any]]:
-        """z_0 = [x_class; x_p^1 E; ...; x_p^N E] + E_pos  (Eq. 1), and the rotary positions."""
+        """z_0 = [x_class; x_p^1 E; ...; x_p^N E] + E_pos  (Eq. 1), and what blocks read beside it.
+
+        That are the rotary positions and the relative position bias.
+        """
         if self.rescale is not None:
             images = look.keep("rescale", self.rescale(images))
         for stage in self.stem:
@@ -238,9 +257,12 @@ class Graph:
         z = look.keep("embedding_dropout", self.dropout(z, **mode))
         if self.pre_norm is not None:
             z = look.keep("pre_norm", self.pre_norm(z))
-        if self.rotary_positions is None:
-            return z, {}
-        return z, {"rotary": look.keep("rotary_positions", self.rotary_positions(grid))}
+        others = ("rotary", self.rotary_positions, grid), ("bias", self.position_bias, z)
+        return z, {
+            argument: look.keep(layer.name, layer(read))
+            for argument, layer, read in others
+            if layer is not None
+        }
 
     def _call_block(self, block: Any, z: Any, look: Stages, **arguments: Any) -> Any:
         reader = look.reader(f"{block.name}/attention")
@@ -353,8 +375,23 @@ def _rotary_positions(config: ViTConfig, float32: Any) -> Any:
     )
 
 
-def _block(config: ViTConfig, i: int, policy: Any, remat: bool) -> Any:
+def _position_bias(config: ViTConfig, float32: Any, name: str) -> Any:
+    """The layer with a table of biases for the distances between patches."""
+    if config.grid is None:
+        raise ConfigError(
+            f"relative_position_bias={config.relative_position_bias!r} has a table for the grid of "
+            "one image_size, found image_size=None. Give image_size=(height, width); `from_preset` "
+            "resizes the table to it."
+        )
+    return RelativePositionBias(
+        config.num_heads, config.grid, config.num_prefix_tokens, dtype=float32, name=name
+    )
+
+
+def _block(config: ViTConfig, i: int, policy: Any, remat: bool, float32: Any) -> Any:
     numerics = config.numerics
+    has_table = config.relative_position_bias == "block"
+    table = _position_bias(config, float32, "attention_bias") if has_table else None
     gate = {"silu": "silu", "gelu": numerics.gelu}[numerics.gate]
     return layers.TransformerBlock(
         config.num_heads,
@@ -374,6 +411,7 @@ def _block(config: ViTConfig, i: int, policy: Any, remat: bool) -> Any:
         layer_scale=config.layer_scale_init if config.layer_scale else None,
         rope=config.rope and config.rope.form,
         rope_theta=config.rope.theta if config.rope else 10.0,
+        attention_bias=table and keras.layers.serialize(table),
         remat=remat,
         dtype=policy,
         name=f"block_{i}",

@@ -1,11 +1,15 @@
-"""A head from outside: a `Dense` layer that was added and trained in Keras's functional way."""
+"""A head from outside: a `Dense` layer of Keras, or embeddings of words."""
 
-from typing import TYPE_CHECKING
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
 
-from keras_vit.errors import ConfigError
+from keras_vit.checkpoints.containers import open_arrays
+from keras_vit.errors import ConfigError, shown
 from keras_vit.labels import Labels
 from keras_vit.layers import blank_weights
 
@@ -40,13 +44,101 @@ def with_head(
         "classifier_activation": None if activation == "linear" else activation,
         "labels": labels,
     }
+    bias = np.zeros(head.units) if head.bias is None else head.bias
+    return copy_with_head(model, head.kernel, bias, fields)
+
+
+def head_from_embeddings(
+    model: "VisionTransformer",
+    embeddings: Any,
+    labels: Sequence[str] | None,
+    scale: float | None,
+    bias: float | None,
+) -> "VisionTransformer":
+    """Returns a copy of a model that classifies by embeddings of words; see the model's method.
+
+    Raises:
+        ConfigError: as `VisionTransformer.head_from_embeddings`.
+    """
+    vectors, labels = _read_embeddings(embeddings, labels)
+    width = model.get_layer("pre_logits").output.shape[-1]
+    if not model.config.is_pooled:
+        raise ConfigError(
+            f"The embedding of an image is one vector; this model has classifier="
+            f"{model.config.classifier!r}."
+        )
+    rows = []
+    for label, texts in zip(labels, vectors, strict=True):
+        if texts.shape[-1] != width or texts.ndim != 2 or not texts.size:
+            raise ConfigError(
+                f"The embedding of {shown(label)} has shape {texts.shape}, expected (texts, "
+                f"{width}): the pre_logits of this model have width {width}. Embed the words by "
+                "the text tower that was trained with this model, behind its projection."
+            )
+        lengths = np.linalg.norm(texts, axis=-1, keepdims=True)
+        mean = (texts / np.where(lengths > 0, lengths, np.nan)).mean(axis=0)
+        length = np.linalg.norm(mean)
+        if not length > 0:  # NaN too
+            raise ConfigError(f"The embedding of {shown(label)} is zero or not finite.")
+        rows.append(mean / length)
+    scale = model.provenance.get("logit_scale") if scale is None else scale
+    bias = model.provenance.get("logit_bias", 0.0) if bias is None else bias
+    if scale is None or not np.isfinite([scale, bias]).all():
+        raise ConfigError(
+            f"scale={scale!r}, bias={bias!r}: expected numbers. The weights came without a "
+            "logit_scale, so give the temperature of their training: exp(logit_scale) of the file "
+            "of both towers, 100 for OpenAI's CLIP."
+        )
+    fields = {
+        "num_classes": len(rows),
+        "classifier_activation": None,
+        "labels": tuple(labels),
+        "unit_pre_logits": True,
+    }
+    return copy_with_head(model, scale * np.stack(rows, axis=1), np.full(len(rows), bias), fields)
+
+
+def _read_embeddings(
+    embeddings: Any, labels: Sequence[str] | None
+) -> tuple[list[np.ndarray], list[str]]:
+    """Returns the embeddings `(texts, width)` of each class in float64, and the labels."""
+    if isinstance(embeddings, (str, os.PathLike)):
+        embeddings = _read_arrays(Path(embeddings))
+    if isinstance(embeddings, Mapping):
+        names = list(embeddings) if labels is None else list(labels)
+        if set(names) != set(embeddings):
+            odd = sorted(set(names) ^ set(embeddings))
+            raise ConfigError(f"labels and embeddings differ in {shown(odd, quoted=False)}.")
+        embeddings = [embeddings[name] for name in names]
+    elif labels is None:
+        raise ConfigError("embeddings is an array: give labels, one name for each of its rows.")
+    else:
+        names = list(labels)
+    vectors = [np.atleast_2d(np.asarray(each, "float64")) for each in embeddings]
+    if len(vectors) != len(names) or len(set(names)) != len(names) or len(names) < 2:
+        raise ConfigError(
+            f"{len(vectors)} embeddings and {len(names)} labels, {len(set(names))} of them "
+            "different: expected two or more, one label for each embedding."
+        )
+    return vectors, names
+
+
+def _read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """Returns the arrays of a `.npz` or `.safetensors` file by name."""
+    with open_arrays(path) as reader:
+        return {name: reader.read(name) for name in reader.shapes}
+
+
+def copy_with_head(
+    model: "VisionTransformer", kernel: Any, bias: Any, fields: dict[str, Any]
+) -> "VisionTransformer":
+    """Returns a copy of a model with other fields, its weights, and another head."""
     with blank_weights():
         copy = type(model).from_config({**model.get_config(), **fields})
     for layer in copy.layers:
         if layer.name != "head" and layer.weights:
             layer.set_weights(model.get_layer(layer.name).get_weights())
-    bias = np.zeros(head.units) if head.bias is None else head.bias
     # Of two heads both get the layer: their mean is the layer at the mean of both tokens.
-    heads = 2 if model.config.has_two_heads else 1
-    copy.get_layer("head").set_weights([head.kernel, bias] * heads)
+    heads = 2 if copy.config.has_two_heads else 1
+    copy.get_layer("head").set_weights([kernel, bias] * heads)
     return copy

@@ -389,6 +389,39 @@ class VisionTransformer(keras.Model):
 
         return with_head(self, head, labels)
 
+    def head_from_embeddings(
+        self,
+        embeddings: Any,
+        labels: Sequence[str] | None = None,
+        *,
+        scale: float | None = None,
+        bias: float | None = None,
+    ) -> "VisionTransformer":
+        """Returns a copy of this model that classifies by embeddings of words (zero-shot).
+
+        The logits are `scale * cos(image, word) + bias`, as CLIP (arXiv 2103.00020, section 3.1.2)
+        and SigLIP (arXiv 2303.15343) compare images with texts; the image's embedding is the
+        output of `pre_logits`. The library of the text tower computes the embeddings.
+
+        Args:
+            embeddings: an array `(classes, width)`, or `(classes, prompts, width)` for several
+                texts per class; a mapping from labels to arrays `(width,)` or `(prompts, width)`;
+                or a path of such a mapping as `.npz` or `.safetensors`. Texts of one class are
+                averaged as CLIP does: unit vectors, mean, unit vector.
+            labels: one name per class; None for the names of the mapping.
+            scale: factor of the cosine. None for the temperature of the two-tower file that the
+                model was loaded from (`exp(logit_scale)`).
+            bias: number added to all logits; None for `logit_bias` of that file, or 0.
+
+        Raises:
+            ConfigError: the embeddings have another width than the `pre_logits`, are not finite
+                or zero, or have no labels; there is no scale; or the model's head does not read
+                one vector per image.
+        """
+        from keras_vit.heads import head_from_embeddings
+
+        return head_from_embeddings(self, embeddings, labels, scale, bias)
+
     @classmethod
     def from_preset(
         cls,

@@ -1,4 +1,4 @@
-"""Small models of six families; together they use every switch of `ViTConfig`."""
+"""Small models of eight families; together they use every switch of `ViTConfig`."""
 
 FAMILIES = {
     "clip": {
@@ -43,6 +43,22 @@ FAMILIES = {
         "sub_norm_attention": True,
         "sub_norm_mlp": True,
         "numerics": {"gate": "gelu", "gelu": "exact"},
+    },
+    "beit": {
+        "classifier": "gap",
+        "class_token": True,
+        "position": "none",
+        "relative_position_bias": "block",
+        "layer_scale": True,
+        "qkv_bias": (True, False, True),
+        "numerics": {"gelu": "exact", "pool_before_norm": True},
+    },
+    "data2vec": {
+        "position": "none",
+        "relative_position_bias": "shared",
+        "layer_scale": True,
+        "qkv_bias": (True, False, True),
+        "numerics": {"gelu": "exact", "layer_norm_epsilon": 1e-12},
     },
     "aimv2": {
         "classifier": "gap",

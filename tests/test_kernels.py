@@ -94,6 +94,22 @@ def test_attention_equals_its_reference(tokens, others, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("bias", [(1, 3, 7, 9), (2, 1, 1, 9), (2, 3, 7, 9)], ids=str)
+def test_attention_with_a_bias_equals_its_reference(bias, dtype):
+    """A table for all images, a row for all queries, and one number for each score."""
+    arrays = [normal(2, 7, 3, 8), normal(2, 9, 3, 8, seed=1), normal(2, 9, 3, 8, seed=2)]
+    arrays.append(normal(*bias, seed=3))
+    found = value_and_gradients(kernels.attention, arrays, dtype)
+    rounded = [numpy_of(keras.ops.convert_to_tensor(array, dtype=dtype)) for array in arrays]
+    expected = value_and_gradients(reference.attention, rounded, "float32")
+    assert_equal(found, expected, TOLERANCE[dtype])
+    tensors = [keras.ops.convert_to_tensor(array, dtype=dtype) for array in arrays]
+    with no_gradient():
+        alone = kernels.attention(*tensors[:3], bias=keras.ops.cast(tensors[3], "float32"))
+    assert_equal([numpy_of(alone)], expected[:1], TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("neighbours", [True, False])
 @pytest.mark.parametrize("heads_of_table", [1, 3])
 def test_rotation_equals_its_reference(heads_of_table, neighbours, dtype):
@@ -201,10 +217,14 @@ def no_gradient():
 
 
 @pytest.mark.parametrize("tokens", [12, 13])
-def test_attention_of_many_tokens_equals_its_reference(tokens, monkeypatch):
+@pytest.mark.parametrize("bias", [None, (1, 3, -1), (2, 1, 1)], ids=str)
+def test_attention_of_many_tokens_equals_its_reference(bias, tokens, monkeypatch):
     """Queries are processed in blocks, the last of which may be smaller."""
     monkeypatch.setattr(reference, "MOST_SCORES", 4 * tokens)
     arrays = [normal(2, tokens, 3, 8, seed=seed) for seed in range(3)]
+    if bias is not None:
+        shape = [tokens if size < 0 else size for size in bias]
+        arrays.append(normal(*shape, tokens, seed=3))
     found = value_and_gradients(kernels.attention, arrays, "float32")
     expected = value_and_gradients(reference.attention, arrays, "float32")
     assert_equal(found, expected, TOLERANCE["float32"])
@@ -229,6 +249,25 @@ def test_the_token_that_cudnn_gets_in_addition_changes_nothing(tokens, others, m
     found = value_and_gradients(_by_cudnn, arrays, "float32")
     assert_equal(found, value_and_gradients(reference.attention, arrays, "float32"), 1e-6)
     assert set(called) == {(tokens + tokens % 2, "cudnn")}
+
+
+@pytest.mark.skipif(
+    keras.backend.backend() != "torch", reason="torch's form has a gradient of ours"
+)
+@pytest.mark.parametrize("bias", [(1, 2, 3, 3), (2, 1, 1, 3)])
+def test_attention_with_a_bias_has_second_derivatives(bias):
+    """By queries, keys, values and bias."""
+    import torch
+
+    def second(function):
+        shapes = [(2, 3, 2, 4)] * 3 + [bias]
+        tensors = [torch.from_numpy(normal(*s, seed=i)) for i, s in enumerate(shapes)]
+        tensors = [tensor.requires_grad_() for tensor in tensors]
+        total = function(*tensors).square().sum()
+        first = torch.autograd.grad(total, tensors, create_graph=True)
+        return torch.autograd.grad(sum(g.square().sum() for g in first), tensors)
+
+    assert_equal(second(kernels.attention), second(reference.attention), 1e-5)
 
 
 def test_the_gradient_of_a_constant_token_is_finite():

@@ -98,10 +98,10 @@ def test_drawn_patches_are_masked_swapped_or_kept_in_the_papers_shares(corrupted
     """80, 10 and 10 %, within four standard deviations of 2,400 draws."""
     before, after, drawn, mask = corrupted
     masked = (after == mask).all(axis=-1) & drawn
-    kept = (after == before).all(axis=-1) & drawn
-    swapped = drawn & ~masked & ~kept
+    unchanged = (after == before).all(axis=-1) & drawn
+    swapped = drawn & ~masked & ~unchanged
     count = drawn.sum()
-    for share, chosen in ((0.8, masked), (0.1, kept), (0.1, swapped)):
+    for share, chosen in ((0.8, masked), (0.1, unchanged), (0.1, swapped)):
         assert abs(chosen.sum() / count - share) < 4 * (share * (1 - share) / count) ** 0.5
     distances = []
     for image, place in np.argwhere(swapped):
@@ -132,9 +132,9 @@ def test_mean_colours_equal_integer_arithmetic(bits, channels):
     extremes = rng.integers(0, 2, (64, 5, 4, channels)) * 255
     pixels = np.concatenate([plain, noise, extremes]).astype("uint8")
     scaled = (pixels.astype("float32") - 127.5) / 127.5
-    found = mean_colours(scaled * 127.5 + 127.5, (2, 2), bits)
+    actual = mean_colours(scaled * 127.5 + 127.5, (2, 2), bits)
     expected = integer_colours(pixels, 2, bits)
-    np.testing.assert_array_equal(keras.ops.convert_to_numpy(found), expected)
+    np.testing.assert_array_equal(keras.ops.convert_to_numpy(actual), expected)
     assert expected.max() == 2 ** (bits * channels) - 1
 
 
@@ -151,8 +151,8 @@ def test_colours_follow_the_range_and_layout_of_the_encoders_images():
     fields = {**FIELDS, "protocol": protocol, "data_format": "channels_first"}
     task = MaskedPatchPrediction(tiny(**fields, dtype="mixed_bfloat16"))
     images = ((PIXELS / 255 - mean) / std).astype("float32")
-    found = task.predict(np.moveaxis(images, -1, 1), verbose=0)["targets"]
-    np.testing.assert_array_equal(found, integer_colours(PIXELS, 4))
+    actual = task.predict(np.moveaxis(images, -1, 1), verbose=0)["targets"]
+    np.testing.assert_array_equal(actual, integer_colours(PIXELS, 4))
 
 
 def test_the_loss_is_the_cross_entropy_over_corrupted_patches(task, outputs):
@@ -171,12 +171,12 @@ def test_the_loss_is_the_cross_entropy_over_corrupted_patches(task, outputs):
 def test_metrics_count_corrupted_patches(task, outputs):
     """`accuracy`, and the weighted metrics given to `compile`."""
     task.reset_metrics()
-    found = task.compute_metrics(IMAGES, None, outputs)
+    actual = task.compute_metrics(IMAGES, None, outputs)
     drawn = outputs["corrupted"]
     order = np.argsort(-outputs["predictions"], axis=-1)[drawn]
     target = outputs["targets"][drawn][:, None]
-    assert abs(float(found["accuracy"]) - (order[:, :1] == target).mean()) < 1e-6
-    top_5 = float(found["sparse_top_k_categorical_accuracy"])
+    assert abs(float(actual["accuracy"]) - (order[:, :1] == target).mean()) < 1e-6
+    top_5 = float(actual["sparse_top_k_categorical_accuracy"])
     assert abs(top_5 - (order[:, :5] == target).any(axis=1).mean()) < 1e-6
     task.reset_metrics()
 
@@ -186,12 +186,12 @@ def test_without_corruption_the_head_reads_the_encoders_tokens():
     fields = {"classifier": "gap", "class_token": True, "numerics": {"pool_before_norm": True}}
     model = tiny(**FIELDS, **fields)
     task = randomise(MaskedPatchPrediction(model, mask_share=0.0, other_share=0.0))
-    found = task.predict(IMAGES, verbose=0)["predictions"]
+    actual = task.predict(IMAGES, verbose=0)["predictions"]
     norm = task.encoder.get_layer("encoder_norm")
     last = keras.Model(task.encoder.input, task.encoder.get_layer("block_0").output)
     tokens = numpy_of(norm(last.predict(IMAGES, verbose=0)))[:, 1:]
     kernel, bias = (numpy_of(weight) for weight in task.head.weights)
-    assert_close(found, tokens @ kernel + bias)
+    assert_close(actual, tokens @ kernel + bias)
 
 
 def test_a_step_moves_every_trainable_weight(task, first_weights):
@@ -222,10 +222,10 @@ def test_a_classifier_has_the_encoders_weights_bitwise(task, tmp_path):
     """Directly and through a preset; the head starts at zero."""
     weights = {weight.path: numpy_of(weight) for weight in task.encoder.weights}
     model = task.classifier(num_classes=4, labels=list("abcd"))
-    found = {weight.path: numpy_of(weight) for weight in model.weights}
-    heads = {path: found.pop(path) for path in list(found) if path.startswith("head/")}
-    assert found.keys() == weights.keys()
-    assert all(np.array_equal(found[path], weights[path]) for path in weights)
+    actual = {weight.path: numpy_of(weight) for weight in model.weights}
+    heads = {path: actual.pop(path) for path in list(actual) if path.startswith("head/")}
+    assert actual.keys() == weights.keys()
+    assert all(np.array_equal(actual[path], weights[path]) for path in weights)
     assert len(heads) == 2
     assert not any(head.any() for head in heads.values())
     task.encoder.save_to_preset(tmp_path / "encoder")
@@ -241,8 +241,8 @@ def test_a_task_takes_the_weights_of_a_given_model(task):
         expected = source.get_layer(layer.name).get_weights()
         if layer.name == "pre_logits":
             expected = []
-        for found, given in zip(layer.get_weights(), expected, strict=True):
-            np.testing.assert_array_equal(found, given)
+        for actual, reference in zip(layer.get_weights(), expected, strict=True):
+            np.testing.assert_array_equal(actual, reference)
 
 
 def test_a_keras_file_restores_the_task(task, tmp_path):
@@ -251,8 +251,8 @@ def test_a_keras_file_restores_the_task(task, tmp_path):
     loaded = keras.saving.load_model(tmp_path / "task.keras")
     assert loaded.get_config() == task.get_config()
     assert MaskedPatchPrediction.from_config(through_json(task.get_config())).bits == 3
-    for found, expected in zip(loaded.weights, task.weights, strict=True):
-        np.testing.assert_array_equal(numpy_of(found), numpy_of(expected))
+    for actual, expected in zip(loaded.weights, task.weights, strict=True):
+        np.testing.assert_array_equal(numpy_of(actual), numpy_of(expected))
     assert int(loaded.optimizer.iterations) == int(task.optimizer.iterations) > 0
 
 
@@ -298,18 +298,18 @@ def test_the_target_downsized_has_sixteen_colours_per_patch():
     """The mean colours of 4x4 cells; the loss is the mean of their cross-entropies."""
     config = tiny(image_size=(16, 24), patch_size=8).config
     task = randomise(MaskedPatchPrediction(config, target="downsized", seed=1))
-    found = task.predict(IMAGES, verbose=0)
-    assert found["predictions"].shape == (12, 6, 16, 512)
+    actual = task.predict(IMAGES, verbose=0)
+    assert actual["predictions"].shape == (12, 6, 16, 512)
     cells = integer_colours(PIXELS, 2).reshape(12, 8, 12)
     for patch in range(6):
         row, column = 4 * (patch // 3), 4 * (patch % 3)
         expected = cells[:, row : row + 4, column : column + 4].reshape(12, 16)
-        np.testing.assert_array_equal(found["targets"][:, patch], expected)
-    logits = found["predictions"].astype("float64")
+        np.testing.assert_array_equal(actual["targets"][:, patch], expected)
+    logits = actual["predictions"].astype("float64")
     log_probability = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
-    chosen = np.take_along_axis(log_probability, found["targets"][..., None], axis=-1)[..., 0]
-    expected = np.mean([-chosen[k][found["corrupted"][k]].mean() for k in range(12)])
-    assert abs(float(task.compute_loss(y_pred=found)) - expected) < 1e-5 * expected
+    chosen = np.take_along_axis(log_probability, actual["targets"][..., None], axis=-1)[..., 0]
+    expected = np.mean([-chosen[k][actual["corrupted"][k]].mean() for k in range(12)])
+    assert abs(float(task.compute_loss(y_pred=actual)) - expected) < 1e-5 * expected
     with pytest.raises(ConfigError, match=r"multiples of 4, found patch_size=\(6, 6\)"):
         MaskedPatchPrediction(tiny(image_size=12, patch_size=6).config, target="downsized")
 
@@ -317,12 +317,12 @@ def test_the_target_downsized_has_sixteen_colours_per_patch():
 def test_the_target_pixels_regresses_the_pixels_of_each_patch():
     """The loss is the mean squared error over corrupted patches."""
     task = randomise(MaskedPatchPrediction(tiny(**FIELDS).config, target="pixels", seed=1))
-    found = task.predict(IMAGES, verbose=0)
+    actual = task.predict(IMAGES, verbose=0)
     patches = IMAGES.reshape(12, 4, 4, 6, 4, 3).swapaxes(2, 3).reshape(12, 24, 48)
-    assert_close(found["targets"], patches, 1e-6)
-    errors = ((found["predictions"] - patches) ** 2).mean(axis=-1)
-    expected = np.mean([errors[k][found["corrupted"][k]].mean() for k in range(12)])
-    assert abs(float(task.compute_loss(y_pred=found)) - expected) < 1e-5 * expected
+    assert_close(actual["targets"], patches, 1e-6)
+    errors = ((actual["predictions"] - patches) ** 2).mean(axis=-1)
+    expected = np.mean([errors[k][actual["corrupted"][k]].mean() for k in range(12)])
+    assert abs(float(task.compute_loss(y_pred=actual)) - expected) < 1e-5 * expected
 
 
 @pytest.mark.parametrize("target", sample(("downsized", "pixels"), "pixels"))
@@ -355,5 +355,5 @@ def test_a_pretrained_model_beats_a_new_model_at_equal_fine_tuning_steps(monkeyp
     """500 labelled digits, scored on 360 others; the measured gain is several times 0.05 (docs)."""
     program = FILE.parents[1] / "06_masked_patch_pretraining.py"
     monkeypatch.setattr(sys, "argv", [str(program), "800", "60"])
-    found = runpy.run_path(str(program))
-    assert found["pretrained"] > found["scratch"] + 0.05
+    actual = runpy.run_path(str(program))
+    assert actual["pretrained"] > actual["scratch"] + 0.05

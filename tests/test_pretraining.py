@@ -9,6 +9,7 @@ import pytest
 
 from keras_vit import ConfigError, VisionTransformer, evaluate, list_variants, vit_s16
 from keras_vit.data import AUGREG, from_arrays, from_folder
+from keras_vit.finetune import steps_for
 from keras_vit.variants import variant
 from tests.digits import LOOPS, write_folders
 from tests.helpers import tiny
@@ -19,7 +20,8 @@ PRETRAINING = EXAMPLE["PRETRAINING"]
 augreg_search = EXAMPLE["augreg_search"]
 pretrain = EXAMPLE["pretrain"]
 pretraining_recipe = EXAMPLE["pretraining_recipe"]
-sweep = runpy.run_path(str(FOLDER / "table4_rates.py"))["sweep"]
+TABLE_4 = runpy.run_path(str(FOLDER / "table4_rates.py"))
+sweep = TABLE_4["sweep"]
 SIZES = {"patch_size": 8, "hidden_size": 16, "mlp_dim": 32, "num_heads": 2, "num_layers": 1}
 EPOCHS, STEPS = 3, 4
 
@@ -61,7 +63,7 @@ def unbroken(desk, tmp_path_factory):
 
 def test_the_plan_has_the_fields_and_settings_of_the_published_recipe(unbroken):
     """Model, augmentation, optimizer and length; an epoch is one pass over the data."""
-    _, done, plan = unbroken
+    _, trained, plan = unbroken
     published = PRETRAINING["plain_s16_i1k"]
     assert {name: getattr(plan.model.config, name) for name in published.fields} == dict(
         published.fields
@@ -70,30 +72,30 @@ def test_the_plan_has_the_fields_and_settings_of_the_published_recipe(unbroken):
     assert (len(plan.data), plan.recipe.settings["steps"]) == (STEPS, EPOCHS * STEPS)
     assert plan.recipe.settings["learning_rate"] == published.learning_rate
     assert plan.recipe.compile_args["optimizer"].weight_decay == published.weight_decay
-    assert len(done.history["val_accuracy"]) == EPOCHS
+    assert len(trained.history["val_accuracy"]) == EPOCHS
 
 
 def test_the_saved_preset_has_the_scores_of_the_held_out_images(desk, unbroken):
     """It also has the class names and the recipe's protocol."""
-    _, done, _ = unbroken
-    model = VisionTransformer.from_preset(done.preset)
+    _, trained, _ = unbroken
+    model = VisionTransformer.from_preset(trained.preset)
     assert model.labels == ("loop", "open")
     assert model.preprocessor.protocol == "big_vision"
-    found = evaluate(model, from_folder(desk / "test", model, 8))
-    assert (found.count, found.top1) == (done.evaluation.count, done.evaluation.top1)
-    assert found.loss == pytest.approx(done.evaluation.loss, rel=1e-5)
-    assert done.history["val_loss"][-1] == pytest.approx(found.loss, rel=1e-5)
+    actual = evaluate(model, from_folder(desk / "test", model, 8))
+    assert (actual.count, actual.top1) == (trained.evaluation.count, trained.evaluation.top1)
+    assert actual.loss == pytest.approx(trained.evaluation.loss, rel=1e-5)
+    assert trained.history["val_loss"][-1] == pytest.approx(actual.loss, rel=1e-5)
 
 
 def test_a_crashed_pretraining_resumes_with_identical_results(desk, unbroken, tmp_path):
     """Weights, history and scores equal those of the uninterrupted training."""
-    expected, done, _ = unbroken
+    expected, trained, _ = unbroken
     out = tmp_path / "crashed"
     with pytest.raises(MemoryError):
         run(desk, out, callbacks=[Crash()])
     again = run(desk, out, resume=True)
-    assert again.history == done.history
-    assert again.evaluation == done.evaluation
+    assert again.history == trained.history
+    assert again.evaluation == trained.evaluation
     weights = "last/model.safetensors"
     assert (out / weights).read_bytes() == (expected / weights).read_bytes()
 
@@ -127,14 +129,14 @@ TABLE_3 = """
 def test_pretraining_recipes_have_the_numbers_of_table_3(row):
     """All have batches of 4,096 and 10,000 warm-up steps; only ImageNet's clips gradients."""
     name, epochs, rate, decay, weight_decay, dropout = row.split()
-    found = PRETRAINING[name]
-    assert found.epochs == tuple(map(int, epochs.split(",")))
-    assert (found.learning_rate, found.decay) == (float(rate), decay)
-    assert found.weight_decay == float(weight_decay)
-    for builder in map(variant, found.variants):
-        assert builder.config(**found.fields).dropout_rate == float(dropout)
-    assert (found.batch_size, found.warmup_steps) == (4096, 10_000)
-    assert found.clip_norm == (1.0 if name == "vit_i1k" else None)
+    actual = PRETRAINING[name]
+    assert actual.epochs == tuple(map(int, epochs.split(",")))
+    assert (actual.learning_rate, actual.decay) == (float(rate), decay)
+    assert actual.weight_decay == float(weight_decay)
+    for builder in map(variant, actual.variants):
+        assert builder.config(**actual.fields).dropout_rate == float(dropout)
+    assert (actual.batch_size, actual.warmup_steps) == (4096, 10_000)
+    assert actual.clip_norm == (1.0 if name == "vit_i1k" else None)
 
 
 def test_recipes_name_existing_variants_and_augmentations():
@@ -189,6 +191,14 @@ def test_a_sweep_finds_the_rate_that_learns():
         return tiny(num_classes=2)
 
     data = from_arrays(images, labels, build(), 8, steps_per_epoch=5)
-    found = sweep(build, data, 20, (1e-6, 0.1), validation_split=0.25)
-    assert list(found) == [1e-6, 0.1]
-    assert found[0.1] == 1.0
+    actual = sweep(build, data, 20, (1e-6, 0.1), validation_split=0.25)
+    assert list(actual) == [1e-6, 0.1]
+    assert actual[0.1] == 1.0
+
+
+def test_table_4_has_the_steps_of_bits_rule():
+    """For ImageNet, CIFAR-10 and Pets."""
+    images = {"imagenet": 1_281_167, "cifar10": 50_000, "oxford_iiit_pet": 3_680}
+    assert {name: TABLE_4["FINE_TUNING"][name][0] for name in images} == {
+        name: steps_for(count) for name, count in images.items()
+    }

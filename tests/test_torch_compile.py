@@ -102,7 +102,9 @@ def test_the_operators_pass_the_checks_of_torch(with_bias, dtype):
     some = [None if x is None else x.detach() for x in (rows, matrix, bias)]
     torch.library.opcheck(ours.product_then_gelu, (*some, True), **close)
     queries = torch.from_numpy(normal(1, 130, 2, 4)).to(of)
-    torch.library.opcheck(ours.attention, (queries, queries, queries), **close)
+    torch.library.opcheck(ours.attention, (queries, queries, queries, None), **close)
+    bias = torch.from_numpy(normal(1, queries.shape[2], queries.shape[1], queries.shape[1]))
+    torch.library.opcheck(ours.attention, (queries, queries, queries, bias), **close)
 
 
 def of_a_dual_input(f, x, kernel):

@@ -8,8 +8,8 @@ import keras
 import numpy as np
 import pytest
 
+from tests.data.test_tfds import prepare
 from tests.helpers import tiny
-from tests.image_data.test_tfds import prepare
 
 pytestmark = pytest.mark.skipif(keras.backend.backend() != "torch", reason="one small training")
 FOLDER = Path(__file__).parents[1] / "examples" / "paper"

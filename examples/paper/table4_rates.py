@@ -14,8 +14,21 @@ import keras
 from keras_vit.data import ImageData, from_folder
 from keras_vit.errors import CheckpointError, ConfigError, shown
 from keras_vit.files import write_json
-from keras_vit.finetune import RATES, transfer_recipe
+from keras_vit.finetune import transfer_recipe
 from keras_vit.model import VisionTransformer
+
+RATES = (0.001, 0.003, 0.01, 0.03)
+"""The highest learning rates that table 4 tries for data sets other than ImageNet and VTAB."""
+
+FINE_TUNING = {
+    "imagenet": (20_000, (0.003, 0.01, 0.03, 0.06)),
+    "cifar100": (10_000, RATES),
+    "cifar10": (10_000, RATES),
+    "oxford_iiit_pet": (500, RATES),
+    "oxford_flowers102": (500, RATES),
+    "vtab": (2_500, (0.01,)),
+}
+"""The rows of table 4: the updates, in batches of 512, and the learning rates that are tried."""
 
 
 def sweep(
@@ -31,7 +44,7 @@ def sweep(
 ) -> dict[float, float]:
     """Trains once per learning rate on a share of the data, and scores on the rest.
 
-    The rate for the training on all data is `max(found, key=found.get)` of the result `found`,
+    The rate for the training on all data is `max(scores, key=scores.get)` of the result `scores`,
     as in the paper (appendix B.1.1).
 
     Args:

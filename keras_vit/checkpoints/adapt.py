@@ -5,6 +5,7 @@ another grid, patches get another size, the head is replaced, and the representa
 out. Every other array must match.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,9 @@ from keras_vit.config.rules import pair
 from keras_vit.errors import CheckpointError, shown
 from keras_vit.interpolate import resampling_matrix
 from keras_vit.text import log
+
+TABLE = "_bias/table"
+"""End of the paths of tables of relative position biases."""
 
 _READING = ("dialect", "variant", "position_grid", "labels", "protocol")
 """Arguments of `load` that are no fields of the model's configuration."""
@@ -115,6 +119,51 @@ def resize_positions(
     return np.concatenate([head.astype(np.float32), grid], axis=1)
 
 
+def resize_distances(
+    table: np.ndarray, source: tuple[int, int], target: tuple[int, int]
+) -> np.ndarray:
+    """Resizes a table of relative position biases to the distances of another patch grid.
+
+    The rows of the old table are laid out so that their distances grow geometrically up to the
+    largest distance of the new grid: near patches keep their biases. Linear interpolation between
+    them gives the new rows. Rows of tokens in front of the patches are not changed. Source:
+    `resize_rel_pos_bias_table` of timm, after BEiT's fine-tuning.
+
+    Args:
+        table: `(distances, heads)`.
+        source, target: grids (rows, columns) of patches.
+
+    Returns:
+        float32 `(target distances, heads)`.
+    """
+    if source == target:
+        return table
+    sides = [2 * side - 1 for side in source]
+    inner, others = table[: math.prod(sides)], table[math.prod(sides) :]
+    by_row, by_column = map(_distance_matrix, source, target)
+    grid = inner.reshape(*sides, -1).astype(np.float64)
+    grid = np.einsum("ri,ijh,cj->rch", by_row, grid, by_column, optimize=True)
+    return np.concatenate([grid.reshape(-1, table.shape[1]), others]).astype(np.float32)
+
+
+def _distance_matrix(source: int, target: int) -> np.ndarray:
+    """Returns the matrix from biases by distance along a side of `source` patches to `target`."""
+    if source == 1:  # the only distance is 0
+        return np.ones((2 * target - 1, 1))
+    ratio_below, ratio_above = 1.01, 1.5
+    while ratio_above - ratio_below > 1e-6:
+        ratio = (ratio_below + ratio_above) / 2
+        furthest = (1 - ratio ** (source - 1)) / (1 - ratio)
+        if furthest > target - 1:
+            ratio_above = ratio
+        else:
+            ratio_below = ratio
+    distances = np.cumsum(ratio ** np.arange(source - 1.0))
+    have = np.concatenate([-distances[::-1], [0.0], distances])
+    want = np.arange(1.0 - target, target)
+    return np.stack([np.interp(want, have, row) for row in np.eye(len(have))], axis=1)
+
+
 def resize_patches(kernel: np.ndarray, target: tuple[int, int]) -> np.ndarray:
     """Resizes the projection of patches so that resized patches get the tokens of the old ones.
 
@@ -162,6 +211,8 @@ def adapt_array(
             stored.num_prefix_positions,
             config.numerics.position_resize,
         )
+    if path.endswith(TABLE) and stored.table_grid != config.table_grid:
+        return resize_distances(array, stored.table_grid, config.table_grid)
     if path == "patch_embedding/kernel" and stored.patch_size != config.patch_size:
         return resize_patches(array, config.patch_size)
     return array
@@ -169,6 +220,8 @@ def adapt_array(
 
 def adapt_dtype(path: str, dtype: np.dtype, stored: ViTConfig, config: ViTConfig) -> np.dtype:
     """Returns the type that `adapt_array` gives an array of this type."""
+    if path.endswith(TABLE) and stored.table_grid != config.table_grid:
+        return np.dtype("float32")
     grids = stored.source_grid != config.source_grid
     patches = stored.patch_size != config.patch_size
     resized = {"position_embedding/embedding": grids, "patch_embedding/kernel": patches}
@@ -209,6 +262,13 @@ def _log_changes(path: str, stored: ViTConfig, config: ViTConfig) -> None:
             *stored.source_grid,
             *config.source_grid,
             config.numerics.position_resize,
+        )
+    if config.relative_position_bias and stored.table_grid != config.table_grid:
+        log.info(
+            "%s: relative position bias resized from %dx%d to %dx%d patches.",
+            path,
+            *stored.table_grid,
+            *config.table_grid,
         )
     if config.image_size and any(config.remainder_of(config.image_size)):
         log.info("%s: pixels that fill no patch are dropped, as by the reference.", path)

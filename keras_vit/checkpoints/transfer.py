@@ -3,6 +3,7 @@
 In `checkpoints/`, only `load` and `save` of this module import the model.
 """
 
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -139,7 +140,7 @@ def load(
         checkpoint = open_checkpoint(files, fields)
         config = adapt_config(checkpoint, fields)
         facts = _state_facts(source, checkpoint.info, config)
-        facts["provenance"] = source.provenance(files.preset)
+        facts["provenance"] = {**source.provenance(files.preset), **_read_scale(checkpoint)}
         with blank_weights():
             model = VisionTransformer(config, **{**facts, **options})
         variables = weights_by_path(model)
@@ -339,6 +340,17 @@ def _read_stored(checkpoint: Checkpoint, name: str) -> np.ndarray:
             f"{shown(numbers.tolist(), quoted=False)}."
         )
     return array[numbers.astype(np.intp)]
+
+
+def _read_scale(checkpoint: Checkpoint) -> dict[str, float]:
+    """Returns the temperature and bias of a file of two towers, for `head_from_embeddings`."""
+    scale: dict[str, float] = {}
+    for name in checkpoint.reader.shapes:
+        word = name.rpartition(".")[2]
+        if word in ("logit_scale", "logit_bias"):
+            number = float(_read_stored(checkpoint, name).reshape(-1)[0])
+            scale[word] = math.exp(number) if word == "logit_scale" else number
+    return scale
 
 
 def _is_finite(array: np.ndarray) -> bool:

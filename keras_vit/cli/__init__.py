@@ -37,6 +37,7 @@ for _command in (
     images.predict,
     images.embed,
     images.evaluate,
+    images.probe,
     exporting.export,
     serving.serve,
     explanations.explain,
@@ -49,6 +50,7 @@ app.register_install_completion_command()
 _AFTER_CTRL_C = {
     "upload": "The same command goes on; files that arrived are not sent again.",
     "embed": "The same command goes on where it stopped.",
+    "probe": "The same command goes on where it stopped.",
     "serve": "The requests that were accepted have been answered.",
     "demo": "The same command starts anew.",
     "finetune": "If its first epoch was over, the same command with --resume continues; else "

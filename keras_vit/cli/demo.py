@@ -17,7 +17,6 @@ from keras_vit.cli.screen import Screen
 from keras_vit.environment.backend import require_training
 from keras_vit.errors import ConfigError
 from keras_vit.explanation.drawing import draw_explanations
-from keras_vit.finetune.progress import ProgressBar
 from keras_vit.model import VisionTransformer
 
 console = Screen()
@@ -72,8 +71,7 @@ def run(folder: Path) -> None:
         train_digits % 2,
         batch_size=64,
         epochs=2,
-        verbose=0,
-        callbacks=[ProgressBar(console, "   fine-tuning", epochs=False)],
+        verbose=2,
     )
     after = tuned.evaluate(images, wanted, batch_size=120, verbose=0)[1]
     console.print(f"   {before:.1%} right before (a zero head), {after:.1%} after")

@@ -92,8 +92,8 @@ def embed(
 ) -> int:
     """Write the features of images to a file.
 
-    The file is NAME.npy (with the paths in NAME.npy.json) or NAME.parquet. Interrupted, the same
-    command goes on where it stopped. An image that cannot be read is named on stderr and left
+    The file is NAME.npy, with the paths in NAME.npy.json. Interrupted, the same command goes on
+    where it stopped. An image that cannot be read is named on stderr and left
     out, and the exit status is 1. With --engine ray folders may be addresses such as
     s3://bucket/photos, and the data set has a row for every image; an image that cannot be read
     has the reason in the column error.
@@ -101,7 +101,7 @@ def embed(
     Args:
         images: image files or folders of them.
         preset: a name, a file or folder, or hf://owner/repo.
-        out: file to write, .npy or .parquet; with --engine ray a folder of Parquet files.
+        out: file to write, NAME.npy; with --engine ray a folder of Parquet files.
         layer: layer that gives the features.
         batch_size: images per step.
         engine: run on Ray Data.
@@ -204,6 +204,57 @@ def evaluate(
     show(output, ("measure", "value"), rows, {**score.to_dict(), "labels": model.labels})
     if classes and not output.json:
         show(output, ("class", "images", "right"), _accuracy_per_class(score, model.labels))
+    return int(bool(images.unreadable))
+
+
+def probe(
+    data: str,
+    /,
+    *,
+    preset: str,
+    out: Path,
+    split: str | None = None,
+    batch_size: Positive = 32,
+    skip_unreadable: bool = False,
+) -> int:
+    """Make a classifier of a folder of images without training, and judge it.
+
+    Into the folder OUT go a preset, the results as probe.json, index.html with the pictures whose
+    labels look wrong, and the features. The exit status is 1 if images were left out.
+
+    Args:
+        data: a folder with a folder of images per class, tfds:NAME or hf:NAME.
+        preset: a name, a file or folder, or hf://owner/repo.
+        out: folder for the results.
+        split: split of tfds: or hf: data, test by default.
+        batch_size: images per step.
+        skip_unreadable: leave out images that cannot be read.
+    """
+    model = load_model(preset)
+    from keras_vit.data import from_name
+    from keras_vit.evaluation import probe as probe_model
+    from keras_vit.evaluation import write_page
+    from keras_vit.files import write_json
+
+    images = from_name(
+        data,
+        model.preprocessor,
+        split=split,
+        batch_size=batch_size,
+        unreadable="skip" if skip_unreadable else "raise",
+    )
+    with images_per_second() as progress:
+        task = progress.add_task("Reading", total=images.num_images)
+        result = probe_model(
+            model, images, cache=out / "features", progress=lambda n: progress.advance(task, n)
+        )
+    result.into(model).save_to_preset(out / "preset")
+    write_json(out / "probe.json", result.to_dict())
+    if images.paths is not None:
+        write_page(result, out / "index.html")
+    for line in result.summary():
+        tell(line)
+    tell(f"keras-vit predict IMAGE --preset {out / 'preset'}")
     return int(bool(images.unreadable))
 
 

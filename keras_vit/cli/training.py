@@ -1,6 +1,7 @@
 """Commands that train: finetune and demo."""
 
 import math
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -30,6 +31,7 @@ def finetune(
     steps: Positive = 500,
     batch_size: Positive = 64,
     accumulate: Positive = 1,
+    optimizer: Literal["muon"] | None = None,
     learning_rate: float | None = None,
     warmup_steps: int | None = None,
     weight_decay: float | None = None,
@@ -51,8 +53,8 @@ def finetune(
     """Train a preset on images of your own.
 
     The paper's recipe on your images: into the folder OUT go the presets best/ and last/,
-    log.csv, curves.png, a TensorBoard log and the state for --resume. The head of the preset
-    stays if the images have its classes.
+    log.csv, curves.png and the state for --resume. The head of the preset stays if the images
+    have its classes.
 
     Args:
         data: a folder with a folder of images per class; tfds:NAME; or hf:OWNER/NAME.
@@ -63,7 +65,9 @@ def finetune(
         steps: weight updates: 500 for up to 20,000 images, 10,000 for up to 500,000 (BiT's rule).
         batch_size: images per step.
         accumulate: batches per weight update.
-        learning_rate: peak of the learning rate, 0.01 by default and 0.001 from scratch.
+        optimizer: "muon" for Muon in place of the recipe's SGD, or AdamW from scratch.
+        learning_rate: peak of the learning rate, 0.01 by default and 0.001 from scratch or with
+            Muon.
         warmup_steps: updates in which the learning rate rises.
         weight_decay: decay of the weights per update, relative to the learning rate.
         ema: factor of the moving average of the weights, such as 0.999.
@@ -93,9 +97,9 @@ def finetune(
         source = variant(str(from_scratch)).name
     start_backend(saves=True)
     from keras_vit.finetune import finetune_preset
-    from keras_vit.finetune.progress import ProgressBar
 
     recipe: dict[str, Any] = {
+        "optimizer": optimizer,
         "learning_rate": learning_rate,
         "warmup_steps": warmup_steps,
         "weight_decay": weight_decay,
@@ -105,29 +109,28 @@ def finetune(
         "trainable_blocks": trainable_blocks,
         "lora_rank": lora_rank,
     }
-    with ProgressBar(console) as bar:
-        finished = finetune_preset(
-            source,
-            data,
-            out=out,
-            resume=resume,
-            from_scratch=preset is None,
-            split=split,
-            validation=_share_or_name(validation),
-            image_size=None if image_size is None else size_of(image_size),
-            dtype=mixed_precision,
-            dropout_rate=dropout,
-            steps=steps,
-            batch_size=batch_size,
-            accumulate=accumulate,
-            augmentation=augmentation,
-            label_smoothing=label_smoothing,
-            unreadable="skip" if skip_unreadable else "raise",
-            seed=seed,
-            announce=_announce,
-            callbacks=[bar],
-            **{name: value for name, value in recipe.items() if value not in (None, False)},
-        )
+    finished = finetune_preset(
+        source,
+        data,
+        out=out,
+        resume=resume,
+        from_scratch=preset is None,
+        split=split,
+        validation=_share_or_name(validation),
+        image_size=None if image_size is None else size_of(image_size),
+        dtype=mixed_precision,
+        dropout_rate=dropout,
+        steps=steps,
+        batch_size=batch_size,
+        accumulate=accumulate,
+        augmentation=augmentation,
+        label_smoothing=label_smoothing,
+        unreadable="skip" if skip_unreadable else "raise",
+        seed=seed,
+        announce=_announce,
+        verbose=1 if console.is_terminal else 2,
+        **{name: value for name, value in recipe.items() if value not in (None, False)},
+    )
     if "val_accuracy" in finished.history:
         console.print(f"Highest validation accuracy: {max(finished.history['val_accuracy']):.1%}")
     console.print("Next commands:")
@@ -162,8 +165,8 @@ def _announce(plan: "Plan") -> None:
     if data.unreadable:
         facts["left out"] = f"{len(data.unreadable):,} images that cannot be read"
     facts["head"] = "of the preset, which has these classes" if plan.keeps_head else "new"
-    for name, package in plan.left_out.items():
-        facts[name] = f"not written: {package} is not installed"
+    if not find_spec("matplotlib"):
+        facts["curves.png"] = "not written: matplotlib is not installed"
     for name, fact in facts.items():
         tell(f"{name:<12} {fact}")
 

@@ -88,6 +88,9 @@ class ViTConfig(Fields):
             for images with another grid.
         rope: a `Rope`: every block rotates queries and keys of patches by row and column
             (DINOv3, EVA-02), beside `position` or instead of it. None: no rotation.
+        relative_position_bias: a learned number for each head and distance between two patches,
+            added to the scores of attention: `"block"`, each block has a table of its own (BEiT);
+            `"shared"`, one table serves all blocks; None, no such table. It needs an `image_size`.
         patch_bias: whether the projection of patches has a bias (CLIP: False).
         patch_norm: whether a norm follows the projection of patches (AIMv2).
         pre_norm: whether a norm precedes the first block (CLIP).
@@ -112,6 +115,8 @@ class ViTConfig(Fields):
         resnet: a `ResNetStem` for a hybrid (section 3.1, last paragraph).
         crop_remainder: True drops pixels at the right and bottom that fill no patch, as
             the reference's VALID convolution does; False refuses such an image size.
+        unit_pre_logits: whether the pre_logits are scaled to length 1 in front of the head, as
+            CLIP and SigLIP compare images with words.
         head_bias_init: initial bias of the head (-10 in big_vision's pretraining).
         classifier_activation: `"softmax"` or `"sigmoid"` for a model that returns probabilities;
             None for logits.
@@ -158,6 +163,9 @@ class ViTConfig(Fields):
     position_before_registers: bool = False
     position_grid: tuple[int, int] | None = None
     rope: Rope | None = field(None, lacking="rotary positions")  # noqa: RUF009
+    relative_position_bias: str | None = field(
+        None, choice("block", "shared", None), lacking="a relative position bias"
+    )
     patch_bias: bool = field(True, lacking="patches without a bias")
     patch_norm: bool = field(False, lacking="a norm behind the patches")
     pre_norm: bool = field(False, lacking="a norm before the blocks")
@@ -178,6 +186,7 @@ class ViTConfig(Fields):
     stochastic_depth_rate: float = field(0.0, SHARE)
     resnet: ResNetStem | None = None
     crop_remainder: bool = False
+    unit_pre_logits: bool = field(False, lacking="pre_logits of length 1")
     head_bias_init: float = 0.0
     classifier_activation: str | None = field(None, choice(*ACTIVATIONS, None))
     rescale: bool = False
@@ -326,6 +335,17 @@ class ViTConfig(Fields):
         """Rows of the stored position embeddings."""
         rows, columns = self.source_grid
         return rows * columns + self.num_prefix_positions
+
+    @property
+    def table_grid(self) -> tuple[int, int]:
+        """Patch grid (rows, columns) whose distances the relative position bias knows."""
+        return self.grid or self.source_grid
+
+    @property
+    def num_distances(self) -> int:
+        """Rows of a table of relative position biases; see `layers.RelativePositionBias`."""
+        rows, columns = self.table_grid
+        return (2 * rows - 1) * (2 * columns - 1) + (3 if self.num_prefix_tokens else 0)
 
     @property
     def num_prefix_tokens(self) -> int:

@@ -62,10 +62,10 @@ def training_and_validation(
         return train, None
     if isinstance(validation, float | int):
         return train.hold_out(validation)
-    kept = {k: v for k, v in options.items() if k not in ("augmentation", "steps_per_epoch")}
-    kept["one_hot"] = train.one_hot
+    shared = {k: v for k, v in options.items() if k not in ("augmentation", "steps_per_epoch")}
+    shared["one_hot"] = train.one_hot
     if is_folder:
-        return train, from_name(validation, preprocessor, class_names=train.class_names, **kept)
+        return train, from_name(validation, preprocessor, class_names=train.class_names, **shared)
     if not isinstance(validation, str):
         raise ConfigError(f"validation={validation!r}: expected a share, a split's name or None.")
-    return train, from_name(name, preprocessor, split=validation, **kept)
+    return train, from_name(name, preprocessor, split=validation, **shared)

@@ -46,19 +46,21 @@ def from_folder(
     return ImageData(records, preprocessor, batch_size, **options)
 
 
-def _records(root: Path, asked: Sequence[str] | None, known: Sequence[str] | None) -> Records:
+def _records(
+    root: Path, expected: Sequence[str] | None, model_labels: Sequence[str] | None
+) -> Records:
     if not root.is_dir():
-        found = "a file" if root.exists() else "nothing"
+        actual = "a file" if root.exists() else "nothing"
         raise ConfigError(
-            f"{root}: expected a folder with a folder of images per class, found {found}."
+            f"{root}: expected a folder with a folder of images per class, found {actual}."
         )
     entries = sorted(e for e in root.iterdir() if not e.name.startswith("."))
     folders = {e.name: e for e in entries if e.is_dir()}
     beside = [e for e in entries if is_image_file(e)]
     if not folders or beside:
-        found = f"{beside[0].name} beside them" if folders and beside else "no folder"
-        raise ConfigError(f"{root}: expected a folder of images per class, found {found}.")
-    names = _class_names(root, list(folders), asked, known)
+        actual = f"{beside[0].name} beside them" if folders and beside else "no folder"
+        raise ConfigError(f"{root}: expected a folder of images per class, found {actual}.")
+    names = _class_names(root, list(folders), expected, model_labels)
     images: list[str] = []
     labels: list[int] = []
     empty: list[str] = []
@@ -84,16 +86,15 @@ def _records(root: Path, asked: Sequence[str] | None, known: Sequence[str] | Non
 
 
 def _class_names(
-    root: Path, folders: list[str], asked: Sequence[str] | None, known: Sequence[str] | None
+    root: Path, folders: list[str], expected: Sequence[str] | None, labels: Sequence[str] | None
 ) -> list[str]:
-    if asked is not None:
-        for name in asked:
-            if name not in folders:
-                raise ConfigError(f"{root}: no folder {name!r}.{nearest(name, folders)}")
-        for name in folders:
-            if name not in asked:
-                raise ConfigError(f"{root}: {name!r} is not in class_names.{nearest(name, asked)}")
-        return list(asked)
-    if known and set(folders) <= set(known) and len(set(known)) == len(known):
-        return list(known)
-    return folders
+    if expected is None:
+        is_named = labels and set(folders) <= set(labels) and len(set(labels)) == len(labels)
+        return list(labels) if labels and is_named else folders
+    for name in expected:
+        if name not in folders:
+            raise ConfigError(f"{root}: no folder {name!r}.{nearest(name, folders)}")
+    for name in folders:
+        if name not in expected:
+            raise ConfigError(f"{root}: {name!r} is not in class_names.{nearest(name, expected)}")
+    return list(expected)

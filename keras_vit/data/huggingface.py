@@ -55,12 +55,12 @@ def from_huggingface(
         except (OSError, ValueError, RuntimeError) as error:
             raise ConfigError(f"{title}: {error}") from error
     if not isinstance(table, datasets.Dataset):
-        found = type(table).__name__
+        actual = type(table).__name__
         hint = (
-            " A stream is given to fit as it is, see docs/data.md." if "Iterable" in found else ""
+            " A stream is given to fit as it is, see docs/data.md." if "Iterable" in actual else ""
         )
         raise ConfigError(
-            f"{title}: expected one split of a datasets.Dataset, found {found}.{hint}"
+            f"{title}: expected one split of a datasets.Dataset, found {actual}.{hint}"
         )
     image = _find_column(table, title, image, "image", datasets.Image)
     label = _find_column(table, title, label, "label", datasets.ClassLabel)

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import math
 import os
 import threading
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from keras_vit.data.inspection import Inspected, inspect
 from keras_vit.data.options import Prepares
 from keras_vit.data.pipeline import Batch, Pipeline
 from keras_vit.data.records import Records
-from keras_vit.distribution.processes import data_shard
+from keras_vit.distribution.processes import batch_parts, data_shard
 from keras_vit.errors import ConfigError
 from keras_vit.images.preprocessor import Preprocessor
 from keras_vit.text import warn
@@ -31,12 +32,17 @@ class ImageData(keras.utils.PyDataset):
     `data.epoch` and of `i`. Two runs therefore see the same batches on every backend, and so does
     a run that was resumed with `data.epoch = k`.
 
+    Devices and processes divide each batch evenly. If they do not divide the last one, it is filled
+    up with copies of an image, and batches have sample weights as a third array: 0 for the copies.
+    The loss and `weighted_metrics`, such as those of the recipes, then count every image once.
+
     Give the data to `fit` with `shuffle=False`: the images are shuffled already, and Keras's own
     shuffle of whole batches would depend on more than the seed. `fit` and `evaluate` advance
     `data.epoch` by one at the end of each pass: when Keras has called `on_epoch_begin`, read all
-    batches and calls `on_epoch_end`. Where an epoch is one batch, the batch that Keras reads to
-    learn the shapes of a new model counts as a pass. A training loop of your own, or a wrapper that
-    does not forward these calls, sets `data.epoch`, as `keras_vit.finetune.Resume` does.
+    batches and calls `on_epoch_end`. Where an epoch is one batch, and under a strategy of
+    TensorFlow, the batches that Keras reads to learn the shapes of a new model count as a pass. A
+    training loop of your own, or a wrapper that does not forward these calls, sets `data.epoch`, as
+    `keras_vit.finetune.Resume` does.
 
     Args:
         records: images, labels and class names; `from_folder` and its siblings make them.
@@ -53,9 +59,8 @@ class ImageData(keras.utils.PyDataset):
         seed: seed of order, validation split and augmentation, an int of at least 0.
         unreadable: `"raise"`; or `"skip"` to decode all images at the start and to leave out
             unreadable images, with one warning. `data.unreadable` keeps the reasons.
-        verify: whether all images are decoded at the start, even without a cache. Otherwise
-            only the headers of files are read.
-        cache: whether decoded images stay in memory; `"auto"` keeps up to half a gibibyte.
+        cache: whether decoded images stay in memory; `"auto"` keeps up to half a gibibyte. Without
+            a cache, only the headers of files are read at the start.
         min_size: smallest height and width of an image in pixels; None for one patch of the model.
         threads: number of threads that decode; None for one per processor.
         shard: `(index, count)`: the data give every batch's share of one of `count` processes;
@@ -66,8 +71,8 @@ class ImageData(keras.utils.PyDataset):
 
     Raises:
         ConfigError: the data set is empty, an image cannot be read or is too small, a class
-            has no images, labels or channels do not fit the model, or the processes do not divide
-            the batches.
+            has no images, labels or channels do not fit the model, or devices or processes do not
+            divide `batch_size`.
 
     >>> import numpy as np
     >>> from keras_vit import Preprocessor
@@ -97,7 +102,6 @@ class ImageData(keras.utils.PyDataset):
         one_hot: bool = False,
         seed: int = 0,
         unreadable: str = "raise",
-        verify: bool = False,
         cache: bool | str = "auto",
         min_size: int | None = None,
         threads: int | None = None,
@@ -118,9 +122,7 @@ class ImageData(keras.utils.PyDataset):
                 "VisionTransformer."
             )
         threads = threads or os.cpu_count() or 1
-        images = inspect(
-            records, prepares, threads, unreadable=unreadable, verify=verify, cache=cache
-        )
+        images = inspect(records, prepares, threads, unreadable=unreadable, cache=cache)
         changes = find_augmentation(augmentation)
         one_hot = one_hot or (changes is not None and changes.mixes)
         self._min_size = min_size
@@ -128,7 +130,7 @@ class ImageData(keras.utils.PyDataset):
         if shuffle is None:
             shuffle = changes is not None or steps_per_epoch is not None
         stream = order.Stream(len(images.records), batch_size, steps_per_epoch, shuffle, seed)
-        shard = _find_shard(shard, stream)
+        shard, stream = _divide(shard, stream)
         self._serve(Pipeline(images, prepares, changes, one_hot, stream, shard, threads))
         self._pipeline.image(0, 0)  # an augmentation that fails on such images fails here
         if prepares is not preprocessor:
@@ -238,17 +240,7 @@ class ImageData(keras.utils.PyDataset):
         return self._pipeline.map_dataset(self.epoch + 1)[number]
 
     def on_epoch_begin(self) -> None:
-        """Called by Keras before each epoch.
-
-        Raises:
-            ConfigError: the processes do not divide the last batch of a training.
-        """
-        stream, shards = self._pipeline.stream, self.shard[1]
-        if stream.shuffle and len(stream.draws(0, len(self) - 1)) % shards:
-            raise ConfigError(
-                f"{shards} processes do not divide the last batch of an epoch, whose images would "
-                "then count differently. Give steps_per_epoch, which makes all batches full."
-            )
+        """Called by Keras before each epoch."""
         self._in_epoch = True
 
     def on_epoch_end(self) -> None:
@@ -357,8 +349,8 @@ class ImageData(keras.utils.PyDataset):
     ) -> "ImageData":
         """Returns other images, in another stream, prepared as these are but for `fields`."""
         data = copy.copy(self)
-        stream = dataclasses.replace(stream, count=len(images.records))
-        fields |= {"images": images, "stream": stream, "shard": _find_shard(shard, stream)}
+        shard, stream = _divide(shard, dataclasses.replace(stream, count=len(images.records)))
+        fields |= {"images": images, "stream": stream, "shard": shard}
         data._serve(dataclasses.replace(self._pipeline, **fields))
         return data
 
@@ -379,16 +371,19 @@ class ImageData(keras.utils.PyDataset):
         )
 
 
-def _find_shard(shard: tuple[int, int] | None, stream: order.Stream) -> tuple[int, int]:
-    """Returns the shard, or that of this process, and checks that the shards divide a batch."""
+def _divide(
+    shard: tuple[int, int] | None, stream: order.Stream
+) -> tuple[tuple[int, int], order.Stream]:
+    """Returns the shard, or that of this process, and the stream whose batches can be divided."""
     if shard is None:
         shard = data_shard() if stream.shuffle else (0, 1)
     index, count = shard
     if not 0 <= index < count:
         raise ConfigError(f"shard={shard}, expected (index, count) with 0 <= index < count.")
-    if stream.batch_size % count:
+    parts = math.lcm(count, batch_parts())
+    if stream.shuffle and stream.batch_size % parts:
         raise ConfigError(
-            f"batch_size={stream.batch_size}: {count} processes do not divide a batch. Give a "
-            f"multiple of {count}; every process then reads batch_size / {count} images per step."
+            f"batch_size={stream.batch_size}: {parts} devices or processes do not divide a batch. "
+            f"Give a multiple of {parts}."
         )
-    return index, count
+    return shard, dataclasses.replace(stream, divisor=parts)

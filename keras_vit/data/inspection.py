@@ -101,29 +101,26 @@ def inspect(
     threads: int,
     *,
     unreadable: str = "raise",
-    verify: bool = False,
     cache: bool | str = "auto",
 ) -> Inspected:
     """Returns the readable records, after decoding all images or reading their headers.
 
-    All images are decoded with a cache, with `verify` and with `unreadable="skip"`. Otherwise
-    32 images are decoded; of the others, headers are read if they are files of their own.
+    All images are decoded with a cache and with `unreadable="skip"`. Otherwise 32 images are
+    decoded; of the others, headers are read if they are files of their own.
 
     Args:
         records: the data set.
         preprocessor: decodes the images.
         threads: number of threads that decode.
         unreadable: `"raise"`, or `"skip"` to leave out unreadable images, with a warning.
-        verify: whether all images are decoded even without a cache.
         cache: whether decoded images are kept; `"auto"` keeps them if a sample of 32 says
             that all images take at most `MOST_CACHED_BYTES`.
 
     Raises:
         ConfigError: an image cannot be read, or all images of a class cannot.
     """
-    everything = verify or unreadable == "skip"
     with ThreadPoolExecutor(threads) as pool:
-        images, keep = _look(records, preprocessor, pool, everything, cache)
+        images, keep = _look(records, preprocessor, pool, unreadable == "skip", cache)
     reasons = {
         k: records.name_reason(k, e) for k, e in images.items() if isinstance(e, ConfigError)
     }

@@ -21,7 +21,6 @@ class Options(TypedDict, total=False):
     one_hot: bool
     seed: int
     unreadable: str
-    verify: bool
     cache: bool | str
     min_size: int | None
     threads: int | None

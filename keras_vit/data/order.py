@@ -62,6 +62,8 @@ class Stream:
             for epochs of one pass, whose last batch may be smaller.
         shuffle: whether every pass has another order.
         seed: seed of the orders.
+        divisor: a number that divides all batches; batches that it does not divide are filled up
+            with copies of their last image, whose sample weight is 0.
     """
 
     count: int
@@ -69,6 +71,7 @@ class Stream:
     steps_per_epoch: int | None
     shuffle: bool
     seed: int
+    divisor: int = 1
 
     @property
     def num_batches(self) -> int:
@@ -77,13 +80,32 @@ class Stream:
 
     def draws(self, epoch: int, batch: int) -> list[tuple[int, int]]:
         """Returns (number of the draw since the start, index of the image), image by image."""
-        if self.steps_per_epoch:
-            start = (epoch * self.steps_per_epoch + batch) * self.batch_size
-            stop = start + self.batch_size
-        else:
-            start = epoch * self.count + batch * self.batch_size
-            stop = min(start + self.batch_size, (epoch + 1) * self.count)
-        return [(draw, self._image(*divmod(draw, self.count))) for draw in range(start, stop)]
+        length = self.steps_per_epoch * self.batch_size if self.steps_per_epoch else self.count
+        start, size = epoch * length + batch * self.batch_size, self._size(batch)
+        numbers = [*range(start, start + size), *[start + size - 1] * (-size % self.divisor)]
+        return [(draw, self._image(*divmod(draw, self.count))) for draw in numbers]
+
+    def weights(self, batch: int) -> np.ndarray | None:
+        """Returns the sample weights of a batch, float32, or None if no batch is filled up.
+
+        A loss that divides the sum by the size of the batch is then the mean over the images: in a
+        training for every batch, and otherwise for the whole pass, where weights are equal.
+        """
+        size, last = self._size(batch), self._size(self.num_batches - 1)
+        additions = [-n % self.divisor for n in (self.batch_size, last)]
+        if additions == [0, 0] or (self.num_batches == 1 and not additions[1]):
+            return None
+        rows = size + -size % self.divisor
+        share = rows / size
+        if not self.shuffle:
+            others = self.num_batches - 1
+            share = 1 + (others * additions[0] + additions[1]) / (others * self.batch_size + last)
+        return np.where(np.arange(rows) < size, share, 0).astype("float32")
+
+    def _size(self, batch: int) -> int:
+        """Returns the number of images of a batch."""
+        rest = self.count - batch * self.batch_size
+        return self.batch_size if self.steps_per_epoch else min(self.batch_size, rest)
 
     def _image(self, which_pass: int, place: int) -> int:
         if not self.shuffle:

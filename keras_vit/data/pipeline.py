@@ -18,7 +18,8 @@ from keras_vit.errors import ConfigError
 from keras_vit.images.preprocessor import Preprocessor
 from keras_vit.images.resampling import size_of
 
-Batch: TypeAlias = tuple[np.ndarray, np.ndarray]
+Batch: TypeAlias = tuple[np.ndarray, ...]
+"""Images and labels, and sample weights where a batch is filled up."""
 
 _AHEAD = 2
 """Batches that are prepared before they are needed."""
@@ -105,7 +106,13 @@ class Pipeline:
         if self.one_hot:
             labels = np.eye(len(records.class_names), dtype=np.float32)[labels]
             images, labels = self._mix(images, labels, epoch, index)
-        return (images, labels) if self.shard[1] == 1 else (images[1:], labels[1:])
+        if self.shard[1] > 1:
+            images, labels = images[1:], labels[1:]
+        weights = self.stream.weights(index)
+        if weights is None:
+            return images, labels
+        rows = order.share(len(weights), self.shard)
+        return images, labels, weights[rows.start : rows.stop]
 
     def image(self, draw: int, index: int) -> np.ndarray:
         """Returns one image in the model's size and range, `(height, width, channels)`."""

@@ -202,12 +202,12 @@ def classes_of(
     if labels.dtype.kind not in "UO":
         return labels, tuple(class_names or names_for(labels, preprocessor))
     words, indices = np.unique(labels.astype(str), return_inverse=True)
-    known = tuple(class_names or getattr(preprocessor, "labels", None) or ())
-    if not class_names and not set(words) <= set(known):
-        known = tuple(map(str, words))
-    unknown = sorted(set(words) - set(known))
+    names = tuple(class_names or getattr(preprocessor, "labels", None) or ())
+    if not class_names and not set(words) <= set(names):
+        names = tuple(map(str, words))
+    unknown = sorted(set(words) - set(names))
     if unknown:
         raise ConfigError(
-            f"{title}: label {unknown[0]!r} is not in class_names.{nearest(unknown[0], known)}"
+            f"{title}: label {unknown[0]!r} is not in class_names.{nearest(unknown[0], names)}"
         )
-    return np.array([known.index(word) for word in words])[indices], known
+    return np.array([names.index(word) for word in words])[indices], names

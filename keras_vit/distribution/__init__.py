@@ -1,6 +1,6 @@
 """Training and prediction on several devices and in several processes."""
 
-from keras_vit.distribution.layouts import data_parallel, fully_sharded, layout_map, tensor_parallel
+from keras_vit.distribution.layouts import data_parallel, fully_sharded, tensor_parallel
 from keras_vit.distribution.processes import data_shard, process
 from keras_vit.distribution.torchrun import ddp
 
@@ -9,7 +9,6 @@ __all__ = [
     "data_shard",
     "ddp",
     "fully_sharded",
-    "layout_map",
     "process",
     "tensor_parallel",
 ]

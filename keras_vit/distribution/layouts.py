@@ -9,7 +9,7 @@ weight are divided as the weight is.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 
@@ -17,41 +17,11 @@ from keras_vit.errors import ConfigError
 from keras_vit.weights.lexicon import AXES, LEXICON
 from keras_vit.weights.templates import matcher
 
-if TYPE_CHECKING:
-    from keras_vit.model import VisionTransformer
-
 BATCH, MODEL = "batch", "model"
 """Names of the axes of a mesh."""
 
 _DIVIDED = ("h", "f")
 _WORDS = [(matcher(word.path), word.axes.split()) for word in LEXICON]
-
-
-def layout_map(model: "VisionTransformer", mesh: Any, *, fully_sharded: bool = False) -> Any:
-    """Returns the layouts of a model's weights, for `keras.distribution.ModelParallel`.
-
-    The layouts apply to models of the same configuration and name that are made under the
-    distribution; the model given here is not changed, and may have no weights loaded
-    (`from_preset(..., load_weights=False)`).
-
-    Args:
-        model: a `VisionTransformer`.
-        mesh: a `keras.distribution.DeviceMesh` with the axes "batch", "model" or both.
-        fully_sharded: whether every weight is also divided along "batch".
-
-    Returns:
-        A `keras.distribution.LayoutMap` with one entry per weight.
-
-    Raises:
-        ConfigError: the mesh has other axes, its axis "model" does not divide num_heads or
-            mlp_dim, or the backend is not JAX.
-    """
-    sizes = _sizes(mesh)
-    layouts = keras.distribution.LayoutMap(mesh)
-    for weight in model.weights:
-        axes = divided_axes(weight.path, tuple(weight.shape), sizes, fully_sharded)
-        layouts[weight.path] = keras.distribution.TensorLayout(axes, mesh)
-    return layouts
 
 
 def data_parallel(devices: Sequence[str] | None = None) -> Any:
@@ -115,7 +85,7 @@ def divided_axes(
     Raises:
         ConfigError: the axis "model" of the mesh does not divide num_heads or mlp_dim.
     """
-    found: list[str | None] = [None] * len(shape)
+    divided: list[str | None] = [None] * len(shape)
     letters = _axes_of(path)
     by_model = sizes.get(MODEL, 1)
     if len(letters) == len(shape) and by_model > 1:
@@ -126,13 +96,13 @@ def divided_axes(
                         f"{path}: the mesh has {by_model} devices along its axis {MODEL!r}, which "
                         f"do not divide {AXES[letter].words}={shape[k]}."
                     )
-                found[k] = MODEL
+                divided[k] = MODEL
     by_batch = sizes.get(BATCH, 1)
     if fully_sharded and by_batch > 1:
-        free = [k for k, axis in enumerate(found) if axis is None and shape[k] % by_batch == 0]
+        free = [k for k, axis in enumerate(divided) if axis is None and shape[k] % by_batch == 0]
         if free:
-            found[max(free, key=lambda k: shape[k])] = BATCH
-    return tuple(found)
+            divided[max(free, key=lambda k: shape[k])] = BATCH
+    return tuple(divided)
 
 
 class _Sharded(keras.distribution.ModelParallel):
@@ -142,7 +112,7 @@ class _Sharded(keras.distribution.ModelParallel):
         layouts = keras.distribution.LayoutMap(mesh)
         super().__init__(layout_map=layouts, batch_dim_name=BATCH, auto_shard_dataset=False)
         self.fully_sharded = fully_sharded
-        self._sizes = _sizes(mesh)
+        self._sizes = dict(zip(mesh.axis_names, map(int, mesh.shape), strict=True))
 
     def get_variable_layout(self, variable: Any) -> Any:
         """Returns the layout of a new variable; called by Keras."""
@@ -173,16 +143,6 @@ def _mesh(devices: Sequence[str] | None, shards: int | None) -> Any:
             f"shards={shards}: expected a number that divides the {len(names)} devices."
         )
     return keras.distribution.DeviceMesh((len(names) // shards, shards), (BATCH, MODEL), names)
-
-
-def _sizes(mesh: Any) -> dict[str, int]:
-    _check_backend()
-    sizes = dict(zip(mesh.axis_names, map(int, mesh.shape), strict=True))
-    if not set(sizes) <= {BATCH, MODEL}:
-        raise ConfigError(
-            f"The mesh has the axes {', '.join(sizes)}; expected {BATCH!r}, {MODEL!r} or both."
-        )
-    return sizes
 
 
 def _check_backend() -> None:

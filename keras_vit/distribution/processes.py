@@ -64,6 +64,20 @@ def data_shard() -> tuple[int, int]:
     return own[0] // len(own), len(rows) // len(own)
 
 
+def batch_parts() -> int:
+    """Returns the number of devices or replicas of a distribution that divide each batch."""
+    backend = keras.backend.backend()
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        return int(tf.distribute.get_strategy().num_replicas_in_sync)
+    distribution = keras.distribution.distribution() if backend == "jax" else None
+    if distribution is None:
+        return 1
+    mesh = distribution.device_mesh
+    return int(mesh.shape[list(mesh.axis_names).index(distribution.batch_dim_name)])
+
+
 def together() -> tuple[int, int]:
     """Returns the index and the number of the processes that call one model together.
 

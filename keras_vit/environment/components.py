@@ -11,12 +11,9 @@ from keras_vit.environment.processor import processor, products_of_torch
 _LIBRARIES = ("keras", "numpy", "huggingface-hub", "safetensors", "pillow", "grain")
 _EXTRAS = {
     "matplotlib": ("figures", "explain, curves.png of a training"),
-    "tensorboardX": ("tensorboard", "TensorBoard logs"),
     "tensorflow-datasets": ("tfds", "data named tfds:NAME"),
     "datasets": ("huggingface", "data named hf:OWNER/NAME"),
-    "pyarrow": ("parquet", "embed --out NAME.parquet"),
     "ray": ("ray", "embed --engine ray"),
-    "orbax-checkpoint": ("orbax", "the state of a training that devices of JAX divide"),
     "onnxruntime": ("export", "export to ONNX and transformers.js"),
     "ai-edge-litert": ("litert", "export to LiteRT"),
     "fastapi": ("serve", "keras-vit serve"),

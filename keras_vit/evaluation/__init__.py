@@ -3,7 +3,9 @@
 from keras_vit.evaluation.embedding import Embedding, embed
 from keras_vit.evaluation.extraction import Features, features
 from keras_vit.evaluation.neighbours import nearest_neighbours
+from keras_vit.evaluation.probe_page import write_page
 from keras_vit.evaluation.probes import LinearProbe, few_shot, linear_probe
+from keras_vit.evaluation.probing import Pair, Probe, Suspect, probe
 from keras_vit.evaluation.scores import Evaluation, evaluate
 
 __all__ = [
@@ -11,10 +13,15 @@ __all__ = [
     "Evaluation",
     "Features",
     "LinearProbe",
+    "Pair",
+    "Probe",
+    "Suspect",
     "embed",
     "evaluate",
     "features",
     "few_shot",
     "linear_probe",
     "nearest_neighbours",
+    "probe",
+    "write_page",
 ]

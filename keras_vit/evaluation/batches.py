@@ -1,13 +1,14 @@
 """Batches of images, with or without labels, from any container; a model's outputs for them."""
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 
+from keras_vit.data import ImageData
 from keras_vit.errors import ConfigError
 from keras_vit.inference import run
 
@@ -23,9 +24,10 @@ def read_batches(data: Any, batch_size: int = 32, start: int = 0) -> Iterator[Ba
     """Yields the batches of `data` in order; a thread reads the next batch meanwhile.
 
     Args:
-        data: a `keras.utils.PyDataset`, such as `keras_vit.data.ImageData`; a tuple of arrays
-            `(images, labels)`, or images alone; or any iterable whose batches are such a pair
-            or an array: a `tf.data.Dataset`, a torch DataLoader, a generator.
+        data: a `keras.utils.PyDataset`; a `keras_vit.data.ImageData`, without the copies that fill
+            up a batch; a tuple of arrays `(images, labels)`, or images alone; or any iterable whose
+            batches are such a pair or an array: a `tf.data.Dataset`, a torch DataLoader, a
+            generator.
         batch_size: images per batch of arrays; other data have their own batches.
         start: number of batches to skip. A `PyDataset` and arrays need not read them.
 
@@ -43,13 +45,13 @@ def read_batches(data: Any, batch_size: int = 32, start: int = 0) -> Iterator[Ba
 
 
 def predict(
-    model: Any, stage: str, batches: Iterable[Batch], size: int = 0
-) -> Iterator[tuple[np.ndarray, Any]]:
+    model: Any, stages: str | Sequence[str], batches: Iterable[Batch], size: int = 0
+) -> Iterator[tuple[Any, Any]]:
     """Yields a stage of the model for each batch, float32, and the batch's labels.
 
     Args:
         model: a `VisionTransformer`.
-        stage: name of `keras_vit.graph.Stages`.
+        stages: name of `keras_vit.graph.Stages`; or several names, which give `{stage: array}`.
         batches: the batches.
         size: number of images of a full batch, if it is known.
 
@@ -68,14 +70,17 @@ def predict(
                 "pixels in [0, 255] to the range that it was trained on."
             )
         size = max(size, len(array))
-        output = run(model, array.astype("float32", copy=False), [stage], size)[stage]
-        shape = shape or output.shape[1:]
-        if output.shape[1:] != shape:
-            raise ConfigError(
-                f"Images of different sizes: one has an output {shape}, another "
-                f"{output.shape[1:]}. Choose a layer behind the pooling, or one size."
-            )
-        yield output, labels
+        names = [stages] if isinstance(stages, str) else list(stages)
+        outputs = run(model, array.astype("float32", copy=False), names, size)
+        if isinstance(stages, str):
+            inner = outputs[stages].shape[1:]
+            shape = shape or inner
+            if inner != shape:
+                raise ConfigError(
+                    f"Images of different sizes: one has an output {shape}, another {inner}. "
+                    "Choose a layer behind the pooling, or one size."
+                )
+        yield outputs[stages] if isinstance(stages, str) else outputs, labels
 
 
 def as_numpy(value: Any) -> np.ndarray:
@@ -87,7 +92,8 @@ def as_numpy(value: Any) -> np.ndarray:
 
 def _read(data: Any, batch_size: int, start: int) -> Iterator[Any]:
     if isinstance(data, keras.utils.PyDataset):
-        return (data[k] for k in range(start, len(data)))
+        batches = (data[k] for k in range(start, len(data)))
+        return map(_without_copies, batches) if isinstance(data, ImageData) else batches
     if _is_images(data):
         data = (data,)
     if isinstance(data, tuple) and data and _is_images(data[0]):
@@ -96,14 +102,18 @@ def _read(data: Any, batch_size: int, start: int) -> Iterator[Any]:
         if len(data[-1]) != len(data[0]):
             raise ConfigError(f"{len(data[0])} images and {len(data[1])} labels: expected as many.")
         slices = (slice(k, k + batch_size) for k in range(0, len(data[0]), batch_size))
-        batches = ([array[part] for array in data] for part in slices)
-        return itertools.islice(batches, start, None)
+        return itertools.islice(([array[part] for array in data] for part in slices), start, None)
     if isinstance(data, Iterable) and not isinstance(data, (str, bytes, dict)):
         return itertools.islice(iter(data), start, None)
     raise ConfigError(
         f"Expected (images, labels), a PyDataset or an iterable of batches, found "
         f"{type(data).__name__}."
     )
+
+
+def _without_copies(batch: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+    images, labels, *weights = batch
+    return (images[weights[0] > 0], labels[weights[0] > 0]) if weights else batch
 
 
 def _pair(batch: Any) -> Batch:

@@ -1,10 +1,9 @@
-"""Features of any number of image files, written batch by batch to one npy or Parquet file."""
+"""Features of any number of image files, written batch by batch to one npy file."""
 
-import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,10 +11,8 @@ from keras_vit.errors import ConfigError
 from keras_vit.evaluation.batches import Batch, predict
 from keras_vit.evaluation.extraction import hash_files, identity_of
 from keras_vit.evaluation.parts import Parts
-from keras_vit.files import write_json, written_beside
+from keras_vit.files import write_json
 from keras_vit.model import VisionTransformer
-
-_ROW_GROUP = 4096
 
 
 class Embedding(NamedTuple):
@@ -46,7 +43,7 @@ def embed(
         model: a `VisionTransformer`.
         paths: paths of the images; `model.preprocessor` prepares them.
         out: `NAME.npy` for float32 `(images, width)`, with the list of paths beside it in
-            `NAME.npy.json`; or `NAME.parquet` with the columns `path` and `features`.
+            `NAME.npy.json`.
         layer: name of the layer, as in `keras_vit.features`.
         batch_size: images per step.
         unreadable: called with the path of an image that cannot be read and the reason, also
@@ -58,8 +55,8 @@ def embed(
             model has no such layer; no image can be read.
     """
     out = Path(out)
-    if out.suffix not in (".npy", ".parquet"):
-        raise ConfigError(f"{out}: expected a name in .npy or .parquet.")
+    if out.suffix != ".npy":
+        raise ConfigError(f"{out}: expected a name in .npy.")
     if out.exists():
         raise ConfigError(f"{out} exists. Remove it, or choose another name.")
     if batch_size < 1:
@@ -68,11 +65,6 @@ def embed(
     if not names:
         raise ConfigError("No image was given.")
     model.check_stages([layer])
-    if out.suffix == ".parquet":
-        _pyarrow()
-        _check_names(names)
-        if len(model.stage_shape(layer)) != 2:
-            raise ConfigError(f"layer={layer!r} has several tokens per image; write them to .npy.")
     task = {
         **identity_of(model, layer),
         "protocol": model.preprocessor.protocol,
@@ -87,17 +79,11 @@ def embed(
         missing = sorted(k for k, _ in parts.notes)
         readable = np.delete(np.arange(len(names)), missing)
         embedding = Embedding(len(readable), [names[k] for k in missing])
-        if not parts.are_written_here:
-            return embedding
-        about = {key: task[key] for key in ("layer", "weights", "dtype", "protocol")}
-        rows, in_rows = parts.join(), [names[k] for k in readable]
-        if out.suffix == ".npy":
-            lists = {"paths": in_rows, "unreadable": embedding.unreadable}
+        if parts.are_written_here:
+            about = {key: task[key] for key in ("layer", "weights", "dtype", "protocol")}
+            lists = {"paths": [names[k] for k in readable], "unreadable": embedding.unreadable}
             write_json(out.with_name(out.name + ".json"), {**about, **lists})
-            rows.replace(out)
-        else:
-            _write_parquet(out, np.load(rows, mmap_mode="r"), in_rows, about)
-        parts.clear()
+        parts.finish()
     return embedding
 
 
@@ -139,36 +125,3 @@ def _fill(
     for rows, _ in predict(model, layer, batches, size):
         add(rows)
     add(np.empty(0))  # unreadable images at the end
-
-
-def _check_names(names: list[str]) -> None:
-    """Refuses file names that Parquet cannot hold, before any image is read."""
-    for name in names:
-        if not name.isascii() and name != name.encode(errors="replace").decode():
-            raise ConfigError(
-                f"{name}: the name of this file is no UTF-8, the only text that Parquet holds. "
-                "Rename the file, or write to .npy."
-            )
-
-
-def _pyarrow() -> Any:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise ConfigError("Parquet needs pyarrow: pip install 'keras-vit[parquet]'.") from error
-    return pyarrow
-
-
-def _write_parquet(out: Path, values: np.ndarray, paths: list[str], about: dict[str, Any]) -> None:
-    pa = _pyarrow()
-    width = values.shape[1]
-    schema = pa.schema(
-        [("path", pa.string()), ("features", pa.list_(pa.float32(), width))],
-        metadata={"keras_vit": json.dumps(about)},
-    )
-    features = pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), width)
-    table = pa.Table.from_arrays([pa.array(paths, pa.string()), features], schema=schema)
-    with written_beside(out) as temporary:
-        # Features rarely repeat, so a dictionary of values would be as long as the values.
-        pa.parquet.write_table(table, temporary, row_group_size=_ROW_GROUP, use_dictionary=False)

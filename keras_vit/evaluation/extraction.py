@@ -67,6 +67,22 @@ def features(
     (3, 64)
     """
     model.check_stages([layer])
+    return gather(model, layer, lambda values: values, data, batch_size, cache, progress)
+
+
+def gather(
+    model: VisionTransformer,
+    stages: str | Sequence[str],
+    reduce: Callable[[Any], np.ndarray],
+    data: Any,
+    batch_size: int = 32,
+    cache: str | os.PathLike[str] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Features:
+    """Returns rows that `reduce` makes of a stage, or of `{stage: array}`, for every image.
+
+    The other arguments and errors are those of `features`.
+    """
     report = progress or (lambda images: None)
     stream = read_batches(data, batch_size)
     first = next(stream, None)
@@ -76,14 +92,15 @@ def features(
     stream = itertools.chain([first], stream)
     if cache is None:
         steps = []
-        for rows in _steps(model, layer, stream, size):
+        for rows in _steps(model, stages, reduce, stream, size):
             steps.append(rows)
             report(len(rows))
         values = np.concatenate(steps)
     else:
-        task = {**identity_of(model, layer), "data": _describe(data, first)}
+        name = stages if isinstance(stages, str) else "-".join(stages).replace("/", "_")
+        task = {**identity_of(model, name), "data": _describe(data, first)}
         digest = hashlib.sha256(json.dumps(task, sort_keys=True).encode()).hexdigest()
-        path = Path(cache) / f"{layer}-{digest[:16]}.npy"
+        path = Path(cache) / f"{name}-{digest[:16]}.npy"
         exists = path.exists()
         if not (exists if together()[1] == 1 else from_the_first(exists)):
             with Parts(path, task) as parts:
@@ -93,12 +110,10 @@ def features(
                     stream = read_batches(data, batch_size, start=parts.inputs)
                 if parts.count:
                     report(parts.count)
-                for rows in _steps(model, layer, stream, size):
+                for rows in _steps(model, stages, reduce, stream, size):
                     parts.append(rows, inputs=1)
                     report(len(rows))
-                if parts.are_written_here:
-                    parts.join().replace(path)
-                    parts.clear()
+                parts.finish()
         values = np.load(path, mmap_mode="r")
     has_labels = "labels" in (values.dtype.names or ())
     return Features(values["values"], values["labels"] if has_labels else None)
@@ -120,10 +135,15 @@ def identity_of(model: VisionTransformer, layer: str) -> dict[str, Any]:
 
 
 def _steps(
-    model: VisionTransformer, layer: str, batches: Iterator[Batch], size: int
+    model: VisionTransformer,
+    stages: str | Sequence[str],
+    reduce: Callable[[Any], np.ndarray],
+    batches: Iterator[Batch],
+    size: int,
 ) -> Iterator[np.ndarray]:
     """Yields structured arrays of `values` and, if the data have them, `labels`."""
-    for values, labels in predict(model, layer, batches, size):
+    for output, labels in predict(model, stages, batches, size):
+        values = reduce(output)
         fields: list[Any] = [("values", "<f4", values.shape[1:])]
         if labels is not None:
             fields.append(("labels", "<i4"))

@@ -26,6 +26,11 @@ class LeastSquares:
         labels: integers `(images,)` from 0.
         num_classes: number of columns of the targets.
         rows: indices of the images to fit, `(images,)`; None for all.
+
+    Attributes:
+        target_mean: mean of the targets, `(classes,)`.
+        values: eigenvalues, of the whitened images' products or of the features' products.
+        right: coordinates of the targets, `(eigenvalues, classes)`.
     """
 
     def __init__(
@@ -36,7 +41,7 @@ class LeastSquares:
         count, width = len(rows), features.shape[1]
         self._mean = sum(x.sum(axis=0) for x, _ in _chunks(features, rows)) / count
         counts = np.bincount(labels[rows], minlength=num_classes)
-        self._target_mean = 2 * counts / count - 1
+        self.target_mean = 2 * counts / count - 1
         if count >= width:  # the (width, width) form
             gram, product = np.zeros((width, width)), np.zeros((width, num_classes))
             for x, place in _chunks(features, rows):
@@ -45,22 +50,42 @@ class LeastSquares:
                 product += centred.T @ make_targets(labels[rows[place]], num_classes)
             self._std = np.sqrt(np.diag(gram) / count) + 1e-5
             gram /= np.outer(self._std, self._std)
-            self._values, vectors = np.linalg.eigh(gram)
-            self._left, self._right = vectors, vectors.T @ (product / self._std[:, None])
+            values, vectors = np.linalg.eigh(gram)
+            self._left, self.right = vectors, vectors.T @ (product / self._std[:, None])
         else:  # the (images, images) form
             centred = features[rows].astype("float64") - self._mean
             self._std = np.sqrt((centred**2).mean(axis=0)) + 1e-5
             z = centred / self._std
-            self._values, vectors = np.linalg.eigh(z @ z.T)
-            targets = make_targets(labels[rows], num_classes) - self._target_mean
-            self._left, self._right = z.T @ vectors, vectors.T @ targets
+            values, vectors = np.linalg.eigh(z @ z.T)
+            targets = make_targets(labels[rows], num_classes) - self.target_mean
+            self._left, self.right = z.T @ vectors, vectors.T @ targets
+        self._is_square = count >= width
+        self.values = np.maximum(values, 0)  # rounding makes eigenvalues of 0 slightly negative
+
+    @property
+    def has_signal(self) -> bool:
+        """Whether any feature differs between images by more than the rounding of float32."""
+        return bool((self._std - 1e-5 > 1e-5 * (1 + np.abs(self._mean))).any())
+
+    def coordinates(self, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns two arrays `(images, eigenvalues)` for the fitted images.
+
+        With s = 1 / (values + l2), the estimates are `target_mean + first @ (s * right)`, and
+        `1 / images + second @ s` is the leverage of each image.
+        """
+        rows = np.arange(len(features))
+        first = np.concatenate(
+            [((x - self._mean) / self._std) @ self._left for x, _ in _chunks(features, rows)]
+        )
+        if self._is_square:
+            return first, first**2
+        return first, first**2 / np.where(self.values > 0, self.values, np.inf)
 
     def solve(self, l2: float) -> tuple[np.ndarray, np.ndarray]:
         """Returns kernel `(width, classes)` and bias `(classes,)` for unwhitened features."""
-        # Rounding makes eigenvalues of 0 slightly negative.
-        scaled = self._right / (np.maximum(self._values, 0) + l2)[:, None]
+        scaled = self.right / (self.values + l2)[:, None]
         kernel = (self._left @ scaled) / self._std[:, None]
-        return kernel, self._target_mean - self._mean @ kernel
+        return kernel, self.target_mean - self._mean @ kernel
 
 
 def make_targets(labels: np.ndarray, num_classes: int) -> np.ndarray:

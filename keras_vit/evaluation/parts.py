@@ -1,15 +1,14 @@
 """Rows of one array that are computed in steps and kept on the disk until they are complete.
 
-For a file `NAME` they lie in a folder `NAME.part`: `task.json` says what the rows are, and each npz
-file holds the rows of some steps. A process killed at any moment leaves whole files, and the next
-process with the same task continues behind them.
+For a file `NAME` they lie in a folder `NAME.part`: `rows.npy` grows by the rows of some steps, and
+then `record.json` says what the rows are and how many count. A process killed at any moment leaves
+a record of whole rows, and the next process with the same task continues behind them.
 """
 
 import json
 import os
 import shutil
 import time
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -20,10 +19,10 @@ from filelock import FileLock, Timeout
 
 from keras_vit.distribution.processes import by_one, from_the_first, together
 from keras_vit.errors import ConfigError, WriteError
-from keras_vit.files import failure_named, write_json, written_beside
+from keras_vit.files import failure_named, write_json
 
 _SECONDS = 1.0
-"""Least time between two files: each waits for the disk."""
+"""Least time between two writes: each waits for the disk."""
 
 
 class Parts:
@@ -52,11 +51,11 @@ class Parts:
         self.notes: list[Any] = []
         self._path, self._task = path, json.loads(json.dumps(task))
         self._folder = path.with_name(path.name + ".part")
+        self._rows, self._record = self._folder / "rows.npy", self._folder / "record.json"
         self._lock = FileLock(self._folder / "lock", timeout=0)
-        self._files: list[Path] = []
-        self._rows: list[np.ndarray] = []  # since the last file
-        self._saved: tuple[int, int] = (0, 0)  # inputs and notes in files
-        self._written = 0.0
+        self._coming: list[np.ndarray] = []  # rows since the last write
+        self._written_inputs = 0
+        self._written_at = 0.0
 
     @property
     def are_written_here(self) -> bool:
@@ -92,31 +91,29 @@ class Parts:
         if not self.are_written_here:
             return
         if len(rows):
-            self._rows.append(rows)
-        if time.monotonic() - self._written > _SECONDS:
+            self._coming.append(rows)
+        if time.monotonic() - self._written_at > _SECONDS:
             self._write()
 
-    def join(self) -> Path:
-        """Returns a new npy file of all rows, at least one; the caller renames it."""
+    def finish(self) -> None:
+        """Gives the npy file of all rows, at least one, its name, and removes the folder."""
+        if not self.are_written_here:
+            return
         self._write()
-        whole = self._folder / "whole.npy"
-        with failure_named(whole), whole.open("wb") as file:
-            for part in self._files:
-                with np.load(part) as arrays:
-                    if "rows" not in arrays:
-                        continue
-                    rows = arrays["rows"]
-                if not file.tell():
-                    header = np.lib.format.header_data_from_array_1_0(rows)
-                    header["shape"] = (self.count, *rows.shape[1:])
-                    np.lib.format.write_array_header_1_0(file, header)
-                file.write(rows.tobytes())
+        with failure_named(self._rows), self._rows.open("r+b") as file:
+            np.lib.format.read_magic(file)
+            (_, *sides), order, dtype = np.lib.format.read_array_header_1_0(file)
+            file.seek(0)  # NumPy leaves room in the header for any number of rows
+            header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": order}
+            np.lib.format.write_array_header_1_0(file, {**header, "shape": (self.count, *sides)})
             _sync(file)
-        return whole
+        self._rows.replace(self._path)
+        self.clear()
 
     def clear(self) -> None:
         """Removes the folder."""
         if self.are_written_here:
+            self._written_inputs = self.inputs
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _open(self) -> None:
@@ -135,44 +132,44 @@ class Parts:
             raise
 
     def _resume(self) -> None:
-        record = self._folder / "task.json"
-        if not record.exists():
-            write_json(record, self._task)
+        if not self._record.exists():
+            self._rows.unlink(missing_ok=True)
+            write_json(self._record, self._facts(0))
         try:
-            task = json.loads(record.read_text(encoding="utf-8"))
-            for file in sorted(self._folder.glob("*.npz")):
-                if int(file.stem) != self.inputs:
-                    break  # a file before it is missing
-                with np.load(file) as arrays:
-                    inputs, count, notes = json.loads(str(arrays["record"]))
-                self.inputs += inputs
-                self.count += count
-                self.notes += notes
-                self._files.append(file)
-            self._saved = self.inputs, len(self.notes)
-        except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            record = json.loads(self._record.read_text(encoding="utf-8"))
+            task, size = record["task"], record["bytes"]
+            self.inputs, self.count, self.notes = (record[k] for k in ("inputs", "count", "notes"))
+            if size > (self._rows.stat().st_size if size else 0):
+                raise ValueError(f"{self._rows.name} is cut short")
+        except (ValueError, KeyError, TypeError, FileNotFoundError) as error:
             raise ConfigError(f"{self._folder} is damaged ({error}). Remove it.") from error
         if names := [k for k in sorted({*task, *self._task}) if task.get(k) != self._task.get(k)]:
             raise ConfigError(
                 f"{self._folder} is the beginning of another run: other {', '.join(names)}. "
                 "Remove it, or write to another path."
             )
+        with failure_named(self._rows), self._rows.open("ab") as file:
+            file.truncate(size)  # rows that no record counts
+        self._written_inputs = self.inputs
+
+    def _facts(self, size: int) -> dict[str, Any]:
+        counts = {"inputs": self.inputs, "count": self.count, "notes": self.notes}
+        return {"task": self._task, **counts, "bytes": size}
 
     def _write(self) -> None:
-        """Writes the rows since the last file to a file of their own."""
-        inputs, notes = self._saved
-        if inputs == self.inputs or not self.are_written_here:
+        """Writes the rows since the last write, and then the record that counts them."""
+        if not self.are_written_here or self._written_inputs == self.inputs:
             return
-        file = self._folder / f"{inputs:012}.npz"
-        count = sum(map(len, self._rows))
-        record = json.dumps([self.inputs - inputs, count, self.notes[notes:]])
-        arrays: Any = {"rows": np.concatenate(self._rows)} if self._rows else {}
-        with written_beside(file) as temporary, temporary.open("wb") as stream:
-            np.savez(stream, record=np.array(record), **arrays)
-            _sync(stream)
-        self._files.append(file)
-        self._rows, self._saved = [], (self.inputs, len(self.notes))
-        self._written = time.monotonic()
+        with failure_named(self._rows), self._rows.open("ab") as file:
+            for rows in self._coming:
+                if not file.tell():
+                    np.lib.format.write_array(file, rows[:0], version=(1, 0))
+                file.write(rows.tobytes())
+            _sync(file)
+            size = file.tell()
+        write_json(self._record, self._facts(size))
+        self._coming, self._written_inputs = [], self.inputs
+        self._written_at = time.monotonic()
 
 
 def _sync(file: Any) -> None:

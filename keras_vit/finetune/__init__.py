@@ -2,9 +2,9 @@
 
 from keras_vit.finetune.curves import draw_curves
 from keras_vit.finetune.lora import enable_lora, merge_lora
+from keras_vit.finetune.muon import LayerwiseMuon
 from keras_vit.finetune.optimizers import LayerwiseAdamW, LayerwiseSGD
 from keras_vit.finetune.preset import Finetuned, Plan, finetune_preset
-from keras_vit.finetune.published import FINE_TUNING, RATES, FineTuning
 from keras_vit.finetune.recipes import Recipe, augreg_recipe, steps_for, transfer_recipe
 from keras_vit.finetune.resume import Resume
 from keras_vit.finetune.schedules import LinearDecay, PerUpdate
@@ -18,11 +18,9 @@ from keras_vit.finetune.trainable import (
 from keras_vit.finetune.training import train
 
 __all__ = [
-    "FINE_TUNING",
-    "RATES",
-    "FineTuning",
     "Finetuned",
     "LayerwiseAdamW",
+    "LayerwiseMuon",
     "LayerwiseSGD",
     "LinearDecay",
     "PerUpdate",

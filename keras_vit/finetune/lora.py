@@ -50,11 +50,11 @@ def enable_lora(
     """
     if not isinstance(rank, int) or rank < 1:
         raise ConfigError(f"lora_rank={rank!r}: expected a positive int.")
-    known = list(dict.fromkeys(path.split("/", 1)[1] for path in _projections(model)))
-    targets = known if targets is None else targets
-    unknown = [target for target in targets if target not in known]
+    names = list(dict.fromkeys(path.split("/", 1)[1] for path in _projections(model)))
+    targets = names if targets is None else targets
+    unknown = [target for target in targets if target not in names]
     if unknown or not targets:
-        raise ConfigError(f"LoRA targets {unknown}: expected some of {', '.join(known)}.")
+        raise ConfigError(f"LoRA targets {unknown}: expected some of {', '.join(names)}.")
     adapted = [path for path, layer in _projections(model).items() if layer.lora_enabled]
     if adapted:
         raise ConfigError(f"{adapted[0]} is adapted already; use merge_lora(model) first.")
@@ -81,12 +81,12 @@ def merge_lora(model: "VisionTransformer") -> "VisionTransformer":
 
 def _projections(model: "VisionTransformer") -> dict[str, Any]:
     """Returns `{path: layer}` of every Dense and EinsumDense in the blocks."""
-    found = {}
+    layers = {}
     for i in range(model.config.num_layers):
         for path in PROJECTIONS:
             layer: Any = model.get_layer(f"block_{i}")
             for name in path.split("/"):
                 layer = getattr(layer, name, None)
             if layer is not None:
-                found[f"block_{i}/{path}"] = layer
-    return found
+                layers[f"block_{i}/{path}"] = layer
+    return layers

@@ -82,8 +82,8 @@ class _Layerwise(keras.optimizers.Optimizer):
 
     def _multiplier(self, path: str) -> float:
         """Returns the multiplier of the first pattern found in the path, or 1."""
-        found = (m for pattern, m in self.multipliers.items() if re.search(pattern, path))
-        return float(next(found, 1.0))
+        fitting = (m for pattern, m in self.multipliers.items() if re.search(pattern, path))
+        return float(next(fitting, 1.0))
 
     def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
         """Updates the variables by the gradients of one batch.
@@ -141,18 +141,22 @@ class _Layerwise(keras.optimizers.Optimizer):
 
     def _update(self, gradients: list[Any], variables: Sequence[Any]) -> None:
         """Clips the gradients and moves the weights by them."""
+        if keras.backend.backend() == "torch" and self.global_clipnorm:
+            from keras_vit.finetune import torch_steps
+
+            gradients = torch_steps.clip(gradients, variables, self.global_clipnorm)
+        else:
+            gradients = self._clip(gradients)
+        self.move_all(gradients, variables)
+
+    def move_all(self, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
+        """Moves the weights by gradients that are already clipped."""
+        rate = self.learning_rate
         if keras.backend.backend() == "torch":
             from keras_vit.finetune import torch_steps
 
-            if self.global_clipnorm:
-                gradients = torch_steps.clip(gradients, variables, self.global_clipnorm)
-            else:
-                gradients = self._clip(gradients)
-            if torch_steps.update(self, gradients, variables, self.learning_rate):
+            if torch_steps.update(self, gradients, variables, rate):
                 return
-        else:
-            gradients = self._clip(gradients)
-        rate = self.learning_rate
         for gradient, variable in zip(gradients, variables, strict=True):
             self.update_step(gradient, variable, rate)
 
@@ -252,9 +256,6 @@ class LayerwiseSGD(_Layerwise):
 
     Args:
         learning_rate, momentum, nesterov, ...: arguments of `keras.optimizers.SGD`.
-        momentum_dtype: type that the traces are stored in, such as `"bfloat16"`, with which the
-            paper's code saves memory (`accumulator_dtype` of `optax.sgd`); the gradient is added
-            in the type of the weights. None for the type of the weights.
         multipliers: `{pattern: factor}`; the learning rate of a variable is multiplied by the
             factor of the first pattern (a regular expression) found in its path.
         decays: pattern of the variables that `weight_decay` applies to. The decay is
@@ -269,7 +270,6 @@ class LayerwiseSGD(_Layerwise):
         learning_rate: Any = 0.01,
         momentum: float = 0.0,
         nesterov: bool = False,
-        momentum_dtype: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(learning_rate, **kwargs)
@@ -277,7 +277,6 @@ class LayerwiseSGD(_Layerwise):
             raise ConfigError(f"momentum={momentum!r}: expected a number in [0, 1].")
         self.momentum = momentum
         self.nesterov = nesterov
-        self.momentum_dtype = momentum_dtype
 
     def build_moments(self, variables: list[Any]) -> None:
         """Creates the traces of the gradients, if there is momentum."""
@@ -285,41 +284,32 @@ class LayerwiseSGD(_Layerwise):
             variables if self.momentum else [], "momentum"
         )
 
-    def add_variable_from_reference(
-        self, reference_variable: Any, name: str | None = None, initializer: Any = "zeros"
-    ) -> Any:
-        """Creates a variable for a weight; traces of momentum have the type `momentum_dtype`."""
-        if name != "momentum" or self.momentum_dtype is None:
-            return super().add_variable_from_reference(reference_variable, name, initializer)
-        path = reference_variable.path.replace("/", "_")
-        devices = keras.distribution.distribution()
-        return self.add_variable(
-            reference_variable.shape,
-            initializer,
-            self.momentum_dtype,
-            layout=devices and devices.get_variable_layout(reference_variable),
-            name=f"{path}_{name}",
-        )
-
     def move(self, gradient: Any, variable: Any, rate: Any, index: int) -> None:
         """Moves a variable, decay aside, by a gradient of its type at its own rate."""
         step = gradient
         if self.momentum:
             trace = self.momentums[index]
-            if keras.backend.backend() == "tensorflow" and self.momentum_dtype is None:
+            if keras.backend.backend() == "tensorflow":
                 from keras_vit.finetune import tensorflow_steps
 
                 tensorflow_steps.sgd(self, variable, gradient, trace, rate)
                 return
-            total = ops.cast(self.momentum * trace, variable.dtype) + gradient
-            self.assign(trace, ops.cast(total, trace.dtype))
-            step = gradient + self.momentum * total if self.nesterov else total
+            step = self.momentum * trace + gradient
+            self.assign(trace, step)
+            if self.nesterov:
+                step = gradient + self.momentum * step
         self.assign_sub(variable, rate * step)
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments as plain JSON types."""
-        names = ("momentum", "nesterov", "momentum_dtype")
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+        config = super().get_config()
+        return {**config, "momentum": self.momentum, "nesterov": self.nesterov}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "LayerwiseSGD":
+        """Rebuilds an optimizer from `get_config()`'s output, also from that of version 0.1.0."""
+        config = {name: value for name, value in config.items() if name != "momentum_dtype"}
+        return super().from_config(config, custom_objects)
 
 
 @keras.saving.register_keras_serializable("keras_vit")

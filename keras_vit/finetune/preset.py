@@ -4,7 +4,6 @@ import dataclasses
 import math
 import os
 from collections.abc import Callable, Iterable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ from keras_vit.variants import variant
 
 _EPOCHS = 20
 """Number of epochs that the steps are divided into; each epoch ends with a validation."""
-_EXTRAS = {"curves.png": "matplotlib", "tensorboard/": "tensorboardX"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +35,6 @@ class Plan:
         validation: held-out data, or None.
         recipe: arguments of `compile` and `fit`.
         keeps_head: whether the data have the classes of the preset, so that its head stays.
-        left_out: results that are not written -> the package that is not installed.
     """
 
     model: VisionTransformer
@@ -45,7 +42,6 @@ class Plan:
     validation: ImageData | None
     recipe: Recipe
     keeps_head: bool
-    left_out: dict[str, str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +106,7 @@ def finetune_preset(
         announce: called once, before the first step.
         callbacks, verbose: arguments of `fit`.
         **recipe: other arguments of `transfer_recipe`, or of `augreg_recipe` with `from_scratch`.
-            The default learning rate is 0.01, and 0.001 from scratch.
+            The default learning rate is 0.01, and 0.001 from scratch or with Muon.
 
     Raises:
         BackendError: the backend is OpenVINO, which computes no gradients.
@@ -120,10 +116,10 @@ def finetune_preset(
     """
     require_training()
     check_out(Path(out), resume)  # before any data are read
-    source, found = _start(preset, from_scratch, image_size)
+    source, description = _start(preset, from_scratch, image_size)
     images, held_out = training_and_validation(
         data,
-        Preprocessor.described(found, image_size),
+        Preprocessor.described(description, image_size),
         split=split,
         validation=validation,
         batch_size=batch_size // accumulate or 1,
@@ -143,18 +139,18 @@ def finetune_preset(
         "accumulate": accumulate,
     }
     # The head stays if the data have exactly the classes of the preset.
-    keeps_head = source is not None and expand(found.labels or ()) == images.class_names
+    keeps_head = source is not None and expand(description.labels or ()) == images.class_names
 
     keras.utils.set_random_seed(seed)
     if source is None:
-        model = VisionTransformer(found.config, protocol=found.protocol, **fields)
+        model = VisionTransformer(description.config, protocol=description.protocol, **fields)
         chosen = augreg_recipe(model, steps, batch_size, loss="softmax", **common, **recipe)
     else:
         model = VisionTransformer.from_preset(source, **fields)
-        options = {"learning_rate": 0.01, **common, **recipe, "new_head": not keeps_head}
+        usual = {} if recipe.get("optimizer") == "muon" else {"learning_rate": 0.01}
+        options = {**usual, **common, **recipe, "new_head": not keeps_head}
         chosen = transfer_recipe(model, steps, batch_size, **options)
-    left_out = {name: package for name, package in _EXTRAS.items() if not find_spec(package)}
-    announce(Plan(model, images, held_out, chosen, keeps_head, left_out))
+    announce(Plan(model, images, held_out, chosen, keeps_head))
     history = train(
         model,
         images,
@@ -175,5 +171,5 @@ def _start(
     if from_scratch:
         return None, PresetConfig(variant(str(preset)).config(image_size or 224))
     source = Source.of(preset)
-    telling = {} if image_size is None else {"image_size": image_size}
-    return source, inspect(source, **telling)
+    fields = {} if image_size is None else {"image_size": image_size}
+    return source, inspect(source, **fields)

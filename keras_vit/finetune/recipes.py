@@ -8,6 +8,7 @@ import keras
 
 from keras_vit.errors import ConfigError
 from keras_vit.finetune.lora import enable_lora
+from keras_vit.finetune.muon import LayerwiseMuon
 from keras_vit.finetune.optimizers import LayerwiseAdamW, LayerwiseSGD
 from keras_vit.finetune.schedules import LinearDecay, PerUpdate
 from keras_vit.finetune.trainable import (
@@ -53,11 +54,11 @@ def transfer_recipe(
     steps: int,
     batch_size: int = 512,
     *,
-    learning_rate: float = 0.03,
+    optimizer: str = "sgd",
+    learning_rate: float | None = None,
     warmup_steps: int | None = None,
     decay: str = "cosine",
     momentum: float = 0.9,
-    momentum_dtype: str | None = None,
     clip_norm: float | None = 1.0,
     weight_decay: float = 0.0,
     layer_decay: float | None = None,
@@ -82,13 +83,12 @@ def transfer_recipe(
         model: the model, mostly from `from_preset(..., num_classes=n)`, with a zero head.
         steps: number of weight updates, see `steps_for`.
         batch_size: images per weight update.
-        learning_rate: highest learning rate.
+        optimizer: `"sgd"`, or `"muon"` for `LayerwiseMuon`.
+        learning_rate: highest learning rate; None for 0.03 with SGD and 0.001 with Muon.
         warmup_steps: updates before the highest rate; None for 500, or a tenth of `steps` if
             that is less.
         decay: `"cosine"`, or `"linear"` (to 1e-5).
-        momentum: decay of the trace of gradients.
-        momentum_dtype: `"bfloat16"` stores the trace as the paper's code does; None stores it in
-            the type of the weights. See `LayerwiseSGD`.
+        momentum: decay of the trace of gradients; Muon keeps its own.
         clip_norm: largest norm of all gradients together; None turns clipping off.
         weight_decay: decoupled decay of kernels, multiplied by the learning rate.
         layer_decay: ratio of the learning rates of a block and the next block, such as 0.75;
@@ -116,17 +116,17 @@ def transfer_recipe(
     >>> recipe.fit_args["epochs"], recipe.settings["warmup_steps"]
     (10, 50)
     """
+    if learning_rate is None:
+        learning_rate = 0.001 if optimizer == "muon" else 0.03
     settings = {name: value for name, value in locals().items() if name != "model"}
     settings["warmup_steps"] = _check(settings, warmup_steps, longest=500)
     loss = _softmax_loss(label_smoothing, one_hot)
-    optimizer = LayerwiseSGD(
-        _schedule(settings),
-        momentum=float(momentum),
-        momentum_dtype=momentum_dtype,
-        **_update_options(model, settings),
-    )
     _choose_what_learns(model, new_head, head_only, trainable_blocks, lora_rank)
-    compile_ = {"optimizer": optimizer, "loss": loss, "metrics": [_accuracy(one_hot)]}
+    compile_ = {
+        "optimizer": _optimizer(model, settings, sgd={"momentum": float(momentum)}),
+        "loss": loss,
+        "weighted_metrics": [_accuracy(one_hot)],
+    }
     return _recipe("transfer", compile_, settings, model.config.num_classes)
 
 
@@ -135,6 +135,7 @@ def augreg_recipe(
     steps: int,
     batch_size: int = 4096,
     *,
+    optimizer: str = "adamw",
     learning_rate: float = 0.001,
     warmup_steps: int | None = None,
     decay: str = "cosine",
@@ -158,6 +159,7 @@ def augreg_recipe(
     paper's names, `"none"` to `"strong2"`.
 
     Args:
+        optimizer: `"adamw"`, or `"muon"` for `LayerwiseMuon` at the same rate and decay.
         loss: `"softmax"`, or `"sigmoid"`, a binary loss per class, summed over the classes;
             None for sigmoid with ImageNet-21k's 21,843 classes and softmax otherwise. With
             sigmoid, an initial bias of the head of -10 helps (`head_bias_init=-10.0`).
@@ -177,12 +179,10 @@ def augreg_recipe(
     settings = {name: value for name, value in locals().items() if name != "model"}
     settings["warmup_steps"] = _check(settings, warmup_steps, longest=10_000)
     _choose_what_learns(model)
-    optimizer = LayerwiseAdamW(
-        _schedule(settings),
-        epsilon=1e-8,  # default of optax.scale_by_adam
-        **_update_options(model, settings),
-    )
-    compile_: dict[str, Any] = {"optimizer": optimizer, "metrics": [_accuracy(one_hot)]}
+    compile_: dict[str, Any] = {
+        "optimizer": _optimizer(model, settings, adamw={}),
+        "weighted_metrics": [_accuracy(one_hot)],
+    }
     if loss == "sigmoid":
         if not one_hot:
             raise ConfigError("loss='sigmoid' needs labels (batch, num_classes): one_hot=True.")
@@ -296,6 +296,26 @@ def _update_options(model: "VisionTransformer", settings: dict[str, Any]) -> dic
     if ema is not None:
         options |= {"use_ema": True, "ema_momentum": ema}
     return options
+
+
+_OPTIMIZERS: dict[str, tuple[type[Any], dict[str, Any]]] = {
+    "sgd": (LayerwiseSGD, {}),
+    "adamw": (LayerwiseAdamW, {"epsilon": 1e-8}),  # default of optax.scale_by_adam
+    "muon": (LayerwiseMuon, {"epsilon": 1e-8}),
+}
+
+
+def _optimizer(
+    model: "VisionTransformer", settings: dict[str, Any], **own: dict[str, Any]
+) -> keras.optimizers.Optimizer:
+    """Returns the chosen optimizer; `own` has the arguments of the recipe's usual optimizer."""
+    name = settings["optimizer"]
+    choices = {**own, "muon": {}}
+    if name not in choices:
+        raise ConfigError(f"optimizer={name!r} is not one of {', '.join(choices)}.")
+    kind, options = _OPTIMIZERS[name]
+    options = {**options, **choices[name], **_update_options(model, settings)}
+    return kind(_schedule(settings), **options)
 
 
 def _softmax_loss(label_smoothing: float, one_hot: bool) -> keras.losses.Loss:

@@ -11,10 +11,10 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_vit.distribution.processes import by_the_first, from_the_first, process, whole
+from keras_vit.config import ViTConfig
+from keras_vit.distribution.processes import by_the_first, from_the_first, whole
 from keras_vit.errors import CheckpointError, ConfigError
 from keras_vit.files import failure_named
-from keras_vit.finetune import sharded
 from keras_vit.finetune.randomness import random_states, set_random_states
 from keras_vit.finetune.state import State
 from keras_vit.model import VisionTransformer
@@ -33,9 +33,11 @@ class Resume(keras.callbacks.Callback):
     epochs (`steps_per_epoch`) reduce the repeated work.
 
     Of several processes that train together, the first writes and all read; if it cannot write, all
-    stop. Variables that the devices of JAX divide are written by Orbax, if it is installed: each
-    process writes the parts of its devices into a folder beside the file, and no process gathers
-    them. Another number of processes or devices may continue a training.
+    stop. Variables that the devices of JAX divide are gathered in the memory of each process for
+    that. Another number of processes or devices may continue a training.
+
+    Give a `PyDataset` to `fit` with `shuffle=False`: from Keras 3.16 on, Keras shuffles its batches
+    by the number of the epoch in this call of `fit`, which begins at 0 in a resumed one, too.
 
     `keras.callbacks.BackupAndRestore` keeps neither seeds nor history, and overwrites the
     file that it may have to read.
@@ -130,64 +132,48 @@ class Resume(keras.callbacks.Callback):
         return [*of_model, *model.optimizer.variables]
 
     def _save(self, epoch: int, finished: bool) -> None:
-        variables, divided = self._variables(), None
-        arrays: dict[str, np.ndarray] = {}
-        if sharded.is_divided(variables):
-            divided = sharded.write(variables, self.path.parent, epoch)
-        else:
-            arrays = {f"variables/{k:05d}": whole(each) for k, each in enumerate(variables)}
+        arrays = {f"variables/{k:05d}": whole(v) for k, v in enumerate(self._variables())}
         arrays |= {f"random/{name}": state for name, state in random_states().items()}
         progress = []
         for k, callback in enumerate(self._callbacks):
             now, before = _progress_of(callback), self._initial[k]
             changed = {n: v for n, v in now.items() if n not in before or v != before[n]}
             progress.append(changed)
-            for name, kept in _arrays_of(callback).items():
-                for i, array in enumerate(kept):
-                    arrays[f"callbacks/{k}/{name}/{i:05d}"] = array
-        history = self.model.history
+            for name, values in _arrays_of(callback).items():
+                arrays |= {f"callbacks/{k}/{name}/{i:05d}": v for i, v in enumerate(values)}
         state = State(
             arrays,
             {
                 "settings": self._settings,
                 "epoch": epoch,
                 "finished": finished,
-                "history": history.history,
+                "history": self.model.history.history,
                 "callbacks": progress,
-                "variables": divided,
             },
         )
         by_the_first(lambda: state.write(self.path), self.path)
-        if process()[0] == 0:
-            sharded.remove_others(self.path.parent, divided)
 
     def _restore_weights(self, state: State) -> None:
-        differences = list(_differences(state.facts["settings"], self._settings))
+        saved = _with_new_fields(state.facts["settings"])
+        differences = list(_differences(saved, self._settings))
         if differences:
             raise CheckpointError(
                 f"{self.path}: the state of another training. {'; '.join(differences[:5])}"
                 f"{' and more' * (len(differences) > 5)}. Train with the settings that it was "
                 "begun with, or in another folder."
             )
-        facts = state.facts
-        variables = self._variables()
-        if facts.get("variables"):
-            sharded.read(variables, self.path.parent / facts["variables"])
-        else:
-            self._restore_variables(state.below("variables"), variables)
-        first = self.params["epochs"] if facts["finished"] else facts["epoch"]
-        _begin_at(self.model, first)
-        self.model.history.history = facts["history"]
-
-    def _restore_variables(self, saved: dict[str, np.ndarray], variables: list[Any]) -> None:
-        shapes = [array.shape for array in saved.values()]
+        arrays, variables = list(state.below("variables").values()), self._variables()
+        shapes = [array.shape for array in arrays]
         if shapes != [tuple(variable.shape) for variable in variables]:
             raise CheckpointError(
-                f"{self.path}: holds {len(saved)} variables, but the model and its optimizer have "
+                f"{self.path}: holds {len(arrays)} variables, but the model and its optimizer have "
                 f"{len(variables)}, or of other shapes. Train in another folder."
             )
-        for variable, array in zip(variables, saved.values(), strict=True):
+        for variable, array in zip(variables, arrays, strict=True):
             variable.assign(array)
+        facts = state.facts
+        _begin_at(self.model, self.params["epochs"] if facts["finished"] else facts["epoch"])
+        self.model.history.history = facts["history"]
 
     def _restore_the_rest(self, state: State) -> None:
         """Restores the state that `on_train_begin` of other callbacks has reset."""
@@ -198,8 +184,8 @@ class Resume(keras.callbacks.Callback):
             lists: dict[str, list[np.ndarray]] = {}
             for name, array in state.below(f"callbacks/{k}").items():
                 lists.setdefault(name.split("/")[0], []).append(array)
-            for name, kept in lists.items():
-                setattr(callback, name, kept)
+            for name, values in lists.items():
+                setattr(callback, name, values)
         set_random_states(state.below("random"))
 
     def _describe(self) -> dict[str, Any]:
@@ -208,6 +194,9 @@ class Resume(keras.callbacks.Callback):
         # The config of another model contains names that Keras numbers per process.
         config = model.get_config() if isinstance(model, VisionTransformer) else {}
         names = ("seed", "batch_size", "num_images", "class_names", "augmentation")
+        compiled = _nameless(model.get_compile_config())
+        if not compiled.get("metrics"):  # where recipes of version 0.1.0 had the weighted ones
+            compiled["metrics"] = compiled.pop("weighted_metrics", None)
         facts = {
             "backend": keras.backend.backend(),
             "model": {"class": type(model).__name__, **config},
@@ -216,7 +205,7 @@ class Resume(keras.callbacks.Callback):
             "steps": self.params["steps"],
             "data": {name: getattr(self._data, name, None) for name in names},
             "callbacks": [type(callback).__name__ for callback in self._callbacks],
-            **_nameless(model.get_compile_config()),
+            **compiled,
         }
         return json.loads(json.dumps(facts, default=_as_json))
 
@@ -251,6 +240,19 @@ def _as_json(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dataclasses.asdict(value)
     return type(value).__name__
+
+
+def _with_new_fields(settings: dict[str, Any]) -> dict[str, Any]:
+    """Returns settings of an earlier version, with the defaults of fields that it did not have."""
+    model = settings["model"]
+    if "num_layers" not in model:  # no VisionTransformer
+        return settings
+    defaults = {
+        field.name: field.default
+        for field in dataclasses.fields(ViTConfig)
+        if field.default is not dataclasses.MISSING
+    }
+    return {**settings, "model": {**defaults, **model}}
 
 
 def _nameless(config: Any) -> Any:

@@ -42,12 +42,9 @@ def update(optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any], r
     """Updates all variables with the result of `update_step` of `LayerwiseSGD` or `LayerwiseAdamW`.
 
     Returns:
-        True; or False, without an update, where torch has no fused kernel: for traces of another
-        type than the weights, and on other devices.
+        True; or False, without an update, on devices where torch has no fused kernel.
     """
     is_adam = hasattr(optimizer, "beta_1")
-    if not is_adam and optimizer.momentum_dtype is not None:
-        return False
     if any(v.value.device.type not in _DEVICES for v in variables):
         return False
     move = _adam if is_adam else _sgd

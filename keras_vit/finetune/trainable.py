@@ -1,22 +1,26 @@
 """The choice of trainable variables, and multipliers of their learning rates."""
 
 import math
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import keras
 
 from keras_vit.errors import ConfigError
+from keras_vit.weights.lexicon import LEXICON
 
 if TYPE_CHECKING:
     from keras_vit.model import VisionTransformer
 
-_EMBEDDINGS = (
-    r"root|stage\d+_unit\d+|patch_embedding|patch_norm|mask_token|class_token|distillation_token|"
-    r"register_tokens|position_embedding|pre_norm"
-)
-"""Layers before the blocks."""
 _AFTER_BLOCKS = ("encoder_norm", "pool", "projection", "pre_logits", "head")
+_LAYERS = dict.fromkeys(word.path.partition("/")[0] for word in LEXICON)
+_EMBEDDINGS = "|".join(
+    re.sub(r"{\w+}", r"\\d+", layer)
+    for layer in _LAYERS
+    if layer not in _AFTER_BLOCKS and not layer.startswith("block_")
+)
+"""Layers before the blocks, as a regular expression."""
 
 
 def train_only(model: keras.Model, prefixes: Sequence[str]) -> int:

@@ -1,5 +1,6 @@
 """A complete training in one call: log, curves, best and last preset, and resuming."""
 
+import csv
 import os
 from collections.abc import Iterable
 from importlib.util import find_spec
@@ -11,9 +12,8 @@ import keras
 from keras_vit.distribution.processes import by_the_first, process, together
 from keras_vit.distribution.torchrun import ddp
 from keras_vit.errors import ConfigError
-from keras_vit.files import failure_named
+from keras_vit.files import failure_named, written_beside
 from keras_vit.finetune.curves import draw_curves
-from keras_vit.finetune.logs import CsvLog, TensorBoard
 from keras_vit.finetune.lora import merge_lora
 from keras_vit.finetune.recipes import Recipe
 from keras_vit.finetune.resume import Resume
@@ -34,15 +34,13 @@ def train(
     out: str | os.PathLike[str],
     resume: bool = False,
     callbacks: Iterable[keras.callbacks.Callback] = (),
-    tensorboard: bool | None = None,
     verbose: Any = "auto",
 ) -> dict[str, list[float]]:
     """Compiles and fits a model by a recipe, and writes all results into one folder.
 
-    The folder `out` has `log.csv` (one row per epoch), `curves.png`, `tensorboard/`, the
-    presets `best/` (highest validation accuracy so far, and then lowest loss) and `last/`,
-    and `resume/`, from which a killed training continues. A training without validation
-    writes no `best/`.
+    The folder `out` has `log.csv` (one row per epoch), `curves.png`, the presets `best/`
+    (highest validation accuracy so far, and then lowest loss) and `last/`, and `resume/`, from
+    which a killed training continues. A training without validation writes no `best/`.
 
     Args:
         model: the model, with the classes of the data.
@@ -53,8 +51,6 @@ def train(
         resume: whether to continue the training in `out`, which had the same arguments; a
             complete training is not continued.
         callbacks: callbacks for `fit` beside the recipe's.
-        tensorboard: whether to write a TensorBoard log; None writes it if tensorboardX is
-            installed.
         verbose: argument of `fit`.
 
     Returns:
@@ -74,11 +70,7 @@ def train(
             part.check(model)
     _check_recipe(recipe, data)
     by_the_first(lambda: _make(out), out)
-    logs: list[keras.callbacks.Callback] = []
-    if index == 0:  # of several processes the first writes
-        logs.append(CsvLog(out / "log.csv"))
-        if tensorboard or (tensorboard is None and find_spec("tensorboardX")):
-            logs.append(TensorBoard(out / "tensorboard"))
+    log = [_CsvLog(out / "log.csv")] if index == 0 else []  # of several processes the first writes
     fit = dict(recipe.fit_args)
     of_recipe = list(fit.pop("callbacks", ()))
     best = _BestPreset(out / BEST)
@@ -95,7 +87,7 @@ def train(
         callbacks=[
             best,
             *of_recipe,
-            *logs,
+            *log,
             *callbacks,
             Resume(out / "resume", data, [best, *of_recipe]),
         ],
@@ -125,6 +117,37 @@ def check_out(out: Path, resume: bool) -> None:
             f"{out}: exists already. Choose another folder, or continue the training in it with "
             "resume=True (--resume)."
         )
+
+
+class _CsvLog(keras.callbacks.Callback):
+    """Writes the whole history as CSV, one row per epoch, with the learning rate.
+
+    Each write replaces the file by the whole history, which `Resume` continues. After a killed
+    training the file therefore has every row once; `keras.callbacks.CSVLogger` appends.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self._write()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        if logs is not None:  # as Keras's LearningRateScheduler does
+            rate = keras.ops.convert_to_numpy(self.model.optimizer.learning_rate)
+            logs["learning_rate"] = float(rate)
+
+    def on_train_end(self, logs: Any = None) -> None:
+        self._write()
+
+    def _write(self) -> None:
+        history = self.model.history.history
+        with written_beside(self.path) as temporary, temporary.open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["epoch", "step", *history])
+            for epoch, row in enumerate(zip(*history.values(), strict=True), start=1):
+                writer.writerow([epoch, epoch * self.params["steps"], *row])
 
 
 class _BestPreset(keras.callbacks.Callback):
@@ -160,14 +183,14 @@ def _check_recipe(recipe: Recipe, data: Any) -> None:
             f"recipe.fit_args has validation_freq={every}; the log has a row per epoch with all "
             "figures. Make epochs longer instead: steps_per_epoch."
         )
-    for name, asked in (
+    for name, expected in (
         ("batch_size", recipe.batch_size),
         ("one_hot", recipe.settings.get("one_hot")),
         ("steps_per_epoch", recipe.settings.get("steps_per_epoch")),
     ):
-        found = len(data) if name == "steps_per_epoch" else getattr(data, name)
-        if asked is not None and asked != found:
+        actual = len(data) if name == "steps_per_epoch" else getattr(data, name)
+        if expected is not None and expected != actual:
             raise ConfigError(
-                f"The recipe was made for {name}={asked}, the data have {name}={found}; give both "
-                "the same."
+                f"The recipe was made for {name}={expected}, the data have {name}={actual}; give "
+                "both the same."
             )

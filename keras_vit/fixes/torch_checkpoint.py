@@ -20,14 +20,20 @@ from torch.utils.checkpoint import get_device_states, set_device_states
 
 
 def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
-    """Returns a function whose gradient keeps only the input and runs `function` again.
+    """Returns a function whose gradient keeps only the inputs and runs `function` again.
 
     Args:
-        function: function of one tensor.
+        function: function of tensors.
         layer: the layer whose weights `function` reads.
     """
     weights = [weight for weight in layer.parameters() if weight.requires_grad]
-    return lambda x: _Remat.apply(function, x, *weights)
+
+    def run(x: Any, *others: Any) -> Any:
+        # Further inputs are computed once, as weights are: their gradients need no second run.
+        read = [other for other in others if other.requires_grad]
+        return _Remat.apply(lambda x: function(x, *others), x, *read, *weights)
+
+    return run
 
 
 class _Remat(torch.autograd.Function):

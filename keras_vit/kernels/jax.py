@@ -99,12 +99,12 @@ def _normal_and_inverse(x: Any, epsilon: float) -> tuple[Any, Any]:
     return centred * inverse, inverse
 
 
-def attention(query: Any, key: Any, value: Any) -> Any:
+def attention(query: Any, key: Any, value: Any, bias: Any = None) -> Any:
     """See `reference.attention`. XLA writes it for accelerators, or cuDNN has a kernel."""
     plain = jax.nn.dot_product_attention
-    on_cuda = _by_cudnn if _suits_cudnn(query, key) else plain
+    on_cuda = _by_cudnn if bias is None and _suits_cudnn(query, key) else plain
     return jax.lax.platform_dependent(
-        query, key, value, cpu=_attention_on_cpus, cuda=on_cuda, default=plain
+        query, key, value, bias, cpu=_attention_on_cpus, cuda=on_cuda, default=plain
     )
 
 
@@ -123,7 +123,7 @@ def _has_ampere() -> bool:
     return major.isdecimal() and int(major) >= 8  # ROCm names its devices otherwise
 
 
-def _by_cudnn(query: Any, key: Any, value: Any) -> Any:
+def _by_cudnn(query: Any, key: Any, value: Any, bias: None = None) -> Any:
     """Returns attention by a kernel that keeps no scores.
 
     JAX 0.10.2 refuses the gradient for an odd number of tokens, such as the 197 of an image of 224
@@ -139,48 +139,59 @@ def _by_cudnn(query: Any, key: Any, value: Any) -> Any:
     return y[:, :tokens]
 
 
-def _attention_on_cpus(query: Any, key: Any, value: Any) -> Any:
+def _attention_on_cpus(query: Any, key: Any, value: Any, bias: Any) -> Any:
     # (batch, heads, tokens, head_dim)
     query, key, value = (jnp.swapaxes(x, 1, 2) for x in (query, key, value))
     tokens, others = query.shape[2], key.shape[2]
     many = is_known(tokens, others) and tokens * others > reference.MOST_SCORES
-    return jnp.swapaxes((_in_blocks if many else _attention)(query, key, value), 1, 2)
+    return jnp.swapaxes((_in_blocks if many else _attention)(query, key, value, bias), 1, 2)
 
 
-def _in_blocks(query: Any, key: Any, value: Any) -> Any:
+def _in_blocks(query: Any, key: Any, value: Any, bias: Any) -> Any:
     """Returns attention by blocks of queries, each of which is computed again for the gradient."""
     batch, heads, tokens, head_dim = query.shape
     count = -(-tokens // reference.block_of_queries(key.shape[2]))
     size = -(-tokens // count)  # equal blocks need the least padding
-    query = jnp.pad(query, [(0, 0), (0, 0), (0, count * size - tokens), (0, 0)])
-    blocks = jnp.moveaxis(query.reshape(batch, heads, count, size, head_dim), 2, 0)
-    attend = jax.checkpoint(lambda block: _attention(block, key, value))
+
+    def split(x: Any) -> Any:
+        """Returns the blocks of an array whose rows belong to the queries."""
+        x = jnp.pad(x, [(0, 0), (0, 0), (0, count * size - tokens), (0, 0)])
+        return jnp.moveaxis(x.reshape(*x.shape[:2], count, size, x.shape[3]), 2, 0)
+
+    if bias is None or bias.shape[2] == 1:  # one row serves all queries
+        blocks: Any = (split(query),)
+        attend = jax.checkpoint(lambda block: _attention(*block, key, value, bias))
+    else:
+        blocks = split(query), split(bias)
+        attend = jax.checkpoint(lambda block: _attention(block[0], key, value, block[1]))
     done = jnp.moveaxis(jax.lax.map(attend, blocks), 0, 2)
     return done.reshape(batch, heads, count * size, head_dim)[:, :, :tokens]
 
 
 @jax.custom_jvp
-def _attention(query: Any, key: Any, value: Any) -> Any:
-    weights = _weights(query, key).astype(value.dtype)
+def _attention(query: Any, key: Any, value: Any, bias: Any) -> Any:
+    weights = _weights(query, key, bias).astype(value.dtype)
     return jnp.einsum("bhqk,bhkd->bhqd", weights, value)
 
 
 @_attention.defjvp
 def _(inputs: Any, tangents: Any) -> Any:
-    (query, key, value), (dquery, dkey, dvalue) = inputs, tangents
-    weights = _weights(query, key)
+    (query, key, value, bias), (dquery, dkey, dvalue, dbias) = inputs, tangents
+    weights = _weights(query, key, bias)
     scale = query.shape[-1] ** -0.5
     dscores = _product("bhqd,bhkd->bhqk", dquery * scale, key)
     dscores += _product("bhqd,bhkd->bhqk", query * scale, dkey)
+    dscores = dscores if bias is None else dscores + dbias
     dweights = weights * (dscores - (weights * dscores).sum(-1, keepdims=True))
     weights, dweights = weights.astype(value.dtype), dweights.astype(value.dtype)
     y, dy = (jnp.einsum("bhqk,bhkd->bhqd", w, value) for w in (weights, dweights))
     return y, dy + jnp.einsum("bhqk,bhkd->bhqd", weights, dvalue)
 
 
-def _weights(query: Any, key: Any) -> Any:
+def _weights(query: Any, key: Any, bias: Any) -> Any:
     scale = query.shape[-1] ** -0.5
-    return jax.nn.softmax(_product("bhqd,bhkd->bhqk", query * scale, key))
+    scores = _product("bhqd,bhkd->bhqk", query * scale, key)
+    return jax.nn.softmax(scores if bias is None else scores + bias)
 
 
 def _product(equation: str, left: Any, right: Any) -> Any:

@@ -46,11 +46,12 @@ def _reshaped(x: Any, shape: list[int]) -> Any:
     return _tensor(opset.reshape(_node(x), opset.constant(np.array(shape)), True))
 
 
-def attention(query: Any, key: Any, value: Any) -> Any:
+def attention(query: Any, key: Any, value: Any, bias: Any = None) -> Any:
     """See `reference.attention`. OpenVINO computes it in blocks, with a float32 softmax."""
     order = opset.constant(np.array([0, 2, 1, 3]))  # heads before tokens, and back
-    heads_first = [opset.transpose(_node(x), order) for x in (query, key, value)]
-    return _tensor(opset.transpose(opset.scaled_dot_product_attention(*heads_first), order))
+    operands = [opset.transpose(_node(x), order) for x in (query, key, value)]
+    operands += [] if bias is None else [_node(ops.cast(bias, query.dtype))]
+    return _tensor(opset.transpose(opset.scaled_dot_product_attention(*operands), order))
 
 
 def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:

@@ -91,25 +91,30 @@ def linear(x: Any, kernel: Any, bias: Any, axes: int = 1) -> Any:
     return y if bias is None else y + bias
 
 
-def attention(query: Any, key: Any, value: Any) -> Any:
-    """Returns softmax(q k^T / sqrt(head_dim)) v (Eqs. 6 and 7), with a float32 softmax.
+def attention(query: Any, key: Any, value: Any, bias: Any = None) -> Any:
+    """Returns softmax(q k^T / sqrt(head_dim) + bias) v (Eqs. 6 and 7), with a float32 softmax.
 
     Args:
         query: a tensor `(batch, tokens, heads, head_dim)`.
         key, value: tensors `(batch, others, heads, head_dim)`.
+        bias: a float32 tensor `(batch or 1, heads or 1, tokens or 1, others)` that is added to the
+            scores, or None.
 
     Returns:
         A tensor `(batch, tokens, heads, head_dim)`.
     """
-    weights = attention_weights(query, key)
+    weights = attention_weights(query, key, bias)
     return ops.einsum("bhqk,bkhd->bqhd", ops.cast(weights, value.dtype), value)
 
 
-def attention_weights(query: Any, key: Any) -> Any:
-    """Returns softmax(q k^T / sqrt(head_dim)) (Eq. 6), float32 `(batch, heads, tokens, others)`."""
+def attention_weights(query: Any, key: Any, bias: Any = None) -> Any:
+    """Returns the softmax of Eq. 6, float32 `(batch, heads, tokens, others)`; see `attention`."""
     query = query / query.shape[-1] ** 0.5
     scores = ops.einsum("bqhd,bkhd->bhqk", query, key)
-    return ops.softmax(ops.cast(scores, at_least_float32(scores)), axis=-1)
+    scores = ops.cast(scores, at_least_float32(scores))
+    if bias is not None:
+        scores = scores + ops.cast(bias, scores.dtype)
+    return ops.softmax(scores, axis=-1)
 
 
 def rotate(x: Any, table: Any, neighbours: bool) -> Any:

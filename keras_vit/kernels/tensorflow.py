@@ -22,7 +22,7 @@ def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
     return recompute_grad.remat(function)
 
 
-def attention(query: Any, key: Any, value: Any) -> Any:
+def attention(query: Any, key: Any, value: Any, bias: Any = None) -> Any:
     """See `reference.attention`. Many tokens are computed block by block.
 
     Blocks save memory, not time: a training step of ViT-S/16 at 640 pixels takes 2,011 MB above the
@@ -30,11 +30,18 @@ def attention(query: Any, key: Any, value: Any) -> Any:
     """
     tokens, others = query.shape[1], key.shape[1]
     if tokens is None or others is None or tokens * others <= reference.MOST_SCORES:
-        return reference.attention(query, key, value)
+        return reference.attention(query, key, value, bias)
     size = reference.block_of_queries(others)
     attend = recompute_grad.remat(reference.attention)  # keeps no scores for the gradient
     done: list[Any] = []
     for start in range(0, tokens, size):
         with tf.control_dependencies(done[-1:]):
-            done.append(attend(query[:, start : start + size], key, value))
+            rows = slice(start, start + size)
+            further = () if bias is None else (_rows_of(bias, rows),)
+            done.append(attend(query[:, rows], key, value, *further))
     return tf.concat(done, axis=1)
+
+
+def _rows_of(bias: Any, rows: slice) -> Any:
+    """Returns the bias of some queries; a single row serves all of them."""
+    return bias if bias.shape[2] == 1 else bias[:, :, rows]

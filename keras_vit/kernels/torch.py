@@ -27,9 +27,9 @@ def _plain_where_transformed(fast: Callable[..., Any]) -> Callable[..., Any]:
     plain = getattr(reference, fast.__name__)
 
     @functools.wraps(fast)
-    def form(*arguments: Any) -> Any:
+    def form(*arguments: Any, **options: Any) -> Any:
         is_plain = not torch.compiler.is_compiling() and is_transformed()
-        return (plain if is_plain else fast)(*arguments)
+        return (plain if is_plain else fast)(*arguments, **options)
 
     return form
 
@@ -40,28 +40,34 @@ def _is_recorded() -> bool:
 
 
 @_plain_where_transformed
-def attention(query: Any, key: Any, value: Any) -> Any:
-    """See `reference.attention`. torch's fused attention takes heads first, in any memory order."""
+def attention(query: Any, key: Any, value: Any, bias: Any = None) -> Any:
+    """See `reference.attention`. torch's fused attention takes heads first, in any memory order.
+
+    It takes a bias in the type of the queries.
+    """
+    tensors = query, key, value, bias
+    if bias is not None and bias.dtype != query.dtype:
+        tensors = query, key, value, bias.clamp(min=torch.finfo(query.dtype).min).to(query.dtype)
     if not _is_recorded():
-        y = torch_products.attention(query, key, value)
+        y = torch_products.attention(*tensors)
         if y is not None:
             return y
-    tensors = query, key, value
     if torch_compiled.serve(*tensors) and not torch_products.needs_gradient(*tensors):
         return torch_compiled.attention(*tensors)
-    heads_first = [x.transpose(1, 2) for x in (query, key, value)]
     if torch.onnx.is_in_onnx_export():
-        return _attention_in_six_nodes(*heads_first).transpose(1, 2)
-    y = torch.nn.functional.scaled_dot_product_attention(*heads_first).transpose(1, 2)
+        return _attention_in_few_nodes(*tensors)
+    y = torch_products.fused_attention(*tensors)
     if not y.requires_grad or _is_recorded():
         return y
-    return _TwiceDifferentiable.apply(y, query, key, value)
+    return _TwiceDifferentiable.apply(y, *tensors)
 
 
-def _attention_in_six_nodes(query: Any, key: Any, value: Any) -> Any:
-    """Returns attention for ONNX, heads first; torch's exporter would write fifteen nodes."""
+def _attention_in_few_nodes(query: Any, key: Any, value: Any, bias: Any) -> Any:
+    """Returns attention for ONNX in six nodes; torch's exporter would write fifteen."""
+    query, key, value = (x.transpose(1, 2) for x in (query, key, value))
     scores = query * query.shape[-1] ** -0.5 @ key.transpose(-1, -2)
-    return scores.softmax(-1) @ value
+    scores = scores if bias is None else scores + bias
+    return (scores.softmax(-1) @ value).transpose(1, 2)
 
 
 class _TwiceDifferentiable(torch.autograd.Function):
@@ -72,22 +78,24 @@ class _TwiceDifferentiable(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, y: Any, query: Any, key: Any, value: Any) -> Any:
-        ctx.save_for_backward(query, key, value)
+    def forward(ctx: Any, y: Any, query: Any, key: Any, value: Any, bias: Any) -> Any:
+        ctx.save_for_backward(query, key, value, bias)
         return y.view_as(y)
 
     @staticmethod
     def backward(ctx: Any, dy: Any) -> Any:
         if not torch.is_grad_enabled():
-            return dy, None, None, None
-        query, key, value = ctx.saved_tensors
-        weights = reference.attention_weights(query, key).to(value.dtype)
+            return dy, None, None, None, None
+        query, key, value, bias = ctx.saved_tensors
+        weights = reference.attention_weights(query, key, bias).to(value.dtype)
         dvalue = torch.einsum("bhqk,bqhd->bkhd", weights, dy)
         dweights = torch.einsum("bqhd,bkhd->bhqk", dy, value)
         dscores = weights * (dweights - (weights * dweights).sum(-1, keepdim=True))
+        dbias = None if bias is None else dscores.sum_to_size(bias.shape)
         dscores = dscores / query.shape[-1] ** 0.5
         dquery = torch.einsum("bhqk,bkhd->bqhd", dscores, key)
-        return None, dquery, torch.einsum("bhqk,bqhd->bkhd", dscores, query), dvalue
+        dkey = torch.einsum("bhqk,bqhd->bkhd", dscores, query)
+        return None, dquery, dkey, dvalue, dbias
 
 
 @_plain_where_transformed
@@ -172,8 +180,8 @@ def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
     """See `reference.remat`. Under `torch.func` the function runs once and keeps activations."""
     again = torch_checkpoint.remat(function, layer)
 
-    def run(x: Any) -> Any:
-        return function(x) if is_transformed() else again(x)
+    def run(*inputs: Any) -> Any:
+        return function(*inputs) if is_transformed() else again(*inputs)
 
     return torch.compiler.disable(run)
 

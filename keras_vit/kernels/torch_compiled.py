@@ -16,7 +16,7 @@ _LIBRARY.define("product(Tensor rows, Tensor matrix, Tensor? bias) -> Tensor")
 _LIBRARY.define(
     "product_then_gelu(Tensor rows, Tensor matrix, Tensor? bias, bool approximate) -> Tensor"
 )
-_LIBRARY.define("attention(Tensor query, Tensor key, Tensor value) -> Tensor")
+_LIBRARY.define("attention(Tensor query, Tensor key, Tensor value, Tensor? bias) -> Tensor")
 
 
 def serve(*tensors: Any) -> bool:
@@ -44,9 +44,9 @@ def product_then_gelu(rows: Any, matrix: Any, bias: Any, approximate: bool) -> A
     return torch.ops.keras_vit.product_then_gelu(rows, matrix, bias, approximate)
 
 
-def attention(query: Any, key: Any, value: Any) -> Any:
+def attention(query: Any, key: Any, value: Any, bias: Any) -> Any:
     """See `torch_products.attention`; where oneDNN does not serve, torch's fused attention does."""
-    return torch.ops.keras_vit.attention(query, key, value)
+    return torch.ops.keras_vit.attention(query, key, value, bias)
 
 
 @torch.library.impl(_LIBRARY, "product", "CPU")
@@ -91,15 +91,14 @@ def _product_then_gelu_shape(rows: Any, matrix: Any, bias: Any, approximate: boo
 
 
 @torch.library.impl(_LIBRARY, "attention", "CPU")
-def _attention(query: Any, key: Any, value: Any) -> Any:
+def _attention(query: Any, key: Any, value: Any, bias: Any) -> Any:
     with torch.no_grad():
-        y = torch_products.attention(query, key, value)
+        y = torch_products.attention(query, key, value, bias)
     if y is None:
-        heads_first = (x.transpose(1, 2) for x in (query, key, value))
-        y = torch.nn.functional.scaled_dot_product_attention(*heads_first).transpose(1, 2)
+        y = torch_products.fused_attention(query, key, value, bias)
     return y.contiguous()
 
 
 @torch.library.register_fake("keras_vit::attention", lib=_LIBRARY)
-def _attention_shape(query: Any, key: Any, value: Any) -> Any:
+def _attention_shape(query: Any, key: Any, value: Any, bias: Any) -> Any:
     return query.new_empty(query.shape)

@@ -128,7 +128,7 @@ def product_then_gelu(rows: Any, matrix: Any, bias: Any, approximate: bool) -> A
     return _linear_gelu(rows, matrix.T, bias, "gelu", [], "tanh" if approximate else "none")
 
 
-def attention(query: Any, key: Any, value: Any) -> Any:
+def attention(query: Any, key: Any, value: Any, bias: Any) -> Any:
     """Returns attention by oneDNN's products, or None where torch's fused attention serves.
 
     oneDNN serves where it computes all products, for many tokens in float32 without a gradient:
@@ -137,12 +137,18 @@ def attention(query: Any, key: Any, value: Any) -> Any:
     Args:
         query: a tensor `(batch, tokens, heads, head_dim)`.
         key, value: tensors `(batch, others, heads, head_dim)`.
+        bias: a tensor of this type that is added to the scores `(batch, heads, tokens, others)`,
+            or None.
     """
     batch, tokens, heads, head_dim = query.shape
     others = key.shape[1]
     suits = _attends and query.dtype == torch.float32 and tokens * others >= _FEWEST_SCORES
-    if not suits or not _is_for_onednn(query, key, value) or needs_gradient(query, key, value):
+    if not suits or not _is_for_onednn(query, key, value):
         return None
+    if needs_gradient(query, key, value, bias):
+        return None
+    bias = None if bias is None else bias.expand(batch, heads, tokens, others)
+    examples = torch.arange(batch * heads, device=query.device)
     q, k, v = (x.transpose(1, 2).reshape(batch * heads, -1, head_dim) for x in (query, key, value))
     k, y = k.transpose(1, 2), torch.empty_like(q)
     rows = max(1, min(tokens, _MOST_SCORES // others))
@@ -156,6 +162,9 @@ def attention(query: Any, key: Any, value: Any) -> Any:
                 some = q[stack, row : row + rows]
                 scores = q.new_empty(*some.shape[:2], others)
                 torch.baddbmm(scores, some, k[stack], beta=0, alpha=head_dim**-0.5, out=scores)
+                if bias is not None:
+                    which = examples[stack]
+                    scores += bias[which // heads, which % heads, row : row + rows]
                 torch.softmax(scores, -1, out=scores)
                 torch.bmm(scores, v[stack], out=y[stack, row : row + rows])
     return y.view(batch, heads, tokens, head_dim).transpose(1, 2)
@@ -166,11 +175,16 @@ def plain(rows: Any, matrix: Any, bias: Any) -> Any:
     return rows @ matrix if bias is None else torch.addmm(bias, rows, matrix)
 
 
-def needs_gradient(rows: Any, matrix: Any, bias: Any) -> bool:
-    """Whether a result of the tensors has a gradient."""
-    return torch.is_grad_enabled() and (
-        rows.requires_grad or matrix.requires_grad or (bias is not None and bias.requires_grad)
-    )
+def fused_attention(query: Any, key: Any, value: Any, bias: Any) -> Any:
+    """Returns attention by torch's fused form, of arguments as for `attention`."""
+    heads_first = [x.transpose(1, 2) for x in (query, key, value)]
+    fused = torch.nn.functional.scaled_dot_product_attention
+    return fused(*heads_first, attn_mask=bias).transpose(1, 2)
+
+
+def needs_gradient(*tensors: Any) -> bool:
+    """Whether a result of the tensors (None is left out) has a gradient."""
+    return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
 
 
 def _is_for_onednn(first: Any, second: Any, third: Any) -> bool:

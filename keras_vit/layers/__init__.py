@@ -18,6 +18,7 @@ from keras_vit.layers.patch_embedding import PatchEmbedding
 from keras_vit.layers.pooling import MAPHead, Pool
 from keras_vit.layers.position_embedding import AddPositionEmbs
 from keras_vit.layers.register_tokens import RegisterTokens
+from keras_vit.layers.relative_position_bias import RelativePositionBias
 from keras_vit.layers.rescale import Rescale
 from keras_vit.layers.resnet import BottleneckUnit, ResNetRoot, StdConv2D
 from keras_vit.layers.rms_norm import RMSNorm
@@ -43,6 +44,7 @@ __all__ = [
     "RMSNorm",
     "RandomNormal",
     "RegisterTokens",
+    "RelativePositionBias",
     "ResNetRoot",
     "Rescale",
     "RotaryPositions",

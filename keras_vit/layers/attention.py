@@ -25,6 +25,10 @@ class Attention(ConfiguredLayer):
     weights. The method `attention_weights` returns that matrix. A call with the argument
     `read_weights` forms it and gives it to this function, which returns the weights to use.
 
+    A call adds its argument `bias`, float32 `(batch or 1, heads or 1, tokens or 1, others)`, to
+    the scores before the softmax. The argument `mask`, bool `(batch, others)`, is True for the
+    tokens of the context that take part; the others, such as padding, get the weight 0.
+
     Kernels have the axes of flax's MultiHeadDotProductAttention: query, key and
     value `(hidden_size, heads, head_dim)`, out `(heads, head_dim, hidden_size)`.
 
@@ -66,8 +70,9 @@ class Attention(ConfiguredLayer):
         self.norm_epsilon = norm_epsilon
         self.rope = rope
         self.rope_theta = rope_theta
+        self.supports_masking = True
 
-    def build(self, inputs_shape, context_shape=None, rotary_shape=None):
+    def build(self, inputs_shape, context_shape=None, rotary_shape=None, bias_shape=None):
         hidden_size = inputs_shape[-1]
         if hidden_size % self.num_heads:
             raise ConfigError(
@@ -115,31 +120,41 @@ class Attention(ConfiguredLayer):
                 autocast=False,
             )
 
-    def call(self, inputs, context=None, rotary=None, training=None, read_weights=None):
+    def call(
+        self,
+        inputs,
+        context=None,
+        rotary=None,
+        bias=None,
+        mask=None,
+        training=None,
+        read_weights=None,
+    ):
         context = inputs if context is None else context
         query, key, value = self.query(inputs), self.key(context), self.value(context)
         query, key = self.turn(query, key, rotary)
+        bias = masked_bias(bias, mask)
         drops = training and self.dropout_rate > 0
         if drops or read_weights is not None:
-            weights = reference.attention_weights(query, key)
+            weights = reference.attention_weights(query, key, bias)
             if read_weights is not None:
                 weights = read_weights(weights)
             if drops:
                 weights = self.dropout(weights, training=training)
             x = ops.einsum("bhqk,bkhd->bqhd", ops.cast(weights, value.dtype), value)
         else:
-            x = kernels.attention(query, key, value)
+            x = kernels.attention(query, key, value, bias)
         if self.sub_norm:
             shape = ops.shape(x)
             x = ops.reshape(x, (*shape[:2], x.shape[2] * x.shape[3]))
             x = ops.reshape(self.norm(x), shape)
         return self.out(x)
 
-    def attention_weights(self, inputs, context=None, rotary=None):
+    def attention_weights(self, inputs, context=None, rotary=None, bias=None, mask=None):
         """Returns softmax(q k^T / sqrt(d)) (Eq. 6), float32 `(batch, heads, tokens, others)`."""
         context = inputs if context is None else context
         query, key = self.turn(self.query(inputs), self.key(context), rotary)
-        return reference.attention_weights(query, key)
+        return reference.attention_weights(query, key, masked_bias(bias, mask))
 
     def turn(self, query, key, rotary):
         """Returns query and key, rotated by their positions if the layer has `rope`."""
@@ -161,5 +176,27 @@ class Attention(ConfiguredLayer):
             rotary = ops.expand_dims(rotary, 2)
         return kernels.rotate(query, rotary, neighbours), kernels.rotate(key, rotary, neighbours)
 
-    def compute_output_shape(self, inputs_shape, context_shape=None, rotary_shape=None):
+    def compute_mask(self, *arguments):
+        """Returns None: an output does not carry the mask of the context."""
+
+    def compute_output_shape(
+        self, inputs_shape, context_shape=None, rotary_shape=None, bias_shape=None
+    ):
         return inputs_shape
+
+
+HIDDEN = -1e30
+"""Bias of a masked token. It is finite: a softmax of -inf alone is NaN, and so is its gradient."""
+
+
+def masked_bias(bias, mask):
+    """Returns the bias of attention that leaves out masked tokens, or None.
+
+    Args:
+        bias: a tensor `(batch or 1, heads or 1, tokens or 1, others)`, or None.
+        mask: bool `(batch, others)`, True for the tokens that take part; None for all.
+    """
+    if mask is None:
+        return bias
+    hidden = (1 - ops.cast(mask, "float32"))[:, None, None] * HIDDEN
+    return hidden if bias is None else ops.cast(bias, "float32") + hidden

@@ -9,16 +9,16 @@ from keras import ops
 from keras_vit import kernels
 
 
-def rematerialised(layer: Any, function: Callable[[Any], Any], inputs: Any) -> Any:
-    """Returns `function(inputs)` and keeps only `inputs` for the gradient.
+def rematerialised(layer: Any, function: Callable[..., Any], *inputs: Any) -> Any:
+    """Returns `function(*inputs)` and keeps only `inputs` for the gradient.
 
     The gradient runs `function` once more, with the random numbers of its first run: dropout
     drops the same values again. Source: Chen et al. 2016, arXiv 1604.06174; `keras.remat`.
 
     Args:
         layer: the layer whose weights and seed generators `function` uses.
-        function: a function from one tensor to one tensor.
-        inputs: a float tensor.
+        function: a function from tensors to one tensor.
+        inputs: float tensors.
     """
     weights = {id(weight) for weight in layer.weights}
     # The states of seed generators are variables that are not weights.
@@ -27,29 +27,29 @@ def rematerialised(layer: Any, function: Callable[[Any], Any], inputs: Any) -> A
     if keras.backend.backend() == "jax":
         # JAX runs the function once and replays the trace. Values that the trace assigns to
         # variables exist only inside it, so the states are arguments and results of the trace.
-        def record(x: Any, states: Any) -> Any:
+        def record(states: Any, *tensors: Any) -> Any:
             _assign(seeds, states)
-            return function(x), [seed.value for seed in seeds]
+            return function(*tensors), [seed.value for seed in seeds]
 
-        outputs, states = kernels.remat(record, layer)(inputs, at_first)
+        outputs, states = kernels.remat(record, layer)(at_first, *inputs)
         _assign(seeds, states)
         return outputs
 
     runs = 0
 
-    def run(x: Any) -> Any:
+    def run(*tensors: Any) -> Any:
         nonlocal runs
         runs += 1
         if runs == 1:
-            return function(x)
+            return function(*tensors)
         by_now = [ops.copy(seed.value) for seed in seeds]
         _assign(seeds, at_first)
         try:
-            return function(x)
+            return function(*tensors)
         finally:
             _assign(seeds, by_now)
 
-    return kernels.remat(run, layer)(inputs)
+    return kernels.remat(run, layer)(*inputs)
 
 
 def _assign(variables: list[Any], values: list[Any]) -> None:

@@ -23,20 +23,24 @@ from keras_vit.layers.rms_norm import RMSNorm
 from keras_vit.layers.transformer_block import TransformerBlock
 
 
-def call_block(block: Any, z: Any, rotary: Any = None, **arguments: Any) -> Any:
-    """Returns `block(z, rotary, **arguments)`, at once where that gives the same.
+def call_block(block: Any, z: Any, rotary: Any = None, bias: Any = None, **arguments: Any) -> Any:
+    """Returns `block(z, rotary, bias, **arguments)`, at once where that gives the same.
 
     Args:
         block: a `TransformerBlock`, or a layer that a user put in its place.
         z: a tensor `(batch, tokens, hidden_size)`.
         rotary: the output of `RotaryPositions`, or None.
+        bias: the bias of the attention, or None.
         arguments: `training`, and what else a block takes.
     """
     # `torch.jit.trace` traces with and without gradients and compares both programs.
-    is_plain = not (torch.is_grad_enabled() or torch.jit.is_tracing() or any(arguments.values()))
+    is_plain = not (torch.is_grad_enabled() or torch.jit.is_tracing())
+    is_plain = is_plain and all(x is None or x is False for x in arguments.values())
     if is_plain and type(z) is torch.Tensor and not z.is_meta and _is_as_built(block):
-        return _encode(block, *_cast(block, z, rotary))
-    return block(z, **arguments) if rotary is None else block(z, rotary=rotary, **arguments)
+        z, rotary = _cast(block, z, rotary)
+        return _encode(block, z, rotary, bias)
+    further = {"rotary": rotary, "bias": bias}
+    return block(z, **{k: x for k, x in further.items() if x is not None}, **arguments)
 
 
 def _cast(block: Any, *tensors: Any) -> Any:
@@ -44,9 +48,10 @@ def _cast(block: Any, *tensors: Any) -> Any:
     return [x if x is None else x.to(dtype) for x in tensors]
 
 
-def _encode(block: Any, z: Any, rotary: Any) -> Any:
+def _encode(block: Any, z: Any, rotary: Any, bias: Any) -> Any:
     """Returns the output of a block, Eqs. 2 and 3."""
-    x = _attend(block.attention, block.attention_norm.call(z).to(z.dtype), rotary)
+    bias = block.with_own_bias(bias, z)
+    x = _attend(block.attention, block.attention_norm.call(z).to(z.dtype), rotary, bias)
     x = x if block.layer_scale is None else block.attention_scale.call(x)
     z = x + z  # Eq. 2
     x = _transform(block.mlp, block.mlp_norm.call(z).to(z.dtype))
@@ -54,11 +59,11 @@ def _encode(block: Any, z: Any, rotary: Any) -> Any:
     return x + z  # Eq. 3
 
 
-def _attend(attention: Any, x: Any, rotary: Any) -> Any:
+def _attend(attention: Any, x: Any, rotary: Any, bias: Any) -> Any:
     """MSA(x), Eqs. 5 to 8."""
     query, key = attention.query.call(x), attention.key.call(x)
     query, key = attention.turn(query, key, rotary)
-    x = kernels.attention(query, key, attention.value.call(x))
+    x = kernels.attention(query, key, attention.value.call(x), bias)
     if attention.sub_norm:
         x = attention.norm.call(x.flatten(2)).to(x.dtype).view(x.shape)
     return attention.out.call(x)

@@ -1,6 +1,7 @@
 """One block of the Transformer encoder, Eqs. 2 and 3."""
 
 import keras
+from keras import ops
 
 from keras_vit.layers.attention import Attention
 from keras_vit.layers.base import ConfiguredLayer
@@ -21,7 +22,7 @@ class TransformerBlock(ConfiguredLayer):
 
     Input and output `(batch, tokens, hidden_size)`. The norms compute in float32 under mixed
     precision. A block with `rope` is called with the output of `RotaryPositions` as `rotary`;
-    `read_weights` is the argument of `Attention`.
+    `bias`, `mask` and `read_weights` are arguments of `Attention`.
 
     Args:
         num_heads: attention heads; divides `hidden_size`.
@@ -41,6 +42,8 @@ class TransformerBlock(ConfiguredLayer):
         layer_scale: initial value of a `LayerScale` behind each branch; None for no such layer.
         rope: form of the rotary positions, see `Attention`; None for no rotation.
         rope_theta: base of the initial frequencies that `"mixed"` learns.
+        attention_bias: a layer, as `keras.layers.serialize` describes it, that is called with the
+            block's input and returns a bias of the attention's scores; None for no such layer.
         remat: whether training keeps only the input, and computes the block again for the
             gradient: this saves memory and costs a forward pass.
     """
@@ -64,6 +67,7 @@ class TransformerBlock(ConfiguredLayer):
         layer_scale=None,
         rope=None,
         rope_theta=10.0,
+        attention_bias=None,
         remat=False,
         **kwargs,
     ):
@@ -85,9 +89,11 @@ class TransformerBlock(ConfiguredLayer):
         self.layer_scale = layer_scale
         self.rope = rope
         self.rope_theta = rope_theta
+        self.attention_bias = attention_bias
         self.remat = remat
+        self.supports_masking = True
 
-    def build(self, inputs_shape, rotary_shape=None):
+    def build(self, inputs_shape, rotary_shape=None, bias_shape=None):
         policy, epsilon = self.dtype_policy, self.layer_norm_epsilon
         self.attention_norm = norm_layer(self.norm, epsilon, policy, name="attention_norm")
         self.attention = Attention(
@@ -126,19 +132,26 @@ class TransformerBlock(ConfiguredLayer):
             )
             self.mlp_scale = LayerScale(self.layer_scale, dtype=policy, name="mlp_scale")
             parts += [self.attention_scale, self.mlp_scale]
+        if self.attention_bias is not None:
+            self.bias_layer = keras.layers.deserialize(dict(self.attention_bias))
+            parts.append(self.bias_layer)
         for layer in parts:
             layer.build(inputs_shape)
 
-    def call(self, inputs, rotary=None, training=None, read_weights=None):
+    def call(self, inputs, rotary=None, bias=None, mask=None, training=None, read_weights=None):
         if self.remat and training:
-            return rematerialised(self, lambda x: self._encode(x, rotary, training=True), inputs)
-        return self._encode(inputs, rotary, training, read_weights)
 
-    def _encode(self, inputs, rotary, training, read_weights=None):
+            def encode(x, bias=None):
+                return self._encode(x, rotary, bias, mask, training=True)
+
+            return rematerialised(self, encode, inputs, *(() if bias is None else (bias,)))
+        return self._encode(inputs, rotary, bias, mask, training, read_weights)
+
+    def _encode(self, inputs, rotary, bias, mask, training, read_weights=None):
         x = self.attention_norm(inputs)
-        further = {} if rotary is None else {"rotary": rotary}
-        if read_weights is not None:
-            further["read_weights"] = read_weights
+        bias = self.with_own_bias(bias, inputs)
+        further = {"rotary": rotary, "bias": bias, "mask": mask, "read_weights": read_weights}
+        further = {name: value for name, value in further.items() if value is not None}
         x = self.attention(x, **further, training=training)
         if self.layer_scale is not None:
             x = self.attention_scale(x)
@@ -154,9 +167,20 @@ class TransformerBlock(ConfiguredLayer):
         drops = training and self.stochastic_depth_rate > 0
         return self.stochastic_depth(x, training=True) if drops else x
 
-    def attention_weights(self, inputs, rotary=None):
-        """Returns the softmax weights of this block, float32 `(batch, heads, tokens, tokens)`."""
-        return self.attention.attention_weights(self.attention_norm(inputs), rotary=rotary)
+    def with_own_bias(self, bias, inputs):
+        """Returns the bias of a call and, added to it, that of `attention_bias`; None for none."""
+        if self.attention_bias is None:
+            return bias
+        own = self.bias_layer(inputs)
+        return own if bias is None else own + ops.cast(bias, own.dtype)
 
-    def compute_output_shape(self, inputs_shape, rotary_shape=None):
+    def attention_weights(self, inputs, rotary=None, bias=None, mask=None):
+        """Returns the softmax weights of this block, float32 `(batch, heads, tokens, tokens)`."""
+        x, bias = self.attention_norm(inputs), self.with_own_bias(bias, inputs)
+        return self.attention.attention_weights(x, rotary=rotary, bias=bias, mask=mask)
+
+    def compute_mask(self, *arguments):
+        """Returns None: every block is given the mask anew."""
+
+    def compute_output_shape(self, inputs_shape, rotary_shape=None, bias_shape=None):
         return inputs_shape

@@ -41,6 +41,20 @@ HOMES = {
     "transformers/dinov3_vit": _DINOV3,
     "transformers/deit": {"classifier": "token", "distillation_token": True},
     "transformers/vit_mae": {**_TOWER, "classifier": "token"},
+    **{
+        f"transformers/{family}": {
+            **_SQUARE,
+            "resnet": None,
+            "classifier": "token",
+            "class_token": True,
+            "num_classes": 3,
+            "position": "none",
+            "relative_position_bias": "block",
+            "layer_scale": True,
+            "qkv_bias": (True, False, True),
+        }
+        for family in ("beit", "data2vec-vision")
+    },
     "transformers/ijepa": {"classifier": "gap", "class_token": False},
     "transformers/clip_vision_model": _CLIP,
     "transformers/clip_vision_model_with_projection": {**_CLIP, "projection_dim": 5},

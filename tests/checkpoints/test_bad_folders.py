@@ -86,7 +86,7 @@ def test_a_renamed_array_is_named_as_missing_and_unexpected(folder):
         ({"image_size": 24}, "position_embeddings is (1, 17, 24), expected (1, 37, 24)"),
         ({"num_attention_heads": 5}, "hidden_size=24 is not divisible by num_heads=5"),
         ({"hidden_act": "relu"}, "hidden_act='relu', expected one of gelu"),
-        ({"model_type": "beit"}, "model_type='beit', expected 'vit'"),
+        ({"model_type": "swin"}, "model_type='swin', expected 'vit'"),
         ({"hidden_size": "24"}, "hidden_size must be a positive int, found '24'"),
         ({"layer_norm_eps": None}, "layer_norm_epsilon must be a number"),
     ],

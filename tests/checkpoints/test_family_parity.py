@@ -33,7 +33,8 @@ NAMES = sample(
     *("hf_dinov3_rect", "hf_mae_pretraining", "hf_siglip2_naflex", "kh_dinov3_gated_rect"),
     *("timm_aimv2", "timm_avg_no_norm_rect", "timm_beit3", "timm_eva02_base_rect"),
     *("timm_pe_core", "timm_pe_spatial_rect", "timm_radio", "timm_reg4_map"),
-    *("timm_rope_ape_rect", "timm_rope_mixed"),
+    *("timm_rope_ape_rect", "timm_rope_mixed", "timm_beit", "timm_beit_rect", "timm_beit_shared"),
+    "hf_data2vec_model",
 )
 """On JAX and TensorFlow: every switch of the families, in the richest form."""
 WRITTEN = [name for name in TRANSFORMERS if CASES[name]["model_class"] not in ONLY_READ]

@@ -88,6 +88,21 @@ OTHERS = (
         **{"layer_norm_epsilon": 1e-5, "classifier": "gap"},
     },
     {"pool_before_norm": True, "classifier": "gap"},
+    {"relative_position_bias": None},
+    {"relative_position_bias": "shared"},
+    {"layer_scale": False},
+    {"position": "learned"},
+    {"image_size": (32, 32)},
+    {"patch_size": (4, 4)},
+    {"patch_size": 4, "image_size": 32},
+    {"classifier": "token", "pool_before_norm": False},
+    *(
+        {
+            **{"relative_position_bias": kind, "rope": None, "mlp": "plain", "num_registers": 0},
+            **{"position": "none"},
+        }
+        for kind in ("block", "shared")
+    ),
 )
 """Differences between models, one at a time. A new field of a row needs a line here."""
 

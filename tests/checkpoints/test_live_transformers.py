@@ -319,7 +319,7 @@ def test_transformers_builds_every_plain_variant_as_planned():
     [
         ({"hidden_act": "relu"}, ["hidden_act='relu', expected one of gelu"]),
         ({"pooler_act": "gelu"}, ["pooler_act='gelu', expected 'tanh'"]),
-        ({"model_type": "beit"}, ["model_type='beit', expected 'vit'"]),
+        ({"model_type": "swin"}, ["model_type='swin', expected 'vit'"]),
         ({"num_attention_heads": 5}, ["hidden_size=16 is not divisible by num_heads=5"]),
         ({"hidden_size": 32}, ["misshapen: vit.embeddings.cls_token is (1, 1, 16)"]),
         ({"num_hidden_layers": 2}, ["missing: vit.encoder.layer.1.layernorm_before.weight"]),

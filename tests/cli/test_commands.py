@@ -185,7 +185,7 @@ def test_doctor_lists_backends_extras_and_versions(capsys):
     assert rows["keras"]["version"] == metadata.version("keras")
     backend = os.environ.get("KERAS_BACKEND", "tensorflow")
     assert rows[backend]["note"].startswith("used: ")
-    assert {"torch", "jax", "matplotlib", "tensorboardX", "processor"} <= set(rows)
+    assert {"torch", "jax", "matplotlib", "processor"} <= set(rows)
 
 
 @pytest.mark.on_one_backend("torch")

@@ -34,7 +34,7 @@ def test_finetune_trains_on_folders_and_saves_presets(desk, capsys):
     arguments = ("--steps", 4, "--validation", desk / "test", "--layer-decay", 0.75, "--out", out)
     assert finetune(desk, *arguments) == 0
     printed = capsys.readouterr().out
-    assert "epoch 4/4" in printed
+    assert "Epoch 4/4" in printed
     assert "Highest validation accuracy" in printed
     for found in ("40 to train on, 12 to validate", "classes      2, of", "head         new"):
         assert found in printed
@@ -84,11 +84,10 @@ def test_bad_arguments_are_refused_by_name(desk, capsys, arguments, message):
 @pytest.mark.on_one_backend("torch")
 def test_results_that_need_a_missing_package_are_named(desk, capsys, monkeypatch, tmp_path):
     """Before the training begins, with the name of the package."""
-    monkeypatch.setattr("keras_vit.finetune.preset.find_spec", lambda name: None)
+    monkeypatch.setattr("keras_vit.cli.training.find_spec", lambda name: None)
     assert finetune(desk, "--steps", 1, "--out", tmp_path / "out") == 0
     printed = capsys.readouterr().out
     assert "not written: matplotlib is not installed" in printed
-    assert "not written: tensorboardX is not installed" in printed
 
 
 def test_the_head_is_kept_if_the_classes_are_those_of_the_preset(desk, tmp_path):

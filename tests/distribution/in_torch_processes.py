@@ -34,19 +34,24 @@ def main():
     _, losses_alone, alone = trained(shard=(0, 1))
     # Process 1 begins with other weights, which ddp replaces by those of process 0.
     together = {"seed": 1 + rank, "connect": distribution.ddp}
-    shard, losses, found = trained(**together)
+    shard, losses, state = trained(**together)
     mean = torch.tensor(losses)
     dist.all_reduce(mean)
     report = {
         "shard": shard,
         "loss": distance([mean.numpy() / 2], [losses_alone]),
-        "state": distance(found, alone),
+        "state": distance(state, alone),
     }
     try:
         trained(folder / "run", stop_after=1, **together)
     except StoppedError:
         report["files"] = sorted(path.name for path in (folder / "run").iterdir())
-    report["resumed"] = distance(trained(folder / "run", **together).variables, found)
+    report["resumed"] = distance(trained(folder / "run", **together).variables, state)
+
+    report["whole passes"] = distance(
+        training.trained_on_whole_passes(distribution.ddp),
+        training.trained_on_whole_passes(shard=(0, 1)),
+    )
 
     model = model_of()
     model.compile(finetune.LayerwiseSGD(0.1), "sparse_categorical_crossentropy")

@@ -42,12 +42,12 @@ def together(
     return contextlib.nullcontext()
 
 
-def train(folder: Path, told: int, index: int, port: int) -> None:
+def train(folder: Path, writing: int, index: int, port: int) -> None:
     """Trains to the end, and writes a byte after each batch; process 0 keeps the result."""
     connect = distribution.ddp if keras.backend.backend() == "torch" else lambda model: None
     with together(index, port):
         result = trained(
-            folder / "run", connect=connect, on_batch=lambda batch: os.write(told, b".")
+            folder / "run", connect=connect, on_batch=lambda batch: os.write(writing, b".")
         )
     if index == 0:
         np.savez(folder / "result.npz", *result.variables)
@@ -59,9 +59,9 @@ def attempt(folder: Path, after: int | None, victims: list[int], pause: float) -
     Returns:
         None if the training ended before; else the seconds until the last process had stopped.
     """
-    reading, told = os.pipe()
-    children = start(PROCESSES, lambda index, port: train(folder, told, index, port), folder)
-    os.close(told)
+    reading, writing = os.pipe()
+    children = start(PROCESSES, lambda index, port: train(folder, writing, index, port), folder)
+    os.close(writing)
     with os.fdopen(reading, "rb", buffering=0) as batches:
         seen = batches.read(1)
         while seen and after is not None and after > 0:
@@ -100,28 +100,28 @@ def campaign(folder: Path, kills: int, seed: int = 0) -> dict[str, Any]:
     whole.mkdir()
     attempt(whole, None, [], 0)
     expected = list(np.load(whole / "result.npz").values())
-    found: dict[str, Any] = {"one killed": 0, "all killed": 0, "equal": 0, "different": 0}
-    slowest, done, number = 0.0, 0, 0
+    counts: dict[str, Any] = {"one killed": 0, "all killed": 0, "equal": 0, "different": 0}
+    slowest, killed, number = 0.0, 0, 0
     place = folder / "0"
     place.mkdir()
-    while done < kills or not (place / "result.npz").exists():
-        victims = [rng.randrange(PROCESSES)] if done % 2 == 0 else list(range(PROCESSES))
-        after = rng.randrange(EPOCHS * STEPS_PER_EPOCH // 2) if done < kills else None
+    while killed < kills or not (place / "result.npz").exists():
+        victims = [rng.randrange(PROCESSES)] if killed % 2 == 0 else list(range(PROCESSES))
+        after = rng.randrange(EPOCHS * STEPS_PER_EPOCH // 2) if killed < kills else None
         seconds = attempt(place, after, victims, rng.uniform(0, 0.02))
         if seconds is not None:
-            done += 1
+            killed += 1
             slowest = max(slowest, seconds)
-            found["one killed" if len(victims) == 1 else "all killed"] += 1
-            print(f"kill {done}: {seconds:.2f} s", file=sys.stderr, flush=True)
+            counts["one killed" if len(victims) == 1 else "all killed"] += 1
+            print(f"kill {killed}: {seconds:.2f} s", file=sys.stderr, flush=True)
         if (place / "result.npz").exists():
             result = list(np.load(place / "result.npz").values())
             same = all(np.array_equal(a, b) for a, b in zip(result, expected, strict=True))
-            found["equal" if same else "different"] += 1
-            if done < kills:
+            counts["equal" if same else "different"] += 1
+            if killed < kills:
                 number += 1
                 place = folder / str(number)
                 place.mkdir()
-    return {**found, "seconds until the others stop": round(slowest, 2)}
+    return {**counts, "seconds until the others stop": round(slowest, 2)}
 
 
 def main() -> None:

@@ -22,6 +22,7 @@ import keras_vit
 from keras_vit import distribution, finetune
 from keras_vit.errors import ConfigError
 from keras_vit.inference import run
+from tests.distribution.training import trained_on_whole_passes
 from tests.thorough import THOROUGH, times
 
 COUNTS = (1, 7, 8, 9) if THOROUGH else (9,)
@@ -70,8 +71,8 @@ def trained():
     return losses, [np.asarray(v.value, "float64") for v in everything], share
 
 
-def distance(found, expected):
-    pairs = zip(found, expected, strict=True)
+def distance(actual, expected):
+    pairs = zip(actual, expected, strict=True)
     return max(float(np.abs(np.subtract(a, b)).max()) for a, b in pairs)
 
 
@@ -92,7 +93,7 @@ def outputs(model, count, folder):
         paths.append(folder.parent / f"{k}.png")
         Image.fromarray(picture).save(paths[-1])
     keras_vit.embed(model, paths, out, batch_size=8)
-    found = [
+    actual = [
         run(model, images, batch_size=8),
         np.array([[p for _, p in sorted(row)] for row in model.classify(PICTURES[:count])]),
         model.tokens(images, batch_size=8).patches,
@@ -103,8 +104,8 @@ def outputs(model, count, folder):
         keras_vit.explain(model, images).patches,
     ]
     history = model.fit(IMAGES, LABELS, batch_size=8, epochs=2, shuffle=False, verbose=0)
-    found += [np.array(history.history["loss"]), np.array(history.history["accuracy"])]
-    return [*found, *(np.asarray(w.value) for w in model.weights)]
+    actual += [np.array(history.history["loss"]), np.array(history.history["accuracy"])]
+    return [*actual, *(np.asarray(w.value) for w in model.weights)]
 
 
 def message(act):
@@ -139,16 +140,12 @@ def main():
         with make().scope():
             losses, weights, share = trained()
         report[way] = [distance([losses], [one[0]]), distance(weights, one[1]), share]
-    mesh = keras.distribution.DeviceMesh((2, 4), ("batch", "model"))
-    layouts = distribution.layout_map(model_of(), mesh)
-    with keras.distribution.ModelParallel(layout_map=layouts).scope():
-        logits = run(model_of(), IMAGES[:9])
-    report["layout_map"] = distance([logits], [run(model_of(), IMAGES[:9])])
+    whole_passes = trained_on_whole_passes()
+    with distribution.data_parallel().scope():
+        report["whole passes"] = distance(trained_on_whole_passes(), whole_passes)
     with distribution.tensor_parallel(8).scope():
         report["heads"] = message(lambda: model_of(num_heads=4))
     report["shards"] = message(lambda: distribution.tensor_parallel(3))
-    odd = keras.distribution.DeviceMesh((8,), ("rows",))
-    report["axes"] = message(lambda: distribution.layout_map(model_of(), odd))
     json.dump(report, sys.stdout)
 
 

@@ -71,10 +71,10 @@ def trained(strategy, recipe, **options):
     # Softmax makes the gradient of the keys' bias zero; Adam amplifies its rounding.
     weights = [w for w in model.weights if not w.path.endswith("key/bias")]
     variables = [*weights, *model.optimizer.variables]
-    found = [keras.ops.convert_to_numpy(v).astype("float64") for v in variables]
+    state = [keras.ops.convert_to_numpy(v).astype("float64") for v in variables]
     local = [strategy.experimental_local_results(v.value) for v in variables]
     apart = max(float(np.abs(np.subtract(copies[0], copies[-1])).max()) for copies in local)
-    return losses, found, apart
+    return losses, state, apart
 
 
 def main():
@@ -96,8 +96,11 @@ def main():
         recipe, options = recipes[name]
         one = trained(tf.distribute.get_strategy(), recipe, **options)
         mirrored = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-        losses, found, apart = trained(mirrored, recipe, **options)
-        report[name] = [distance([losses], [one[0]]), distance(found, one[1]), apart]
+        losses, state, apart = trained(mirrored, recipe, **options)
+        report[name] = [distance([losses], [one[0]]), distance(state, one[1]), apart]
+    one = training.trained_on_whole_passes()
+    with mirrored.scope():
+        report["whole passes"] = distance(training.trained_on_whole_passes(), one)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         for k, picture in enumerate(PICTURES):

@@ -19,7 +19,7 @@ def test_the_program_of_the_page_runs_in_two_processes(tmp_path):
     section = page.split("## torch\n")[1]
     (tmp_path / "train.py").write_text(re.findall(r"```py\n(.*?)```", section, re.DOTALL)[0])
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    done = subprocess.run(
+    program = subprocess.run(
         [sys.executable, *launcher, "train.py"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
@@ -27,5 +27,5 @@ def test_the_program_of_the_page_runs_in_two_processes(tmp_path):
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert program.returncode == 0, program.stderr[-3000:]
     assert (tmp_path / "preset" / "config.json").exists()

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def run(program):
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", f"tests.distribution.{program}"],
         cwd=Path(__file__).parents[2],
         env={**os.environ, "KERAS_BACKEND": "tensorflow"},
@@ -26,8 +26,8 @@ def run(program):
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout)
+    assert process.returncode == 0, process.stderr[-3000:]
+    return json.loads(process.stdout)
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +48,11 @@ def test_a_recipe_trains_on_two_replicas_as_on_one_device(report, recipe):
     assert apart == 0, "the replicas have different variables"
 
 
+def test_a_last_batch_that_the_replicas_do_not_divide_is_filled_up(report):
+    """Weights and scores of a validation are those of one device."""
+    assert report["whole passes"] < 1e-5
+
+
 @pytest.mark.parametrize("count", [1, 9] if THOROUGH else [9])
 def test_any_number_of_images_gives_what_one_device_gives(report, count):
     """All functions of keras_vit that run a model; one replica computes all images."""
@@ -55,7 +60,7 @@ def test_any_number_of_images_gives_what_one_device_gives(report, count):
 
 
 def test_canary_keras_clips_before_it_sums():
-    """When Keras sums the gradients of replicas first, finetune/mirrored.py can go."""
+    """When Keras sums the gradients of replicas first, `sum_over_replicas` can go."""
     import inspect
 
     from keras.src.backend.tensorflow.optimizer import TFOptimizer

@@ -21,7 +21,7 @@ def reports(tmp_path_factory):
     """What each of two processes has found."""
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     module = ["--standalone", "-m", "tests.distribution.in_torch_processes"]
-    done = subprocess.run(
+    program = subprocess.run(
         [*command, *module, str(tmp_path_factory.mktemp("run"))],
         cwd=Path(__file__).parents[2],
         env={**os.environ, "KERAS_BACKEND": "torch", "OMP_NUM_THREADS": "1"},
@@ -29,8 +29,8 @@ def reports(tmp_path_factory):
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout)
+    assert program.returncode == 0, program.stderr[-3000:]
+    return json.loads(program.stdout)
 
 
 @on_torch
@@ -54,7 +54,14 @@ def test_an_interrupted_training_of_two_processes_is_resumed_bit_by_bit(reports)
 @on_torch
 def test_a_batch_that_the_processes_do_not_divide_is_refused(reports):
     for report in reports:
-        assert "2 processes do not divide a batch" in report["batch"]
+        assert "2 devices or processes do not divide a batch" in report["batch"]
+
+
+@on_torch
+def test_a_last_batch_that_the_processes_do_not_divide_is_filled_up(reports):
+    """The weights are those of one process."""
+    for report in reports:
+        assert report["whole passes"] < 1e-5
 
 
 @on_torch
@@ -67,7 +74,7 @@ def test_all_processes_learn_that_the_first_cannot_write(reports):
 @on_torch
 def test_after_a_killed_process_a_second_start_ends_like_an_unbroken_run(tmp_path):
     """Two kills: of one process, and of both; `python -m tests.distribution.kills` makes 20."""
-    done = subprocess.run(
+    program = subprocess.run(
         [sys.executable, "-m", "tests.distribution.kills", str(tmp_path), "--kills", "2"],
         cwd=Path(__file__).parents[2],
         env={**os.environ, "KERAS_BACKEND": "torch", "OMP_NUM_THREADS": "1"},
@@ -75,11 +82,11 @@ def test_after_a_killed_process_a_second_start_ends_like_an_unbroken_run(tmp_pat
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["one killed"] == found["all killed"] == 1
-    assert found["equal"] >= 1
-    assert found["different"] == 0
+    assert program.returncode == 0, program.stderr[-3000:]
+    counts = json.loads(program.stdout.splitlines()[-1])
+    assert counts["one killed"] == counts["all killed"] == 1
+    assert counts["equal"] >= 1
+    assert counts["different"] == 0
 
 
 @on_torch

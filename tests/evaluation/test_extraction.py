@@ -11,13 +11,13 @@ from tests.helpers import assert_close, random_tiny
 
 def test_features_are_the_output_of_the_layer(model, images, classes, logits):
     """The head maps pre_logits to the logits; the encoder norm gives one vector per token."""
-    found = features(model, (images, classes), batch_size=8)
+    actual = features(model, (images, classes), batch_size=8)
     head = [keras.ops.convert_to_numpy(weight) for weight in model.get_layer("head").weights]
-    assert_close(found.values @ head[0] + head[1], logits)
-    assert np.array_equal(found.labels, classes)
+    assert_close(actual.values @ head[0] + head[1], logits)
+    assert np.array_equal(actual.labels, classes)
     tokens = features(model, images, "encoder_norm", batch_size=8)
     assert (tokens.values.shape, tokens.labels) == ((23, 5, 16), None)
-    assert_close(tokens.values[:, 0], found.values)  # pre_logits is the class token
+    assert_close(tokens.values[:, 0], actual.values)  # pre_logits is the class token
 
 
 def test_the_cache_is_read_and_not_computed(model, images, classes, tmp_path, monkeypatch):
@@ -68,11 +68,11 @@ def test_an_interrupted_run_resumes_after_its_last_batch(
     with pytest.raises(KeyboardInterrupt):
         features(model, make(), batch_size=8, cache=tmp_path / "kept", progress=interrupt)
     seen.clear()
-    found = features(model, make(), batch_size=8, cache=tmp_path / "kept", progress=seen.append)
+    actual = features(model, make(), batch_size=8, cache=tmp_path / "kept", progress=seen.append)
     assert seen[0] == 16  # the batches that the first run computed
     assert sum(seen) == len(expected.values)
-    assert np.array_equal(found.values, expected.values)
-    assert np.array_equal(found.labels, expected.labels)
+    assert np.array_equal(actual.values, expected.values)
+    assert np.array_equal(actual.labels, expected.labels)
 
 
 class Files(keras.utils.PyDataset):
@@ -93,15 +93,15 @@ class Files(keras.utils.PyDataset):
 def test_a_changed_file_invalidates_the_cache(grey, digits_folder, tmp_path):
     """The cache compares name, size and time of every file, not only the outer batches."""
     data = Files(grey, sorted(digits_folder.rglob("*.png")))
-    found, seen = [], []
+    actual, seen = [], []
     for _ in range(2):
-        found += [
+        actual += [
             features(grey, data, cache=tmp_path / "kept", progress=seen.append) for _ in range(2)
         ]
         data.paths[9].write_bytes(data.paths[10].read_bytes())
     assert sum(seen) == 2 * 23
-    assert np.array_equal(found[2].values[9], found[2].values[10])
-    assert not np.array_equal(found[0].values[9], found[0].values[10])
+    assert np.array_equal(actual[2].values[9], actual[2].values[10])
+    assert not np.array_equal(actual[0].values[9], actual[0].values[10])
 
 
 def test_a_model_changed_by_lora_gives_its_new_features(images):

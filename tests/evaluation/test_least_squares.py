@@ -41,10 +41,10 @@ def test_the_solution_is_the_ridge_regression_of_scikit_learn(count, l2):
     mean, std = features.mean(axis=0), features.std(axis=0) + 1e-5
     z = (features - mean) / std
     reference = Ridge(alpha=l2, solver="svd").fit(z, 2.0 * np.eye(CLASSES)[labels] - 1)
-    found = features @ kernel + bias
-    np.testing.assert_allclose(found, reference.predict(z), rtol=0, atol=1e-9)
+    actual = features @ kernel + bias
+    np.testing.assert_allclose(actual, reference.predict(z), rtol=0, atol=1e-9)
     classifier = RidgeClassifier(alpha=l2, solver="svd").fit(z, labels)
-    assert np.array_equal(found.argmax(axis=1), classifier.predict(z))
+    assert np.array_equal(actual.argmax(axis=1), classifier.predict(z))
 
 
 def test_chunks_and_a_selection_of_rows_do_not_change_the_solution(monkeypatch):
@@ -54,8 +54,8 @@ def test_chunks_and_a_selection_of_rows_do_not_change_the_solution(monkeypatch):
     whole = LeastSquares(features[rows], labels[rows], CLASSES).solve(1.0)
     monkeypatch.setattr(least_squares, "_CHUNK", 7)
     parts = LeastSquares(features, labels, CLASSES, rows).solve(1.0)
-    for found, expected in zip(parts, whole, strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+    for actual, expected in zip(parts, whole, strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("shots", [1, 5, 10])
@@ -65,8 +65,8 @@ def test_balanced_classes_are_predicted_as_by_big_vision(shots):
     test, _ = problem(500)
     kernel, bias = LeastSquares(features, labels, CLASSES).solve(2.0**10)
     expected = logits_of_big_vision(features, labels, test, 2.0**10)
-    found = test @ kernel + bias
-    assert np.array_equal(found.argmax(axis=1), expected.argmax(axis=1))
+    actual = test @ kernel + bias
+    assert np.array_equal(actual.argmax(axis=1), expected.argmax(axis=1))
 
 
 def test_constant_features_do_not_change_the_predictions():
@@ -74,6 +74,6 @@ def test_constant_features_do_not_change_the_predictions():
     features, labels = problem(40)
     kernel, bias = LeastSquares(features, labels, CLASSES).solve(1.0)
     dead = np.concatenate([features, np.full((40, 2), 7.0)], axis=1)
-    found, found_bias = LeastSquares(dead, labels, CLASSES).solve(1.0)
-    np.testing.assert_allclose(found[:WIDTH], kernel, rtol=1e-9)
-    np.testing.assert_allclose(dead @ found + found_bias, features @ kernel + bias, atol=1e-9)
+    actual, actual_bias = LeastSquares(dead, labels, CLASSES).solve(1.0)
+    np.testing.assert_allclose(actual[:WIDTH], kernel, rtol=1e-9)
+    np.testing.assert_allclose(dead @ actual + actual_bias, features @ kernel + bias, atol=1e-9)

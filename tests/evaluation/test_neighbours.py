@@ -15,11 +15,11 @@ def clusters(count, seed):
     return np.eye(4, 8)[labels] + 0.8 * normal(count, 8, seed=seed), labels
 
 
-def dino(features, labels, queries, wanted, k, temperature):
+def dino(features, labels, queries, truth, k, temperature):
     """The accuracy by the weighted votes of DINO's `eval_knn.py`, query by query."""
     features = features / np.linalg.norm(features, axis=1, keepdims=True)
     right = 0
-    for query, label in zip(queries, wanted, strict=True):
+    for query, label in zip(queries, truth, strict=True):
         similarity = features @ (query / np.linalg.norm(query))
         nearest = np.argsort(similarity)[::-1][:k]
         votes = [
@@ -32,8 +32,8 @@ def dino(features, labels, queries, wanted, k, temperature):
 def test_the_accuracy_is_that_of_dinos_votes():
     """For several k at once, and with more queries than one chunk holds."""
     train, test = clusters(200, 0), clusters(1100, 1)
-    found = nearest_neighbours(train, test, k=(1, 5, 50))
-    for k, accuracy in found.items():
+    actual = nearest_neighbours(train, test, k=(1, 5, 50))
+    for k, accuracy in actual.items():
         assert accuracy == dino(*train, *test, k, 0.07)
 
 

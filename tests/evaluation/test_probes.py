@@ -44,13 +44,13 @@ def test_a_probe_becomes_the_head_of_an_ordinary_classifier(fields, images):
 
     model = random_tiny(**fields)
     classes = np.arange(23) % 3
-    found = features(model, (images, classes), batch_size=23)
-    probe = linear_probe(*found, l2=10.0)
+    actual = features(model, (images, classes), batch_size=23)
+    probe = linear_probe(*actual, l2=10.0)
     classifier = probe.into(model, labels=("a", "b", "c"))
     logits = features(classifier, images, "logits", batch_size=23).values
-    expected = found.values @ probe.kernel + probe.bias
+    expected = actual.values @ probe.kernel + probe.bias
     np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-5)
-    assert np.array_equal(logits.argmax(axis=1), probe.predict(found.values))
+    assert np.array_equal(logits.argmax(axis=1), probe.predict(actual.values))
     assert classifier.labels == ("a", "b", "c")
     assert model.config.num_classes == fields.get("num_classes", 5)
 
@@ -58,7 +58,7 @@ def test_a_probe_becomes_the_head_of_an_ordinary_classifier(fields, images):
 def test_few_shot_takes_the_images_that_big_vision_takes():
     """The first k images of one permutation per class and seed, and l2 = 1024."""
     train, test = clusters(200), clusters(100, seed=1)
-    found = few_shot(train, test, shots=(1, 5), num_seeds=2)
+    actual = few_shot(train, test, shots=(1, 5), num_seeds=2)
     expected = {1: [], 5: []}
     for seed in range(2):
         rng = np.random.default_rng(seed)
@@ -68,8 +68,8 @@ def test_few_shot_takes_the_images_that_big_vision_takes():
             kernel, bias = LeastSquares(train[0][rows], train[1][rows], 3).solve(1024.0)
             predicted = (test[0] @ kernel + bias).argmax(axis=1)
             accuracies.append(float((predicted == test[1]).mean()))
-    assert found == expected
-    assert np.mean(found[5]) > np.mean(found[1])
+    assert actual == expected
+    assert np.mean(actual[5]) > np.mean(actual[1])
 
 
 def test_features_labels_and_options_that_cannot_be_fitted_are_refused():

@@ -120,9 +120,9 @@ def test_every_form_of_data_gives_the_same_scores(model, images, classes, expect
         "lists": (images, [[label] for label in classes]),
     }
     for name, source in sources.items():
-        found = evaluate(model, source, batch_size=8)
-        assert np.isclose(found.loss, expected.loss, rtol=1e-5), name
-        assert (found.top1, found.top5, found.count) == (expected.top1, expected.top5, 23), name
+        actual = evaluate(model, source, batch_size=8)
+        assert np.isclose(actual.loss, expected.loss, rtol=1e-5), name
+        assert (actual.top1, actual.top5, actual.count) == (expected.top1, expected.top5, 23), name
 
 
 def test_lists_of_labels_are_scored_as_reassessed_labels(model, images, logits):
@@ -132,11 +132,11 @@ def test_lists_of_labels_are_scored_as_reassessed_labels(model, images, logits):
     assert [] in real
     predictions = np.argmax(logits, -1)
     is_right = [guess in real[k] for k, guess in enumerate(predictions) if real[k]]
-    found = evaluate(model, (images, real), batch_size=8)
-    assert (found.count, found.left_out) == (len(is_right), 23 - len(is_right))
-    assert found.top1 == np.mean(is_right)
+    actual = evaluate(model, (images, real), batch_size=8)
+    assert (actual.count, actual.left_out) == (len(is_right), 23 - len(is_right))
+    assert actual.top1 == np.mean(is_right)
     mass = [softmax(logits)[k, classes].sum() for k, classes in enumerate(real) if classes]
-    assert np.isclose(found.loss, -np.log(mass).mean(), rtol=1e-5)
+    assert np.isclose(actual.loss, -np.log(mass).mean(), rtol=1e-5)
 
     beside = evaluate(model, (images, predictions), real_labels=real, batch_size=8)
     assert (beside.top1, beside.real, beside.real_count) == (1, np.mean(is_right), len(is_right))
@@ -146,9 +146,9 @@ def test_classes_are_matched_by_name(model, images, classes, expected):
     """Data with the model's class names in another order give the same scores."""
     names = ["g", "c", "a", "b", "f", "e", "d"]
     own = np.array([names.index("abcdefg"[k]) for k in classes])
-    found = evaluate(model, Data(images, own, 8, class_names=names))
-    assert_close(np.array(found.class_counts), np.array(expected.class_counts))
-    assert found.class_accuracy == expected.class_accuracy
+    actual = evaluate(model, Data(images, own, 8, class_names=names))
+    assert_close(np.array(actual.class_counts), np.array(expected.class_counts))
+    assert actual.class_accuracy == expected.class_accuracy
 
 
 def test_training_settings_make_no_difference(images, classes):

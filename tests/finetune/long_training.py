@@ -90,6 +90,7 @@ def train(folder: Path, callbacks: tuple = (), epochs: int = EPOCHS) -> Result:
     history = model.fit(
         data,
         epochs=epochs,
+        shuffle=False,
         verbose=0,
         callbacks=[stop, Resume(folder, data, [stop]), *callbacks],
     )

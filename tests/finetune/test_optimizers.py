@@ -6,7 +6,7 @@ import pytest
 
 from keras_vit import ConfigError
 from keras_vit.finetune import LayerwiseAdamW, LayerwiseSGD
-from tests.helpers import dtype_of, normal, numpy_of
+from tests.helpers import normal, numpy_of
 
 
 def test_keras_keeps_averages_sums_and_the_count_of_batches_by_name():
@@ -79,13 +79,7 @@ def test_options_that_the_optimizers_lack_are_refused():
         LayerwiseSGD(0.1, decays="(")
 
 
-@pytest.mark.skipif(keras.backend.backend() != "jax", reason="keras.distribution is for JAX alone.")
-def test_traces_of_another_type_have_the_layouts_of_the_weights():
-    """`Variable._layout` holds the layout of a variable that is made under a distribution."""
-    with keras.distribution.DataParallel().scope():
-        weight = keras.Variable(np.ones((2,), "float32"))
-        optimizer = LayerwiseSGD(0.1, momentum=0.9, momentum_dtype="bfloat16")
-        optimizer.build([weight])
-        trace = optimizer.momentums[0]
-    assert dtype_of(trace) == "bfloat16"
-    assert trace.value.sharding == weight.value.sharding
+def test_a_config_of_version_0_1_0_is_read():
+    """It may have a type for the traces, which have that of the weights now."""
+    config = {**LayerwiseSGD(0.1, momentum=0.9).get_config(), "momentum_dtype": "bfloat16"}
+    assert LayerwiseSGD.from_config(config).momentum == 0.9

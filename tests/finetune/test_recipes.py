@@ -1,14 +1,11 @@
 """The recipes: numbers, losses, weight averages, accumulated batches, and refusals."""
 
 import keras
-import ml_dtypes
 import numpy as np
 import pytest
 
 from keras_vit.errors import ConfigError
 from keras_vit.finetune import (
-    FINE_TUNING,
-    LayerwiseSGD,
     augreg_recipe,
     steps_for,
     transfer_recipe,
@@ -83,10 +80,10 @@ def test_three_accumulated_batches_move_the_weights_like_one_large_batch(model):
     plain = transfer_recipe(model, 4, 3, **options).compile_args["optimizer"]
     several = transfer_recipe(model, 4, 3, accumulate=3, **options).compile_args["optimizer"]
     (expected,) = after_each(plain, [one], [means])
-    (found,) = after_each(several, [three], [gradients])
+    (actual,) = after_each(several, [three], [gradients])
     for batch in range(12):
         last = expected[(batch + 1) // 3 - 1] if batch >= 2 else normal(5, seed=1)
-        assert_close(found[batch], last, 1e-6)
+        assert_close(actual[batch], last, 1e-6)
 
 
 def test_validation_uses_the_averaged_weights_and_fit_ends_with_them():
@@ -151,13 +148,13 @@ def test_losses_are_summed_over_classes_and_averaged_over_images(loss):
     images, labels = normal(4, 16, 16, 3), np.abs(normal(4, 5, seed=1))
     labels /= labels.sum(axis=1, keepdims=True)
     model.compile(**augreg_recipe(model, 10, loss=loss).compile_args)
-    found = model.evaluate(images, labels, verbose=0)[0]
+    actual = model.evaluate(images, labels, verbose=0)[0]
     logits = numpy_of(model(images)).astype("float64")
     if loss == "softmax":
         expected = labels * (np.log(np.exp(logits).sum(axis=1, keepdims=True)) - logits)
     else:
         expected = labels * np.log1p(np.exp(-logits)) + (1 - labels) * np.log1p(np.exp(logits))
-    assert abs(found - expected.sum(axis=1).mean()) < 1e-5
+    assert abs(actual - expected.sum(axis=1).mean()) < 1e-5
 
 
 def test_the_recipe_chooses_the_loss_by_classes_and_labels(model):
@@ -210,27 +207,3 @@ def test_a_model_without_a_head_and_an_unknown_loss_are_refused(model):
         augreg_recipe(model, 10, loss="hinge")
     with pytest.raises(ConfigError, match="loss='sigmoid' needs labels"):
         augreg_recipe(model, 10, loss="sigmoid", one_hot=False)
-
-
-def test_bfloat16_momentum_rounds_the_trace_and_its_product():
-    """As in `optax.trace(accumulator_dtype=bfloat16)`, the gradient is added in float32."""
-    gradients = normal(3, 5, seed=1)
-    optimizer = LayerwiseSGD(0.1, momentum=0.9, momentum_dtype="bfloat16")
-    weight = keras.Variable(normal(5), name="kernel")
-    (found,) = after_each(optimizer, [weight], [gradients])
-    expected, trace = normal(5), np.zeros(5, ml_dtypes.bfloat16)
-    for k, gradient in enumerate(gradients):
-        total = gradient + (ml_dtypes.bfloat16(0.9) * trace).astype("float32")
-        trace = total.astype(ml_dtypes.bfloat16)
-        expected = expected - 0.1 * total
-        assert_close(found[k], expected, 1e-6)
-    assert optimizer.get_config()["momentum_dtype"] == "bfloat16"
-
-
-def test_fine_tuning_recipes_have_the_numbers_of_table_4():
-    """The steps of ImageNet, CIFAR-10 and Pets follow BiT's rule."""
-    assert FINE_TUNING["imagenet"].learning_rates == (0.003, 0.01, 0.03, 0.06)
-    images = {"imagenet": 1_281_167, "cifar10": 50_000, "oxford_iiit_pet": 3_680}
-    assert {name: FINE_TUNING[name].steps for name in images} == {
-        name: steps_for(count) for name, count in images.items()
-    }

@@ -178,15 +178,15 @@ def test_layer_decay_gives_every_weight_of_a_hybrid_its_multiplier():
     recipe = transfer_recipe(model, 10, layer_decay=0.9)
     optimizer = recipe.compile_args["optimizer"]
     optimizer.build(model.trainable_weights)
-    found = dict(
+    multipliers = dict(
         zip((w.path for w in model.trainable_weights), optimizer.multiplier_of, strict=True)
     )
-    for path, multiplier in found.items():
+    for path, multiplier in multipliers.items():
         layer = path.split("/")[0]
         number = int(layer.removeprefix("block_")) if layer.startswith("block_") else None
         first = 1.0 if layer in ("head", "encoder_norm") else 0.9**12
         assert multiplier == (first if number is None else 0.9 ** (11 - number)), path
-    assert {"root", "stage1_unit1", "block_10"} <= {path.split("/")[0] for path in found}
+    assert {"root", "stage1_unit1", "block_10"} <= {path.split("/")[0] for path in multipliers}
 
 
 def test_a_layerwise_optimizer_survives_saving(tmp_path):

@@ -1,10 +1,7 @@
 """`train` trains, logs, plots and saves; after a crash the same call resumes."""
 
 import csv
-import resource
-import struct
 from pathlib import Path
-from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -14,7 +11,6 @@ from keras_vit import ConfigError, VisionTransformer
 from keras_vit.data import from_arrays
 from keras_vit.errors import WriteError
 from keras_vit.finetune import train, transfer_recipe
-from keras_vit.finetune.logs import TensorBoard
 from tests.digits import digits
 from tests.helpers import random_tiny, tiny
 
@@ -50,22 +46,7 @@ def unbroken(tmp_path_factory):
     return out, run(out)
 
 
-def scalars(folder: Path) -> dict[tuple[str, int], float]:
-    """(tag, step) -> value of the event files; of repeated entries, the last value."""
-    from tensorboardX.proto.event_pb2 import Event
-
-    found = {}
-    for path in sorted(folder.iterdir()):
-        data, start = path.read_bytes(), 0
-        while start < len(data):  # TFRecord: length, checksum, bytes, checksum
-            (length,) = struct.unpack_from("<Q", data, start)
-            event = Event.FromString(data[start + 12 : start + 12 + length])
-            found |= {(v.tag, event.step): v.simple_value for v in event.summary.value}
-            start += 16 + length
-    return found
-
-
-def test_a_training_writes_log_curves_scalars_and_presets(unbroken):
+def test_a_training_writes_log_curves_and_presets(unbroken):
     """The log has a row per epoch; the presets have the class names as labels."""
     out, history = unbroken
     with (out / "log.csv").open() as file:
@@ -74,8 +55,6 @@ def test_a_training_writes_log_curves_scalars_and_presets(unbroken):
     for name in ("loss", "accuracy", "val_loss", "val_accuracy", "learning_rate"):
         assert [float(row[name]) for row in rows] == history[name]
     assert (out / "curves.png").read_bytes().startswith(b"\x89PNG")
-    logged = scalars(out / "tensorboard" / "validation")
-    assert [logged["loss", step] for step in (2, 4, 6)] == pytest.approx(history["val_loss"])
     for name in ("best", "last"):
         assert VisionTransformer.from_preset(out / name).labels == ("even", "odd")
 
@@ -103,8 +82,6 @@ def test_a_crashed_training_resumes_with_identical_results(unbroken, tmp_path):
     assert run(out, resume=True) == history
     for name in ("log.csv", "best/model.safetensors", "last/model.safetensors"):
         assert (out / name).read_bytes() == (expected / name).read_bytes()
-    part = "tensorboard/train"
-    assert scalars(out / part) == scalars(expected / part)
     assert {p.name for p in out.iterdir()} == {p.name for p in expected.iterdir()}
 
 
@@ -122,21 +99,6 @@ def test_a_recipe_for_another_batch_size_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="made for batch_size=4, the data have batch_size=2"):
         train(model, data, recipe=recipe, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_a_full_disk_ends_the_tensorboard_log_with_write_error(tmp_path):
-    """The error names the folder of the log."""
-    log = TensorBoard(tmp_path / "tensorboard")
-    log.set_model(SimpleNamespace(history=SimpleNamespace(history={})))
-    log.set_params({"steps": 1})
-    log.on_epoch_begin(0)
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
-    try:
-        with pytest.raises(WriteError, match="tensorboard: cannot be written"):
-            log.on_epoch_end(0, {"loss": 1.0, "val_loss": 2.0, "accuracy": 0.5})
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):

@@ -21,15 +21,15 @@ def after_each(optimizer, weights, gradients) -> list[np.ndarray]:
     """
     optimizer.build(weights)
     if keras.backend.backend() != "jax":
-        found, apply = [], lambda now: optimizer.apply(now, weights)
+        path, apply = [], lambda now: optimizer.apply(now, weights)
         if keras.backend.backend() == "tensorflow":
             import tensorflow as tf
 
             apply = tf.function(apply)
         for now in zip(*gradients, strict=True):
             apply([keras.ops.convert_to_tensor(gradient) for gradient in now])
-            found.append([numpy_of(weight) for weight in weights])
-        return [np.stack(values) for values in zip(*found, strict=True)]
+            path.append([numpy_of(weight) for weight in weights])
+        return [np.stack(values) for values in zip(*path, strict=True)]
     import jax
 
     def step(carry, now):
@@ -38,7 +38,7 @@ def after_each(optimizer, weights, gradients) -> list[np.ndarray]:
 
     first = [w.value for w in weights], [v.value for v in optimizer.variables]
     run = jax.jit(lambda c, g: jax.lax.scan(step, c, g), compiler_options=EXACT)
-    last, found = run(first, list(gradients))
+    last, path = run(first, list(gradients))
     for variable, value in zip([*weights, *optimizer.variables], [*last[0], *last[1]], strict=True):
         variable.assign(value)
-    return [np.asarray(values) for values in found]
+    return [np.asarray(values) for values in path]

@@ -50,7 +50,10 @@ def inputs(batch=2, tokens=7, others=9):
 def test_attention_in_pieces_equals_the_reference(tokens, others, attends):
     """Pieces of several heads, and of some rows of one head, and the last of either."""
     arrays = inputs(tokens=tokens, others=others)
-    assert_close(numpy_of(kernels.attention(*arrays)), numpy_of(reference.attention(*arrays)), 1e-6)
+    biases = [normal(*shape) for shape in ((1, 3, tokens, others), (2, 1, 1, others))]
+    for bias in (None, *map(torch.from_numpy, biases)):
+        expected = numpy_of(reference.attention(*arrays, bias))
+        assert_close(numpy_of(kernels.attention(*arrays, bias)), expected, 1e-6)
     assert set(attends) == {"bf16"}
 
 
@@ -107,6 +110,8 @@ def test_gradients_and_other_types_are_left_to_torch(attends):
         kernels.attention(*(x.to(dtype) for x in inputs()))
     query, key, value = inputs()
     kernels.attention(query, key, value.requires_grad_()).sum().backward()
+    bias = torch.zeros(1, 1, 1, 9, requires_grad=True)
+    kernels.attention(*inputs(), bias).sum().backward()
     query, key, value = inputs()
     with torch.autograd.forward_ad.dual_level():
         dual = torch.autograd.forward_ad.make_dual(key, torch.ones_like(key))

@@ -34,6 +34,10 @@ def test_a_model_survives_data_that_fail(method, fails_at, error):
     model.train_on_batch(IMAGES, LABELS)
 
 
+@pytest.mark.xfail(
+    BACKEND == "jax" and keras.__version__.startswith("3.14."),
+    reason="`fit` of Keras 3.14 on JAX loses the step before an error.",
+)
 def test_a_failed_fit_keeps_what_it_learnt():
     """The weights after a failure in the third step are those of a `fit` with two steps."""
     failed, short = vit(), vit()

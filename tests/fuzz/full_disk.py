@@ -68,8 +68,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
         for dialect in ("google", "big_vision_scan", "timm", "transformers", "keras_hub")
     },
     "preset": MODEL.save_to_preset,
-    "features, npy": lambda place: _features(place.with_suffix(".npy")),
-    "features, parquet": lambda place: _features(place.with_suffix(".parquet")),
+    "features": lambda place: _features(place.with_suffix(".npy")),
     "state of a training": _state,
     "whole training": _training,
     "picture": lambda place: draw_explanations(

@@ -201,6 +201,18 @@ CASES = (
             ("mixed", lambda tokens: (tokens, 2)),
         )
     ),
+    Case(
+        "RelativePositionBias",
+        layers.RelativePositionBias,
+        {"num_heads": 3, "grid": (2, 3)},
+        inputs={"inputs": (BATCH, 7, WIDTH)},
+        output=(1, 3, 7, 7),
+        free={"inputs": (None, 7, None)},
+        other={"inputs": (3, 7, WIDTH)},
+        other_output=(1, 3, 7, 7),
+        weights=1,
+        batched=False,
+    ),
     *(
         Case(
             f"RotaryPositions-{form}",

@@ -8,6 +8,7 @@ from keras_vit.layers import Attention
 from tests import formulas
 from tests.helpers import (
     POLICIES,
+    ROUNDING,
     assert_close,
     dtype_of,
     normal,
@@ -49,6 +50,48 @@ def test_attention_weights_equal_the_formula():
     assert_close(found, formulas.attention_weights(x, context, weights_of(layer)))
     own = built(x)
     assert_close(own.attention_weights(x), formulas.attention_weights(x, x, weights_of(own)))
+
+
+def test_a_bias_is_added_to_the_scores():
+    """Before the softmax, also where the weights are formed."""
+    x = normal(2, 6, 8)
+    layer = built(x)
+    w = weights_of(layer)
+    bias = normal(1, 2, 6, 6, seed=2)
+    plain = formulas.attention_weights(x, x, w)
+    expected = plain * np.exp(bias)
+    expected /= expected.sum(-1, keepdims=True)
+    assert_close(layer.attention_weights(x, bias=bias), expected)
+    value = np.einsum("btm,mhd->bthd", x, w["value/kernel"]) + w["value/bias"]
+    heads = np.einsum("bhqk,bkhd->bqhd", expected, value)
+    want = np.einsum("bthd,hdm->btm", heads, w["out/kernel"]) + w["out/bias"]
+    assert_close(run(layer, x, bias=bias), want)
+    assert_close(layer(x, bias=bias, read_weights=lambda weights: weights), want)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_masked_tokens_do_not_influence_the_others(policy):
+    """Each sequence gives what it gives alone, without its padding, which may be any number."""
+    x, context = normal(2, 3, 8), normal(2, 6, 5, seed=1)
+    layer = built(x, context, dtype=policy)
+    lengths = (4, 6)
+    mask = np.arange(6) < np.array(lengths)[:, None]
+    padded = np.where(mask[..., None], context, 1e3 * normal(2, 6, 5, seed=2))
+    found = run(layer, x, padded, mask=mask)
+    alone = [run(layer, x[i : i + 1], context[i : i + 1, :n]) for i, n in enumerate(lengths)]
+    assert_close(found, np.concatenate(alone), 1e-6 if policy == "float32" else ROUNDING[policy])
+    weights = numpy_of(layer.attention_weights(x, padded, mask=mask))
+    assert (weights[0, :, :, 4:] == 0).all()
+
+
+def test_a_mask_and_a_bias_act_together():
+    """The bias of tokens that take part stays."""
+    x, bias = normal(2, 6, 8), normal(1, 2, 6, 6, seed=2)
+    layer = built(x)
+    mask = np.arange(6) < np.array([[4], [6]])
+    found = run(layer, x, bias=bias, mask=mask)
+    assert_close(found[:1, :4], run(layer, x[:1, :4], bias=bias[:, :, :4, :4]), 1e-6)
+    assert_close(found[1:], run(layer, x[1:], bias=bias), 1e-6)
 
 
 def test_kernels_have_the_axes_of_flax():

@@ -1,5 +1,6 @@
 """The encoder block against Eqs. 2 and 3."""
 
+import keras
 import numpy as np
 import pytest
 
@@ -10,6 +11,7 @@ from tests.helpers import (
     assert_close,
     dtype_of,
     normal,
+    numpy_of,
     randomise,
     run,
     weights_of,
@@ -81,6 +83,80 @@ def test_stochastic_depth_skips_each_branch_independently():
     distance = np.abs(found[:, None] - np.array(outcomes)).max((2, 3))
     assert (distance.min(1) < 1e-4).all()
     assert set(distance.argmin(1)) == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("remat", [False, True])
+def test_masked_tokens_move_neither_outputs_nor_gradients(remat):
+    """Also in training with attention dropout's own path; gradients of padding alone are finite."""
+    x = normal(2, 6, 8)
+    mask = np.array([[True] * 4 + [False] * 2, [False] * 6])
+    bias = normal(1, 2, 6, 6, seed=3)
+    block = built(x, remat=remat)
+    found, by_x, by_bias = outputs_and_gradients(block, x, bias, mask)
+    alone, own_by_x, own_by_bias = outputs_and_gradients(
+        block, x[:1, :4], bias[:, :, :4, :4], mask[:1, :4]
+    )
+    assert_close(found[:1, :4], alone, 1e-6)
+    assert_close(by_x[:1, :4], own_by_x, 1e-5)
+    assert np.isfinite(by_x).all() and np.isfinite(by_bias).all()
+    assert np.abs(own_by_bias).max() > 0
+
+
+def outputs_and_gradients(block, x, bias, mask):
+    """The output in training, and the gradients of the sum of squares of its unmasked tokens."""
+
+    def loss(x, bias):
+        y = block(x, bias=bias, mask=keras.ops.convert_to_tensor(mask), training=True)
+        real = keras.ops.cast(mask, "float32")[..., None]
+        return keras.ops.sum(keras.ops.square(y * real)), y
+
+    inputs = [keras.ops.convert_to_tensor(array) for array in (x, bias)]
+    backend = keras.backend.backend()
+    if backend == "jax":
+        import jax
+
+        (_, y), gradients = jax.value_and_grad(loss, (0, 1), has_aux=True)(*inputs)
+    elif backend == "torch":
+        inputs = [tensor.detach().requires_grad_() for tensor in inputs]
+        total, y = loss(*inputs)
+        total.backward()
+        y, gradients = y.detach(), [tensor.grad for tensor in inputs]
+    else:
+        import tensorflow as tf
+
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            total, y = loss(*inputs)
+        gradients = tape.gradient(total, inputs)
+    return [numpy_of(tensor) for tensor in (y, *gradients)]
+
+
+@keras.saving.register_keras_serializable("tests")
+class Table(keras.layers.Layer):
+    """A bias for two heads, the same for all images."""
+
+    def build(self, inputs_shape):
+        tokens = inputs_shape[1]
+        self.table = self.add_weight(name="table", shape=(1, 2, tokens, tokens))
+
+    def call(self, inputs):
+        return keras.ops.convert_to_tensor(self.table)
+
+
+def test_a_layer_gives_the_bias_of_its_block():
+    """The block keeps its description, calls it, and owns its weights."""
+    x = normal(2, 6, 8)
+    block = built(x, attention_bias=keras.layers.serialize(Table(name="own")))
+    assert [weight.path for weight in block.bias_layer.weights] == ["block/own/table"]
+    table = numpy_of(block.bias_layer.table)
+    plain = built(x)
+    plain.set_weights([w for w in block.get_weights() if w.shape != table.shape])
+    assert_close(run(block, x), run(plain, x, bias=table))
+    weights = numpy_of(plain.attention_weights(x, bias=table))
+    assert_close(block.attention_weights(x), weights)
+    again = TransformerBlock.from_config(block.get_config())
+    again.build(x.shape)
+    assert [w.path for w in again.weights] == [w.path for w in block.weights]
 
 
 def test_dropout_follows_the_attention():

@@ -290,6 +290,14 @@ print(status, keras.backend.backend())
     assert "computes with openvino, the only one that is installed" in result.stderr
 
 
+@pytest.mark.parametrize("shape", [(1, 3, 7, 9), (2, 1, 1, 9), (2, 3, 7, 9)], ids=str)
+def test_a_bias_of_attention_equals_the_reference(shape):
+    """A table for all images, a row for all queries, and one number for each score."""
+    arrays = [normal(2, tokens, 3, 8, seed=tokens) for tokens in (7, 9, 9)]
+    tensors = [keras.ops.convert_to_tensor(array) for array in (*arrays, normal(*shape))]
+    assert_close(kernels.attention(*tensors), numpy_of(reference.attention(*tensors)), 1e-6)
+
+
 def test_the_reference_gives_the_numbers_of_the_fast_forms(tmp_path):
     """In a process with KERAS_VIT_KERNELS=reference."""
     model = random_tiny(num_layers=2)

@@ -275,7 +275,7 @@ dinov3 = Dialect(
     fields={**_FIXED, "position": "none"},
     switches=DINOV3_SWITCHES,
     impossible=(
-        *impossible("token", position="none"),
+        *impossible("token", positions=("none",)),
         *needs(layer_scale=True),
         *OWN_ROPE,
         NO_HEAD,

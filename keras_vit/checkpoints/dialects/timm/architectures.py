@@ -44,10 +44,19 @@ def defaults_of(row: Mapping[str, Any]) -> Arguments:
     return _DEFAULTS.get(row.get("class", _PLAIN), {})
 
 
-def names_of(*classes: str) -> list[str]:
-    """Returns the names of all architectures of some classes, and those of before."""
+FAMILIES = {"Eva": "timm/eva", "Beit": "timm/eva"}
+"""Class of timm -> the dialect of its architectures; all other classes are of `timm`."""
+
+
+def family_of(row: Mapping[str, Any]) -> str:
+    """Returns the dialect of an architecture."""
+    return FAMILIES.get(row.get("class", _PLAIN), "timm")
+
+
+def names_of(family: str) -> list[str]:
+    """Returns the names of all architectures of a dialect, and those of before."""
     models, renamed = _registry()["models"], _registry()["renamed"]
-    own = [n for n, row in models.items() if row.get("class", _PLAIN) in classes]
+    own = [name for name, row in models.items() if family_of(row) == family]
     return [*own, *(old for old, new in renamed.items() if new in own)]
 
 
@@ -101,12 +110,25 @@ _DEFAULTS: dict[str, Arguments] = {
         "attn_pool_num_heads": None,
         "attn_pool_mlp_ratio": None,
     },
+    "Beit": {
+        "global_pool": "avg",
+        "class_token": True,  # no argument: every model has one
+        "num_heads": 12,
+        "mlp_ratio": 4.0,
+        "qkv_bias": True,
+        "init_values": None,
+        "use_abs_pos_emb": True,
+        "use_rel_pos_bias": False,
+        "use_shared_rel_pos_bias": False,
+        "scale_mlp": False,
+        "swiglu_mlp": False,
+        "norm_layer": _NORM,
+    },
 }
 _DEFAULTS["VisionTransformerDistilled"] = _DEFAULTS["VisionTransformer"]
 """Arguments of a class where an architecture gives none."""
 
 _PARTS: dict[str, dict[Any, str]] = {
-    "class": {"Beit": "relative position bias: BEiT"},
     "stem": {
         "ConvStem": "a convolutional stem",
         "FeatureListNet": "the stem of a ResNet-D",
@@ -125,7 +147,6 @@ _PARTS: dict[str, dict[Any, str]] = {
 """Parts that keras_vit has not, by the argument that asks for them."""
 
 _ELSEWHERE = (
-    (r"beit.*", "relative position bias: BEiT"),
     (r"vit_s?relpos.*|vit_.*_rope_mrope.*", "relative position bias"),
     (r"samvit.*|hieradet.*|hiera.*", "windows"),
     (r"swin.*|maxvit.*|maxxvit.*|coatnet.*|nest.*|twins.*|gcvit.*|davit.*", "windows"),

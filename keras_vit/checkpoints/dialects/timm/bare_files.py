@@ -36,7 +36,7 @@ class _Architecture:
         if self.norms_behind:  # init_values are then first values of the norms, not a layer scale
             self.row["init_values"] = None
         arguments = {key: value for key, value in self.row.items() if _BEHIND.get(key) != value}
-        dialect = eva if row.get("class") == "Eva" else vit
+        dialect = {"timm": vit, "timm/eva": eva}[architectures.family_of(row)]
         file = {"architecture": "", "model_args": arguments}
         own = dialect.read_json({"config.json": file}).fields
         numerics = {**Numerics(gelu="exact").to_dict(), **own.get("numerics", {})}
@@ -48,7 +48,7 @@ class _Architecture:
 
 def _last_norm(row: Mapping[str, Any]) -> dict[str, Any]:
     """Whether the last norm stands, and whether behind the pooling."""
-    if row.get("class") == "Eva":
+    if architectures.family_of(row) == "timm/eva":
         after = row.get("use_fc_norm")
         after = row["global_pool"] == "avg" if after is None else after
         last = row.get("use_post_transformer_norm")

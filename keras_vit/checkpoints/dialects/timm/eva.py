@@ -1,24 +1,35 @@
-"""timm's `Eva`: EVA, EVA-02, DINOv3, the Perception Encoder, and RoPE-ViT.
+"""timm's `Eva` and `Beit`: EVA, EVA-02, DINOv3, the Perception Encoder, RoPE-ViT, and BEiT.
 
-Rotary positions and their form stand in the architecture's name alone. EVA's attention has no bias
+`Eva` goes back to `Beit` and has its names; a relative position bias makes a model a `Beit`. Rotary
+positions and their form stand in the architecture's name alone. EVA's attention has no bias
 of the key and holds those of query and value as arrays of their own.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs, with_reasons
+from keras_vit.checkpoints.dialects.base import (
+    Dialect,
+    Identity,
+    Limit,
+    Names,
+    StoredAs,
+    with_reasons,
+)
 from keras_vit.checkpoints.dialects.json_fields import (
     Json,
     JsonField,
     JsonFields,
     JsonNote,
+    JsonTable,
     Row,
     number,
 )
 from keras_vit.checkpoints.dialects.timm.architectures import (
     EPSILONS,
     arguments_of,
+    assumed_arguments,
     names_of,
     norm_of,
     ratio_of,
@@ -84,6 +95,8 @@ _WORDS: dict[str, Names] = {
         ),
     ),
     "block_{l}/attention/rotary_frequencies": StoredAs("rope.freqs", "z l h j"),
+    "relative_position_bias/table": StoredAs("rel_pos_bias.relative_position_bias_table"),
+    "block_{l}/attention_bias/table": StoredAs(_ATTENTION + "relative_position_bias_table"),
     "block_{l}/attention_scale/gamma": StoredAs("blocks.{l}.gamma_1"),
     "block_{l}/mlp_scale/gamma": StoredAs("blocks.{l}.gamma_2"),
 }
@@ -201,6 +214,26 @@ def _words_of_pool(config: ViTConfig) -> dict[str, Any]:
     }
 
 
+def _bias_of(content: Json) -> dict[str, Any]:
+    own, shared = (content.get(key) for key in _BIAS_KEYS)
+    if own and shared:
+        raise ValueError(f"beside {_BIAS_KEYS[1]}, expected one of them")
+    if own is None and shared is None:
+        return {}
+    return {"relative_position_bias": "block" if own else "shared" if shared else None}
+
+
+_BIAS_KEYS = ("use_rel_pos_bias", "use_shared_rel_pos_bias")
+
+
+def _is_beit(config: ViTConfig) -> bool:
+    return config.relative_position_bias is not None
+
+
+def _is_eva(config: ViTConfig) -> bool:
+    return config.relative_position_bias is None
+
+
 def _when(key: str, read: Callable[[Any], dict[str, Any]]) -> Callable[[Json], dict[str, Any]]:
     return lambda content: read(content[key]) if key in content else {}
 
@@ -254,6 +287,60 @@ _ARGUMENTS: tuple[Row, ...] = (
 )
 """Arguments of `Eva`."""
 
+_ARGUMENTS_OF_BEIT: tuple[Row, ...] = (
+    *SIZES,
+    dim_row(_mlp_dim, lambda c: ratio_of(c.mlp_dim, c.hidden_size)),
+    JsonNote("global_pool", lambda facts: POOL_OF.get(facts.config.classifier, "")),
+    JsonNote("use_fc_norm", lambda facts: facts.config.numerics.pool_before_norm),
+    BLOCKS[0],
+    JsonNote("qkv_bias", lambda facts: bool(facts.config.biased_projections)),
+    JsonNote("scale_mlp", lambda facts: facts.config.sub_norm_mlp),
+    JsonNote("use_abs_pos_emb", lambda facts: facts.config.position == "learned"),
+    JsonFields(
+        _BIAS_KEYS,
+        ("relative_position_bias",),
+        _bias_of,
+        lambda c: {
+            key: c.relative_position_bias == value
+            for key, value in zip(_BIAS_KEYS, ("block", "shared"), strict=True)
+        },
+    ),
+)
+"""Arguments of `Beit`; what both classes have is read by the rows above."""
+
+
+def _architecture(config: ViTConfig) -> str:
+    if _is_beit(config):
+        return "beit_base_patch16_224"
+    return _NORM_OF.get(config.numerics.layer_norm_epsilon, _NORM_OF[1e-6])
+
+
+def _tables(architecture: Row) -> tuple[JsonTable, ...]:
+    """Returns the tables of `config.json`: the arguments of either class."""
+    at = ("model_args",)
+    every = tables(architecture, _ARGUMENTS)
+    return (
+        *(dataclasses.replace(one, when=_is_eva) if one.at == at else one for one in every),
+        JsonTable("config.json", _ARGUMENTS_OF_BEIT, at, assumed_arguments, when=_is_beit),
+    )
+
+
+_BESIDE = " beside a relative position bias"
+_LACKING_IN_BEIT: tuple[Limit, ...] = (
+    (lambda c: not c.has_class_token, "no class token"),
+    (lambda c: c.num_registers > 0, "registers"),
+    (lambda c: c.rope is not None, "rotary positions"),
+    (lambda c: c.pre_norm, "a norm before the blocks"),
+    (lambda c: c.position_before_class, "positions of the patches alone"),
+    (lambda c: c.mlp != "plain", "a gated MLP"),
+    (lambda c: c.sub_norm_attention, "a norm inside the attention"),
+    (lambda c: c.qkv_bias is True, "a bias of the key"),
+    (lambda c: not c.final_norm, "no last norm"),
+    (lambda c: c.classifier == "map", "attention pooling"),
+    (lambda c: c.numerics.layer_norm_epsilon != EPSILONS[0], f"another epsilon than {EPSILONS[0]}"),
+)
+"""What `Eva` has and `Beit` has not."""
+
 eva = Dialect(
     name="timm/eva",
     library="timm",
@@ -262,19 +349,18 @@ eva = Dialect(
     identity=Identity(
         "config.json",
         "architecture",
-        rf"(?!(?:{'|'.join(names_of('VisionTransformer', 'VisionTransformerDistilled'))})"
-        r"(?:\..*)?$).*",
-        "an architecture of Eva",
+        rf"(?!(?:{'|'.join(names_of('timm'))})(?:\..*)?$).*",
+        "an architecture of Eva or Beit",
     ),
-    json=tables(
+    json=_tables(
         JsonFields(
             ("architecture",),
             ("norm", "numerics.layer_norm_epsilon"),
             lambda content: {**norm_of(arguments_of(content)), "numerics.gelu": "exact"},
-            lambda c: {"architecture": _NORM_OF.get(c.numerics.layer_norm_epsilon, _NORM_OF[1e-6])},
+            lambda c: {"architecture": _architecture(c)},
         ),
-        _ARGUMENTS,
     ),
+    ignored={r"(.*\.)?relative_position_index": "a number that follows from the grid"},
     labels=imagenet,
     images=images,
     numerics=Numerics(gelu="exact", position_resize="bicubic_antialias"),
@@ -285,6 +371,7 @@ eva = Dialect(
         "map_num_heads",
         "map_mlp_dim",
         "rope",
+        "relative_position_bias",
         "patch_bias",
         "pre_norm",
         "final_norm",
@@ -309,6 +396,10 @@ eva = Dialect(
         (
             lambda c: c.rope is not None and c.rope.form != "axial" and c.rope.offset != 0,
             "an offset of rotary positions that are not axial",
+        ),
+        *(
+            (lambda c, is_lacking=is_lacking: _is_beit(c) and is_lacking(c), f"{part}{_BESIDE}")
+            for is_lacking, part in _LACKING_IN_BEIT
         ),
     ),
     crops=False,

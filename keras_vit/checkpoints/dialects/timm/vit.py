@@ -180,7 +180,7 @@ vit = Dialect(
     identity=Identity(
         "config.json",
         "architecture",
-        rf"(?!(?:{'|'.join(names_of('Eva'))})(?:\..*)?$).*",
+        rf"(?!(?:{'|'.join(names_of('timm/eva'))})(?:\..*)?$).*",
         "an architecture of VisionTransformer",
     ),
     json=tables(

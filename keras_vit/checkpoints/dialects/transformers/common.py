@@ -214,17 +214,17 @@ VIT_REASONS = {
 }
 
 
-def impossible(*classifiers: str, position: str = "learned") -> tuple[Limit, ...]:
+def impossible(*classifiers: str, positions: tuple[str, ...] = ("learned",)) -> tuple[Limit, ...]:
     """Returns the refusals of models that no file of a family can hold.
 
     Args:
         *classifiers: the classifiers that the family supports.
-        position: the kind of positions that the family supports.
+        positions: the kinds of positions that the family supports.
     """
     words = " or ".join(map(repr, classifiers))
-    others = " or ".join(repr(kind) for kind in POSITIONS if kind != position)
+    others = " or ".join(repr(kind) for kind in POSITIONS if kind not in positions)
     return (
-        (lambda c: c.position != position, f"position={others}"),
+        (lambda c: c.position not in positions, f"position={others}"),
         (lambda c: c.position_before_class, "position_before_class=True"),
         (lambda c: c.classifier not in classifiers, f"a classifier other than {words}"),
         (
@@ -253,7 +253,7 @@ def dialect(
     gelu: str = "exact",
     resize: str = "bicubic",
     classifiers: tuple[str, ...] = ("token",),
-    position: str = "learned",
+    positions: tuple[str, ...] = ("learned",),
     **more: Any,
 ) -> Dialect:
     """Returns the dialect of a class of transformers, or of a family of them.
@@ -265,12 +265,13 @@ def dialect(
         name: name of the dialect behind `transformers/`; `""` for `model_type`.
         epsilon, gelu, resize: the arithmetic of the family: LayerNorm's epsilon, the form of the
             GELU, and the way to resize positions.
-        classifiers, position: the classifiers and the kind of positions that the family has.
+        classifiers, positions: the classifiers and the kinds of positions that the family has;
+            where it has several, its rows state which.
         **more: further fields of `Dialect`; `fields` and `impossible` are added to those that
             follow from the arguments.
     """
-    fields: dict[str, Any] = {"position": position}
-    if position == "learned":
+    fields: dict[str, Any] = {} if len(positions) > 1 else {"position": positions[0]}
+    if "learned" in positions:
         fields["position_before_class"] = False
     own: dict[str, Any] = {
         "identity": Identity("config.json", "model_type", model_type, repr(model_type)),
@@ -280,7 +281,7 @@ def dialect(
         "fields": {**fields, **more.get("fields", {})},
     }
     refusals = (
-        *impossible(*classifiers, position=position),
+        *impossible(*classifiers, positions=positions),
         POSITIONS_OF_ANOTHER_GRID,
         *more.get("impossible", ()),
     )

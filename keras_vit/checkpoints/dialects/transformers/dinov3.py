@@ -51,7 +51,7 @@ dinov3 = dialect(
     ),
     epsilon=1e-5,
     resize="bilinear_align_corners",
-    position="none",
+    positions=("none",),
     prefixes=("", "model."),
     needs_json="theta of the rotary positions",
     expresses=("gelu", "gate", "layer_norm_epsilon", "position_resize"),

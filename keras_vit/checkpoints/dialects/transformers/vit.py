@@ -1,4 +1,4 @@
-"""ViT of transformers, and DeiT, MAE, MSN, I-JEPA, Flava and DPT, which have its blocks.
+"""ViT of transformers, and DeiT, MAE, MSN, I-JEPA, BEiT, Flava and DPT, which have its blocks.
 
 Files of a classifier have the prefix of the family, such as `vit.`, in every name except the
 head's; files of an encoder have none. The pooler of an encoder is the representation layer of
@@ -10,27 +10,35 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Names, StoredAs
+from keras_vit.checkpoints.dialects.base import Dialect, Limit, Names, StoredAs
 from keras_vit.checkpoints.dialects.json_fields import (
     Facts,
+    Json,
     JsonConstant,
     JsonField,
+    JsonFields,
     JsonNote,
     Row,
+    number,
+    one_of,
 )
-from keras_vit.checkpoints.dialects.torch_layout import torch_modules
+from keras_vit.checkpoints.dialects.torch_layout import stored_image_size, torch_modules
 from keras_vit.checkpoints.dialects.transformers.common import (
     DROPOUT_ROWS,
     LABEL_ROWS,
     NO_HEAD,
+    VIT_BLOCK,
     architectures,
     arithmetic_rows,
     classifier_names,
     dialect,
+    has_head,
     needs,
     size_rows,
     vit_names,
 )
+from keras_vit.config import ViTConfig
+from keras_vit.errors import shown
 
 _MASK = "mask of masked image modelling"
 _POOLER = torch_modules({"pre_logits": "pooler.dense"})
@@ -171,6 +179,148 @@ ijepa = _family(
     impossible=((lambda c: c.has_class_token, "a class token"),),
 )
 
+_NO_KEY = (True, False, True)
+_BIASES = {"use_relative_position_bias": "block", "use_shared_relative_position_bias": "shared"}
+_TABLE = "relative_position_bias.relative_position_bias_table"
+
+
+_SWAPS = "transformers reads the rows of a table as its columns"
+
+
+def _pooling_of(content: Json) -> dict[str, Any]:
+    return {
+        "classifier": "gap" if content.get("use_mean_pooling", True) else "token",
+        "class_token": True,
+    }
+
+
+def _scale_of(content: Json) -> dict[str, Any]:
+    init = number(content, "layer_scale_init_value", 0.1)
+    return {"layer_scale": True, "layer_scale_init": init} if init > 0 else {"layer_scale": False}
+
+
+def _bias_of(content: Json) -> dict[str, Any]:
+    """Returns the kind of tables; refuses classes that have more than an encoder and a head."""
+    for name in content.get("architectures") or ():
+        if str(name).endswith(("ForSemanticSegmentation", "ForMaskedImageModeling", "Backbone")):
+            raise ValueError(f"in a {name}; expected a model or its form for image classification")
+    kinds = [kind for key, kind in _BIASES.items() if content.get(key)]
+    if len(kinds) > 1:
+        raise ValueError(f"beside {list(_BIASES)[1]}, expected one of them")
+    size = content.get("image_size")
+    if kinds and isinstance(size, list) and size != size[::-1]:
+        raise ValueError(f"with image_size={shown(size)}, expected a square: {_SWAPS}")
+    return {"relative_position_bias": kinds[0] if kinds else None}
+
+
+def _is_not_square(config: ViTConfig) -> bool:
+    sides = (config.table_grid, config.patch_size, stored_image_size(config))
+    return any(first != second for first, second in sides)
+
+
+def _beit(model_type: str, class_name: str, has_pooler: bool) -> Dialect:
+    """Returns the dialect of BEiT, or of Data2Vec's image model, which is the same network.
+
+    Args:
+        model_type: the family's word in config.json.
+        class_name: start of the names of its classes.
+        has_pooler: whether the class without a head has the norm behind the mean.
+    """
+    prefix = model_type.replace("-", "_") + "."
+    after = {"classifier": "gap", "numerics": {"pool_before_norm": True}}
+    norms = {
+        f"encoder_norm/{ours}": (
+            StoredAs(
+                f"pooler.layernorm.{theirs}",
+                when=lambda config: config.numerics.pool_before_norm,
+                implies=after,
+            ),
+            StoredAs(
+                f"layernorm.{theirs}", when=lambda config: not config.numerics.pool_before_norm
+            ),
+        )
+        for ours, theirs in (("gamma", "weight"), ("beta", "bias"))
+    }
+    limits: tuple[Limit, ...] = (
+        (lambda c: not c.has_class_token, "a model without a class token"),
+        (lambda c: c.class_token_in_mean, "a mean of the class token too"),
+        (_is_not_square, f"patches or a grid that are not square: {_SWAPS}"),
+        (
+            lambda c: c.classifier == "gap" and c.final_norm and not c.numerics.pool_before_norm,
+            "a norm before the mean of the patches",
+        ),
+        (
+            lambda c: not c.final_norm and (has_pooler or has_head(c) or c.classifier != "gap"),
+            "an encoder without a last norm",
+        ),
+        (
+            lambda c: not has_pooler and not has_head(c) and c.numerics.pool_before_norm,
+            f"features behind a norm of the mean: {class_name}Model has none",
+        ),
+    )
+    return dialect(
+        model_type,
+        {
+            **vit_names(),
+            **norms,
+            "block_{l}/attention_scale/gamma": StoredAs(VIT_BLOCK + "lambda_1"),
+            "block_{l}/mlp_scale/gamma": StoredAs(VIT_BLOCK + "lambda_2"),
+            "block_{l}/attention_bias/table": StoredAs(VIT_BLOCK + f"attention.attention.{_TABLE}"),
+            "relative_position_bias/table": StoredAs(f"encoder.{_TABLE}"),
+            **classifier_names({}),
+        },
+        (
+            architectures(f"{class_name}ForImageClassification", f"{class_name}Model"),
+            *size_rows(),
+            *arithmetic_rows("gelu", 1e-12),
+            *DROPOUT_ROWS,
+            JsonField("drop_path_rate", "stochastic_depth_rate"),
+            JsonFields(
+                ("use_mean_pooling",),
+                ("classifier", "class_token"),
+                _pooling_of,
+                lambda c: {"use_mean_pooling": c.classifier == "gap"},
+            ),
+            JsonFields(
+                ("layer_scale_init_value",),
+                ("layer_scale", "layer_scale_init"),
+                _scale_of,
+                lambda c: {"layer_scale_init_value": c.layer_scale_init if c.layer_scale else 0},
+            ),
+            JsonField(
+                "use_absolute_position_embeddings",
+                "position",
+                one_of({True: "learned", False: "none"}),
+                default=False,
+            ),
+            JsonFields(
+                tuple(_BIASES),
+                ("relative_position_bias",),
+                _bias_of,
+                lambda c: {key: c.relative_position_bias == kind for key, kind in _BIASES.items()},
+            ),
+            JsonNote("use_mask_token", lambda facts: False),
+            *LABEL_ROWS,
+        ),
+        epsilon=1e-12,
+        classifiers=("token", "gap"),
+        positions=("learned", "none"),
+        prefixes=(prefix, ""),
+        prefix_for=lambda config: prefix if config.num_classes else "",
+        ignored={
+            rf"({re.escape(prefix)})?embeddings\.mask_token": _MASK,
+            r".*relative_position_index": "a number that follows from the grid",
+        },
+        expresses=("gelu", "layer_norm_epsilon", "position_resize", "pool_before_norm"),
+        fields={"qkv_bias": _NO_KEY},
+        switches=("relative_position_bias", "layer_scale", "position", "qkv_bias", "final_norm"),
+        impossible=(*needs(qkv_bias=_NO_KEY), *limits),
+    )
+
+
+beit = _beit("beit", "Beit", has_pooler=True)
+data2vec_vision = _beit("data2vec-vision", "Data2VecVision", has_pooler=False)
+
 flava_image = _family(
     "flava_image_model",
     "image_model.",
@@ -194,4 +344,4 @@ dpt = _family(
     only_read="an encoder alone, where DPT has a decoder too",
 )
 
-FAMILIES = (vit, deit, vit_mae, vit_msn, ijepa, flava_image, dpt)
+FAMILIES = (vit, deit, vit_mae, vit_msn, ijepa, beit, data2vec_vision, flava_image, dpt)

@@ -5,7 +5,7 @@ import pytest
 
 from keras_vit import ConfigError, Preprocessor
 from keras_vit.data import Augmentation, from_arrays
-from tests.image_data.runs import numbered
+from tests.data.runs import numbered
 
 pytestmark = pytest.mark.without_backend
 
@@ -28,7 +28,7 @@ def data_of(shard, batch_size=8, **options):
 @pytest.mark.parametrize("steps", [None, 3])
 @pytest.mark.parametrize("name", AUGMENTED)
 def test_the_shards_together_are_the_batches_of_one_process(count, steps, name):
-    """Shuffled and augmented, from any batch on, with a last batch of 5 images for 8 shards."""
+    """Shuffled and augmented, from any batch on; a last batch of 5 images is filled up."""
     options = {"augmentation": AUGMENTED[name], "shuffle": True, "steps_per_epoch": steps}
     whole = data_of((0, 1), 24, **options)
     shards = [data_of((k, count), 24, **options) for k in range(count)]
@@ -36,8 +36,8 @@ def test_the_shards_together_are_the_batches_of_one_process(count, steps, name):
         for data in (whole, *shards):
             data.epoch = epoch
         for i in range(begin, len(whole)):
-            for expected, *parts in zip(whole[i], *(data[i] for data in shards), strict=True):
-                together = np.concatenate(parts)
+            for expected, *parts in zip(whole[i], *(data[i][:2] for data in shards), strict=True):
+                together = np.concatenate(parts)[: len(expected)]
                 assert together.dtype == expected.dtype
                 np.testing.assert_array_equal(together, expected)
 
@@ -70,9 +70,29 @@ def test_a_shard_that_does_not_exist_is_refused(shard):
 
 
 def test_batches_that_processes_do_not_divide_are_refused():
-    """All batches when the data are made, the last one when a training begins."""
-    with pytest.raises(ConfigError, match="3 processes do not divide a batch"):
-        data_of((0, 3))
-    data = data_of((0, 2), shuffle=True)
-    with pytest.raises(ConfigError, match="steps_per_epoch"):
-        data.on_epoch_begin()
+    """The message says what to give."""
+    with pytest.raises(ConfigError, match="3 devices or processes do not divide.* multiple of 3"):
+        data_of((0, 3), shuffle=True)
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_a_last_batch_is_filled_up_with_images_of_weight_0(shuffle):
+    """A mean over batches, each of which is the sum by its size, is the mean over the images."""
+    shards = [data_of((k, 4), shuffle=shuffle) for k in range(4)]
+    shares, real = [], 0
+    for i in range(4):
+        images, labels, weights = (
+            np.concatenate(a) for a in zip(*(d[i] for d in shards), strict=True)
+        )
+        assert len({len(data[i][0]) for data in shards}) == 1
+        assert len(images) == len(labels) == len(weights) == 8
+        count = int((weights > 0).sum())
+        copies = np.broadcast_to(images[count - 1], (8 - count, *images.shape[1:]))
+        np.testing.assert_array_equal(images[count:], copies)
+        if shuffle:
+            np.testing.assert_allclose(weights.sum() / 8, 1)
+        real, shares = real + count, [*shares, weights]
+    assert real == len(IMAGES)
+    if not shuffle:
+        np.testing.assert_allclose(np.concatenate(shares)[: len(IMAGES)], 32 / 29)
+    assert len(data_of((0, 4), shuffle=shuffle, steps_per_epoch=3)[0]) == 2

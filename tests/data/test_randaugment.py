@@ -65,8 +65,8 @@ def test_posterize_agrees_with_the_expression_of_big_vision():
     for magnitude in range(23):  # TensorFlow refuses the negative shift of larger magnitudes
         shift = 8 - int(magnitude / 10 * 4)
         expected = tf.bitwise.left_shift(tf.bitwise.right_shift(values, shift), shift)
-        found = apply("Posterize", values[None], magnitude / 10)
-        np.testing.assert_array_equal(found[0], expected)
+        changed = apply("Posterize", values[None], magnitude / 10)
+        np.testing.assert_array_equal(changed[0], expected)
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -88,10 +88,10 @@ def test_enhancements_blend_the_image_with_a_degenerate_image(level):
         "Sharpness": smooth,
     }
     for name, other in degenerate.items():
-        found = apply(name, pixels, level)
+        changed = apply(name, pixels, level)
         # The degenerate image and the sum are both rounded to 8 bits.
         tolerance = 1 + abs(1 - factor)
-        assert np.abs(found - blend(other, pixels, factor)).max() <= tolerance, name
+        assert np.abs(changed - blend(other, pixels, factor)).max() <= tolerance, name
 
 
 def test_autocontrast_stretches_and_equalize_flattens_the_histogram():
@@ -131,17 +131,17 @@ def test_shears_and_translations_take_the_nearest_pixel(level):
 def test_rotation_turns_by_thirty_degrees_per_level():
     """Level 3 is a quarter turn."""
     pixels = photo(size=(20, 20))
-    found = apply("Rotate", pixels, 3.0)
-    np.testing.assert_array_equal(found, np.rot90(pixels))
+    changed = apply("Rotate", pixels, 3.0)
+    np.testing.assert_array_equal(changed, np.rot90(pixels))
 
 
 def test_cutout_greys_a_square_that_the_border_cuts():
     """The square is centred on the random place."""
     pixels = photo(size=(56, 112))
-    found = apply("Cutout", pixels, 1.0, Always(100, 3))
+    changed = apply("Cutout", pixels, 1.0, Always(100, 3))
     expected = pixels.copy()
     expected[0 : 3 + 10, 100 - 20 : 112] = 128
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(changed, expected)
 
 
 @pytest.mark.parametrize("mode", ["L", "RGB"])
@@ -150,8 +150,8 @@ def test_every_operation_keeps_mode_and_size(name, mode):
     """For grey and RGB images, at every level of AugReg."""
     for level in LEVELS:
         image = Image.fromarray(photo(mode))
-        found = OPERATIONS[name](image, level, np.random.default_rng(0))
-        assert (found.mode, found.size) == (mode, image.size)
+        changed = OPERATIONS[name](image, level, np.random.default_rng(0))
+        assert (changed.mode, changed.size) == (mode, image.size)
 
 
 def test_two_layers_apply_two_operations_in_turn():
@@ -159,6 +159,6 @@ def test_two_layers_apply_two_operations_in_turn():
     image = Image.fromarray(photo())
     names = list(OPERATIONS)
     rng = Always(names.index("Invert"), names.index("Solarize"))
-    found = randaugment(image, 2, 10, rng)
-    np.testing.assert_array_equal(np.asarray(found), 255 - photo())
+    changed = randaugment(image, 2, 10, rng)
+    np.testing.assert_array_equal(np.asarray(changed), 255 - photo())
     assert randaugment(image, 0, 10, rng) is image

@@ -9,7 +9,7 @@ import pytest
 from keras_vit import ConfigError, Preprocessor
 from keras_vit.data import AUGREG, Augmentation, from_arrays, from_folder
 from keras_vit.data.pipeline import Pipeline
-from tests.image_data.runs import numbered, trained_on
+from tests.data.runs import numbered, trained_on
 
 EVERYTHING = Augmentation(randaugment=(2, 15), mixup=0.5, cutmix=1.0)
 
@@ -24,17 +24,17 @@ def test_batches_depend_on_seed_epoch_and_index_alone(folder, augmentation):
 
     data = made()
     data.epoch = 2
-    wanted = [data[i] for i in range(len(data))]
+    batches = [data[i] for i in range(len(data))]
     other = made(cache=False, threads=1)
     for i in (1, 0, 2, 1):
         other[i]
     other.epoch = 2
     for i in (2, 0, 1):
-        for found, expected in zip(other[i], wanted[i], strict=True):
-            np.testing.assert_array_equal(found, expected)
+        for actual, expected in zip(other[i], batches[i], strict=True):
+            np.testing.assert_array_equal(actual, expected)
     assert not np.array_equal(made(seed=8)[0][0], made()[0][0])
     data.epoch = 3
-    assert not np.array_equal(data[0][0], wanted[0][0])
+    assert not np.array_equal(data[0][0], batches[0][0])
 
 
 def test_the_last_batch_of_a_pass_may_be_smaller():
@@ -146,8 +146,8 @@ def test_reading_an_attribute_in_the_middle_of_an_epoch_changes_no_batch():
             for name in names:
                 getattr(data, name)
             data.in_epochs_of(3)[0], data.to_grain(2)[0], len(data)
-            for found, expected in zip(data[i], untouched[i], strict=True):
-                np.testing.assert_array_equal(found, expected)
+            for actual, expected in zip(data[i], untouched[i], strict=True):
+                np.testing.assert_array_equal(actual, expected)
         for each in (data, untouched):
             each.on_epoch_end()
     assert data.epoch == untouched.epoch == 3
@@ -162,5 +162,5 @@ def test_pickled_data_continue_with_the_batches_of_the_epoch(folder):
     copied = pickle.loads(pickle.dumps(data))
     assert copied.epoch == 2
     for i in range(len(data)):
-        for found, expected in zip(copied[i], data[i], strict=True):
-            np.testing.assert_array_equal(found, expected)
+        for actual, expected in zip(copied[i], data[i], strict=True):
+            np.testing.assert_array_equal(actual, expected)

@@ -49,8 +49,8 @@ def test_pillow_resizes_as_tensorflow_does(mode, box):
     top, left, height, width = box
     part = pixels.reshape(40, 50, -1)[top : top + height, left : left + width]
     expected = resize_bilinear(part, (16, 24))
-    found = np.asarray(crop_and_resize(Image.fromarray(pixels, mode), box, (16, 24)))
-    below = expected - found.reshape(16, 24, -1)
+    resized = np.asarray(crop_and_resize(Image.fromarray(pixels, mode), box, (16, 24)))
+    below = expected - resized.reshape(16, 24, -1)
     assert below.min() > -1e-3
     assert below.max() < 1 + 1e-3
     array = crop_and_resize(pixels.reshape(40, 50, -1), box, (16, 24))
@@ -60,8 +60,8 @@ def test_pillow_resizes_as_tensorflow_does(mode, box):
 def test_float_arrays_are_not_rounded():
     """Float pixels are resized without being rounded to integers."""
     pixels = np.random.default_rng(0).uniform(0, 255, (9, 9, 5)).astype("float32")
-    found = crop_and_resize(pixels, (1, 2, 6, 5), (12, 12))
-    np.testing.assert_array_equal(found, resize_bilinear(pixels[1:7, 2:7], (12, 12)))
+    resized = crop_and_resize(pixels, (1, 2, 6, 5), (12, 12))
+    np.testing.assert_array_equal(resized, resize_bilinear(pixels[1:7, 2:7], (12, 12)))
 
 
 def test_a_flip_swaps_left_and_right():

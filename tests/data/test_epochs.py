@@ -9,7 +9,7 @@ import pytest
 
 from keras_vit.data import ImageData
 from keras_vit.finetune import Resume
-from tests.image_data.runs import epochs_of, fit, numbered, small_model, trained_on
+from tests.data.runs import epochs_of, fit, numbered, small_model, trained_on
 
 
 @pytest.mark.parametrize("options", [{}, {"steps_per_epoch": 3}], ids=str)
@@ -183,17 +183,17 @@ def test_concurrent_readers_get_the_batches_of_a_single_reader():
     """Twenty threads read five batches, as Keras's workers do through a wrapper."""
     data = numbered(shuffle=True)
     expected = epochs_of(data, 1)
-    found = {}
+    labels = {}
 
     def read(index):
-        found[index] = data[index][1].tolist()
+        labels[index] = data[index][1].tolist()
 
     threads = [threading.Thread(target=read, args=(k % 5,)) for k in range(20)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert [found[k] for k in range(5)] == expected
+    assert [labels[k] for k in range(5)] == expected
 
 
 def test_a_wrapper_may_have_workers():

@@ -8,8 +8,8 @@ import pytest
 import keras_vit
 from keras_vit import ConfigError, Preprocessor
 from keras_vit.data import Augmentation, from_arrays, from_grain
+from tests.data.test_shards import AUGMENTED
 from tests.digits import digits
-from tests.image_data.test_shards import AUGMENTED
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (29, 6, 6, 3), "uint8")
 LABELS = np.arange(29) % 3
@@ -19,10 +19,10 @@ def data_of(**options):
     return from_arrays(IMAGES, LABELS, Preprocessor(4), 6, seed=3, **options)
 
 
-def assert_same_batches(found, expected):
-    for have, want in zip(found, expected, strict=True):
-        assert have.dtype == want.dtype
-        np.testing.assert_array_equal(have, want)
+def assert_same_batches(actual, expected):
+    for value, reference in zip(actual, expected, strict=True):
+        assert value.dtype == reference.dtype
+        np.testing.assert_array_equal(value, reference)
 
 
 @pytest.mark.without_backend
@@ -47,11 +47,11 @@ def test_worker_processes_of_grain_prepare_the_same_batches():
     data = data_of(augmentation="light2", cache=True, steps_per_epoch=2, shard=(0, 2))
     pytest.importorskip("absl.flags").FLAGS.mark_as_parsed()  # Grain asks its flags
     workers = grain.MultiprocessingOptions(num_workers=1)
-    found = list(data.to_grain(epochs=2).to_iter_dataset().mp_prefetch(workers))
-    for number, batch in enumerate(found):
+    actual = list(data.to_grain(epochs=2).to_iter_dataset().mp_prefetch(workers))
+    for number, batch in enumerate(actual):
         data.epoch, i = divmod(number, 2)
         assert_same_batches(batch, data[i])
-    assert len(found) == 4
+    assert len(actual) == 4
 
 
 @pytest.mark.without_backend

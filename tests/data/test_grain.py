@@ -26,8 +26,8 @@ def test_a_grain_data_set_trains_scores_and_gives_features():
     model.fit(data, verbose=0)
     assert not np.array_equal(numpy_of(model.get_layer("head").kernel), before)
     images = model.preprocessor(pixels)
-    found, expected = (keras_vit.evaluate(model, d) for d in (data, (images, labels)))
-    assert (found.count, found.top1) == (12, expected.top1)
+    actual, expected = (keras_vit.evaluate(model, d) for d in (data, (images, labels)))
+    assert (actual.count, actual.top1) == (12, expected.top1)
     np.testing.assert_allclose(
         keras_vit.features(model, data).values,
         keras_vit.features(model, images).values,

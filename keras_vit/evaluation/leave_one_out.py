@@ -1,0 +1,183 @@
+"""The accuracy of a linear classifier on images that it was not fitted to, without holding any out.
+
+A least-squares fit without one image has a closed form. With the leverage h_i of an image, the
+diagonal of the matrix that maps targets to estimates, the estimate of a fit without image i is
+
+    y_i - (y_i - estimate_i) / (1 - h_i)
+
+for the fit with all images (Allen 1974, PRESS). It holds exactly for a penalty that does not depend
+on the images; the scales of the features are computed once, from all images and no label.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from keras_vit.errors import ConfigError
+from keras_vit.evaluation.least_squares import LeastSquares, make_targets
+
+STRENGTHS = tuple(4.0**k for k in range(-3, 10))
+"""The strengths of l2 that are tried: 0.016 to 262,144, for whitened features."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Fit:
+    """The best linear classifier of one kind of features among several.
+
+    Args:
+        name: name of the features.
+        l2: strength of the regularisation.
+        kernel, bias: float64 `(width, classes)` and `(classes,)`; the softmax of
+            `features @ kernel + bias` is calibrated.
+        scores: logits of each image by the fit without it, `(images, classes)`.
+        errors: mean squared error without the image, `{(name, l2): error}` of all that were tried.
+    """
+
+    name: str
+    l2: float
+    kernel: np.ndarray
+    bias: np.ndarray
+    scores: np.ndarray
+    errors: dict[tuple[str, float], float]
+
+    @property
+    def probabilities(self) -> np.ndarray:
+        """Probability of each class by the fit without the image, `(images, classes)`."""
+        return softmax(self.scores)
+
+
+def choose(features: Mapping[str, np.ndarray], labels: np.ndarray, num_classes: int) -> Fit:
+    """Returns the fit with the least squared leave-one-out error.
+
+    The squared error decides because it varies less than the accuracy, so that the choice among
+    many makes the chosen accuracy look better by less.
+
+    Args:
+        features: `{name: (images, width)}`.
+        labels: integers `(images,)`.
+        num_classes: number of classes.
+
+    Raises:
+        ConfigError: all features of a kind are the same in all images.
+    """
+    targets = make_targets(labels, num_classes)
+    errors: dict[tuple[str, float], float] = {}
+    for kind, values in features.items():
+        solver = LeastSquares(values, labels, num_classes)
+        if not solver.has_signal:
+            raise ConfigError(f"The features {kind!r} are the same for all images.")
+        for strength, scores in _all_scores(solver, values, labels):
+            errors[kind, strength] = float(((scores - targets) ** 2).mean())
+    name, l2 = min(errors, key=errors.__getitem__)
+    solver = LeastSquares(features[name], labels, num_classes)
+    scores = leave_one_out(solver, features[name], labels, l2)
+    scale = calibrating_scale(scores, labels)
+    kernel, bias = solver.solve(l2)
+    return Fit(name, l2, scale * kernel, scale * bias, scale * scores, errors)
+
+
+def leave_one_out(solver: LeastSquares, features: Any, labels: Any, l2: float) -> np.ndarray:
+    """Returns the estimates of the targets of each image by the fit without it.
+
+    Args:
+        solver: the solutions for all images of `features`.
+        features: `(images, width)`.
+        labels: integers `(images,)`.
+        l2: strength of the regularisation.
+    """
+    return next(scores for _, scores in _all_scores(solver, features, labels, (l2,)))
+
+
+def _all_scores(
+    solver: LeastSquares,
+    features: np.ndarray,
+    labels: np.ndarray,
+    strengths: tuple[float, ...] = STRENGTHS,
+) -> Iterator[tuple[float, np.ndarray]]:
+    targets = make_targets(labels, len(solver.target_mean))
+    coordinates, weights = solver.coordinates(features)
+    for l2 in strengths:
+        shrunk = 1 / (solver.values + l2)
+        estimates = solver.target_mean + coordinates @ (solver.right * shrunk[:, None])
+        leverage = 1 / len(targets) + weights @ shrunk
+        yield l2, targets - (targets - estimates) / np.maximum(1 - leverage, 1e-12)[:, None]
+
+
+def softmax(scores: np.ndarray) -> np.ndarray:
+    """Returns probabilities of logits `(images, classes)`."""
+    exponents = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return exponents / exponents.sum(axis=1, keepdims=True)
+
+
+def calibrating_scale(scores: np.ndarray, labels: np.ndarray) -> float:
+    """Returns the factor of the scores whose softmax has the least cross-entropy.
+
+    Temperature scaling (Guo et al. 2017, section 4.2); the loss is convex in the factor.
+    """
+    scale = 1.0
+    right = scores[np.arange(len(labels)), labels]
+    for _ in range(100):
+        p = softmax(scale * scores)
+        mean = (p * scores).sum(axis=1)
+        slope = float((mean - right).mean())
+        curvature = float(((p * scores**2).sum(axis=1) - mean**2).mean())
+        # Scores that separate all images would make the factor infinite.
+        step = slope / max(curvature, 1e-12)
+        new = float(np.clip(scale - step, scale / 2, min(2 * scale, 50.0)))
+        if abs(new - scale) < 1e-9 * scale:
+            break
+        scale = new
+    return scale
+
+
+def wilson_interval(right: int, count: int) -> tuple[float, float]:
+    """Returns the 95 % interval of a share of `right` among `count` (Wilson 1927)."""
+    z = 1.959964
+    centre = (right + z * z / 2) / (count + z * z)
+    half = z / (count + z * z) * np.sqrt(right * (count - right) / count + z * z / 4)
+    return float(max(centre - half, 0.0)), float(min(centre + half, 1.0))
+
+
+def learning_curve(
+    features: np.ndarray, labels: np.ndarray, num_classes: int, l2: float, accuracy: float
+) -> list[tuple[int, float]]:
+    """Returns leave-one-out accuracies of a quarter, half, three quarters and all of the images.
+
+    Each is the mean of three random parts with the same share of every class. The strength shrinks
+    with the number of images.
+    """
+    curve = []
+    for share in (0.25, 0.5, 0.75):
+        accuracies, count = [], 0
+        for seed in range(3):
+            rng = np.random.default_rng(seed)
+            rows = np.concatenate(
+                [
+                    order[: max(2, round(share * len(order)))]
+                    for order in (rng.permutation(np.flatnonzero(labels == k)) for k in set(labels))
+                ]
+            )
+            part, truth, count = features[rows], labels[rows], len(rows)
+            strength = l2 * count / len(labels)
+            solver = LeastSquares(part, truth, num_classes)
+            scores = leave_one_out(solver, part, truth, strength)
+            accuracies.append(float((scores.argmax(axis=1) == truth).mean()))
+        curve.append((count, float(np.mean(accuracies))))
+    return [*curve, (len(labels), accuracy)]
+
+
+def gain_of(curve: list[tuple[int, float]], more: int) -> float:
+    """Returns the accuracy that `more` images would add, by a power law through a learning curve.
+
+    The share of errors is taken to fall as a power of the number of images (Hestness et al. 2017);
+    half an error in place of none keeps its logarithm finite.
+    """
+    counts = np.array([count for count, _ in curve], float)
+    errors = np.array([max(1 - accuracy, 0.5 / count) for count, accuracy in curve])
+    slope, intercept = np.polyfit(np.log(counts), np.log(errors), 1)
+    now, later = (
+        float(np.exp(intercept + slope * np.log(n))) for n in (counts[-1], counts[-1] + more)
+    )
+    return max(now - later, 0.0)

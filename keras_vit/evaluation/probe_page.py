@@ -1,0 +1,87 @@
+"""A page of pictures, which opens from disk, of what a probe found in a folder of images."""
+
+import base64
+import html
+import io
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from keras_vit.evaluation.probing import Probe
+from keras_vit.files import written_beside
+from keras_vit.images.decoding import decoded
+from keras_vit.text import visible
+
+_SIDE = 160
+"""Longest side of a picture in pixels."""
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy"
+ content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
+<meta name="color-scheme" content="light dark">
+<style>
+body {{ font: 1rem/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 70rem; padding: 1rem;
+  overflow-wrap: anywhere; }}
+section {{ display: grid; gap: 1rem;
+  grid-template-columns: repeat(auto-fill, minmax(11rem, 1fr)); }}
+figure {{ margin: 0; }} figcaption {{ font-size: .9rem; }} img {{ max-width: 100%; }}
+</style></head><body><h1>{title}</h1>
+<ul>{summary}</ul>
+<h2>Labels that look wrong</h2><section>{suspects}</section>
+<h2>Images that look alike across classes</h2><section>{pairs}</section>
+</body></html>
+"""
+
+
+def write_page(
+    probe: Probe, path: str | os.PathLike[str], images: Mapping[str, Any] | None = None
+) -> None:
+    """Writes the page, one file that asks nothing of a network.
+
+    Args:
+        probe: the probe.
+        path: path of the page; an existing file is replaced.
+        images: `{name in the probe: image}` for images that are no files, in any form that
+            `Preprocessor` takes.
+
+    Raises:
+        ConfigError: an image cannot be read.
+        WriteError: the page cannot be written.
+    """
+    read = images or {}
+    figures = [
+        _figure(
+            read.get(each.image, each.image),
+            f"{each.image}: {each.label}, looks like {each.likely} ({each.probability:.0%})",
+        )
+        for each in probe.suspects
+    ]
+    pairs = [
+        _figure(read.get(image, image), f"{image}: {label}, {pair.similarity:.0%} alike")
+        for pair in probe.pairs
+        for image, label in zip(pair.images, pair.labels, strict=True)
+    ]
+    page = _PAGE.format(
+        title="A classifier from a folder",
+        summary="".join(f"<li>{html.escape(line)}</li>" for line in probe.summary()),
+        suspects="".join(figures) or "None.",
+        pairs="".join(pairs) or "None.",
+    )
+    with written_beside(Path(path)) as file:
+        file.write_text(page, encoding="utf-8")
+
+
+def _figure(image: Any, words: str) -> str:
+    picture = decoded(image, 3)
+    picture.thumbnail((_SIDE, _SIDE))
+    file = io.BytesIO()
+    picture.save(file, "jpeg", quality=80)
+    source = base64.b64encode(file.getvalue()).decode()
+    caption = html.escape(visible(words))
+    return (
+        f'<figure><img alt="{caption}" src="data:image/jpeg;base64,{source}">'
+        f"<figcaption>{caption}</figcaption></figure>"
+    )

@@ -1,0 +1,315 @@
+"""A trustworthy classifier from a folder of images, in a minute, without training."""
+
+import dataclasses
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from keras_vit.config import ViTConfig
+from keras_vit.data import ImageData, from_name
+from keras_vit.errors import ConfigError, shown
+from keras_vit.evaluation.extraction import gather
+from keras_vit.evaluation.leave_one_out import (
+    Fit,
+    choose,
+    gain_of,
+    learning_curve,
+    wilson_interval,
+)
+from keras_vit.heads import copy_with_head
+from keras_vit.model import VisionTransformer
+
+_KINDS = {"token": "class token", "gap": "mean of the patches", "token_and_mean": "both"}
+_MOST = 100
+"""Largest number of suspects, and of pairs, that a probe lists."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Suspect:
+    """An image whose label is probably wrong.
+
+    Args:
+        image: path of the image, or its number.
+        label: its label.
+        likely: the most probable class, by the classifier without this image.
+        probability: the probability of `likely`.
+    """
+
+    image: str
+    label: str
+    likely: str
+    probability: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    """Two images of different classes that look alike.
+
+    Args:
+        images: paths or numbers of the images.
+        labels: their labels.
+        similarity: cosine of their features, whitened.
+    """
+
+    images: tuple[str, str]
+    labels: tuple[str, str]
+    similarity: float
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Probe:
+    """A linear classifier of frozen features, and what it tells of the images.
+
+    Args:
+        block: number of the block whose tokens are the features, from 0; None for the model's own
+            output.
+        pooling: `"token"`, `"gap"` or `"token_and_mean"`, see `ViTConfig.classifier`; None for the
+            model's own output.
+        l2: strength of the regularisation.
+        accuracy: share of images that the classifier without them gets right (leave-one-out).
+        interval: 95 % interval of the accuracy, from the number of images.
+        class_names: names of the classes.
+        kernel, bias: float64 `(width, classes)` and `(classes,)`; the softmax of
+            `features @ kernel + bias` is calibrated on the leave-one-out scores.
+        probabilities: probability of each class by the classifier without the image,
+            `(images, classes)`.
+        curve: accuracies by number of images, `[(images, accuracy), ...]`.
+        suspects: images whose label is most likely wrong, the surest first.
+        pairs: near-duplicates across classes, the most similar first.
+        tried: mean squared error of each combination, `{(features, l2): error}`.
+    """
+
+    block: int | None
+    pooling: str | None
+    l2: float
+    accuracy: float
+    interval: tuple[float, float]
+    class_names: tuple[str, ...]
+    kernel: np.ndarray
+    bias: np.ndarray
+    probabilities: np.ndarray
+    curve: list[tuple[int, float]]
+    suspects: list[Suspect]
+    pairs: list[Pair]
+    tried: dict[tuple[str, float], float]
+
+    def gain(self, more: int) -> float:
+        """Returns the accuracy that `more` images would add, by the learning curve."""
+        return gain_of(self.curve, more)
+
+    def into(self, model: VisionTransformer) -> VisionTransformer:
+        """Returns a classifier with calibrated probabilities that predicts, saves and exports.
+
+        It is the model up to the chosen block, with the chosen pooling and the probe as its head.
+
+        Args:
+            model: the model that was probed; it is not changed.
+        """
+        config = _config_of(model.config, self.block, self.pooling, len(self.class_names))
+        fields = {**config.to_dict(), "labels": self.class_names, "name": model.name}
+        return copy_with_head(model, self.kernel, self.bias, fields)
+
+    def summary(self) -> list[str]:
+        """Returns the results in sentences."""
+        low, high = self.interval
+        place = (
+            "the model's output"
+            if self.pooling is None
+            else (f"{_KINDS[self.pooling]} of block {self.block}")
+        )
+        more = max(100, len(self.probabilities) // 1000 * 100)
+        return [
+            f"Accuracy {self.accuracy:.1%}, between {low:.1%} and {high:.1%} with a probability "
+            f"of 95 %: {len(self.probabilities)} images, each scored without it.",
+            f"Features: {place}; l2={self.l2:g}.",
+            f"{more} more images would add about {100 * self.gain(more):.1f} points.",
+            f"{len(self.suspects)} labels look wrong; {len(self.pairs)} pairs of images look alike "
+            "across classes.",
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the results, without arrays, as plain JSON types."""
+        facts = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        for name in ("kernel", "bias", "probabilities"):
+            del facts[name]
+        facts["suspects"] = [dataclasses.asdict(each) for each in self.suspects]
+        facts["pairs"] = [dataclasses.asdict(each) for each in self.pairs]
+        facts["tried"] = [[*key, error] for key, error in self.tried.items()]
+        return facts
+
+
+def probe(
+    model: VisionTransformer,
+    data: Any,
+    *,
+    cache: str | os.PathLike[str] | None = None,
+    similarity: float = 0.9,
+    batch_size: int = 32,
+    progress: Callable[[int], None] | None = None,
+    **options: Any,
+) -> Probe:
+    """Fits a linear classifier to the frozen features of a folder of images, in one pass.
+
+    Ridge regression onto targets of -1 and 1, on the class token, the mean of the patches and both,
+    of the last block and of the blocks at one half and three quarters of the depth, and on the
+    model's own output. The leave-one-out error, exact in closed form, chooses features and
+    strength, so that all images serve for fit and score.
+
+    Args:
+        model: a `VisionTransformer`; its head is not used.
+        data: a folder with a folder of images per class, `"tfds:NAME"` or `"hf:OWNER/NAME"`; or
+            `keras_vit.data` in order and without augmentation.
+        cache: a folder that keeps the features, see `keras_vit.features`.
+        similarity: least cosine of the whitened features of two images that look alike.
+        batch_size: images per step.
+        progress: called with the number of images after each batch.
+        **options: arguments of `keras_vit.data.ImageData`, such as `unreadable="skip"`, and
+            `split`.
+
+    Raises:
+        ConfigError: a class has fewer than two images, there is one class, the data are not in
+            order, or the features are the same for all images.
+    """
+    if not isinstance(data, ImageData):
+        data = from_name(data, model.preprocessor, batch_size=batch_size, **options)
+    names = data.class_names
+    few = [name for name, count in data.class_counts.items() if count < 2]
+    if few or len(names) < 2:
+        raise ConfigError(
+            f"The class {shown(few[0])} has one image; expected two or more of each class."
+            if few
+            else f"There is one class, {shown(names[0])}; expected two or more."
+        )
+    stages, parts = _features_of(model)
+    values, labels = gather(
+        model, stages, lambda out: _reduce(out, model.config), data, batch_size, cache, progress
+    )
+    if labels is None or not np.array_equal(labels, data.labels):
+        raise ConfigError("The data come in another order than their labels: shuffle=False.")
+    candidates = dict(_columns(np.asarray(values), parts, model))
+    fit = choose(candidates, labels, len(names))
+    features = candidates[fit.name]
+    right = int((fit.scores.argmax(axis=1) == labels).sum())
+    images = data.paths or [f"image {k}" for k in range(len(labels))]
+    return Probe(
+        *parts[fit.name],
+        l2=fit.l2,
+        accuracy=right / len(labels),
+        interval=wilson_interval(right, len(labels)),
+        class_names=names,
+        kernel=fit.kernel,
+        bias=fit.bias,
+        probabilities=fit.probabilities,
+        curve=learning_curve(features, labels, len(names), fit.l2, right / len(labels)),
+        suspects=_suspects(fit, labels, names, images),
+        pairs=_pairs(features, labels, names, images, similarity),
+        tried=fit.errors,
+    )
+
+
+def _features_of(
+    model: VisionTransformer,
+) -> tuple[list[str], dict[str, tuple[int | None, str | None]]]:
+    """Returns the stages to read, and block and pooling of each kind of features by name."""
+    config = model.config
+    depth = config.num_layers
+    blocks = sorted({max(math.ceil(depth * share), 1) - 1 for share in (0.5, 0.75, 1)})
+    kinds = list(_KINDS) if config.has_class_token else ["gap"]
+    parts: dict[str, tuple[int | None, str | None]] = {
+        f"block_{block}/{kind}": (block, kind) for block in blocks for kind in kinds
+    }
+    stages = [f"block_{block}/norm" for block in blocks]
+    if config.is_pooled and not config.has_two_heads:
+        parts["output"] = (None, None)
+        stages.append("pre_logits")
+    return stages, parts
+
+
+def _reduce(outputs: Mapping[str, np.ndarray], config: ViTConfig) -> np.ndarray:
+    """Returns class token and mean of each block, and the pre_logits, beside each other."""
+    columns = []
+    for stage, values in outputs.items():
+        if stage == "pre_logits":
+            columns.append(values)
+            continue
+        if config.has_class_token:
+            columns.append(values[:, 0])
+        columns.append(values[:, config.num_prefix_tokens :].mean(axis=1))
+    return np.concatenate(columns, axis=1)
+
+
+def _columns(
+    values: np.ndarray,
+    parts: Mapping[str, tuple[int | None, str | None]],
+    model: VisionTransformer,
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Yields the columns of each kind of features, by the name in `parts`."""
+    width = model.config.hidden_size
+    per_block = width * (1 + model.config.has_class_token)
+    blocks = sorted({block for block, _ in parts.values() if block is not None})
+    for name, (block, kind) in parts.items():
+        if block is None:
+            yield name, values[:, per_block * len(blocks) :]
+            continue
+        start = per_block * blocks.index(block)
+        end = start + (width if kind == "token" else per_block)
+        yield name, values[:, (end - width if kind == "gap" else start) : end]
+
+
+def _config_of(
+    config: ViTConfig, block: int | None, pooling: str | None, num_classes: int
+) -> ViTConfig:
+    """Returns the configuration of the classifier on features of a block, or of the output."""
+    head = {"num_classes": num_classes, "classifier_activation": None, "unit_pre_logits": False}
+    if block is None:
+        return config.replace(**head)
+    before_norm = config.numerics.pool_before_norm
+    return config.replace(
+        **head,
+        num_layers=block + 1,
+        classifier=pooling,
+        class_token=config.has_class_token,
+        class_token_in_mean=False,
+        representation_size=None,
+        projection_dim=None,
+        final_norm=config.final_norm and not before_norm,
+        numerics=dataclasses.replace(config.numerics, pool_before_norm=False),
+    )
+
+
+def _suspects(
+    fit: Fit, labels: np.ndarray, names: Sequence[str], images: Sequence[str]
+) -> list[Suspect]:
+    probabilities = fit.probabilities
+    likely = probabilities.argmax(axis=1)
+    surest = probabilities.max(axis=1)
+    chosen = np.flatnonzero((likely != labels) & (surest > 0.5))
+    return [
+        Suspect(images[k], names[labels[k]], names[likely[k]], float(surest[k]))
+        for k in chosen[np.argsort(-surest[chosen], kind="stable")][:_MOST]
+    ]
+
+
+def _pairs(
+    features: np.ndarray,
+    labels: np.ndarray,
+    names: Sequence[str],
+    images: Sequence[str],
+    least: float,
+) -> list[Pair]:
+    white = (features - features.mean(axis=0)) / (features.std(axis=0) + 1e-5)
+    white = (white / np.linalg.norm(white, axis=1, keepdims=True)).astype("float32")
+    alike: list[tuple[float, int, int]] = []
+    for start in range(0, len(white), 1024):
+        cosines = white[start : start + 1024] @ white.T
+        rows, columns = np.nonzero(cosines >= least)
+        first = rows + start
+        keep = (first < columns) & (labels[first] != labels[columns])
+        alike += zip(cosines[rows, columns][keep].tolist(), first[keep], columns[keep], strict=True)
+    return [
+        Pair((images[i], images[j]), (names[labels[i]], names[labels[j]]), cosine)
+        for cosine, i, j in sorted(alike, key=lambda one: -one[0])[:_MOST]
+    ]

@@ -1,0 +1,101 @@
+"""Leave-one-out scores against explicit refits, and what is made of them."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import Ridge
+
+from keras_vit import ConfigError
+from keras_vit.evaluation.least_squares import LeastSquares, make_targets
+from keras_vit.evaluation.leave_one_out import (
+    calibrating_scale,
+    choose,
+    gain_of,
+    learning_curve,
+    leave_one_out,
+    softmax,
+    wilson_interval,
+)
+
+pytestmark = pytest.mark.without_backend
+
+
+def draw(count, width, classes=3, seed=0, noise=2.0):
+    """Features around one centre per class, and labels."""
+    rng = np.random.default_rng(seed)
+    centres = np.random.default_rng(1).standard_normal((classes, width))
+    labels = rng.permutation(np.arange(count) % classes)
+    return centres[labels] + noise * rng.standard_normal((count, width)), labels
+
+
+@pytest.mark.parametrize(("count", "width"), [(20, 6), (20, 30), (12, 12)])
+@pytest.mark.parametrize("l2", [0.1, 10.0])
+def test_scores_equal_those_of_a_refit_without_each_image(count, width, l2):
+    """scikit-learn's Ridge, fitted as often as there are images, at the scales of all images."""
+    features, labels = draw(count, width)
+    solver = LeastSquares(features, labels, 3)
+    scores = leave_one_out(solver, features, labels, l2)
+    z = (features - features.mean(axis=0)) / (features.std(axis=0) + 1e-5)
+    targets = make_targets(labels, 3)
+    for i in range(count):
+        others = np.arange(count) != i
+        refit = Ridge(alpha=l2, solver="cholesky").fit(z[others], targets[others])
+        np.testing.assert_allclose(scores[i], refit.predict(z[i : i + 1])[0], atol=1e-6)
+
+
+def test_the_features_with_the_least_error_are_chosen():
+    """Noise beside informative features loses, and the kernel gives the scaled estimates."""
+    features, labels = draw(60, 8)
+    noise = np.random.default_rng(2).standard_normal((60, 8))
+    fit = choose({"noise": noise, "signal": features}, labels, 3)
+    assert fit.name == "signal"
+    assert min(fit.errors, key=fit.errors.get) == (fit.name, fit.l2)
+    kernel, bias = LeastSquares(features, labels, 3).solve(fit.l2)
+    ratio = fit.kernel / kernel
+    np.testing.assert_allclose(ratio, ratio[0, 0], rtol=1e-9)
+    np.testing.assert_allclose(fit.bias / bias, ratio[0, 0], rtol=1e-9)
+
+
+def test_the_scale_has_the_least_cross_entropy():
+    features, labels = draw(90, 6)
+    scores = leave_one_out(LeastSquares(features, labels, 3), features, labels, 1.0)
+
+    def loss(scale):
+        return -np.log(softmax(scale * scores)[np.arange(90), labels]).mean()
+
+    scale = calibrating_scale(scores, labels)
+    assert loss(scale) < min(loss(0.98 * scale), loss(1.02 * scale))
+
+
+def test_intervals_hold_the_true_accuracy():
+    """In at least 90 of 100 draws; the truth is the accuracy of that draw's classifier."""
+    held = 0
+    for seed in range(100):
+        features, labels = draw(120, 10, seed=seed)
+        other = np.random.default_rng(1000 + seed).standard_normal((120, 10))
+        fit = choose({"features": features, "noise": other, "one": features[:, :5]}, labels, 3)
+        right = int((fit.scores.argmax(axis=1) == labels).sum())
+        test, truth = draw(6000, 10, seed=5000 + seed)
+        test = test[:, :5] if fit.name == "one" else test
+        accuracy = ((test @ fit.kernel + fit.bias).argmax(axis=1) == truth).mean()
+        low, high = wilson_interval(right, 120)
+        held += low <= accuracy <= high
+    assert held >= 90
+
+
+def test_a_learning_curve_rises_and_foresees_more_images():
+    """The gain of doubling the images is near the gain that was measured."""
+    features, labels = draw(400, 20, noise=3.0)
+    half, truth = features[:200], labels[:200]
+    fit = choose({"x": half}, truth, 3)
+    accuracy = float((fit.scores.argmax(axis=1) == truth).mean())
+    curve = learning_curve(half, truth, 3, fit.l2, accuracy)
+    assert [round(count, -1) for count, _ in curve] == [50, 100, 150, 200]
+    assert curve[0][1] < curve[-1][1]
+    whole = choose({"x": features}, labels, 3)
+    measured = float((whole.scores.argmax(axis=1) == labels).mean()) - accuracy
+    assert abs(gain_of(curve, 200) - measured) < 0.06
+
+
+def test_features_without_any_difference_are_refused():
+    with pytest.raises(ConfigError, match="'flat' are the same for all images"):
+        choose({"flat": np.ones((6, 4))}, np.arange(6) % 2, 2)

@@ -1,0 +1,161 @@
+"""A classifier of a folder of images, from frozen features."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from keras_vit import ConfigError, VisionTransformer, probe
+from keras_vit.data import from_arrays
+from keras_vit.evaluation import write_page
+from tests.helpers import assert_close, numpy_of, random_tiny
+
+CLASSES = {"blue": (30, 60, 200), "green": (40, 180, 60), "red": (200, 40, 30)}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Eight noisy pictures of each colour; one red picture lies among the green ones."""
+    rng = np.random.default_rng(0)
+    for name, colour in CLASSES.items():
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for k in range(8):
+            pixels = np.clip(colour + 25 * rng.standard_normal((16, 16, 3)), 0, 255)
+            picture = Image.fromarray(pixels.astype("uint8"))
+            picture.save(tmp_path / "photos" / name / f"{k}.png")
+    wrong = tmp_path / "photos" / "green" / "3.png"
+    wrong.write_bytes((tmp_path / "photos" / "red" / "5.png").read_bytes())
+    return tmp_path / "photos"
+
+
+def model_of(**fields):
+    return random_tiny(num_layers=4, num_classes=0, **fields)
+
+
+def test_a_folder_becomes_a_classifier_that_knows_its_wrong_label(folder):
+    result = probe(model_of(), folder)
+    low, high = result.interval
+    assert low < result.accuracy < high
+    assert result.accuracy >= 20 / 24
+    assert result.suspects[0].image.endswith("green/3.png")
+    assert (result.suspects[0].label, result.suspects[0].likely) == ("green", "red")
+    first = {image.split("photos/")[1] for image in result.pairs[0].images}
+    assert first == {"green/3.png", "red/5.png"}
+    assert result.pairs[0].similarity == pytest.approx(1, abs=1e-5)
+    assert [count for count, _ in result.curve][-1] == 24
+    assert 0 <= result.gain(100) < 1
+    assert json.loads(json.dumps(result.to_dict()))["class_names"] == list(CLASSES)
+
+
+KINDS = [
+    {"classifier": "token"},
+    {"classifier": "gap", "num_registers": 2},
+    {"classifier": "map"},
+    {"classifier": "gap", "class_token": True, "numerics": {"pool_before_norm": True}},
+    {"classifier": "token_and_distillation"},
+    {"classifier": "token", "representation_size": 12},
+]
+
+
+@pytest.mark.parametrize("fields", KINDS, ids=lambda fields: str(list(fields.values())))
+def test_the_preset_of_a_probe_computes_its_logits(fields, folder, tmp_path, monkeypatch):
+    """For every kind of features: kernel times features are the logits of the new model."""
+    from keras_vit.evaluation import probing
+
+    model = model_of(**fields)
+    _, parts = probing._features_of(model)
+    for name in parts:
+        monkeypatch.setattr(probing, "_columns", only(name, probing._columns))
+        result = probe(model, folder)
+        monkeypatch.undo()
+        assert (result.block, result.pooling) == parts[name]
+        classifier = result.into(model)
+        images = model.preprocessor([folder / "red" / "0.png", folder / "blue" / "1.png"])
+        stages, _ = probing._features_of(model)
+        outputs = {k: numpy_of(v) for k, v in model(images, stages=stages).items()}
+        columns = dict(probing._columns(probing._reduce(outputs, model.config), parts, model))
+        assert_close(classifier(images), columns[name] @ result.kernel + result.bias, 1e-4)
+    classifier.save_to_preset(tmp_path / "preset")
+    loaded = VisionTransformer.from_preset(tmp_path / "preset")
+    assert loaded.labels == tuple(CLASSES)
+    assert_close(loaded(images), numpy_of(classifier(images)))
+
+
+def only(name, columns):
+    return lambda *arguments: ((k, v) for k, v in columns(*arguments) if k == name)
+
+
+def test_features_are_computed_once(folder, tmp_path):
+    """A second probe reads the file; the result is the same."""
+    model, counts = model_of(), []
+    first = probe(model, folder, cache=tmp_path / "cache", progress=counts.append)
+    assert sum(counts) == 24
+    again = probe(model, folder, cache=tmp_path / "cache", progress=counts.append)
+    assert sum(counts) == 24
+    np.testing.assert_array_equal(first.kernel, again.kernel)
+
+
+def test_the_page_shows_the_pictures(folder, tmp_path):
+    result = probe(model_of(), folder)
+    write_page(result, tmp_path / "index.html")
+    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert page.count("data:image/jpeg") == len(result.suspects) + 2 * len(result.pairs)
+    assert "looks like red" in page
+    assert "http" not in page.replace("http-equiv", "")
+
+
+def test_the_command_writes_a_preset_and_a_page(folder, tmp_path, capsys):
+    from keras_vit.cli import main
+
+    model = model_of()
+    model.save_to_preset(tmp_path / "encoder")
+    out = tmp_path / "run"
+    assert (
+        main(["probe", str(folder), "--preset", str(tmp_path / "encoder"), "--out", str(out)]) == 0
+    )
+    assert "Accuracy" in capsys.readouterr().out
+    assert (out / "index.html").exists()
+    assert json.loads((out / "probe.json").read_text())["accuracy"] > 0.8
+    answer = VisionTransformer.from_preset(out / "preset").classify(folder / "blue" / "0.png")
+    assert answer[0][0][0] == "blue"
+
+
+def arrays(labels, pixels=None):
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (len(labels), 16, 16, 3), "uint8") if pixels is None else pixels
+    return from_arrays(images, np.array(labels), model_of(), class_names=("a", "b", "c"))
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (lambda: arrays([0, 0, 1, 1, 2]), "class 'c' has one image"),
+        (lambda: arrays([0, 0, 1, 1, 2, 2], np.zeros((6, 16, 16, 3), "uint8")), "the same for all"),
+        (
+            lambda: from_arrays(
+                np.zeros((20, 16, 16, 3), "uint8"), np.arange(20) % 2, model_of(), shuffle=True
+            ),
+            "shuffle=False",
+        ),
+    ],
+    ids=["one image", "constant", "order"],
+)
+def test_images_that_allow_no_probe_are_refused(data, message):
+    with pytest.raises(ConfigError, match=message):
+        probe(model_of(), data())
+
+
+def test_one_class_is_refused(folder):
+    for name in ("blue", "green"):
+        for path in (folder / name).iterdir():
+            path.unlink()
+        (folder / name).rmdir()
+    with pytest.raises(ConfigError, match="one class, 'red'"):
+        probe(model_of(), folder)
+
+
+def test_probabilities_sum_to_one_and_are_those_of_the_images(folder):
+    result = probe(model_of(), folder)
+    assert result.probabilities.shape == (24, 3)
+    np.testing.assert_allclose(result.probabilities.sum(axis=1), 1, rtol=1e-9)

@@ -1,0 +1,156 @@
+"""Biases by the distance between two patches, and models that have them."""
+
+import numpy as np
+import pytest
+
+from keras_vit import attention_maps, checkpoints, export
+from keras_vit.checkpoints.adapt import resize_distances
+from keras_vit.errors import CheckpointError, ConfigError
+from keras_vit.images.protocols import complete
+from keras_vit.inference import run
+from keras_vit.layers.relative_position_bias import RelativePositionBias
+from tests.family_goldens import FOLDER
+from tests.helpers import assert_close, normal, numpy_of, random_tiny, randomise, tiny
+from tests.words import raises
+
+
+def by_loops(table, rows, columns, prefix):
+    """The bias of every query and key, one by one."""
+    tokens = [None] * prefix + [(i, j) for i in range(rows) for j in range(columns)]
+    bias = np.zeros((1, table.shape[1], len(tokens), len(tokens)), "float32")
+    for q, query in enumerate(tokens):
+        for k, key in enumerate(tokens):
+            if query is None or key is None:
+                row = {(True, False): -3, (False, True): -2, (True, True): -1}[
+                    query is None, key is None
+                ]
+            else:
+                down, right = (a - b for a, b in zip(query, key, strict=True))
+                row = (down + rows - 1) * (2 * columns - 1) + right + columns - 1
+            bias[0, :, q, k] = table[row]
+    return bias
+
+
+@pytest.mark.parametrize(("rows", "columns", "prefix"), [(2, 3, 1), (3, 2, 2), (2, 2, 0)])
+def test_each_distance_has_a_row_of_the_table(rows, columns, prefix):
+    """Rectangular grids, several tokens before the patches, and none."""
+    tokens = normal(2, rows * columns + prefix, 8)
+    layer = RelativePositionBias(3, (rows, columns), prefix)
+    layer.build(tokens.shape)
+    randomise(layer)
+    expected = by_loops(numpy_of(layer.table), rows, columns, prefix)
+    np.testing.assert_array_equal(numpy_of(layer(tokens)), expected)
+    assert layer.compute_output_shape(tokens.shape) == expected.shape
+
+
+def test_another_number_of_tokens_is_refused():
+    with raises(ConfigError, "7 tokens do not fit grid=(2, 3)", "num_prefix_tokens=0", "has 6"):
+        RelativePositionBias(3, (2, 3), 0)(normal(1, 7, 8))
+
+
+@pytest.mark.parametrize("kind", ["block", "shared"])
+def test_attention_weights_of_a_model_include_the_bias(kind):
+    """As a stage of the graph and as maps, they are those of the block's own formula."""
+    model = random_tiny(relative_position_bias=kind, num_layers=2)
+    images = normal(2, 16, 16, 3)
+    names = ["block_1/input", "block_1/attention"]
+    names += ["relative_position_bias"] if kind == "shared" else []
+    values = run(model, images, names)
+    block = model.get_layer("block_1")
+    bias = {"bias": values["relative_position_bias"]} if kind == "shared" else {}
+    expected = numpy_of(block.attention_weights(values["block_1/input"], **bias))
+    assert_close(values["block_1/attention"], expected)
+    assert_close(attention_maps(model, images)[1], expected)
+    layer = model.get_layer("relative_position_bias") if kind == "shared" else block.bias_layer
+    layer.table.assign(np.zeros(layer.table.shape, "float32"))
+    assert np.abs(run(model, images, names)["block_1/attention"] - expected).max() > 1e-2
+
+
+@pytest.mark.without_backend
+def test_a_table_resized_to_its_own_grid_stays():
+    """Between grids, the rows of tokens before the patches stay, and a constant stays constant."""
+    table = normal(5 * 3 + 3, 2)
+    assert resize_distances(table, (3, 2), (3, 2)) is table
+    found = resize_distances(table, (3, 2), (4, 5))
+    assert found.shape == (7 * 9 + 3, 2)
+    np.testing.assert_array_equal(found[-3:], table[-3:])
+    ones = np.ones_like(table)
+    assert_close(resize_distances(ones, (3, 2), (4, 5)), np.ones_like(found), 1e-6)
+    assert_close(resize_distances(ones[:4], (1, 1), (2, 2)), np.ones((12, 2)), 1e-6)
+
+
+@pytest.mark.on_one_backend("torch")
+def test_the_bias_is_exported_to_onnx(tmp_path):
+    """`export` runs the file and compares it with the model."""
+    pytest.importorskip("onnxruntime")
+    found = export(random_tiny(relative_position_bias="block"), tmp_path / "x", format="onnx")
+    assert found.format == "onnx"
+
+
+def test_a_model_of_any_size_is_refused():
+    """A table belongs to one grid."""
+    with raises(
+        ConfigError, "relative_position_bias='block'", "image_size=None", "Give image_size="
+    ):
+        tiny(relative_position_bias="block", image_size=None, position_grid=(4, 4))
+
+
+@pytest.mark.without_backend
+def test_preparation_of_images_comes_from_the_files():
+    """BEiT has mean and std 0.5, BEiT v2 those of ImageNet; transformers squashes."""
+    protocols = {
+        name: checkpoints.inspect(FOLDER / name).protocol
+        for name in ("timm_beit", "timm_beitv2", "hf_beit_model", "hf_data2vec_model")
+    }
+    assert complete(protocols["timm_beit"]).items() >= {"mean": 0.5, "crop_pct": 0.9}.items()
+    assert protocols["timm_beitv2"]["mean"] == [0.485, 0.456, 0.406]
+    assert protocols["hf_beit_model"] == "transformers"
+    assert protocols["hf_data2vec_model"]["interpolation"] == "bicubic"
+
+
+def written(folder, **config):
+    """A copy of a golden whose config.json has other values."""
+    import json
+    import shutil
+
+    shutil.copytree(FOLDER / "hf_beit_classifier", folder)
+    content = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**content, **config}))
+    return folder
+
+
+@pytest.mark.without_backend
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"architectures": ["BeitForSemanticSegmentation"]}, ["BeitForSemanticSegmentation"]),
+        ({"architectures": ["BeitForMaskedImageModeling"]}, ["BeitForMaskedImageModeling"]),
+        ({"image_size": [16, 24]}, ["image_size=[16, 24], expected a square"]),
+        (
+            {"use_shared_relative_position_bias": True},
+            ["use_relative_position_bias=True, beside use_shared_relative_position_bias"],
+        ),
+    ],
+)
+def test_what_this_class_of_transformers_lacks_is_refused(config, words, tmp_path):
+    with raises(CheckpointError, *words):
+        checkpoints.inspect(written(tmp_path / "x", **config))
+
+
+@pytest.mark.on_one_backend("torch")
+@pytest.mark.parametrize(
+    ("dialect", "fields", "words"),
+    [
+        ("timm/eva", {"classifier": "gap"}, "no class token beside a relative position bias"),
+        ("timm/eva", {"num_registers": 2}, "registers beside a relative position bias"),
+        ("transformers/beit", {"image_size": (16, 32)}, "patches or a grid that are not square"),
+        ("transformers/beit", {"classifier": "gap"}, "without a class token"),
+        ("google", {}, "a relative position bias"),
+    ],
+)
+def test_a_model_that_the_library_lacks_is_refused(dialect, fields, words, tmp_path):
+    """By the name of the part."""
+    own = {"qkv_bias": (True, False, True), "relative_position_bias": "block", "position": "none"}
+    model = random_tiny(**own, **fields)
+    with raises(CheckpointError, words):
+        checkpoints.save(model, tmp_path / "x", dialect=dialect)
