@@ -291,7 +291,7 @@ def _cuda_on_meta() -> Iterator[None]:
     """Lets Keras compute on the meta device, with the attention that torch chooses on CUDA."""
     import torch
 
-    def flash(query: Any, key: Any, value: Any) -> Any:
+    def flash(query: Any, key: Any, value: Any, attn_mask: None = None) -> Any:
         return torch.ops.aten._scaled_dot_product_flash_attention(query, key, value)[0]
 
     with (

@@ -130,7 +130,8 @@ def _by_cudnn(query: Any, key: Any, value: Any, bias: None = None) -> Any:
     pixels; then one more token is added, which cuDNN leaves out.
     """
     attend = functools.partial(jax.nn.dot_product_attention, implementation="cudnn")
-    batch, tokens, others = *query.shape[:2], key.shape[1]
+    batch, tokens = query.shape[:2]
+    others = key.shape[1]
     if tokens % 2 == others % 2 == 0:
         return attend(query, key, value)
     even = (jnp.pad(x, [(0, 0), (0, x.shape[1] % 2), (0, 0), (0, 0)]) for x in (query, key, value))
