@@ -25,7 +25,7 @@ import numpy as np
 
 from benchmarks.report import machine, markdown
 from keras_vit import checkpoints
-from keras_vit.checkpoints.containers import parts_of, write_npz
+from keras_vit.checkpoints.containers import write_npz
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.translate import plan
 from keras_vit.variants import variant
@@ -39,12 +39,8 @@ def make_source(path: Path) -> None:
     """Writes random weights in the names of the published files."""
     rng = np.random.default_rng(0)
     moves = plan(variant("vit_l16").config(), DIALECTS["google"])
-    arrays = (
-        (name, rng.standard_normal(move.their_shape, dtype="float32"))
-        for move in moves
-        for name in move.theirs
-    )
-    write_npz(path, parts_of(arrays))
+    arrays = ((move.name, rng.standard_normal(move.file_shape, dtype="float32")) for move in moves)
+    write_npz(path, arrays)
 
 
 def files_of(checkpoint: Path) -> list[Path]:

@@ -50,7 +50,7 @@ class Flops:
 
     @property
     def forward(self) -> int:
-        """Operations of the forward pass."""
+        """Number of multiplications and additions of the forward pass."""
         return sum(self.parts.values())
 
 

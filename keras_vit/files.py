@@ -74,7 +74,7 @@ def folder_written_beside(
 def _take_place(new: Path, folder: Path, old: Path) -> None:
     """Renames `folder` to `old`, and `new` to `folder`.
 
-    Another writer may put its folder there between the two renames; that one then becomes `old`.
+    If another writer puts its folder there between the two renames, that folder becomes `old`.
     """
     while True:
         with contextlib.suppress(FileNotFoundError):

@@ -441,7 +441,7 @@ def _pool(config: ViTConfig, policy: Any) -> Any:
 
 
 def _projection(config: ViTConfig, float32: Any) -> Any:
-    """The linear layer whose output is the image embedding (CLIP), or None."""
+    """Returns the linear layer that computes the image embedding (CLIP); None if there is none."""
     if config.projection_dim is None:
         return None
     return Dense(
@@ -484,7 +484,7 @@ def _head(config: ViTConfig, float32: Any) -> Any:
 
 
 def _probabilities(config: ViTConfig, float32: Any) -> Any:
-    """The layer from logits to probabilities, or None for a model of logits."""
+    """Returns the layer that turns logits into probabilities; None if logits are the output."""
     if config.num_classes == 0 or config.classifier_activation is None:
         return None
     return keras.layers.Activation(

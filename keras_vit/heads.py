@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 import numpy as np
@@ -13,13 +13,8 @@ from keras_vit.errors import ConfigError, shown
 from keras_vit.labels import Labels
 from keras_vit.layers import blank_weights
 
-if TYPE_CHECKING:
-    from keras_vit.model import VisionTransformer
 
-
-def with_head(
-    model: "VisionTransformer", head: keras.layers.Dense, labels: Labels | None
-) -> "VisionTransformer":
+def with_head(model: Any, head: keras.layers.Dense, labels: Labels | None) -> Any:
     """Returns a copy of a model whose head has the weights of a layer; see the model's method.
 
     Raises:
@@ -49,12 +44,12 @@ def with_head(
 
 
 def head_from_embeddings(
-    model: "VisionTransformer",
+    model: Any,
     embeddings: Any,
     labels: Sequence[str] | None,
     scale: float | None,
     bias: float | None,
-) -> "VisionTransformer":
+) -> Any:
     """Returns a copy of a model that classifies by embeddings of words; see the model's method.
 
     Raises:
@@ -129,9 +124,7 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
         return {name: reader.read(name) for name in reader.shapes}
 
 
-def copy_with_head(
-    model: "VisionTransformer", kernel: Any, bias: Any, fields: dict[str, Any]
-) -> "VisionTransformer":
+def copy_with_head(model: Any, kernel: Any, bias: Any, fields: dict[str, Any]) -> Any:
     """Returns a copy of a model with other fields, its weights, and another head."""
     with blank_weights():
         copy = type(model).from_config({**model.get_config(), **fields})

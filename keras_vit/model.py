@@ -9,9 +9,11 @@ import keras
 import numpy as np
 
 from keras_vit.config import ViTConfig
+from keras_vit.config.variants import VARIANTS
 from keras_vit.errors import ConfigError
 from keras_vit.fixes import trainer
 from keras_vit.graph import Graph, Stages
+from keras_vit.habits import MODEL_HABITS, answer_no_config
 from keras_vit.image_checks import ImageChecks
 from keras_vit.images.preprocessor import Preprocessor
 from keras_vit.images.protocols import ProtocolSpec
@@ -19,10 +21,21 @@ from keras_vit.inference import Inference, run
 from keras_vit.labels import Labels, expand, shorten, top_labels
 from keras_vit.layers.quantisation import quantise_parts, quantised_parts
 from keras_vit.losses import losses_of_head
+from keras_vit.tokens import Tokens, tokens_of
 
 if TYPE_CHECKING:
-    from keras_vit.checkpoints import Source
-    from keras_vit.tokens import Tokens
+    from keras_vit.sources.source import Source
+
+
+# torch keeps parameters and layers apart; otherwise this raises Python's own error.
+_read_missing = getattr(keras.Model, "__getattr__", object.__getattribute__)
+
+
+class _ClassProperty(property):
+    """A property that is read from the class, as well as from its instances."""
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self.fget(owner) if self.fget else None
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -84,12 +97,12 @@ class VisionTransformer(keras.Model):
         provenance: Mapping[str, Any] | None = None,
         **fields: Any,
     ) -> None:
-        if config is None:
-            config = ViTConfig.from_dict(fields)
-        elif not isinstance(config, ViTConfig):
-            raise ConfigError(f"config must be a ViTConfig, found {config!r}.")
-        else:
+        if isinstance(config, ViTConfig):
             config = config.replace(**fields)
+        elif config is None and fields:
+            config = ViTConfig.from_dict(fields)
+        else:
+            raise ConfigError(answer_no_config(config, list(VARIANTS)))
         data_format = data_format or keras.config.image_data_format()
         if data_format not in ("channels_last", "channels_first"):
             raise ConfigError(
@@ -122,10 +135,32 @@ class VisionTransformer(keras.Model):
         self.provenance = MappingProxyType(dict(provenance or {}))
         self.preprocessor = preprocessor
 
+    if not TYPE_CHECKING:  # type checkers know the names
+
+        def __getattr__(self, name: str) -> Any:
+            """Raises AttributeError, for names of other libraries with the line that does it here.
+
+            Python calls this only for names that neither the model nor its class has.
+            """
+            if name not in MODEL_HABITS:
+                return _read_missing(self, name)
+            try:
+                return _read_missing(self, name)
+            except AttributeError as error:
+                message = f"{error}. {MODEL_HABITS[name]}."
+                raise AttributeError(message, name=name, obj=self) from error
+
     @property
     def labels(self) -> tuple[str, ...] | None:
         """One name per class, or None."""
         return None if self._labels is None else expand(self._labels)
+
+    @_ClassProperty
+    def presets(cls) -> Mapping[str, dict[str, Any]]:  # noqa: N805
+        """Name -> facts of each preset of the catalog, in the form of keras-hub's `presets`."""
+        from keras_vit.sources.source import describe_presets
+
+        return describe_presets()
 
     def call(
         self,
@@ -290,7 +325,7 @@ class VisionTransformer(keras.Model):
         """
         answers = [answer for _, answer in self.classify_each(images, top, batch_size)]
         if not answers:
-            raise ConfigError("No image was given.")
+            raise ConfigError("images is empty, expected at least one image.")
         return answers
 
     def classify_each(
@@ -344,7 +379,7 @@ class VisionTransformer(keras.Model):
         *,
         norm: bool = True,
         batch_size: int = 32,
-    ) -> "Tokens | dict[int, Tokens]":
+    ) -> Tokens | dict[int, Tokens]:
         """Returns the tokens of blocks by kind: dense features, one vector for every patch.
 
         Args:
@@ -363,8 +398,6 @@ class VisionTransformer(keras.Model):
         Raises:
             ConfigError: the model has no such block.
         """
-        from keras_vit.tokens import tokens_of
-
         return tokens_of(self, images, blocks, norm, batch_size)
 
     def with_head(
@@ -385,7 +418,7 @@ class VisionTransformer(keras.Model):
             ConfigError: the layer is no `Dense`, was never called, reads another width or has
                 another activation; or this model's head does not read one vector per image.
         """
-        from keras_vit.heads import with_head
+        from keras_vit.heads import with_head  # imports the readers of files
 
         return with_head(self, head, labels)
 
@@ -470,9 +503,10 @@ class VisionTransformer(keras.Model):
             CheckpointError: the weights do not fit.
             ConfigError: a field is invalid; the message names it and the valid values.
         """
-        from keras_vit.checkpoints import load
+        from keras_vit.checkpoints.transfer import load  # reads all dialects' tables
 
-        return load(
+        model: VisionTransformer = load(
+            cls,
             source,
             num_classes=num_classes,
             image_size=image_size,
@@ -487,6 +521,7 @@ class VisionTransformer(keras.Model):
             provenance=provenance,
             **fields,
         )
+        return model
 
     def save(self, filepath: Any, *args: Any, **options: Any) -> None:
         """Writes a `.keras` file or folder, as any `keras.Model` does.

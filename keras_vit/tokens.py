@@ -1,15 +1,12 @@
 """The tokens of chosen blocks: dense features, a vector for every patch."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from keras_vit.errors import ConfigError
 from keras_vit.inference import run
-
-if TYPE_CHECKING:
-    from keras_vit.model import VisionTransformer
 
 
 class Tokens(NamedTuple):
@@ -29,7 +26,7 @@ class Tokens(NamedTuple):
 
 
 def tokens_of(
-    model: "VisionTransformer",
+    model: Any,
     images: Any,
     blocks: int | Sequence[int],
     norm: bool,
@@ -51,7 +48,7 @@ def tokens_of(
     return tokens[chosen[0]] if isinstance(blocks, int) else tokens
 
 
-def block_index(model: "VisionTransformer", block: int) -> int:
+def block_index(model: Any, block: int) -> int:
     """Returns the index of a block from the first; a negative index counts from the end.
 
     Raises:
@@ -63,7 +60,7 @@ def block_index(model: "VisionTransformer", block: int) -> int:
     return block % num_layers
 
 
-def _split(tokens: np.ndarray, model: "VisionTransformer", grid: tuple[int, int]) -> Tokens:
+def _split(tokens: np.ndarray, model: Any, grid: tuple[int, int]) -> Tokens:
     config = model.config
     patches = tokens[:, config.num_prefix_tokens :]
     registers = tokens[

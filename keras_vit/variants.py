@@ -1,15 +1,9 @@
-"""The fourteen Vision Transformers of the paper and of AugReg, one declaration each.
+"""The builders of the fourteen Vision Transformers of `keras_vit.config.variants`."""
 
-Sizes: Dosovitskiy et al. (2021), table 1; Steiner et al. (2022), table 1; dropout
-and stems: `vit_jax/configs/models.py`. A variant is callable and builds its model.
-"""
-
-import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from keras_vit.config import ResNetStem, ViTConfig
-from keras_vit.errors import ConfigError, nearest
+from keras_vit.config.variants import VARIANTS, Variant, variant_named
 from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.labels import Labels
 
@@ -17,25 +11,8 @@ if TYPE_CHECKING:
     from keras_vit.model import VisionTransformer
 
 
-@dataclasses.dataclass(frozen=True)
-class Variant:
-    """A named size of Vision Transformer; call it to build the model.
-
-    Args:
-        name: name of the variant, such as `"vit_b16"`.
-        fields: the fields of `ViTConfig` that make the variant.
-    """
-
-    name: str
-    fields: dict[str, Any]
-
-    def config(
-        self, image_size: int | tuple[int, int] | None = 224, num_classes: int = 1000, **fields: Any
-    ) -> ViTConfig:
-        """Returns the configuration; arguments as for calling the variant."""
-        return ViTConfig.from_dict(
-            {**self.fields, "image_size": image_size, "num_classes": num_classes, **fields}
-        )
+class Builder(Variant):
+    """A variant; call it to build the model."""
 
     def __call__(
         self,
@@ -65,7 +42,7 @@ class Variant:
         Raises:
             ConfigError: a field is invalid; the message names it and the valid values.
         """
-        from keras_vit.model import VisionTransformer
+        from keras_vit.model import VisionTransformer  # starts a backend
 
         return VisionTransformer(
             self.config(image_size, num_classes, **fields),
@@ -80,64 +57,24 @@ class Variant:
         )
 
 
-_VARIANTS: dict[str, Variant] = {}
-
-
-def _declare(name: str, patch_size: int, hidden_size: int, mlp_dim: int, num_heads: int,
-             num_layers: int, dropout_rate: float = 0.0, stem: tuple[int, ...] | None = None) -> Variant:  # fmt: skip
-    variant = Variant(name, {
-        "patch_size": patch_size, "hidden_size": hidden_size, "mlp_dim": mlp_dim,
-        "num_heads": num_heads, "num_layers": num_layers, "dropout_rate": dropout_rate,
-        "resnet": None if stem is None else ResNetStem(stem),
-    })  # fmt: skip
-    _VARIANTS[name] = variant
-    return variant
-
-
-# fmt: off
-vit_ti16 = _declare("vit_ti16", patch_size=16, hidden_size=192,  mlp_dim=768,  num_heads=3,  num_layers=12)
-vit_s16  = _declare("vit_s16",  patch_size=16, hidden_size=384,  mlp_dim=1536, num_heads=6,  num_layers=12)
-vit_s32  = _declare("vit_s32",  patch_size=32, hidden_size=384,  mlp_dim=1536, num_heads=6,  num_layers=12)
-vit_b8   = _declare("vit_b8",   patch_size=8,  hidden_size=768,  mlp_dim=3072, num_heads=12, num_layers=12)
-vit_b16  = _declare("vit_b16",  patch_size=16, hidden_size=768,  mlp_dim=3072, num_heads=12, num_layers=12)
-vit_b32  = _declare("vit_b32",  patch_size=32, hidden_size=768,  mlp_dim=3072, num_heads=12, num_layers=12)
-vit_l16  = _declare("vit_l16",  patch_size=16, hidden_size=1024, mlp_dim=4096, num_heads=16, num_layers=24, dropout_rate=0.1)
-vit_l32  = _declare("vit_l32",  patch_size=32, hidden_size=1024, mlp_dim=4096, num_heads=16, num_layers=24)
-vit_h14  = _declare("vit_h14",  patch_size=14, hidden_size=1280, mlp_dim=5120, num_heads=16, num_layers=32, dropout_rate=0.1)
-
-# Despite the 16 in the name, the stride is 32 pixels: the stem downscales 4 times, and a patch has 8 cells.
-r_vit_ti16  = _declare("r_vit_ti16",  patch_size=8, hidden_size=192,  mlp_dim=768,  num_heads=3,  num_layers=12, stem=())
-r26_vit_s32 = _declare("r26_vit_s32", patch_size=1, hidden_size=384,  mlp_dim=1536, num_heads=6,  num_layers=12, stem=(2, 2, 2, 2))
-r26_vit_b32 = _declare("r26_vit_b32", patch_size=1, hidden_size=768,  mlp_dim=3072, num_heads=12, num_layers=12, stem=(2, 2, 2, 2))
-# ResNet-50 has (3, 4, 6, 3) units. The fourth stage's units moved into the third keep the stride at 16.
-r50_vit_b16 = _declare("r50_vit_b16", patch_size=1, hidden_size=768,  mlp_dim=3072, num_heads=12, num_layers=12, dropout_rate=0.1, stem=(3, 4, 9))
-r50_vit_l32 = _declare("r50_vit_l32", patch_size=1, hidden_size=1024, mlp_dim=4096, num_heads=16, num_layers=24, dropout_rate=0.1, stem=(3, 4, 6, 3))
-# fmt: on
-
-_SIZE_FIELDS = ("patch_size", "hidden_size", "mlp_dim", "num_heads", "num_layers", "resnet")
+_BUILDERS = {name: Builder(name, row.fields) for name, row in VARIANTS.items()}
+vit_ti16, vit_s16, vit_s32, vit_b8, vit_b16, vit_b32, vit_l16, vit_l32, vit_h14 = (
+    builder for name, builder in _BUILDERS.items() if name.startswith("vit")
+)
+r_vit_ti16, r26_vit_s32, r26_vit_b32, r50_vit_b16, r50_vit_l32 = (
+    builder for name, builder in _BUILDERS.items() if not name.startswith("vit")
+)
 
 
 def list_variants() -> list[str]:
     """Returns the names of all variants, plain Vision Transformers first."""
-    return list(_VARIANTS)
+    return list(_BUILDERS)
 
 
-def variant(name: str) -> Variant:
-    """Returns the variant of that name.
+def variant(name: str) -> Builder:
+    """Returns the builder of the variant of that name.
 
     Raises:
         ConfigError: the name is unknown; the message states the nearest name.
     """
-    if name not in _VARIANTS:
-        hint, names = nearest(name, _VARIANTS), ", ".join(_VARIANTS)
-        raise ConfigError(f"Unknown variant {name!r}.{hint} Known: {names}.")
-    return _VARIANTS[name]
-
-
-def variant_of(config: ViTConfig) -> str | None:
-    """Returns the name of the variant whose sizes a configuration has, or None."""
-    for name, candidate in _VARIANTS.items():
-        reference = candidate.config()
-        if all(getattr(reference, field) == getattr(config, field) for field in _SIZE_FIELDS):
-            return name
-    return None
+    return _BUILDERS[variant_named(name).name]

@@ -48,16 +48,16 @@ def pytest_ignore_collect(collection_path, config):
     if keras.backend.backend() != "openvino" or collection_path.is_dir():
         return None
     path = collection_path.relative_to(config.rootpath).as_posix()
-    return None if any(path.startswith(kept.split("::")[0]) for kept in _PREDICTS) else True
+    return None if any(path.startswith(chosen.split("::")[0]) for chosen in _PREDICTS) else True
 
 
 def pytest_collection_modifyitems(config, items):
     """Tests that run no backend, or depend on none, run once: on torch, or on the first named."""
     mine = keras.backend.backend()
-    kept = [item for item in items if _runs_on(mine, item)]
-    others = set(items) - set(kept)
+    chosen = [item for item in items if _runs_on(mine, item)]
+    others = set(items) - set(chosen)
     config.hook.pytest_deselected(items=list(others))
-    items[:] = kept
+    items[:] = chosen
 
 
 def _runs_on(backend, item):

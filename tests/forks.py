@@ -60,17 +60,17 @@ class Nursery:
         assert self._process.stdin and self._process.stdout
         with tempfile.TemporaryDirectory() as folder:
             streams = [str(Path(folder, name)) for name in ("stdout", "stderr")]
-            wanted = {
+            request = {
                 "arguments": list(map(str, arguments)),
                 "cwd": str(cwd or Path.cwd()),
                 "variables": {**os.environ, **(variables or {})},
                 "streams": streams,
             }
-            self._process.stdin.write(json.dumps(wanted) + "\n")
+            self._process.stdin.write(json.dumps(request) + "\n")
             self._process.stdin.flush()
             status = int(self._process.stdout.readline())
             texts = [Path(stream).read_text(errors="replace") for stream in streams]
-        return subprocess.CompletedProcess(wanted["arguments"], status, *texts)
+        return subprocess.CompletedProcess(request["arguments"], status, *texts)
 
     def close(self) -> None:
         """Ends the process."""

@@ -28,12 +28,12 @@ _LAYERS = {
 def load_case(name: str, **fields):
     """Loads the checkpoint of a case at the case's image size."""
     case = CASES[name]
-    asked = {"image_size": tuple(case["config"]["image_size"])}
+    arguments = {"image_size": tuple(case["config"]["image_size"])}
     if case["config"]["classifier"].endswith("unpooled"):  # the arrays do not show it
-        asked["classifier"] = case["config"]["classifier"]
+        arguments["classifier"] = case["config"]["classifier"]
     if name == "vit_rep_dropped":  # the reference has this layer in the file and ignores it
-        asked |= {"num_classes": 0, "representation_size": None}
-    return checkpoints.load(FOLDER / case["checkpoint"], **{**asked, **fields})
+        arguments |= {"num_classes": 0, "representation_size": None}
+    return checkpoints.load(FOLDER / case["checkpoint"], **{**arguments, **fields})
 
 
 def expected(name: str) -> dict[str, np.ndarray]:

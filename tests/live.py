@@ -1,6 +1,5 @@
 """Helpers of the comparisons with transformers and timm, which run on torch."""
 
-import dataclasses
 import filecmp
 import math
 from pathlib import Path
@@ -10,35 +9,6 @@ import numpy as np
 import torch
 
 from keras_vit.checkpoints.containers import open_arrays
-from keras_vit.model import VisionTransformer
-from tests.golden import outputs, relative_error
-
-Stages = dict[str, np.ndarray]
-
-
-@dataclasses.dataclass
-class Live:
-    """A model of another library, its outputs, the folder it wrote, and keras_vit's model of it.
-
-    Args:
-        library_model: the model of the library, in evaluation mode.
-        image: `(batch, height, width, channels)`.
-        stages: the outputs of the library's model, by the names of `tests.golden`.
-        folder: with `model.safetensors` and `config.json`, as the library wrote them.
-        keras_vit_model: loaded from the folder.
-    """
-
-    library_model: Any
-    image: np.ndarray
-    stages: Stages
-    folder: Path
-    keras_vit_model: VisionTransformer
-
-    def errors(self) -> dict[str, float]:
-        """The relative error of each stage of keras_vit's model."""
-        got = outputs(self.keras_vit_model, self.image, self.stages)
-        assert got.keys() == self.stages.keys()
-        return {name: relative_error(got[name], want) for name, want in self.stages.items()}
 
 
 def randomise(module: Any) -> Any:
@@ -81,25 +51,6 @@ def assert_same_weights(left: Path, right: Path) -> None:
     assert filecmp.cmp(left / "model.safetensors", right / "model.safetensors", shallow=False)
 
 
-def assert_same_stages(left: Stages, right: Stages) -> None:
-    """Fails if stages differ by more than 1e-6, the rounding of different kernels of one GELU."""
-    assert left.keys() == right.keys()
-    for name, array in left.items():
-        assert relative_error(array, right[name]) <= 1e-6, name
-
-
 def shapes_of(module: Any) -> dict[str, tuple[int, ...]]:
     """Name and shape of every array that a module holds."""
     return {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
-
-
-@dataclasses.dataclass
-class Headers:
-    """A reader of a file that has the names and shapes of arrays, and no values."""
-
-    path: Path
-    shapes: dict[str, tuple[int, ...]]
-
-    @property
-    def dtypes(self) -> dict[str, np.dtype]:
-        return dict.fromkeys(self.shapes, np.dtype("float32"))

@@ -67,7 +67,7 @@ def _save_and_load(model: keras_vit.VisionTransformer, images: np.ndarray, folde
     )
     for other in loaded:
         found = keras_vit.features(other, images, "logits").values
-        np.testing.assert_allclose(found, expected, atol=1e-5)
+        np.testing.assert_allclose(logits, expected, atol=1e-5)
 
 
 def _version(name: str) -> str:

@@ -1,14 +1,16 @@
 """The benchmarks: model sizes, the Flax peer, turns, profiles, and peers that fail."""
 
+import csv
 import json
 import sys
+from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
 
 import keras_vit
-from benchmarks import aims, gpu, growth, harness, profiles, readme, report, speed
+from benchmarks import aims, gpu, growth, harness, profiles, readme, report, speed, speeds
 from benchmarks.peers import PEERS, Peer
 from benchmarks.sizes import Size, size_named
 from keras_vit import checkpoints, variants
@@ -90,9 +92,9 @@ def test_every_library_computes_the_same_product(library):
     from benchmarks.peers import products
 
     left, right = normal(7, 6), normal(6, 5, seed=1)
-    found = products._MAKERS[library](left, right, "float32")()
-    found = found[0] if library == "openvino" else found.numpy()
-    np.testing.assert_allclose(found, left @ right, atol=1e-5)
+    actual = products._MAKERS[library](left, right, "float32")()
+    actual = actual[0] if library == "openvino" else actual.numpy()
+    np.testing.assert_allclose(actual, left @ right, atol=1e-5)
 
 
 def test_an_aim_is_read_from_the_newest_run_that_has_both_peers():
@@ -103,12 +105,12 @@ def test_an_aim_is_read_from_the_newest_run_that_has_both_peers():
         rows = [{"peer": name.replace("_", "-"), "share": share} for name, share in shares.items()]
         return {"request": {**request, "image_size": 224}, "rows": rows}
 
-    asked = ("timm", "flax", "train", "S/16 b8")
+    key = ("timm", "flax", "train", "S/16 b8")
     runs = [run(timm=0.9, flax=0.1), run(timm=0.8, flax=0.4), run(timm=0.5), run(flax=0.5)]
-    assert aims.speed(runs, *asked) == pytest.approx(2.0)
-    assert aims.speed(runs[2:], *asked) is None
-    for stated in (aims.AIMS, aims.AIMS_ON_AMD):
-        assert aims.table([], stated).count("not measured") == len(stated)
+    assert aims.speed(runs, *key) == pytest.approx(2.0)
+    assert aims.speed(runs[2:], *key) is None
+    for table in (aims.AIMS, aims.AIMS_ON_AMD):
+        assert aims.table([], table).count("not measured") == len(table)
 
 
 def test_every_aim_on_amd_asks_for_peers_that_exist(monkeypatch):
@@ -217,19 +219,19 @@ def test_expected_growth_is_linear_except_for_attention_scores():
 @pytest.mark.without_backend
 def test_the_readme_is_followed_from_top_to_bottom(tmp_path):
     """Installations, programs and commands in their order."""
-    asked, installed = [], []
+    questions, installed = [], []
 
     def run(program, *arguments, **variables):
-        asked.append((program, arguments, variables))
+        questions.append((program, arguments, variables))
         return "[[('8', 0.91)]]"
 
     answer, count = readme.follow(run, installed.append, "jax", tmp_path)
     assert answer == "[[('8', 0.91)]]"
     assert installed == ["jax"]
-    commands = [arguments[0] for program, arguments, _ in asked if program == "keras-vit"]
+    commands = [arguments[0] for program, arguments, _ in questions if program == "keras-vit"]
     assert commands == ["predict", "finetune", "evaluate", "info", "convert"]
-    assert "KERAS_VIT_BUCKET" in asked[-1][2]
-    assert len(installed) + len(asked) == count + 2  # two programs write the files
+    assert "KERAS_VIT_BUCKET" in questions[-1][2]
+    assert len(installed) + len(questions) == count + 2  # two programs write the files
     skipped = [step for step in readme.steps() if step.needs_the_hub]
     assert count + len(skipped) == len(readme.steps())
 
@@ -305,3 +307,12 @@ def test_the_plan_for_a_gpu_fits_into_its_time(tiny, tmp_path):
                 "384",
                 "1024",
             } <= set(PEERS)
+
+
+def test_the_csv_has_the_speeds_of_the_json():
+    """`python -m benchmarks.speeds` writes the csv in the repository from cpu.json."""
+    results = Path(speeds.__file__).parent / "results"
+    rows = speeds.rows_of(json.loads((results / "cpu.json").read_text()))
+    with (results / "amd_epyc.csv").open(newline="") as file:
+        written = list(csv.DictReader(file))
+    assert written == [{key: str(value) for key, value in row.items()} for row in rows]

@@ -44,15 +44,15 @@ def config_of(name):
 def test_pretraining_costs_equal_table_6(name, epochs):
     """Within 1.5 %: the table is rounded, and JFT-300M has about 303 million images."""
     config = config_of(name).replace(num_classes=18_291)
-    found = flops(config).training * JFT_IMAGES * epochs / 1e18
-    assert abs(found / PAPER[name, epochs] - 1) < 0.015, found
+    actual = flops(config).training * JFT_IMAGES * epochs / 1e18
+    assert abs(actual / PAPER[name, epochs] - 1) < 0.015, actual
 
 
 @pytest.mark.parametrize("name", TIMM)
 def test_forward_costs_equal_the_model_cards_of_timm(name):
     """To the digit that the cards give; timm's counter also counts norms, about 0.2 %."""
-    found = flops(variant(name).config())
-    counted = (found.forward - found.parts["attention_products"]) / 2e9
+    actual = flops(variant(name).config())
+    counted = (actual.forward - actual.parts["attention_products"]) / 2e9
     assert abs(counted - TIMM[name]) <= 0.05 + 0.005 * counted
 
 
@@ -113,20 +113,20 @@ def test_the_memory_of_a_training_step_is_that_of_torch():
     import torch
 
     model = tiny(image_size=64, num_layers=3)
-    kept = {}
+    saved = {}
     weights = {weight.value.data_ptr() for weight in model.weights}
 
     def keep(tensor):
         storage = tensor.untyped_storage()
         if tensor.data_ptr() not in weights:
-            kept[storage.data_ptr()] = (storage.nbytes(), storage)
+            saved[storage.data_ptr()] = (storage.nbytes(), storage)
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         model(torch.zeros(4, 64, 64, 3), training=True)
-    found = memory(model, 4).training - 3 * memory(model).weights
-    measured = sum(size for size, _ in kept.values())
-    assert abs(found / measured - 1) < 0.25, (found, measured)
+    actual = memory(model, 4).training - 3 * memory(model).weights
+    measured = sum(size for size, _ in saved.values())
+    assert abs(actual / measured - 1) < 0.25, (actual, measured)
 
 
 def test_an_any_size_model_needs_an_image_size():

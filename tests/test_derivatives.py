@@ -121,11 +121,11 @@ def test_second_derivatives_are_those_of_the_formulas(kind):
     product = hessian_vector_product(model, list(right.values()), training=remat)
     product = [numpy_of(part).astype("float64") for part in product]
     lefts = [direction(seed) for seed in (2000, 3000, 4000)]
-    found = [
+    results = [
         sum(np.vdot(p, d) for p, d in zip(product, left.values(), strict=True)) for left in lefts
     ]
     expected = np.array([curvature(model, left, right) for left in lefts])
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4 * np.abs(expected).max())
+    np.testing.assert_allclose(results, expected, rtol=0, atol=1e-4 * np.abs(expected).max())
 
 
 @pytest.mark.skipif(BACKEND != "jax", reason="JAX's forward mode")
@@ -143,14 +143,14 @@ def test_forward_mode_of_jax_agrees_with_the_gradient(remat):
 
     @jax.jit
     def every_way():
-        found = [
+        results = [
             jax.numpy.vdot(jax.grad(scalar)(IMAGES), direction),
             jax.jvp(scalar, (IMAGES,), (direction,))[1],
             jax.jacfwd(lambda t: scalar(IMAGES + t * direction))(0.0),
         ]
         if not remat:
-            found.append(jax.linearize(scalar, IMAGES)[1](direction))
-        return found
+            results.append(jax.linearize(scalar, IMAGES)[1](direction))
+        return results
 
     backward, *forward = map(float, every_way())
     np.testing.assert_allclose(forward, backward, rtol=1e-4)
@@ -244,9 +244,9 @@ def test_group_norm_equals_that_of_keras(axis, affine):
 def test_an_unknown_choice_of_kernels_is_refused(nursery):
     """The import of keras_vit fails with a message that names the choices."""
     chosen = {"KERAS_VIT_KERNELS": "slow"}
-    done = nursery.run("-c", "import keras, keras_vit.layers", variables=chosen)
-    assert done.returncode
-    assert "KERAS_VIT_KERNELS is 'slow'; expected fast or reference" in done.stderr
+    process = nursery.run("-c", "import keras, keras_vit.layers", variables=chosen)
+    assert process.returncode
+    assert "KERAS_VIT_KERNELS is 'slow'; expected fast or reference" in process.stderr
 
 
 # TensorFlow has few fast forms, and test_kernels.py compares JAX's with the reference.
@@ -271,5 +271,5 @@ def test_the_reference_kernels_pass_tests_of_layers_and_derivatives(nursery):
     ]
     options = ("-q", "-x", "-p", "no:cacheprovider")
     variables = {"KERAS_VIT_KERNELS": "reference"}
-    done = nursery.run("-m", "pytest", *options, *chosen, cwd=ROOT, variables=variables)
-    assert done.returncode == 0, done.stdout[-2000:]
+    process = nursery.run("-m", "pytest", *options, *chosen, cwd=ROOT, variables=variables)
+    assert process.returncode == 0, process.stdout[-2000:]

@@ -130,9 +130,9 @@ def test_the_note_on_the_first_hour_counts_its_lines():
     assert len(re.findall(TASKS, page, re.M | re.S)) == 5
     for title, section in re.findall(TASKS, page, re.M | re.S):
         cells = re.findall(rf"^\| {title} \|(.*)\|$", page, re.MULTILINE)[0].split("|")
-        found = dict(re.findall(r"::::\{tab-item\} (\S+)\n```\w+\n(.*?)```", section, re.DOTALL))
+        programs = dict(re.findall(r"::::\{tab-item\} (\S+)\n```\w+\n(.*?)```", section, re.DOTALL))
         for library, cell in zip(libraries, cells, strict=True):
-            lines = [ln for ln in found.get(library.strip(), "").splitlines() if ln.strip()]
+            lines = [ln for ln in programs.get(library.strip(), "").splitlines() if ln.strip()]
             assert cell.strip() == (str(len(lines)) if lines else "not offered")
 
 
@@ -187,5 +187,5 @@ def test_example_runs(path, desk, nursery):
     assert ROOT / "examples" / command[1] == path
     if path.stem in RUN_AS_NOTEBOOKS:
         pytest.skip("tests/test_site.py runs it, as a notebook.")
-    done = nursery.run(path, *command[2].split(), cwd=desk)
-    assert done.returncode == 0, done.stderr
+    process = nursery.run(path, *command[2].split(), cwd=desk)
+    assert process.returncode == 0, process.stderr

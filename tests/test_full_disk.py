@@ -11,7 +11,7 @@ import pytest
 
 import keras_vit
 from keras_vit import KerasViTError, checkpoints
-from keras_vit.checkpoints.containers import h5_written_beside, parts_of, write_npz
+from keras_vit.checkpoints.containers import h5_written_beside, write_npz
 from keras_vit.errors import WriteError
 from keras_vit.explanation.drawing import draw_explanations
 from keras_vit.files import write_json
@@ -39,7 +39,7 @@ def model():
 
 
 def npz(path):
-    write_npz(path, parts_of([("a", ARRAY)]))
+    write_npz(path, [("a", ARRAY)])
 
 
 def h5(path):

@@ -32,8 +32,8 @@ def modules_after(code: str) -> set[str]:
 def test_one_backend_is_imported():
     """The whole public API imports no other backend than `import keras` has imported."""
     api = "import keras_vit; [getattr(keras_vit, n) for n in keras_vit.__all__]"
-    kept = "import keras, sys; before = {*sys.modules}"
-    loaded = modules_after(f"{kept}; {api}; [sys.modules.pop(n) for n in before - {{'sys'}}]")
+    code = "import keras, sys; before = {*sys.modules}"
+    loaded = modules_after(f"{code}; {api}; [sys.modules.pop(n) for n in before - {{'sys'}}]")
     assert "keras_vit.model" in loaded
     assert not loaded & {"tensorflow", "torch", "jax"}
 
@@ -58,8 +58,8 @@ def test_saved_models_load_without_custom_objects(imports, tmp_path, without_ker
     """Keras finds the classes after `import keras, keras_vit`, or once a class was used."""
     tiny().save(tmp_path / "model.keras")
     load = f"{imports}; print(keras.saving.load_model({str(tmp_path / 'model.keras')!r}).name)"
-    done = without_keras.run("-c", load)
-    assert done.stdout == "vit\n", done.stderr
+    process = without_keras.run("-c", load)
+    assert process.stdout == "vit\n", process.stderr
 
 
 def test_importing_keras_vit_installs_no_import_hook():
@@ -82,5 +82,5 @@ def test_a_model_trained_by_an_optimizer_of_keras_vit_loads(imports, tmp_path, w
     model.compile(LayerwiseSGD(0.1), "mse")
     model.save(tmp_path / "model.keras")
     load = f"{imports}; print(keras.saving.load_model({str(tmp_path / 'model.keras')!r}).optimizer)"
-    done = without_keras.run("-c", load)
-    assert "LayerwiseSGD" in done.stdout, done.stderr
+    process = without_keras.run("-c", load)
+    assert "LayerwiseSGD" in process.stdout, process.stderr

@@ -26,8 +26,8 @@ def test_align_corners_equals_scipy_zoom(source, target):
     points = normal(source).astype("float64")
     expected = ndimage.zoom(points, target / source, order=1)
     assert expected.shape == (target,)
-    found = resampling_matrix(source, target, "bilinear_align_corners") @ points
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+    actual = resampling_matrix(source, target, "bilinear_align_corners") @ points
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("target", [(5, 4), (2, 7), (1, 1), (6, 2), (1, 9)])
@@ -49,8 +49,8 @@ def test_half_pixel_equals_the_formula(source, target):
     points = normal(source).astype("float64")
     centres = (np.arange(target) + 0.5) * source / target - 0.5
     expected = np.interp(centres, np.arange(source), points)
-    found = resampling_matrix(source, target, "bilinear_half_pixel") @ points
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+    actual = resampling_matrix(source, target, "bilinear_half_pixel") @ points
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-12)
 
 
 @every_length
@@ -60,8 +60,8 @@ def test_bicubic_equals_torch(antialias, source, target):
     points = normal(source, 1).astype("float64")
     expected = torch_resize("bicubic", antialias)(points, (1, source), (1, target))
     method = "bicubic_antialias" if antialias else "bicubic"
-    found = resampling_matrix(source, target, method) @ points
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+    actual = resampling_matrix(source, target, method) @ points
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-12)
 
 
 def test_any_two_methods_differ_by_more_than_a_hundredth():
@@ -107,5 +107,5 @@ def test_the_matrix_computed_in_the_graph_equals_the_matrix_in_numpy(method, sou
         if sides is not target and keras.backend.backend() == "jax":
             continue  # sizes are never tensors on JAX
         points = steps(source), steps(sides)
-        found = resampling_weights(source, number(sides), *points, method, keras.ops)
-        assert_close(found, expected, 1e-5)
+        actual = resampling_weights(source, number(sides), *points, method, keras.ops)
+        assert_close(actual, expected, 1e-5)

@@ -321,3 +321,26 @@ def test_uniform_draws_the_numbers_of_its_reference(seed):
         found = numpy_of(kernels.uniform((5, 3), 0.3, one))
         np.testing.assert_array_equal(found, numpy_of(reference.uniform((5, 3), 0.3, other)))
         assert 0.1 < np.abs(found).max() <= 0.3
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="reads weights of torch")
+def test_a_weight_on_torch_has_the_value_that_a_scope_gives_it():
+    """Casting, stateless calls, devices and subclasses; also after Keras forgot its state."""
+
+    class Doubled(keras.Variable):
+        @property
+        def value(self):
+            return 2 * super().value
+
+    weight, doubled = keras.Variable([1.0]), Doubled([1.0])
+    keras.utils.clear_session()
+    assert kernels.tensor(weight) is weight.value
+    assert float(kernels.tensor(doubled)) == 2
+    with keras.src.backend.AutocastScope("float16"):
+        assert dtype_of(kernels.tensor(weight)) == "float16"
+    with keras.StatelessScope([(weight, keras.ops.convert_to_tensor([3.0]))]):
+        assert float(kernels.tensor(weight)) == 3
+    with keras.device("meta"):
+        assert kernels.tensor(weight).device.type == "meta"
+    weight.assign([4.0])
+    assert float(kernels.tensor(weight)) == 4

@@ -104,11 +104,11 @@ def test_classify_each_gives_the_answers_of_classify(tmp_path):
     want = model.classify(images, top=1)
     left_out: list = []
     source = iter([images[0], tmp_path / "absent.png", *images[1:]])
-    found = list(model.classify_each(source, 1, 2, lambda image, reason: left_out.append(image)))
-    assert [image is given for (image, _), given in zip(found, images, strict=True)] == [True] * 5
-    assert [answer[0][0] for _, answer in found] == [answer[0][0] for answer in want]
+    actual = list(model.classify_each(source, 1, 2, lambda image, reason: left_out.append(image)))
+    assert [image is value for (image, _), value in zip(actual, images, strict=True)] == [True] * 5
+    assert [answer[0][0] for _, answer in actual] == [answer[0][0] for answer in want]
     np.testing.assert_allclose(
-        [answer[0][1] for _, answer in found], [answer[0][1] for answer in want], rtol=1e-5
+        [answer[0][1] for _, answer in actual], [answer[0][1] for answer in want], rtol=1e-5
     )
     assert left_out == [tmp_path / "absent.png"]
 

@@ -29,11 +29,13 @@ def true_loss(logits, labels=LABELS):
 @pytest.mark.parametrize("loss", TYPED, ids=["string", "function", "class", "object", "list"])
 def test_a_loss_for_probabilities_is_replaced_by_the_loss_from_logits(loss):
     """One warning says so."""
-    with pytest.warns(UserWarning, match="is for probabilities; the model returns logits") as told:
-        found = loss_for(loss, tiny().config)
-    assert len(told) == 1
-    found = found[0] if isinstance(found, list) else found
-    assert found.get_config()["from_logits"]
+    with pytest.warns(
+        UserWarning, match="is for probabilities; the model returns logits"
+    ) as record:
+        actual = loss_for(loss, tiny().config)
+    assert len(record) == 1
+    actual = actual[0] if isinstance(actual, list) else actual
+    assert actual.get_config()["from_logits"]
 
 
 def test_a_model_compiled_with_it_evaluates_from_logits(tmp_path):
@@ -44,13 +46,13 @@ def test_a_model_compiled_with_it_evaluates_from_logits(tmp_path):
             "sgd", "sparse_categorical_crossentropy", metrics=["accuracy", "crossentropy"]
         )
     logits = numpy_of(model(IMAGES))
-    found = model.evaluate(IMAGES, LABELS, verbose=0, return_dict=True)
-    np.testing.assert_allclose(found["loss"], true_loss(logits), rtol=1e-5)
-    np.testing.assert_allclose(found["crossentropy"], true_loss(logits), rtol=1e-5)
-    np.testing.assert_allclose(found["accuracy"], (logits.argmax(1) == LABELS).mean(), rtol=1e-6)
+    actual = model.evaluate(IMAGES, LABELS, verbose=0, return_dict=True)
+    np.testing.assert_allclose(actual["loss"], true_loss(logits), rtol=1e-5)
+    np.testing.assert_allclose(actual["crossentropy"], true_loss(logits), rtol=1e-5)
+    np.testing.assert_allclose(actual["accuracy"], (logits.argmax(1) == LABELS).mean(), rtol=1e-6)
     model.save(tmp_path / "x.keras")
     again = keras.saving.load_model(tmp_path / "x.keras").evaluate(IMAGES, LABELS, verbose=0)
-    np.testing.assert_allclose(again[0], found["loss"], rtol=1e-5)
+    np.testing.assert_allclose(again[0], actual["loss"], rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -83,14 +85,14 @@ def test_losses_that_fit_and_losses_of_the_user_are_kept():
         pass
 
     own = Own()
-    told = keras.losses.CategoricalCrossentropy(from_logits=True)
+    loss = keras.losses.CategoricalCrossentropy(from_logits=True)
     config = tiny().config
     assert loss_for(own, config) is own
-    assert loss_for(told, config) is told
+    assert loss_for(loss, config) is loss
     assert loss_for("mse", config) in ("mse", keras.losses.mean_squared_error)
     with pytest.warns(UserWarning, match="for logits; the model returns probabilities"):
-        found = loss_for(told, tiny(classifier_activation="softmax").config)
-    assert not found.get_config()["from_logits"]
+        actual = loss_for(loss, tiny(classifier_activation="softmax").config)
+    assert not actual.get_config()["from_logits"]
 
 
 def test_a_model_of_one_class_has_a_binary_accuracy():
@@ -98,8 +100,8 @@ def test_a_model_of_one_class_has_a_binary_accuracy():
     model = random_tiny(num_classes=1)
     model.compile("sgd", "auto", metrics=["accuracy"])
     logits, labels = numpy_of(model(IMAGES))[:, 0], np.arange(8) % 2
-    found = model.evaluate(IMAGES, labels[:, None], verbose=0, return_dict=True)
-    np.testing.assert_allclose(found["accuracy"], ((logits > 0) == labels).mean())
+    actual = model.evaluate(IMAGES, labels[:, None], verbose=0, return_dict=True)
+    np.testing.assert_allclose(actual["accuracy"], ((logits > 0) == labels).mean())
 
 
 def test_a_model_with_softmax_returns_probabilities(tmp_path):
@@ -123,9 +125,9 @@ def test_a_model_with_softmax_returns_probabilities(tmp_path):
         evaluate(model, (IMAGES, LABELS)).loss, evaluate(plain, (IMAGES, LABELS)).loss, rtol=1e-5
     )
     pixels = np.random.default_rng(0).integers(0, 256, (2, 16, 16, 3), "uint8")
-    for found, expected in zip(model.classify(pixels), plain.classify(pixels), strict=True):
-        assert [name for name, _ in found] == [name for name, _ in expected]
-        np.testing.assert_allclose([p for _, p in found], [p for _, p in expected], rtol=1e-5)
+    for actual, expected in zip(model.classify(pixels), plain.classify(pixels), strict=True):
+        assert [name for name, _ in actual] == [name for name, _ in expected]
+        np.testing.assert_allclose([p for _, p in actual], [p for _, p in expected], rtol=1e-5)
     with pytest.raises(ConfigError, match="classifier_activation='softmx'.*softmax"):
         tiny(classifier_activation="softmx")
 

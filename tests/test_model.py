@@ -96,10 +96,10 @@ def test_logits_equal_the_formulas(fields):
     """Every arrangement without a ResNet stem computes Figure 1; logits are float32."""
     model = random_tiny(**fields)
     images = normal(2, *model.config.image_size, model.config.channels)
-    found, expected = run(model, images), figure_1(model, images)
+    actual, expected = run(model, images), figure_1(model, images)
     assert dtype_of(model.output) == "float32"
     assert model.output_shape == (None, *expected.shape[1:])
-    assert_close(found, expected)
+    assert_close(actual, expected)
 
 
 @pytest.mark.parametrize(
@@ -195,8 +195,8 @@ def test_numerics_reach_every_part():
     model = tiny(**HYBRID, numerics=numerics)
     for name in ("root", "stage1_unit1"):
         layer = model.get_layer(name)
-        found = (layer.std_conv, layer.std_conv_epsilon, layer.group_norm_epsilon)
-        assert found == ("sqrt_var_plus_epsilon", 0.5, 0.25)
+        actual = (layer.std_conv, layer.std_conv_epsilon, layer.group_norm_epsilon)
+        assert actual == ("sqrt_var_plus_epsilon", 0.5, 0.25)
     assert model.get_layer("block_0").layer_norm_epsilon == 0.125
     assert model.get_layer("encoder_norm").epsilon == 0.125
     assert model.get_layer("position_embedding").resize == "bilinear_half_pixel"
@@ -226,11 +226,11 @@ def test_mixed_precision_gives_float32_logits_near_those_of_float32(policy, fiel
     images = normal(2, *exact.config.image_size, 3)
     assert dtype_of(mixed.output) == "float32"
     assert {dtype_of(weight) for weight in mixed.weights} == {"float32"}
-    found = mixed.predict(images, verbose=0)
-    assert found.dtype == "float32"
+    actual = mixed.predict(images, verbose=0)
+    assert actual.dtype == "float32"
     expected = run(exact, images)
-    assert_close(found, expected, 2 * ROUNDING[policy])
-    assert np.abs(found - expected).max() > 1e-5 * np.abs(expected).max()  # 16 bits were used
+    assert_close(actual, expected, 2 * ROUNDING[policy])
+    assert np.abs(actual - expected).max() > 1e-5 * np.abs(expected).max()  # 16 bits were used
 
 
 def test_policy_and_data_format_default_to_the_settings_of_keras():
@@ -324,13 +324,13 @@ def test_a_model_is_sliced_at_its_stages_by_name():
     }
     assert [layer.name for layer in model.layers] == ["images", *shapes]
     stages = {name: model.get_layer(name).output for name in shapes}
-    found = keras.Model(model.input, stages).predict(IMAGES, verbose=0)
-    assert {name: value.shape[1:] for name, value in found.items()} == shapes
+    actual = keras.Model(model.input, stages).predict(IMAGES, verbose=0)
+    assert {name: value.shape[1:] for name, value in actual.items()} == shapes
     expected = formulas.block(
-        found["embedding_dropout"], below(weights_of(model), "block_0/"), model.config.numerics
+        actual["embedding_dropout"], below(weights_of(model), "block_0/"), model.config.numerics
     )
-    assert_close(found["block_0"], expected)
-    assert_close(found["head"], numpy_of(model(IMAGES)))
+    assert_close(actual["block_0"], expected)
+    assert_close(actual["head"], numpy_of(model(IMAGES)))
 
 
 def test_stochastic_depth_grows_linearly_with_depth():
@@ -368,9 +368,16 @@ def test_invalid_fields_are_refused(fields, words):
 
 
 def test_a_config_that_is_no_vitconfig_is_refused():
-    """A name is refused; without a config, the required fields are named."""
-    with raises(ConfigError, "config must be a ViTConfig", "'vit_b16'"):
+    """A name is refused; fields alone are complete or the missing ones are named."""
+    with raises(ConfigError, "takes config, a ViTConfig", "'vit_b16'", "keras_vit.vit_b16()"):
         VisionTransformer("vit_b16")
     with raises(ConfigError, "needs patch_size"):
-        VisionTransformer()
+        VisionTransformer(image_size=32)
     assert isinstance(tiny().config, ViTConfig)
+
+
+def test_a_subclass_loads_a_preset_as_itself():
+    class Own(VisionTransformer):
+        """A class of a user."""
+
+    assert type(Own.from_preset("vit_digits")) is Own

@@ -17,6 +17,7 @@ FILE = Path(__file__).parents[1] / "examples" / "paper" / "model_figures.py"
 EXAMPLE = runpy.run_path(str(FILE))
 attention_distance = EXAMPLE["attention_distance"]
 patch_filters = EXAMPLE["patch_filters"]
+position_similarity = EXAMPLE["position_similarity"]
 token_norms = EXAMPLE["token_norms"]
 
 
@@ -43,6 +44,18 @@ def test_patch_filters_of_a_hybrid_are_the_kernels_of_its_root():
     assert (found.kernels.shape, found.explained) == ((4, 7, 7, 3), None)
     np.testing.assert_allclose(found.kernels.mean((1, 2, 3)), 0, atol=1e-6)
     np.testing.assert_allclose(found.kernels.std((1, 2, 3)), 1, atol=1e-4)
+
+
+@not_by_backend
+def test_position_similarity_is_the_cosine_of_position_embeddings():
+    """Class token and registers are left out."""
+    model = random_tiny(image_size=(24, 16), num_registers=2)
+    similar = position_similarity(model)
+    table = numpy_of(model.get_layer("position_embedding").embedding)[0, -6:]
+    one, other = table[3], table[4]  # row 1, column 1; row 2, column 0
+    cosine = one @ other / np.sqrt((one @ one) * (other @ other))
+    np.testing.assert_allclose(similar[1, 1, 2, 0], cosine, atol=1e-6)
+    np.testing.assert_allclose(np.einsum("rcrc->rc", similar), 1, atol=1e-6)
 
 
 @not_by_backend

@@ -57,8 +57,8 @@ def test_gradients_and_draws_equal_those_without_remat(kind):
     tolerance = 1e-2 if "dtype" in fields else 1e-6
     assert_close(np.array([again]), np.array([loss]), tolerance)
     largest = max(np.abs(gradient).max() for gradient in gradients)
-    for found, expected in zip(others, gradients, strict=True):
-        np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * largest)
+    for actual, expected in zip(others, gradients, strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance * largest)
     np.testing.assert_array_equal(after, seeds)
 
 
@@ -75,15 +75,15 @@ def test_rates_act_in_a_compiled_step():
 
 def test_blocks_are_computed_again_in_training_alone(monkeypatch):
     """`kernels.remat` is called once per block in training, and never in inference."""
-    asked = []
+    calls = []
     remat = kernels.remat
-    monkeypatch.setattr(kernels, "remat", lambda *given: asked.append(1) or remat(*given))
+    monkeypatch.setattr(kernels, "remat", lambda *given: calls.append(1) or remat(*given))
     model, inputs = random_tiny(num_layers=3, remat=True), normal(2, 16, 16, 3)
     model(inputs, training=False)
-    assert not asked
-    found = model(inputs, training=True)
-    assert len(asked) == 3
-    assert_close(found, numpy_of(model(inputs)))
+    assert not calls
+    actual = model(inputs, training=True)
+    assert len(calls) == 3
+    assert_close(actual, numpy_of(model(inputs)))
 
 
 def test_keras_files_store_remat_and_presets_do_not(tmp_path):

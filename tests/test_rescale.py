@@ -36,9 +36,9 @@ def test_pixels_give_the_logits_of_prepared_images(policy, data_format):
 def test_classify_evaluate_features_and_data_scale_once():
     """The preprocessor of a model that rescales leaves pixels unscaled."""
     plain, inside = pair()
-    for found, expected in zip(inside.classify(PIXELS), plain.classify(PIXELS), strict=True):
-        assert [name for name, _ in found] == [name for name, _ in expected]
-        np.testing.assert_allclose([p for _, p in found], [p for _, p in expected], rtol=1e-5)
+    for actual, expected in zip(inside.classify(PIXELS), plain.classify(PIXELS), strict=True):
+        assert [name for name, _ in actual] == [name for name, _ in expected]
+        np.testing.assert_allclose([p for _, p in actual], [p for _, p in expected], rtol=1e-5)
     labels = np.arange(4)
     prepared = plain.preprocessor(PIXELS)
     np.testing.assert_array_equal(inside.preprocessor(PIXELS), PIXELS)

@@ -50,8 +50,8 @@ def test_block_similarity_equals_its_definition():
     result = block_similarity(model, images, other)
     assert result.shape == (2, 1)
     for block in range(2):
-        wanted = alignment(flat_tokens(model, images, block), flat_tokens(other, images, 0))
-        np.testing.assert_allclose(result[block, 0], wanted, rtol=1e-4)
+        expected = alignment(flat_tokens(model, images, block), flat_tokens(other, images, 0))
+        np.testing.assert_allclose(result[block, 0], expected, rtol=1e-4)
     same = block_similarity(model, images, batch_size=5)  # 5 and 4
     np.testing.assert_allclose(np.diag(same), 1, rtol=1e-6)
     np.testing.assert_allclose(same, same.T, rtol=1e-6)
@@ -99,9 +99,9 @@ def test_few_shot_curve_is_the_mean_and_deviation_of_few_shot():
     values = keras.Model(model.input, model.get_layer("pre_logits").output).predict(
         images, verbose=0
     )
-    wanted = few_shot((values, labels), (values, labels), (1, 4))
+    expected = few_shot((values, labels), (values, labels), (1, 4))
     assert result == {
-        k: (pytest.approx(np.mean(v)), pytest.approx(np.std(v))) for k, v in wanted.items()
+        k: (pytest.approx(np.mean(v)), pytest.approx(np.std(v))) for k, v in expected.items()
     }
 
 

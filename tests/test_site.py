@@ -107,6 +107,25 @@ def test_the_models_table_has_every_preset(site):
     assert all(name in text for name in keras_vit.list_presets())
 
 
+def test_a_heading_sorts_the_models_and_words_filter_them(site, browser):
+    """By the keyboard; `aria-sort` tells the order, and models without a value stand last."""
+    browser.get((site / "models.html").as_uri())
+    cells = "return [...document.querySelectorAll('.models-table tbody tr:not([hidden])')].map("
+    headings = browser.find_elements("css selector", ".models-table th")
+    (column,) = [k for k, heading in enumerate(headings) if heading.text.startswith("top-1")]
+    for order, sign in (("descending", -1), ("ascending", 1)):
+        headings[column].find_element("css selector", "button").send_keys("\n")
+        assert headings[column].get_attribute("aria-sort") == order
+        texts = browser.execute_script(f"{cells} row => row.cells[{column}].textContent.trim())")
+        values = [sign * float(text) for text in texts if text]
+        assert values == sorted(values)
+        assert not any(texts[len(values) :])
+    browser.find_element("css selector", "input[type=search]").send_keys("dinov2 reg4")
+    names = browser.execute_script(f"{cells} row => row.cells[0].textContent.trim())")
+    assert names
+    assert all("dinov2" in name and "reg4" in name for name in names)
+
+
 def test_pages_are_reached_by_menu_search_and_copied_by_a_button(site, browser):
     """On 400 pixels: the menu opens a page, the search finds one, a button copies the code."""
     from selenium.webdriver.common.action_chains import ActionChains
@@ -158,8 +177,8 @@ def scroll_width(browser):
 def eventually(answer):
     """Returns the first answer that is not empty, within ten seconds."""
     for _ in range(100):
-        if found := answer():
-            return found
+        if value := answer():
+            return value
         time.sleep(0.1)
     raise AssertionError("nothing appeared")
 

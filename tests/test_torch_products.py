@@ -378,3 +378,12 @@ def test_a_new_process_without_the_operation_gives_the_same_numbers(nursery, tmp
 def test_canary_torch_has_the_operation_of_onednn():
     """If this fails, AMD processors compute at MKL's speed: see kernels/torch_products.py."""
     assert torch_products._operation() is not None
+
+
+def test_canary_torch_says_whether_a_transform_is_active():
+    """`torch._C._are_functorch_transforms_active` is true inside `torch.func` alone."""
+    answers = []
+    active = torch._C._are_functorch_transforms_active
+    torch.func.vmap(lambda x: answers.append(active()) or x)(torch.ones(2))
+    assert answers == [True]
+    assert not active()

@@ -46,13 +46,13 @@ def test_mypy_in_a_users_environment_sees_the_types(tmp_path):
         command, cwd=tmp_path, env=environment, check=False, capture_output=True, text=True
     ).stdout
     assert "import-untyped" not in printed, printed
-    for found in (
+    for line in (
         "tuple[keras_vit.model.VisionTransformer, keras_vit.data.image_data.ImageData, "
         "keras_vit.data.image_data.ImageData, tuple[str, ...]]",
         '"float"',
         'script.py:10: error: Unexpected keyword argument "sede"',
     ):
-        assert found in printed, printed
+        assert line in printed, printed
 
 
 def test_the_options_of_data_sources_equal_the_arguments_of_imagedata():

@@ -9,8 +9,9 @@ import pytest
 import keras_vit
 from keras_vit import variants
 from keras_vit.config import ResNetStem, foreign_words
+from keras_vit.config.variants import variant_of
 from keras_vit.errors import ConfigError
-from keras_vit.variants import list_variants, variant, variant_of
+from keras_vit.variants import list_variants, variant
 from keras_vit.weights import lexicon
 from tests.words import raises
 
@@ -155,17 +156,14 @@ def test_a_builder_passes_the_arguments_of_the_model_on():
 
 
 def test_builders_and_loaders_name_every_argument_of_the_model():
-    """The arguments that `VisionTransformer` takes beside a configuration."""
+    """Those that `VisionTransformer` takes beside a configuration; `load` passes all on."""
     of_model = set(inspect.signature(keras_vit.VisionTransformer.__init__).parameters)
     of_model -= {"self", "config", "fields"}
-    for function in (
-        variants.Variant.__call__,
-        keras_vit.VisionTransformer.from_preset,
-        keras_vit.checkpoints.load,
-    ):
+    for function in (variants.Builder.__call__, keras_vit.VisionTransformer.from_preset):
         assert of_model <= set(inspect.signature(function).parameters)
     for name in ("num_classes", "image_size", "dtype", "load_weights", "remat"):
         assert name in inspect.signature(keras_vit.VisionTransformer.from_preset).parameters
+    assert all(f" {name}" in keras_vit.checkpoints.load.__doc__ for name in of_model)
 
 
 WORDS = {

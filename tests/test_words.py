@@ -1,51 +1,47 @@
-"""Rules of words that a machine can see, in docstrings of the package and in names of tests."""
-
-import ast
-import re
-from pathlib import Path
+"""The rules of `tests/prose.py` hold, and find what breaks them."""
 
 import pytest
 
-import keras_vit
+from tests import prose
 
 pytestmark = pytest.mark.without_backend
 
-PACKAGE = Path(keras_vit.__file__).parent
-FILES = sorted(PACKAGE.rglob("*.py"))
-TESTS = sorted(Path(__file__).parent.rglob("test_*.py"))
-DOCUMENTED = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-LONGEST_SENTENCE, LONGEST_NAME = 40, 70
+
+@pytest.mark.parametrize(
+    ("path", "rule"), prose.RULES, ids=lambda value: str(getattr(value, "stem", ""))
+)
+def test_words_keep_the_rules(path, rule):
+    assert list(rule(path)) == []
 
 
-def docstrings(path: Path) -> list[str]:
-    nodes = ast.walk(ast.parse(path.read_text()))
-    return [ast.get_docstring(node) or "" for node in nodes if isinstance(node, DOCUMENTED)]
-
-
-def sentences(docstring: str) -> list[str]:
-    """Sentences of the paragraphs of prose: no lists of arguments, tables, examples or formulas."""
-    prose = [
-        paragraph
-        for paragraph in re.split(r"\n\s*\n", docstring)
-        if not re.match(r"\s*(Args|Attributes|Raises|Returns|Yields):|\s*[-|>=*]|\s{4}", paragraph)
-        and " | " not in paragraph
+def test_faults_of_docstrings_are_found(tmp_path):
+    """A question, a continued name and a long sentence; an example is no sentence."""
+    path = tmp_path / "module.py"
+    long = "word " * 41
+    arguments = "    Args:\n        path: of the folder.\n"
+    path.write_text(
+        f'"""What it is.\n\n{long}"""\n'
+        f'def f(path):\n    """Reads.\n\n{arguments}\n    >>> {long}\n    """'
+    )
+    faults = list(prose.faults_of_module(path))
+    assert [fault.partition(":")[0] for fault in faults] == [
+        "the module begins as a question",
+        "a sentence of more than 40 words",
+        "the description continues the name of the parameter",
     ]
-    parts = (re.split(r"(?<=[.:;!?])\s+", " ".join(text.split())) for text in prose)
-    return [sentence for part in parts for sentence in part]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_docstrings_say_things_by_themselves(path):
-    """A parameter's description does not continue its name, and no module begins as a question."""
-    first, *_ = docstrings(path)
-    assert not re.match(r"(What|How|Which)\b", first), first.splitlines()[0]
-    for docstring in docstrings(path):
-        continued = re.findall(r"^ +[\w*, ]+: (?:of|whose|what|which)\b.*$", docstring, re.M)
-        assert continued == []
-        for sentence in sentences(docstring):
-            assert len(sentence.split()) <= LONGEST_SENTENCE, sentence
+def test_long_sentences_of_pages_are_found(tmp_path):
+    """Items of a list are sentences of their own; code and tables are none."""
+    path, long = tmp_path / "page.md", "word " * 41
+    item = "word " * 30
+    path.write_text(
+        f"# {long}\n\n```\n\n{long}\n\n```\n\n| {long} |\n\n- {item}\n- {item}\n\n{long}\n"
+    )
+    assert len(list(prose.faults_of_page(path))) == 1
 
 
-def test_names_of_tests_have_at_most_seventy_letters():
-    names = [name for path in TESTS for name in re.findall(r"def (test_\w+)", path.read_text())]
-    assert [name for name in names if len(name) > LONGEST_NAME] == []
+def test_long_names_of_tests_are_found(tmp_path):
+    path = tmp_path / "test_it.py"
+    path.write_text(f"def test_{'a' * 66}(): pass\ndef test_{'a' * 65}(): pass\n")
+    assert len(list(prose.faults_of_tests(path))) == 1

@@ -1,107 +1,113 @@
-"""The directive `models-table`: the catalog of presets, a table per family.
+"""The directive `models-table`: the catalog of presets as one table, whose columns sort it.
 
-Its argument is a family; without one it is the families' overview. The columns are those of
-`keras_vit.sources.catalog.Preset`, so that a new row of the catalog is on the site at once.
+A row comes from `keras_vit.sources.catalog.Preset`, so that a new row of the catalog is on the site
+at once. Each `benchmarks/results/*.csv` adds a column of images per second; `models_table.js` sorts
+and filters in the browser.
 """
 
-import json
+import csv
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx.util.docutils import SphinxDirective
 
+from keras_vit import flops
+from keras_vit.checkpoints import inspect
 from keras_vit.checkpoints.passports import rung_of, shipped
-from keras_vit.errors import PresetError
+from keras_vit.images.protocols import complete
 from keras_vit.sources.catalog import CATALOG, Preset
 from keras_vit.weights.lexicon import num_parameters
 
-ROOT = Path(__file__).parents[2]
-HEADER = "| preset | parameters | pixels | data | top-1, reported by | rung | MB | license |"
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
+COLUMNS = {
+    "preset": "---",
+    "params, M": "---:",
+    "GMACs": "---:",
+    "MB": "---:",
+    "pixels": "---:",
+    "top-1, %": "---:",
+    "reported by": "---",
+}
+LAST = {"rung": "---:", "protocol": "---", "license": "---"}
+MEANS = {0.485: "ImageNet's mean", 0.48145466: "CLIP's mean", 0.5: ""}
 
 
 class ModelsTable(SphinxDirective):
-    """Writes the presets of a family as a Markdown table."""
-
-    optional_arguments = 1
+    """Writes all presets as a Markdown table."""
 
     def run(self) -> list[nodes.Node]:
         """Returns the nodes of the table."""
-        family = self.arguments[0] if self.arguments else "vit"
-        rows = [_row(preset) for preset in CATALOG.values() if preset.family == family]
-        lines = [HEADER, "|---|---:|---:|---|---|---|---:|---|", *rows]
+        speeds = {path.stem: _read(path) for path in sorted(RESULTS.glob("*.csv"))}
+        for path in RESULTS.glob("*.csv"):
+            self.env.note_dependency(str(path))
+        named = {f"images/s, {name.replace('_', ' ')}": "---:" for name in speeds}
+        columns = {**COLUMNS, **named, **LAST}
+        rows = [columns, columns.values()]
+        rows += [_row(preset, list(speeds.values())) for preset in CATALOG.values()]
+        lines = [f"| {' | '.join(cells)} |" for cells in rows]
         container = nodes.container(classes=["models-table"])
         self.state.nested_parse(StringList(lines, source="catalog"), self.content_offset, container)
         return [container]
 
 
-class SpeedTable(SphinxDirective):
-    """Writes the images per second that `make bench` measured."""
-
-    def run(self) -> list[nodes.Node]:
-        """Returns the nodes of the table."""
-        lines = ["| model | batch | torch | JAX | TensorFlow |", "|---|---:|---:|---:|---:|"]
-        for entry in json.loads((ROOT / "benchmarks/results/cpu.json").read_text()):
-            request = entry["request"]
-            if request["task"] != "forward" or request["dtype"] != "float32":
-                continue
-            took = {row["peer"]: row["milliseconds"] for row in entry["rows"]}
-            cells = [f"{request['model']} at {request['image_size']}", str(request["batch"])]
-            for backend in ("torch", "jax", "tensorflow"):
-                milliseconds = took.get(f"keras_vit-{backend}-predict")
-                speed = milliseconds and request["batch"] * 1000 / milliseconds
-                cells.append(f"{speed:.1f}" if speed else "")
-            if any(cells[2:]):
-                lines.append(f"| {' | '.join(cells)} |")
-        container = nodes.container()
-        lines = _merged(lines)
-        self.state.nested_parse(StringList(lines, source="bench"), self.content_offset, container)
-        return [container]
+def _read(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
 
 
-def _merged(lines: list[str]) -> list[str]:
-    """Joins rows of the same model and batch, which were measured per backend."""
-    rows: dict[tuple[str, str], list[str]] = {}
-    for line in lines[2:]:
-        model, batch, *speeds = [cell.strip() for cell in line.strip("|").split("|")]
-        known = rows.setdefault((model, batch), [""] * len(speeds))
-        rows[model, batch] = [new or old for new, old in zip(speeds, known, strict=True)]
-    return [*lines[:2], *(f"| {' | '.join([*key, *speeds])} |" for key, speeds in rows.items())]
-
-
-def _row(preset: Preset) -> str:
-    size = preset.mebibytes
-    try:
-        parameters = f"{num_parameters(preset.config()) / 1e6:,.1f} M"
-    except PresetError:
-        parameters = "in its file"
-    if preset.folder is not None:
-        stored = (preset.folder / "model.safetensors").stat().st_size
-        parameters, size = f"{stored / 4 / 1e6:,.1f} M", stored / 2**20
-    score = f"{preset.top1:.2f} %, {preset.reported}" if preset.top1 is not None else ""
+def _row(preset: Preset, speeds: list[list[dict[str, str]]]) -> list[str]:
+    config = inspect(preset.folder).config if preset.folder else preset.config()
+    parameters, gmacs = num_parameters(config) / 1e6, flops(config).forward / 2e9
+    top1, reported = preset.top1, preset.reported
     if preset.upstream_top1 is not None:
-        score = f"{preset.upstream_top1:.2f} % of ImageNet-21k, VT#62"
-    cells = [
+        top1, reported = preset.upstream_top1, "VT#62 (ImageNet-21k)"
+    passport = shipped().get(preset.name)
+    return [
         f"`{preset.name}`",
-        parameters,
+        f"{parameters:,.1f}",
+        f"{gmacs:,.1f}" if gmacs >= 0.1 else f"{gmacs:.4f}",
+        f"{4 * parameters:,.{0 if parameters > 1 else 1}f}",
         str(preset.image_size),
-        preset.data.replace("_ft_", ", then ").replace("_", " "),
-        score,
-        _evidence(preset.name),
-        f"{size:,.0f}" if size and size > 1 else (f"{size:.1f}" if size else ""),
+        "" if top1 is None else f"{top1:.2f}",
+        reported.partition(",")[0],
+        *(_speed(preset.name, gmacs, rows) for rows in speeds),
+        f"{rung_of(preset.name)}{f', {passport.date}' if passport else ''}",
+        _protocol(preset.protocol),
         preset.license,
     ]
-    return f"| {' | '.join(cells)} |"
 
 
-def _evidence(name: str) -> str:
-    passport = shipped().get(name)
-    rung = rung_of(name)
-    return f"{rung}, {passport.date}" if passport and rung else str(rung)
+def _protocol(protocol: str | Mapping[str, Any]) -> str:
+    """Returns the name of a protocol and what distinguishes it: crop, filter, mean."""
+    values = complete(protocol)
+    words = [values["name"]]
+    if values["name"] == "timm":
+        words.append(f"crop {values['crop_pct']:g}")
+    if values["name"] == "big_vision" and values["resize_small"]:
+        words.append(f"{values['resize_small']} to {values['image_size']} pixels")
+    words.append(values.get("interpolation", ""))
+    first = values["mean"][0] if isinstance(values["mean"], (list, tuple)) else values["mean"]
+    words.append(MEANS[first])
+    return ", ".join(filter(None, words))
+
+
+def _speed(name: str, gmacs: float, rows: list[dict[str, str]]) -> str:
+    """Returns the best float32 figure of the rows that are of this model at this size."""
+    fitting = [
+        row for row in rows
+        if name.startswith(row["model"]) and row["precision"] == "float32"
+        and abs(float(row["gmacs"]) / gmacs - 1) < 0.01
+    ]  # fmt: skip
+    if not fitting:
+        return ""
+    best = max(fitting, key=lambda row: float(row["images_per_second"]))
+    return f"{float(best['images_per_second']):,.1f} ({best['backend']}, batch {best['batch']})"
 
 
 def setup(app: object) -> dict[str, bool]:
-    """Registers the directives."""
+    """Registers the directive."""
     app.add_directive("models-table", ModelsTable)  # type: ignore[attr-defined]
-    app.add_directive("speed-table", SpeedTable)  # type: ignore[attr-defined]
     return {"parallel_read_safe": True}

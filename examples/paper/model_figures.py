@@ -15,7 +15,6 @@ from matplotlib.ticker import MaxNLocator
 from sklearn.datasets import load_digits
 
 from keras_vit import VisionTransformer, ViTConfig, attention_maps
-from keras_vit.explanation import position_similarity
 from keras_vit.explanation.pixels import pixels_per_patch
 
 
@@ -55,6 +54,19 @@ def patch_filters(model: VisionTransformer, count: int = 28) -> Filters:
     shares = lengths**2 / (lengths**2).sum()
     kernels = components.reshape(-1, *kernel.shape[:-1])
     return Filters(kernels[:count].astype("float32"), shares[:count].astype("float32"))
+
+
+def position_similarity(model: VisionTransformer) -> np.ndarray:
+    """Returns the cosine similarity of learned position embeddings (Figures 7, centre, and 10).
+
+    Returns:
+        float32 `(rows, columns, rows, columns)` on the grid of the stored embeddings.
+    """
+    rows, columns = model.config.source_grid or (0, 0)
+    table = keras.ops.convert_to_numpy(model.get_layer("position_embedding").embedding)[0]
+    table = table[-rows * columns :].astype("float64")
+    unit = table / np.linalg.norm(table, axis=1, keepdims=True)
+    return (unit @ unit.T).reshape(rows, columns, rows, columns).astype("float32")
 
 
 def attention_distance(

@@ -1,31 +1,24 @@
 """From a model's arrays to a checkpoint of another library, in the family that can hold them."""
 
 import contextlib
+import dataclasses
 import functools
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from keras_vit.checkpoints.containers import (
-    Part,
-    h5_written_beside,
-    whole,
-    write_npz,
-    write_safetensors,
-)
+from keras_vit.checkpoints.containers import h5_written_beside, write_npz, write_safetensors
 from keras_vit.checkpoints.dialects import Dialect
-from keras_vit.checkpoints.translate import Move, plan, to_parts
+from keras_vit.checkpoints.translate import Move, plan
 from keras_vit.config import ViTConfig
 from keras_vit.errors import CheckpointError
 from keras_vit.files import folder_written_beside, write_json
 from keras_vit.images.protocols import ProtocolSpec, compact, complete
 from keras_vit.text import log
-from keras_vit.weights.axes import Scratch, in_order
 
 Track = Callable[[Iterable[Any]], Iterable[Any]]
 
@@ -33,16 +26,17 @@ _WEIGHTS = {"npz": "model.npz", "safetensors": "model.safetensors", "h5": "model
 _TASK_WEIGHTS = "task.weights.h5"
 
 
-class WeightArrays(Protocol):
-    """The weights of a model by their path in the lexicon."""
+@dataclasses.dataclass(frozen=True)
+class WeightArrays:
+    """The weights of a model by their path in the lexicon.
 
-    def dtype(self, path: str) -> np.dtype:
-        """Returns the type of an array, without reading it."""
-        ...
+    Args:
+        dtype: returns the type of an array, without reading it.
+        read: returns an array; a caller reads each array once.
+    """
 
-    def read(self, path: str) -> np.ndarray:
-        """Returns an array; a caller reads each array once."""
-        ...
+    dtype: Callable[[str], np.dtype]
+    read: Callable[[str], np.ndarray]
 
 
 def export(
@@ -123,47 +117,31 @@ def _write_arrays(
 ) -> None:
     # Weights that are stored in one array share its type.
     dtypes = {
-        path: functools.reduce(np.promote_types, map(arrays.dtype, move.paths))
+        move.name: functools.reduce(np.promote_types, map(arrays.dtype, move.paths))
         for move in moves
-        for path in move.paths
     }
 
-    def parts(moves: Iterable[Move]) -> Iterator[Part]:
-        return _ahead(
-            to_parts(track(moves), lambda p: arrays.read(p).astype(dtypes[p], copy=False))
-        )
+    def read(move: Move) -> np.ndarray:
+        weights = [arrays.read(p).astype(dtypes[move.name], copy=False) for p in move.paths]
+        return move.to_array(weights)
 
+    named = ((move.name, read(move)) for move in track(moves))
     if dialect.container == "npz":
-        write_npz(path, parts(moves))
+        write_npz(path, named)
     elif dialect.container == "h5":
-        _write_h5(path, itertools.chain(whole(parts(moves)), _row_numbers(dialect, moves)))
+        _write_h5(path, itertools.chain(named, _row_numbers(dialect, moves)))
     else:
-        by_name = {move.names[0]: move for move in moves}
-        specs = [(n, move.file_shape, dtypes[move.paths[0]]) for n, move in by_name.items()]
-        read = lambda names: parts([by_name[name] for name in names])  # noqa: E731
-        write_safetensors(path, specs, read, dict(dialect.metadata))
+        by_name = {move.name: move for move in moves}
+        specs = [(move.name, move.file_shape, dtypes[move.name]) for move in moves]
+        in_file_order = lambda names: (read(by_name[name]) for name in track(names))  # noqa: E731
+        write_safetensors(path, specs, in_file_order, dict(dialect.metadata))
 
 
 def _row_numbers(dialect: Dialect, moves: list[Move]) -> Iterator[tuple[str, np.ndarray]]:
     """Yields the arrays that number the rows of other arrays; rows are written in order."""
     for move in moves:
-        for name in move.names:
-            if numbering := dialect.row_numbers.get(name):
-                yield numbering, np.arange(move.file_shape[0], dtype="int32")[None]
-
-
-def _ahead(parts: Iterator[Part]) -> Iterator[Part]:
-    """Yields parts; a thread reads, checks and rearranges the next part meanwhile.
-
-    Two buffers alternate: the second request after a part overwrites the part's array.
-    """
-    scratches = itertools.cycle((Scratch(), Scratch()))
-    ready = (part._replace(array=in_order(part.array, next(scratches))) for part in parts)
-    with ThreadPoolExecutor(1) as thread:
-        coming = thread.submit(next, ready, None)
-        while (item := coming.result()) is not None:
-            coming = thread.submit(next, ready, None)
-            yield item
+        if numbering := dialect.row_numbers.get(move.name):
+            yield numbering, np.arange(move.file_shape[0], dtype="int32")[None]
 
 
 def _write_h5(path: Path, named: Iterable[tuple[str, np.ndarray]]) -> None:

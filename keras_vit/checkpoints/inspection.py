@@ -21,10 +21,10 @@ from keras_vit.checkpoints.opening import OpenSource, open_source
 from keras_vit.checkpoints.recognition import Recognition, find_wrapper, recognise_dialect
 from keras_vit.checkpoints.translate import Move, Shape, compare, plan
 from keras_vit.config import Numerics, ViTConfig
+from keras_vit.config.variants import variant_named, variant_of
 from keras_vit.errors import CheckpointError, ConfigError, SourceError, shown
 from keras_vit.images.protocols import ProtocolSpec, compact, complete
 from keras_vit.sources.source import Source
-from keras_vit.variants import variant, variant_of
 from keras_vit.weights.lexicon import num_parameters
 
 _ARCHITECTURE = (
@@ -160,10 +160,14 @@ def open_checkpoint(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoi
     recognition = recognise_dialect(files, fields.get("dialect"))
     dialect = recognition.dialect
     if dialect is keras_vit and preset is None and fields.get("numerics") is None:
-        raise SourceError(_without_config(files))
+        raise SourceError(
+            f"{reader.path}: these are the weights of a preset, without the config.json that "
+            "states its architecture and arithmetic. Copy the whole preset and name its folder; or "
+            "give numerics=, the arithmetic of the training."
+        )
     fields.pop("patch_size", None)  # the model's; the file's is inferred from its arrays
     if fields.get("variant"):
-        fields = {**variant(fields["variant"]).fields, **fields}
+        fields = {**variant_named(fields["variant"]).fields, **fields}
     architecture = {name: fields[name] for name in _ARCHITECTURE if name in fields}
     try:
         statement = dialect.read_json(files.json)
@@ -201,22 +205,8 @@ def open_checkpoint(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoi
     return Checkpoint(reader, dialect, info, moves)
 
 
-def _without_config(files: OpenSource) -> str:
-    """Returns the message for weights of a preset without their config.json."""
-    path = files.reader.path
-    if files.is_folder:
-        return (
-            f"{path}: these are the weights of a preset, but its config.json is not beside them. "
-            "It states the architecture and arithmetic; copy the whole preset."
-        )
-    return (
-        f"{path}: these are the weights of a preset, whose config.json states the arithmetic. Name "
-        "the folder that holds both; or give numerics=, the arithmetic of their training."
-    )
-
-
 def _join_facts(recognition: Recognition, statement: Statement) -> dict[str, Any]:
-    """Returns the fields from arrays, dialect and JSON files; the later source takes precedence."""
+    """Joins the fields from arrays, dialect and JSON files; of two values the later one counts."""
     dialect, fields = recognition.dialect, recognition.fields
     deduced = dict(dialect.deduce(fields))
     numerics = {
@@ -237,8 +227,8 @@ def _refuse_open_facts(
     path, dialect = files.reader.path, recognition.dialect
     if dialect.needs_json and not any(table.file in files.json for table in dialect.json):
         raise CheckpointError(
-            f"{path}: read as {dialect.name}: {dialect.needs_json} stands in config.json, and no "
-            "array tells it. Load the folder that has both."
+            f"{path}: read as {dialect.name}: {dialect.needs_json} stands in config.json alone. "
+            "Load the folder that has both files."
         )
     numerics = fields.get("numerics") or {}
     facts = {
@@ -330,7 +320,7 @@ def _protocol(statement: Statement, dialect: Dialect, config: ViTConfig) -> Prot
 
 
 def _fitting_variant(inferred: Mapping[str, Any]) -> str | None:
-    """Returns the variant that the shapes fit, without regard to the caller's fields."""
+    """Returns the variant with the shapes of the file; the caller's fields are not considered."""
     fields = {name: value for name, value in inferred.items() if name != "num_positions"}
     try:
         return variant_of(ViTConfig.from_dict({**fields, "image_size": None}))

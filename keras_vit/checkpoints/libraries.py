@@ -1,9 +1,7 @@
 """Forward passes of the other libraries themselves; timm and transformers need torch."""
 
-import contextlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -11,10 +9,6 @@ from typing import Any
 import numpy as np
 
 from keras_vit.errors import CheckpointError
-from keras_vit.fixes.keras_internals import all_layers
-
-Outputs = dict[str, np.ndarray]
-_Results = tuple[np.ndarray, list[np.ndarray]]
 
 _VISION_CLASSES = {
     "clip": "CLIPVisionModelWithProjection",
@@ -29,25 +23,18 @@ class LibraryUnavailableError(CheckpointError):
 
 
 def run_library(
-    dialect: str,
-    path: str | os.PathLike[str],
-    images: np.ndarray,
-    num_layers: int,
-    blocks: Sequence[int],
-) -> tuple[str, Outputs]:
+    dialect: str, path: str | os.PathLike[str], images: np.ndarray
+) -> tuple[str, np.ndarray]:
     """Runs a checkpoint folder by its dialect's own library.
 
     Args:
         dialect: name of the dialect.
         path: folder of the checkpoint; the libraries need the JSON beside the weights.
         images: float32 `(images, height, width, channels)`, prepared for the model.
-        num_layers: number of blocks of the model.
-        blocks: numbers of the blocks whose outputs are returned.
 
     Returns:
-        The library with its version, and the outputs: under `"logits"` the output for each image,
-        `(images, classes)`, of an encoder its pooled output; under `"block_0"` and so on the output
-        of each chosen block, `(images, tokens, hidden_size)`.
+        The library with its version, and the output for each image, `(images, classes)`; of an
+        encoder its pooled output.
 
     Raises:
         LibraryUnavailableError: the dialect's library is not on the package index, is not
@@ -62,28 +49,23 @@ def run_library(
         )
     package, run = _LIBRARIES[library]
     try:
-        logits, tokens = run(Path(path).resolve(), images, num_layers, blocks)
+        logits = run(Path(path).resolve(), images)
     except ImportError as error:
         raise LibraryUnavailableError(f"{library} is not installed ({error})") from error
     except RuntimeError as error:
         if "torchvision" not in str(error):
             raise
         raise LibraryUnavailableError(f"{library} does not import here ({error})") from error
-    names = [f"block_{k}" for k in blocks]
-    outputs = {"logits": logits, **dict(zip(names, tokens, strict=True))}
-    return f"{package} {metadata.version(package)}", outputs
+    return f"{package} {metadata.version(package)}", logits
 
 
-def _timm(path: Path, images: np.ndarray, num_layers: int, blocks: Sequence[int]) -> _Results:
+def _timm(path: Path, images: np.ndarray) -> np.ndarray:
     import timm
 
-    model = timm.create_model(f"local-dir:{path}", pretrained=True)
-    return _run_torch(model, images, num_layers, blocks, lambda output: output)
+    return _run_torch(timm.create_model(f"local-dir:{path}", pretrained=True), images)
 
 
-def _transformers(
-    path: Path, images: np.ndarray, num_layers: int, blocks: Sequence[int]
-) -> _Results:
+def _transformers(path: Path, images: np.ndarray) -> np.ndarray:
     import transformers
 
     config = json.loads((path / "config.json").read_text(encoding="utf-8"))
@@ -91,51 +73,24 @@ def _transformers(
     named = (config.get("architectures") or ["AutoModel"])[0]
     changes = {"mask_ratio": 0.0} if kind == "vit_mae" else {}
     cls = getattr(transformers, _VISION_CLASSES.get(kind, named))
-    model = cls.from_pretrained(path, local_files_only=True, **changes)
-    return _run_torch(model, images, num_layers, blocks, _output_of_transformers)
+    return _run_torch(cls.from_pretrained(path, local_files_only=True, **changes), images)
 
 
-def _output_of_transformers(output: Any) -> Any:
-    for name in ("logits", "image_embeds", "pooler_output"):
-        if getattr(output, name, None) is not None:
-            return getattr(output, name)
-    return output.last_hidden_state[:, 0]
-
-
-def _run_torch(
-    model: Any,
-    images: np.ndarray,
-    num_layers: int,
-    blocks: Sequence[int],
-    logits_of: Callable[[Any], Any],
-) -> _Results:
+def _run_torch(model: Any, images: np.ndarray) -> np.ndarray:
     import torch
 
-    stack = next(
-        list(module)
-        for module in model.modules()
-        if isinstance(module, (torch.nn.ModuleList, torch.nn.Sequential))
-        and len(module) == num_layers
-        and len({type(block) for block in module}) == 1
-        and any(True for _ in module[0].children())
-    )
-    tokens: list[np.ndarray] = []
-
-    def keep(_module: Any, _inputs: Any, output: Any) -> None:
-        tokens.append((output[0] if isinstance(output, tuple) else output).float().numpy())
-
-    handles = [stack[k].register_forward_hook(keep) for k in blocks]
-    try:
-        with torch.no_grad():
-            channels_first = np.ascontiguousarray(np.moveaxis(images, -1, 1))
-            logits = logits_of(model.eval().float()(torch.from_numpy(channels_first)))
-    finally:
-        for handle in handles:
-            handle.remove()
-    return logits.numpy(), tokens
+    channels_first = np.ascontiguousarray(np.moveaxis(images, -1, 1))
+    with torch.no_grad():
+        output = model.eval().float()(torch.from_numpy(channels_first))
+    if torch.is_tensor(output):
+        return output.numpy()
+    for name in ("logits", "image_embeds", "pooler_output"):  # of a class of transformers
+        if getattr(output, name, None) is not None:
+            return getattr(output, name).numpy()
+    return output.last_hidden_state[:, 0].numpy()
 
 
-def _keras_hub(path: Path, images: np.ndarray, num_layers: int, blocks: Sequence[int]) -> _Results:
+def _keras_hub(path: Path, images: np.ndarray) -> np.ndarray:
     import keras
     import keras_hub
 
@@ -144,45 +99,8 @@ def _keras_hub(path: Path, images: np.ndarray, num_layers: int, blocks: Sequence
         model.preprocessor = None
     else:
         model = keras_hub.models.Backbone.from_preset(str(path))
-    tokens: list[np.ndarray] = []
-    with _record_outputs([_keras_blocks(model, num_layers)[k] for k in blocks], tokens):
-        output = model(images)
-    output = keras.ops.convert_to_numpy(output)
-    return output[:, 0] if output.ndim == 3 else output, tokens
-
-
-def _keras_blocks(model: Any, num_layers: int) -> list[Any]:
-    """Returns the blocks: the class of layers that hold an attention and stand once per block."""
-    layers_of: dict[type, list[Any]] = {}
-    for layer in all_layers(model):
-        parts = [part for part in all_layers(layer) if part is not layer]
-        if layer is not model and any("attention" in type(p).__name__.lower() for p in parts):
-            layers_of.setdefault(type(layer), []).append(layer)
-    stacks = [layers for layers in layers_of.values() if len(layers) == num_layers]
-    return min(stacks, key=lambda layers: len(list(all_layers(layers[0]))))  # not what holds them
-
-
-@contextlib.contextmanager
-def _record_outputs(layers: Sequence[Any], outputs: list[np.ndarray]) -> Iterator[None]:
-    """Appends the output of each layer to a list while a model runs."""
-    import keras
-
-    def recording(call: Callable[..., Any]) -> Callable[..., Any]:
-        def record(*arguments: Any, **options: Any) -> Any:
-            output = call(*arguments, **options)
-            first = output[0] if isinstance(output, tuple) else output
-            outputs.append(keras.ops.convert_to_numpy(first))
-            return output
-
-        return record
-
-    for layer in layers:
-        object.__setattr__(layer, "call", recording(layer.call))
-    try:
-        yield
-    finally:
-        for layer in layers:
-            object.__delattr__(layer, "call")
+    output = keras.ops.convert_to_numpy(model(images))
+    return output[:, 0] if output.ndim == 3 else output
 
 
 _LIBRARIES = {

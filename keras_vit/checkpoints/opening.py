@@ -10,7 +10,6 @@ import numpy as np
 
 from keras_vit.checkpoints.containers import SAFETENSORS_DTYPES, Reader, joined, open_arrays
 from keras_vit.errors import CheckpointError
-from keras_vit.sources.checksum import Checksum
 from keras_vit.sources.place import Header
 from keras_vit.sources.preset_config import PresetConfig
 from keras_vit.sources.source import TASK, Source
@@ -25,24 +24,12 @@ class OpenSource:
         json: the JSON objects beside the weights, by file name.
         preset: contents of `config.json`, if keras_vit wrote it.
         is_folder: whether the source is a folder, which may hold JSON beside the weights.
-        checksum: checksum of the weights, if a preset's `config.json` states it and the caller
-            asks for the check.
     """
 
     reader: Reader
     json: Mapping[str, dict[str, Any]]
     preset: PresetConfig | None = None
     is_folder: bool = False
-    checksum: Checksum | None = None
-
-    def verify(self) -> None:
-        """Waits for the checksum of the weights.
-
-        Raises:
-            SourceError: the checksum differs from `config.json`.
-        """
-        if self.checksum is not None:
-            self.checksum.verify()
 
 
 @contextlib.contextmanager
@@ -66,16 +53,15 @@ def open_source(
             readers.append(("task/" if name == TASK else "", reader))
         first = readers[0][1]
         reader = first if len(readers) == 1 else joined(first.path.parent, readers)
-        yield OpenSource(reader, files.json, files.preset, files.is_folder, files.checksum)
+        yield OpenSource(reader, files.json, files.preset, files.is_folder)
 
 
-class _HeaderReader:
+class _HeaderReader(Reader):
     """Names, shapes and types of a file that was not downloaded."""
 
     def __init__(self, header: Header) -> None:
-        self.path = Path(header.name)
+        super().__init__(Path(header.name))
         self.shapes = {name: shape for name, (_, shape) in header.arrays.items()}
-        self.dtypes: dict[str, np.dtype] = {}
         for name, (word, _) in header.arrays.items():
             if word not in SAFETENSORS_DTYPES:
                 raise CheckpointError(f"{self.path}: arrays of type {word!r} hold no weights.")
@@ -83,9 +69,3 @@ class _HeaderReader:
 
     def read(self, name: str) -> np.ndarray:
         raise CheckpointError(f"{self.path}: only its header was fetched.")
-
-    def __enter__(self) -> "_HeaderReader":
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        pass

@@ -1,7 +1,7 @@
 """Passports: the evidence about a checkpoint, a few kilobytes of JSON that travel with it.
 
-A passport holds the sha256 of the weights, the logits and inner norms that the origin's code
-computes for two images that a formula makes, tolerances per backend, and the preparation of images.
+A passport holds the sha256 of the weights, the logits that the origin's code computes for two
+images that a formula makes, tolerances per backend, and the preparation of images.
 Without a network, it tells whether a folder of any library holds the same network.
 """
 
@@ -54,9 +54,9 @@ class Passport:
         image_shape: height, width and channels of the two images of `formula_images`.
         logits: `SAMPLES` evenly spaced numbers of the output, for each image.
         num_logits: length of the output.
-        norms: Euclidean norm of all tokens behind a block for each image, by block, and of the
-            output under `"logits"`.
-        tolerances: largest difference by backend, of the largest magnitude.
+        norms: Euclidean norm of the output for each image under `"logits"`, and where keras_vit
+            is the origin, of all tokens behind a block, by block.
+        tolerances: accepted difference by backend, as a share of the largest magnitude.
         protocol: preparation of images, with every parameter.
         protocol_sha256: digest of the protocol.
         images: number of labelled images of `top1`.
@@ -192,12 +192,12 @@ def formula_images(height: int, width: int, channels: int) -> np.ndarray:
 
 
 def sample(logits: np.ndarray) -> tuple[tuple[float, ...], ...]:
-    """Returns evenly spaced numbers of each row."""
+    """Returns `SAMPLES` evenly spaced numbers of each row."""
     chosen = np.linspace(0, logits.shape[1] - 1, min(SAMPLES, logits.shape[1])).astype(int)
     return tuple(tuple(float(f"{v:.8g}") for v in row) for row in logits[:, chosen])
 
 
 def norms(values: np.ndarray) -> tuple[float, ...]:
-    """Returns the Euclidean norm of each image's values."""
+    """Returns one Euclidean norm per image, over all values of that image."""
     flat = np.asarray(values, "float64").reshape(len(values), -1)
     return tuple(float(f"{norm:.8g}") for norm in np.linalg.norm(flat, axis=1))

@@ -82,28 +82,6 @@ class Claim:
     binding: Bindings
 
 
-_OTHERS = (
-    (r"relative_position_bias_table", "a Swin Transformer"),
-    (
-        r"(^|[./])(text_model|text|txt|token_embedding|tok_embeddings|embed_tokens)[./]",
-        "a text model; beside a text tower, a vision tower is expected under vision_model. "
-        "(transformers) or visual. (open_clip)",
-    ),
-    (r"(^|[./])layer\d\.\d+\.(conv|bn)\d|(^|[./])conv1[./](weight|kernel)", "a ResNet"),
-    (r"token_mixing|channel_mixing", "an MLP-Mixer"),
-)
-"""Patterns in the names of other models' arrays, and the models."""
-
-
-_MISSING_PARTS = {
-    "aimv2": "attention pooling without a query product (head.cls_token)",
-    "aimv2_vision_model": "attention pooling without a query product (head.cls_token)",
-    "pixio": "mean of several class tokens (embeddings.cls_token)",
-    "radio": "class tokens of several teachers (summary_idxs)",
-}
-"""Families of transformers with the blocks of a ViT, by `model_type`, and the part beyond them."""
-
-
 def recognise_dialect(files: OpenSource, name: str | None = None) -> Recognition:
     """Returns the dialect of a file, which the arrays decide; the JSON narrows the choice.
 
@@ -135,14 +113,12 @@ def recognise_dialect(files: OpenSource, name: str | None = None) -> Recognition
             return recognition
     _refuse_by_part(files, named)
     some = list(itertools.islice(shapes, 2000))
-    other = next((kind for pattern, kind in _OTHERS if _any(pattern, some)), None)
-    guess = f" It looks like {other}." if other else ""
-    if named:
-        guess += f" Beside it, {_foreign_family(files.json, dialects).partition(', exp')[0]}."
+    family = _foreign_family(files.json, dialects).partition(", exp")[0] if named else ""
+    beside = f" Beside it, {family}." if family else ""
     raise CheckpointError(
         f"{files.reader.path}: no Vision Transformer in any of the dialects "
         f"{', '.join(d.name for d in named or others)}. It holds {len(shapes)} arrays: "
-        f"{listed(some) if some else 'nothing'}.{guess}"
+        f"{listed(some) if some else 'nothing'}.{beside}"
     )
 
 
@@ -169,9 +145,7 @@ def _foreign_family(files: Mapping[str, Any], dialects: Iterable[Dialect]) -> st
                 if isinstance(classes, list) and classes
                 else ""
             )
-            part = _MISSING_PARTS.get(value)
-            needs = f"; keras_vit lacks its {part}" if part else ""
-            return f"{where.file} has {where.key}={shown(value)}, expected {expected}{model}{needs}"
+            return f"{where.file} has {where.key}={shown(value)}, expected {expected}{model}"
     raise LookupError("no JSON names a family")
 
 
@@ -311,7 +285,3 @@ def _index(dialects: tuple[Dialect, ...]) -> tuple[Index, tuple[str, ...]]:
                         sharing.append(template)
     prefixes = {prefix for dialect in dialects for prefix in dialect.prefixes} | {""}
     return index, tuple(sorted(prefixes))
-
-
-def _any(pattern: str, names: Iterable[str]) -> bool:
-    return any(re.search(pattern, name) for name in names)

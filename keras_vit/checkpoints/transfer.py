@@ -1,13 +1,13 @@
 """From a file to a model, from a model to a file, and from file to file.
 
-In `checkpoints/`, only `load` and `save` of this module import the model.
+The model stands above: `load` is given its class.
 """
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import ml_dtypes  # noqa: F401  teaches NumPy the name bfloat16
 import numpy as np
@@ -20,7 +20,7 @@ from keras_vit.checkpoints.adapt import (
     replaces_head,
 )
 from keras_vit.checkpoints.dialects import dialects_named
-from keras_vit.checkpoints.export import Track, export
+from keras_vit.checkpoints.export import Track, WeightArrays, export
 from keras_vit.checkpoints.inspection import (
     Checkpoint,
     CheckpointInfo,
@@ -32,15 +32,10 @@ from keras_vit.checkpoints.translate import Move
 from keras_vit.config import ViTConfig
 from keras_vit.config.fields import known_fields
 from keras_vit.errors import CheckpointError, shown
-from keras_vit.images.protocols import ProtocolSpec
-from keras_vit.labels import Labels, expand, shorten
+from keras_vit.labels import expand, shorten
 from keras_vit.sources.source import Source
 from keras_vit.text import log
 from keras_vit.weights.axes import in_order
-
-if TYPE_CHECKING:
-    from keras_vit.model import VisionTransformer
-
 
 Named = tuple[str, np.ndarray]
 
@@ -56,85 +51,48 @@ _OPEN = (
 """Arguments that may be needed because the arrays of a file leave them open."""
 
 
+_OF_MODEL = frozenset(
+    ["dtype", "data_format", "name", "labels", "protocol", "provenance", "remat", "trainable"]
+)
+"""Arguments of the model; those that are None are the files' or the model's own."""
+_OF_READING = frozenset(("num_classes", "dialect", "variant", "position_grid"))
+"""Arguments that are left out if they are None; None is a value of other fields."""
+
+
 def load(
+    build: Callable[..., Any],
     source: str | os.PathLike[str] | Source,
     *,
-    num_classes: int | None = None,
     image_size: int | tuple[int, int] | Literal["stored"] | None = "stored",
-    dtype: Any = None,
     load_weights: bool = True,
-    remat: bool = False,
-    trainable: bool = True,
-    data_format: str | None = None,
-    name: str | None = None,
-    labels: Labels | None = None,
-    protocol: ProtocolSpec | None = None,
-    provenance: Mapping[str, Any] | None = None,
-    dialect: str | None = None,
-    variant: str | None = None,
-    position_grid: int | tuple[int, int] | None = None,
     checksum: bool = True,
     allow_pickle_weights: bool = False,
-    **fields: Any,
-) -> "VisionTransformer":
-    """Builds the model that a checkpoint or preset holds, with its weights and arithmetic.
-
-    Names, shapes and types of all arrays are checked before the model is built, and
-    every number must be finite. Arrays are read one at a time. Files of a folder
-    are opened once, before any array is read, so that a model never mixes two states of it.
+    **arguments: Any,
+) -> Any:
+    """Builds the model of a checkpoint or preset, as `keras_vit.checkpoints.load` describes.
 
     Args:
-        source: a file of weights, a folder as its library writes it, or another source of
-            `VisionTransformer.from_preset`.
-        num_classes: None keeps the file's head. Another number than the file's makes a head
-            with zero weights; 0 leaves the head out.
-        image_size: pixels, an int or a pair (height, width); position embeddings are
-            resized. None for a model that takes any size per call; `"stored"` for the
-            size in the file.
-        load_weights: False for the architecture with fresh weights.
-        dtype, remat, trainable, data_format, name: as for `VisionTransformer`.
-        labels, protocol, provenance: as for `VisionTransformer`; None takes the files' values.
-        dialect: name of the dialect to read the file as, if its names are ambiguous.
-        variant: name of the variant that the file must be.
-        position_grid: (rows, columns) of the stored positions, if the grid is not square.
-        checksum: whether to compare a preset's weights with the sha256 in its `config.json`.
-        allow_pickle_weights: whether weights may be a pickle of torch (`.bin`, `.pth`), which
-            `torch.load(weights_only=True)` of torch 2.7 or newer reads; see SECURITY.md.
-        **fields: fields of `ViTConfig`. A caller may change `representation_size` to None
-            (which leaves the layer out), the dropout rates, `numerics` (a dict changes the
-            numerics that it names), and `classifier` between its pooled and unpooled form. Any
-            other field must agree with the file. Another `patch_size` resizes the projection
-            of patches as FlexiViT does (`adapt.resize_patches`) and, with them, the positions.
+        build: the class of the model, called with a `ViTConfig` and what the source states.
+        source: see `keras_vit.checkpoints.load`, as the other arguments.
 
     Raises:
         CheckpointError: arrays do not fit; the message names the file and each such array.
         ConfigError: the fields are invalid together.
     """
     from keras_vit.layers import blank_weights
-    from keras_vit.model import VisionTransformer
 
-    known_fields(ViTConfig, fields)
+    options = {k: v for k, v in arguments.items() if k in _OF_MODEL and v is not None}
+    fields = {k: v for k, v in arguments.items() if k not in _OF_MODEL}
+    known_fields(ViTConfig, {k: v for k, v in fields.items() if k not in _OF_READING})
+    fields = {k: v for k, v in fields.items() if k not in _OF_READING or v is not None}
     source = Source.of(source, allow_pickle_weights=allow_pickle_weights)
-    fields |= _without_none(
-        num_classes=num_classes, dialect=dialect, variant=variant, position_grid=position_grid
-    )
     if image_size != "stored":
         fields["image_size"] = image_size
-    options = _without_none(
-        dtype=dtype,
-        data_format=data_format,
-        name=name,
-        labels=labels,
-        protocol=protocol,
-        provenance=provenance,
-        remat=remat,
-        trainable=trainable,
-    )
     if not load_weights:
         info = inspect(source, **{name: fields[name] for name in _OPEN if fields.get(name)})
         fields = {k: value for k, value in fields.items() if k not in ("dialect", "variant")}
         config = info.config.replace(**complete_numerics(info.config, fields))
-        return VisionTransformer(config, **{**_state_facts(source, info, config), **options})
+        return build(config, **{**_state_facts(source, info, config), **options})
     with open_source(source, checksum=checksum) as files:
         fields = {**source.defaults, **fields}
         checkpoint = open_checkpoint(files, fields)
@@ -142,7 +100,7 @@ def load(
         facts = _state_facts(source, checkpoint.info, config)
         facts["provenance"] = {**source.provenance(files.preset), **_read_scale(checkpoint)}
         with blank_weights():
-            model = VisionTransformer(config, **{**facts, **options})
+            model = build(config, **{**facts, **options})
         variables = weights_by_path(model)
         unassigned = set(variables)
         for path, array in _read_weights(checkpoint, config):
@@ -156,10 +114,6 @@ def load(
     if source.row is not None:
         source.row.announce(config)
     return model
-
-
-def _without_none(**arguments: Any) -> dict[str, Any]:
-    return {name: value for name, value in arguments.items() if value is not None}
 
 
 def _state_facts(source: Source, info: CheckpointInfo, config: ViTConfig) -> dict[str, Any]:
@@ -177,7 +131,7 @@ def _state_facts(source: Source, info: CheckpointInfo, config: ViTConfig) -> dic
 
 
 def save(
-    model: "VisionTransformer",
+    model: Any,
     path: str | os.PathLike[str],
     dialect: str = "google",
     *,
@@ -210,7 +164,7 @@ def save(
     by_one(lambda: write(path, dialect, lossy, track), path)
 
 
-def writer_of(model: "VisionTransformer") -> Callable[..., None]:
+def writer_of(model: Any) -> Callable[..., None]:
     """Returns the function that writes a model's weights, with the arguments of `save` but `model`.
 
     Weights that the devices of several processes divide are gathered here, in every process.
@@ -219,9 +173,8 @@ def writer_of(model: "VisionTransformer") -> Callable[..., None]:
         CheckpointError: as `save`, of a model that no checkpoint can hold.
     """
     from keras_vit.layers.quantisation import quantised_parts
-    from keras_vit.model import VisionTransformer
 
-    if not isinstance(model, VisionTransformer):
+    if not isinstance(getattr(model, "config", None), ViTConfig):
         named = f" named {shown(model.name)}" if hasattr(model, "name") else ""
         raise CheckpointError(
             f"model: expected a keras_vit.VisionTransformer, found a {type(model).__name__}{named}."
@@ -237,7 +190,7 @@ def writer_of(model: "VisionTransformer") -> Callable[..., None]:
             "The model has LoRA weights, which checkpoints and presets cannot hold. Save "
             "keras_vit.finetune.merge_lora(model), a plain model with the same outputs."
         )
-    arrays = _ModelArrays(model)
+    arrays = _arrays_of_model(model)
     protocol = model.preprocessor.protocol
 
     def write(
@@ -261,7 +214,7 @@ def convert(
 ) -> None:
     """Translates a checkpoint into another dialect, without a model or a backend.
 
-    Arrays keep their type and are processed one at a time.
+    Arrays keep their type and are processed one at a time; an h5 file is made in memory first.
 
     Args:
         source: a source as for `load`.
@@ -294,15 +247,14 @@ def convert(
         config = adapt_config(checkpoint, fields)
         if config.num_classes and replaces_head(checkpoint.info.config, config):
             raise CheckpointError(
-                f"{path}: a conversion makes no new head; num_classes is "
-                f"{checkpoint.info.config.num_classes} in the file, or 0 to leave the head behind."
+                f"{path}: a conversion makes no new head. Expected num_classes="
+                f"{checkpoint.info.config.num_classes}, as in the file, or 0 for no head."
             )
         facts = {**_state_facts(source, checkpoint.info, config), **arguments}
         shortest = shorten(facts["labels"], config.num_classes)
         labels = None if shortest is None else expand(shortest)
-        files.verify()  # before anything is written
         target = dialects_named(dialect)
-        arrays = _FileArrays(checkpoint, config)
+        arrays = _arrays_of_file(checkpoint, config)
         export(config, arrays, target, destination, labels, track, lossy, facts["protocol"])
 
 
@@ -313,8 +265,7 @@ def _read_weights(checkpoint: Checkpoint, config: ViTConfig) -> Iterator[Named]:
 
 
 def _read_move(checkpoint: Checkpoint, config: ViTConfig, move: Move) -> Iterator[Named]:
-    arrays = [_read_stored(checkpoint, name) for name in move.names]
-    for path, array in move.to_weights(arrays):
+    for path, array in move.to_weights(_read_stored(checkpoint, move.name)):
         adapted = adapt_array(path, array, checkpoint.info.config, config)
         if adapted is not None:
             yield path, adapted
@@ -377,43 +328,35 @@ def _check_range(
     log.warning("%s float16 arithmetic turns it into infinity. %s", fault, advice)
 
 
-class _FileArrays:
-    """Weights by path, read from a file on demand; `_waiting` holds the others of a move."""
+def _arrays_of_file(checkpoint: Checkpoint, config: ViTConfig) -> WeightArrays:
+    """Returns the weights of a file, each read on demand with the others of its array."""
+    move_of = {path: move for move in checkpoint.moves for path in move.paths}
+    waiting: dict[str, np.ndarray] = {}
 
-    def __init__(self, checkpoint: Checkpoint, config: ViTConfig) -> None:
-        self._checkpoint = checkpoint
-        self._config = config
-        self._move_of = {path: move for move in checkpoint.moves for path in move.paths}
-        self._waiting: dict[str, np.ndarray] = {}
+    def dtype(path: str) -> np.dtype:
+        stored = checkpoint.reader.dtypes[move_of[path].name]
+        return adapt_dtype(path, stored, checkpoint.info.config, config)
 
-    def dtype(self, path: str) -> np.dtype:
-        stored = self._checkpoint.reader.dtypes[self._move_of[path].names[0]]
-        return adapt_dtype(path, stored, self._checkpoint.info.config, self._config)
+    def read(path: str) -> np.ndarray:
+        if path not in waiting:
+            waiting.update(_read_move(checkpoint, config, move_of[path]))
+        return waiting.pop(path)
 
-    def read(self, path: str) -> np.ndarray:
-        if path not in self._waiting:
-            move = self._move_of[path]
-            self._waiting.update(_read_move(self._checkpoint, self._config, move))
-        return self._waiting.pop(path)
+    return WeightArrays(dtype, read)
 
 
-class _ModelArrays:
-    """Weights by path, read from a model; from all processes of its distribution at once."""
+def _arrays_of_model(model: Any) -> WeightArrays:
+    """Returns the weights of a model, from all processes of its distribution at once."""
+    import keras
 
-    def __init__(self, model: "VisionTransformer") -> None:
-        from keras_vit.distribution.processes import together, whole
+    from keras_vit.distribution.processes import together, whole
 
-        self._variables: dict[str, Any] = weights_by_path(model)
-        if together()[1] > 1:
-            self._variables = {path: whole(weight) for path, weight in self._variables.items()}
+    variables: dict[str, Any] = weights_by_path(model)
+    if together()[1] > 1:
+        variables = {path: whole(weight) for path, weight in variables.items()}
 
-    def dtype(self, path: str) -> np.dtype:
-        return np.dtype(self._variables[path].dtype)
-
-    def read(self, path: str) -> np.ndarray:
-        import keras
-
-        array = keras.ops.convert_to_numpy(self._variables[path])
+    def read(path: str) -> np.ndarray:
+        array = keras.ops.convert_to_numpy(variables[path])
         if not _is_finite(array):
             raise CheckpointError(
                 f"The weight {path} holds NaN or infinity, so the model is not saved. Its training "
@@ -421,8 +364,10 @@ class _ModelArrays:
             )
         return array
 
+    return WeightArrays(lambda path: np.dtype(variables[path].dtype), read)
 
-def weights_by_path(model: "VisionTransformer") -> dict[str, Any]:
+
+def weights_by_path(model: Any) -> dict[str, Any]:
     """Returns the model's Keras variables by their path in the lexicon.
 
     Paths do not depend on the model's name or on a surrounding model.

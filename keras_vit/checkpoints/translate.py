@@ -9,12 +9,11 @@ blocks. Reading and writing follow the same plan.
 
 import dataclasses
 import difflib
-import itertools
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from keras_vit.checkpoints.containers import Part, Reader, parts_of
+from keras_vit.checkpoints.containers import Reader
 from keras_vit.checkpoints.dialects.base import Dialect, StoredAs, Unsupported
 from keras_vit.config import ViTConfig
 from keras_vit.errors import CheckpointError, shown
@@ -28,23 +27,22 @@ FIRST, LAST = 20, 4
 
 @dataclasses.dataclass(frozen=True)
 class Move:
-    """A group of the model's weights and the group of a file's arrays that holds the same numbers.
+    """An array of a file and the weights of the model whose numbers it holds, mostly one.
 
     Args:
-        paths: paths of the weights in the lexicon; mostly one.
-        names: names of the arrays in the file; mostly one.
-        weight_axes, file_axes: the axes of each weight, and of each array.
-        weight_stack, file_stack: the axes along which several weights, or arrays, are stacked.
+        name: name of the array in the file.
+        paths: paths of the weights in the lexicon.
+        stack: the axes of the array along which several weights lie.
+        weight_axes, file_axes: the axes of each weight, and of the array.
         other_file_axes: further axes under which an array is accepted.
         sizes: sizes of all axes.
     """
 
+    name: str
     paths: tuple[str, ...]
-    names: tuple[str, ...]
+    stack: tuple[str, ...]
     weight_axes: str
     file_axes: str
-    weight_stack: tuple[str, ...]
-    file_stack: tuple[str, ...]
     other_file_axes: tuple[str, ...]
     sizes: Mapping[str, int]
 
@@ -59,69 +57,20 @@ class Move:
                 return candidate
         return None
 
-    def to_weights(self, arrays: list[np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
-        """Yields `(path, array)` of each weight from the file's arrays, in the order of `names`."""
-        file_axes = self.file_axes_for(arrays[0].shape) or self.file_axes
-        yield from zip(
-            self.paths,
-            _restack(
-                arrays, self.file_stack, file_axes, self.weight_stack, self.weight_axes, self.sizes
-            ),
-            strict=True,
-        )
+    def to_weights(self, array: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+        """Yields `(path, array)` of each weight from the file's array; as views if possible."""
+        source = self.file_axes_for(array.shape) or self.file_axes
+        target = " ".join((*self.stack, self.weight_axes))
+        array = axes.rearrange(array, source, target, self.sizes)
+        shape = axes.shape_of(self.weight_axes, self.sizes)
+        yield from zip(self.paths, array.reshape(-1, *shape), strict=True)
 
-    def to_parts(self, read: Callable[[str], np.ndarray]) -> Iterator[Part]:
-        """Yields the file's arrays from the weights that `read` returns.
-
-        If the weights follow each other in the array, each weight is a part of its own, so that
-        the whole array is never copied.
-        """
-        symbols = [symbol for group in axes.parse(self.file_axes) for symbol in group]
-        stack = len(self.weight_stack)
-        if not self.file_stack and tuple(symbols[:stack]) == self.weight_stack:
-            rest = " ".join(symbols[stack:])
-            for path in self.paths:
-                part = axes.spread(read(path), self.weight_axes, rest, self.sizes)
-                yield Part(self.names[0], self.file_shape, part)
-            return
-        arrays = [read(path) for path in self.paths]
-        yield from parts_of(
-            zip(
-                self.names,
-                _restack(
-                    arrays,
-                    self.weight_stack,
-                    self.weight_axes,
-                    self.file_stack,
-                    self.file_axes,
-                    self.sizes,
-                ),
-                strict=True,
-            )
-        )
-
-
-def _restack(
-    arrays: list[np.ndarray],
-    source_stack: tuple[str, ...],
-    source_axes: str,
-    target_stack: tuple[str, ...],
-    target_axes: str,
-    sizes: Mapping[str, int],
-) -> list[np.ndarray]:
-    """Returns the arrays stacked, rearranged and unstacked; as views if possible."""
-    array = np.stack(arrays) if source_stack else arrays[0]
-    source, target = " ".join(source_stack), " ".join(target_stack)
-    if source_stack:
-        array = array.reshape([sizes[s] for s in source_stack] + list(array.shape[1:]))
-    array = axes.rearrange(
-        array, f"{source} {source_axes}".strip(), f"{target} {target_axes}".strip(), sizes
-    )
-    if not target_stack:
-        return [array]
-    if len(target_stack) > 1:
-        array = array.reshape(-1, *array.shape[len(target_stack) :])
-    return list(array)
+    def to_array(self, weights: list[np.ndarray]) -> np.ndarray:
+        """Returns the file's array from the weights, in the order of `paths`."""
+        array = np.stack(weights) if self.stack else weights[0]
+        array = array.reshape([self.sizes[s] for s in self.stack] + list(weights[0].shape))
+        source = " ".join((*self.stack, self.weight_axes))
+        return axes.rearrange(array, source, self.file_axes, self.sizes)
 
 
 def plan(
@@ -147,48 +96,29 @@ def plan(
                 f"The {dialect.name} dialect has no place for {weight.path}: {answers.reason}."
             )
         candidates = [(_name(stored, weight, prefix), stored) for stored in answers]
-        name, stored = next(
-            ((n, s) for n, s in candidates if len(candidates) > 1 and _first(n, config) in names),
-            candidates[0],
-        )
+        name, stored = next((c for c in candidates if c[0] in names), candidates[0])
         chosen[weight.word.path, name] = stored
         groups.setdefault((weight.word.path, name), []).append(weight)
-    return [_move(config, weights, chosen[key], key[1]) for key, weights in groups.items()]
+    return [_move(weights, chosen[key], key[1]) for key, weights in groups.items()]
 
 
 def _name(stored: StoredAs, weight: lexicon.Weight, prefix: str) -> str:
-    """Returns the name of an array; placeholders that only the dialect has remain in it."""
     name = templates.fill(stored.name, weight.binding)
     return name if stored.outside else prefix + name
 
 
-def _first(name: str, config: ViTConfig) -> str:
-    """Returns the first of the names that a template with placeholders stands for."""
-    standing = templates.placeholders(name)
-    return templates.fill(name, {p: templates.values_of(p, config)[0] for p in standing})
-
-
-def _move(config: ViTConfig, weights: list[lexicon.Weight], stored: StoredAs, name: str) -> Move:
+def _move(weights: list[lexicon.Weight], stored: StoredAs, name: str) -> Move:
     word, sizes = weights[0].word, dict(weights[0].sizes)
-    here = templates.placeholders(word.path)
     there = templates.placeholders(stored.name)
-    weight_stack = tuple(p for p in here if p not in there)
-    file_stack = tuple(p for p in there if p not in here)
-    for p in weight_stack:
-        sizes[p] = len({weight.binding[p] for weight in weights})
-    for p in file_stack:
-        sizes[p] = len(templates.values_of(p, config))
-    values = (templates.values_of(p, config) for p in file_stack)
+    stack = tuple(p for p in templates.placeholders(word.path) if p not in there)
+    for placeholder in stack:
+        sizes[placeholder] = len({weight.binding[placeholder] for weight in weights})
     return Move(
+        name=name,
         paths=tuple(weight.path for weight in weights),
-        names=tuple(
-            templates.fill(name, dict(zip(file_stack, combination, strict=True)))
-            for combination in itertools.product(*values)
-        ),
+        stack=stack,
         weight_axes=word.axes,
         file_axes=stored.axes or word.axes,
-        weight_stack=weight_stack,
-        file_stack=file_stack,
         other_file_axes=stored.also,
         sizes=sizes,
     )
@@ -211,7 +141,7 @@ def compare(
             message has a line for each, up to 24 of each kind, and their number.
     """
     shapes, dtypes = reader.shapes, reader.dtypes
-    move_of = {name: move for move in moves for name in move.names}
+    move_of = {move.name: move for move in moves}
     missing = [name for name in move_of if name not in shapes]
     misshapen, no_floats = [], []
     for name, move in move_of.items():
@@ -247,7 +177,7 @@ def compare(
 
 
 def _ends(names: list[str]) -> list[str]:
-    """Returns the names, or the first and the last of many names."""
+    """Returns all names if they are few, else the first and the last."""
     return names if len(names) <= FIRST + LAST else names[:FIRST] + names[-LAST:]
 
 
@@ -260,17 +190,3 @@ def _place_in_words(move: Move) -> str:
         for group in axes.parse(move.file_axes)
     ]
     return f"{move.file_shape} [{', '.join(words)}] for {', '.join(move.paths)}"
-
-
-def to_weights(
-    moves: Iterable[Move], read: Callable[[str], np.ndarray]
-) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields `(path, array)` of each weight, reading the file's arrays one move at a time."""
-    for move in moves:
-        yield from move.to_weights([read(name) for name in move.names])
-
-
-def to_parts(moves: Iterable[Move], read: Callable[[str], np.ndarray]) -> Iterator[Part]:
-    """Yields the parts of the file's arrays, reading one weight at a time where possible."""
-    for move in moves:
-        yield from move.to_parts(read)

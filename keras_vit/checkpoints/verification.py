@@ -3,7 +3,7 @@
 import dataclasses
 import datetime
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,10 +11,10 @@ import numpy as np
 import keras_vit
 from keras_vit.checkpoints import passports
 from keras_vit.checkpoints.inspection import open_checkpoint
-from keras_vit.checkpoints.libraries import LibraryUnavailableError, Outputs, run_library
+from keras_vit.checkpoints.libraries import LibraryUnavailableError, run_library
+from keras_vit.checkpoints.loading import load
 from keras_vit.checkpoints.opening import open_source
 from keras_vit.checkpoints.passports import Passport, formula_images
-from keras_vit.checkpoints.transfer import load
 from keras_vit.images.protocols import complete
 from keras_vit.sources.source import Source
 
@@ -53,11 +53,9 @@ class Verification:
 
     Args:
         checks: one for each comparison.
-        warnings: sentences of `look` about the checkpoint.
     """
 
     checks: tuple[Check, ...]
-    warnings: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -86,19 +84,18 @@ def attest(
         raise ValueError(f"by={by!r}: expected one of {', '.join(ORIGINS)}.")
     source = Source.of(source)
     model = load(source, **fields)
-    shape, blocks = _image_shape(model), _three_blocks(model)
+    shape = _image_shape(model)
     images = formula_images(*shape)
     dialect = _dialect_of(source, model, fields)
     with source.local() as path:
         sha256 = passports.digests(path)
         if by == "keras_vit" or dialect == "keras_vit":
-            outputs = _run(model, images, blocks)
+            outputs = _run(model, images, _three_blocks(model))
             origin = f"keras_vit {keras_vit.__version__}"
         else:
             try:
-                origin, outputs = run_library(
-                    dialect, path, images, model.config.num_layers, blocks
-                )
+                origin, logits = run_library(dialect, path, images)
+                outputs = {"logits": logits}
             except LibraryUnavailableError as error:
                 raise LibraryUnavailableError(
                     f"{source.name}: the origin's code cannot run: {error}. Compare with a "
@@ -125,8 +122,6 @@ def attest(
 def verify(
     source: str | os.PathLike[str] | Source,
     against: Passport | str | os.PathLike[str] | Source | None = None,
-    *,
-    look: Callable[["VisionTransformer"], Sequence[str]] = lambda model: (),
     **fields: Any,
 ) -> Verification:
     """Compares a checkpoint with a passport, without a network.
@@ -137,8 +132,6 @@ def verify(
             made by keras_vit on the spot. None takes `passport.json` beside the weights, then
             the shipped passport of a preset's name, then a passport made by the library that
             the files belong to.
-        look: returns a sentence for each part of the loaded model that looks wrong, such as
-            `keras_vit.explanation.looks_untrained`.
         **fields: arguments of `load`.
 
     Raises:
@@ -161,7 +154,7 @@ def verify(
         checks.append(Check("protocol", str(passport.protocol["name"]), float(not same), 0.0))
     if passport.norms:
         checks += _compare(model, passport)
-    return Verification(tuple(checks), tuple(look(model)))
+    return Verification(tuple(checks))
 
 
 def _passport(
@@ -231,8 +224,11 @@ def _three_blocks(model: "VisionTransformer") -> list[int]:
     return sorted({0, count // 2, count - 1})
 
 
-def _run(model: "VisionTransformer", images: np.ndarray, blocks: Sequence[int]) -> Outputs:
+def _run(
+    model: "VisionTransformer", images: np.ndarray, blocks: Sequence[int]
+) -> dict[str, np.ndarray]:
     from keras_vit.inference import run
 
     logits = run(model, images).reshape(len(images), -1)
-    return {"logits": logits, **run(model, images, [f"block_{k}" for k in blocks])}
+    inner = run(model, images, [f"block_{k}" for k in blocks]) if blocks else {}
+    return {"logits": logits, **inner}

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from importlib.util import find_spec
 from pathlib import Path
 
 import keras
@@ -14,13 +13,12 @@ import numpy as np
 from rich.text import Text
 
 from keras_vit.cli.screen import Screen
-from keras_vit.environment.backend import require_training
+from keras_vit.environment.backend import ONLY_PREDICTS, installed, require_training
 from keras_vit.errors import ConfigError
 from keras_vit.explanation.drawing import draw_explanations
 from keras_vit.model import VisionTransformer
 
 console = Screen()
-_BACKENDS = ("jax", "torch", "tensorflow")
 
 
 def run(folder: Path) -> None:
@@ -79,11 +77,10 @@ def run(folder: Path) -> None:
     _step("4. Save", " and reload in another process")
     tuned.save_to_preset(folder / "vit_digits_odd_even")
     logits = tuned.predict(images[:32], verbose=0)
-    backend = next((b for b in _BACKENDS if b != keras.backend.backend() and find_spec(b)), None)
-    backend = backend or keras.backend.backend()
-    difference = np.abs(
-        _logits_under(backend, folder / "vit_digits_odd_even", images[:32]) - logits
-    )
+    here = keras.backend.backend()
+    backend = next((name for name in installed() if name not in (here, ONLY_PREDICTS)), here)
+    reloaded = _logits_under(backend, folder / "vit_digits_odd_even", images[:32])
+    difference = np.abs(reloaded - logits)
     console.print(f"   largest difference of a logit under {backend}: {difference.max():.1e}")
 
     _step("5. Explain", ": what the class token attends to")
@@ -98,7 +95,7 @@ def _step(name: str, purpose: str) -> None:
 
 
 def _digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the split of `weights/train_digits.py`: uint8 `(count, 8, 8, 1)`, and digits."""
+    """Returns training and test digits, split as `weights/train_digits.py` does: uint8, labels."""
     try:
         from sklearn.datasets import load_digits
         from sklearn.model_selection import train_test_split

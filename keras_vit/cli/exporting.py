@@ -53,7 +53,7 @@ def export(
             format,
             preprocessing=preprocessing,
             outputs=outputs,
-            image_size=None if image_size is None else size_of(image_size),
+            image_size=size_of(image_size),
             batch=batch or "dynamic",
             precision=precision,
             calibration=images,

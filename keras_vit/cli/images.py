@@ -15,7 +15,7 @@ from keras_vit.cli.console import (
     tell,
     warn_on_stderr,
 )
-from keras_vit.cli.options import Output, Positive
+from keras_vit.cli.options import Output, Positive, stated
 from keras_vit.errors import KerasViTError
 
 _PLAIN = Output()
@@ -63,14 +63,12 @@ class OnRay:
 
     Args:
         workers: processes with the model, 1 by default.
-        address: address of a Ray cluster; by default Ray starts here.
         top: write this number of labels in place of features.
         cpus_per_worker: threads of a worker, 1 by default.
         gpus_per_worker: accelerators of a worker, 0 by default.
     """
 
     workers: Positive | None = None
-    address: str | None = None
     top: Positive | None = None
     cpus_per_worker: Positive | None = None
     gpus_per_worker: float | None = None
@@ -106,7 +104,7 @@ def embed(
         batch_size: images per step.
         engine: run on Ray Data.
     """
-    options = {name: value for name, value in vars(ray).items() if value is not None}
+    options = stated(vars(ray))
     if engine == "ray":
         return _embed_on_ray(images, preset, out, layer, batch_size, options)
     if options:

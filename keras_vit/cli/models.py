@@ -43,15 +43,14 @@ def list_(
     """
     from keras_vit.checkpoints import inspect
     from keras_vit.checkpoints.passports import rung_of
+    from keras_vit.config.variants import VARIANTS
     from keras_vit.sources.catalog import list_presets, preset_named
-    from keras_vit.variants import list_variants
-    from keras_vit.variants import variant as variant_named
     from keras_vit.weights.lexicon import num_parameters
 
     rows: list[tuple[object, ...]] = []
     if variants:
-        for name in list_variants():
-            config = variant_named(name).config()
+        for name, sizes_of in VARIANTS.items():
+            config = sizes_of.config()
             stem = None if config.resnet is None else list(config.resnet.num_layers)
             sizes = (config.hidden_size, config.num_layers, config.num_heads, config.mlp_dim)
             rows.append((name, num_parameters(config), *sizes, config.patch_size[0], stem))
@@ -70,10 +69,20 @@ def list_(
 
 
 def doctor(*, output: Output = _PLAIN) -> None:
-    """Show the installed and the missing packages, the backend and the processor."""
+    """Show the installed and the missing packages, the backend and the processor.
+
+    The backend torch is imported: its private names that are gone have a row each.
+    """
+    from keras_vit.environment.backend import chosen_backend, refusal
     from keras_vit.environment.components import components
+    from keras_vit.fixes.faults import PLAIN_FORMS
 
     rows = [(c.kind, c.name, c.version or "not installed", c.note) for c in components()]
+    if chosen_backend()[0] == "torch" and refusal() is None:
+        start_backend()
+        import keras_vit.layers.torch_block  # noqa: F401  looks the names up
+
+    rows += [("private name", name, "gone", words) for name, words in PLAIN_FORMS.items()]
     show(output, ("kind", "name", "version", "note"), rows)
 
 
@@ -112,8 +121,11 @@ def info(source: str, /, *, output: Output = _PLAIN) -> None:
     show(output, ("fact", "value"), rows, {**facts, "array_shapes": arrays})
 
 
+_FIELDS = "classifier hidden_size mlp_dim num_heads num_layers channels"
+
+
 def _model_facts(config: "ViTConfig", size_known: bool) -> dict[str, Any]:
-    from keras_vit.variants import variant_of
+    from keras_vit.config.variants import variant_of
 
     if not size_known:
         resolution = "undetermined; give image_size on loading"
@@ -126,13 +138,8 @@ def _model_facts(config: "ViTConfig", size_known: bool) -> dict[str, Any]:
         "resolution": resolution,
         "classes": config.num_classes or "no head",
         "representation layer": config.representation_size or "none",
-        "classifier": config.classifier,
-        "hidden_size": config.hidden_size,
-        "mlp_dim": config.mlp_dim,
-        "num_heads": config.num_heads,
-        "num_layers": config.num_layers,
+        **{name: getattr(config, name) for name in _FIELDS.split()},
         "patch_size": "{}x{}".format(*config.patch_size),
-        "channels": config.channels,
         "stem": "none" if config.resnet is None else str(list(config.resnet.num_layers)),
         **(_costs(config) if size_known and config.image_size is not None else {}),
     }
@@ -209,12 +216,9 @@ def verify(
         raise KerasViTError("verify compares with another checkpoint or with --passport, not both.")
     start_backend()
     from keras_vit.checkpoints import verify as verify_checkpoint
-    from keras_vit.explanation import looks_untrained
 
     with Screen(stderr=True).status("Running"):
-        verification = verify_checkpoint(
-            source, passport or other, look=looks_untrained, **fields.to_dict()
-        )
+        verification = verify_checkpoint(source, passport or other, **fields.to_dict())
     rows = [
         (
             check.name,
@@ -226,8 +230,6 @@ def verify(
         for check in verification.checks
     ]
     show(output, ("compared", "with", "difference", "tolerance", "result"), rows)
-    for sentence in verification.warnings:
-        Screen(stderr=True).print(f"{source} looks untrained: {sentence}", soft_wrap=True)
     return int(not verification.passed)
 
 

@@ -18,9 +18,16 @@ Pixels = Annotated[tuple[Positive, ...], Parameter(consume_multiple=(1, 2))]
 _FORMATS = Group("Form of the answer", validator=mutually_exclusive)
 
 
-def size_of(pixels: tuple[int, ...]) -> int | tuple[int, int]:
-    """Returns one number for a square, or height and width."""
+def size_of(pixels: tuple[int, ...] | None) -> int | tuple[int, int] | None:
+    """Returns one number for a square, or height and width, or None."""
+    if pixels is None:
+        return None
     return (pixels[0], pixels[1]) if len(pixels) > 1 else pixels[0]
+
+
+def stated(options: dict[str, Any]) -> dict[str, Any]:
+    """Returns the options that the user has stated, 0 included; others are None or False."""
+    return {k: v for k, v in options.items() if v is not None and v is not False}
 
 
 @Parameter(name="*")
@@ -52,6 +59,4 @@ class Fields:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields that the user has stated."""
-        size = {} if self.image_size is None else {"image_size": size_of(self.image_size)}
-        heads = {} if self.num_heads is None else {"num_heads": self.num_heads}
-        return {**size, **heads}
+        return stated({"image_size": size_of(self.image_size), "num_heads": self.num_heads})

@@ -16,7 +16,6 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8000,
     allowed_hosts: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
-    processes: Positive = 1,
     max_batch: Positive = 16,
     batch_wait: float = 5.0,
     max_bytes: Positive = 10 * 2**20,
@@ -36,7 +35,6 @@ def serve(
         host: address to listen at.
         port: 0 for any.
         allowed_hosts: names of the server beside --host and localhost; '*' for every name.
-        processes: server processes; each loads the model.
         max_batch: most images of one step.
         batch_wait: milliseconds that an image waits for others.
         max_bytes: most bytes of a request's body.
@@ -65,7 +63,6 @@ def serve(
         source,
         host=host,
         port=port,
-        processes=processes,
         settings=settings,
         access_log=access_log,
         announce=tell,

@@ -1,5 +1,6 @@
 """Commands that train: finetune and demo."""
 
+import dataclasses
 import math
 from importlib.util import find_spec
 from pathlib import Path
@@ -9,7 +10,7 @@ from cyclopts import Group, Parameter
 from cyclopts.validators import LimitedChoice, mutually_exclusive
 
 from keras_vit.cli.console import console, start_backend, tell
-from keras_vit.cli.options import Pixels, Positive, Share, size_of
+from keras_vit.cli.options import Pixels, Positive, Share, size_of, stated
 
 if TYPE_CHECKING:
     from keras_vit.finetune import Plan
@@ -18,6 +19,38 @@ Augmentation = Literal["none", "light1", "light2", "medium1", "medium2", "strong
 
 _START = Group("Start, one of", validator=LimitedChoice(1, 1))
 _LEARNS = Group("Weights that learn; without an option all", validator=mutually_exclusive)
+
+
+@Parameter(name="*")
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """The options of `keras_vit.finetune.recipe`.
+
+    Args:
+        optimizer: "muon" for Muon in place of the recipe's SGD, or AdamW from scratch.
+        learning_rate: peak of the learning rate, 0.01 by default and 0.001 from scratch or with
+            Muon.
+        warmup_steps: updates in which the learning rate rises.
+        weight_decay: decay of the weights per update, relative to the learning rate.
+        ema: factor of the moving average of the weights, such as 0.999.
+        layer_decay: factor of the learning rate from block to block, such as 0.75.
+        head_only: train nothing but the head.
+        trainable_blocks: train this number of last blocks.
+        lora_rank: train low-rank additions of this rank.
+    """
+
+    optimizer: Literal["muon"] | None = None
+    learning_rate: float | None = None
+    warmup_steps: int | None = None
+    weight_decay: float | None = None
+    ema: Share | None = None
+    layer_decay: float | None = None
+    head_only: Annotated[bool, Parameter(group=_LEARNS)] = False
+    trainable_blocks: Annotated[Positive | None, Parameter(group=_LEARNS)] = None
+    lora_rank: Annotated[Positive | None, Parameter(group=_LEARNS)] = None
+
+
+_DEFAULTS = Recipe()
 
 
 def finetune(
@@ -31,17 +64,9 @@ def finetune(
     steps: Positive = 500,
     batch_size: Positive = 64,
     accumulate: Positive = 1,
-    optimizer: Literal["muon"] | None = None,
-    learning_rate: float | None = None,
-    warmup_steps: int | None = None,
-    weight_decay: float | None = None,
-    ema: Share | None = None,
+    recipe: Recipe = _DEFAULTS,
     image_size: Pixels | None = None,
     dropout: Share | None = None,
-    head_only: Annotated[bool, Parameter(group=_LEARNS)] = False,
-    trainable_blocks: Annotated[Positive | None, Parameter(group=_LEARNS)] = None,
-    lora_rank: Annotated[Positive | None, Parameter(group=_LEARNS)] = None,
-    layer_decay: float | None = None,
     augmentation: Augmentation | None = None,
     label_smoothing: Share = 0.0,
     mixed_precision: Literal["mixed_bfloat16", "mixed_float16"] | None = None,
@@ -65,18 +90,8 @@ def finetune(
         steps: weight updates: 500 for up to 20,000 images, 10,000 for up to 500,000 (BiT's rule).
         batch_size: images per step.
         accumulate: batches per weight update.
-        optimizer: "muon" for Muon in place of the recipe's SGD, or AdamW from scratch.
-        learning_rate: peak of the learning rate, 0.01 by default and 0.001 from scratch or with
-            Muon.
-        warmup_steps: updates in which the learning rate rises.
-        weight_decay: decay of the weights per update, relative to the learning rate.
-        ema: factor of the moving average of the weights, such as 0.999.
         image_size: pixels, or height and width, of the model.
         dropout: dropout_rate of the model.
-        head_only: train nothing but the head.
-        trainable_blocks: train this number of last blocks.
-        lora_rank: train low-rank additions of this rank.
-        layer_decay: factor of the learning rate from block to block, such as 0.75.
         augmentation: augmentation of AugReg; "none" crops and flips. Without it images are not
             changed.
         label_smoothing: probability that is spread over all classes.
@@ -98,17 +113,6 @@ def finetune(
     start_backend(saves=True)
     from keras_vit.finetune import finetune_preset
 
-    recipe: dict[str, Any] = {
-        "optimizer": optimizer,
-        "learning_rate": learning_rate,
-        "warmup_steps": warmup_steps,
-        "weight_decay": weight_decay,
-        "ema": ema,
-        "layer_decay": layer_decay,
-        "head_only": head_only,
-        "trainable_blocks": trainable_blocks,
-        "lora_rank": lora_rank,
-    }
     finished = finetune_preset(
         source,
         data,
@@ -117,7 +121,7 @@ def finetune(
         from_scratch=preset is None,
         split=split,
         validation=_share_or_name(validation),
-        image_size=None if image_size is None else size_of(image_size),
+        image_size=size_of(image_size),
         dtype=mixed_precision,
         dropout_rate=dropout,
         steps=steps,
@@ -129,7 +133,7 @@ def finetune(
         seed=seed,
         announce=_announce,
         verbose=1 if console.is_terminal else 2,
-        **{name: value for name, value in recipe.items() if value not in (None, False)},
+        **stated(vars(recipe)),
     )
     if "val_accuracy" in finished.history:
         console.print(f"Highest validation accuracy: {max(finished.history['val_accuracy']):.1%}")

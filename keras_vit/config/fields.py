@@ -65,7 +65,7 @@ class Switch:
     plain: tuple[Any, ...]
 
     def is_used(self, config: Any) -> bool:
-        """Whether a model has the part."""
+        """Whether a model of this configuration has the part that the field switches on."""
         return getattr(config, self.field) not in self.plain
 
 

@@ -68,7 +68,7 @@ class ResNetStem(Fields):
 
     @property
     def out_channels(self) -> int:
-        """Channels that the patch embedding sees."""
+        """Number of channels of the stem's output, which the patch embedding reads."""
         if not self.num_layers:
             return self.width
         return 4 * self.width * 2 ** (len(self.num_layers) - 1)

@@ -1,4 +1,4 @@
-"""Arrays of images and labels."""
+"""Training data from arrays of images and labels."""
 
 from collections.abc import Sequence
 from typing import Any, Unpack

@@ -58,7 +58,7 @@ def from_grain(
             "itself."
         )
     if len(source) > _ENDLESS:
-        raise ConfigError(f"{title}: repeats without end; leave .repeat() out.")
+        raise ConfigError(f"{title}: the data repeat without end; remove .repeat().")
     if labels is None:
         rows = enumerate(read_rows(source))
         labels = [value_of(row, label, 1, title, k) for k, row in rows]

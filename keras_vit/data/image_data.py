@@ -311,7 +311,7 @@ class ImageData(keras.utils.PyDataset):
             batches = batches.mp_prefetch(grain.MultiprocessingOptions(num_workers=4))
             model.fit(batches, epochs=10, steps_per_epoch=len(data))
 
-        Before, `absl.flags.FLAGS.mark_as_parsed()`, unless absl runs the program.
+        Call `absl.flags.FLAGS.mark_as_parsed()` before that, unless absl runs the program.
 
         Args:
             epochs: number of epochs.

@@ -142,7 +142,7 @@ def inspect(
     emptied = set(records.labels.tolist()) - set(records.labels[readable].tolist())
     if emptied:
         names = ", ".join(records.class_names[k] for k in sorted(emptied)[:_NAMED])
-        raise ConfigError(f"{summary} No image is left of {names}.")
+        raise ConfigError(f"{summary} No readable image is left of the classes {names}.")
     warn(f"{summary} Left out.")
     pixels = [images[k] for k in range(len(records))] if keep else None
     left_out = {records.where(k): reason for k, reason in reasons.items()}
@@ -152,7 +152,7 @@ def inspect(
 def _look(
     records: Records, preprocessor: Preprocessor, pool: Executor, everything: bool, cache: Any
 ) -> tuple[Images, bool]:
-    """Returns the inspection of each image, and whether it holds all pixels for the cache."""
+    """Returns the inspection of all images, and whether their pixels are now in the cache."""
 
     def decode(index: int) -> Any:
         try:

@@ -1,6 +1,6 @@
-"""From the number of a batch to its images: decode, crop, flip, RandAugment, scale, stack, mix.
+"""Makes the batch of a number: decode, crop, flip, RandAugment, scale, stack, mix.
 
-Grain carries it out: it reads ahead in threads or processes, and begins at any batch.
+Grain runs these steps: it reads ahead in threads or processes, and starts at any batch.
 """
 
 import dataclasses

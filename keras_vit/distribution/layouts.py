@@ -62,7 +62,8 @@ def fully_sharded(shards: int = 1, devices: Sequence[str] | None = None) -> Any:
     """Returns the distribution in which parameters and optimizer are divided among all devices.
 
     Args:
-        shards: as in `tensor_parallel`, which this adds to; 1 for no tensor parallelism.
+        shards: devices that share one copy of the model's products, as in `tensor_parallel`; 1
+            for no tensor parallelism.
         devices: as in `data_parallel`.
 
     Raises:

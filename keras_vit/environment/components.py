@@ -7,6 +7,7 @@ import platform
 
 from keras_vit.environment.backend import BACKENDS, ONLY_PREDICTS, chosen_backend
 from keras_vit.environment.processor import processor, products_of_torch
+from keras_vit.fixes.faults import note_on
 
 _LIBRARIES = ("keras", "numpy", "huggingface-hub", "safetensors", "pillow", "grain")
 _EXTRAS = {
@@ -48,13 +49,13 @@ def components() -> list[Component]:
         Component("machine", "instructions", *_instructions()),
         Component("machine", "products of torch", *products_of_torch()),
         Component("library", "keras-vit", _version("keras-vit") or _own_version()),
-        *(Component("library", name, _version(name)) for name in _LIBRARIES),
+        *(Component("library", name, _version(name), note_on(name)) for name in _LIBRARIES),
     ]
     for name in BACKENDS:
         version = _version(name) or (_version("tensorflow-cpu") if name == "tensorflow" else None)
-        note = f"used: {why}" if name == chosen else _install(name, version)
-        if name == ONLY_PREDICTS:
-            note = "; ".join(filter(None, ("predicts only; export to OpenVINO", note.strip("; "))))
+        notes = ["predicts only; export to OpenVINO"] if name == ONLY_PREDICTS else []
+        notes += [f"used: {why}" if name == chosen else _install(name, version), note_on(name)]
+        note = "; ".join(note.strip("; ") for note in notes if note)
         parts.append(Component("backend", name, version, note))
     if chosen not in BACKENDS:
         parts.append(Component("backend", chosen, None, f"used: {why}; not one of keras_vit's"))

@@ -77,8 +77,8 @@ def predict(
             shape = shape or inner
             if inner != shape:
                 raise ConfigError(
-                    f"Images of different sizes: one has an output {shape}, another {inner}. "
-                    "Choose a layer behind the pooling, or one size."
+                    f"The outputs have different shapes: {shape} for one image size, for another "
+                    f"{inner}. Choose a layer behind the pooling, or one size."
                 )
         yield outputs[stages] if isinstance(stages, str) else outputs, labels
 

@@ -56,7 +56,7 @@ def embed(
     """
     out = Path(out)
     if out.suffix != ".npy":
-        raise ConfigError(f"{out}: expected a name in .npy.")
+        raise ConfigError(f"{out}: expected a name that ends in .npy.")
     if out.exists():
         raise ConfigError(f"{out} exists. Remove it, or choose another name.")
     if batch_size < 1:

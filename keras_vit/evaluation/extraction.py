@@ -87,7 +87,7 @@ def gather(
     stream = read_batches(data, batch_size)
     first = next(stream, None)
     if first is None:
-        raise ConfigError("The data are empty: no batch came.")
+        raise ConfigError("The data are empty, expected at least one batch.")
     size = len(first.images)
     stream = itertools.chain([first], stream)
     if cache is None:
@@ -191,7 +191,7 @@ def _bytes_of(values: np.ndarray) -> Any:
 
 
 def hash_files(paths: Sequence[Any]) -> str:
-    """Returns the sha256 of the files' names, sizes and times of change."""
+    """Returns one sha256 of the names, sizes and modification times of all files."""
     digest = hashlib.sha256()
     for path in paths:
         try:

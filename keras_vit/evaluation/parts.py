@@ -145,7 +145,7 @@ class Parts:
             raise ConfigError(f"{self._folder} is damaged ({error}). Remove it.") from error
         if names := [k for k in sorted({*task, *self._task}) if task.get(k) != self._task.get(k)]:
             raise ConfigError(
-                f"{self._folder} is the beginning of another run: other {', '.join(names)}. "
+                f"{self._folder} belongs to another run, which differs in {', '.join(names)}. "
                 "Remove it, or write to another path."
             )
         with failure_named(self._rows), self._rows.open("ab") as file:

@@ -215,7 +215,7 @@ def as_features(features: Any) -> np.ndarray:
 def as_labels(labels: Any, count: int) -> np.ndarray:
     """Returns one class per image; raises `ConfigError` unless there are `count` labels."""
     if labels is None:
-        raise ConfigError("The features have no labels.")
+        raise ConfigError("The features have no labels; give data with (images, labels).")
     labels = class_indices(labels)
     if len(labels) != count:
         raise ConfigError(f"{count} features and {len(labels)} labels: expected as many.")

@@ -120,7 +120,7 @@ def evaluate(
     if real_labels is not None and seen < len(real_labels):
         raise ConfigError(f"real_labels has {len(real_labels)} lists for {seen} images.")
     if scores.count == 0:
-        raise ConfigError(f"None of the {seen} images has an acceptable class.")
+        raise ConfigError(f"None of the {seen} images has a label that is a class of the model.")
     result = scores.result()
     if real.count:
         result = dataclasses.replace(result, real=real.result().top1, real_count=real.count)

@@ -9,7 +9,6 @@ from keras_vit.explanation.faithfulness import (
     insertion,
 )
 from keras_vit.explanation.maps import Explanation, explain
-from keras_vit.explanation.untrained import looks_untrained, position_similarity
 
 __all__ = [
     "Curve",
@@ -21,7 +20,5 @@ __all__ = [
     "deletion",
     "explain",
     "insertion",
-    "looks_untrained",
-    "position_similarity",
     "read_tokens",
 ]

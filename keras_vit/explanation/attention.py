@@ -47,12 +47,10 @@ def attention_rollout(
     grid: tuple[int, int],
     class_token: bool = True,
     reads: np.ndarray | None = None,
-    heads: str = "mean",
-    discard: float = 0.0,
 ) -> np.ndarray:
     """Returns how much each patch contributes to the prediction (Abnar and Zuidema 2020; Figure 6).
 
-    The weights of the heads are joined into one matrix, which is mixed half and half with the
+    The mean of the heads is mixed half and half with the
     identity for the residual connection; the matrices of all blocks are multiplied. Tokens before
     the patches, a class token or registers, take part in the product and are left out of the
     result.
@@ -64,25 +62,14 @@ def attention_rollout(
             of the patches.
         reads: result of `read_tokens`, for any other pooling: the share of each token,
             `(tokens,)` or `(batch, tokens)`. None uses `class_token`.
-        heads: `"mean"` (the paper), `"max"` or `"min"` over the heads.
-        discard: share of the weights of each image and block that are set to zero, the smallest
-            first; a number in [0, 1).
 
     Returns:
         The contributions, float32 `(batch, rows, columns)`; each image sums to 1.
 
-    Raises:
-        ConfigError: `heads` is unknown, or `discard` is out of range.
     """
-    if heads not in _OVER_HEADS:
-        raise ConfigError(f"heads={heads!r} is not one of {', '.join(_OVER_HEADS)}.")
-    if not 0 <= discard < 1:
-        raise ConfigError(f"discard={discard!r}: expected a share from 0 up to, but not, 1.")
     rollout: Any = None
     for block in sorted(maps):
-        weights = _OVER_HEADS[heads](maps[block], axis=1)  # (batch, tokens, tokens)
-        if discard:
-            weights = _without_smallest(weights, discard)
+        weights = maps[block].mean(axis=1)  # (batch, tokens, tokens)
         weights = weights + np.eye(weights.shape[-1], dtype=weights.dtype)
         weights = weights / weights.sum(axis=-1, keepdims=True)
         rollout = weights if rollout is None else weights @ rollout
@@ -95,17 +82,6 @@ def attention_rollout(
     patches = read[:, before:]
     patches = patches / patches.sum(axis=1, keepdims=True)
     return patches.reshape(-1, *grid)
-
-
-_OVER_HEADS: dict[str, Any] = {"mean": np.mean, "max": np.max, "min": np.min}
-
-
-def _without_smallest(weights: np.ndarray, share: float) -> np.ndarray:
-    """Sets the smallest weights of every matrix to zero; of equal weights, the first."""
-    flat = weights.reshape(len(weights), -1).copy()
-    smallest = np.argsort(flat, axis=1, kind="stable")[:, : int(share * flat.shape[1])]
-    np.put_along_axis(flat, smallest, 0, axis=1)
-    return flat.reshape(weights.shape)
 
 
 def read_tokens(model: VisionTransformer, images: Any, batch_size: int = 32) -> np.ndarray:

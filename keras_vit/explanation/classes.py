@@ -78,7 +78,7 @@ def choose_classes(
         if target.shape != (len(images),):
             raise ConfigError(
                 f"target has the shape {target.shape}, expected ({len(images)},): one class for "
-                "each image. A list of classes explains each of them."
+                "each image."
             )
         return np.asarray([class_index(model, k) for k in target], "int32")
     target = target.item() if isinstance(target, np.ndarray) else target

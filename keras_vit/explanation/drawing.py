@@ -1,6 +1,7 @@
 """Pictures of explanations: every patch is a square of one colour, aspect ratios are kept."""
 
 import os
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from keras_vit.errors import ConfigError
 from keras_vit.explanation.maps import explain
 from keras_vit.files import written_beside
 from keras_vit.model import VisionTransformer
-from keras_vit.text import in_figure
+from keras_vit.text import visible
 
 
 def figure_class() -> Any:
@@ -66,7 +67,7 @@ def draw_explanations(
     batch = model.preprocessor(images)
     if titles is None:
         titles = [
-            f"{in_figure(answer[0][0])}  {answer[0][1]:.0%}"
+            f"{visible(answer[0][0])}  {answer[0][1]:.0%}"
             for answer in model.classify(images, top=1)
         ]
     maps = explain(model, batch, method=method).maps
@@ -75,7 +76,8 @@ def draw_explanations(
     rows = -(-len(pictures) // columns)
     height, width = pictures.shape[1:3]
     side = 2.4 if columns > 1 else 3.6
-    lines = [_wrapped(title, round(side * 13)) for title in titles]
+    width_in_letters = round(side * 13)
+    lines = [textwrap.fill(t, width_in_letters, max_lines=3, placeholder="…") for t in titles]
     above = 0.25 + 0.16 * max(line.count("\n") + 1 for line in lines)
     size = (side * columns, rows * (2 * side * height / width + above))
     figure = figure_type(figsize=size, layout="constrained")
@@ -87,16 +89,8 @@ def draw_explanations(
         above_axis.imshow(
             picture if picture.shape[-1] == 3 else picture[..., 0], cmap="gray", vmin=0, vmax=1
         )
-        above_axis.set_title(title, fontsize=9, usetex=False)  # a label must not run as LaTeX
+        # A label must not run as LaTeX or mathematics.
+        above_axis.set_title(title, fontsize=9, usetex=False, parse_math=False)
         below.imshow(overlay(picture, map_))
     with written_beside(path) as temporary:
         figure.savefig(temporary, dpi=120, format="png")
-
-
-def _wrapped(title: str, width: int) -> str:
-    """Returns a title broken into lines; matplotlib's escapes are not broken."""
-    pieces = [title[k : k + width] for k in range(0, len(title), width)] or [""]
-    for k, piece in enumerate(pieces[:-1]):
-        if piece.endswith("\\"):
-            pieces[k], pieces[k + 1] = piece[:-1], "\\" + pieces[k + 1]
-    return "\n".join(pieces)

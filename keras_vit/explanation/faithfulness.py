@@ -93,7 +93,7 @@ def _curve(
     steps: int,
     batch_size: int,
 ) -> Curve:
-    """Returns the curve while pixels of `before` are replaced by pixels of `after`."""
+    """Returns the probabilities while more and more pixels of `before` become those of `after`."""
     classes = choose_classes(model, before, target, batch_size)
     size = tuple(before.shape[axis] for axis in image_axes(model))
     if maps.shape != (len(before), *size):

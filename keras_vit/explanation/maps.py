@@ -1,8 +1,7 @@
 """`explain`: maps of the evidence for a class in an image."""
 
 import inspect
-from collections.abc import Sequence
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -32,7 +31,6 @@ class Explanation(NamedTuple):
     classes: np.ndarray | None
 
 
-@overload
 def explain(
     model: VisionTransformer,
     images: Any,
@@ -41,26 +39,7 @@ def explain(
     *,
     batch_size: int = 32,
     **options: Any,
-) -> Explanation: ...
-@overload
-def explain(
-    model: VisionTransformer,
-    images: Any,
-    target: list[int | str] | list[int] | list[str] | tuple[int | str, ...],
-    method: str = "relevance",
-    *,
-    batch_size: int = 32,
-    **options: Any,
-) -> dict[int | str, Explanation]: ...
-def explain(
-    model: VisionTransformer,
-    images: Any,
-    target: Target | Sequence[int | str] = None,
-    method: str = "relevance",
-    *,
-    batch_size: int = 32,
-    **options: Any,
-) -> Explanation | dict[int | str, Explanation]:
+) -> Explanation:
     """Returns a map over each image of the evidence for a class.
 
     Attention is not explanation: a map of weights shows where a model looked, not which change
@@ -72,7 +51,7 @@ def explain(
     | `"integrated_gradients"` | Sundararajan et al. 2017, signed | `steps=32`, `baseline` |
     | `"gradcam"` | Selvaraju et al. 2017, tokens that enter a block | `block=-1` |
     | `"occlusion"` | fall of the score without a patch, signed | `window=1`, `baseline` |
-    | `"rollout"` | attention, all blocks (arXiv 2005.00928) | `heads="mean"`, `discard=0.0` |
+    | `"rollout"` | attention, all blocks (arXiv 2005.00928) | |
     | `"attention"` | attention of the head's input, one block | `block=-1`, `head` |
     | `"random"` | uniform numbers, as a baseline | `seed=0` |
     | `"centre"` | the middle of the image, as a baseline | |
@@ -84,15 +63,15 @@ def explain(
     Args:
         model: a `VisionTransformer`.
         images: a float batch in the model's size and range, see `model.preprocessor`.
-        target: the class, by index or label; a list of classes; an integer array `(batch,)` with
-            one class per image; None for the predicted class.
+        target: the class, by index or label; an integer array `(batch,)` with one class per image;
+            None for the predicted class.
         method: a method of the table.
         batch_size: images per step. A step takes as much memory as a training step, and
             `"relevance"` and `"rollout"` also keep the attention weights of all blocks.
         **options: options of the method.
 
     Returns:
-        An `Explanation`; for a list of targets `{target: Explanation}`.
+        The maps, and the class that they explain.
 
     Raises:
         ConfigError: the method, option, class, block or head is unknown; the model is quantised
@@ -117,25 +96,18 @@ def explain(
         )
     run = make(model, **options)
 
-    def explain_one(one: Target) -> Explanation:
-        classes = None
-        if asks_class or one is not None:
-            classes = choose_classes(model, images, one, batch_size)
-        evidence = _in_batches(model, run, images, classes, batch_size)
-        if not np.isfinite(evidence).all():
-            raise ConfigError(_why_not_finite(model, method))
-        if gives_pixels:
-            sums = per_patch(evidence, grid_of(model, images), model.config)
-            return Explanation(evidence, sums, classes)
-        height, width = (images.shape[axis] for axis in image_axes(model))
-        maps = per_pixel(evidence, (height, width), model.config)
-        return Explanation(maps, evidence, classes if asks_class else None)
-
-    if isinstance(target, (list, tuple)):
-        if not target:
-            raise ConfigError("target is an empty list; None explains the model's prediction.")
-        return {one: explain_one(one) for one in target}
-    return explain_one(target)  # type: ignore[arg-type]
+    classes = None
+    if asks_class or target is not None:
+        classes = choose_classes(model, images, target, batch_size)
+    evidence = _in_batches(model, run, images, classes, batch_size)
+    if not np.isfinite(evidence).all():
+        raise ConfigError(_why_not_finite(model, method))
+    if gives_pixels:
+        sums = per_patch(evidence, grid_of(model, images), model.config)
+        return Explanation(evidence, sums, classes)
+    height, width = (images.shape[axis] for axis in image_axes(model))
+    maps = per_pixel(evidence, (height, width), model.config)
+    return Explanation(maps, evidence, classes if asks_class else None)
 
 
 def check_batch(images: Any, batch_size: int) -> np.ndarray:

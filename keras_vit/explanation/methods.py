@@ -60,14 +60,14 @@ def attention(
     return run
 
 
-def rollout(model: VisionTransformer, heads: str = "mean", discard: float = 0.0) -> OneBatch:
+def rollout(model: VisionTransformer) -> OneBatch:
     """Attention through all blocks (Abnar and Zuidema 2020)."""
 
     def run(images: np.ndarray, chosen: np.ndarray) -> np.ndarray:
         maps = attention_maps(model, images, batch_size=len(images))
         shares = read_tokens(model, images, len(images))
         grid = grid_of(model, images)
-        return attention_rollout(maps, grid, reads=shares, heads=heads, discard=discard)
+        return attention_rollout(maps, grid, reads=shares)
 
     return run
 

@@ -97,15 +97,23 @@ def write_report(
 def _page(facts: Mapping[str, Any]) -> str:
     """Returns the page with its facts; it may run the script and the style of its own, no more."""
     page = resources.files(__package__).joinpath("report.html").read_text(encoding="utf-8")
-    for kind in ("script", "style"):
-        (text,) = re.findall(f"<{kind}>(.*?)</{kind}>", page, re.DOTALL)
-        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-        page = page.replace(f"{kind}-hash", f"sha256-{digest}")
+    for tag, digest in hash_elements(page).items():
+        page = page.replace(f"{tag}-hash", digest)
     # No script element ends in the JSON; the script makes text of its strings, never markup.
     text = json.dumps(_make_visible(facts), separators=(",", ":"))
     for letter in "<>&":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
     return page.replace("{{facts}}", text)
+
+
+def hash_elements(page: str) -> dict[str, str]:
+    """Returns the hash of a page's own script and style, as a Content-Security-Policy names it."""
+    hashes = {}
+    for tag in ("script", "style"):
+        (text,) = re.findall(f"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        hashes[tag] = f"sha256-{digest}"
+    return hashes
 
 
 def _make_visible(value: Any) -> Any:

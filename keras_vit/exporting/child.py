@@ -1,6 +1,6 @@
 """The model of an export, rebuilt in float32, in this process or in one of another backend.
 
-Run as a program (`python -m keras_vit.exporting.child REQUEST`), it is that process.
+Run as a program (`python -m keras_vit.exporting.child JSON`), it is that process.
 """
 
 import dataclasses
@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from keras_vit.errors import ExportError
-from keras_vit.exporting.documents import Facts
 from keras_vit.exporting.formats import load_format
 from keras_vit.exporting.graph import ExportGraph
 from keras_vit.exporting.plan import ExportPlan
-from keras_vit.files import write_json
 from keras_vit.model import VisionTransformer
 
 
@@ -37,66 +35,43 @@ def rebuild(model: VisionTransformer, plan: ExportPlan, folder: Path) -> VisionT
     return _load(_preset(model, folder), plan, model.data_format)
 
 
-def write_elsewhere(
-    model: VisionTransformer, plan: ExportPlan, folder: Path, facts: Facts, backend: str
-) -> None:
-    """Writes the artefact in a process of another backend.
+def write_elsewhere(model: VisionTransformer, plan: ExportPlan, folder: Path, backend: str) -> None:
+    """Writes the artefact in a process of another backend, on the processor alone.
 
     Raises:
         ExportError: the model is of a class of the user's, or the process failed; the message has
             its last line.
     """
-    request = folder.parent / "request.json"
-    described = {
+    request = {
         "preset": str(_preset(model, folder.parent)),
         "data_format": model.data_format,
         "plan": dataclasses.asdict(plan),
         "folder": str(folder),
-        "facts": facts,
     }
-    write_json(request, described)
-    run(request, backend)
-
-
-def run(request: Path, backend: str) -> None:
-    """Serves a request of `write_elsewhere` in a process of its own.
-
-    Raises:
-        ExportError: the process failed; the message has its last line.
-    """
-    command = [sys.executable, "-m", "keras_vit.exporting.child", str(request)]
+    paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
     process = subprocess.run(
-        command, env=environment(backend), capture_output=True, text=True, check=False
+        [sys.executable, "-m", "keras_vit.exporting.child", json.dumps(request)],
+        env={
+            **os.environ,
+            "KERAS_BACKEND": backend,
+            "PYTHONPATH": os.pathsep.join(paths),
+            "CUDA_VISIBLE_DEVICES": "",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if process.returncode:
-        raise ExportError(failure(backend, process.stderr))
-
-
-def environment(backend: str) -> dict[str, str]:
-    """Returns the variables of a process of another backend, which uses the processor alone."""
-    package = str(Path(__file__).parents[2])
-    paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {
-        **os.environ,
-        "KERAS_BACKEND": backend,
-        "PYTHONPATH": os.pathsep.join(paths),
-        "CUDA_VISIBLE_DEVICES": "",
-    }
-
-
-def failure(backend: str, output: str) -> str:
-    """Returns the sentence about a process that failed with an output on standard error."""
-    lines = [line for line in output.splitlines() if line.strip()] or ["no message"]
-    return f"The process of the backend {backend} failed: {lines[-1]}"
+        lines = [line for line in process.stderr.splitlines() if line.strip()] or ["no message"]
+        raise ExportError(f"The process of the backend {backend} failed: {lines[-1]}")
 
 
 def main(request: str) -> None:
-    """Writes the artefact of a request."""
-    stored: dict[str, Any] = json.loads(Path(request).read_text(encoding="utf-8"))
+    """Writes the artefact of a request of `write_elsewhere`."""
+    stored: dict[str, Any] = json.loads(request)
     plan = ExportPlan.from_json(stored["plan"])
     model = _load(Path(stored["preset"]), plan, stored["data_format"])
-    folder = Path(stored["folder"])
-    load_format(plan.format).write(ExportGraph(model, plan), plan, folder, stored["facts"])
+    load_format(plan.format).write(ExportGraph(model, plan), plan, Path(stored["folder"]))
 
 
 def _preset(model: VisionTransformer, folder: Path) -> Path:

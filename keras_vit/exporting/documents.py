@@ -3,62 +3,42 @@
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any, TypeAlias
 
 from keras_vit import __version__
 from keras_vit.exporting.formats.base import Format
+from keras_vit.exporting.graph import ExportGraph
 from keras_vit.exporting.plan import ExportPlan
 from keras_vit.exporting.verification import Comparison
 from keras_vit.files import write_json
 from keras_vit.images.protocols import complete
-from keras_vit.model import VisionTransformer
 from keras_vit.text import in_markdown
 
-Facts: TypeAlias = dict[str, Any]
-
 FILES = ("labels.txt", "README.md", "export.json")
-
-
-def facts(model: VisionTransformer) -> Facts:
-    """Returns what a model says of itself, as plain JSON types."""
-    return {
-        "name": model.name,
-        "labels": None if model.labels is None else list(model.labels),
-        "protocol": model.preprocessor.protocol,
-        "provenance": dict(model.provenance),
-        "config": model.config.to_dict(),
-    }
 
 
 def write(
     folder: Path,
     name: str,
     form: Format,
-    plan: ExportPlan,
-    facts: Facts,
+    graph: ExportGraph,
     comparison: Comparison | None,
     notes: list[str],
 ) -> None:
-    """Writes the three files.
+    """Writes `labels.txt`, `README.md` and `export.json` into the folder of an export.
 
     Args:
         folder: the folder to write to.
         name: the name that the folder will have.
         form: the format.
-        plan: the plan of the export.
-        facts: the model's own description.
+        graph: the model by the plan of the export.
         comparison: how near the artefact is to the model, or None if they were not compared.
         notes: sentences on what the export does differently from its arguments.
     """
-    labels = facts["labels"] if plan.outputs != "features" else None
+    plan, model = graph.plan, graph.model
+    labels = model.labels if plan.outputs != "features" else None
     if labels is not None:
         lines = [" ".join(label.split()) for label in labels]
         (folder / "labels.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    sizes = {
-        str(file.relative_to(folder)): file.stat().st_size
-        for file in sorted(folder.rglob("*"))
-        if file.is_file()
-    }
     described = {
         "format": plan.format,
         "keras_vit_version": __version__,
@@ -72,10 +52,11 @@ def write(
         "output": plan.outputs,
         "precision": plan.precision,
         "preprocessing_in_the_graph": plan.prepares,
-        **facts,
+        "name": model.name,
+        **graph.facts(),
+        "config": model.config.to_dict(),
         "notes": notes,
         "verification": None if comparison is None else dataclasses.asdict(comparison),
-        "bytes": sizes,
     }
     write_json(folder / "export.json", described)
     text = _readme(name, form, plan, labels is not None, comparison, notes)
@@ -116,7 +97,12 @@ def _readme(
     comparison: Comparison | None,
     notes: list[str],
 ) -> str:
-    program = form.program.format(images=_images(plan), input=plan.input, folder=json.dumps(name))
+    program = form.program.format(
+        images=_images(plan),
+        input=plan.input,
+        folder=json.dumps(name),
+        task="image-feature-extraction" if plan.outputs == "features" else "image-classification",
+    )
     language = "js" if plan.format == "transformers_js" else "python"
     if language == "python":
         program = "from PIL import Image\n" + program

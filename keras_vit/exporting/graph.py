@@ -1,6 +1,6 @@
 """The function that an export writes down: images in, probabilities out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +13,9 @@ from keras_vit.inference import as_float32
 
 if TYPE_CHECKING:
     from keras_vit.model import VisionTransformer
+
+
+_STAGES = {"features": "pre_logits", "logits": "logits"}
 
 
 class ExportGraph:
@@ -28,28 +31,36 @@ class ExportGraph:
         self.model = model
         self._takes_channels_first = model.data_format == "channels_first"
         has_activation = model.config.classifier_activation is not None
-        self._stages: list[str] = []
-        if plan.outputs == "features":
-            self._stages = ["pre_logits"]
-        elif plan.outputs == "logits" and has_activation:
-            self._stages = ["logits"]
+        self._stages = list(plan.stages.values())
+        if plan.outputs == "features" or (plan.outputs == "logits" and has_activation):
+            self._stages = self._stages or [_STAGES[plan.outputs]]
         self._adds_softmax = plan.outputs == "probabilities" and not has_activation
 
     def __call__(self, images: Any) -> Any:
-        """Returns the outputs of a batch; `images` as the plan's `input_shape` says."""
+        """Returns the output of a batch, or several; `images` as the plan's `input_shape` says."""
         prepared = self._prepare(images)
         if self._stages:
-            outputs = self.model(prepared, training=False, stages=self._stages)[self._stages[0]]
-        else:
-            outputs = self.model(prepared, training=False)
+            values = self.model(prepared, training=False, stages=self._stages)
+            outputs = tuple(values[stage] for stage in self._stages)
+            return outputs if len(outputs) > 1 else outputs[0]
+        outputs = self.model(prepared, training=False)
         return ops.softmax(outputs, axis=-1) if self._adds_softmax else outputs
 
     def answers(self, images: np.ndarray) -> np.ndarray:
-        """Returns what the model itself answers by its inference function, float32."""
+        """Returns what the model itself answers by its inference function, float32, joined."""
         prepared = as_float32(self._prepare(ops.convert_to_tensor(images)))
         outputs = self.model.inference.run(self.model, prepared, self._stages)
-        outputs = outputs[self._stages[0]] if self._stages else outputs
+        if self._stages:
+            return join_outputs([outputs[stage] for stage in self._stages])
         return as_float32(ops.softmax(outputs, axis=-1)) if self._adds_softmax else outputs
+
+    def facts(self) -> dict[str, Any]:
+        """Returns the labels, protocol and provenance of the model, as plain JSON types."""
+        return {
+            "labels": None if self.model.labels is None else list(self.model.labels),
+            "protocol": self.model.preprocessor.protocol,
+            "provenance": dict(self.model.provenance),
+        }
 
     def inputs(self, images: Any) -> Iterator[np.ndarray]:
         """Yields a user's images as the graph takes them, one array each, without a batch axis.
@@ -85,3 +96,10 @@ class ExportGraph:
             images = pixels.resize(images, plan.image_size, plan.protocol)
         images = pixels.scale(images, plan.protocol) if plan.scaled else images
         return images if self._takes_channels_first else ops.transpose(images, (0, 2, 3, 1))
+
+
+def join_outputs(outputs: Sequence[np.ndarray]) -> np.ndarray:
+    """Returns the only output, or several as one row of numbers for each image."""
+    if len(outputs) == 1:
+        return outputs[0]
+    return np.concatenate([output.reshape(len(output), -1) for output in outputs], axis=1)

@@ -44,9 +44,9 @@ def refusal(protocol: Any, size: Size | None) -> str | None:
     parameters = complete(protocol)
     if size is not None and parameters.get("crop_mode") == "border":
         return "a frame of the mean colour (crop_mode='border')"
-    if size is not None and parameters.get("interpolation") in ("nearest", "box"):
-        # Their edges fall on centres of pixels, which float32 and Pillow round to either side.
-        return f"Pillow's filter with hard edges (interpolation={parameters['interpolation']!r})"
+    name = parameters.get("interpolation", "bilinear")
+    if size is not None and name not in _KERNELS:
+        return f"Pillow's filter {name} (interpolation={name!r})"
     return None
 
 
@@ -201,7 +201,7 @@ def _area(axis: Axis, old: Any) -> Any:
 
 
 def _windowed(axis: Axis, old: Any, name: str) -> Any:
-    """A filter that is as wide as a new pixel where that is the larger one: Pillow's."""
+    """Returns the weights of Pillow's filter, which widens to a new pixel when an image shrinks."""
     scale = axis.source / axis.target
     centre = (_new_pixels(axis) + 0.5) * scale
     pixel = old[None] - axis.first
@@ -221,23 +221,4 @@ def _bicubic(x: Any) -> Any:
     return ops.where(d <= 1.0, near, far)
 
 
-def _sinc(x: Any) -> Any:
-    safe = ops.where(ops.equal(x, 0.0), 1.0, x) * math.pi
-    return ops.where(ops.equal(x, 0.0), 1.0, ops.sin(safe) / safe)
-
-
-def _hamming(x: Any) -> Any:
-    inside = _sinc(x) * (0.54 + 0.46 * ops.cos(math.pi * x))
-    return ops.where(absolute(x, ops) < 1.0, inside, 0.0)
-
-
-def _lanczos(x: Any) -> Any:
-    return ops.where(absolute(x, ops) < 3.0, _sinc(x) * _sinc(x / 3.0), 0.0)
-
-
-_KERNELS: dict[str, Callable[[Any], Any]] = {
-    "bilinear": _triangle,
-    "hamming": _hamming,
-    "bicubic": _bicubic,
-    "lanczos": _lanczos,
-}
+_KERNELS: dict[str, Callable[[Any], Any]] = {"bilinear": _triangle, "bicubic": _bicubic}

@@ -11,7 +11,7 @@ _Side = TypeVar("_Side", int, int | None)
 
 @dataclasses.dataclass(frozen=True)
 class ExportPlan:
-    """One export.
+    """The format, outputs, preparation of images and precision of one export.
 
     Args:
         format: name of a format.
@@ -22,11 +22,13 @@ class ExportPlan:
         channels: number of channels of the images.
         batch: images of each call, or None for any number.
         precision: `"float32"`, `"float16"` or `"int8"`.
-        protocol: how images are prepared.
+        protocol: preparation of images.
         scaled: whether the model takes pixels in the protocol's range; else in [0, 255].
         channels_first: whether the graph takes `(batch, channels, height, width)`.
         unit: pixels of the smallest step of an image's side.
         input: name of the graph's input.
+        stages: names of the graph's outputs, and the stages of the model that give them; empty for
+            one output, which is called as `outputs` says.
     """
 
     format: str
@@ -41,6 +43,7 @@ class ExportPlan:
     channels_first: bool
     unit: tuple[int, int]
     input: str = "images"
+    stages: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def input_dtype(self) -> str:

@@ -73,7 +73,8 @@ def export(
         preprocessing: whether the graph takes uint8 images `(batch, height, width, channels)` of
             any size, and resizes, crops and scales them by the model's protocol; else prepared
             floats. `docs/export.md` states how near both are.
-        outputs: `"probabilities"`, `"logits"`, or `"features"`, the output of `pre_logits`.
+        outputs: `"probabilities"`, `"logits"`, or `"features"`, the output of `pre_logits`;
+            transformers.js takes logits, and for a model without a head its tokens and features.
         image_size: another one than the model's; positions are resized.
         batch: images of each call, or `"dynamic"` for any number.
         precision: `"float32"`, `"float16"` or `"int8"` (products of matrices).
@@ -112,11 +113,10 @@ def export(
     _check_installed(format, form, precision, verify)
     folder = Path(path)
     names = (*form.files, *documents.FILES)
-    facts = documents.facts(model)
     weights = 4 * model.count_params()
     with folder_written_beside(folder, names, ExportError) as new, room_checked(new, weights):
         if form.describe is not None:
-            form.describe(model, new)
+            plan = form.describe(model, new, plan)
         graph = ExportGraph(child.rebuild(model, plan, new.parent), plan)
         images = None if calibration is None else list(graph.inputs(calibration))
         if images == []:
@@ -124,13 +124,13 @@ def export(
         backend = BACKENDS.get(format, "torch")
         with _failures_named(format):
             if keras.backend.backend() == backend:
-                form.write(graph, plan, new, facts)
+                form.write(graph, plan, new)
             else:
-                child.write_elsewhere(model, plan, new, facts, backend)
+                child.write_elsewhere(model, plan, new, backend)
             if form.finish is not None:
-                form.finish(new, plan, images, facts)
+                form.finish(new, plan, images)
         comparison = verification.verify(form, graph, new) if verify else None
-        documents.write(new, folder.name, form, plan, facts, comparison, notes)
+        documents.write(new, folder.name, form, graph, comparison, notes)
         size = sum(file.stat().st_size for file in new.rglob("*") if file.is_file())
     return Exported(folder, format, comparison, tuple(notes), size)
 
@@ -176,11 +176,15 @@ def _plan(
             way = "the folder holds float32 and int8 files anyway."
         raise ExportError(f"format={name!r} is not written in {precision}; {way}")
     notes = []
-    if form.outputs is not None and outputs != form.outputs:
-        if outputs == "features":
-            raise ExportError(f"format={name!r} holds classifiers alone, not features.")
-        notes.append(f"The outputs are {form.outputs}, as the readers of this format take them.")
-        outputs = form.outputs
+    if name == "transformers_js":
+        if outputs == "features" and config.num_classes:
+            raise ExportError(
+                f"format={name!r} holds the features of a model without a head: load it with "
+                "num_classes=0."
+            )
+        if outputs == "probabilities":
+            notes.append("The outputs are logits, as the readers of this format take them.")
+            outputs = "logits"
     protocol = model.preprocessor.protocol
     prepares, reason = _preparation(form, config, protocol) if preprocessing else ("nothing", None)
     notes += [reason] if reason else []

@@ -1,4 +1,4 @@
-"""Learning curves as a picture."""
+"""Draws the learning curves of a training."""
 
 import os
 from collections.abc import Mapping, Sequence

@@ -77,7 +77,7 @@ class _Layerwise(keras.optimizers.Optimizer):
         raise NotImplementedError
 
     def _state(self, name: str) -> tuple[Any, ...]:
-        """Returns Keras's variables of this name, one for each weight; or none."""
+        """Returns the optimizer's variables of this name, one per weight; empty if it has none."""
         return tuple(each for each in self.variables if each.name.endswith(f"_{name}"))
 
     def _multiplier(self, path: str) -> float:

@@ -185,7 +185,9 @@ def augreg_recipe(
     }
     if loss == "sigmoid":
         if not one_hot:
-            raise ConfigError("loss='sigmoid' needs labels (batch, num_classes): one_hot=True.")
+            raise ConfigError(
+                "loss='sigmoid' needs labels (batch, num_classes); give one_hot=True."
+            )
         compile_["loss"] = keras.losses.BinaryCrossentropy(
             from_logits=True, label_smoothing=label_smoothing
         )
@@ -325,8 +327,8 @@ def _softmax_loss(label_smoothing: float, one_hot: bool) -> keras.losses.Loss:
         )
     if label_smoothing:
         raise ConfigError(
-            f"label_smoothing={label_smoothing} needs labels (batch, num_classes): one_hot=True, "
-            "here and in keras_vit.data."
+            f"label_smoothing={label_smoothing} needs labels (batch, num_classes); give "
+            "one_hot=True here and to the function of keras_vit.data."
         )
     return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 

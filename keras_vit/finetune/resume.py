@@ -154,8 +154,7 @@ class Resume(keras.callbacks.Callback):
         by_the_first(lambda: state.write(self.path), self.path)
 
     def _restore_weights(self, state: State) -> None:
-        saved = _with_new_fields(state.facts["settings"])
-        differences = list(_differences(saved, self._settings))
+        differences = list(_differences(_complete(state.facts["settings"]), self._settings))
         if differences:
             raise CheckpointError(
                 f"{self.path}: the state of another training. {'; '.join(differences[:5])}"
@@ -167,7 +166,7 @@ class Resume(keras.callbacks.Callback):
         if shapes != [tuple(variable.shape) for variable in variables]:
             raise CheckpointError(
                 f"{self.path}: holds {len(arrays)} variables, but the model and its optimizer have "
-                f"{len(variables)}, or of other shapes. Train in another folder."
+                f"{len(variables)}, or their shapes differ. Train in another folder."
             )
         for variable, array in zip(variables, arrays, strict=True):
             variable.assign(array)
@@ -242,24 +241,19 @@ def _as_json(value: Any) -> Any:
     return type(value).__name__
 
 
-def _with_new_fields(settings: dict[str, Any]) -> dict[str, Any]:
-    """Returns settings of an earlier version, with the defaults of fields that it did not have."""
-    model = settings["model"]
-    if "num_layers" not in model:  # no VisionTransformer
-        return settings
-    defaults = {
-        field.name: field.default
-        for field in dataclasses.fields(ViTConfig)
-        if field.default is not dataclasses.MISSING
-    }
-    return {**settings, "model": {**defaults, **model}}
-
-
 def _nameless(config: Any) -> Any:
     """Returns a config without names, because Keras numbers optimizers per process."""
     if isinstance(config, Mapping):
         return {key: _nameless(value) for key, value in config.items() if key != "name"}
     return [_nameless(value) for value in config] if isinstance(config, list) else config
+
+
+def _complete(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns settings whose model has the fields that came after the state was written."""
+    model = settings["model"]
+    fields = {f.name: model[f.name] for f in dataclasses.fields(ViTConfig) if f.name in model}
+    complete = ViTConfig.from_dict(fields).to_dict() if fields else {}
+    return {**settings, "model": {**model, **complete}}
 
 
 def _differences(saved: Any, now: Any, name: str = "") -> Iterable[str]:

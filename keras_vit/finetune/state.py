@@ -1,4 +1,4 @@
-"""The state of a training as one safetensors file, which is always complete."""
+"""The state of a training in one safetensors file, written whole or not at all."""
 
 import errno
 import json

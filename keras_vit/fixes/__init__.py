@@ -1,7 +1,7 @@
 """Workarounds for faults of Keras, TensorFlow, torch and XLA, one module or function per fault.
 
-Each workaround states the date of the fault, the versions that have it, its symptom, and the
-private names that the workaround uses. `docs/upstream/` has a report of each fault, ready to be
+`faults.py` states the library and the releases of each fault. Each module states its symptom, and
+the private names that the workaround uses. `docs/upstream/` has a report of each fault, ready to be
 filed, and a table of the private names. `tests/fixes/` has a canary for each workaround: a
 test that fails when the private name is gone or Keras no longer calls it, and that reports when
 the fault is gone, so that the workaround can be removed.

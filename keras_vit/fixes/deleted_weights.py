@@ -1,6 +1,6 @@
 """Deletes weights without a search of the whole process for garbage.
 
-Found 2026-11 in Keras 3.15.1 on Linux. Report: docs/upstream/deleted_weights.md.
+Releases: `faults.py`. Report: docs/upstream/deleted_weights.md.
 
 Symptom: `quantize` of a ViT takes minutes in a process with millions of Python objects.
 `keras.Layer.__delattr__` calls `gc.collect()` for each variable that is deleted, and quantisation
@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def little_to_search() -> Iterator[None]:
-    """Makes `gc.collect()` quick inside the block."""
+    """Context in which `gc.collect()` is quick, because it skips the objects that exist now."""
     if gc.get_freeze_count():
         yield
         return

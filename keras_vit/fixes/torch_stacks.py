@@ -1,6 +1,6 @@
 """Multiplies stacks of float32 matrices by oneDNN, for which torch has only a setting.
 
-Found 2026-11 in torch 2.13.0. Report: docs/upstream/torch_stacks.md.
+Releases: `faults.py`. Report: docs/upstream/torch_stacks.md.
 
 Symptom: on AMD processors `torch.bmm` and the fused attention run at half the speed of oneDNN or
 less, because MKL computes their float32 products on a slow path.

@@ -1,6 +1,6 @@
 """Two faults of `fit`, `evaluate` and `predict` of Keras, mended by public methods.
 
-Found 2026-11 in Keras 3.15.1 and before; tests/fixes/test_trainer.py has the canaries.
+Releases: `faults.py`; tests/fixes/test_trainer.py has the canaries.
 
 - JAX: Keras takes the weights out of the variables while it runs, and puts them back only after
   success. A failed `evaluate` or `predict` left a model without weights, and threads that predicted

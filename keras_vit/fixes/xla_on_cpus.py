@@ -1,6 +1,6 @@
 """Keeps XLA from merging operations of JAX that must stay separate on CPUs.
 
-Found 2026-11 in the XLA of JAX 0.10.2. Report: docs/upstream/xla_on_cpus.md.
+Releases: `faults.py`. Report: docs/upstream/xla_on_cpus.md.
 
 Symptoms: a gradient under `jax.checkpoint`, which `keras.remat` calls, needs as much memory as
 without it: the compiler removes the barriers of `jax.checkpoint` and merges the second run with the

@@ -144,7 +144,7 @@ def pixel_limit(max_pixels: int | None) -> int:
 
 @functools.cache
 def _turn_of_large_images(process: int) -> threading.Lock:
-    """Returns the lock of a process, since a fork would inherit a held lock.
+    """Returns a lock of this process; a forked process gets its own, which nobody holds.
 
     Decoding a large image takes a multiple of its bytes, so only one thread does it at a time.
     """
@@ -163,7 +163,7 @@ def _file(source: Any, name: str) -> Any:
     if isinstance(content, str):
         raise ConfigError(f"{name}: a text file; open it with mode 'rb'.")
     if len(content) > _MOST_BYTES:
-        raise ConfigError(f"{name}: more than {_MOST_BYTES} bytes; give the name of the file.")
+        raise ConfigError(f"{name}: more than {_MOST_BYTES} bytes in a file object; give its path.")
     return io.BytesIO(content)
 
 

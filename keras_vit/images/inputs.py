@@ -1,7 +1,7 @@
 """The interpretation of a user's images: from objects of many kinds to single images.
 
-The three tables of this file are the rules: `KINDS` for objects, `LAYOUTS` for the axes of an
-array, `RANGES` for its values. `docs/preprocessing.md` shows them, and a test checks each row.
+`docs/preprocessing.md` states the rules in three tables, for the kind of an object, the axes of an
+array, and its values; tests/images/test_inputs.py tests each row.
 """
 
 import contextlib
@@ -43,15 +43,6 @@ class Found(NamedTuple):
     source: Any  # a name, encoded bytes, a file object, a Pillow image, `Pixels` or a ConfigError
 
 
-class Kind(NamedTuple):
-    """A row of `KINDS`: a kind of object and its interpretation."""
-
-    given: str
-    taken_for: str
-    is_such: Callable[[Any], bool]
-    images: Callable[[Any, int], Iterator[Found]]
-
-
 def images_in(given: Any, channels: int) -> Iterator[Found]:
     """Yields the images of a user's object, one at a time, in order.
 
@@ -59,15 +50,15 @@ def images_in(given: Any, channels: int) -> Iterator[Found]:
     may continue with the next one.
 
     Args:
-        given: an object of a kind in `KINDS`; an iterator is read on demand.
+        given: any object; an iterator is read on demand.
         channels: number of channels of the model, which identifies the channel axis of an array.
     """
-    kind = next(kind for kind in KINDS if kind.is_such(given))
-    yield from kind.images(given, channels)
+    images = next(images for is_such, images in _KINDS if is_such(given))
+    yield from images(given, channels)
 
 
 class PixelImages(Sequence[Pixels]):
-    """The images of an array or tensor, by `LAYOUTS` and `RANGES`.
+    """The images of an array or tensor, by its axes and values.
 
     Args:
         array: one image or a batch.
@@ -200,76 +191,28 @@ def _is_array_of_objects(value: Any) -> bool:
     return getattr(dtype, "kind", "") in ("O", "S", "U") or getattr(dtype, "name", "") == "string"
 
 
-KINDS = (
-    Kind("a `str` that is a URL", "refused; the message fetches it", _is_url, _url),
-    Kind(
-        "a `str` or `os.PathLike`",
-        "the file of that name; `~` is the home folder",
-        lambda value: isinstance(value, (str, os.PathLike)),
-        _name,
-    ),
-    Kind(
-        "`bytes` that are a line of printable text",
-        "the file of that name, as `tf.numpy_function` hands it over",
-        _is_name_in_bytes,
-        _name,
-    ),
-    Kind("other `bytes`, `bytearray`, `memoryview`", "an encoded image", _is_bytes, _encoded),
-    Kind(
-        "a binary file object",
-        "an encoded image, from the start of the file",
-        lambda value: hasattr(value, "read"),
-        _encoded,
-    ),
-    Kind(
-        "a `PIL.Image.Image`",
-        "itself, turned upright by its EXIF tag",
-        lambda value: isinstance(value, Image.Image),
-        _encoded,
-    ),
-    Kind(
-        "an array of strings or objects",
-        "its elements, one by one",
-        _is_array_of_objects,
-        _elements_of_array,
-    ),
-    Kind("an array or a tensor of any backend and device", "pixels, see below", _is_array, _array),
-    Kind(
-        "a `dict`",
-        "refused; the message asks for one of its values",
-        lambda value: isinstance(value, Mapping),
-        _of_mapping,
-    ),
-    Kind(
-        "a list, generator, `tf.data.Dataset` or other iterable",
-        "its elements, one by one, nested as they may be",
-        lambda value: isinstance(value, Iterable),
-        _elements,
-    ),
-    Kind("`None`, a number, anything else", "refused", lambda value: True, _none),
+_KINDS: tuple[tuple[Callable[[Any], bool], Callable[[Any, int], Iterator[Found]]], ...] = (
+    (_is_url, _url),
+    (lambda value: isinstance(value, (str, os.PathLike)), _name),
+    (_is_name_in_bytes, _name),
+    (_is_bytes, _encoded),
+    (lambda value: hasattr(value, "read"), _encoded),
+    (lambda value: isinstance(value, Image.Image), _encoded),
+    (_is_array_of_objects, _elements_of_array),
+    (_is_array, _array),
+    (lambda value: isinstance(value, Mapping), _of_mapping),
+    (lambda value: isinstance(value, Iterable), _elements),
+    (lambda value: True, _none),
 )
 """The interpretation of an object: the first row that matches it."""
 
 
-LAYOUTS = (
-    ("(height, width)", "one grey image"),
-    ("(height, width, channels)", "one image"),
-    ("(channels, height, width)", "one image, if only the first axis can count channels"),
-    ("(images, height, width)", "grey images, for a model of one channel"),
-    ("(images, height, width, channels)", "images"),
-    ("(images, channels, height, width)", "images, if only the second axis can count channels"),
-    ("first and last axis alike", "refused: no one can tell which one counts channels"),
-    ("any other", "refused"),
-)
-"""The interpretation of the axes of an array.
-
-An axis can be the channels if its length is the model's number of channels, or 1, or, for a model
-of 3 channels, 4. If both ends can, the end with the model's number of channels is the channels.
-"""
-
-
 def _images_first(values: np.ndarray, channels: int) -> np.ndarray:
-    """Returns the images of an array, `(images, height, width, channels)`, without a copy."""
+    """Returns the images of an array, `(images, height, width, channels)`, without a copy.
+
+    An axis can be the channels if its length is the model's number of channels, or 1, or, for a
+    model of 3 channels, 4. If both ends can, the end with the model's number of channels is.
+    """
     counts = {1, 4, channels} if channels == 3 else {1, channels}
     shape = values.shape
     if values.ndim == 2:
@@ -302,22 +245,11 @@ def _images_first(values: np.ndarray, channels: int) -> np.ndarray:
     return values if values.ndim == 4 else values[None]
 
 
-RANGES = (
-    ("integers", "[0, 255]"),
-    ("floats, the largest above 1", "[0, 255]; whole numbers are 8-bit pixels"),
-    ("floats, the largest at most 1", "[0, 1]; multiples of 1/255 are 8-bit pixels"),
-    ("floats that all are 0 or 1", "[0, 1], with a warning: they may be dark pixels of [0, 255]"),
-    ("[0, 255], but none above 3", "almost black, with a warning: they may be meant as [0, 1]"),
-    ("a value below 0, above 255 or NaN", "refused; prepared images go to the model itself"),
-    ("booleans, complex numbers", "refused"),
-)
-"""The interpretation of the values of an array. All images of one array have the same range."""
-
 _ALMOST_BLACK = 3
 
 
 def _white(images: np.ndarray) -> int:
-    """Returns the value of full brightness in an array: 1 or 255."""
+    """Returns the value that means full brightness in this array: 1 or 255."""
     if images.dtype.kind not in "uif" or not images.size:
         return 255  # refused when the image is decoded
     # The first bright image decides; the images behind it are not read.

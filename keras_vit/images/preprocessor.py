@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_vit.config.rules import pair
 from keras_vit.errors import ConfigError
 from keras_vit.images.decoding import decoded, pixel_limit
 from keras_vit.images.inputs import Found, Item, Pixels, eight_bit_range, images_in
@@ -30,9 +31,8 @@ class Preprocessor:
     Call it with one image or any iterable of them: a file name, encoded bytes, a file object, a
     PIL image, or an array or tensor with or without a batch axis. Floats up to 1 are taken for
     [0, 1], all other pixels for [0, 255]; channels first are recognised. The tables of
-    `keras_vit.images.inputs` and of `docs/preprocessing.md` state each rule. Files are turned
-    upright by their EXIF tag; grey and transparent images get the model's channels. Several images
-    are decoded and resized in parallel.
+    `docs/preprocessing.md` state each rule. Files are turned upright by their EXIF tag; grey and
+    transparent images get the model's channels. Several images are decoded and resized in parallel.
 
     Args:
         image_size: (height, width), one number for both, or None to keep the images'
@@ -106,7 +106,7 @@ class Preprocessor:
             CheckpointError: a file or folder of another library cannot be read.
             ConfigError: the source does not state its image size.
         """
-        from keras_vit.checkpoints import inspect
+        from keras_vit.checkpoints.inspection import inspect  # reads all dialects' tables
 
         return cls.described(inspect(source), image_size)
 
@@ -194,7 +194,7 @@ class Preprocessor:
         return self._decoded(found[0].source)
 
     def resize(self, image: Picture) -> np.ndarray:
-        """Returns a decoded image at the model's size, by the protocol, the second step.
+        """Returns a decoded image, resized and cropped to the model's size: the second step.
 
         The result is (height, width, channels), uint8 or float32, in [0, 255].
         """
@@ -282,15 +282,8 @@ class Preprocessor:
             return np.repeat(array, self.channels, axis=-1)
         if channels == 4 and self.channels == 3:
             return array[..., :3]
-        raise ConfigError(f"The model takes {self.channels} channels, found {channels}.")
+        raise ConfigError(f"The model takes images of {self.channels} channels, found {channels}.")
 
 
 def _pair(image_size: int | Size | None) -> Size | None:
-    if image_size is None:
-        return None
-    pair = (image_size, image_size) if isinstance(image_size, int) else tuple(image_size)
-    if len(pair) != 2 or not all(isinstance(side, int) and side > 0 for side in pair):
-        raise ConfigError(
-            f"image_size={image_size!r}, expected a positive number, (height, width) or None."
-        )
-    return pair
+    return None if image_size is None else pair("image_size", image_size)

@@ -4,9 +4,12 @@ A protocol is a name, or an object of a name and parameters: `{"name": "timm", "
 Presets store the protocol of their weights. `keras_vit.images.resizing` applies it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
+from keras_vit.config.rules import Values, choice, is_number, is_positive_int
 from keras_vit.errors import ConfigError, nearest
 
 ProtocolSpec = str | Mapping[str, Any]
@@ -48,36 +51,27 @@ channel. The defaults, 0.5 and 0.5, give [-1, 1], the range of the official ViT.
 """
 
 
-def _choice(*words: str) -> tuple[Callable[[Any], bool], str]:
-    return lambda value: value in words, f"one of {', '.join(words)}"
-
-
-def _numbers(value: Any, positive: bool = False) -> bool:
+def _are_numbers(value: Any) -> bool:
     several = value if isinstance(value, (list, tuple)) else [value]
-    return bool(several) and all(_is_number(v) and (v > 0 or not positive) for v in several)
+    return bool(several) and all(map(is_number, several))
 
 
-def _is_number(value: Any) -> bool:
-    finite = isinstance(value, (int, float)) and abs(value) < float("inf")
-    return finite and not isinstance(value, bool)
-
-
-def _is_size(value: Any) -> bool:
-    return value is None or (isinstance(value, int) and value > 0 and value is not True)
-
-
-_RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "mean": (_numbers, "a number or one per channel, of pixels in [0, 1]"),
-    "std": (lambda v: _numbers(v, positive=True), "a positive number or one per channel"),
-    "resize_small": (_is_size, "a positive number of pixels"),
-    "image_size": (_is_size, "a positive number of pixels"),
-    "method": _choice("area", "bilinear"),
-    "antialias": (lambda v: isinstance(v, bool), "true or false"),
-    "crop_to_aspect_ratio": (lambda v: isinstance(v, bool), "true or false"),
-    "crop_pct": (lambda v: _is_number(v) and 0 < v <= 1, "a number above 0, at most 1"),
-    "interpolation": _choice(*FILTERS),
-    "crop_mode": _choice("center", "squash", "border"),
-    "resize": _choice("pillow", "tensor", "float"),
+_SIZE = Values(lambda v: v is None or is_positive_int(v), "a positive number of pixels")
+_FLAG = Values(lambda v: isinstance(v, bool), "true or false")
+_VALUES = {
+    "mean": Values(_are_numbers, "a number or one per channel, of pixels in [0, 1]"),
+    "std": Values(
+        lambda v: _are_numbers(v) and np.min(v) > 0, "a positive number or one per channel"
+    ),
+    "resize_small": _SIZE,
+    "image_size": _SIZE,
+    "method": choice("area", "bilinear"),
+    "antialias": _FLAG,
+    "crop_to_aspect_ratio": _FLAG,
+    "crop_pct": Values(lambda v: is_number(v) and 0 < v <= 1, "a number above 0, at most 1"),
+    "interpolation": choice(*FILTERS),
+    "crop_mode": choice("center", "squash", "border"),
+    "resize": choice("pillow", "tensor", "float"),
 }
 
 
@@ -108,9 +102,12 @@ def complete(protocol: ProtocolSpec) -> dict[str, Any]:
                 f"Protocol {name!r} has no parameter {key!r}.{nearest(str(key), values)} It has "
                 f"{', '.join(values)}."
             )
-        accepts, expected = _RULES[key]
-        if not accepts(value):
-            raise ConfigError(f"Protocol {name!r}: {key}={value!r}, expected {expected}.")
+        valid = _VALUES[key]
+        if not valid.include(value):
+            one_of = "one of " if valid.words else ""
+            raise ConfigError(
+                f"Protocol {name!r}: {key}={value!r}, expected {one_of}{valid.expected}."
+            )
         values[key] = value
     if values.get("resize", "pillow") != "pillow" and values["interpolation"] not in TENSOR_FILTERS:
         raise ConfigError(

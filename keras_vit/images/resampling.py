@@ -28,7 +28,7 @@ def pixels_of(image: Picture) -> np.ndarray:
 
 
 def size_of(image: Picture) -> Size:
-    """Returns the size of an image, (height, width)."""
+    """Returns (height, width) of an image."""
     if isinstance(image, np.ndarray):
         return image.shape[0], image.shape[1]
     return image.height, image.width

@@ -1,9 +1,9 @@
 """The inference function: what a model computes for any number of images, from any thread.
 
 `classify`, `tokens`, `features`, `evaluate`, `embed`, explanations, the comparison of an export,
-the server and Ray compute by it. It calls the model with its weights of the moment, whatever
-replaced them (`load_weights`, LoRA, quantisation), and does not touch the trainer of Keras: it
-works during `fit` and after a `fit` that failed. One file per backend compiles the call:
+the server and Ray compute by it. It calls the model with its present weights, also if they were
+replaced (`load_weights`, LoRA, quantisation), and leaves the trainer of Keras alone: it works
+during `fit` and after a `fit` that failed. One file per backend compiles the call:
 
     jax         keras.StatelessScope under jax.jit; images divided among the devices
     tensorflow  tf.function
@@ -135,5 +135,7 @@ def _steps(images: np.ndarray, batch_size: int) -> Iterator[tuple[np.ndarray, in
 def _backend() -> Any:
     name = keras.backend.backend()
     if name not in _BACKENDS:
-        raise ConfigError(f"keras_vit does not compute on the backend {name!r}.")
+        raise ConfigError(
+            f"keras_vit has no inference on the backend {name!r}; use {', '.join(_BACKENDS)}."
+        )
     return importlib.import_module(f"keras_vit.inference.on_{name}")

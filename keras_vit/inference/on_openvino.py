@@ -11,7 +11,7 @@ from keras_vit.fixes import openvino_settings
 
 
 def padded_size(count: int, batch_size: int) -> int:
-    """Returns the number of images that are computed for `count` images."""
+    """Returns the size of the batch that computes `count` images; OpenVINO needs no padding."""
     return count
 
 

@@ -24,7 +24,7 @@ def _forms_of(choice: str) -> ModuleType:
     """Returns the module that implements the operations.
 
     Raises:
-        ConfigError: the choice is unknown.
+        ConfigError: KERAS_VIT_KERNELS is none of `CHOICES`.
     """
     if choice not in CHOICES:
         raise ConfigError(

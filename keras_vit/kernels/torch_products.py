@@ -12,6 +12,7 @@ where torch needs more than a value and a gradient (compilers, exporters, autoca
 forward mode), on other devices and types, and where the private operation is missing or changed.
 """
 
+import contextlib
 import math
 from typing import Any
 
@@ -21,6 +22,7 @@ from torch.utils.flop_counter import register_flop_formula
 
 from keras_vit.environment.processor import products_of_torch
 from keras_vit.fixes import torch_stacks
+from keras_vit.fixes.faults import plain_form
 
 _SCHEMA = (
     "mkldnn::_linear_pointwise(Tensor X, Tensor W, Tensor? B, str attr, Scalar?[] scalars, "
@@ -40,12 +42,13 @@ long as MKL for 512 to 2,048, but 1.4 times as long for 640 to 2,560 and 1.9 tim
 
 def _operation() -> Any:
     """Returns torch's operation with the expected signature, or None."""
-    try:
-        found = torch.ops.mkldnn._linear_pointwise.default
-        usable = torch.backends.mkldnn.is_available() and str(found._schema) == _SCHEMA
-    except (AttributeError, RuntimeError):
+    if not torch.backends.mkldnn.is_available():
         return None
-    return found if usable else None
+    with contextlib.suppress(AttributeError, RuntimeError):
+        operation = torch.ops.mkldnn._linear_pointwise.default
+        if str(operation._schema) == _SCHEMA:
+            return operation
+    return plain_form("torch.ops.mkldnn._linear_pointwise", None, "torch computes all products")
 
 
 _choice = products_of_torch()[0]
@@ -75,7 +78,12 @@ def is_transformed() -> bool:
     return bool(_transforms_are_active() or getattr(forward_ad, "_current_level", 0) >= 0)
 
 
-_transforms_are_active = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
+_BY_REFERENCE = "plain operations compute attention, norms and GELU, slower"
+_transforms_are_active = getattr(torch._C, "_are_functorch_transforms_active", None) or plain_form(
+    "torch._C._are_functorch_transforms_active", lambda: True, _BY_REFERENCE
+)
+if not hasattr(forward_ad, "_current_level"):
+    plain_form("torch.autograd.forward_ad._current_level", None, _BY_REFERENCE)
 
 
 def are_chosen() -> bool:

@@ -29,6 +29,10 @@ class ConfiguredLayer(keras.layers.Layer):
                     arguments[name] = getattr(self, name)
         return {**super().get_config(), **arguments}
 
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        """Returns the shape of the input; layers of several inputs or another shape override it."""
+        return input_shape
+
     def get_build_config(self) -> dict[str, Any] | None:
         """Returns the shapes that the layer was built with, and its quantised parts.
 

@@ -61,8 +61,22 @@ class RandomNormal(_Drawn, keras.initializers.RandomNormal):
     """Keras's `RandomNormal`, skipped inside `blank_weights()`."""
 
 
+class _Seeded(keras.initializers.Initializer):
+    """An initialiser that computes `draw` with its seed, or is skipped inside `blank_weights()`."""
+
+    def __init__(self, seed: int | None) -> None:
+        self.seed = seed
+        self._generator = keras.random.SeedGenerator(seed) if seed is None else None
+
+    def __call__(self, shape, dtype=None):
+        if _blank.get():
+            return _blank_weight(shape, dtype or "float32")
+        seed = self.seed if self._generator is None else self._generator
+        return ops.cast(self.draw(shape, seed), dtype or "float32")
+
+
 @keras.saving.register_keras_serializable("keras_vit")
-class XavierUniform(keras.initializers.Initializer):
+class XavierUniform(_Seeded):
     """Glorot and Bengio's uniform initialiser over a kernel of any rank.
 
     Flax flattens a kernel such as `(hidden_size, heads, head_dim)` to a matrix
@@ -75,26 +89,21 @@ class XavierUniform(keras.initializers.Initializer):
     """
 
     def __init__(self, input_axes: int = 1, seed: int | None = None) -> None:
+        super().__init__(seed)
         self.input_axes = input_axes
-        self.seed = seed
-        self._generator = keras.random.SeedGenerator(seed) if seed is None else None
 
-    def __call__(self, shape, dtype=None):
+    def draw(self, shape, seed):
         """Returns a tensor of `shape` in [-limit, limit], limit = sqrt(6 / (fan_in + fan_out))."""
-        if _blank.get():
-            return _blank_weight(shape, dtype or "float32")
         fan_in = math.prod(shape[: self.input_axes])
         fan_out = math.prod(shape[self.input_axes :])
-        limit = math.sqrt(6.0 / (fan_in + fan_out))
-        seed = self.seed if self._generator is None else self._generator
-        return ops.cast(kernels.uniform(shape, limit, seed), dtype or "float32")
+        return kernels.uniform(shape, math.sqrt(6.0 / (fan_in + fan_out)), seed)
 
     def get_config(self):
         return {"input_axes": self.input_axes, "seed": self.seed}
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class MixedFrequencies(keras.initializers.Initializer):
+class MixedFrequencies(_Seeded):
     """Frequencies of rotary positions, rotated by a random angle in every head.
 
     Shape `(2, heads, head_dim / 2)`; the first axis is the coordinate. Source:
@@ -107,23 +116,19 @@ class MixedFrequencies(keras.initializers.Initializer):
     """
 
     def __init__(self, theta: float = 10.0, seed: int | None = None) -> None:
+        super().__init__(seed)
         self.theta = theta
-        self.seed = seed
-        self._generator = keras.random.SeedGenerator(seed) if seed is None else None
 
-    def __call__(self, shape, dtype=None):
+    def draw(self, shape, seed):
         """Returns the frequencies, a tensor of `shape`."""
-        if _blank.get():
-            return _blank_weight(shape, dtype or "float32")
         _, heads, pairs = shape
         sizes = self.theta ** (-np.arange(pairs // 2) / (pairs // 2))
         sizes = ops.convert_to_tensor(sizes, dtype="float32")
-        seed = self.seed if self._generator is None else self._generator
         angles = kernels.uniform((heads, 1), math.pi, seed)
         along, across = sizes * ops.cos(angles), sizes * ops.sin(angles)  # (heads, pairs / 2)
         first = ops.concatenate([along, -across], axis=-1)
         second = ops.concatenate([across, along], axis=-1)
-        return ops.cast(ops.stack([first, second]), dtype or "float32")
+        return ops.stack([first, second])
 
     def get_config(self):
         return {"theta": self.theta, "seed": self.seed}

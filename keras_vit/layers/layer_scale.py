@@ -32,6 +32,3 @@ class LayerScale(ConfiguredLayer):
 
     def call(self, inputs):
         return inputs * ops.cast(self.gamma, inputs.dtype)
-
-    def compute_output_shape(self, input_shape):
-        return input_shape

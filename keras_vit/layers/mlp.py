@@ -91,6 +91,3 @@ class MLP(ConfiguredLayer):
     def _drop(self, x, training):
         drops = training and self.dropout_rate > 0
         return self.dropout(x, training=True) if drops else x
-
-    def compute_output_shape(self, input_shape):
-        return input_shape

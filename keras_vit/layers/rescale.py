@@ -39,10 +39,6 @@ class Rescale(ConfiguredLayer):
         scaled = (pixels - self._per_channel(self.mean)) / self._per_channel(self.std)
         return ops.cast(scaled, self.compute_dtype)
 
-    def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
-        """Returns the same shape."""
-        return input_shape
-
     def _per_channel(self, numbers: float | Sequence[float]) -> Any:
         values = ops.convert_to_tensor(numbers, "float32") * 255.0
         if values.ndim and self.data_format == "channels_first":

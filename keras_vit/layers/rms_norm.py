@@ -33,9 +33,6 @@ class RMSNorm(ConfiguredLayer):
         scale = ops.rsqrt(ops.mean(ops.square(x), axis=-1, keepdims=True) + self.epsilon)
         return ops.cast(x * scale * ops.cast(self.gamma, dtype), self.compute_dtype)
 
-    def compute_output_shape(self, input_shape):
-        return input_shape
-
 
 NORMS = {"layer": LayerNorm, "rms": RMSNorm}
 

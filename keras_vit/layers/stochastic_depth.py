@@ -41,6 +41,3 @@ class StochasticDepth(ConfiguredLayer):
         shape = (ops.shape(inputs)[0],) + (1,) * (len(inputs.shape) - 1)
         kept = keras.random.uniform(shape, dtype="float32", seed=self.seed_generator) >= self.rate
         return inputs * ops.cast(ops.cast(kept, "float32") / (1 - self.rate), inputs.dtype)
-
-    def compute_output_shape(self, input_shape):
-        return input_shape

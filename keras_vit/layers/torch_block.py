@@ -12,6 +12,7 @@ import keras
 import torch
 
 from keras_vit import kernels
+from keras_vit.fixes.faults import plain_form
 from keras_vit.kernels.torch import linear_then_gelu
 from keras_vit.layers.activation import activate
 from keras_vit.layers.attention import Attention
@@ -119,7 +120,7 @@ def _is_original(part: Any, policy: Any) -> bool:
         # Without these attributes, torch says nothing about its hooks: Keras calls the parts.
         and not getattr(part, "_forward_hooks", True)
         and not getattr(part, "_forward_pre_hooks", True)
-        and getattr(part, "_compiled_call_impl", None) is None  # `part.compile()` of torch
+        and getattr(part, "_compiled_call_impl", True) is None  # `part.compile()` of torch
     )
 
 
@@ -128,5 +129,11 @@ _KINDS = (TransformerBlock, Attention, MLP, LayerScale, *_NORMS, *_DENSE)
 _CALLS = {kind: (kind.call, kind.__call__) for kind in _KINDS}
 """The code of the parts as this package defines it: a program may replace methods of a class."""
 _REPLACEABLE = frozenset(("call", "__call__", "forward"))
-_has_any_hook = getattr(torch.nn.modules.module, "_has_any_global_hook", lambda: True)
+_BY_PARTS = "Keras calls each part of a block, slower with few images"
+_has_any_hook = getattr(torch.nn.modules.module, "_has_any_global_hook", None) or plain_form(
+    "torch.nn.modules.module._has_any_global_hook", lambda: True, _BY_PARTS
+)
 """Whether torch has a hook for the calls of all modules."""
+for _name in ("_forward_hooks", "_forward_pre_hooks", "_compiled_call_impl"):
+    if not hasattr(torch.nn.Module(), _name):
+        plain_form(f"torch.nn.Module.{_name}", None, _BY_PARTS)

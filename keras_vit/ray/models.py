@@ -3,7 +3,7 @@
 import functools
 import itertools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, TypeAlias
 
@@ -16,7 +16,7 @@ from keras_vit.images import Preprocessor
 from keras_vit.inference import run
 from keras_vit.labels import top_labels
 from keras_vit.model import VisionTransformer
-from keras_vit.ray.storage import RemoteImage, is_address, pyarrow
+from keras_vit.ray.storage import is_address, pyarrow, read_bytes
 
 ImageSize: TypeAlias = int | tuple[int, int] | Literal["stored"] | None
 """The argument `image_size` of `VisionTransformer.from_preset`."""
@@ -98,9 +98,13 @@ class _PerImage:
         """Returns an answer or None, and None or an error, for each image."""
         answers: list[Any] = [None] * len(images)
         errors: list[str | None] = [None] * len(images)
-        for start, step in self._steps(images):
+        prepare = functools.partial(
+            _prepare, self.model.preprocessor, smallest=self.model.config.patch_size
+        )
+        prepared = enumerate(self._pool.map(prepare, images))  # threads decode ahead
+        while step := list(itertools.islice(prepared, self._batch_size)):
             readable = []
-            for k, pixels in enumerate(step, start):
+            for k, pixels in step:
                 if isinstance(pixels, ConfigError):
                     errors[k] = str(pixels)
                 else:
@@ -112,20 +116,6 @@ class _PerImage:
                 for k, row in zip(places, rows, strict=True):
                     answers[k] = row
         return answers, errors
-
-    def _steps(self, images: Sequence[Any]) -> Iterator[tuple[int, list[Any]]]:
-        """Yields the first index of a step and its prepared images; threads decode one ahead."""
-        prepare = functools.partial(
-            _prepare, self.model.preprocessor, smallest=self.model.config.patch_size
-        )
-
-        def step(start: int) -> Iterator[Any]:
-            return self._pool.map(prepare, images[start : start + self._batch_size])
-
-        coming = step(0)
-        for start in range(0, len(images), self._batch_size):
-            present, coming = coming, step(start + self._batch_size)
-            yield start, list(present)
 
     def _compute(self, images: np.ndarray, size: int) -> Sequence[Any]:
         """Returns the answer to each prepared image; `size` images make a full step."""
@@ -246,9 +236,9 @@ def _prepare(preprocessor: Preprocessor, image: Any, *, smallest: tuple[int, int
 
     An image smaller than `smallest`, a patch, is unreadable for a model of any size.
     """
-    if isinstance(image, str) and is_address(image):
-        image = RemoteImage(image)
     try:
+        if isinstance(image, str) and is_address(image):
+            image = Encoded(read_bytes(image), image)
         pixels = preprocessor.scale(preprocessor.resize(preprocessor.decode(image)))
         if pixels.shape[0] < smallest[0] or pixels.shape[1] < smallest[1]:
             size = f"{pixels.shape[0]}x{pixels.shape[1]} pixels"

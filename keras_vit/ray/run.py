@@ -5,7 +5,6 @@ import functools
 import json
 import logging
 import os
-import socket
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -15,17 +14,16 @@ import keras
 import numpy as np
 
 from keras_vit import __version__
-from keras_vit.errors import ConfigError, WriteError, first_line, shown
+from keras_vit.errors import ConfigError, first_line, shown
 from keras_vit.ray.models import Classify, Embed, ImageSize
 from keras_vit.ray.storage import file_system, files, images_at, is_address, pyarrow
 
 _ATTEMPTS = 10
 """Times that a part is tried again after its worker has died."""
 
-_LARGEST_PART = 4096
+_LARGEST_PART = 512  # images, whose pixels a worker holds
 _PARTS_PER_WORKER = 8
 
-_TASK = ".keras_vit/task.json"
 _NOT_COMPARED = ("keras_vit", "preset")
 
 
@@ -48,7 +46,6 @@ def write_dataset(
     batch_size: int = 32,
     cpus_per_worker: int = 1,
     gpus_per_worker: float = 0,
-    address: str | None = None,
     unreadable: Callable[[str, str], None] | None = None,
 ) -> Written:
     """Writes the features or labels of images to a folder of Parquet files, by workers of Ray.
@@ -58,7 +55,9 @@ def write_dataset(
     each file has, as JSON under `keras_vit`, the preset, the sha256 of the weights, the
     configuration and the preprocessing.
 
-    A part of a worker that dies is computed again. If this process dies, the same call writes what
+    Ray runs on the cluster that the environment variable `RAY_ADDRESS` names, or to which this
+    process is connected; else it starts on this machine for the duration of the call. A part of a
+    worker that dies is computed again. If this process dies, the same call writes what
     is missing; it also adds images that are new in the folders. One call at a time writes to a
     folder.
 
@@ -75,16 +74,13 @@ def write_dataset(
         batch_size: images per step of the model.
         cpus_per_worker: processors of a worker, and the number of its threads.
         gpus_per_worker: accelerators of a worker; 0.5 lets two workers share one.
-        address: address of a Ray cluster, `"auto"` for the one of this machine; None starts Ray
-            on this machine for the duration of the call, unless the process is connected already.
         unreadable: called at the end with the path of each unreadable image and the reason, also
             of those that an earlier call found.
 
     Raises:
         ConfigError: Ray is not installed, the cluster cannot be reached or has too few processors,
-            there is no image, the model does not fit, or the folder holds a data set of another
-            model.
-        WriteError: the folder cannot be written.
+            there is no image, the model does not fit, or the folder cannot be written or holds a
+            data set of another model.
     """
     ray = _ray()
     for name, value in (("workers", workers), ("cpus_per_worker", cpus_per_worker)):
@@ -92,8 +88,6 @@ def write_dataset(
             raise ConfigError(f"{name}={value}, expected at least 1.")
     if top is not None and layer != "pre_logits":
         raise ConfigError(f"layer={layer!r} and top={top}: give one, for features or for labels.")
-    if address is not None:
-        _check_address(address)
     source = os.fspath(preset)
     source = os.path.abspath(source) if Path(source).exists() else source  # noqa: PTH100
     kind: type[Embed | Classify] = Embed if top is None else Classify
@@ -110,16 +104,16 @@ def write_dataset(
     _check_names(names)
     model = kind(*arguments, **options)
     about = {"keras_vit": __version__, "preset": source, **json.loads(json.dumps(model.about()))}
-    _begin(folder, about)
-    rows = _written_rows(folder)
+    rows = _written_rows(folder, about)
     missing = [name for name in dict.fromkeys(names) if name not in rows]
     if missing:
         part = min(_LARGEST_PART, -(-len(missing) // (_PARTS_PER_WORKER * workers)))
         parts = -(-len(missing) // part)
-        needs = {"CPU": cpus_per_worker, "GPU": gpus_per_worker}
         schema = model({"path": np.array([], object)}).schema
         schema = schema.with_metadata({"keras_vit": json.dumps(about)})
-        with _connected(ray, address, workers, needs), _failures_named(ray, folder):
+        system, path = file_system(folder)
+        needs = {"CPU": cpus_per_worker, "GPU": gpus_per_worker}
+        with _connected(ray, workers, needs), _failures_named(ray, folder):
             images_of_parts = ray.data.from_items(
                 [{"path": name} for name in missing], override_num_blocks=parts
             )
@@ -133,9 +127,8 @@ def write_dataset(
                 num_gpus=gpus_per_worker or None,
                 ray_remote_args_fn=functools.partial(dict, max_task_retries=_ATTEMPTS),
             )
-            system, path = file_system(folder)
             answers.write_parquet(path, filesystem=system, schema=schema, use_dictionary=False)
-        rows = _written_rows(folder)
+        rows = _written_rows(folder, about)
     errors = {name: reason for name, reason in rows.items() if reason is not None}
     for name, reason in errors.items():
         if unreadable is not None:
@@ -152,65 +145,51 @@ def _check_names(names: list[str]) -> None:
             )
 
 
-def _begin(folder: str, about: dict[str, Any]) -> None:
-    """Writes the task of a new data set.
-
-    Raises:
-        ConfigError: the folder holds a data set of another model, or other files.
-        WriteError: the folder cannot be written.
-    """
-    system, path = file_system(folder)
-    task = f"{path}/{_TASK}"
-    if "task.json" in {info.base_name for info in files(f"{folder}/.keras_vit")}:
-        with system.open_input_stream(task) as file:
-            earlier = json.loads(file.read())
-        for key, value in about.items():
-            if key not in _NOT_COMPARED and value != earlier.get(key):
-                before, now = shown(earlier.get(key), 60), shown(value, 60)
-                raise ConfigError(
-                    f"{folder}: holds a data set of another model. Its {key} was {before}, and is "
-                    f"{now} now. Choose another folder."
-                )
-        return
-    if others := files(folder):
-        raise ConfigError(
-            f"{folder}: holds {sorted(info.base_name for info in others)[0]}, and is no data set "
-            "of keras_vit. Choose another folder."
-        )
-    try:
-        system.create_dir(f"{path}/.keras_vit", recursive=True)
-        with system.open_output_stream(f"{task}.unfinished") as file:
-            file.write(json.dumps(about, indent=2).encode())
-        system.move(f"{task}.unfinished", task)
-    except Exception as error:  # every file system raises its own types
-        cause = error if isinstance(error, OSError) else OSError(str(error))
-        raise WriteError(
-            f"{folder}: cannot be written ({first_line(error)}). Give a place where this user may "
-            "write.",
-            cause,
-        ) from error
-
-
-def _written_rows(folder: str) -> dict[str, str | None]:
+def _written_rows(folder: str, about: dict[str, Any]) -> dict[str, str | None]:
     """Returns the error or None of each image in a data set.
 
     A file that a killed run left without its end is removed.
+
+    Raises:
+        ConfigError: a Parquet file of the folder is no part of the data set of this model.
     """
     pa = pyarrow()
     system, _ = file_system(folder)
     rows: dict[str, str | None] = {}
+    broken = []
     for info in files(folder):
         if info.extension != "parquet":
             continue
-        try:
-            table = pa.parquet.read_table(
-                info.path, filesystem=system, columns=["path", "error"], partitioning=None
-            )
-        except pa.ArrowInvalid:
-            system.delete_file(info.path)
-            continue
+        with system.open_input_file(info.path) as stream:
+            try:
+                file = pa.parquet.ParquetFile(stream)
+            except pa.ArrowInvalid:
+                broken.append(info.path)
+                continue
+            _check_model(info.path, file.schema_arrow.metadata or {}, about)
+            table = file.read(columns=["path", "error"])
         rows.update(zip(table["path"].to_pylist(), table["error"].to_pylist(), strict=True))
+    if broken and not rows:
+        raise ConfigError(
+            f"{broken[0]}: is no whole Parquet file, and no other file shows that a run of "
+            "keras_vit left it. Remove it, or choose another folder."
+        )
+    for path in broken:
+        system.delete_file(path)
     return rows
+
+
+def _check_model(file: str, metadata: dict[bytes, bytes], about: dict[str, Any]) -> None:
+    if b"keras_vit" not in metadata:
+        raise ConfigError(f"{file}: is no file of keras_vit. Choose another folder.")
+    earlier = json.loads(metadata[b"keras_vit"])
+    for key, value in about.items():
+        if key not in _NOT_COMPARED and value != earlier.get(key):
+            before, now = shown(earlier.get(key), 60), shown(value, 60)
+            raise ConfigError(
+                f"{file}: belongs to a data set of another model. Its {key} was {before}, and is "
+                f"{now} now. Choose another folder."
+            )
 
 
 @contextlib.contextmanager
@@ -224,7 +203,7 @@ def _failures_named(ray: Any, folder: str) -> Iterator[None]:
             # Ray 2.60 means to replace this argument, and has no other for the attempts yet.
             warnings.filterwarnings("ignore", message="`ray_remote_args_fn` is deprecated")
             yield
-    except ray.exceptions.RayError as error:
+    except (ray.exceptions.RayError, OSError) as error:
         reason = str(error).strip().rpartition("\n")[2]
         raise ConfigError(
             f"{folder}: the run on Ray failed ({reason}). What was written stays; the same call "
@@ -235,25 +214,26 @@ def _failures_named(ray: Any, folder: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _connected(
-    ray: Any, address: str | None, workers: int, needs: dict[str, float]
-) -> Iterator[None]:
+def _connected(ray: Any, workers: int, needs: dict[str, float]) -> Iterator[None]:
     """Connects this process to a cluster with room for a worker."""
     own = not ray.is_initialized()
     if own:
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
-        if address is None:
+        if "RAY_ADDRESS" in os.environ:
+            quiet["runtime_env"] = {"env_vars": {"KERAS_BACKEND": keras.backend.backend()}}
+        else:
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
             os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
             cpus = max(os.cpu_count() or 1, workers * int(needs["CPU"]) + 1)
             quiet |= {"address": "local", "num_cpus": cpus, "include_dashboard": False}
-        else:
-            variables = {"KERAS_BACKEND": keras.backend.backend()}
-            quiet |= {"address": address, "runtime_env": {"env_vars": variables}}
         try:
             ray.init(**quiet)
         except (ConnectionError, RuntimeError, ValueError, OSError, TimeoutError) as error:
-            raise _absent(address, str(error).partition("\n")[0]) from error
+            raise ConfigError(
+                f"RAY_ADDRESS={os.environ.get('RAY_ADDRESS', '')!r}: Ray does not start "
+                f"({first_line(error)}). Start a cluster with `ray start --head`, or unset the "
+                "variable to run on this machine."
+            ) from error
     try:
         rooms = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         if not any(all(room.get(k, 0) >= v for k, v in needs.items()) for room in rooms):
@@ -269,26 +249,8 @@ def _connected(
 
 
 def _absolute(place: str) -> str:
-    """Returns a path that a worker understands too, whose folder is another one."""
+    """Returns an absolute path, because a worker runs in another current folder."""
     return place if is_address(place) else os.path.abspath(place)  # noqa: PTH100
-
-
-def _check_address(address: str) -> None:
-    """Raises at once if nothing listens at `host:port`; Ray itself would try for minutes."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not host or not port.isdecimal():
-        return  # such as "auto"
-    try:
-        socket.create_connection((host, int(port)), timeout=10).close()
-    except (OSError, OverflowError) as error:
-        raise _absent(address, getattr(error, "strerror", None) or str(error)) from error
-
-
-def _absent(address: str | None, reason: str) -> ConfigError:
-    return ConfigError(
-        f"address={address!r}: no Ray cluster answers there ({reason}). Start one with `ray start "
-        "--head`, or leave the address out to run on this machine."
-    )
 
 
 def _ray() -> Any:

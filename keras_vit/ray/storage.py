@@ -46,24 +46,18 @@ def file_system(place: str) -> tuple[Any, str]:
         return pyarrow().fs.LocalFileSystem(), str(Path(place).absolute())
     scheme, _, rest = place.partition("://")
     host, _, path = rest.partition("/")
-    system, start = _root(f"{scheme}://{host}/")
+    with _reading(place):
+        system, start = _root(f"{scheme}://{host}/")
     return system, posixpath.join(start, path)
 
 
 @functools.cache  # so that a client of S3 is made once
 def _root(address: str) -> tuple[Any, str]:
-    fs = pyarrow().fs
-    with contextlib.suppress(ValueError, NotImplementedError):  # pyarrow does not read this kind
-        return fs.FileSystem.from_uri(address)
+    pa = pyarrow()
     try:
-        import fsspec
-
-        system, start = fsspec.core.url_to_fs(address)
-    except (ImportError, ValueError) as error:
-        raise ConfigError(
-            f"{address}: no installed package reads this kind of address ({first_line(error)})."
-        ) from error
-    return fs.PyFileSystem(fs.FSSpecHandler(system)), start
+        return pa.fs.FileSystem.from_uri(address)
+    except pa.ArrowInvalid:  # pyarrow itself does not read this kind; an fsspec package may
+        return pa.fs.FileSystem.from_uri(f"fsspec+{address}")
 
 
 def files(place: str, *, recursive: bool = False) -> list[Any]:
@@ -105,27 +99,17 @@ def images_at(place: str) -> list[str]:
     ]
 
 
-class RemoteImage:
-    """An image at an address, which is read when it is decoded.
-
-    Args:
-        address: place of the image.
-    """
-
-    def __init__(self, address: str) -> None:
-        self.name = address
-
-    def read(self, size: int = -1) -> bytes:
-        """Returns the first `size` bytes of the image."""
-        with _reading(self.name):
-            system, path = file_system(self.name)
-            with system.open_input_stream(path) as stream:
-                return stream.read(None if size < 0 else size)
+def read_bytes(address: str) -> bytes:
+    """Returns the content of a file; raises `ConfigError` if it cannot be read."""
+    with _reading(address):
+        system, path = file_system(address)
+        with system.open_input_stream(path) as stream:
+            return bytes(stream.read())
 
 
 @contextlib.contextmanager
 def _reading(place: str) -> Iterator[None]:
-    """Raises `ConfigError` for the errors of a file system, whose classes have no common base."""
+    """Context in which an error of a file system, of whatever class, becomes a `ConfigError`."""
     try:
         yield
     except ConfigError:

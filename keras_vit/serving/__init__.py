@@ -2,8 +2,7 @@
 
 `settings` are the limits, `bodies` reads images out of requests, and `engine` is the model's part.
 `batching` computes the images of several requests at once. `routes` is the HTTP interface, `hosts`
-the names of the server, `server` the processes and signals. `connections` ends clients that send
-nothing.
+the names of the server, `server` the port and signals.
 
 The room stands on FastAPI and uvicorn. LitServe 0.2.19, which stands on both too, keeps less than
 is promised here: its queue has no bound, so there is no 429; SIGTERM ends its main process without
@@ -45,7 +44,6 @@ def serve(
     *,
     host: str = "127.0.0.1",
     port: int = 8000,
-    processes: int = 1,
     settings: Settings | None = None,
     access_log: bool = False,
     announce: Any = print,
@@ -56,7 +54,6 @@ def serve(
         source: as for `VisionTransformer.from_preset`.
         host: the address to listen at; `"0.0.0.0"` for every address of the machine.
         port: 0 for any that is free.
-        processes: each loads the model; all listen at the same port.
         settings: the limits; None for the defaults.
         access_log: whether a line is logged for each request.
         announce: called with a sentence that holds the address.
@@ -69,7 +66,7 @@ def serve(
     check_installed()
     from keras_vit.serving import server
 
-    server.run(source, host, port, processes, settings or Settings(), access_log, announce)
+    server.run(source, host, port, settings or Settings(), access_log, announce)
 
 
 def check_installed() -> None:

@@ -1,9 +1,7 @@
 """The HTTP interface: routes, statuses, and the way of a request to its answer."""
 
 import asyncio
-import base64
 import contextlib
-import hashlib
 import os
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +17,7 @@ from fastapi_offline import FastAPIOffline
 
 from keras_vit import __version__
 from keras_vit.errors import ConfigError, shown
+from keras_vit.explanation.report import hash_elements
 from keras_vit.labels import top_labels
 from keras_vit.model import VisionTransformer
 from keras_vit.serving.batching import Batcher
@@ -140,7 +139,7 @@ def build_application(model: VisionTransformer, settings: Settings) -> Any:
     ) -> Response:
         """The most probable labels of each image: `{"predictions": [[{label, probability}]]}`."""
         if not engine.classifies:
-            raise HTTPException(404, "This model has no single prediction per image; use /embed.")
+            raise HTTPException(404, "This model makes no prediction per image; use /embed.")
         rows = [row for _, row in await service.answer(request, "classify")]
         named = [
             [{"label": label, "probability": share} for label, share in best]
@@ -156,7 +155,7 @@ def build_application(model: VisionTransformer, settings: Settings) -> Any:
 
     @app.post("/attention", openapi_extra=_BODY, responses=_REFUSALS)
     async def attention(request: Request) -> Response:
-        """A PNG of the first image as the model sees it, dark where it attends little (rollout)."""
+        """Answers with a PNG of the first image, dark where the attention rollout is small."""
         image, row = (await service.answer(request, "attention"))[0]
         return Response(engine.picture(image, row), media_type="image/png")
 
@@ -209,11 +208,7 @@ def describe(engine: Engine, settings: Settings) -> dict[str, Any]:
 def _page() -> HTMLResponse:
     """Returns the page on which one drops an image; it runs its own script and no other."""
     page = (resources.files("keras_vit.serving") / "page.html").read_text(encoding="utf-8")
-    hashes = {}
-    for tag in ("script", "style"):
-        content = page.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0]
-        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
-        hashes[tag] = f"{tag}-src 'sha256-{digest}'"
-    policy = f"default-src 'none'; {'; '.join(hashes.values())}; img-src blob:; connect-src 'self'"
+    own = "; ".join(f"{tag}-src '{digest}'" for tag, digest in hash_elements(page).items())
+    policy = f"default-src 'none'; {own}; img-src blob:; connect-src 'self'"
     headers = {"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff"}
     return HTMLResponse(page, headers=headers)

@@ -19,7 +19,7 @@ class Settings:
             headers on, as one image until its body is read.
         max_connections: most open connections; a request on another one gets 503.
         timeout: seconds from the body to the answer, 503.
-        read_timeout: seconds for the headers and seconds for the body of a request, 408.
+        read_timeout: seconds for the body of a request, 408.
         drain: seconds that accepted requests get after SIGTERM.
         allowed_hosts: names of the server in requests (the header `Host`), 400 for any other name:
             a page of a stranger could else reach the server by a name of its own that points to it

@@ -4,10 +4,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from keras_vit.config.variants import variant_of
 from keras_vit.errors import PresetError, nearest
 from keras_vit.sources.preset_config import PresetConfig
 from keras_vit.text import in_markdown
-from keras_vit.variants import variant_of
 
 LIBRARY = "keras-vit"
 """`library_name`. For `keras` the Hub would show `keras.saving.load_model("hf://...")`, which reads

@@ -5,7 +5,7 @@ import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from keras_vit.checkpoints.transfer import writer_of
 from keras_vit.errors import PresetError
@@ -13,15 +13,12 @@ from keras_vit.files import folder_written_beside, write_json
 from keras_vit.sharing.model_card import model_card
 from keras_vit.sources.preset_config import CONFIG_FILE, MODEL_CARD_FILE, WEIGHTS_FILE, PresetConfig
 
-if TYPE_CHECKING:
-    from keras_vit.model import VisionTransformer
-
 NAMES = (CONFIG_FILE, WEIGHTS_FILE, MODEL_CARD_FILE)
 """The files of a preset folder."""
 
 
 def save_preset(
-    model: "VisionTransformer",
+    model: Any,
     folder: str | os.PathLike[str],
     card: Mapping[str, Any] | None = None,
 ) -> None:

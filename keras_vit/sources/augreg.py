@@ -14,10 +14,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+from keras_vit.config.variants import variant_named
 from keras_vit.errors import PresetError, nearest
 from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.sources.bucket import OFFICIAL, fetch
-from keras_vit.variants import variant as variant_named
 
 FOLDER = OFFICIAL + "vit_models/augreg/"
 INDEX = FOLDER + "index.csv"
@@ -54,56 +54,36 @@ _NAME = re.compile(
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class AugRegFile:
-    """The facts that a file name states.
+def facts_of_name(name: str) -> dict[str, Any]:
+    """Returns the fields of a catalog's row that a file name states, with or without `.npz`.
 
-    Args:
-        url: address of the file.
-        variant: a name of `list_variants()`; None for a size without a name there.
-        data: data of the training, with a fine-tuning `i21k_ft_imagenet2012` or the like.
-        resolution: side of the images in pixels.
-        num_classes: number of classes; None if only the file states it.
-        labels: name of the shipped list with the names of its classes, or None.
-        protocol: preparation of images, 448 pixels cropped to 384 (`configs/augreg.py`) or
-            big_vision's default, 256 to 224.
+    Images are cropped from 448 pixels to 384 (`configs/augreg.py`), or from 256 to 224, which is
+    big_vision's default.
+
+    Raises:
+        PresetError: the name has another form.
     """
-
-    url: str
-    variant: str | None
-    data: str
-    resolution: int
-    num_classes: int | None
-    labels: str | None
-    protocol: ProtocolSpec
-
-    @classmethod
-    def parse(cls, name: str) -> "AugRegFile":
-        """Reads a file name, with or without `.npz`.
-
-        Raises:
-            PresetError: the name has another form.
-        """
-        name = name.removesuffix(".npz")
-        match = _NAME.fullmatch(name)
-        if match is None:
-            raise PresetError(
-                f"{name!r}: no file name of AugReg; expected for example "
-                "'S_16-i21k-300ep-lr_0.001-aug_light1-wd_0.03-do_0.0-sd_0.0', with or without "
-                "'--imagenet2012-steps_20k-lr_0.03-res_384'. search_augreg() lists them."
-            )
-        last = match["adapt_data"] or match["data"]
-        resolution = int(match["resolution"] or 224)  # pre-training is at 224 pixels
-        crop: ProtocolSpec = {"name": "big_vision", "resize_small": 448, "image_size": 384}
-        return cls(
-            url=f"{FOLDER}{name}.npz",
-            variant=_VARIANTS.get(match["model"]),
-            data=match["data"] + (f"_ft_{last}" if match["adapt_data"] else ""),
-            resolution=resolution,
-            num_classes=_CLASSES.get(last),
-            labels=_LABELS.get(last),
-            protocol=crop if resolution == 384 else "big_vision",
+    name = name.removesuffix(".npz")
+    match = _NAME.fullmatch(name)
+    if match is None:
+        raise PresetError(
+            f"{name!r}: no file name of AugReg; expected for example "
+            "'S_16-i21k-300ep-lr_0.001-aug_light1-wd_0.03-do_0.0-sd_0.0', with or without "
+            "'--imagenet2012-steps_20k-lr_0.03-res_384'. search_augreg() lists them."
         )
+    last = match["adapt_data"] or match["data"]
+    resolution = int(match["resolution"] or 224)  # pre-training is at 224 pixels
+    crop: ProtocolSpec = {"name": "big_vision", "resize_small": 448, "image_size": 384}
+    return {
+        "name": f"augreg/{name}.npz",
+        "source": f"{FOLDER}{name}.npz",
+        "variant": _VARIANTS.get(match["model"]),
+        "data": match["data"] + (f"_ft_{last}" if match["adapt_data"] else ""),
+        "image_size": resolution,
+        "num_classes": _CLASSES.get(last),
+        "labels": _LABELS.get(last),
+        "protocol": crop if resolution == 384 else "big_vision",
+    }
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -241,7 +221,7 @@ def _read(path: Path, _changed: int) -> tuple[AugRegRow, ...]:
             "file to fetch it again; a newer keras_vit may know its form."
         ) from error
     if not rows:
-        raise PresetError(f"{path}: has no rows. Delete the file to fetch it again.")
+        raise PresetError(f"{path}: the table is empty. Delete the file to download it again.")
     return tuple(rows)
 
 
@@ -260,5 +240,5 @@ def _value(column: str, text: str) -> Any:
     except ValueError:
         number = math.nan
     if not math.isfinite(number) or (whole and not number.is_integer()):
-        raise ValueError(f"{column} is {text!r}, expected a number")
+        raise ValueError(f"column {column} is {text!r}, expected a number")
     return int(number) if whole else number

@@ -45,7 +45,7 @@ def fetch(url: str, *alternatives: str) -> Path:
         *alternatives: further URLs, tried in turn if the server has no file at the previous one.
 
     Raises:
-        PresetError: the file cannot be had; the message states URL, cause and remedy.
+        PresetError: the download fails; the message states URL, cause and remedy.
     """
     places = {candidate: place(candidate) for candidate in (url, *alternatives)}
     for path in places.values():

@@ -5,9 +5,9 @@ The form of a name is `<variant>.<recipe>_<data>[_ft_<data>]_<size>`, of the oth
 choice. Every other file of AugReg has the name `augreg/<file name>.npz`. Sources: the README of
 google-research/vision_transformer (the "README" in the rows) and its issues ("VT#"), `VANITY_NAMES`
 in `models/vit.py` of big_vision, the papers that the groups of rows name, and the tables of timm. A
-row states its facts itself, beside the fields of `ViTConfig` that all rows of its group have; `tests/sources/test_counterparts.py` compares them with timm's and
-keras-hub's, and names each difference with its reason. When a preset is loaded from the Hub, the
-repository's files decide.
+row states its facts itself, beside the fields of `ViTConfig` that all rows of its group have;
+`tests/sources/test_counterparts.py` compares them with timm's and keras-hub's, and names each
+difference with its reason. When a preset is loaded from the Hub, the repository's files decide.
 
 The catalog leaves out FlexiViT's files (patches of 32 pixels to be resized: big_vision#31) and
 big_vision's DeiT-3 files (LayerScale), which the big_vision dialect cannot read;
@@ -24,16 +24,15 @@ from pathlib import Path
 from typing import Any
 
 from keras_vit.config import ViTConfig
-from keras_vit.errors import ConfigError, PresetError, SourceError, nearest
+from keras_vit.config.variants import VARIANTS, variant_named
+from keras_vit.errors import ConfigError, PresetError, SourceError, listed, nearest
 from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.sources import bucket
-from keras_vit.sources.augreg import AugRegFile
+from keras_vit.sources.augreg import facts_of_name
 from keras_vit.sources.bucket import BucketFile
 from keras_vit.sources.hub import SCHEME, HubFolder
 from keras_vit.sources.preset_config import PresetConfig
 from keras_vit.text import log
-from keras_vit.variants import list_variants
-from keras_vit.variants import variant as variant_named
 from keras_vit.weights.lexicon import num_parameters
 
 
@@ -65,6 +64,7 @@ class Preset:
         licenses: SPDX identifier by who states it, where two sources state different ones.
         family: family for `list_presets`; `"vit"` for the paper's model.
         folder: folder of an embedded preset.
+        counterparts: name of the same weights in timm and in keras-hub, by the library.
     """
 
     name: str
@@ -88,6 +88,12 @@ class Preset:
     licenses: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
     family: str = "vit"
     folder: Path | None = None
+    counterparts: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
+
+    def is_called(self, name: str, library: str) -> bool:
+        """Whether a library gives these weights that name; timm's may lack the part behind a dot."""
+        theirs = self.counterparts.get(library)
+        return theirs is not None and name in (theirs, theirs.partition(".")[0])
 
     @property
     def hybrid(self) -> bool:
@@ -251,41 +257,40 @@ def preset_named(name: str) -> Preset:
             if the name is a variant.
     """
     if name.startswith("augreg/"):
-        return _augreg(name.removeprefix("augreg/"))
-    if name in list_variants():
+        return Preset(**facts_of_name(name.removeprefix("augreg/")))
+    if name in VARIANTS:
         of_it = ", ".join(list_presets(name)) or "none"
         raise SourceError(
             f"{name!r} is an architecture, not a preset. Its presets: {of_it}. For fresh weights "
             f"call keras_vit.{name}(), or `keras-vit finetune --from-scratch {name}`."
         )
     if name not in CATALOG:
-        near = difflib.get_close_matches(name, CATALOG, n=3, cutoff=0.5)
-        guess = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-        if address := _address_on_hub(name):
-            guess = f" For the repository of the Hub write {address!r}."
         raise SourceError(
-            f"{name!r} is no preset, and no existing file or folder.{guess} list_presets() and "
-            "`keras-vit list` show all; search_augreg() finds more."
+            f"{name!r} is no preset, and no existing file or folder.{_advice(name)} list_presets() "
+            "and `keras-vit list` show all; search_augreg() finds more."
         )
     return CATALOG[name]
 
 
+def _advice(name: str) -> str:
+    """Returns a sentence: the preset or the address of another library's name, or the nearest."""
+    for library in ("timm", "keras-hub"):
+        ours = [repr(row.name) for row in CATALOG.values() if row.is_called(name, library)]
+        if ours:
+            return f" The weights that {library} gives this name are {listed(ours)} here."
+    if address := _address_on_hub(name):
+        return f" For the repository of the Hub write {address!r}."
+    near = difflib.get_close_matches(name, CATALOG, n=3, cutoff=0.5)
+    return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+
+
+_OWNER_AND_REPO = re.compile(r"(?:hf[_-]hub:)?([\w-]+/[\w.-]+)")
+_NAME_OF_TIMM = re.compile(r"(\w+_patch\d+\w*|[a-z]+\d*_[a-z]{4,}(_\w+)?)\.\w+")
+"""`vit_base_r50_s16_224.orig_in21k`, `vit_so150m_patch16_reg4_gap_256.sbb_e250_in12k`."""
+
+
 def _address_on_hub(name: str) -> str:
     """Returns the address of a repository for `owner/repo` and for a name of timm, else ""."""
-    if re.fullmatch(r"[\w-]+/[\w.-]+", name):
-        return f"hf://{name}"
-    return f"hf://timm/{name}" if re.match(r"\w+_patch\d+_\w+\.\w+$", name) else ""
-
-
-def _augreg(name: str) -> Preset:
-    file = AugRegFile.parse(name)
-    return Preset(
-        name=f"augreg/{name.removesuffix('.npz')}.npz",
-        variant=file.variant,
-        data=file.data,
-        source=file.url,
-        image_size=file.resolution,
-        num_classes=file.num_classes,
-        protocol=file.protocol,
-        labels=file.labels,
-    )
+    if match := _OWNER_AND_REPO.fullmatch(name):
+        return f"hf://{match[1]}"
+    return f"hf://timm/{name}" if _NAME_OF_TIMM.fullmatch(name) else ""

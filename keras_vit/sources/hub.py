@@ -162,7 +162,7 @@ class HubFolder(Place):
             path.unlink()
             if blob.is_file():
                 blob.unlink()
-            raise DamagedError(f"its hash is not {stated}")
+            raise DamagedError(f"its hash differs from the stated {stated}")
 
         return request(fetch, self._where, inside).open("rb")
 

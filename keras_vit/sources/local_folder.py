@@ -1,4 +1,4 @@
-"""A checkpoint or preset on this machine."""
+"""A place of files on this machine: a checkpoint or a preset."""
 
 from io import BufferedReader
 from pathlib import Path

@@ -8,22 +8,24 @@ and states their provenance.
 import contextlib
 import dataclasses
 import functools
+import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from io import BufferedReader
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from keras_vit.environment.limits import JSON_BYTES
 from keras_vit.errors import KerasViTError, SourceError
 from keras_vit.files import exists
-from keras_vit.sources.catalog import Preset, preset_named
-from keras_vit.sources.checksum import Checksum
+from keras_vit.sources.catalog import CATALOG, Preset, preset_named
 from keras_vit.sources.hub import SCHEME, HubFolder
 from keras_vit.sources.local_folder import LocalFolder
 from keras_vit.sources.place import Header, Place
 from keras_vit.sources.preset_config import CONFIG_FILE, PresetConfig
+from keras_vit.weights.lexicon import num_parameters
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 H5, TASK = "model.weights.h5", "task.weights.h5"
@@ -54,20 +56,12 @@ class OpenFiles:
         json: the JSON objects beside the weights, by file name.
         preset: contents of `config.json`, if keras_vit wrote it.
         is_folder: whether the source is a folder, which may hold JSON beside the weights.
-        checksum: checksum of the weights, if a preset's `config.json` states it and the caller
-            asks for the check.
     """
 
     weights: Mapping[str, BufferedReader | Header]
     json: Mapping[str, dict[str, Any]]
     preset: PresetConfig | None
     is_folder: bool
-    checksum: Checksum | None
-
-    def verify(self) -> None:
-        """Waits for the checksum of the weights; raises `SourceError` if it differs."""
-        if self.checksum is not None:
-            self.checksum.verify()
 
 
 class Source:
@@ -158,24 +152,16 @@ class Source:
             headers: whether names, shapes and types suffice. Weights are then not downloaded if
                 the Hub states their headers, and no checksum is computed.
             checksum: whether to compare the weights with the sha256 in a preset's `config.json`.
-                It is computed while the arrays are read, and compared at the end of the `with`
-                block; `OpenFiles.verify` compares it earlier.
 
         Raises:
             SourceError: the source has no weights or several, or their sha256 is wrong.
             PresetError: as `preset`, or a download fails.
         """
         with contextlib.ExitStack() as stack:
-            opened = self._of_one_state(
+            yield self._of_one_state(
                 stack,
                 lambda place: _open(place, stack, headers, checksum, self.allow_pickle_weights),
             )
-            try:
-                yield opened
-            except KerasViTError:
-                opened.verify()  # damage causes many errors; this message is the clearest
-                raise
-            opened.verify()
 
     def _of_one_state(self, stack: contextlib.ExitStack, read: Callable[[Place], _T]) -> _T:
         """Reads the place, and reads it again if it was replaced meanwhile.
@@ -220,6 +206,31 @@ class Source:
             yield path.parent if opened.is_folder else path
 
 
+@functools.cache
+def describe_presets() -> Mapping[str, dict[str, Any]]:
+    """Returns the facts of all presets by name, in the form of keras-hub's `presets`.
+
+    `metadata` has `description`, `params`, `path` (the family), `license` and `top1` (reported,
+    in percent, or None); `source` is a URL, `hf://owner/repo`, or None for the embedded preset.
+    """
+    return MappingProxyType({name: _description(row) for name, row in CATALOG.items()})
+
+
+def _description(row: Preset) -> dict[str, Any]:
+    preset = Source.of(row.name).preset()
+    config = row.config() if preset is None else preset.config
+    head = f"{config.num_classes} classes" if config.num_classes else "features"
+    data = row.data.replace("_ft_", ", then ").replace("_", " ")
+    metadata = {
+        "description": f"Trained on {data}; {row.image_size} pixels; {head}.",
+        "params": num_parameters(config),
+        "path": row.family,
+        "license": row.license,
+        "top1": row.top1,
+    }
+    return {"metadata": metadata, "source": row.source}
+
+
 def _open(
     place: Place,
     stack: contextlib.ExitStack,
@@ -235,16 +246,27 @@ def _open(
             f"exist.{place.note}"
         )
     weights: dict[str, BufferedReader | Header] = {}
-    digest: Checksum | None = None
     for name in _weights_named(place, files, allow_pickle_weights):
         if headers and (header := place.header(name)):
             weights[name] = header
             continue
         weights[name] = stream = stack.enter_context(place.open(name))
         if checksum and not headers and preset is not None and preset.weights_sha256:
-            digest = Checksum(stream, preset.weights_sha256)
-            stack.callback(digest.close)
-    return OpenFiles(weights, files, preset, not place.is_file, digest)
+            _compare_checksum(stream, preset.weights_sha256)
+    return OpenFiles(weights, files, preset, not place.is_file)
+
+
+def _compare_checksum(stream: BufferedReader, expected: str) -> None:
+    try:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise SourceError(f"{stream.name}: cannot be read ({error.strerror}).") from error
+    if digest != expected:
+        raise SourceError(
+            f"{stream.name}: its sha256 is {digest}, config.json says {expected}. The file is "
+            "damaged or belongs to another preset. checksum=False loads it without this check."
+        )
+    stream.seek(0)
 
 
 def _preset(place: Place, files: Mapping[str, dict[str, Any]]) -> PresetConfig | None:

@@ -46,39 +46,16 @@ def rearrange(array: np.ndarray, source: str, target: str, sizes: Mapping[str, i
     """
     if source == target:
         return array
-    array = spread(array, source, target, sizes)
+    split = [s for group in parse(source) for s in group if s != "1"]
+    order = [s for group in parse(target) for s in group if s != "1"]
+    array = array.reshape([sizes[s] for s in split]).transpose([split.index(s) for s in order])
     if any(len(group) > 1 for group in parse(target)):
         array = in_order(array)
     return array.reshape(shape_of(target, sizes))
 
 
-def spread(array: np.ndarray, source: str, target: str, sizes: Mapping[str, int]) -> np.ndarray:
-    """Returns a view with one axis per symbol, in the order of `target`.
-
-    A copy of the view in C order has the same bytes as the rearranged array.
-    """
-    split = [s for group in parse(source) for s in group if s != "1"]
-    order = [s for group in parse(target) for s in group if s != "1"]
-    array = array.reshape([sizes[s] for s in split])
-    return array.transpose([split.index(s) for s in order])
-
-
-class Scratch:
-    """Memory for repeated use: fresh pages cost many times more than the copy into them."""
-
-    def __init__(self) -> None:
-        self._bytes = np.empty(0, np.uint8)
-
-    def array(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-        """Returns an uninitialised array in the memory of the previous one."""
-        size = math.prod(shape) * dtype.itemsize
-        if self._bytes.size < size:
-            self._bytes = np.empty(size, np.uint8)
-        return self._bytes[:size].view(dtype).reshape(shape)
-
-
-def in_order(view: np.ndarray, scratch: Scratch | None = None) -> np.ndarray:
-    """Returns the array in C order: the array itself if possible, else a copy in `scratch`.
+def in_order(view: np.ndarray) -> np.ndarray:
+    """Returns the array in C order: the array itself if possible, else a copy.
 
     The copy takes eight columns at a time. NumPy copies a transposed matrix row by row, and
     would return to a cache line of the source after the line has left the cache.
@@ -93,7 +70,7 @@ def in_order(view: np.ndarray, scratch: Scratch | None = None) -> np.ndarray:
         else:
             shape.append(size)
             strides.append(stride)
-    ordered = (scratch or Scratch()).array(view.shape, view.dtype)
+    ordered = np.empty(view.shape, view.dtype)
     source, target = view.reshape(shape), ordered.reshape(shape)  # both are views
     for start in range(0, shape[-1], 8):
         target[..., start : start + 8] = source[..., start : start + 8]

@@ -69,12 +69,12 @@ AXES = {
 
 @dataclasses.dataclass(frozen=True)
 class Condition:
-    """One condition on the configuration of the models that have a weight.
+    """A condition on the configuration: models that meet it have the weight.
 
     Args:
         field: field or property of `ViTConfig`, with dots for a field of its parts.
-        value: the value that it must have; None: any that is true.
-        is_met_by_others: whether it must have another value instead.
+        value: required value of the field; None: any value that is true.
+        is_met_by_others: whether all other values meet the condition instead.
     """
 
     field: str

@@ -12,7 +12,7 @@ _NUMBER = r"0|[1-9]\d{0,8}"
 
 @dataclasses.dataclass(frozen=True)
 class Placeholder:
-    """The values of a placeholder.
+    """A placeholder of templates, such as `{l}`, and the values that it takes.
 
     Args:
         pattern: regular expression of the values.
@@ -51,7 +51,7 @@ class Spelling:
 
 
 def _by_words(placeholder: str, words: Mapping[str, str]) -> Spelling:
-    """Returns the spelling of a placeholder with few values, word by word."""
+    """Returns the spelling of a placeholder by a table: its value -> the word in the file."""
     values = {text: value for value, text in words.items()}
     return Spelling(placeholder, "|".join(values), words.__getitem__, values.__getitem__)
 
@@ -94,7 +94,7 @@ def fill(template: str, binding: Mapping[str, str]) -> str:
 
 
 def matcher(template: str) -> Callable[[str], dict[str, str] | None]:
-    """Returns a function from a name to its placeholder values; None if it does not match."""
+    """Returns a function that reads the placeholders' values from a name, or returns None."""
     parts = re.split(r"{([\w-]+)}", template)
     names = parts[1::2]
     patterns = [SPELLINGS[n].pattern if n in SPELLINGS else PLACEHOLDERS[n].pattern for n in names]
@@ -118,8 +118,10 @@ def matcher(template: str) -> Callable[[str], dict[str, str] | None]:
 
 
 def examples(template: str) -> Iterator[str]:
-    """Yields names of a template, at least one for every form: each word of a choice, and a
-    number behind the name or none."""
+    """Yields names that a template can make, at least one for every form.
+
+    The forms are the words of a choice, and a name with or without a number behind it.
+    """
     values = {"l": ("0", "1"), "s": ("1",), "u": ("1",)}
     names = list(dict.fromkeys(placeholders(template)))
     choices = [values.get(name) or PLACEHOLDERS[name].pattern.split("|") for name in names]

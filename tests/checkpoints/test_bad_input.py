@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_vit import CheckpointError, ConfigError, KerasViTError, checkpoints
-from keras_vit.checkpoints.containers import parts_of, write_npz
+from keras_vit.checkpoints.containers import write_npz
 from tests.golden import FOLDER
 
 SOURCE = FOLDER / "vit_token_published.npz"
@@ -24,7 +24,7 @@ def arrays():
 def refused(tmp_path, arrays, error=CheckpointError, **fields) -> str:
     """Writes the arrays, loads them, and returns the message of the refusal."""
     path = tmp_path / "spoilt.npz"
-    write_npz(path, parts_of(arrays.items()))
+    write_npz(path, arrays.items())
     with pytest.raises(error) as caught:
         checkpoints.load(path, **fields)
     message = str(caught.value)
@@ -89,7 +89,7 @@ def test_a_file_loaded_as_another_variant_names_the_variant_that_fits(tmp_path):
     from keras_vit.variants import variant
 
     moves = plan(variant("vit_ti16").config(num_classes=2), DIALECTS["google"])
-    arrays = {n: np.zeros(m.file_shape, "float16") for m in moves for n in m.names}
+    arrays = {m.name: np.zeros(m.file_shape, "float16") for m in moves}
     message = refused(tmp_path, arrays, variant="vit_s16")
     assert "do not fit vit_s16 in the google dialect" in message
     assert "The shapes fit vit_ti16." in message

@@ -1,9 +1,7 @@
 """Laws of translation, checked for every dialect: total, injective, and inverse both ways."""
 
-import dataclasses
 import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,17 +10,17 @@ from hypothesis import strategies as st
 
 from keras_vit import VisionTransformer
 from keras_vit.checkpoints.adapt import adapt_config
-from keras_vit.checkpoints.containers import whole
 from keras_vit.checkpoints.dialects import DIALECTS, Unsupported
 from keras_vit.checkpoints.dialects.timm import architectures
 from keras_vit.checkpoints.inspection import open_checkpoint
 from keras_vit.checkpoints.opening import OpenSource
 from keras_vit.checkpoints.transfer import weights_by_path
-from keras_vit.checkpoints.translate import plan, to_parts, to_weights
+from keras_vit.checkpoints.translate import plan
 from keras_vit.config import CLASSIFIERS, Numerics, ViTConfig
 from keras_vit.errors import CheckpointError
 from keras_vit.variants import list_variants, variant
 from keras_vit.weights import lexicon
+from tests.checkpoints.headers import Headers
 from tests.checkpoints.homes import HOMES
 from tests.thorough import times
 
@@ -90,6 +88,14 @@ def random_arrays(shapes) -> dict[str, np.ndarray]:
     return {name: rng.standard_normal(shape).astype("float32") for name, shape in shapes.items()}
 
 
+def weights_from(moves, file_arrays) -> dict[str, np.ndarray]:
+    return dict(pair for move in moves for pair in move.to_weights(file_arrays[move.name]))
+
+
+def arrays_from(moves, weights) -> dict[str, np.ndarray]:
+    return {move.name: move.to_array([weights[path] for path in move.paths]) for move in moves}
+
+
 def assert_bitwise_equal(left, right):
     assert left.keys() == right.keys()
     for name, array in left.items():
@@ -134,14 +140,14 @@ def test_reading_and_writing_a_file_is_bitwise_equal(dialect, config):
     """Law 2: names, shapes and bits are kept, and no name is written twice."""
     config = expressible(config, dialect)
     moves = plan(config, dialect, dialect.prefix_for(config))
-    shapes = {name: move.file_shape for move in moves for name in move.names}
-    assert len(shapes) == sum(len(move.names) for move in moves)
+    shapes = {move.name: move.file_shape for move in moves}
+    assert len(shapes) == len(moves)
     file_arrays = random_arrays(shapes)
-    weights = dict(to_weights(moves, file_arrays.__getitem__))
+    weights = weights_from(moves, file_arrays)
     assert {p: a.shape for p, a in weights.items()} == {
         w.path: w.shape for w in lexicon.weights(config)
     }
-    assert_bitwise_equal(dict(whole(to_parts(moves, weights.__getitem__))), file_arrays)
+    assert_bitwise_equal(arrays_from(moves, weights), file_arrays)
 
 
 @pytest.mark.without_backend
@@ -153,20 +159,8 @@ def test_writing_and_reading_a_model_is_bitwise_equal(dialect, config):
     config = expressible(config, dialect)
     moves = plan(config, dialect)
     weights = random_arrays({weight.path: weight.shape for weight in lexicon.weights(config)})
-    file_arrays = dict(whole(to_parts(moves, weights.__getitem__)))
-    assert_bitwise_equal(dict(to_weights(moves, file_arrays.__getitem__)), weights)
-
-
-@dataclasses.dataclass
-class Headers:
-    """A reader of arrays that have names, shapes and dtypes, and no values."""
-
-    shapes: dict
-    path: Path = Path("headers")
-
-    @property
-    def dtypes(self):
-        return dict.fromkeys(self.shapes, np.dtype("float32"))
+    file_arrays = arrays_from(moves, weights)
+    assert_bitwise_equal(weights_from(moves, file_arrays), weights)
 
 
 @pytest.mark.without_backend
@@ -185,7 +179,7 @@ def test_a_written_file_is_read_as_the_same_model(dialect, config, prefix):
     if files or dialect.name == "transformers":
         prefix = dialect.prefix_for(config)
     moves = plan(config, dialect, prefix)
-    shapes = {name: move.file_shape for move in moves for name in move.names}
+    shapes = {move.name: move.file_shape for move in moves}
     asked = {}
     if "unpooled" in config.classifier:  # the arrays are those of the pooled form
         asked["classifier"] = config.classifier
@@ -219,7 +213,7 @@ def test_a_variant_has_a_name_for_every_weight_or_is_refused(dialect, name):
             plan(config, dialect)
         return
     moves = plan(config, dialect)
-    names = [n for move in moves for n in move.names]
+    names = [move.name for move in moves]
     paths = [p for move in moves for p in move.paths]
     assert len(set(names)) == len(names)
     assert sorted(paths) == sorted(weight.path for weight in lexicon.weights(config))
@@ -250,11 +244,11 @@ def test_timm_stores_a_gated_mlp_as_its_architecture_does(name):
     sizes = {"hidden_size": 16, "mlp_dim": 24, "num_heads": 2, "num_layers": 2, "num_classes": 0}
     sizes |= {"patch_size": 4, "image_size": 16}
     config = ViTConfig.from_dict({**dialect.conventions, **fields, **sizes})
-    shapes = {n: move.file_shape for move in plan(config, dialect) for n in move.names}
+    shapes = {move.name: move.file_shape for move in plan(config, dialect)}
     first = {n for n in shapes if n.startswith("blocks.0.mlp.fc1") and n.endswith("weight")}
     halves = {f"blocks.0.mlp.fc1_{half}.weight" for half in "gx"}
     packed = {"blocks.0.mlp.fc1.weight"}
     assert first == (packed if _packs_gate_and_value(row) else halves)
     for other in (packed, halves):
         moves = plan(config, dialect, "", other)
-        assert other <= {n for move in moves for n in move.names}
+        assert other <= {move.name for move in moves}

@@ -10,10 +10,11 @@ import pytest
 
 from keras_vit import CheckpointError, VisionTransformer, checkpoints
 from keras_vit.checkpoints.dialects import DIALECTS
+from tests import family_goldens, golden
 from tests.checkpoints.homes import HOMES
 from tests.checkpoints.keras_hub_backbones import backbone_of
 from tests.checkpoints.test_live_keras_hub import stored
-from tests.family_goldens import CASES, FOLDER, cases_of, expected, load_case, relative_error
+from tests.family_goldens import CASES, FOLDER, cases_of, load_case, relative_error
 from tests.helpers import normal, numpy_of, only_under, randomise
 
 # The goldens of keras-hub are compared on every backend; here files and arguments are.
@@ -21,7 +22,9 @@ only_under("tensorflow")
 keras_hub = pytest.importorskip("keras_hub", exc_type=ImportError)
 pytestmark = pytest.mark.usefixtures("offline")
 
-KERAS_HUB = cases_of("keras_hub")
+PLAIN = [name for name, case in golden.CASES.items() if case["family"] == "keras_hub"]
+KERAS_HUB = {**dict.fromkeys(PLAIN, golden), **dict.fromkeys(cases_of("keras_hub"), family_goldens)}
+"""Names of cases, and the module that reads their goldens."""
 FAMILIES = [name for name in HOMES if name.startswith("keras_hub/")]
 _SIZES = {"hidden_size": 16, "mlp_dim": 32, "num_heads": 2, "num_layers": 2, "num_classes": 3}
 
@@ -44,7 +47,8 @@ def test_converting_a_file_to_its_own_dialect_keeps_names_and_bits(name, tmp_pat
     The encoders of CLIP in `tests/data/families` let every token read the first position; the
     positions come back as the model reads them.
     """
-    source = FOLDER / CASES[name]["checkpoint"]
+    goldens = KERAS_HUB[name]
+    source = goldens.FOLDER / goldens.CASES[name]["checkpoint"]
     checkpoints.convert(source, tmp_path / "x", "keras_hub")
     original, written = stored(source), stored(tmp_path / "x")
     if "dinov2" in name:
@@ -68,8 +72,9 @@ def test_keras_hub_gives_the_same_outputs_from_a_file_of_keras_vit(name, tmp_pat
 
     DINOv2's positions are resized by the backend; the reference was computed on JAX.
     """
-    case, want = CASES[name], expected(name)
-    checkpoints.save(load_case(name), tmp_path / "x", "keras_hub")
+    goldens = KERAS_HUB[name]
+    case, want = goldens.CASES[name], goldens.expected(name)
+    checkpoints.save(goldens.load_case(name), tmp_path / "x", "keras_hub")
     if name == "kh_dinov2_resized" and keras.backend.backend() != "jax":
         pytest.skip("keras-hub resizes positions otherwise under another backend than JAX")
     found = keras_hub_outputs(tmp_path / "x", want["image"])

@@ -1,6 +1,6 @@
-"""The plans for full-size variants against the arrays of timm and transformers.
+"""The plans for full-size variants against the arrays of timm, transformers and keras-hub.
 
-`tests/data/make_manifests.py` makes the manifests and describes them.
+`make_manifests.py` and `make_keras_hub_manifest.py` in tests/data make and describe the manifests.
 """
 
 import gzip
@@ -16,6 +16,7 @@ from keras_vit.checkpoints.translate import plan
 from keras_vit.config import ViTConfig
 from keras_vit.variants import list_variants, variant
 from keras_vit.weights import lexicon
+from keras_vit.weights.lexicon import num_parameters
 
 pytestmark = pytest.mark.without_backend
 
@@ -28,8 +29,8 @@ def _presets(library: str) -> dict[str, dict]:
     return {name: {**preset, "dialect": library} for name, preset in manifest["presets"].items()}
 
 
-TIMM, TRANSFORMERS = _presets("timm"), _presets("transformers")
-PRESETS = TIMM | TRANSFORMERS
+TIMM, TRANSFORMERS, KERAS_HUB = map(_presets, ("timm", "transformers", "keras_hub"))
+PRESETS = TIMM | TRANSFORMERS | KERAS_HUB
 
 presets = pytest.mark.parametrize("preset", PRESETS.values(), ids=PRESETS)
 
@@ -37,7 +38,7 @@ presets = pytest.mark.parametrize("preset", PRESETS.values(), ids=PRESETS)
 def config_of(preset) -> ViTConfig:
     """The configuration of the keras_vit variant of a preset."""
     fields = ("image_size", "num_classes", "representation_size")
-    return variant(preset["variant"]).config(**{field: preset[field] for field in fields})
+    return variant(preset["variant"]).config(**{field: preset.get(field) for field in fields})
 
 
 def shapes_of(preset) -> dict[str, tuple[int, ...]]:
@@ -50,15 +51,11 @@ def moves_of(preset):
 
 
 def test_the_manifests_have_every_variant():
-    """timm has all fourteen, transformers has the plain variants of the paper."""
+    """timm has all fourteen, the others have the plain variants of the paper."""
     assert {preset["variant"] for preset in TIMM.values()} == set(list_variants())
-    assert {preset["variant"] for preset in TRANSFORMERS.values()} == {
-        "vit_b16",
-        "vit_b32",
-        "vit_l16",
-        "vit_l32",
-        "vit_h14",
-    }
+    plain = {"vit_b16", "vit_b32", "vit_l16", "vit_l32", "vit_h14"}
+    for found in (TRANSFORMERS, KERAS_HUB):
+        assert {preset["variant"] for preset in found.values()} == plain
     for found in (TIMM, TRANSFORMERS):
         assert {preset["image_size"] for preset in found.values()} == {224, 384}
     assert {preset["num_classes"] for preset in TIMM.values()} == {0, 1000, 21843}
@@ -68,7 +65,7 @@ def test_the_manifests_have_every_variant():
 @presets
 def test_the_plan_has_exactly_the_names_and_shapes_of_the_preset(preset):
     """Each array once."""
-    planned = [(name, move.file_shape) for move in moves_of(preset) for name in move.names]
+    planned = [(move.name, move.file_shape) for move in moves_of(preset)]
     assert len(dict(planned)) == len(planned)
     assert dict(planned) == shapes_of(preset)
 
@@ -87,21 +84,21 @@ def test_names_and_shapes_determine_dialect_and_sizes(preset):
     config = config_of(preset)
     assert found.dialect is DIALECTS[preset["dialect"]]
     assert found.prefix == found.dialect.prefix_for(config)
-    told = (
-        "patch_size",
-        "hidden_size",
-        "mlp_dim",
-        "num_layers",
-        "channels",
-        "num_classes",
-        "representation_size",
-        "classifier",
-        "qkv_bias",
-    )
-    assert {name: found.fields[name] for name in told} == {n: getattr(config, n) for n in told}
+    sizes = ("patch_size", "hidden_size", "mlp_dim", "num_layers", "channels", "qkv_bias")
+    if preset["dialect"] == "keras_hub":  # whose task.json states the head
+        assert found.fields["num_heads"] == config.num_heads
+    else:
+        sizes += ("num_classes", "representation_size", "classifier")
+        assert "num_heads" not in found.fields
+    assert {name: found.fields[name] for name in sizes} == {n: getattr(config, n) for n in sizes}
     assert found.fields["resnet"] == (config.resnet and config.resnet.to_dict())
     assert found.fields["num_positions"] == config.num_positions
-    assert "num_heads" not in found.fields
+
+
+@pytest.mark.parametrize("name", KERAS_HUB)
+def test_the_backbone_has_the_number_of_parameters_that_keras_hub_states(name):
+    config = config_of(KERAS_HUB[name]).replace(num_classes=0)
+    assert num_parameters(config) == KERAS_HUB[name]["parameters"]
 
 
 MEBIBYTES = {

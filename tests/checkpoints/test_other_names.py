@@ -135,18 +135,6 @@ def test_open_clips_config_determines_heads_and_gelu(tmp_path):
     assert info.protocol["mean"] == [0.1, 0.2, 0.3]
 
 
-def test_a_vision_tower_is_not_written_as_open_clip(tmp_path):
-    """open_clip does not open a vision tower without a text tower."""
-    with pytest.raises(CheckpointError, match="a vision tower alone, where this library has a t"):
-        checkpoints.convert(
-            FOLDER / "px_open_clip_gelu.safetensors",
-            tmp_path / "x.safetensors",
-            "open_clip",
-            **PLAIN,
-            numerics={"gelu": "exact"},
-        )
-
-
 def test_the_arrays_of_a_timm_wrapper_determine_the_number_of_classes():
     """config.json of transformers' TimmWrapper may state another number."""
     info = checkpoints.inspect(FOLDER / "px_wrapper_classifier")

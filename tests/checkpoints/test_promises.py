@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from keras_vit import CheckpointError, ConfigError, checkpoints
-from keras_vit.checkpoints.containers import open_arrays, parts_of, write_npz
+from keras_vit.checkpoints.containers import open_arrays, write_npz
 
 pytestmark = pytest.mark.without_backend
 
@@ -89,7 +89,7 @@ def test_a_bad_npy_header_is_refused_by_the_name_of_its_array(tmp_path, member, 
 
 
 def test_an_npz_whose_directory_swallows_members_is_refused(tmp_path):
-    write_npz(tmp_path / "x.npz", parts_of([(name, np.zeros(2, "float32")) for name in "abcd"]))
+    write_npz(tmp_path / "x.npz", [(name, np.zeros(2, "float32")) for name in "abcd"])
     content = bytearray((tmp_path / "x.npz").read_bytes())
     with zipfile.ZipFile(tmp_path / "x.npz") as file:
         directory = file.start_dir
@@ -129,7 +129,7 @@ def test_many_members_that_expand_too_much_together_are_refused(tmp_path, monkey
 
 def test_a_limit_that_is_no_positive_number_is_refused(tmp_path, monkeypatch):
     """The message names the environment variable and its value."""
-    write_npz(tmp_path / "x.npz", parts_of([("a", np.zeros(2, "float32"))]))
+    write_npz(tmp_path / "x.npz", [("a", np.zeros(2, "float32"))])
     for value in ("many", "0", "-3", ""):
         monkeypatch.setenv("KERAS_VIT_MAX_ARRAYS", value)
         with pytest.raises(ConfigError, match=f"KERAS_VIT_MAX_ARRAYS='{value}': expected"):
@@ -387,7 +387,7 @@ def test_an_open_file_that_is_replaced_is_read_as_it_was(tmp_path, kind):
     path = tmp_path / f"x.{kind}"
     array = np.arange(5, dtype="float32")
     if kind == "npz":
-        write_npz(path, parts_of([("a", array)]))
+        write_npz(path, [("a", array)])
     elif kind == "h5":
         write_h5(path, lambda file: file.__setitem__("a", array))
     else:
@@ -446,7 +446,7 @@ def endless(path):
 )
 def test_a_bad_config_json_beside_the_weights_is_refused_at_once(tmp_path, make):
     """A pipe, a device, endless digits, deep nesting, no UTF-8, a list, and a large file."""
-    write_npz(tmp_path / "model.npz", parts_of([("a", np.zeros(2, "float32"))]))
+    write_npz(tmp_path / "model.npz", [("a", np.zeros(2, "float32"))])
     make(tmp_path / "config.json")
     with pytest.raises(CheckpointError, match="config.json") as caught:
         checkpoints.inspect(tmp_path)

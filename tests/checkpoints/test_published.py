@@ -232,21 +232,6 @@ def test_each_form_of_a_processor_has_its_meaning(form, tmp_path):
     assert {key: protocol[key] for key in want} == want
 
 
-@pytest.mark.parametrize(
-    ("family", "part"),
-    [
-        ("aimv2_vision_model", "attention pooling without a query product"),
-        ("pixio", "mean of several class tokens"),
-        ("radio", "class tokens of several teachers"),
-    ],
-)
-def test_a_relative_with_a_part_of_its_own_is_refused_by_the_part(family, part, tmp_path):
-    repository = copy.deepcopy(REPOSITORIES["google-vit-base"])
-    repository["json"]["config.json"] |= {"model_type": family}
-    with pytest.raises(CheckpointError, match=f"{family}.*keras_vit lacks its {part}"):
-        checkpoints.inspect(write(tmp_path, repository))
-
-
 PARTS_OF_THE_ARITHMETIC = {
     "model_type": "the family",
     "class_name": "the family",

@@ -50,14 +50,14 @@ def test_info_prints_json_with_the_shape_of_every_array(capsys):
 
 def test_info_names_the_variant_of_a_full_size_file(capsys, tmp_path):
     """A file with the sizes of vit_ti16 is named so, with its resolution and classes."""
-    from keras_vit.checkpoints.containers import parts_of, write_npz
+    from keras_vit.checkpoints.containers import write_npz
     from keras_vit.checkpoints.dialects import DIALECTS
     from keras_vit.checkpoints.translate import plan
     from keras_vit.variants import variant
 
     moves = plan(variant("vit_ti16").config(image_size=384), DIALECTS["google"])
-    arrays = ((n, np.zeros(m.file_shape, "float16")) for m in moves for n in m.names)
-    write_npz(tmp_path / "x.npz", parts_of(arrays))
+    arrays = ((m.name, np.zeros(m.file_shape, "float16")) for m in moves)
+    write_npz(tmp_path / "x.npz", arrays)
     facts = json.loads(run(capsys, "info", tmp_path / "x.npz", "--json"))
     assert (facts["variant"], facts["resolution"]) == ("vit_ti16", "384x384")
     assert facts["classes"] == 1000
@@ -341,3 +341,10 @@ def test_explanations_of_a_model_of_any_size_have_the_size_of_the_image(tmp_path
 
     draw_explanations(tiny(image_size=None), [np.zeros((16, 24, 3), "uint8")], tmp_path / "x.png")
     assert (tmp_path / "x.png").stat().st_size > 1000
+
+
+@pytest.mark.without_backend
+def test_a_zero_is_an_option_that_the_user_has_stated():
+    """Such as --warmup-steps 0 and --weight-decay 0."""
+    options = {"warmup_steps": 0, "weight_decay": 0.0, "ema": None, "head_only": False}
+    assert cli.options.stated(options) == {"warmup_steps": 0, "weight_decay": 0.0}

@@ -37,10 +37,10 @@ def test_evaluate_prints_the_scores_of_the_function_evaluate(capsys, folder):
     printed = run(capsys, *command, "--classes").out
     assert f"{expected.top1:.2%}" in printed
     assert all(f"\n{digit}\t" in printed for digit in range(10))
-    found = json.loads(run(capsys, *command, "--json").out)
-    assert np.isclose(found.pop("loss"), expected.loss, rtol=1e-4)
-    assert found["class_counts"] == list(expected.class_counts)
-    assert (found["top1"], found["labels"]) == (expected.top1, [str(k) for k in range(10)])
+    scores = json.loads(run(capsys, *command, "--json").out)
+    assert np.isclose(scores.pop("loss"), expected.loss, rtol=1e-4)
+    assert scores["class_counts"] == list(expected.class_counts)
+    assert (scores["top1"], scores["labels"]) == (expected.top1, [str(k) for k in range(10)])
 
 
 def test_evaluate_names_unknown_classes_and_unreadable_images(capsys, folder, tmp_path):
@@ -57,8 +57,8 @@ def test_evaluate_names_unknown_classes_and_unreadable_images(capsys, folder, tm
     assert damaged.name in run(capsys, "evaluate", few, "--preset", "vit_digits", status=2).err
     with pytest.warns(UserWarning, match=damaged.name):
         command = ("evaluate", few, "--preset", "vit_digits", "--skip-unreadable", "--json")
-        found = json.loads(run(capsys, *command, status=1).out)
-    assert found["count"] == 39
+        answer = json.loads(run(capsys, *command, status=1).out)
+    assert answer["count"] == 39
 
 
 def test_embed_writes_the_features_of_a_folder(capsys, folder, tmp_path, monkeypatch):
@@ -126,10 +126,10 @@ def test_a_killed_embed_resumes_and_writes_the_same_bytes(capsys, folder, tmp_pa
     run(capsys, *command, tmp_path / "whole.npy")
     out, before = tmp_path / "x.npy", 0
     for images in np.random.default_rng(0).integers(2, 50, 2).cumsum().tolist():
-        done = killed(nursery, (*command, out), out, images)
-        assert before < done < images
+        process = killed(nursery, (*command, out), out, images)
+        assert before < process < images
         assert not out.exists()
-        before = done
+        before = process
     run(capsys, *command, out)
     assert out.read_bytes() == (tmp_path / "whole.npy").read_bytes()
     assert not list(tmp_path.glob("*.part*"))

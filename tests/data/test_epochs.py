@@ -113,13 +113,12 @@ class CallsSuper(ImageData):
 
 
 class Wrapper(keras.utils.PyDataset):
-    """A data set that wraps the data and forwards the epoch hooks named by `forwards`."""
+    """A data set that wraps the data and forwards the calls of an epoch."""
 
-    def __init__(self, data, forwards=(), **options):
+    def __init__(self, data, **options):
         super().__init__(**options)
         self.data = data
         self.num_classes = data.num_classes
-        self.forwards = forwards
 
     def __len__(self):
         return len(self.data)
@@ -128,12 +127,10 @@ class Wrapper(keras.utils.PyDataset):
         return self.data[index]
 
     def on_epoch_begin(self):
-        if "begin" in self.forwards:
-            self.data.on_epoch_begin()
+        self.data.on_epoch_begin()
 
     def on_epoch_end(self):
-        if "end" in self.forwards:
-            self.data.on_epoch_end()
+        self.data.on_epoch_end()
 
 
 def made_by(subclass, **options):
@@ -156,27 +153,8 @@ def test_a_wrapper_that_forwards_the_epochs_counts_them():
     """`on_epoch_begin` and `on_epoch_end` reach the data through it."""
     data = numbered(shuffle=True)
     expected = epochs_of(data, 3)
-    assert trained_on(Wrapper(data, ("begin", "end")), epochs=3) == expected
+    assert trained_on(Wrapper(data), epochs=3) == expected
     assert data.epoch == 3
-
-
-def test_a_look_at_the_workers_in_every_epoch_changes_no_batch():
-    """A callback that reads `data.workers` leaves the epochs as they are."""
-    data = numbered(shuffle=True)
-    expected = epochs_of(data, 3)
-    look = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: data.workers)
-    assert trained_on(data, epochs=3, callbacks=[look]) == expected
-    assert data.epoch == 3
-
-
-def test_a_wrapper_counts_epochs_by_a_callback():
-    """The callback sets `data.epoch` at the start of each epoch."""
-    data = numbered(shuffle=True)
-    expected = epochs_of(data, 3)
-    callback = keras.callbacks.LambdaCallback(
-        on_epoch_begin=lambda epoch, logs: setattr(data, "epoch", epoch)
-    )
-    assert trained_on(Wrapper(data), epochs=3, callbacks=[callback]) == expected
 
 
 def test_concurrent_readers_get_the_batches_of_a_single_reader():

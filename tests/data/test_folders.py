@@ -110,7 +110,7 @@ def _only_damaged(folder):
     [
         (_empty, {}, "no image in fox; remove an empty class"),
         (_beside, {}, "stray.png beside them"),
-        (_only_damaged, {"unreadable": "skip"}, "No image is left of eel"),
+        (_only_damaged, {"unreadable": "skip"}, "No readable image is left of the classes eel"),
         (_only_damaged, {}, "2 of 12 images cannot be read"),
         (lambda folder: None, {"batch_size": 0}, "batch_size=0, expected at least 1"),
         (lambda folder: None, {"seed": -1}, "seed=-1, expected 0 or more"),

@@ -96,7 +96,7 @@ def test_what_has_no_numbers_is_refused():
     source = grain.MapDataset.range(29).map(lambda k: (IMAGES[k], LABELS[k]))
     with pytest.raises(ConfigError, match="no access by number"):
         from_grain(source.to_iter_dataset(), Preprocessor(4))
-    with pytest.raises(ConfigError, match="repeats without end"):
+    with pytest.raises(ConfigError, match="the data repeat without end"):
         from_grain(source.repeat(), Preprocessor(4))
     with pytest.raises(ConfigError, match="record 1 was filtered out"):
         from_grain(source.filter(lambda pair: pair[1] != 1), Preprocessor(4))

@@ -14,54 +14,24 @@ from pathlib import Path
 import jax
 import keras
 import numpy as np
-from PIL import Image
 
 import keras_vit
-from keras_vit import distribution, finetune
+from keras_vit import distribution
 from keras_vit.inference import run
 from tests import light_compilation
 from tests.distribution import training
 from tests.distribution.forked import results
-from tests.distribution.training import StoppedError, distance, message, model_of
+from tests.distribution.functions import IMAGES, compiled, outputs, write_pictures
+from tests.distribution.training import StoppedError, distance, message
 from tests.thorough import THOROUGH, times
 
 COUNTS = (1, 9) if THOROUGH else (9,)
-RNG = np.random.default_rng(0)
-IMAGES = RNG.standard_normal((16, 8, 8, 3)).astype("float32")
-LABELS = np.arange(16) % 3
-PICTURES = list(RNG.integers(0, 256, (9, 8, 8, 3)).astype("uint8"))
 trained = functools.partial(training.trained, epochs=3, steps_per_epoch=times(4, 10))
 WAYS = {
     "data": distribution.data_parallel,
     "fully sharded": distribution.fully_sharded,
     "tensor": lambda: distribution.tensor_parallel(4),
 }
-
-
-def compiled():
-    model = model_of()
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(finetune.LayerwiseSGD(0.1), loss, metrics=["accuracy"])
-    return model
-
-
-def outputs(model, count, folder):
-    """Every public function that runs a model, given the same images in every process."""
-    images, labels = IMAGES[:count], LABELS[:count]
-    scores = keras_vit.evaluate(model, (images, labels), batch_size=8)
-    paths = [folder / f"{k}.png" for k in range(count)]
-    out = folder / f"{count}.npy"
-    keras_vit.embed(model, paths, out, batch_size=8)
-    return [
-        run(model, images, batch_size=8),
-        np.array([[p for _, p in sorted(row)] for row in model.classify(PICTURES[:count])]),
-        model.tokens(images, batch_size=8).patches,
-        keras_vit.features(model, images, batch_size=8, cache=folder / "cache").values,
-        np.array([scores.top1, scores.loss, scores.calibration_error]),
-        np.load(out),
-        keras_vit.attention_maps(model, images)[0],
-        keras_vit.explain(model, images).patches,
-    ]
 
 
 def stopped(folder, epoch):
@@ -89,12 +59,13 @@ def alone(index, folder):
     """
     if index == 0:
         for place in (folder, folder / "alone"):
-            place.mkdir(exist_ok=True)
-            for k, picture in enumerate(PICTURES):
-                Image.fromarray(picture).save(place / f"{k}.png")
+            write_pictures(place)
         model = compiled()
         _, losses, variables = trained()
-        arrays = {f"{count} images": outputs(model, count, folder / "alone") for count in COUNTS}
+        arrays = {
+            f"{count} images": outputs(model, count, place, place / f"{count}.npy")
+            for count in COUNTS
+        }
         for name, values in {**arrays, "losses": losses, "variables": variables}.items():
             np.savez(folder / f"{name}.npz", *values)
         (folder / "done").touch()
@@ -125,7 +96,9 @@ def findings_of(index, port, folder):
         model = compiled()
         for count in COUNTS:
             name = f"{count} images"
-            report[name] = distance(outputs(model, count, folder), one[name])
+            report[name] = distance(
+                outputs(model, count, folder, folder / f"{count}.npy"), one[name]
+            )
         model.save_to_preset(folder / "preset")
         saved = keras_vit.VisionTransformer.from_preset(folder / "preset")
         report["preset"] = distance([run(saved, IMAGES)], [run(model, IMAGES)])

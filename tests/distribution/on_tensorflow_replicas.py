@@ -11,48 +11,15 @@ from pathlib import Path
 import keras
 import numpy as np
 import tensorflow as tf
-from PIL import Image
 
-import keras_vit
 from keras_vit import finetune
-from keras_vit.inference import run
 from tests.distribution import training
+from tests.distribution.functions import IMAGES, LABELS, compiled, outputs, write_pictures
 from tests.distribution.training import distance, model_of
 from tests.thorough import THOROUGH, times
 
 COUNTS = (1, 9) if THOROUGH else (9,)
 STEPS = times(8, 25)
-RNG = np.random.default_rng(0)
-IMAGES = RNG.standard_normal((16, 8, 8, 3)).astype("float32")
-LABELS = np.arange(16) % 3
-PICTURES = list(RNG.integers(0, 256, (9, 8, 8, 3)).astype("uint8"))
-
-
-def compiled(strategy):
-    with strategy.scope():
-        model = model_of()
-        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        model.compile(finetune.LayerwiseSGD(0.1), loss, metrics=["accuracy"])
-    return model
-
-
-def outputs(model, count, folder):
-    """Every public function that runs a model, for `count` images."""
-    images, labels = IMAGES[:count], LABELS[:count]
-    scores = keras_vit.evaluate(model, (images, labels), batch_size=8)
-    paths = [folder / f"{k}.png" for k in range(count)]
-    out = folder / f"{len(list(folder.iterdir()))}.npy"
-    keras_vit.embed(model, paths, out, batch_size=8)
-    return [
-        run(model, images, batch_size=8),
-        np.array([[p for _, p in sorted(row)] for row in model.classify(PICTURES[:count])]),
-        model.tokens(images, batch_size=8).patches,
-        keras_vit.features(model, images, batch_size=8).values,
-        np.array([scores.top1, scores.loss, scores.calibration_error]),
-        np.load(out),
-        keras_vit.attention_maps(model, images)[0],
-        keras_vit.explain(model, images).patches,
-    ]
 
 
 def trained(strategy, recipe, **options):
@@ -103,15 +70,16 @@ def main():
         report["whole passes"] = distance(training.trained_on_whole_passes(), one)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        for k, picture in enumerate(PICTURES):
-            Image.fromarray(picture).save(folder / f"{k}.png")
-        alone, together = compiled(tf.distribute.get_strategy()), compiled(mirrored)
+        write_pictures(folder)
+        alone = compiled()
+        with mirrored.scope():
+            together = compiled()
         report["images"] = {}
         for count in COUNTS:
-            pairs = zip(
-                outputs(together, count, folder), outputs(alone, count, folder), strict=True
+            report["images"][count] = distance(
+                outputs(together, count, folder, folder / f"{count}.npy"),
+                outputs(alone, count, folder, folder / f"{count} alone.npy"),
             )
-            report["images"][count] = [distance([a], [b]) for a, b in pairs]
     json.dump(report, sys.stdout)
 
 

@@ -1,15 +1,10 @@
 """JAX on 8 virtual devices, in one process: equal to one device, in every way of dividing."""
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import keras
 import pytest
 
 from keras_vit import ConfigError, distribution
+from tests.distribution.programs import findings
 from tests.thorough import THOROUGH
 
 on_jax = pytest.mark.skipif(
@@ -20,16 +15,7 @@ on_jax = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def report():
     """What a process with 8 devices has found."""
-    program = subprocess.run(
-        [sys.executable, "-m", "tests.distribution.on_jax_devices"],
-        cwd=Path(__file__).parents[2],
-        env={**os.environ, "KERAS_BACKEND": "jax"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert program.returncode == 0, program.stderr[-3000:]
-    return json.loads(program.stdout)
+    return findings("tests.distribution.on_jax_devices")
 
 
 @on_jax

@@ -1,14 +1,9 @@
 """Two processes of JAX: equal to one process, in training, prediction, resuming and saving."""
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import keras
 import pytest
 
+from tests.distribution.programs import findings
 from tests.thorough import THOROUGH
 
 pytestmark = pytest.mark.skipif(
@@ -16,23 +11,10 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def run(*command):
-    program = subprocess.run(
-        [sys.executable, "-m", *map(str, command)],
-        cwd=Path(__file__).parents[2],
-        env={**os.environ, "KERAS_BACKEND": "jax"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert program.returncode == 0, program.stderr[-3000:]
-    return json.loads(program.stdout.splitlines()[-1])  # Gloo prints lines before
-
-
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory):
     """What each of two processes has found."""
-    return run("tests.distribution.in_jax_processes", tmp_path_factory.mktemp("run"))
+    return findings("tests.distribution.in_jax_processes", tmp_path_factory.mktemp("run"))
 
 
 @pytest.mark.parametrize("way", ["data", "fully sharded", "tensor"])

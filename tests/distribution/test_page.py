@@ -1,15 +1,11 @@
 """The program for torch in docs/devices.md runs."""
 
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import keras
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.distribution.programs import ROOT, TORCHRUN, run
 
 
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="ddp is for torch.")
@@ -18,14 +14,5 @@ def test_the_program_of_the_page_runs_in_two_processes(tmp_path):
     page = (ROOT / "docs" / "devices.md").read_text(encoding="utf-8")
     section = page.split("## torch\n")[1]
     (tmp_path / "train.py").write_text(re.findall(r"```py\n(.*?)```", section, re.DOTALL)[0])
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    program = subprocess.run(
-        [sys.executable, *launcher, "train.py"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert program.returncode == 0, program.stderr[-3000:]
+    run(*TORCHRUN, "train.py", cwd=tmp_path)
     assert (tmp_path / "preset" / "config.json").exists()

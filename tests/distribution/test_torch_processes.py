@@ -1,16 +1,11 @@
 """Two processes of torchrun train as one; `ddp` refuses what it cannot train."""
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import keras
 import pytest
 
 from keras_vit import ConfigError, finetune
 from keras_vit.distribution import ddp, process
+from tests.distribution.programs import TORCHRUN, findings
 from tests.helpers import tiny
 
 on_torch = pytest.mark.skipif(keras.backend.backend() != "torch", reason="ddp is for torch.")
@@ -19,18 +14,8 @@ on_torch = pytest.mark.skipif(keras.backend.backend() != "torch", reason="ddp is
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory):
     """What each of two processes has found."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    module = ["--standalone", "-m", "tests.distribution.in_torch_processes"]
-    program = subprocess.run(
-        [*command, *module, str(tmp_path_factory.mktemp("run"))],
-        cwd=Path(__file__).parents[2],
-        env={**os.environ, "KERAS_BACKEND": "torch", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert program.returncode == 0, program.stderr[-3000:]
-    return json.loads(program.stdout)
+    module = "tests.distribution.in_torch_processes"
+    return findings(*TORCHRUN, "-m", module, tmp_path_factory.mktemp("run"))
 
 
 @on_torch
@@ -74,16 +59,7 @@ def test_all_processes_learn_that_the_first_cannot_write(reports):
 @on_torch
 def test_after_a_killed_process_a_second_start_ends_like_an_unbroken_run(tmp_path):
     """Two kills: of one process, and of both; `python -m tests.distribution.kills` makes 20."""
-    program = subprocess.run(
-        [sys.executable, "-m", "tests.distribution.kills", str(tmp_path), "--kills", "2"],
-        cwd=Path(__file__).parents[2],
-        env={**os.environ, "KERAS_BACKEND": "torch", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert program.returncode == 0, program.stderr[-3000:]
-    counts = json.loads(program.stdout.splitlines()[-1])
+    counts = findings("tests.distribution.kills", tmp_path, "--kills", 2)
     assert counts["one killed"] == counts["all killed"] == 1
     assert counts["equal"] >= 1
     assert counts["different"] == 0

@@ -86,9 +86,9 @@ def test_another_run_in_the_same_place_is_refused(grey, paths, out):
 
     with pytest.raises(KeyboardInterrupt):
         run(grey, paths, out / "x.npy", progress=stop)
-    with pytest.raises(ConfigError, match="another run: other files"):
+    with pytest.raises(ConfigError, match="another run, which differs in files"):
         run(grey, paths[:-1], out / "x.npy")
-    with pytest.raises(ConfigError, match="another run: other config, weights"):
+    with pytest.raises(ConfigError, match="another run, which differs in config, weights"):
         run(random_tiny(channels=1, num_classes=3), paths, out / "x.npy")
     run(grey, paths, out / "x.npy")
     with pytest.raises(ConfigError, match="exists. Remove it"):

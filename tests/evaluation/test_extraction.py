@@ -127,5 +127,5 @@ def test_bad_layers_labels_and_data_are_refused(model, images):
     with pytest.raises(ConfigError, match="empty"):
         features(model, iter(()))
     any_size = random_tiny(image_size=None)
-    with pytest.raises(ConfigError, match="Images of different sizes"):
+    with pytest.raises(ConfigError, match="The outputs have different shapes"):
         features(any_size, [images, images[:, :8]], "encoder_norm")

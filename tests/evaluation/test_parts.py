@@ -83,7 +83,7 @@ def test_a_run_that_cannot_be_resumed_is_refused(tmp_path):
         parts.append(CHUNKS[0], 1)
         with pytest.raises(ConfigError, match="another process is writing"), Parts(path, {}):
             pass
-    with pytest.raises(ConfigError, match="beginning of another run: other layer"):
+    with pytest.raises(ConfigError, match="another run, which differs in layer"):
         write(path, task={"of": "test", "layer": 2})
     (tmp_path / "y.npy.part").write_bytes(b"")
     with pytest.raises(ConfigError, match=r"run of version 0.1.0. Remove it"):

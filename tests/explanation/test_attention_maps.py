@@ -10,28 +10,17 @@ from tests.helpers import normal, random_tiny
 
 
 def test_attention_maps_of_chosen_blocks_equal_those_of_all_blocks():
-    """Negative indices count from the end; rows sum to one."""
-    model = random_tiny(num_layers=3)
+    """Negative indices count from the end, blocks come in the model's order, rows sum to one."""
+    model = random_tiny(num_layers=11)
     images = normal(5, 16, 16, 3)
     every = attention_maps(model, images)
-    assert list(every) == [0, 1, 2]
-    chosen = attention_maps(model, images, blocks=(-1, 0), batch_size=2)
-    assert list(chosen) == [0, 2]
+    assert list(every) == list(range(11))
+    chosen = attention_maps(model, images, blocks=(-1, 2), batch_size=2)
+    assert list(chosen) == [2, 10]
     for block, weights in chosen.items():
         assert (weights.shape, weights.dtype) == ((5, 2, 5, 5), np.float32)
         np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
         np.testing.assert_allclose(weights, every[block], atol=1e-6)
-
-
-def test_blocks_come_in_the_order_of_the_model():
-    """Also for more than ten blocks, and for blocks given in another order."""
-    model = random_tiny(num_layers=12, image_size=8)
-    images = normal(1, 8, 8, 3)
-    maps = attention_maps(model, images)
-    assert list(maps) == list(range(12))
-    chosen = attention_maps(model, images, blocks=(10, 2, -1))
-    assert list(chosen) == [2, 10, 11]
-    np.testing.assert_allclose(chosen[10], maps[10], atol=1e-6)
 
 
 def test_weights_are_float32_under_mixed_precision():
@@ -49,16 +38,6 @@ def test_maps_of_an_any_size_model_have_the_tokens_of_the_image():
     assert maps[1].shape == (1, 2, 7, 7)
 
 
-def test_attention_maps_do_not_change_the_model():
-    """Logits and layers are the same before and after."""
-    model = random_tiny()
-    images = normal(2, 16, 16, 3)
-    before, layers = model.predict(images, verbose=0), list(model.layers)
-    attention_maps(model, images)
-    np.testing.assert_array_equal(model.predict(images, verbose=0), before)
-    assert model.layers == layers
-
-
 def test_an_unknown_block_is_refused_by_its_number():
     """The message names the number of blocks."""
     with pytest.raises(ConfigError, match="there is no block 2; the model has 2"):
@@ -74,13 +53,6 @@ def test_rollout_follows_its_definition():
     want = product[:, 0, 1:] / product[:, 0, 1:].sum(1, keepdims=True)
     got = attention_rollout(maps, (2, 3))
     np.testing.assert_allclose(got, want.reshape(2, 2, 3), rtol=1e-5)
-
-
-def test_rollout_without_class_token_is_the_mean():
-    """Uniform attention gives every patch the same value."""
-    maps = {0: np.full((1, 2, 6, 6), 1 / 6, "float32")}
-    got = attention_rollout(maps, (2, 3), class_token=False)
-    np.testing.assert_allclose(got, np.full((1, 2, 3), 1 / 6), rtol=1e-5)
 
 
 @pytest.mark.parametrize("before", [0, 1, 5])

@@ -138,14 +138,10 @@ def test_attention_and_rollout_equal_their_definitions(name):
     last = np.einsum("bt,btk->bk", reads, maps[model.config.num_layers - 1][:, 1])
     assert_close(found.patches.reshape(2, -1), last[:, skip:])
     assert found.classes is None
-    found = explain(model, images, method="rollout", heads="max", discard=0.5)
+    found = explain(model, images, method="rollout")
     product = np.eye(maps[0].shape[-1])
     for weights in maps.values():
-        weights = weights.max(1).astype("float64")
-        for matrix in weights:
-            smallest = np.argsort(matrix.ravel(), kind="stable")[: matrix.size // 2]
-            matrix.ravel()[smallest] = 0
-        weights = weights + np.eye(weights.shape[-1])
+        weights = weights.mean(1) + np.eye(weights.shape[-1])
         product = (weights / weights.sum(-1, keepdims=True)) @ product
     wanted = np.einsum("bt,btk->bk", reads, product)[:, skip:]
     assert_close(found.patches.reshape(2, -1), wanted / wanted.sum(1, keepdims=True))
@@ -173,7 +169,7 @@ def test_the_batch_size_does_not_change_the_maps():
 
 
 @not_by_backend
-def test_a_target_is_an_index_a_label_several_or_the_prediction():
+def test_a_target_is_an_index_a_label_or_the_prediction():
     """A label may be given by one of its names; digits are an index unless a label has them."""
     labels = ("tench, Tinca tinca", "crane", "crane", "7", "cat")
     model, images = random_tiny(labels=labels), normal(2, 16, 16, 3)
@@ -181,9 +177,6 @@ def test_a_target_is_an_index_a_label_several_or_the_prediction():
         assert explain(model, images, target).classes.tolist() == [index] * 2
     predicted = model.predict(images, verbose=0).argmax(-1)
     np.testing.assert_array_equal(explain(model, images).classes, predicted)
-    several = explain(model, images, ["cat", 0])
-    assert [(k, v.classes.tolist()) for k, v in several.items()] == [("cat", [4, 4]), (0, [0, 0])]
-    np.testing.assert_array_equal(several["cat"].maps, explain(model, images, 4).maps)
 
 
 @not_by_backend
@@ -263,7 +256,7 @@ def test_bad_arguments_of_explain_are_refused():
     refused("'crane': are the classes 0, 1: give one of these numbers", model, target="crane")
     refused("expected an index, a label or None", model, target=1.5)
     refused("one class for each image", model, target=np.array([1, 2]))
-    refused("empty list", model, target=[])
+    refused("expected an index, a label or None", model, target=["x"])
     refused("is none of relevance|is none of attention", model, method="relevence")
     refused("has no option 'head'; it has none", model, head=1)
     refused(
@@ -274,8 +267,6 @@ def test_bad_arguments_of_explain_are_refused():
     refused("steps=0", model, method="integrated_gradients", steps=0)
     refused("baseline has the shape", model, method="occlusion", baseline=np.zeros((3, 5, 3)))
     refused("window=3 is larger than the grid of 2 x 2", model, method="occlusion", window=3)
-    refused("heads='sum' is not one of mean, max, min", model, method="rollout", heads="sum")
-    refused("discard=1", model, method="rollout", discard=1)
     refused("four axes: model.preprocessor", model, images=np.zeros((16, 16, 3)))
     refused("batch_size=0", model, batch_size=0)
 

@@ -1,8 +1,8 @@
-"""The layout `transformers_js`, loaded in Node by the library's own package.
+"""The layout `transformers_js`: against transformers' own outputs, and in Node by its own package.
 
     npm install --no-save --ignore-scripts @huggingface/transformers
 
-in the root of the repository brings the package; without Node or the package the tests are skipped.
+in the root of the repository brings the package; without Node or the package its tests are skipped.
 """
 
 import json
@@ -11,63 +11,127 @@ import subprocess
 from pathlib import Path
 
 import keras
+import numpy as np
 import pytest
 from PIL import Image
 
 import keras_vit
-from keras_vit import VisionTransformer
+from keras_vit.exporting.formats import onnx
+from keras_vit.exporting.graph import join_outputs
 from tests.exporting.photo import photo_of
+from tests.family_goldens import expected, load_case, relative_error
 from tests.helpers import random_tiny
 
 PACKAGES = Path(__file__).parents[2] / "node_modules"
-SCRIPT = Path(__file__).with_name("classify.mjs")
+SCRIPT = Path(__file__).with_name("browser.mjs")
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # of converters
     pytest.mark.skipif(keras.backend.backend() != "torch", reason="torch writes the format"),
-    pytest.mark.skipif(
-        not (shutil.which("node") and (PACKAGES / "@huggingface" / "transformers").exists()),
-        reason="needs Node, and npm install --no-save --ignore-scripts @huggingface/transformers",
-    ),
 ]
+in_node = pytest.mark.skipif(
+    not (shutil.which("node") and (PACKAGES / "@huggingface" / "transformers").exists()),
+    reason="needs Node, and npm install --no-save --ignore-scripts @huggingface/transformers",
+)
+FAMILIES = {
+    "hf_deit_teacher": ("model", ["logits"]),
+    "hf_deit_model": ("model", ["encoded", "pooler_output"]),
+    "hf_dinov2_classifier": ("model", ["logits"]),
+    "hf_dinov2_model": ("model", ["encoded", "pre_logits"]),
+    "hf_dinov2_reg_model": ("model", ["encoded", "pre_logits"]),
+    "hf_dinov3_model": ("model", ["encoded", "pre_logits"]),
+    "hf_clip_vision": ("vision_model", ["last_hidden_state", "pre_logits"]),
+    "hf_clip_projection": ("vision_model", ["image_embeds"]),
+    "hf_siglip_vision": ("vision_model", ["encoded", "pre_logits"]),
+}
+"""Cases of transformers: the ONNX file of each, and the library's outputs that it gives."""
+STAGES = {"encoded": "encoder_norm", "last_hidden_state": "block_1", "logits": "logits"}
+"""The stages of keras_vit under these names, where they are not `pre_logits`."""
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    """A model, its folder and a picture of its size, where resizing plays no part."""
-    keras.utils.set_random_seed(0)
+    """`{name: (model, folder)}`, a plain ViT among them, and a picture of each model's size."""
+    root = tmp_path_factory.mktemp("browser")
+    (root / "node_modules").symlink_to(PACKAGES)
     labels = ("cat", "dog", "owl", "fox", "emu")
-    model: VisionTransformer = random_tiny(
-        image_size=32, labels=labels, protocol="transformers", numerics={"gelu": "exact"}
-    )
-    folder = tmp_path_factory.mktemp("browser") / "model"
-    keras_vit.export(model, folder, "transformers_js")
-    Image.fromarray(photo_of((32, 32), 3)).save(folder / "photo.png")
-    (folder.parent / "node_modules").symlink_to(PACKAGES)
-    return model, folder
+    plain = {"image_size": 16, "protocol": "transformers", "numerics": {"gelu": "exact"}}
+    models = {"vit": random_tiny(labels=labels, **plain)}
+    models |= {name: load_case(name, protocol="transformers") for name in FAMILIES}
+    folders = {}
+    for name, model in models.items():
+        outputs = "logits" if model.config.num_classes else "features"
+        keras_vit.export(model, root / name, "transformers_js", outputs=outputs)
+        folders[name] = (model, root / name)
+    Image.fromarray(photo_of((16, 16), 3)).save(root / "photo.png")
+    return folders
 
 
-def printed(script, folder, *arguments):
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_file_of_a_family_gives_the_outputs_of_transformers(written, name):
+    """Of the class that config.json names, for the images of the goldens."""
+    file, names = FAMILIES[name]
+    reference = expected(name)
+    images = np.moveaxis(reference["image"], -1, 1).astype("float32")
+    answer = onnx.session(written[name][1] / "onnx" / f"{file}.onnx")(images)
+    assert relative_error(answer, join_outputs([reference[key] for key in names])) <= 1e-5
+
+
+def test_what_transformers_js_has_no_class_for_is_refused(tmp_path):
+    """CLIP's classifier is one; features are those of a model without a head."""
+    with pytest.raises(keras_vit.errors.ExportError, match="has no CLIPForImageClassification"):
+        keras_vit.export(load_case("hf_clip_classifier"), tmp_path / "x", "transformers_js")
+    assert list(tmp_path.iterdir()) == []
+
+
+def node(script, folder, *arguments):
+    """The lines that a script prints."""
     command = ["node", str(script), *map(str, arguments)]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    run = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    return run.stdout.splitlines()
 
 
+@in_node
 @pytest.mark.parametrize(("dtype", "tolerance"), [("fp32", 1e-5), ("q8", 0.05)])
-def test_transformers_js_answers_as_the_model(written, dtype, tolerance):
+def test_a_classifier_in_node_answers_as_the_model(written, dtype, tolerance):
     """Every label has the probability of `model.classify`, in float32 and in 8 bits."""
-    model, folder = written
-    answers = json.loads(printed(SCRIPT, folder, folder, "photo.png", dtype))
-    found = {answer["label"]: answer["score"] for answer in answers}
-    (expected,) = model.classify(folder / "photo.png")
-    assert found == pytest.approx(dict(expected), abs=tolerance)
+    model, folder = written["vit"]
+    (answers,) = map(json.loads, node(SCRIPT, folder, "../photo.png", dtype, folder))
+    (labels,) = model.classify(folder.parent / "photo.png")
+    scores = {answer["label"]: answer["score"] for answer in answers}
+    assert scores == pytest.approx(dict(labels), abs=tolerance)
 
 
-def test_the_program_in_the_readme_runs_in_node(written):
-    """It prints the label that the model gives first."""
-    model, folder = written
+@in_node
+def test_every_family_in_node_answers_as_the_model(written):
+    """Scores of a classifier; tokens, then one vector, of an encoder."""
+    root = written["vit"][1].parent
+    lines = node(SCRIPT, root, "photo.png", "fp32", *FAMILIES)
+    for line, (name, (_, names)) in zip(lines, FAMILIES.items(), strict=True):
+        model, answer = written[name][0], json.loads(line)
+        if names == ["logits"]:
+            scores = sorted(answer["score"] for answer in answer)
+            (labels,) = model.classify(root / "photo.png")
+            assert scores == pytest.approx(sorted(share for _, share in labels), abs=1e-5)
+            continue
+        batch = model.preprocessor(root / "photo.png")
+        stages = [STAGES.get(key, "pre_logits") for key in names]
+        values = model.inference.run(model, batch, stages)
+        for output, stage in zip(answer, stages, strict=False):
+            assert relative_error(np.asarray(output), values[stage]) <= 1e-5
+
+
+@in_node
+@pytest.mark.parametrize("name", ["vit", "hf_dinov2_model"])
+def test_the_program_in_the_readme_runs_in_node(written, name):
+    """It prints the label that the model gives first, or a tensor of its tokens."""
+    model, folder = written[name]
     program = folder.joinpath("README.md").read_text().split("```js\n")[1].split("```")[0]
     script = folder / "program.mjs"
-    script.write_text(program.replace("photo.jpg", "photo.png"))
-    first = printed(script, folder).split("label:")[1]
-    assert model.classify(folder / "photo.png")[0][0][0] in first.split(",")[0]
+    script.write_text(program.replace("photo.jpg", "../photo.png"))
+    text = "\n".join(node(script, folder))
+    if name == "vit":
+        first = text.split("label:")[1]
+        assert model.classify(folder.parent / "photo.png")[0][0][0] in first.split(",")[0]
+    else:
+        assert "dims: [ 1, 17, 24 ]" in text

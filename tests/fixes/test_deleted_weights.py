@@ -11,9 +11,9 @@ from keras_vit.layers.dense import Dense
 
 def objects_at_collections(monkeypatch) -> list[int]:
     """How many objects each call of `gc.collect` from now on has to search."""
-    found = []
-    monkeypatch.setattr(gc, "collect", lambda *_: found.append(len(gc.get_objects())))
-    return found
+    counts = []
+    monkeypatch.setattr(gc, "collect", lambda *_: counts.append(len(gc.get_objects())))
+    return counts
 
 
 def built(layer):

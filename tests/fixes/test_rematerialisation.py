@@ -18,8 +18,8 @@ def reserved(function, *shapes) -> int:
     """Bytes that XLA reserves for temporary arrays."""
     import jax
 
-    given = [jax.ShapeDtypeStruct(shape, "float32") for shape in shapes]
-    return jax.jit(function).lower(*given).compile().memory_analysis().temp_size_in_bytes
+    arguments = [jax.ShapeDtypeStruct(shape, "float32") for shape in shapes]
+    return jax.jit(function).lower(*arguments).compile().memory_analysis().temp_size_in_bytes
 
 
 @of_jax
@@ -42,8 +42,8 @@ def test_canary_xla_joins_the_second_run_of_checkpoint_with_the_first():
         return jax.grad(loss)
 
     shape = (512, 64)
-    kept = reserved(gradient(function), shape)
-    assert reserved(gradient(jax.checkpoint(function)), shape) < 0.5 * kept
+    size = reserved(gradient(function), shape)
+    assert reserved(gradient(jax.checkpoint(function)), shape) < 0.5 * size
 
 
 @of_jax

@@ -45,8 +45,8 @@ def test_a_failed_fit_keeps_what_it_learnt():
     with pytest.raises(Exception, match="the disk is gone"):
         failed.fit(Batches(2), shuffle=False, verbose=0)
     short.fit(Batches(None), shuffle=False, verbose=0, steps_per_epoch=2)
-    for expected, found in zip(short.get_weights(), failed.get_weights(), strict=True):
-        np.testing.assert_allclose(found, expected, atol=1e-6)
+    for expected, actual in zip(short.get_weights(), failed.get_weights(), strict=True):
+        np.testing.assert_allclose(actual, expected, atol=1e-6)
 
 
 @pytest.mark.skipif(BACKEND != "jax", reason="only JAX keeps the state of dropout in variables")
@@ -63,8 +63,8 @@ def test_training_gives_the_weights_of_a_plain_keras_model():
         fit = {"batch_size": 4, "shuffle": False, "verbose": 0}
         history = trained.fit(IMAGES, LABELS, validation_data=(IMAGES, LABELS), **fit).history
         results.append((model.get_weights(), list(history.values())))
-    for expected, found in zip(results[1][0], results[0][0], strict=True):
-        np.testing.assert_allclose(found, expected, atol=1e-6)
+    for expected, actual in zip(results[1][0], results[0][0], strict=True):
+        np.testing.assert_allclose(actual, expected, atol=1e-6)
     np.testing.assert_allclose(results[0][1], results[1][1], atol=1e-6)
 
 

@@ -81,8 +81,8 @@ def _write(path: Path, rng: random.Random, kinds: tuple[str, ...], but_lists: bo
         elif kind == "cut":
             fault |= {"cut": rng.choice((0, 1, 100, 10_000)), "reset": rng.random() < 0.3}
         elif kind == "change":
-            known = [*mutations.BYTES, *([mutations.json_tree] * 7)]
-            fault["change"] = [rng.choice(known).__name__, rng.randrange(2**32)]
+            mutators = [*mutations.BYTES, *([mutations.json_tree] * 7)]
+            fault["change"] = [rng.choice(mutators).__name__, rng.randrange(2**32)]
         elif kind == "truncated":
             fault["truncated"] = rng.choice((1, 8, 1000))
         else:

@@ -43,8 +43,8 @@ def answer_of(reader: str, folder: Path, good: Any = None) -> Any:
         numbers = {name: _digest(opened.reader.read(name)) for name in names}
         preset = opened.preset.to_dict() if opened.preset else None
     config = about.config.to_dict()
-    told = (config, about.labels, about.protocol, about.undetermined, preset)
-    return {"numbers": numbers, "told": repr(told), "dialect": about.dialect}
+    facts = (config, about.labels, about.protocol, about.undetermined, preset)
+    return {"numbers": numbers, "told": repr(facts), "dialect": about.dialect}
 
 
 def _digest(array: Any) -> str:
@@ -56,7 +56,7 @@ def outcome(reader: str, folder: Path, good: Any) -> tuple[str, str]:
     from keras_vit import KerasViTError
 
     try:
-        found = answer_of(reader, folder, good)
+        actual = answer_of(reader, folder, good)
     except KerasViTError as error:
         message, cause = str(error), error.__cause__
         if isinstance(cause, MemoryError):
@@ -68,7 +68,7 @@ def outcome(reader: str, folder: Path, good: Any) -> tuple[str, str]:
         return "refused", message[:200]
     except BaseException as error:
         return "crashed", f"{type(error).__name__}: {str(error)[:300]}"
-    return ("right", "") if found == good else ("different", _difference(found, good))
+    return ("right", "") if actual == good else ("different", _difference(actual, good))
 
 
 def _difference(found: Any, good: Any) -> str:

@@ -239,12 +239,14 @@ def main() -> int:
             continue
         with tempfile.TemporaryDirectory() as work:
             if run is None:
-                found = read_beside_writers(Path(work), arguments.seconds)
+                counts = read_beside_writers(Path(work), arguments.seconds)
             else:
-                found = run(Path(work), arguments.count, rng)
-        bad += sum(found[word] for word in ("mixed", "damaged", "wrong", "died"))
-        bad += sum(number for word, number in found.items() if word.startswith("failed"))
-        print(f"| {name} | {', '.join(f'{n:,} {word}' for word, n in found.items())} |", flush=True)
+                counts = run(Path(work), arguments.count, rng)
+        bad += sum(counts[word] for word in ("mixed", "damaged", "wrong", "died"))
+        bad += sum(number for word, number in counts.items() if word.startswith("failed"))
+        print(
+            f"| {name} | {', '.join(f'{n:,} {word}' for word, n in counts.items())} |", flush=True
+        )
     return int(bool(bad))
 
 

@@ -52,10 +52,10 @@ def threads_agree(model: VisionTransformer, count: int) -> int:
 
     def classify() -> None:
         for _ in range(count):
-            found = model.classify(IMAGES[:4], top=3)
+            actual = model.classify(IMAGES[:4], top=3)
             same = all(
                 a[0] == b[0] and abs(a[1] - b[1]) < 1e-5
-                for row, wanted in zip(found, expected, strict=True)
+                for row, wanted in zip(actual, expected, strict=True)
                 for a, b in zip(row, wanted, strict=True)
             )
             differences.append(not same)

@@ -57,11 +57,11 @@ def test_a_folder_is_listed_recursively(tmp_path):
     os.mkfifo(tmp_path / "pipe.png")
     (tmp_path / "x.jpg" / "up").symlink_to(tmp_path)
     (tmp_path / "link").symlink_to(tmp_path / "x.jpg")
-    found = list_images(tmp_path)
-    names = [os.path.relpath(path, tmp_path) for path in found.images]
+    files = list_images(tmp_path)
+    names = [os.path.relpath(path, tmp_path) for path in files.images]
     assert names == ["a.jfif", "b.png", "link/c.png", "x.jpg/c.png"]
-    assert [os.path.relpath(path, tmp_path) for path in found.others] == ["notes.txt", "pipe.png"]
-    assert found.hidden == 3
+    assert [os.path.relpath(path, tmp_path) for path in files.others] == ["notes.txt", "pipe.png"]
+    assert files.hidden == 3
 
 
 def test_a_folder_that_cannot_be_listed_is_refused(tmp_path):

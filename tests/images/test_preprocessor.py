@@ -55,17 +55,6 @@ def test_resize_equals_keras(photo, size):
     np.testing.assert_allclose(resize_bilinear(image, size), want, atol=2e-3)
 
 
-def test_a_path_a_pil_image_and_an_array_give_the_same_batch(photo, tmp_path):
-    """So do floats, and a list of all of them."""
-    Image.fromarray(photo).save(tmp_path / "photo.png")
-    preprocess = Preprocessor((16, 16))
-    want = preprocess(photo)
-    sources = [tmp_path / "photo.png", str(tmp_path / "photo.png"), Image.fromarray(photo)]
-    for source in [*sources, photo.astype("float64"), photo[None], [photo]]:
-        np.testing.assert_array_equal(preprocess(source), want)
-    assert preprocess([*sources, photo]).shape == (4, 16, 16, 3)
-
-
 def test_images_are_converted_to_the_channels_of_the_model(photo):
     """Grey is repeated, transparency is dropped, and PIL images in colour become grey."""
     grey = photo[..., 0]
@@ -239,9 +228,3 @@ def test_recipes_of_the_docs_run(recipe, photo, tmp_path, monkeypatch):
     exec(recipe, names)
     shape = tuple(names["shape"]) if "shape" in names else names["batch"].shape
     assert shape in ((2, 224, 224, 3), (2, 3, 224, 224), (2, 16, 16, 1), (2, 10))
-
-
-def test_an_unknown_protocol_is_refused_with_the_nearest_name():
-    """The message offers "paper" for "papre"."""
-    with pytest.raises(ConfigError, match="Unknown protocol 'papre'. Did you mean 'paper'"):
-        Preprocessor((4, 4), protocol="papre")

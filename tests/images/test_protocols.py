@@ -37,14 +37,14 @@ def photos():
 
 def origin(protocol, photo, size):
     """The photograph as prepared by the library of the protocol, (height, width, channels)."""
-    stated = complete(protocol)
+    parameters = complete(protocol)
     return {
         "paper": by_paper,
         "big_vision": by_big_vision,
         "timm": by_timm,
         "transformers": by_transformers,
         "keras_hub": by_keras_hub,
-    }[stated["name"]](stated, photo, size)
+    }[parameters["name"]](parameters, photo, size)
 
 
 def by_paper(_, photo, size):
@@ -121,10 +121,10 @@ def test_a_protocol_is_as_near_to_its_library_as_documented(protocol, stated, ph
     for size in SIZES:
         preprocess = Preprocessor(size, protocol=protocol)
         for photo in photos:
-            found, expected = preprocess(photo)[0], origin(protocol, photo, size)
-            np.testing.assert_allclose(found, expected, rtol=0, atol=stated)
+            actual, expected = preprocess(photo)[0], origin(protocol, photo, size)
+            np.testing.assert_allclose(actual, expected, rtol=0, atol=stated)
             # Few values differ by the rounding of a pixel.
-            assert np.mean(np.abs(found - expected) > 1.1e-6) < 0.02
+            assert np.mean(np.abs(actual - expected) > 1.1e-6) < 0.02
 
 
 def test_the_docs_have_every_protocol():
@@ -140,10 +140,10 @@ def test_transformers_on_torchvision_differs_by_one_or_two_pixel_steps(
     from transformers import ViTImageProcessor
 
     protocol = complete({"name": "transformers", "interpolation": interpolation})
-    found = Preprocessor(224, protocol=protocol)(photos[1])[0]
+    actual = Preprocessor(224, protocol=protocol)(photos[1])[0]
     expected = by_transformers(protocol, photos[1], (224, 224), ViTImageProcessor)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=steps * 0.0079)
-    assert 0 < np.mean(np.abs(found - expected) > 1e-6) < 0.01
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=steps * 0.0079)
+    assert 0 < np.mean(np.abs(actual - expected) > 1e-6) < 0.01
 
 
 @pytest.mark.parametrize(
@@ -242,8 +242,8 @@ def test_a_preset_with_a_bad_protocol_is_refused_by_its_file(protocol, message, 
 )
 def test_the_class_in_the_json_decides_how_transformers_resizes(kind, form):
     """Both forms are written back as a class that has them."""
-    stated = {"image_processor_type": kind, "size": {"height": 224, "width": 224}, "resample": 2}
-    protocol = processor.read({"preprocessor_config.json": stated})
+    content = {"image_processor_type": kind, "size": {"height": 224, "width": 224}, "resample": 2}
+    protocol = processor.read({"preprocessor_config.json": content})
     assert protocol["resize"] == form
     written = processor.write(protocol, ViTConfig(**SIZES_OF_A_MODEL))
     assert processor.read(written) == protocol

@@ -12,14 +12,14 @@ def test_the_token_comes_first_and_the_others_follow_unchanged():
     layer = ClassToken(name="class_token")
     layer(x)
     randomise(layer)
-    found = run(layer, x)
+    actual = run(layer, x)
     token = weights_of(layer)["token"].astype("float32")
-    np.testing.assert_array_equal(found[:, :1], np.repeat(token, 3, axis=0))
-    np.testing.assert_array_equal(found[:, 1:], x)
+    np.testing.assert_array_equal(actual[:, :1], np.repeat(token, 3, axis=0))
+    np.testing.assert_array_equal(actual[:, 1:], x)
 
 
 def test_the_token_starts_at_zero():
     """As in the reference."""
-    found = numpy_of(ClassToken()(normal(3, 4, 8)))
-    assert not found[:, 0].any()
-    assert found[:, 1:].any()
+    actual = numpy_of(ClassToken()(normal(3, 4, 8)))
+    assert not actual[:, 0].any()
+    assert actual[:, 1:].any()

@@ -147,8 +147,8 @@ def test_dtypes_follow_the_policy(case, policy):
 def test_mixed_precision_only_rounds(case, policy):
     """The output under a mixed policy is the float32 output up to the rounding of 16 bits."""
     expected = numpy_of(case.made()(**case.data()))
-    found = numpy_of(case.made(dtype=policy)(**case.data()))
-    assert_close(found, expected, ROUNDING[policy])
+    actual = numpy_of(case.made(dtype=policy)(**case.data()))
+    assert_close(actual, expected, ROUNDING[policy])
 
 
 @every_image_case
@@ -160,10 +160,10 @@ def test_channels_first_is_channels_last_transposed(case, policy):
     images = case.data()["inputs"]
     first.build(np.moveaxis(images, -1, 1).shape)
     first.set_weights(last.get_weights())
-    found = run(first, np.moveaxis(images, -1, 1))
+    actual = run(first, np.moveaxis(images, -1, 1))
     if case.layer is not layers.PatchEmbedding:  # its output is tokens, not an image
-        found = np.moveaxis(found, 1, -1)
-    assert_close(found, numpy_of(last(images)), ROUNDING[policy] / 10)
+        actual = np.moveaxis(actual, 1, -1)
+    assert_close(actual, numpy_of(last(images)), ROUNDING[policy] / 10)
 
 
 @every_image_case

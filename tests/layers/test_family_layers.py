@@ -61,9 +61,9 @@ def test_registers_are_inserted_after_the_first_tokens():
     """[x_class; r_1; r_2; x_1; ...] for every example."""
     x = normal(2, 4, 8)
     layer = built(RegisterTokens(2, after=1, name="registers"), x.shape)
-    found, tokens = run(layer, x), weights_of(layer)["tokens"]
-    np.testing.assert_array_equal(found[:, [0, 3, 4, 5]], x)
-    np.testing.assert_allclose(found[:, 1:3], np.repeat(tokens, 2, axis=0), rtol=1e-6)
+    actual, tokens = run(layer, x), weights_of(layer)["tokens"]
+    np.testing.assert_array_equal(actual[:, [0, 3, 4, 5]], x)
+    np.testing.assert_allclose(actual[:, 1:3], np.repeat(tokens, 2, axis=0), rtol=1e-6)
 
 
 def test_the_mask_token_replaces_masked_patches():
@@ -72,9 +72,9 @@ def test_the_mask_token_replaces_masked_patches():
     layer = built(MaskToken(name="mask"), x.shape)
     np.testing.assert_array_equal(run(layer, x), x)
     masked = np.array([[True, False, False], [False, True, True]])
-    found = numpy_of(layer(x, masked))
-    np.testing.assert_array_equal(found[~masked], x[~masked])
-    assert_close(found[masked], np.repeat(weights_of(layer)["token"][0], 3, axis=0))
+    actual = numpy_of(layer(x, masked))
+    np.testing.assert_array_equal(actual[~masked], x[~masked])
+    assert_close(actual[masked], np.repeat(weights_of(layer)["token"][0], 3, axis=0))
     assert layer.trainable_weights == []
 
 
@@ -88,7 +88,7 @@ def test_a_distilled_head_averages_the_logits_of_two_heads():
     assert_close(run(layer, x), (of_class + of_distillation) / 2)
     inputs = keras.Input((2, 8))
     student = keras.Model(inputs, layer.both(inputs))
-    for found, wanted in zip(
+    for actual, expected in zip(
         student.predict(x, verbose=0), (of_class, of_distillation), strict=True
     ):
-        assert_close(found, wanted)
+        assert_close(actual, expected)

@@ -37,8 +37,8 @@ def test_a_gated_mlp_multiplies_the_value_by_the_activated_gate(form):
     layer = built(x, gate_activation=form)
     w = weights_of(layer)
     gate, value = (x @ w[f"{n}/kernel"] + w[f"{n}/bias"] for n in ("gate", "value"))
-    wanted = formulas.gelu(gate, form) * value @ w["dense_1/kernel"] + w["dense_1/bias"]
-    assert_close(run(layer, x), wanted, 2e-6)
+    expected = formulas.gelu(gate, form) * value @ w["dense_1/kernel"] + w["dense_1/bias"]
+    assert_close(run(layer, x), expected, 2e-6)
 
 
 @pytest.mark.parametrize("kind", ["layer", "rms"])
@@ -82,8 +82,8 @@ def test_dropout_acts_on_the_hidden_layer():
     """Over equal examples, the outputs that are not dropped take many different values."""
     x = np.repeat(normal(1, 1, 8), 256, axis=0)
     layer = built(x, dropout_rate=0.5)
-    found = run(layer, x, training=True)[:, 0, 0]
-    assert len(np.unique(found[found != 0].round(4))) > 10
+    actual = run(layer, x, training=True)[:, 0, 0]
+    assert len(np.unique(actual[actual != 0].round(4))) > 10
 
 
 def test_dropout_preserves_the_mean_of_a_linear_output():

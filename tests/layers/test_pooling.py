@@ -100,6 +100,6 @@ def test_map_head_normalises_in_float32(policy):
     """Under a mixed policy its norm computes and returns float32."""
     layer = map_head(normal(2, 5, 8), dtype=policy)
     x = 300 + normal(2, 1, 8)  # 16 bits resolve 300 in steps of 0.25 or 2
-    found = layer.norm(x)
-    assert dtype_of(found) == "float32"
-    assert_close(found, formulas.layer_norm(x.astype("float64"), weights_of(layer), "norm"), 1e-4)
+    actual = layer.norm(x)
+    assert dtype_of(actual) == "float32"
+    assert_close(actual, formulas.layer_norm(x.astype("float64"), weights_of(layer), "norm"), 1e-4)

@@ -70,16 +70,16 @@ def test_the_class_position_is_never_resized():
     """The first embedding stays; the others are resized as without a class token."""
     layer = built((2, 3), class_token=True)
     embedding = weights_of(layer)["embedding"][0]
-    found = run(layer, zeros((4, 5), True), patches=patches((4, 5)))[0]
-    np.testing.assert_array_equal(found[0], embedding[0].astype("float32"))
-    assert_close(found[1:], formulas.zoom(embedding[1:], (2, 3), (4, 5)), 2e-6)
+    actual = run(layer, zeros((4, 5), True), patches=patches((4, 5)))[0]
+    np.testing.assert_array_equal(actual[0], embedding[0].astype("float32"))
+    assert_close(actual[1:], formulas.zoom(embedding[1:], (2, 3), (4, 5)), 2e-6)
 
 
 def test_embeddings_for_the_layers_own_grid_are_not_resized():
     """The output is the stored embeddings, bit by bit."""
     layer = built((2, 3))
-    found = run(layer, zeros((2, 3)), patches=patches((2, 3)))
-    np.testing.assert_array_equal(found, weights_of(layer)["embedding"].astype("float32"))
+    actual = run(layer, zeros((2, 3)), patches=patches((2, 3)))
+    np.testing.assert_array_equal(actual, weights_of(layer)["embedding"].astype("float32"))
 
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
@@ -88,8 +88,8 @@ def test_a_resize_under_a_mixed_policy_only_rounds(policy):
     source, target = (14, 2), (37, 2)
     layer = built(source, dtype=policy)
     embedding = weights_of(layer)["embedding"][0]
-    found = layer(zeros(target), patches=patches(target))[0]
-    assert_close(found, formulas.zoom(embedding, source, target), ROUNDING[policy] / 4)
+    actual = layer(zeros(target), patches=patches(target))[0]
+    assert_close(actual, formulas.zoom(embedding, source, target), ROUNDING[policy] / 4)
 
 
 @pytest.mark.parametrize("class_token", [False, True])
@@ -98,9 +98,9 @@ def test_sincos2d_equals_the_formula_and_has_no_weights(class_token):
     layer = built((2, 3), class_token, position="sincos2d")
     assert not layer.weights
     for grid in ((2, 3), (4, 5)):
-        found = run(layer, zeros(grid, class_token), patches=patches(grid))[0]
-        assert not found[:class_token].any()
-        assert_close(found[int(class_token) :], formulas.sincos2d(*grid, 8), 1e-6)
+        actual = run(layer, zeros(grid, class_token), patches=patches(grid))[0]
+        assert not actual[:class_token].any()
+        assert_close(actual[int(class_token) :], formulas.sincos2d(*grid, 8), 1e-6)
 
 
 def test_sincos2d_does_not_add_to_the_class_token():

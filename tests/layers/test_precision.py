@@ -9,8 +9,8 @@ from keras_vit.layers.precision import float32_under_mixed
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_a_mixed_policy_keeps_float32(policy):
     """The policy may be given by name or as an object."""
-    for given in (policy, keras.dtype_policies.get(policy)):
-        assert float32_under_mixed(given).compute_dtype == "float32"
+    for value in (policy, keras.dtype_policies.get(policy)):
+        assert float32_under_mixed(value).compute_dtype == "float32"
 
 
 @pytest.mark.parametrize("policy", ["float32", "bfloat16", "float16", "float64"])

@@ -54,9 +54,9 @@ def test_the_forms_of_standardisation_differ_where_kernels_are_small():
     for form in ("std_plus_epsilon", "sqrt_var_plus_epsilon"):
         layer = built(StdConv2D, images, 4, 3, form=form, epsilon=1e-5)
         layer.kernel.assign(1e-4 * normal(3, 3, 3, 4))
-        found = numpy_of(layer.standardised_kernel())
-        assert_close(found, formulas.standardise(weights_of(layer)["kernel"], form, 1e-5))
-        kernels.append(found)
+        actual = numpy_of(layer.standardised_kernel())
+        assert_close(actual, formulas.standardise(weights_of(layer)["kernel"], form, 1e-5))
+        kernels.append(actual)
     assert abs(kernels[0].std() - 1 / 1.1) < 0.01
     assert kernels[1].std() < 0.05
 
@@ -126,9 +126,11 @@ def test_norms_are_float32(policy):
     for name, layer in parts.items():
         norm = getattr(layer, name)
         x = 20 + normal(2, 5, 3, norm.gamma.shape[0])  # 16 bits resolve 20 in 1/64 or 1/8
-        found = norm(x)
-        assert dtype_of(found) == "float32"
-        assert_close(found, formulas.group_norm(x.astype("float64"), weights_of(layer), name), 5e-4)
+        normed = norm(x)
+        assert dtype_of(normed) == "float32"
+        assert_close(
+            normed, formulas.group_norm(x.astype("float64"), weights_of(layer), name), 5e-4
+        )
 
 
 @pytest.mark.parametrize("policy", MIXED_POLICIES)
@@ -165,9 +167,9 @@ def test_the_statistics_of_a_group_norm_are_as_exact_as_float32_allows():
     layer.build(images.shape)
     groups = images.astype("float64").reshape(-1, 32, 2)
     centred = groups - groups.mean((0, 2), keepdims=True)
-    wanted = centred / np.sqrt((centred**2).mean((0, 2), keepdims=True) + 1e-5)
-    found = numpy_of(layer(images)).reshape(-1, 32, 2)
+    expected = centred / np.sqrt((centred**2).mean((0, 2), keepdims=True) + 1e-5)
+    actual = numpy_of(layer(images)).reshape(-1, 32, 2)
     # The slope of the difference on the value is the relative error of the deviation.
-    slopes = ((found - wanted) * wanted).mean((0, 2)) / (wanted**2).mean((0, 2))
+    slopes = ((actual - expected) * expected).mean((0, 2)) / (expected**2).mean((0, 2))
     assert np.abs(slopes).max() < 6e-7
-    assert np.abs((found - wanted).mean((0, 2))).max() < 6e-7
+    assert np.abs((actual - expected).mean((0, 2))).max() < 6e-7

@@ -49,18 +49,18 @@ def test_a_table_rotates_pairs_of_channels_by_the_angles_of_their_patch(rope, gr
     rows, columns = grid
     x = normal(2, rows * columns, 3, HEAD_DIM)
     angles = formulas.rotary_angles(rows, columns, HEAD_DIM, **rope)
-    found = rotate(x, table(rope, rows=rows, columns=columns), rope["form"])
-    wanted = formulas.rotated(np.swapaxes(x, 1, 2), angles, PAIRS[rope["form"]])
-    assert_close(found, np.swapaxes(wanted, 1, 2).astype("float32"), 2e-6)
+    actual = rotate(x, table(rope, rows=rows, columns=columns), rope["form"])
+    expected = formulas.rotated(np.swapaxes(x, 1, 2), angles, PAIRS[rope["form"]])
+    assert_close(actual, np.swapaxes(expected, 1, 2).astype("float32"), 2e-6)
 
 
 @ropes
 def test_tokens_before_the_patches_are_not_rotated(rope):
     """They are equal bit by bit."""
     x = normal(2, 2 + ROWS * COLUMNS, 3, HEAD_DIM)
-    found = numpy_of(rotate(x, table(rope, prefix=2), rope["form"]))
-    np.testing.assert_array_equal(found[:, :2], x[:, :2])
-    assert (found[:, 2:] != x[:, 2:]).any(axis=(2, 3)).sum() >= ROWS * COLUMNS - 1
+    actual = numpy_of(rotate(x, table(rope, prefix=2), rope["form"]))
+    np.testing.assert_array_equal(actual[:, :2], x[:, :2])
+    assert (actual[:, 2:] != x[:, 2:]).any(axis=(2, 3)).sum() >= ROWS * COLUMNS - 1
 
 
 def test_attention_depends_on_the_distance_of_patches_alone():
@@ -98,11 +98,11 @@ def test_mixed_frequencies_belong_to_each_head():
         )
         for name in ("query", "key")
     )
-    wanted = formulas.softmax(query @ key.swapaxes(-1, -2) / np.sqrt(HEAD_DIM))
-    found = layer.attention_weights(x, rotary=table(rope, prefix=1))
-    assert_close(found, wanted.astype("float32"), 2e-5)
+    expected = formulas.softmax(query @ key.swapaxes(-1, -2) / np.sqrt(HEAD_DIM))
+    actual = layer.attention_weights(x, rotary=table(rope, prefix=1))
+    assert_close(actual, expected.astype("float32"), 2e-5)
     value = np.einsum("btm,mhd->bhtd", x, w["value/kernel"]) + w["value/bias"][:, None]
-    output = np.einsum("bhtd,hdm->btm", wanted @ value, w["out/kernel"]) + w["out/bias"]
+    output = np.einsum("bhtd,hdm->btm", expected @ value, w["out/kernel"]) + w["out/bias"]
     assert_close(run(layer, x, rotary=table(rope, prefix=1)), output, 2e-5)
 
 

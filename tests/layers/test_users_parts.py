@@ -273,9 +273,9 @@ def test_parts_compute_what_keras_computes(policy, kind):
         layer.build(x.shape)
     part.set_weights([normal(*weight.shape, seed=1) for weight in part.weights])
     keras_layer.set_weights(part.get_weights())
-    found, expected = part(x), keras_layer(x)
-    assert dtype_of(found) == dtype_of(expected)
-    np.testing.assert_allclose(numpy_of(found), numpy_of(expected), rtol=2e-2, atol=2e-2)
+    actual, expected = part(x), keras_layer(x)
+    assert dtype_of(actual) == dtype_of(expected)
+    np.testing.assert_allclose(numpy_of(actual), numpy_of(expected), rtol=2e-2, atol=2e-2)
 
 
 @pytest.mark.parametrize(

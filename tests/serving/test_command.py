@@ -1,7 +1,6 @@
 """`keras-vit serve` as a process of its own: its port, its signals, its refusals."""
 
 import contextlib
-import pickle
 import re
 import signal
 import socket
@@ -12,11 +11,9 @@ import threading
 import keras
 import pytest
 import requests
-from uvicorn.config import STARTUP_FAILURE
 
 from keras_vit import VisionTransformer, serving
 from keras_vit.cli import main
-from keras_vit.serving import server
 from tests.digits import digits
 from tests.serving.live import encoded, labels, post, wait_until
 
@@ -72,40 +69,12 @@ def test_sigterm_lets_accepted_requests_be_answered():
             requests.get(health, timeout=60)
 
 
-def test_processes_are_told_what_to_load_and_how_to_give_up(monkeypatch, capsys, tmp_path):
-    """They get a function by name, no weights; one that cannot load ends them all."""
-    configured = []
-
-    class Supervisor:  # what uvicorn's does with its processes takes a minute
-        def __init__(self, config, sockets):
-            configured.append((pickle.loads(pickle.dumps(config.app)), config.workers))
-            self.processes = []
-
-        def run(self):
-            pass
-
-    monkeypatch.setattr(server, "Multiprocess", Supervisor)
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    assert main(["serve", "vit_digits", "--port", "0", "--processes", "2"]) == 0
-    ((build, workers),) = configured
-    assert workers == 2 and build().title == "keras_vit: vit"
-
-    broken = tmp_path / "preset"
-    VisionTransformer.from_preset("vit_digits").save_to_preset(broken)
-    weights = broken / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-10])
-    with pytest.raises(SystemExit) as ended:
-        server._application_or_exit(str(broken), serving.Settings())
-    assert ended.value.code == STARTUP_FAILURE
-    assert "model.safetensors" in capsys.readouterr().err
-
-
 def test_a_port_that_is_taken_and_a_name_that_is_none(capsys):
     """One sentence each, before a model is loaded."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert main(["serve", "vit_digits", "--port", str(port)]) == 2
-    assert f"port={port}: this address cannot be listened at" in capsys.readouterr().err
+    assert f"port={port}: the server cannot listen at this address" in capsys.readouterr().err
     assert main(["serve", "vit_digit"]) == 2
     assert "vit_digits" in capsys.readouterr().err
 

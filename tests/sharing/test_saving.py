@@ -94,11 +94,11 @@ def test_a_save_killed_at_any_moment_leaves_a_whole_preset_or_none(saver, tmp_pa
                 time.sleep(rng.uniform(0, 0.02))
                 os.kill(child, signal.SIGKILL)
             assert saver.stdout.readline() == "gone\n"
-            found = whole(tmp_path / "mine")
+            actual = whole(tmp_path / "mine")
             if kills:
-                assert found in (old, new, None)
-                in_time += found != new
-        assert found == new
+                assert actual in (old, new, None)
+                in_time += actual != new
+        assert actual == new
     print(f"{in_time} of {KILLS} were killed before the new one was in place")
     assert in_time
 

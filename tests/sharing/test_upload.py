@@ -65,8 +65,8 @@ def folder(kept, tmp_path):
 
 def files_at(hub, repo="us/flowers", branch="main") -> dict[str, bytes]:
     """The files of a branch."""
-    found = hub.repos[repo]
-    return found.commits[found.branches[branch]]
+    actual = hub.repos[repo]
+    return actual.commits[actual.branches[branch]]
 
 
 def test_an_uploaded_preset_loads_with_the_same_bits(hub, model, folder):

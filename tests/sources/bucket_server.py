@@ -130,16 +130,6 @@ def changed(headers: dict[str, str], body: bytes | None = None) -> Fault:
     return fault
 
 
-def partial(headers: dict[str, str], part: bytes) -> Fault:
-    """The server answers 206 with the bytes `part`, whatever range was requested."""
-
-    def fault(handler: _Handler, body: bytes) -> bool:
-        handler.answer(206, part, headers)
-        return True
-
-    return fault
-
-
 def silence(seconds: float) -> Fault:
     """The server accepts the request and does not answer for some seconds."""
 
@@ -181,11 +171,6 @@ def drawn(
         return True
 
     return fault
-
-
-def redirect(target: str) -> Fault:
-    """The server redirects to `target`."""
-    return status(302, Location=target)
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from keras_vit.images.protocols import complete
 from keras_vit.sources.catalog import Preset
 
 TABLE = json.loads((Path(__file__).parents[1] / "data" / "counterparts.json").read_text())
-"""The counterparts of the rows, and each difference with its reason."""
+"""The releases that were compared, and each difference with its reason."""
 
 _ACTIVATIONS = {
     "gelu": "exact",

@@ -4,7 +4,7 @@ import pytest
 
 from keras_vit import ConfigError, PresetError, VisionTransformer, checkpoints
 from keras_vit.sources import augreg, bucket
-from keras_vit.sources.augreg import AugRegFile, search_augreg
+from keras_vit.sources.augreg import facts_of_name, search_augreg
 from keras_vit.variants import variant
 from tests.sources.bucket_server import serving
 from tests.words import raises
@@ -105,7 +105,7 @@ def test_a_filter_value_that_no_row_has_is_refused(server, asked, error, words):
         (index(ROWS[1].replace("0.8140", "inf")), ("adapt_final_test is 'inf'",)),
         (index("S/16,i21k"), ("line 2",)),
         (index(ROWS[1] + ",more"), ("line 2",)),
-        (b"", ("no rows",)),
+        (b"", ("is empty",)),
         (b"\xff\xfe", ("line 1", "decode")),
         (index('S/16,"i21k'), ("line 1", "unexpected end")),
     ],
@@ -119,16 +119,21 @@ def test_a_damaged_index_is_refused(server, content, words):
 
 def test_a_file_name_gives_variant_data_resolution_labels_and_protocol():
     """With and without `.npz`."""
-    file = AugRegFile.parse(f"{BEST}.npz")
-    assert (file.variant, file.data, file.resolution) == ("vit_s16", "i21k_ft_imagenet2012", 384)
-    assert (file.num_classes, file.labels) == (1000, "imagenet1k")
-    assert file.protocol == {"name": "big_vision", "resize_small": 448, "image_size": 384}
-    assert file.url == f"{bucket.OFFICIAL}vit_models/augreg/{BEST}.npz"
-    file = AugRegFile.parse(UPSTREAM)
-    assert (file.data, file.resolution, file.num_classes) == ("i21k", 224, 21843)
-    assert (file.labels, file.protocol) == ("imagenet21k", "big_vision")
-    file = AugRegFile.parse(f"{UPSTREAM}--kitti-distance-steps_0k-lr_0.003-res_224")
-    assert (file.data, file.num_classes, file.labels) == ("i21k_ft_kitti-distance", None, None)
+    assert facts_of_name(f"{BEST}.npz") == {
+        "name": f"augreg/{BEST}.npz",
+        "source": f"{bucket.OFFICIAL}vit_models/augreg/{BEST}.npz",
+        "variant": "vit_s16",
+        "data": "i21k_ft_imagenet2012",
+        "image_size": 384,
+        "num_classes": 1000,
+        "labels": "imagenet1k",
+        "protocol": {"name": "big_vision", "resize_small": 448, "image_size": 384},
+    }
+    facts = facts_of_name(UPSTREAM)
+    assert (facts["data"], facts["image_size"], facts["num_classes"]) == ("i21k", 224, 21843)
+    assert (facts["labels"], facts["protocol"]) == ("imagenet21k", "big_vision")
+    facts = facts_of_name(f"{UPSTREAM}--kitti-distance-steps_0k-lr_0.003-res_224")
+    assert (facts["data"], facts["num_classes"]) == ("i21k_ft_kitti-distance", None)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +142,7 @@ def test_a_file_name_gives_variant_data_resolution_labels_and_protocol():
 def test_names_of_another_form_are_refused(name):
     """The message shows an example."""
     with raises(PresetError, "no file name of AugReg", "S_16-i21k"):
-        AugRegFile.parse(name)
+        facts_of_name(name)
 
 
 def test_every_size_of_augreg_has_a_variant():

@@ -16,7 +16,7 @@ from keras_vit.checkpoints import inspect
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.images.protocols import complete
 from keras_vit.sources import bucket, catalog
-from keras_vit.sources.augreg import AugRegFile
+from keras_vit.sources.augreg import facts_of_name
 from keras_vit.sources.catalog import CATALOG, Preset, list_presets, preset_named
 from keras_vit.variants import variant
 from keras_vit.weights import lexicon
@@ -83,11 +83,10 @@ def test_the_facts_of_a_row_are_consistent(name):
     assert bool(row.unverified) >= bool(row.alternatives)
     assert row.zero_head == (".orig_i21k_224" in name)
     if ".augreg_" in name:
-        file = AugRegFile.parse(row.source.rpartition("/")[2])
-        assert (file.variant, file.resolution) == (row.variant, row.image_size)
-        assert (file.num_classes, file.protocol) == (row.num_classes, row.protocol)
-        assert file.labels == row.labels
-        assert row.data.startswith(file.data.partition("_ft_")[0])
+        facts = facts_of_name(row.source.rpartition("/")[2])
+        same = ("variant", "image_size", "num_classes", "protocol", "labels")
+        assert {key: getattr(row, key) for key in same} == {key: facts[key] for key in same}
+        assert row.data.startswith(facts["data"].partition("_ft_")[0])
 
 
 def test_accuracies_after_pre_training_are_part_of_the_provenance():

@@ -6,8 +6,9 @@ from importlib import metadata
 
 import pytest
 
+from keras_vit.errors import SourceError
 from keras_vit.images.protocols import compact
-from keras_vit.sources.catalog import CATALOG
+from keras_vit.sources.catalog import CATALOG, preset_named
 from keras_vit.weights.lexicon import num_parameters
 from tests.sources import counterparts
 from tests.sources.counterparts import TABLE
@@ -16,6 +17,19 @@ pytestmark = pytest.mark.without_backend
 
 STRICTNESS = ("MIT", "Apache-2.0", "CC-BY-NC-4.0", "LicenseRef-DINOv3")
 """The catalog's licenses, the most permissive first."""
+
+
+def names_in(library: str) -> dict[str, str]:
+    """The names of the catalog's rows in another library."""
+    rows = CATALOG.values()
+    return {row.name: row.counterparts[library] for row in rows if library in row.counterparts}
+
+
+def answer_to(name: str) -> str:
+    """The message for a name that the catalog lacks."""
+    with pytest.raises(SourceError) as error:
+        preset_named(name)
+    return str(error.value)
 
 
 def _needs(library: str) -> None:
@@ -41,7 +55,7 @@ def test_each_row_has_timms_facts_or_a_reason():
     pytest.importorskip("timm")
     _needs("timm")
     unnamed, used = [], []
-    for name, tag in TABLE["timm"].items():
+    for name, tag in names_in("timm").items():
         mine, theirs = counterparts.of_keras_vit(CATALOG[name]), counterparts.of_timm(tag)
         assert theirs.pop("license") in mine.pop("licenses"), name
         for fact in mine.keys() & theirs.keys():
@@ -55,20 +69,50 @@ def test_each_row_has_timms_facts_or_a_reason():
     assert [row for row in TABLE["differences"] if row not in used] == []
 
 
+def test_each_plain_vit_of_timm_is_answered_with_its_row_or_address():
+    """The full names are different; an architecture is answered with all its rows."""
+    pytest.importorskip("torch")
+    from tests import torchvision_shim  # noqa: F401
+
+    timm = pytest.importorskip("timm")
+    ours = {tag: name for name, tag in names_in("timm").items()}
+    assert len(ours) == len(names_in("timm"))
+    pretrained = {
+        name
+        for module in ("vision_transformer", "vision_transformer_hybrid", "deit", "eva")
+        for name in timm.list_models(module=module, pretrained=True)
+        if not name.startswith("test_")
+    }
+    assert ours.keys() <= pretrained & set(timm.list_pretrained())
+    for name in pretrained:
+        answer = answer_to(name)
+        if name in ours:
+            assert f"The weights that timm gives this name are {ours[name]!r} here." in answer
+        else:
+            assert f"write 'hf://timm/{name}'." in answer
+    assert "are 'vit_b32.orig_i21k_224', " in answer_to("vit_base_patch32_224")
+
+
+@pytest.mark.parametrize("name", names_in("keras-hub"))
+def test_a_name_of_keras_hub_is_answered_with_its_row(name):
+    answer = answer_to(CATALOG[name].counterparts["keras-hub"])
+    assert f"The weights that keras-hub gives this name are {name!r} here." in answer
+
+
 def test_every_timm_row_of_the_catalog_has_its_counterpart():
     """Rows without one are of recipes that timm has not; each is named by its pattern."""
     without = ("vit_digits", "*.gsam_*", "*.big_vision_*", "*.msn_*", "vit_[sl]*.sam_*")
     without += ("vit_b32.orig_i21k_ft_i1k_384", "vit_l16.orig_i21k_ft_i1k_*")
-    rest = [name for name in CATALOG if name not in TABLE["timm"]]
+    rest = [name for name in CATALOG if name not in names_in("timm")]
     assert [n for n in rest if not any(fnmatch.fnmatchcase(n, p) for p in without)] == []
 
 
-@pytest.mark.parametrize("name", TABLE["keras_hub"])
+@pytest.mark.parametrize("name", names_in("keras-hub"))
 def test_the_body_of_a_row_has_keras_hubs_parameters(name):
     """DINOv2's positions stand twice in keras-hub's count; DINOv3's counts are rounded."""
     pytest.importorskip("keras_hub")
     _needs("keras-hub")
-    preset = TABLE["keras_hub"][name]
+    preset = CATALOG[name].counterparts["keras-hub"]
     module = f"keras_hub.src.models.{(family := preset.partition('_')[0])}.{family}_presets"
     theirs = importlib.import_module(module).backbone_presets[preset]["metadata"]["params"]
     config = CATALOG[name].config().replace(num_classes=0, representation_size=None)

@@ -28,16 +28,10 @@ pytestmark = pytest.mark.on_one_backend("torch")
 
 
 @pytest.fixture
-def slept():
-    """The waiting times in seconds, in order; no test sleeps."""
-    return []
-
-
-@pytest.fixture
-def hub(tmp_path, monkeypatch, slept):
+def hub(tmp_path, monkeypatch):
     """A Hub without repositories, and an empty cache."""
     with served() as hub:
-        connect(hub, tmp_path / "cache", monkeypatch, slept.append)
+        connect(hub, tmp_path / "cache", monkeypatch, lambda seconds: None)
         yield hub
 
 
@@ -184,17 +178,6 @@ def test_a_revision_may_be_a_branch_a_pull_request_or_a_commit(digits):
         for revision in ("", "@main", "@old", "@refs/pr/1", f"@{first}")
     }
     assert [p == "timm" for p in protocols.values()] == [True, True, False, False, False]
-
-
-@pytest.mark.parametrize("name", ["hf_classifier", "digits"])
-def test_fields_of_the_preset_can_be_overridden(name, digits):
-    """Head, image size, dtype and dropout rate, as for a folder."""
-    digits.add("them/vit", DIGITS if name == "digits" else golden(name))
-    fields = {"num_classes": 3, "image_size": 32, "dropout_rate": 0.1, "dtype": "mixed_bfloat16"}
-    model = VisionTransformer.from_preset("hf://them/vit", **fields)
-    assert model.output_shape == (None, 3)
-    assert (model.config.image_size, model.config.dropout_rate) == ((32, 32), 0.1)
-    assert (model.labels, model.dtype_policy.name) == (None, "mixed_bfloat16")
 
 
 @pytest.mark.parametrize("name", ["timm_map", "hf_classifier", "sharded", "digits", "vit_gap"])
@@ -358,25 +341,6 @@ def test_gated_and_private_repositories_need_a_token(digits, monkeypatch):
 INFO, HEAD, GET = "GET /api/models", "HEAD /us/.*safetensors", "GET /cdn"
 GET_JSON = "GET /us/digits/resolve/.*json"
 """A small file, which is not stored with LFS."""
-
-PASSES = {
-    "busy at the file": {"where": HEAD, "status": 503, "times": 2},
-    "too many at the bytes": {"where": GET, "status": 429, "times": 1},
-    "cut at once": {"where": GET, "cut": 0, "times": 2},
-    "cut in the middle": {"where": GET, "cut": 100_000, "times": 2},
-}
-
-
-@pytest.mark.parametrize("fault", PASSES.values(), ids=PASSES)
-def test_a_temporary_failure_is_retried(fault, digits, slept):
-    """The files are complete in the end."""
-    digits.fail(**fault)
-    folder = fetched("hf://us/digits")
-    wanted = (DIGITS / "model.safetensors").read_bytes()
-    assert (folder / "model.safetensors").read_bytes() == wanted
-    assert (folder / "config.json").read_bytes() == (DIGITS / "config.json").read_bytes()
-    assert slept
-
 
 LASTS = {
     "no repository": (

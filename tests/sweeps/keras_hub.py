@@ -33,8 +33,8 @@ def _case(folder, name, fields, seed):
     model.save_to_preset(str(folder))
     image = normal(2, 16, 16, 3, seed=seed)
     output = model(image if not isinstance(model.input, dict) else {next(iter(model.input)): image})
-    found = numpy_of(output)
-    return image, found if found.ndim == 2 else found[:, 0]
+    actual = numpy_of(output)
+    return image, actual if actual.ndim == 2 else actual[:, 0]
 
 
 _ROWS = (

@@ -21,27 +21,27 @@ _VERDICTS = ("equal", "refused", "wrong")
 def write(library: str, outcomes: Iterable[Outcome]) -> None:
     """Writes the JSON of a sweep."""
     package = PACKAGES[library]
-    found = {
+    results = {
         "library": f"{package} {metadata.version(package)}",
         "outcomes": [dataclasses.asdict(outcome) for outcome in outcomes],
     }
     FOLDER.mkdir(exist_ok=True)
-    (FOLDER / f"{library}.json").write_text(json.dumps(found, indent=1) + "\n")
+    (FOLDER / f"{library}.json").write_text(json.dumps(results, indent=1) + "\n")
 
 
 def read(library: str) -> tuple[str, list[Outcome]]:
     """Returns the library with its version, and the outcomes of its last sweep."""
-    found = json.loads((FOLDER / f"{library}.json").read_text())
-    rows = [Outcome(**{**row, "names": tuple(row["names"])}) for row in found["outcomes"]]
-    return found["library"], rows
+    actual = json.loads((FOLDER / f"{library}.json").read_text())
+    rows = [Outcome(**{**row, "names": tuple(row["names"])}) for row in actual["outcomes"]]
+    return actual["library"], rows
 
 
 def counts(outcomes: Iterable[Outcome], way: str) -> collections.Counter[str]:
     """Returns the number of models by verdict, by the folder or by the file alone."""
-    found: collections.Counter[str] = collections.Counter()
+    actual: collections.Counter[str] = collections.Counter()
     for outcome in outcomes:
-        found[_verdict(getattr(outcome, way))] += len(outcome.names)
-    return found
+        actual[_verdict(getattr(outcome, way))] += len(outcome.names)
+    return actual
 
 
 def _verdict(answer: str) -> str:
@@ -61,7 +61,7 @@ def markdown(library: str) -> str:
     lines = [f"| {version} | models | {' | '.join(columns)} |", "|---" * (len(ways) + 2) + "|"]
     for title, members in rows:
         told = [counts(members, way) for way in ways]
-        cells = [", ".join(str(found[verdict]) for verdict in _VERDICTS) for found in told]
+        cells = [", ".join(str(actual[verdict]) for verdict in _VERDICTS) for actual in told]
         lines.append(f"| {title} | {sum(told[0].values())} | {' | '.join(cells)} |")
     for way in ways:
         if reasons := _reasons(outcomes, way):
@@ -72,12 +72,12 @@ def markdown(library: str) -> str:
 
 def _reasons(outcomes: Iterable[Outcome], way: str) -> dict[str, list[str]]:
     """Returns why models are not equal, the most frequent reason first, and their names."""
-    found: dict[str, list[str]] = collections.defaultdict(list)
+    actual: dict[str, list[str]] = collections.defaultdict(list)
     for outcome in outcomes:
         answer = getattr(outcome, way)
         if answer != "equal":
-            found[_short(answer)] += outcome.names
-    return dict(sorted(found.items(), key=lambda pair: -len(pair[1])))
+            actual[_short(answer)] += outcome.names
+    return dict(sorted(actual.items(), key=lambda pair: -len(pair[1])))
 
 
 def _short(answer: str) -> str:
@@ -114,9 +114,9 @@ RELEASES = FOLDER / "releases.json"
 def write_release(library: str, outcomes: list[Outcome]) -> None:
     """Adds the counts of the installed release to those of other releases, and documents them."""
     releases = json.loads(RELEASES.read_text())
-    found = counts(outcomes, "folder")
+    verdicts = counts(outcomes, "folder")
     release = f"{PACKAGES[library]} {metadata.version(PACKAGES[library])}"
-    releases.setdefault(release, {}).update({verdict: found[verdict] for verdict in _VERDICTS})
+    releases.setdefault(release, {}).update({verdict: verdicts[verdict] for verdict in _VERDICTS})
     RELEASES.write_text(json.dumps(releases, indent=1) + "\n")
     first, last = _marks("releases")
     before, _, rest = DOCUMENT.read_text().partition(first)

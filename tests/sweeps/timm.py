@@ -25,11 +25,11 @@ MODULES = ("vision_transformer", "vision_transformer_hybrid", "deit", "eva", "be
 
 def architectures() -> dict[tuple[str, str], tuple[str, ...]]:
     """Every module and architecture, with the pretrained tags of it."""
-    found: dict[tuple[str, str], list[str]] = collections.defaultdict(list)
+    classes: dict[tuple[str, str], list[str]] = collections.defaultdict(list)
     for module in MODULES:
         for tag in timm.list_models(module=module, pretrained=True):
-            found[module, tag.partition(".")[0]].append(tag)
-    return {key: tuple(tags) for key, tags in found.items()}
+            classes[module, tag.partition(".")[0]].append(tag)
+    return {key: tuple(tags) for key, tags in classes.items()}
 
 
 def small(name: str):

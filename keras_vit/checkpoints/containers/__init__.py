@@ -19,21 +19,17 @@ from keras_vit.checkpoints.containers.safetensors import (
     SafetensorsReader,
     write_safetensors,
 )
-from keras_vit.checkpoints.containers.writing import Part, parts_of, whole
 from keras_vit.errors import CheckpointError
 from keras_vit.files import open_plain
 from keras_vit.sources.local_folder import PICKLE_ADVICE
 
 __all__ = [
     "SAFETENSORS_DTYPES",
-    "Part",
     "Reader",
     "h5_written_beside",
     "joined",
     "open_arrays",
-    "parts_of",
     "strip_prefix",
-    "whole",
     "write_npz",
     "write_safetensors",
 ]

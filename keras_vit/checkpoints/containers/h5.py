@@ -5,10 +5,10 @@ misuse them: data in other files, links to other files, and arrays that were nev
 """
 
 import contextlib
+import io
 import math
 import os
 from collections.abc import Iterator
-from io import FileIO
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,9 +16,9 @@ import ml_dtypes
 import numpy as np
 
 from keras_vit.checkpoints.containers.reading import FileReader
+from keras_vit.checkpoints.containers.writing import opened_beside
 from keras_vit.environment.limits import ARRAYS
 from keras_vit.errors import CheckpointError, shown
-from keras_vit.files import written_beside
 
 _DEEPEST = 32
 """Most levels of groups inside groups; Keras needs about ten."""
@@ -90,7 +90,7 @@ class H5Reader(FileReader):
 
         shape, dtype = dataset.shape, dataset.dtype
         if shape is None:
-            raise CheckpointError(f"{self.path}: array {shown(name)} has no shape and no numbers.")
+            raise CheckpointError(f"{self.path}: array {shown(name)} is empty, expected numbers.")
         # HDF5 has no bfloat16; Keras stores two bytes of void with the attribute "dtype".
         mark = h5py.Dataset(dataset).attrs.get("dtype") if dtype.str[1:] == "V2" else None
         is_bfloat16 = isinstance(mark, str) and mark == "bfloat16"
@@ -140,45 +140,15 @@ class H5Reader(FileReader):
 
 @contextlib.contextmanager
 def h5_written_beside(path: str | os.PathLike[str]) -> Iterator[Any]:
-    """Yields a new `h5py.File`; on success it becomes `path`, on failure it is removed."""
+    """Yields a new `h5py.File` in memory; on success its bytes become the file `path`.
+
+    libhdf5 1.14 cannot close a file that it cannot write, on a full disk for example: it says
+    "Disable slist on flush dest failure failed", and tries again when the process ends.
+    """
     import h5py
 
-    with written_beside(path) as temporary, temporary.open("x+b", buffering=0) as stream:
-        disk = _Disk(stream)
-        try:
-            with h5py.File(disk, "w") as file:
-                yield file
-        finally:
-            if disk.error is not None:
-                raise disk.error
-
-
-class _Disk:
-    """A file for libhdf5 whose writes always seem to succeed; `error` keeps the first failure.
-
-    libhdf5 1.14 cannot close a file that it cannot write: it says "Disable slist on flush dest
-    failure failed", keeps the file, and tries again when the process ends. Therefore a failed
-    write returns as if it had succeeded, and `h5_written_beside` raises the error afterwards.
-    """
-
-    def __init__(self, stream: FileIO) -> None:
-        self.error: OSError | None = None
-        self._stream = stream
-        self.read, self.readinto = stream.read, stream.readinto
-        self.seek, self.tell, self.flush = stream.seek, stream.tell, stream.flush
-
-    def write(self, data: memoryview) -> int:
-        rest = data
-        while rest and self.error is None:  # the system may write only a part of the data
-            try:
-                rest = rest[self._stream.write(rest) :]
-            except OSError as error:
-                self.error = error
-        return len(data)
-
-    def truncate(self, size: int) -> int:
-        try:
-            return self._stream.truncate(size)
-        except OSError as error:
-            self.error = self.error or error
-            return size
+    with opened_beside(path) as stream:
+        buffer = io.BytesIO()
+        with h5py.File(buffer, "w") as file:
+            yield file
+        stream.write(buffer.getbuffer())

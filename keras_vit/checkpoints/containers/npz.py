@@ -2,7 +2,6 @@
 
 import dataclasses
 import io
-import itertools
 import json
 import math
 import os
@@ -17,7 +16,7 @@ import ml_dtypes
 import numpy as np
 
 from keras_vit.checkpoints.containers.reading import FileReader, MappedFile
-from keras_vit.checkpoints.containers.writing import Part, opened_beside
+from keras_vit.checkpoints.containers.writing import bytes_of, opened_beside
 from keras_vit.environment.limits import ARRAYS, HEADER_BYTES, JSON_BYTES
 from keras_vit.errors import CheckpointError, shown
 from keras_vit.sources.local_folder import PICKLE_ADVICE
@@ -190,26 +189,20 @@ def _read_npy_header(head: bytes) -> tuple[tuple[int, ...], np.dtype, bool, int]
     if any(isinstance(axis, bool) or axis < 0 for axis in shape):
         raise ValueError(f"shape {shape}")
     if dtype.names is not None or dtype.subdtype is not None:
-        raise ValueError(f"each of its elements is {dtype}, expected one number")
+        raise ValueError(f"its elements have the type {dtype}, expected numbers")
     return shape, dtype, column_major, file.tell()
 
 
-def write_npz(path: str | os.PathLike[str], parts: Iterable[Part]) -> None:
-    """Writes arrays as an uncompressed npz, one part at a time; a failure leaves no file.
+def write_npz(path: str | os.PathLike[str], arrays: Iterable[tuple[str, np.ndarray]]) -> None:
+    """Writes arrays by name as an uncompressed npz, one at a time; a failure leaves no file.
 
     bfloat16 is stored as two bytes of void, as NumPy does.
     """
     with opened_beside(path) as stream, zipfile.ZipFile(stream, "w") as file:
-        for name, pieces in itertools.groupby(parts, lambda part: part.name):
+        for name, array in arrays:
+            stored = np.dtype("V2") if array.dtype == ml_dtypes.bfloat16 else array.dtype
+            descr = np.lib.format.dtype_to_descr(stored)
+            header = {"descr": descr, "fortran_order": False, "shape": array.shape}
             with file.open(f"{name}.npy", "w", force_zip64=True) as member:
-                for number, piece in enumerate(pieces):
-                    if number == 0:
-                        _write_npy_header(member, piece.shape, piece.array.dtype)
-                    member.write(piece.bytes)
-
-
-def _write_npy_header(member: IO[bytes], shape: tuple[int, ...], dtype: np.dtype) -> None:
-    stored = np.dtype("V2") if dtype == ml_dtypes.bfloat16 else dtype
-    descr = np.lib.format.dtype_to_descr(stored)
-    header = {"descr": descr, "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(member, header)
+                np.lib.format.write_array_header_1_0(member, header)
+                member.write(bytes_of(array))

@@ -6,7 +6,7 @@ import mmap
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Protocol, Self
+from typing import IO, Self
 
 import numpy as np
 
@@ -17,23 +17,36 @@ _LONGEST_NAME = 1000
 _MOST_AXES = 32
 
 
-class Reader(Protocol):
-    """An open file of arrays. Use as a context manager."""
+class Reader:
+    """Open arrays by name. Use as a context manager.
 
-    path: Path
-    shapes: dict[str, tuple[int, ...]]
-    dtypes: dict[str, np.dtype]
+    Args:
+        path: path for messages.
+
+    Attributes:
+        shapes, dtypes: shape and type of each array, by name.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.dtypes: dict[str, np.dtype] = {}
 
     def read(self, name: str) -> np.ndarray:
         """Returns one array. Raises `CheckpointError` if its bytes are damaged."""
-        ...
+        raise NotImplementedError
 
-    def __enter__(self) -> "Reader": ...
+    def close(self) -> None:
+        """Closes what the reader has opened; arrays that were read remain valid."""
 
-    def __exit__(self, *exc_info: object) -> None: ...
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
 
 
-class FileReader:
+class FileReader(Reader):
     """An open file of arrays; `note` checks each array of its header.
 
     Args:
@@ -50,9 +63,7 @@ class FileReader:
     format: str
 
     def __init__(self, path: Path, file: IO[bytes]) -> None:
-        self.path = path
-        self.shapes: dict[str, tuple[int, ...]] = {}
-        self.dtypes: dict[str, np.dtype] = {}
+        super().__init__(path)
         self.size = os.fstat(file.fileno()).st_size
         self.most = max(SMALL, EXPANSION.value * self.size)
         self._file = file
@@ -110,14 +121,7 @@ class FileReader:
             raise CheckpointError(f"{self.path}: {fault}") from error
 
     def close(self) -> None:
-        """Closes the file; arrays that were read remain valid."""
         self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
 
 
 class MappedFile:
@@ -141,7 +145,7 @@ class MappedFile:
         return self.bytes[start:end]
 
 
-class _RenamedReader:
+class _RenamedReader(Reader):
     """The arrays of open files under other names. The caller that opened the files closes them.
 
     Args:
@@ -150,9 +154,7 @@ class _RenamedReader:
     """
 
     def __init__(self, path: Path, places: Iterable[tuple[str, Reader, str]]) -> None:
-        self.path = path
-        self.shapes: dict[str, tuple[int, ...]] = {}
-        self.dtypes: dict[str, np.dtype] = {}
+        super().__init__(path)
         self._places: dict[str, tuple[Reader, str]] = {}
         for name, reader, inner in places:
             if name in self._places:
@@ -164,12 +166,6 @@ class _RenamedReader:
     def read(self, name: str) -> np.ndarray:
         reader, inner = self._places[name]
         return reader.read(inner)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        pass
 
 
 def joined(path: Path, parts: list[tuple[str, Reader]]) -> Reader:

@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from keras_vit.checkpoints.containers.reading import FileReader, MappedFile
-from keras_vit.checkpoints.containers.writing import Part, opened_beside
+from keras_vit.checkpoints.containers.writing import bytes_of, opened_beside
 from keras_vit.environment.limits import HEADER_BYTES
 from keras_vit.errors import CheckpointError, shown
 
@@ -62,7 +62,7 @@ class SafetensorsReader(FileReader):
             self._mapped = MappedFile(file)
 
     def _add(self, name: str, entry: Any) -> None:
-        """Notes an array of the header, and its first and last byte behind the header."""
+        """Adds an array of the header, with the positions of its first and last byte."""
         shape, (start, end) = tuple(entry["shape"]), entry["data_offsets"]
         dtype = SAFETENSORS_DTYPES.get(entry["dtype"])
         if dtype is None:
@@ -76,7 +76,7 @@ class SafetensorsReader(FileReader):
         if math.prod(shape) * dtype.itemsize != end - start:
             raise ValueError(
                 f"its shape {shape} of {dtype} needs {math.prod(shape) * dtype.itemsize} bytes, "
-                f"its place has {end - start}"
+                f"but its offsets leave {end - start}"
             )
         self._places[name] = start, end
 
@@ -89,7 +89,7 @@ class SafetensorsReader(FileReader):
             reached = end
         if self._data + reached != self.size:
             raise ValueError(
-                f"its header tells of {reached} bytes, {self.size - self._data} follow"
+                f"its header describes {reached} bytes, but {self.size - self._data} follow"
             )
 
     def read(self, name: str) -> np.ndarray:
@@ -110,10 +110,10 @@ def _refuse_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def write_safetensors(
     path: str | os.PathLike[str],
     specs: Iterable[tuple[str, tuple[int, ...], np.dtype]],
-    read: Callable[[list[str]], Iterable[Part]],
+    read: Callable[[list[str]], Iterable[np.ndarray]],
     metadata: Mapping[str, str],
 ) -> None:
-    """Writes arrays as safetensors, one part at a time; a failure leaves no file.
+    """Writes arrays as safetensors, one at a time; a failure leaves no file.
 
     The safetensors library needs all arrays in memory. This function writes the same bytes:
     arrays sorted by size of their type and by name, the header padded to a multiple of 8.
@@ -121,7 +121,7 @@ def write_safetensors(
     Args:
         path: path of the file.
         specs: name, shape and type of every array.
-        read: takes names and yields the parts of these arrays in the same order.
+        read: takes names and yields these arrays in the same order.
         metadata: strings for the header.
     """
     ordered = sorted(specs, key=lambda spec: (-spec[2].itemsize, spec[0]))
@@ -135,5 +135,5 @@ def write_safetensors(
     text += b" " * (-len(text) % 8)
     with opened_beside(path) as file:
         file.write(len(text).to_bytes(8, "little") + text)
-        for part in read([name for name, _, _ in ordered]):
-            file.write(part.bytes)
+        for array in read([name for name, _, _ in ordered]):
+            file.write(bytes_of(array))

@@ -78,6 +78,11 @@ def modules(names: Mapping[str, str], parameters: Mapping[str, str]) -> dict[str
     }
 
 
+def alternatives(*names: Mapping[str, StoredAs]) -> dict[str, tuple[StoredAs, ...]]:
+    """Returns several names for each of the same weights; the first is written."""
+    return {path: tuple(other[path] for other in names) for path in names[0]}
+
+
 def with_reasons(reasons: Mapping[str, str], words: Mapping[str, Names]) -> dict[str, Names]:
     """Returns the names, and a reason for every weight of the lexicon without a name.
 

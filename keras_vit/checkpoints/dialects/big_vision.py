@@ -17,6 +17,7 @@ from keras_vit.checkpoints.dialects.base import (
     Names,
     PreparationWords,
     StoredAs,
+    alternatives,
     modules,
     with_reasons,
 )
@@ -25,12 +26,14 @@ from keras_vit.config import Numerics, ViTConfig
 from keras_vit.weights.lexicon import LEXICON
 
 _SUBMODULES = ("LayerNorm_0", "MultiHeadDotProductAttention_0", "LayerNorm_1", "MlpBlock_0")
-_MAP_HEAD = {
-    "pool/attention/{qkv}": "MAPHead_0/MultiHeadDotProductAttention_0/{qkv}",
-    "pool/attention/out": "MAPHead_0/MultiHeadDotProductAttention_0/out",
-    "pool/norm": "MAPHead_0/LayerNorm_0",
-    "pool/mlp/dense_0": "MAPHead_0/MlpBlock_0/Dense_0",
-    "pool/mlp/dense_1": "MAPHead_0/MlpBlock_0/Dense_1",
+_HEADS = ("MAPHead_0/", "")
+"""The place of attention pooling: a module, or the top level in files of ViT-G's development."""
+_POOL = {
+    "pool/attention/{qkv}": "MultiHeadDotProductAttention_0/{qkv}",
+    "pool/attention/out": "MultiHeadDotProductAttention_0/out",
+    "pool/norm": "LayerNorm_0",
+    "pool/mlp/dense_0": "MlpBlock_0/Dense_0",
+    "pool/mlp/dense_1": "MlpBlock_0/Dense_1",
 }
 _NO_STEM = "big_vision's ViT has no ResNet stem; the official code has"
 
@@ -41,15 +44,6 @@ def _old(config: ViTConfig) -> bool:
 
 def _new(config: ViTConfig) -> bool:
     return not config.has_class_position
-
-
-def _of_attention_pooling() -> dict[str, Names]:
-    """Returns the names in `MAPHead_0`, or at the top level as in files of ViT-G's development."""
-    inside = modules(_MAP_HEAD, FLAX_PARAMETERS)
-    return {
-        path: (stored, dataclasses.replace(stored, name=stored.name.removeprefix("MAPHead_0/")))
-        for path, stored in inside.items()
-    }
 
 
 def _words(block: str, stacked: bool) -> dict[str, Names]:
@@ -64,11 +58,16 @@ def _words(block: str, stacked: bool) -> dict[str, Names]:
             # Files of 2021 without a class token have the old name too.
             StoredAs("Transformer/pos_embedding", when=lambda c: not c.has_class_token),
         ),
-        "pool/probe": (StoredAs("MAPHead_0/probe"), StoredAs("probe")),
+        "pool/probe": tuple(StoredAs(head + "probe") for head in _HEADS),
     }
     layers: dict[str, Names] = {
         **modules(encoder_layers(block, *_SUBMODULES), FLAX_PARAMETERS),
-        **_of_attention_pooling(),
+        **alternatives(
+            *(
+                modules({path: head + name for path, name in _POOL.items()}, FLAX_PARAMETERS)
+                for head in _HEADS
+            )
+        ),
     }
     for word in LEXICON:
         names = layers.get(word.path)

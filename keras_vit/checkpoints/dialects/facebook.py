@@ -12,21 +12,13 @@ from keras_vit.checkpoints.dialects.base import (
     Names,
     PreparationWords,
     StoredAs,
+    alternatives,
     with_reasons,
 )
-from keras_vit.checkpoints.dialects.torch_layout import torch_modules
+from keras_vit.checkpoints.dialects.torch_layout import IMAGENET, torch_modules
 from keras_vit.config import Numerics
-from keras_vit.images.protocols import ProtocolSpec
 
 _BLOCK = "blocks.{l}."
-
-
-def _last_product() -> dict[str, Names]:
-    """Returns the names of the MLP's last product: `w3` behind a gate, else `fc2`."""
-    plain, gated = (
-        torch_modules({"block_{l}/mlp/dense_1": f"{_BLOCK}mlp.{word}"}) for word in ("fc2", "w3")
-    )
-    return {path: (plain[path], gated[path]) for path in plain}
 
 
 _WORDS: dict[str, Names] = {
@@ -58,15 +50,11 @@ _WORDS: dict[str, Names] = {
             "head": "head",
         }
     ),
-    **_last_product(),
-}
-
-_IMAGENET: ProtocolSpec = {
-    "name": "timm",
-    "crop_pct": 0.875,
-    "interpolation": "bicubic",
-    "mean": [0.485, 0.456, 0.406],
-    "std": [0.229, 0.224, 0.225],
+    # `w3` behind a gate, else `fc2`.
+    **alternatives(
+        torch_modules({"block_{l}/mlp/dense_1": f"{_BLOCK}mlp.fc2"}),
+        torch_modules({"block_{l}/mlp/dense_1": f"{_BLOCK}mlp.w3"}),
+    ),
 }
 
 facebook = Dialect(
@@ -78,7 +66,7 @@ facebook = Dialect(
         r"mask_token": "the token of masked patches, which the pre-training alone reads",
         r"decoder_.*": "the decoder of MAE's pre-training",
     },
-    images=PreparationWords(default=lambda config: _IMAGENET),
+    images=PreparationWords(default=lambda config: IMAGENET),
     numerics=Numerics(gelu="exact", position_resize="bicubic"),
     fields={"classifier": "token", "position": "learned", "position_before_registers": True},
     switches=("num_registers", "layer_scale", "mlp"),

@@ -30,7 +30,7 @@ def always(config: ViTConfig) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """The source of written values: a model's configuration and the names of its classes."""
+    """The facts from which JSON is written: a model's configuration and class names."""
 
     config: ViTConfig
     labels: tuple[str, ...] | None = None
@@ -237,7 +237,7 @@ def number(content: Json, key: str, default: Any = LEFT_OUT) -> Any:
 
 
 class naming:  # noqa: N801  reads as a verb: with naming(key, value)
-    """A context that puts key and value in front of the message of an error in reading it."""
+    """Context in which the message of an error begins with the key and its value."""
 
     def __init__(self, key: str, value: Any) -> None:
         self._key, self._value = key, value

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 from keras_vit.checkpoints.dialects.base import StoredAs, modules
 from keras_vit.config import ViTConfig
@@ -28,12 +29,22 @@ _KERNEL_AXES = {
 
 
 def torch_modules(names: Mapping[str, str]) -> dict[str, StoredAs]:
-    """Returns the names of layers, as `modules` does, with torch's parameters and axes."""
+    """Returns the name and axes of each weight in torch, from the names of torch's modules."""
     axes = {word.path: _KERNEL_AXES.get(word.axes) for word in LEXICON}
     return {
         path: dataclasses.replace(stored, axes=axes[path])
         for path, stored in modules(names, _PARAMETERS).items()
     }
+
+
+IMAGENET: dict[str, Any] = {
+    "name": "timm",
+    "crop_pct": 0.875,
+    "interpolation": "bicubic",
+    "mean": [0.485, 0.456, 0.406],
+    "std": [0.229, 0.224, 0.225],
+}
+"""The preparation of ImageNet's images that most of torch's models were trained with."""
 
 
 def stored_image_size(config: ViTConfig) -> tuple[int, int]:

@@ -9,22 +9,27 @@ from keras_vit.checkpoints.dialects.base import (
     Names,
     PreparationWords,
     StoredAs,
+    alternatives,
     with_reasons,
 )
-from keras_vit.checkpoints.dialects.torch_layout import POSITIONS_OF_ANOTHER_GRID, torch_modules
+from keras_vit.checkpoints.dialects.torch_layout import (
+    IMAGENET,
+    POSITIONS_OF_ANOTHER_GRID,
+    torch_modules,
+)
 from keras_vit.config import Numerics
 from keras_vit.images.protocols import ProtocolSpec
 
 _BLOCK = "encoder.layers.encoder_layer_{l}."
 
 
-def _mlp(number: int, name: str) -> dict[str, Names]:
-    """Returns the names of an MLP layer: by its index, or, before release 0.13, by a name."""
-    new, old = (
-        torch_modules({f"block_{{l}}/mlp/dense_{number}": f"{_BLOCK}mlp.{word}"})
-        for word in (name, f"linear_{number + 1}")
+def _mlp(first: str, second: str) -> dict[str, StoredAs]:
+    return torch_modules(
+        {
+            "block_{l}/mlp/dense_0": f"{_BLOCK}mlp.{first}",
+            "block_{l}/mlp/dense_1": f"{_BLOCK}mlp.{second}",
+        }
     )
-    return {path: (new[path], old[path]) for path in new}
 
 
 _WORDS: dict[str, Names] = {
@@ -45,8 +50,8 @@ _WORDS: dict[str, Names] = {
             "head": "heads.head",
         }
     ),
-    **_mlp(0, "0"),
-    **_mlp(1, "3"),
+    # By the layer's index, or, before release 0.13, by a name.
+    **alternatives(_mlp("0", "3"), _mlp("linear_1", "linear_2")),
 }
 
 _REASONS = {
@@ -55,13 +60,7 @@ _REASONS = {
     "": "torchvision's VisionTransformer has no such part",
 }
 
-_IMAGENET: ProtocolSpec = {
-    "name": "timm",
-    "crop_pct": 0.875,
-    "interpolation": "bilinear",
-    "mean": [0.485, 0.456, 0.406],
-    "std": [0.229, 0.224, 0.225],
-}
+_IMAGENET: ProtocolSpec = {**IMAGENET, "interpolation": "bilinear"}
 
 torchvision = Dialect(
     name="torchvision",

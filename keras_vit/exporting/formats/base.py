@@ -22,8 +22,9 @@ class Format:
         writes: modules that writing needs, and the extra of keras_vit that brings them.
         reads: likewise for the runtime.
         write: writes the graph of a plan into a folder, in the process of the right backend.
-        describe: writes what the format's readers want beside the model, `(model, folder)`.
-        finish: last step, without a backend: `(folder, plan, calibration, facts)`.
+        describe: writes what the format's readers want beside the model; returns the plan with
+            the outputs that they take.
+        finish: last step, without a backend: `(folder, plan, calibration)`.
         open: returns the function that runs the artefact of a folder.
         open_int8: likewise for the int8 model that a folder holds beside the float32 one, or None.
         program: the program in the README, which runs the artefact without keras_vit.
@@ -34,7 +35,6 @@ class Format:
         refusal: returns why the format cannot hold a model, and the way round, or None.
         channels_first: whether the format's readers give channels first.
         input: name of the input.
-        outputs: the only outputs that its readers take, or None.
         prepares: whether the graph may prepare images.
     """
 
@@ -42,7 +42,7 @@ class Format:
     files: tuple[str, ...]
     writes: dict[str, str]
     reads: dict[str, str]
-    write: Callable[[Any, ExportPlan, Path, dict[str, Any]], None]
+    write: Callable[[Any, ExportPlan, Path], None]
     open: Callable[[Path, ExportPlan], Run]
     program: str
     any_size: bool = True
@@ -50,12 +50,9 @@ class Format:
     quantises: dict[str, str] = dataclasses.field(default_factory=dict)
     takes_calibration: bool = False
     open_int8: Callable[[Path, ExportPlan], Run] | None = None
-    describe: Callable[[Any, Path], None] | None = None
-    finish: Callable[[Path, ExportPlan, list[np.ndarray] | None, dict[str, Any]], None] | None = (
-        None
-    )
+    describe: Callable[[Any, Path, ExportPlan], ExportPlan] | None = None
+    finish: Callable[[Path, ExportPlan, list[np.ndarray] | None], None] | None = None
     refusal: Callable[[ExportPlan], str | None] = lambda plan: None
     channels_first: bool = False
     input: str = "images"
-    outputs: str | None = None
     prepares: bool = True

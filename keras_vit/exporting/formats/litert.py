@@ -10,12 +10,12 @@ from keras_vit.exporting.formats.base import Format, Run
 from keras_vit.exporting.plan import ExportPlan
 
 
-def _write(graph: Any, plan: ExportPlan, folder: Path, facts: dict[str, Any]) -> None:
+def _write(graph: Any, plan: ExportPlan, folder: Path) -> None:
     import tensorflow as tf
 
     saved = folder.parent / "saved"
     saved.mkdir()
-    saved_model.write(graph, plan, saved, facts)
+    saved_model.write(graph, plan, saved)
     # From a function alone, the converter leaves weights as variables that nothing initialises.
     converter = tf.lite.TFLiteConverter.from_saved_model(
         str(saved / "model"), signature_keys=["serve"]
@@ -30,16 +30,12 @@ def _write(graph: Any, plan: ExportPlan, folder: Path, facts: dict[str, Any]) ->
 def _open(folder: Path, plan: ExportPlan) -> Run:
     from ai_edge_litert.interpreter import Interpreter
 
-    opened: dict[tuple[int, ...], Any] = {}
-
     def run(images: np.ndarray) -> np.ndarray:
-        if images.shape not in opened:
-            opened.clear()
-            opened[images.shape] = made = Interpreter(str(folder / "model.tflite"))
-            made.resize_tensor_input(made.get_input_details()[0]["index"], images.shape)
-            made.allocate_tensors()
-        model = opened[images.shape]
-        model.set_tensor(model.get_input_details()[0]["index"], images)
+        model = Interpreter(str(folder / "model.tflite"))
+        index = model.get_input_details()[0]["index"]
+        model.resize_tensor_input(index, images.shape)
+        model.allocate_tensors()
+        model.set_tensor(index, images)
         model.invoke()
         outputs: np.ndarray = model.get_tensor(model.get_output_details()[0]["index"])
         return outputs

@@ -5,19 +5,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from keras_vit.exporting.formats import onnx_precision
 from keras_vit.exporting.formats.base import Format, Run
 from keras_vit.exporting.formats.torch import recording, trace_arguments
+from keras_vit.exporting.graph import join_outputs
 from keras_vit.exporting.plan import ExportPlan
 
 OPSET = 20
 """The first with Gelu; OpenVINO reads it. One with Attention (23) is no faster in ONNX Runtime."""
 
 
-def write(graph: Any, plan: ExportPlan, folder: Path, facts: dict[str, Any]) -> None:
-    """Writes `model.onnx`, with what `facts` tell as its metadata."""
+def write(graph: Any, plan: ExportPlan, folder: Path) -> None:
+    """Writes `model.onnx`, with labels, protocol and provenance as its metadata."""
     import torch
     from onnxscript import optimizer
 
@@ -29,7 +28,7 @@ def write(graph: Any, plan: ExportPlan, folder: Path, facts: dict[str, Any]) -> 
             dynamo=True,
             dynamic_shapes=is_open,
             input_names=[plan.input],
-            output_names=[plan.outputs],
+            output_names=list(plan.stages) or [plan.outputs],
             opset_version=OPSET,
             optimize=False,
             verbose=False,
@@ -37,8 +36,8 @@ def write(graph: Any, plan: ExportPlan, folder: Path, facts: dict[str, Any]) -> 
     # The default limit, 8,192 numbers, would keep the Reshape of every larger kernel in the graph.
     optimizer.optimize(program.model, input_size_limit=sys.maxsize)
     metadata = program.model.metadata_props
-    for key in ("labels", "protocol", "provenance"):
-        metadata[f"keras_vit.{key}"] = json.dumps(facts[key])
+    for key, value in graph.facts().items():
+        metadata[f"keras_vit.{key}"] = json.dumps(value)
     for node in program.model.graph:  # where in whose files each operation was traced
         node.metadata_props.clear()
         node.doc_string = None
@@ -46,7 +45,7 @@ def write(graph: Any, plan: ExportPlan, folder: Path, facts: dict[str, Any]) -> 
 
 
 def session(path: Path) -> Run:
-    """Returns the function that runs an ONNX file in ONNX Runtime, on the CPU."""
+    """Returns the function that runs an ONNX file in ONNX Runtime and joins its outputs."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -54,7 +53,13 @@ def session(path: Path) -> Run:
     opened = onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
     name = opened.get_inputs()[0].name
 
-    return lambda images: np.asarray(opened.run(None, {name: images})[0])
+    return lambda images: join_outputs(opened.run(None, {name: images}))
+
+
+def _refusal(plan: ExportPlan) -> str | None:
+    if plan.precision != "float16" or plan.prepares == "nothing":
+        return None
+    return "pixels and their positions need more than float16; choose preprocessing=False."
 
 
 FORMAT = Format(
@@ -63,12 +68,13 @@ FORMAT = Format(
     writes={"torch": "torch", "onnx": "export", "onnxscript": "export"},
     reads={"onnxruntime": "export"},
     write=write,
-    finish=lambda folder, plan, calibration, facts: onnx_precision.convert(
+    finish=lambda folder, plan, calibration: onnx_precision.convert(
         folder / "model.onnx", plan, calibration
     ),
     open=lambda folder, plan: session(folder / "model.onnx"),
     precisions=("float32", "float16", "int8"),
     takes_calibration=True,
+    refusal=_refusal,
     program="""\
 import numpy as np
 import onnxruntime

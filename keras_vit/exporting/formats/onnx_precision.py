@@ -4,7 +4,6 @@ import logging
 import types
 import warnings
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from keras_vit.exporting.plan import ExportPlan
 
 
 def convert(path: Path, plan: ExportPlan, calibration: list[np.ndarray] | None) -> None:
-    """Rewrites an ONNX file in the plan's precision; what prepares images stays float32.
+    """Rewrites an ONNX file in the plan's precision; in int8, what prepares images stays float32.
 
     Args:
         path: the file.
@@ -62,60 +61,8 @@ def quantise(
 def _halve(path: Path) -> None:
     import onnx
     from onnxruntime.transformers.float16 import convert_float_to_float16
-    from onnxruntime.transformers.onnx_model import OnnxModel
 
-    model = onnx.load(path)
-    names = {node.name for node in model.graph.node}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of numbers that float16 rounds to zero
-        half = convert_float_to_float16(
-            model, keep_io_types=True, node_block_list=_before_patches(model)
-        )
-    _join_float32(half, names)
-    OnnxModel(half).topological_sort()
+        half = convert_float_to_float16(onnx.load(path), keep_io_types=True)
     onnx.save(half, path)
-
-
-def _join_float32(model: Any, names: set[str]) -> None:
-    """Lets nodes in float32 read each other: ONNX Runtime's converter sends all through float16.
-
-    It puts a cast behind each such node and another one in front of the next. Pixels and the
-    weights of the resize would be rounded to 11 bits on their way.
-
-    Args:
-        model: the converted model, which is changed.
-        names: names of the nodes before the conversion; all other nodes are casts of it.
-    """
-    casts = {
-        output: node.input[0]
-        for node in model.graph.node
-        if node.op_type == "Cast" and node.name not in names
-        for output in node.output
-    }
-    for node in model.graph.node:
-        for k, name in enumerate(node.input):
-            if node.name in names and casts.get(name) in casts:
-                node.input[k] = casts[casts[name]]
-    while unread := _unread(model):
-        for node in unread:
-            model.graph.node.remove(node)
-
-
-def _unread(model: Any) -> list[Any]:
-    read = {name for node in model.graph.node for name in node.input}
-    read |= {output.name for output in model.graph.output}
-    return [node for node in model.graph.node if not read.intersection(node.output)]
-
-
-def _before_patches(model: Any) -> list[str]:
-    """Names of the nodes that the first convolution reads: pixels up to 4,000 need float32."""
-    makers = {output: node for node in model.graph.node for output in node.output}
-    first = next(node for node in model.graph.node if node.op_type == "Conv")
-    nodes: dict[str, Any] = {}
-    waiting = [first.input[0]]
-    while waiting:
-        node = makers.get(waiting.pop())
-        if node is not None and node.name not in nodes:
-            nodes[node.name] = node
-            waiting += node.input
-    return list(nodes)

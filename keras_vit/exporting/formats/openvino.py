@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -14,22 +13,18 @@ from keras_vit.exporting.formats.base import Format, Run
 from keras_vit.exporting.plan import ExportPlan
 
 
-def _finish(
-    folder: Path, plan: ExportPlan, calibration: list[np.ndarray] | None, facts: dict[str, Any]
-) -> None:
+def _finish(folder: Path, plan: ExportPlan, calibration: list[np.ndarray] | None) -> None:
     import openvino
 
     model = openvino.convert_model(folder / "model.onnx")
     if plan.precision == "int8":
-        model = _quantised(model, calibration)
-    for key in ("labels", "protocol"):
-        model.set_rt_info(json.dumps(facts[key]), ["model_info", key])
+        model = _quantised(model, calibration, plan.input)
     openvino.save_model(model, folder / "model.xml", compress_to_fp16=plan.precision == "float16")
     for name in onnx.FORMAT.files:
         (folder / name).unlink(missing_ok=True)
 
 
-def _quantised(model: Any, calibration: list[np.ndarray] | None) -> Any:
+def _quantised(model: Any, calibration: list[np.ndarray] | None, input: str) -> Any:
     """Returns the int8 form of a model: its weights alone, or activations too where calibrated.
 
     What prepares images stays float32.
@@ -45,22 +40,14 @@ def _quantised(model: Any, calibration: list[np.ndarray] | None) -> Any:
             nncf.Dataset([image[None] for image in calibration]),
             subset_size=len(calibration),
             model_type=nncf.ModelType.TRANSFORMER,
-            ignored_scope=nncf.IgnoredScope(names=_before_patches(model)),
+            ignored_scope=nncf.IgnoredScope(subgraphs=[_preparation(nncf, model, input)]),
         )
 
 
-def _before_patches(model: Any) -> list[str]:
-    """Names of the operations that the first convolution reads, which prepare the images."""
+def _preparation(nncf: Any, model: Any, input: str) -> Any:
+    """Returns the part of a graph from its input to the first convolution, the patches."""
     first = next(node for node in model.get_ordered_ops() if node.get_type_name() == "Convolution")
-    nodes: dict[str, Any] = {}
-    waiting = [first.input_value(0).get_node()]
-    while waiting:
-        node = waiting.pop()
-        if node.get_friendly_name() not in nodes:
-            nodes[node.get_friendly_name()] = node
-            waiting += [value.get_node() for value in node.input_values()]
-    data = ("Constant", "Parameter")
-    return [name for name, node in nodes.items() if node.get_type_name() not in data]
+    return nncf.Subgraph(inputs=[input], outputs=[first.get_friendly_name()])
 
 
 def _open(folder: Path, plan: ExportPlan) -> Run:

@@ -9,7 +9,7 @@ from keras_vit.exporting.formats.base import Format, Run
 from keras_vit.exporting.plan import ExportPlan
 
 
-def write(graph: Any, plan: ExportPlan, folder: Path, facts: dict[str, Any]) -> None:
+def write(graph: Any, plan: ExportPlan, folder: Path) -> None:
     """Writes the folder `model`, whose endpoints `serve` and `serving_default` are the graph."""
     import keras
     import tensorflow as tf

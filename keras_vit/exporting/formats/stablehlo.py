@@ -9,7 +9,7 @@ from keras_vit.exporting.formats.base import Format, Run
 from keras_vit.exporting.plan import ExportPlan
 
 
-def _write(graph: Any, plan: ExportPlan, folder: Path, facts: dict[str, Any]) -> None:
+def _write(graph: Any, plan: ExportPlan, folder: Path) -> None:
     import jax
     from jax import export
 

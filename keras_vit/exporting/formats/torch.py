@@ -49,7 +49,7 @@ def recording() -> Iterator[None]:
         yield
 
 
-def _write(graph: Any, plan: ExportPlan, folder: Path, facts: dict[str, Any]) -> None:
+def _write(graph: Any, plan: ExportPlan, folder: Path) -> None:
     import torch
 
     module, inputs, is_open = trace_arguments(graph, plan)

@@ -1,59 +1,130 @@
-"""The folder that transformers.js loads in a browser or in Node: ONNX files and JSON."""
+"""The folder that transformers.js loads in a browser or in Node: ONNX files and JSON.
 
+A model with a head is exported as its classifier, one without a head as its encoder.
+"""
+
+import dataclasses
+import json
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
 from keras_vit import checkpoints
+from keras_vit.errors import ExportError
 from keras_vit.exporting.formats import onnx, onnx_precision
-from keras_vit.exporting.formats.base import Format
+from keras_vit.exporting.formats.base import Format, Run
 from keras_vit.exporting.plan import ExportPlan
+from keras_vit.files import write_json
 from keras_vit.model import VisionTransformer
 
-_JSON = ("config.json", "preprocessor_config.json")
+_CONFIG, _PROCESSOR = "config.json", "preprocessor_config.json"
 
 
-def _describe(model: VisionTransformer, folder: Path) -> None:
-    """Writes the JSON of transformers; raises `CheckpointError` where it cannot express a model."""
+class _Class(NamedTuple):
+    """The place of a class of transformers in transformers.js.
+
+    Args:
+        outputs: names of the outputs, and the stages of the model that give them.
+        file: name of the ONNX file.
+        model_type: the word of config.json, where it is not that of transformers.
+    """
+
+    outputs: dict[str, str]
+    file: str = "model"
+    model_type: str | None = None
+
+
+_CLASSIFIER = _Class({"logits": "logits"})
+_ENCODER = _Class({"last_hidden_state": "encoder_norm", "pooler_output": "pre_logits"})
+_CLASSES = {
+    "ViTForImageClassification": _CLASSIFIER,
+    "ViTModel": _ENCODER,
+    "DeiTForImageClassification": _CLASSIFIER,
+    "DeiTForImageClassificationWithTeacher": _CLASSIFIER,
+    "DeiTModel": _ENCODER,
+    "Dinov2ForImageClassification": _CLASSIFIER,
+    "Dinov2Model": _ENCODER,
+    "Dinov2WithRegistersForImageClassification": _CLASSIFIER,
+    "Dinov2WithRegistersModel": _ENCODER,
+    "DINOv3ViTModel": _ENCODER,
+    "CLIPVisionModel": _Class(
+        {"last_hidden_state": "block_{last}", "pooler_output": "pre_logits"}, "vision_model", "clip"
+    ),
+    "CLIPVisionModelWithProjection": _Class({"image_embeds": "pre_logits"}, "vision_model", "clip"),
+    "SiglipVisionModel": _Class(_ENCODER.outputs, "vision_model", "siglip"),
+}
+
+
+def _describe(model: VisionTransformer, folder: Path, plan: ExportPlan) -> ExportPlan:
+    """Writes the JSON of transformers; returns the plan with the outputs of the model's class.
+
+    Raises:
+        CheckpointError: transformers cannot express the model.
+        ExportError: transformers.js has no such class.
+    """
     with tempfile.TemporaryDirectory(dir=folder.parent) as beside:
         checkpoints.save(model, Path(beside) / "model", "transformers")
-        for name in _JSON:
+        for name in (_CONFIG, _PROCESSOR):
             (Path(beside) / "model" / name).rename(folder / name)
+    config = _read_config(folder)
+    (name,) = config["architectures"]
+    if name not in _CLASSES:
+        raise ExportError(
+            f"format='transformers_js': transformers.js has no {name}; it has "
+            f"{', '.join(_CLASSES)}."
+        )
+    if (model_type := _CLASSES[name].model_type) is not None:
+        write_json(folder / _CONFIG, {**config, "model_type": model_type})
+    last = model.config.num_layers - 1
+    stages = {key: stage.format(last=last) for key, stage in _CLASSES[name].outputs.items()}
+    return dataclasses.replace(plan, stages=stages)
 
 
-def _finish(
-    folder: Path, plan: ExportPlan, calibration: list[np.ndarray] | None, facts: dict[str, Any]
-) -> None:
-    inside = folder / "onnx"
-    inside.mkdir()
-    for name in onnx.FORMAT.files:
-        if (folder / name).exists():
-            (folder / name).rename(inside / name)
-    onnx_precision.quantise(inside / "model.onnx", inside / "model_quantized.onnx", plan.input)
+def _read_config(folder: Path) -> dict[str, list[str]]:
+    content: dict[str, list[str]] = json.loads((folder / _CONFIG).read_text(encoding="utf-8"))
+    return content
+
+
+def _path(folder: Path, suffix: str = "") -> Path:
+    """Returns the path of an ONNX file, whose name is that of the model's class."""
+    (name,) = _read_config(folder)["architectures"]
+    return folder / "onnx" / f"{_CLASSES[name].file}{suffix}.onnx"
+
+
+def _finish(folder: Path, plan: ExportPlan, calibration: list[np.ndarray] | None) -> None:
+    path = _path(folder)
+    path.parent.mkdir()
+    (folder / "model.onnx").rename(path)
+    if (folder / "model.onnx.data").exists():
+        (folder / "model.onnx.data").rename(path.parent / "model.onnx.data")
+    onnx_precision.quantise(path, _path(folder, "_quantized"), plan.input)
+
+
+def _open_int8(folder: Path, plan: ExportPlan) -> Run:
+    return onnx.session(_path(folder, "_quantized"))
 
 
 FORMAT = Format(
-    model="onnx/model.onnx",
-    files=("onnx", *_JSON),
+    model="onnx",
+    files=("onnx", _CONFIG, _PROCESSOR),
     writes=onnx.FORMAT.writes,
     reads=onnx.FORMAT.reads,
     write=onnx.write,
     describe=_describe,
     finish=_finish,
-    open=lambda folder, plan: onnx.session(folder / "onnx" / "model.onnx"),
-    open_int8=lambda folder, plan: onnx.session(folder / "onnx" / "model_quantized.onnx"),
+    open=lambda folder, plan: onnx.session(_path(folder)),
+    open_int8=_open_int8,
     channels_first=True,
     input="pixel_values",
-    outputs="logits",
     prepares=False,
     program="""\
 import {{ pipeline, env }} from "@huggingface/transformers";
 
 env.localModelPath = "..";  // the folder that holds this one
 env.allowRemoteModels = false;
-const classify = await pipeline("image-classification", {folder}, {{ dtype: "q8" }});
-console.log(await classify("photo.jpg"));
+const run = await pipeline("{task}", {folder}, {{ dtype: "q8" }});
+console.log(await run("photo.jpg"));
 """,
 )

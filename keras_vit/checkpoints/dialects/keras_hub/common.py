@@ -1,20 +1,23 @@
 """The names of arrays and the keys of backbone and task that families of keras-hub share."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import StoredAs, modules
+from keras_vit.checkpoints.dialects.base import Dialect, Identity, StoredAs, modules
 from keras_vit.checkpoints.dialects.json_fields import (
     REQUIRED,
     SIDES,
     Codec,
+    Json,
     JsonField,
     JsonFields,
     JsonNote,
     Row,
 )
-from keras_vit.checkpoints.dialects.keras_hub.converter import fitting_image_size
-from keras_vit.config import ViTConfig
+from keras_vit.checkpoints.dialects.keras_hub.converter import converter_of, fitting_image_size
+from keras_vit.checkpoints.dialects.keras_hub.objects import keras_object
+from keras_vit.checkpoints.dialects.transformers.common import has_head
+from keras_vit.config import Numerics
 
 _PARAMETERS = {"kernel": "/vars/0", "gamma": "/vars/0", "beta": "/vars/1", "bias": "/vars/1"}
 """The arrays of a layer are numbered: trainable arrays first, in the order of their creation."""
@@ -29,16 +32,6 @@ GELUS = {
 def keras_modules(names: Mapping[str, str]) -> dict[str, StoredAs]:
     """Returns the names of layers, as `modules` does, with Keras's numbers of arrays."""
     return modules(names, _PARAMETERS)
-
-
-def has_head(config: ViTConfig) -> bool:
-    """Whether the model has a classifier, which keras-hub calls a task."""
-    return config.num_classes > 0
-
-
-def has_no_head(config: ViTConfig) -> bool:
-    """Whether the model has no classifier."""
-    return config.num_classes == 0
 
 
 NO_HEAD = (has_head, "a head: keras-hub has no classifier of this family")
@@ -91,19 +84,21 @@ ATTENTION_BIASES = JsonFields(
 )
 """One key for the biases of query, key, value and of the projection behind them."""
 
-TASK_NOTES: tuple[Row, ...] = (
+_DROPOUTS_AND_EPSILON: tuple[Row, ...] = (
+    JsonField("dropout_rate", "dropout_rate", default=REQUIRED),
+    JsonField("attention_dropout", "attention_dropout_rate", default=REQUIRED),
+    JsonField("layer_norm_epsilon", "numerics.layer_norm_epsilon", default=REQUIRED),
+    ATTENTION_BIASES,
+)
+_TASK: tuple[Row, ...] = (
+    JsonField("num_classes", "num_classes", default=REQUIRED),
     JsonNote("activation", lambda facts: None),
     JsonNote("dropout", lambda facts: 0.0),
 )
 
 
-def has_some_attention_biases(config: ViTConfig) -> bool:
-    """Whether only some of query, key, value and the projection behind them have a bias."""
-    return config.qkv_bias is not config.projection_bias
-
-
 SOME_ATTENTION_BIASES = (
-    has_some_attention_biases,
+    lambda config: config.qkv_bias is not config.projection_bias,
     "biases of some of query, key, value and the projection behind them alone",
 )
 
@@ -117,15 +112,13 @@ NO_SQUARE_PATCH = (
 )
 
 
-def drops_pixels(config: ViTConfig) -> bool:
-    """Whether some pixels of the model's images are outside all patches."""
-    return config.image_size is not None and any(config.remainder_of(config.image_size))
+DROPS_PIXELS = (
+    lambda config: config.image_size is not None and any(config.remainder_of(config.image_size)),
+    "an image_size that patch_size does not divide",
+)
 
 
-DROPS_PIXELS = (drops_pixels, "an image_size that patch_size does not divide")
-
-
-def metadata(*tasks: str) -> dict[str, Any]:
+def _metadata(*tasks: str) -> dict[str, Any]:
     """Returns the file that keras-hub needs: its versions, and the tasks of the backbone."""
     return {
         "metadata.json": {
@@ -134,3 +127,65 @@ def metadata(*tasks: str) -> dict[str, Any]:
             "tasks": list(tasks),
         }
     }
+
+
+def classifier_family(
+    name: str,
+    module: str,
+    class_name: str,
+    backbone: tuple[Row, ...],
+    task: tuple[Row, ...],
+    beside: Callable[[Json], Json] = lambda files: {},
+    **more: Any,
+) -> Dialect:
+    """Returns the dialect of a backbone and of the classifier on it, which has a `task.json`.
+
+    Args:
+        name: name of the dialect.
+        module: module in keras-hub's models, such as `"vit"`.
+        class_name: first part of the names of its classes, such as `"ViT"`.
+        backbone, task: rows of the two objects, beside those of all such families.
+        beside: keys of another object that the rows of the task also read.
+        **more: further fields of `Dialect`.
+    """
+    whole = f"{class_name}Backbone"
+    place = (f"{module}.{module}_backbone", whole, (*backbone, *_DROPOUTS_AND_EPSILON))
+    kind = (f"{module}.{module}_image_classifier", f"{class_name}ImageClassifier")
+    return Dialect(
+        name=name,
+        library="keras-hub",
+        container="h5",
+        ignored={r"(task/)?(optimizer|preprocessor)/.*": "no weights of the model"},
+        identity=Identity("config.json", "class_name", whole, repr(whole)),
+        json=(
+            *keras_object("config.json", *place),
+            *keras_object("task.json", *kind, (*task, *_TASK), when=has_head, beside=beside),
+            *keras_object(
+                "task.json", *place, at=("config", "backbone"), when=has_head, is_read=False
+            ),
+        ),
+        notes=_metadata("ImageClassifier"),
+        images=converter_of(module, class_name),
+        numerics=Numerics(gelu="exact"),
+        expresses=("layer_norm_epsilon", "position_resize"),
+        crops=False,
+        **more,
+    )
+
+
+def encoder_family(
+    name: str, module: str, class_name: str, rows: tuple[Row, ...], **more: Any
+) -> Dialect:
+    """Returns the dialect of an encoder without a classifier; arguments as `classifier_family`."""
+    refusals = (*more.pop("impossible"), NO_HEAD, NO_SQUARE_PATCH, DROPS_PIXELS)
+    return Dialect(
+        name=f"keras_hub/{name}",
+        library="keras-hub",
+        container="h5",
+        identity=Identity("config.json", "class_name", class_name, repr(class_name)),
+        json=keras_object("config.json", module, class_name, rows),
+        notes=_metadata(),
+        impossible=refusals,
+        crops=False,
+        **more,
+    )

@@ -50,7 +50,7 @@ def _read(files: Json) -> ProtocolSpec | None:
 
 
 def _expresses(protocol: Mapping[str, Any]) -> bool:
-    """Whether it is keras-hub's protocol, or `paper`, the converter without its crop."""
+    """Whether keras-hub has the protocol: its own, or `paper`, which is the same without a crop."""
     return protocol["name"] in ("keras_hub", "paper")
 
 

@@ -6,28 +6,17 @@ The distillation token takes part in the attention and has no head. A classifier
 
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs, with_reasons
-from keras_vit.checkpoints.dialects.json_fields import (
-    REQUIRED,
-    Json,
-    JsonField,
-    JsonFields,
-    Row,
-)
+from keras_vit.checkpoints.dialects.base import Names, StoredAs, with_reasons
+from keras_vit.checkpoints.dialects.json_fields import Json, JsonFields
 from keras_vit.checkpoints.dialects.keras_hub.common import (
-    ATTENTION_BIASES,
     DROPS_PIXELS,
     SOME_ATTENTION_BIASES,
-    TASK_NOTES,
-    has_head,
+    classifier_family,
     keras_modules,
-    metadata,
     size_rows,
 )
-from keras_vit.checkpoints.dialects.keras_hub.converter import converter_of
-from keras_vit.checkpoints.dialects.keras_hub.objects import keras_object
 from keras_vit.checkpoints.dialects.transformers.common import impossible, needs
-from keras_vit.config import Numerics, ViTConfig
+from keras_vit.config import ViTConfig
 
 _EMBEDDING = "layers/dei_t_embeddings/"
 _BLOCK = "layers/dei_t_encoder/encoder_layers/dei_t_encoder_block{_l}/"
@@ -60,53 +49,26 @@ def _pooling(content: Json) -> dict[str, Any]:
     return {"classifier": kind, "class_token_in_mean": class_token_in_mean}
 
 
-_BACKBONE: tuple[Row, ...] = (
-    *size_rows(),
-    JsonField("dropout_rate", "dropout_rate", default=REQUIRED),
-    JsonField("attention_dropout", "attention_dropout_rate", default=REQUIRED),
-    JsonField("layer_norm_epsilon", "numerics.layer_norm_epsilon", default=REQUIRED),
-    ATTENTION_BIASES,
-)
-_TASK: tuple[Row, ...] = (
-    JsonField("num_classes", "num_classes", default=REQUIRED),
-    JsonFields(
-        ("pooling",),
-        ("classifier", "class_token_in_mean"),
-        _pooling,
-        lambda config: {"pooling": config.classifier},
-    ),
-    *TASK_NOTES,
-)
-
-
-def _backbone(file: str, at: tuple[str, ...] = (), **table: Any) -> Any:
-    return keras_object(file, "deit.deit_backbone", "DeiTBackbone", _BACKBONE, at, **table)
-
-
 def _has_foreign_mean(config: ViTConfig) -> bool:
     return config.classifier == "gap" and not (
         config.class_token_in_mean and config.has_class_token
     )
 
 
-deit = Dialect(
-    name="keras_hub/deit",
-    library="keras-hub",
-    container="h5",
-    words=with_reasons({"": "keras-hub's DeiT has no such part"}, _WORDS),
-    ignored={r"(task/)?(optimizer|preprocessor)/.*": "no weights of the model"},
-    identity=Identity("config.json", "class_name", "DeiTBackbone", "'DeiTBackbone'"),
-    json=(
-        *_backbone("config.json"),
-        *keras_object(
-            "task.json", "deit.deit_image_classifier", "DeiTImageClassifier", _TASK, when=has_head
+deit = classifier_family(
+    "keras_hub/deit",
+    "deit",
+    "DeiT",
+    size_rows(),
+    (
+        JsonFields(
+            ("pooling",),
+            ("classifier", "class_token_in_mean"),
+            _pooling,
+            lambda config: {"pooling": config.classifier},
         ),
-        *_backbone("task.json", ("config", "backbone"), when=has_head, is_read=False),
     ),
-    notes=metadata("ImageClassifier"),
-    images=converter_of("deit", "DeiT"),
-    numerics=Numerics(gelu="exact"),
-    expresses=("layer_norm_epsilon", "position_resize"),
+    words=with_reasons({"": "keras-hub's DeiT has no such part"}, _WORDS),
     fields={
         "position": "learned",
         "position_before_class": False,
@@ -121,5 +83,4 @@ deit = Dialect(
         DROPS_PIXELS,
     ),
     limits=((_has_foreign_mean, "a mean that leaves tokens out"),),
-    crops=False,
 )

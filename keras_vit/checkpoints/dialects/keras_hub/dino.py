@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs, with_reasons
+from keras_vit.checkpoints.dialects.base import Names, StoredAs, with_reasons
 from keras_vit.checkpoints.dialects.dinov3_rows import DINOV3_SWITCHES, OWN_ROPE, dinov3_rows
 from keras_vit.checkpoints.dialects.json_fields import (
     JsonField,
@@ -19,16 +19,12 @@ from keras_vit.checkpoints.dialects.json_fields import (
     number,
 )
 from keras_vit.checkpoints.dialects.keras_hub.common import (
-    DROPS_PIXELS,
-    NO_HEAD,
-    NO_SQUARE_PATCH,
+    encoder_family,
     image_shape,
     keras_modules,
-    metadata,
     size_rows,
 )
 from keras_vit.checkpoints.dialects.keras_hub.converter import converter, fitting_image_size
-from keras_vit.checkpoints.dialects.keras_hub.objects import keras_object
 from keras_vit.checkpoints.dialects.transformers.common import impossible, needs
 from keras_vit.checkpoints.dialects.transformers.dinov2 import swiglu_width
 from keras_vit.config import Numerics, ViTConfig
@@ -182,16 +178,14 @@ def _imagenet(config: ViTConfig) -> ProtocolSpec:
     return {"name": "keras_hub", "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
 
 
-dinov2 = Dialect(
-    name="keras_hub/dinov2",
-    library="keras-hub",
-    container="h5",
+dinov2 = encoder_family(
+    "dinov2",
+    "dinov2.dinov2_backbone",
+    "DINOV2Backbone",
+    _ROWS2,
     words=with_reasons(_REASONS, _WORDS2),
     derived=_resized_positions,
     needs_json="which numbered array is which token",
-    identity=Identity("config.json", "class_name", "DINOV2Backbone", "'DINOV2Backbone'"),
-    json=keras_object("config.json", "dinov2.dinov2_backbone", "DINOV2Backbone", _ROWS2),
-    notes=metadata(),
     images=dataclasses.replace(converter, default=_imagenet),
     numerics=Numerics(gelu="exact", position_resize="bicubic_catmull_rom"),
     expresses=("position_resize",),
@@ -206,9 +200,6 @@ dinov2 = Dialect(
     impossible=(
         *impossible("token"),
         *needs(layer_scale=True, qkv_bias=True),
-        NO_HEAD,
-        NO_SQUARE_PATCH,
-        DROPS_PIXELS,
         (
             lambda c: len({*c.source_grid}) > 1 or len({*(c.grid or (1,))}) > 1,
             "a grid of another shape than a square",
@@ -223,7 +214,6 @@ dinov2 = Dialect(
         ),
     ),
     limits=((_is_resized_otherwise, "positions that are resized by another method"),),
-    crops=False,
 )
 
 _MLP3 = "layers/dinov3_encoder/layers/dinov3_layer{_l}/mlp/"
@@ -244,43 +234,28 @@ _WORDS3: dict[str, Names] = {
     ),
 }
 
-dinov3 = Dialect(
-    name="keras_hub/dinov3",
-    library="keras-hub",
-    container="h5",
+dinov3 = encoder_family(
+    "dinov3",
+    "dinov3.dinov3_backbone",
+    "DINOV3Backbone",
+    (
+        *size_rows(),
+        *dinov3_rows(
+            biases=("use_query_bias", "use_key_bias", "use_value_bias"),
+            projection_bias="use_proj_bias",
+            mlp_bias="use_mlp_bias",
+            activation="hidden_activation",
+            layer_scale="layer_scale_init_value",
+        ),
+        JsonField("use_mask_token", "mask_token", default=True),
+        JsonNote("apply_layernorm", lambda facts: False),
+    ),
     words=with_reasons(_REASONS, _WORDS3),
     needs_json="theta of the rotary positions",
-    identity=Identity("config.json", "class_name", "DINOV3Backbone", "'DINOV3Backbone'"),
-    json=keras_object(
-        "config.json",
-        "dinov3.dinov3_backbone",
-        "DINOV3Backbone",
-        (
-            *size_rows(),
-            *dinov3_rows(
-                biases=("use_query_bias", "use_key_bias", "use_value_bias"),
-                projection_bias="use_proj_bias",
-                mlp_bias="use_mlp_bias",
-                activation="hidden_activation",
-                layer_scale="layer_scale_init_value",
-            ),
-            JsonField("use_mask_token", "mask_token", default=True),
-            JsonNote("apply_layernorm", lambda facts: False),
-        ),
-    ),
-    notes=metadata(),
     images=dataclasses.replace(converter, default=_imagenet),
     numerics=Numerics(gelu="exact", layer_norm_epsilon=1e-5),
     expresses=("gelu", "gate", "layer_norm_epsilon", "position_resize"),
     fields={**_FIXED, "position": "none"},
     switches=DINOV3_SWITCHES,
-    impossible=(
-        *impossible("token", positions=("none",)),
-        *needs(layer_scale=True),
-        *OWN_ROPE,
-        NO_HEAD,
-        NO_SQUARE_PATCH,
-        DROPS_PIXELS,
-    ),
-    crops=False,
+    impossible=(*impossible("token", positions=("none",)), *needs(layer_scale=True), *OWN_ROPE),
 )

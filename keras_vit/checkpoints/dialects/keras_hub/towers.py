@@ -1,4 +1,4 @@
-"""CLIPVisionEncoder and SigLIPVisionEncoder of keras-hub, alone and inside of a backbone."""
+"""CLIPVisionEncoder and SigLIPVisionEncoder of keras-hub, alone and inside a backbone."""
 
 import dataclasses
 import re
@@ -7,13 +7,10 @@ from typing import Any
 from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs, with_reasons
 from keras_vit.checkpoints.dialects.json_fields import JsonConstant, JsonField, Row, one_of
 from keras_vit.checkpoints.dialects.keras_hub.common import (
-    DROPS_PIXELS,
     GELUS,
-    NO_HEAD,
-    NO_SQUARE_PATCH,
     NOT_SQUARE,
+    encoder_family,
     keras_modules,
-    metadata,
     size_rows,
 )
 from keras_vit.checkpoints.dialects.keras_hub.converter import converter
@@ -28,19 +25,16 @@ _NUMBERS = "the numbers of the positions"
 
 
 def _tower(name: str, module: str, class_name: str, rows: tuple[Row, ...], **more: Any) -> Dialect:
-    refusals = (*more.pop("impossible"), *needs(qkv_bias=True), NO_HEAD)
-    return Dialect(
-        name=f"keras_hub/{name}",
-        library="keras-hub",
-        container="h5",
-        identity=Identity("config.json", "class_name", class_name, repr(class_name)),
-        json=keras_object("config.json", module, class_name, (*size_rows(), *rows)),
-        notes=metadata(),
+    refusals = (*more.pop("impossible"), *needs(qkv_bias=True), NOT_SQUARE)
+    return encoder_family(
+        name,
+        module,
+        class_name,
+        (*size_rows(), *rows),
         needs_json="the form of the GELU",
         images=converter,
         expresses=("gelu", "position_resize"),
-        impossible=(*refusals, NO_SQUARE_PATCH, NOT_SQUARE, DROPS_PIXELS),
-        crops=False,
+        impossible=refusals,
         **more,
     )
 

@@ -6,7 +6,7 @@ the head; without `intermediate_dim` the first is the head.
 
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs, with_reasons
+from keras_vit.checkpoints.dialects.base import Names, StoredAs, with_reasons
 from keras_vit.checkpoints.dialects.json_fields import (
     REQUIRED,
     Codec,
@@ -17,18 +17,13 @@ from keras_vit.checkpoints.dialects.json_fields import (
     object_at,
 )
 from keras_vit.checkpoints.dialects.keras_hub.common import (
-    ATTENTION_BIASES,
     DROPS_PIXELS,
     SOME_ATTENTION_BIASES,
-    TASK_NOTES,
-    has_head,
+    classifier_family,
     keras_modules,
-    metadata,
     size_rows,
 )
-from keras_vit.checkpoints.dialects.keras_hub.converter import converter
-from keras_vit.checkpoints.dialects.keras_hub.objects import keras_object
-from keras_vit.config import Numerics, ViTConfig
+from keras_vit.config import ViTConfig
 
 _EMBEDDING = "layers/vi_t_patching_and_embedding/"
 _BLOCK = "layers/vi_t_encoder/encoder_layers/vi_t_encoder_block{_l}/"
@@ -79,7 +74,7 @@ def _class_token(content: Json) -> dict[str, Any]:
 
 
 def _of_backbone(files: Json) -> dict[str, Any]:
-    """Returns `use_class_token` of the backbone in `config.json`; the task only repeats it."""
+    """Returns the backbone's `use_class_token`; the copy of it in `task.json` is not read."""
     backbone = object_at(files["config.json"], ("config",))
     return {"use_class_token": backbone.get("use_class_token", True)}
 
@@ -97,10 +92,6 @@ def _pooling(content: Json) -> dict[str, Any]:
 
 _BACKBONE: tuple[Row, ...] = (
     *size_rows("mlp_dim", _PAIR),
-    JsonField("dropout_rate", "dropout_rate", default=REQUIRED),
-    JsonField("attention_dropout", "attention_dropout_rate", default=REQUIRED),
-    JsonField("layer_norm_epsilon", "numerics.layer_norm_epsilon", default=REQUIRED),
-    ATTENTION_BIASES,
     JsonField("use_mlp_bias", "mlp_bias", default=True),
     JsonFields(
         ("use_class_token",),
@@ -111,14 +102,12 @@ _BACKBONE: tuple[Row, ...] = (
     JsonField("use_patch_bias", "patch_bias", default=True),
 )
 _TASK: tuple[Row, ...] = (
-    JsonField("num_classes", "num_classes", default=REQUIRED),
     JsonFields(
         ("pooling",),
         ("classifier", "class_token_in_mean"),
         _pooling,
         lambda config: {"pooling": "token" if config.classifier == "token" else "gap"},
     ),
-    *TASK_NOTES,
     JsonField("intermediate_dim", "representation_size", default=REQUIRED),
 )
 
@@ -129,33 +118,14 @@ def _has_foreign_pooling(config: ViTConfig) -> bool:
     return config.classifier != "token"
 
 
-def _backbone(file: str, at: tuple[str, ...] = (), **table: Any) -> Any:
-    return keras_object(file, "vit.vit_backbone", "ViTBackbone", _BACKBONE, at, **table)
-
-
-vit = Dialect(
-    name="keras_hub",
-    library="keras-hub",
-    container="h5",
+vit = classifier_family(
+    "keras_hub",
+    "vit",
+    "ViT",
+    _BACKBONE,
+    _TASK,
+    beside=_of_backbone,
     words=with_reasons(_REASONS, _WORDS),
-    ignored={r"(task/)?(optimizer|preprocessor)/.*": "no weights of the model"},
-    identity=Identity("config.json", "class_name", "ViTBackbone", "'ViTBackbone'"),
-    json=(
-        *_backbone("config.json"),
-        *keras_object(
-            "task.json",
-            "vit.vit_image_classifier",
-            "ViTImageClassifier",
-            _TASK,
-            when=has_head,
-            beside=_of_backbone,
-        ),
-        *_backbone("task.json", ("config", "backbone"), when=has_head, is_read=False),
-    ),
-    notes=metadata("ImageClassifier"),
-    images=converter,
-    numerics=Numerics(gelu="exact"),
-    expresses=("layer_norm_epsilon", "position_resize"),
     fields={"position": "learned", "position_before_class": False},
     switches=("projection_bias", "mlp_bias", "patch_bias"),
     impossible=(
@@ -171,5 +141,4 @@ vit = Dialect(
             "a representation layer without a head",
         ),
     ),
-    crops=False,
 )

@@ -1,8 +1,8 @@
 """Checkpoints of timm (huggingface/pytorch-image-models): one dialect for each class.
 
-As the Hub holds them: a folder with `model.safetensors` and `config.json`, or the safetensors file
-alone. timm hides arithmetic behind the name of an architecture, which the file alone lacks
-(`architectures.py`).
+A checkpoint is a folder with `model.safetensors` and `config.json`, as on the Hub, or the
+safetensors file alone. In timm the name of an architecture implies arithmetic, and the file alone
+lacks that name (`architectures.py`).
 """
 
 import dataclasses

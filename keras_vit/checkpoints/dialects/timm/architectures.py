@@ -54,7 +54,7 @@ def family_of(row: Mapping[str, Any]) -> str:
 
 
 def names_of(family: str) -> list[str]:
-    """Returns the names of all architectures of a dialect, and those of before."""
+    """Returns the names of all architectures of a dialect, their former names included."""
     models, renamed = _registry()["models"], _registry()["renamed"]
     own = [name for name, row in models.items() if family_of(row) == family]
     return [*own, *(old for old, new in renamed.items() if new in own)]

@@ -47,7 +47,7 @@ class _Architecture:
 
 
 def _last_norm(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Whether the last norm stands, and whether behind the pooling."""
+    """Returns whether there is a last norm, and whether it follows the pooling."""
     if architectures.family_of(row) == "timm/eva":
         after = row.get("use_fc_norm")
         after = row["global_pool"] == "avg" if after is None else after
@@ -59,7 +59,7 @@ def _last_norm(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parts(fields: Fields, family: str) -> dict[str, Any]:
-    """The parts of a model that its arrays show; only layer scale is named by the family."""
+    """Returns the parts of a model that its arrays show; the family decides about layer scale."""
     classifier = fields.get("classifier")
     rope = fields.get("rope")
     form = rope["form"] if isinstance(rope, Mapping) else getattr(rope, "form", None)
@@ -131,7 +131,7 @@ def deduce(family: str, fields: Fields) -> dict[str, Any]:
 
 
 def undetermined(family: str, fields: Fields) -> dict[str, str]:
-    """Returns the facts that a file of these arrays leaves open, with who has which value."""
+    """Returns the facts that arrays alone leave open, each with its values and architectures."""
     fits = _fitting(family, fields)
     if not fits:
         return dict.fromkeys(_NUMERICS, "no architecture of timm has these parts together")

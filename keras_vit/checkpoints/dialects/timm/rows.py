@@ -109,7 +109,7 @@ def _adds_positions_first(config: ViTConfig) -> bool:
 
 
 def pre_norm_row(key: str) -> Row:
-    """Returns the row of the norm before the blocks, which stands in for a bias of the patches."""
+    """Returns the row of the norm before the blocks; a model with it has no bias of patches."""
 
     def read(content: Json) -> dict[str, Any]:
         if key not in content:
@@ -184,7 +184,7 @@ def tables(architecture: Row, arguments: tuple[Row, ...]) -> tuple[JsonTable, ..
     """Returns the tables of `config.json`.
 
     Args:
-        architecture: the row of its name, and of what the name alone tells.
+        architecture: the row of the architecture's name and of the facts that the name implies.
         arguments: rows of the constructor's arguments, under `model_args`.
     """
     top: tuple[Row, ...] = (

@@ -50,12 +50,12 @@ def _relative(
     switches: tuple[str, ...] = (),
     **more: Any,
 ) -> Dialect:
-    """Returns the dialect of a vision class and of the models that have it as a part.
+    """Returns the dialect of a vision class, which also reads whole models with that class inside.
 
     Args:
-        models: values of `model_type` of the whole models.
+        models: `model_type` of each whole model.
         own: `model_type` of the vision class.
-        class_name: the vision class, by which transformers loads what is written.
+        class_name: name of the vision class, for files that keras_vit writes.
         prefixes: prefixes of the tower's names; the first is the vision class's own.
         words: names of the weights.
         sizes: the class's defaults of width, MLP, blocks, heads, pixels and patch.

@@ -1,0 +1,49 @@
+"""`keras_vit.checkpoints.load`: `transfer.load` with the class of the model."""
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from keras_vit.sources.source import Source
+
+if TYPE_CHECKING:
+    from keras_vit.model import VisionTransformer
+
+
+def load(source: str | os.PathLike[str] | Source, **arguments: Any) -> "VisionTransformer":
+    """Builds the model that a checkpoint or preset holds, with its weights and arithmetic.
+
+    Names, shapes and types of all arrays are checked before the model is built, and
+    every number must be finite. Arrays are read one at a time. Files of a folder
+    are opened once, before any array is read, so that a model never mixes two states of it.
+
+    Args:
+        source: a file of weights, a folder as its library writes it, or another source of
+            `VisionTransformer.from_preset`.
+        num_classes: None keeps the file's head. Another number than the file's makes a head
+            with zero weights; 0 leaves the head out.
+        image_size: pixels, an int or a pair (height, width); position embeddings are
+            resized. None for a model that takes any size per call; `"stored"` for the
+            size in the file.
+        load_weights: False for the architecture with fresh weights.
+        dtype, remat, trainable, data_format, name: as for `VisionTransformer`.
+        labels, protocol, provenance: as for `VisionTransformer`; None takes the files' values.
+        dialect: name of the dialect to read the file as, if its names are ambiguous.
+        variant: name of the variant that the file must be.
+        position_grid: (rows, columns) of the stored positions, if the grid is not square.
+        checksum: whether to compare a preset's weights with the sha256 in its `config.json`.
+        allow_pickle_weights: whether weights may be a pickle of torch (`.bin`, `.pth`), which
+            `torch.load(weights_only=True)` of torch 2.7 or newer reads; see SECURITY.md.
+        **arguments: the arguments above by name, and fields of `ViTConfig`. A caller may change
+            `representation_size` to None (which leaves the layer out), the dropout rates,
+            `numerics` (a dict changes the numerics that it names), and `classifier` between its
+            pooled and unpooled form. Any other field must agree with the file. Another
+            `patch_size` resizes the projection of patches as FlexiViT does
+            (`adapt.resize_patches`) and, with them, the positions.
+
+    Raises:
+        CheckpointError: arrays do not fit; the message names the file and each such array.
+        ConfigError: the fields are invalid together.
+    """
+    from keras_vit.model import VisionTransformer  # starts a backend
+
+    return VisionTransformer.from_preset(source, **arguments)

@@ -1,0 +1,82 @@
+"""The releases in which faults of other libraries were seen, and private names that are gone.
+
+A canary, run with the oldest and the newest of these releases, saw the fault in both. A workaround
+acts in every release that keras_vit supports, up to `fixed`.
+"""
+
+import re
+from importlib.metadata import PackageNotFoundError, version
+from typing import NamedTuple, TypeVar
+
+Form = TypeVar("Form")
+
+
+class Fault(NamedTuple):
+    """A fault of another library that keras_vit works around.
+
+    Args:
+        report: name of the report in `docs/upstream`.
+        library: name of the library on the package index.
+        first: oldest release in which the fault was seen.
+        last: newest release in which the fault was seen.
+        where: file of `keras_vit` with the workaround.
+        fixed: first release without the fault, from which on the workaround does not act; None if
+            the newest supported release has the fault.
+    """
+
+    report: str
+    library: str
+    first: str
+    last: str
+    where: str
+    fixed: str | None = None
+
+
+FAULTS = (
+    Fault("jax_state", "keras", "3.14.0", "3.15.1", "fixes/trainer.py"),
+    Fault("threads", "keras", "3.15.1", "3.15.1", "fixes/trainer.py"),
+    Fault("torch_gradients", "keras", "3.14.0", "3.15.1", "fixes/trainer.py"),
+    Fault("openvino", "keras", "3.14.0", "3.15.1", "fixes/trainer.py"),
+    Fault("openvino", "openvino", "2026.4.1", "2026.4.1", "interpolate.py"),
+    Fault("deleted_weights", "keras", "3.14.0", "3.15.1", "fixes/deleted_weights.py"),
+    Fault("moments", "keras", "3.14.0", "3.15.1", "kernels/reference.py"),
+    Fault("mirrored_clipping", "keras", "3.14.0", "3.15.1", "finetune/optimizers.py"),
+    Fault("clone_model", "keras", "3.14.0", "3.15.1", "model.py"),
+    Fault("recompute_grad", "tensorflow", "2.21.0", "2.21.0", "fixes/recompute_grad.py"),
+    Fault("torch_checkpoint", "torch", "2.13.0", "2.13.0", "fixes/torch_checkpoint.py"),
+    Fault("torch_stacks", "torch", "2.13.0", "2.13.0", "fixes/torch_stacks.py"),
+    Fault("xla_on_cpus", "jax", "0.10.2", "0.10.2", "fixes/xla_on_cpus.py"),
+)
+
+
+def release(text: str) -> tuple[int, ...]:
+    """Returns the numbers of a release: `"2.13.0+cpu"` is `(2, 13, 0)`."""
+    return tuple(map(int, re.findall(r"\d+", text)[:3]))
+
+
+def note_on(library: str) -> str:
+    """Returns a sentence if a library is newer than the releases in which its faults were seen."""
+    try:
+        installed = release(version(library))
+    except PackageNotFoundError:
+        return ""
+    newest = max((f.last for f in FAULTS if f.library == library), key=release, default=None)
+    if newest is None or installed <= release(newest):
+        return ""
+    return f"newer than {newest}, the last release whose faults keras_vit has seen"
+
+
+PLAIN_FORMS: dict[str, str] = {}
+"""The private names that an installed library lacks, and what computes in their place."""
+
+
+def plain_form(name: str, form: Form, words: str) -> Form:
+    """Returns the form that computes without a private name, and lets `keras-vit doctor` say so.
+
+    Args:
+        name: full name in the other library, which was not found.
+        form: value to use in place of the private name.
+        words: what computes then, for the user.
+    """
+    PLAIN_FORMS[name] = words
+    return form

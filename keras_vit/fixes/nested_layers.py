@@ -1,0 +1,30 @@
+"""The layers inside a layer, which Keras lists by a private method alone.
+
+Symptom: `Model.layers` stops one level down, and a layer has no public list of its parts.
+
+Workaround: the attributes of a layer, with the lists and dicts among them, are searched.
+
+Leans on: nothing private.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+
+def all_layers(layer: Any) -> Iterator[Any]:
+    """Yields a layer and every layer inside it, each once."""
+    import keras
+
+    seen: set[int] = set()
+
+    def search(value: Any) -> Iterator[Any]:
+        if id(value) in seen or not isinstance(value, (keras.Layer, list, tuple, dict)):
+            return
+        seen.add(id(value))
+        if isinstance(value, keras.Layer):
+            yield value
+            value = vars(value)
+        for part in list(value.values() if isinstance(value, dict) else value):
+            yield from search(part)
+
+    return search(layer)

@@ -1,0 +1,194 @@
+"""Models that a library cannot express, and JSON that contradicts the arrays, are refused."""
+
+import json
+import shutil
+
+import keras
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from keras_vit import CheckpointError, checkpoints
+from tests import family_goldens, golden
+from tests.helpers import HYBRID, tiny
+from tests.words import raises
+
+pytestmark = pytest.mark.on_one_backend("torch")
+
+EXACT = {"numerics": {"gelu": "exact"}}
+SINCOS = ({"position": "sincos2d"}, "position='sincos2d'")
+NO_POOLING = {"classifier": "map"}
+CLASS_POSITION = ({"position_before_class": True}, "position_before_class=True")
+OTHER_GRID = ({"position_grid": (3, 3)}, "positions stored for another grid than that of image_si")
+MEAN_BESIDE_A_TOKEN = {"classifier": "gap", "class_token": True}
+TOWER = {"num_classes": 0}
+POOLED_TOWER = {"num_classes": 0, "classifier": "map", "class_token": False}
+INEXPRESSIBLE = {
+    "google": (
+        SINCOS,
+        CLASS_POSITION,
+        (EXACT, "numerics.gelu='exact', where it computes 'tanh'"),
+        (NO_POOLING, "no place for pool/probe: the official code has no attention pooling"),
+    ),
+    "timm": (
+        SINCOS,
+        OTHER_GRID,
+        ({"representation_size": 9}, "no place for pre_logits/kernel"),
+        ({"numerics": {"layer_norm_epsilon": 1e-12}}, "layer_norm_epsilon=1e-12, where it"),
+        ({"resnet": {"num_layers": (1,)}, "patch_size": 2}, "stages that no architecture of"),
+        ({"resnet": {"width_factor": 0.5}, "patch_size": 2}, "another width than 64"),
+    ),
+    "transformers": (
+        SINCOS,
+        OTHER_GRID,
+        CLASS_POSITION,
+        (HYBRID, "no place for root/conv/kernel"),
+        (NO_POOLING, "no place for pool/probe: transformers' ViT has no attention pooling"),
+        (MEAN_BESIDE_A_TOKEN, "a classifier other than 'token'"),
+        ({"representation_size": 9}, "a head behind a representation layer"),
+    ),
+    "keras_hub": (
+        SINCOS,
+        CLASS_POSITION,
+        (NO_POOLING, "no place for pool/probe: keras-hub's ViT has no attention pooling"),
+        ({"numerics": {"gelu": "tanh"}}, "numerics.gelu='tanh', where it computes 'exact'"),
+        ({"qkv_bias": False}, "biases of some of query, key, value and the projection behind"),
+        (MEAN_BESIDE_A_TOKEN, "a classifier other than 'token' or a mean"),
+        ({"representation_size": 9, "num_classes": 0}, "a representation layer without a head"),
+        ({"image_size": 17, "crop_remainder": True}, "image_size that patch_size does not divide"),
+    ),
+    "transformers/clip": ((TOWER, "text tower"),),
+    "transformers/siglip": ((POOLED_TOWER, "text tower"),),
+    "transformers/siglip2_vision_model": ((POOLED_TOWER, "packed patches"),),
+    "open_clip": ((TOWER, "a vision tower alone, where this library has a text tower too"),),
+}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "fields", "reason"),
+    [(dialect, *row) for dialect, rows in INEXPRESSIBLE.items() for row in rows],
+)
+def test_a_model_that_a_library_cannot_express_is_not_written(dialect, fields, reason, tmp_path):
+    """The message gives the reason."""
+    exact = EXACT if dialect == "keras_hub" else {}
+    with pytest.raises(CheckpointError) as caught:
+        checkpoints.save(tiny(**{**exact, **fields}), tmp_path / "x", dialect=dialect)
+    assert reason in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+BLOCK = "layers/vi_t_encoder/encoder_layers/vi_t_encoder_block"
+TIMM, HUB, TASK = ("model_args",), ("config",), ("task.json", "config")
+CONTRADICTIONS = (
+    ("timm_token", TIMM, {"act_layer": "relu"}, "act_layer='relu', expected one of gelu"),
+    ("timm_token", TIMM, {"norm_layer": "batchnorm"}, "norm_layer='batchnorm', expected one of"),
+    ("timm_token", TIMM, {"norm_layer": "rmsnorm"}, "unexpected: blocks.0.norm1.bias"),
+    ("timm_token", TIMM, {"reg_tokens": 2}, "missing: reg_token, expected (1, 2, 24)"),
+    ("timm_token", TIMM, {"global_pool": "max"}, "global_pool='max', expected one of token, avg"),
+    ("timm_token", TIMM, {"global_pool": "map"}, "missing: attn_pool.latent"),
+    ("timm_token", TIMM, {"depth": 3}, "missing: blocks.2.norm1.weight"),
+    ("timm_token", TIMM, {"qkv_bias": False}, "unexpected: blocks.0.attn.qkv.bias"),
+    ("timm_token", TIMM, {"patch_size": 16}, "patch_embed.proj.weight is (24, 3, 4, 4)"),
+    ("timm_token", (), {"architecture": "vit_base_patch16_rpn_224"}, "norm behind each branch"),
+    ("hf_classifier", (), {"hidden_size": 48}, "misshapen: vit.embeddings.cls_token is (1, 1, 24)"),
+    ("hf_classifier", (), {"num_hidden_layers": 3}, "vit.encoder.layer.2.layernorm_before.weight"),
+    ("hf_classifier", (), {"num_hidden_layers": 1}, "unexpected: vit.encoder.layer.1.attention"),
+    ("hf_classifier", (), {"image_size": 24}, "position_embeddings is (1, 17, 24), expected (1, 3"),
+    ("hf_classifier", (), {"num_attention_heads": 5}, "hidden_size=24 is not divisible by num_he"),
+    ("hf_classifier", (), {"hidden_act": "relu"}, "hidden_act='relu', expected one of gelu"),
+    ("hf_classifier", (), {"model_type": "beat"}, "model_type='beat', expected 'vit'"),
+    ("hf_classifier", (), {"hidden_size": "24"}, "hidden_size must be a positive int, found '24'"),
+    ("hf_classifier", (), {"layer_norm_eps": None}, "layer_norm_epsilon must be a number"),
+    ("hf_model", (), {"pooler_act": "gelu"}, "pooler_act='gelu', expected 'tanh'"),
+    ("kh_intermediate", HUB, {"mlp_dim": 33}, f"misshapen: {BLOCK}/mlp/dense_1/vars/0 is (16, 24)"),
+    ("kh_intermediate", HUB, {"num_heads": 4}, f"{BLOCK}/mha/key_dense/vars/0 is (16, 2, 8)"),
+    ("kh_intermediate", HUB, {"num_layers": 2}, f"{BLOCK}_1/mha/query_dense/vars/1, expected"),
+    ("kh_intermediate", HUB, {"image_shape": [16, 16, 1]}, "expected (4, 4, 1, 16)"),
+    ("kh_intermediate", HUB, {"use_mlp_bias": False}, f"unexpected: {BLOCK}/mlp/dense_1/vars/1"),
+    (
+        *("kh_intermediate", HUB, {"use_class_token": False}),
+        "task.json has pooling='token', where use_class_token=False goes with 'gap'",
+    ),
+    ("kh_intermediate", (), {"class_name": "GemmaBackbone"}, "class_name='GemmaBackbone', expecte"),
+    ("kh_intermediate", TASK, {"num_classes": 6}, "misshapen: task/layers/dense_1/vars/0 is"),
+    ("kh_intermediate", TASK, {"intermediate_dim": None}, "unexpected: task/layers/dense_1/vars/1"),
+    ("kh_intermediate", TASK, {"pooling": None}, "task.json has pooling=None"),
+    (
+        *("hf_dinov2_reg_model", (), {"num_register_tokens": 5}),
+        "misshapen: embeddings.register_tokens is (1, 4, 24), expected (1, 5, 24)",
+    ),
+    ("hf_dinov3_model", (), {"num_attention_heads": 4}, "rope needs heads of a multiple of 4 chan"),
+    (
+        *("hf_dinov3_model", (), {"model_type": "dinov4_vit", "architectures": ["DINOv4Model"]}),
+        "; the model is a DINOv4Model",
+    ),
+    ("kh_dinov2", HUB, {"num_heads": 4}, "query_dense/vars/0 is (16, 2, 8), expected (16, 4, 4)"),
+)
+"""Golden, keys that lead to the object in its JSON, other values of it, and the message."""
+
+
+def refused(folder) -> str:
+    """Loads and converts a folder; returns the message, which must be the same for both."""
+    with pytest.raises(CheckpointError) as caught:
+        checkpoints.load(folder)
+    with pytest.raises(CheckpointError) as again:
+        checkpoints.convert(folder, folder.with_name("converted"), "google")
+    assert str(again.value) == str(caught.value)
+    assert str(folder) in str(caught.value)
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "changes", "message"),
+    CONTRADICTIONS,
+    ids=[f"{name} {next(iter(changes))}" for name, _, changes, _ in CONTRADICTIONS],
+)
+def test_json_that_contradicts_the_arrays_is_refused(name, at, changes, message, tmp_path):
+    """The message names the value in the JSON file, or the array that does not fit."""
+    source = golden.FOLDER / name
+    source = source if source.exists() else family_goldens.FOLDER / name
+    folder = shutil.copytree(source, tmp_path / "copy")
+    file, *keys = at if at[:1] == ("task.json",) else ("config.json", *at)
+    content = place = json.loads((folder / file).read_text())
+    for key in keys:
+        place = place[key]
+    place |= changes
+    (folder / file).write_text(json.dumps(content))
+    assert message in refused(folder)
+
+
+def test_a_clip_file_without_its_vision_tower_is_refused(tmp_path):
+    """The message names the arrays that are there, and the family that the JSON names."""
+    folder = shutil.copytree(family_goldens.FOLDER / "hf_clip_two_towers", tmp_path / "x")
+    path = folder / "model.safetensors"
+    arrays = {name: a for name, a in load_file(path).items() if name.startswith("text_")}
+    save_file(arrays, path)
+    with raises(
+        *(CheckpointError, "no Vision Transformer in any of the dialects transformers/clip"),
+        *("text_model.", "config.json has model_type='clip'"),
+    ):
+        checkpoints.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("hf_dinov3_model/model.safetensors", "theta of the rotary positions stands in config"),
+        ("kh_dinov2_reg/model.weights.h5", "which numbered array is which token stands in config"),
+        ("kh_clip_vision/model.weights.h5", "the form of the GELU stands in config.json"),
+        ("hf_clip_vision/model.safetensors", "the arrays do not tell gelu. Give numerics="),
+    ],
+)
+def test_a_file_without_json_is_refused_by_the_missing_fact(name, reason):
+    """The message names the fact that decides the output and that no array shows."""
+    with pytest.raises(CheckpointError, match=reason):
+        checkpoints.load(family_goldens.FOLDER / name, num_heads=3)
+
+
+def test_a_keras_file_is_refused_by_the_class_of_its_model(tmp_path):
+    """A .keras file is a zip, as an npz file is."""
+    tiny().save(tmp_path / "vit.keras")
+    keras.Sequential([keras.layers.Dense(2)]).save(tmp_path / "sequential.keras")
+    for name, kind in (("vit", "keras_vit>VisionTransformer"), ("sequential", "Sequential")):
+        with pytest.raises(CheckpointError, match=f"whole model of the class {kind}"):
+            checkpoints.load(tmp_path / f"{name}.keras")
