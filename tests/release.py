@@ -66,7 +66,7 @@ def _save_and_load(model: keras_vit.VisionTransformer, images: np.ndarray, folde
         keras.saving.load_model(folder / "model.keras"),
     )
     for other in loaded:
-        found = keras_vit.features(other, images, "logits").values
+        logits = keras_vit.features(other, images, "logits").values
         np.testing.assert_allclose(logits, expected, atol=1e-5)
 
 
