@@ -8,8 +8,8 @@ Classify by embeddings of words, without training (zero-shot)::
 
 CLIP and SigLIP were trained to bring a photograph and its description near each other. The library
 of the text tower embeds the words; ``head_from_embeddings`` makes them the head of the vision
-tower. The page of families has the lines for transformers. This page needs no download: in place of a text
-tower it takes the mean of a few images as the embedding of a word.
+tower. The page of families has the lines for transformers. This page needs no download: in place
+of a text tower it takes the mean of a few images as the embedding of a word.
 """
 
 import numpy as np

@@ -1,16 +1,14 @@
 """The benchmarks: model sizes, the Flax peer, turns, profiles, and peers that fail."""
 
-import csv
 import json
 import sys
-from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
 
 import keras_vit
-from benchmarks import aims, gpu, growth, harness, profiles, readme, report, speed, speeds
+from benchmarks import aims, gpu, growth, harness, profiles, readme, report, speed
 from benchmarks.peers import PEERS, Peer
 from benchmarks.sizes import Size, size_named
 from keras_vit import checkpoints, variants
@@ -307,12 +305,3 @@ def test_the_plan_for_a_gpu_fits_into_its_time(tiny, tmp_path):
                 "384",
                 "1024",
             } <= set(PEERS)
-
-
-def test_the_csv_has_the_speeds_of_the_json():
-    """`python -m benchmarks.speeds` writes the csv in the repository from cpu.json."""
-    results = Path(speeds.__file__).parent / "results"
-    rows = speeds.rows_of(json.loads((results / "cpu.json").read_text()))
-    with (results / "amd_epyc.csv").open(newline="") as file:
-        written = list(csv.DictReader(file))
-    assert written == [{key: str(value) for key, value in row.items()} for row in rows]
