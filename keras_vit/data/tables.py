@@ -11,6 +11,7 @@ import numpy as np
 
 from keras_vit.data.records import Records, multi_hot
 from keras_vit.errors import ConfigError, listed, nearest, shown
+from keras_vit.images.decoding import format_of_name
 from keras_vit.images.image_files import ImageFiles
 from keras_vit.text import warn
 
@@ -107,7 +108,7 @@ def _from_json(stored: object, table: Path) -> dict[str, list[str]]:
 def _from_csv(text: str, table: Path) -> tuple[dict[str, list[str]], list[str] | None]:
     header, *lines = [row for row in csv.reader(io.StringIO(text)) if row] or [[]]
     classes = header[1:] if len(header) > 2 else None
-    if len(header) < 2 or len(set(header)) < len(header) or (table.parent / header[0]).is_file():
+    if len(header) < 2 or len(set(header)) < len(header) or format_of_name(header[0]):
         raise ConfigError(
             f"{table}: the first line is {shown(','.join(header))}, expected the names of the "
             "columns: path,labels, or path and a column per class."

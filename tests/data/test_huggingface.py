@@ -95,3 +95,20 @@ def test_without_the_library_the_message_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(ConfigError, match=r"pip install 'keras-vit\[huggingface\]'"):
         from_huggingface("digits", PLAIN)
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["class labels", "words"])
+def test_a_column_of_lists_gives_images_many_labels(named):
+    """Of numbers with names, or of words; a list may be empty."""
+    import datasets
+
+    lists = [[0, 2], [], [1]]
+    kind = datasets.ClassLabel(names=["ape", "bee", "cat"]) if named else datasets.Value("string")
+    words = [[["ape", "bee", "cat"][k] for k in row] for row in lists]
+    pictures = [Image.fromarray(np.zeros((8, 8), "uint8"))] * 3
+    features = datasets.Features({"image": datasets.Image(), "tags": datasets.Sequence(kind)})
+    columns = {"image": pictures, "tags": lists if named else words}
+    rows = datasets.Dataset.from_dict(columns, features=features)
+    data = from_huggingface(rows, PLAIN, label="tags")
+    assert data.class_names == ("ape", "bee", "cat")
+    assert data.labels.astype(int).tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]

@@ -119,3 +119,39 @@ def test_without_the_library_the_message_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
     with pytest.raises(ConfigError, match=r"pip install 'keras-vit\[tfds\]'"):
         from_tfds("digits", PLAIN)
+
+
+def test_a_function_or_sequence_of_classes_gives_images_many_labels(data_dir, tmp_path):
+    """A function may return a list of classes; a feature may be a sequence of class labels."""
+    names = ("even", "above 4")
+    data = from_tfds(
+        "digits",
+        PLAIN,
+        label=lambda row: [
+            k for k, has in enumerate((row["label"] % 2 == 0, row["label"] > 4)) if has
+        ],
+        class_names=names,
+        data_dir=data_dir,
+    )
+    plain = from_tfds("digits", PLAIN, data_dir=data_dir).labels
+    np.testing.assert_array_equal(data.labels, np.stack([plain % 2 == 0, plain > 4], axis=1))
+
+    import tensorflow_datasets
+
+    features = tensorflow_datasets.features
+    tags = features.Sequence(features.ClassLabel(names=list(names)))
+    tensorflow_datasets.dataset_builders.AdhocBuilder(
+        name="tagged",
+        version="1.0.0",
+        features=features.FeaturesDict({"image": features.Image(shape=(8, 8, 1)), "tags": tags}),
+        split_datasets={
+            "train": [
+                (k, {"image": digits()[0][k], "tags": row}) for k, row in enumerate(([0, 1], []))
+            ]
+        },
+        data_dir=tmp_path,
+        file_format="array_record",
+    ).download_and_prepare()
+    data = from_tfds("tagged", PLAIN, label="tags", data_dir=tmp_path)
+    assert data.class_names == names
+    assert sorted(data.labels.astype(int).tolist()) == [[0, 0], [1, 1]]

@@ -88,9 +88,9 @@ def test_the_calibration_error_follows_its_equation(bins):
     logits, classes = 3 * normal(500, 4), np.random.default_rng(0).integers(0, 4, 500)
     scores = _Scores(4, bins)
     for part in (slice(0, 100), slice(100, 500)):
-        scores.add(logits[part], np.eye(4, dtype=bool)[classes[part]], 0)
+        scores.add(logits[part], np.eye(4, dtype=bool)[classes[part]])
     expected = calibration_error(softmax(logits), classes, bins)
-    assert np.isclose(scores.result().calibration_error, expected, rtol=1e-9)
+    assert np.isclose(scores.result()["calibration_error"], expected, rtol=1e-9)
 
 
 def test_a_model_of_three_classes_has_a_perfect_top5(images, classes):
