@@ -63,8 +63,8 @@ def from_folder(
     if labels is None:
         if multi_label:
             raise ConfigError(
-                f"{path}: multi_label=True needs a table, labels= (--labels); an image in a folder of "
-                "its class has one label."
+                f"{path}: multi_label=True needs a table, labels= (--labels); an image in a folder "
+                "of its class has one label."
             )
         records = _records(root, class_names, model_labels)
     else:

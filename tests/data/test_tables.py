@@ -60,7 +60,7 @@ def test_every_form_of_a_table_gives_the_same_labels(photos, name, text):
     assert labels_by_path(photos, data) == LABELS
     assert data.multi_label
     assert data.one_hot
-    images, labels = data[0]
+    _, labels = data[0]
     assert (labels.dtype, labels.shape) == ("float32", (4, 3))
     np.testing.assert_array_equal(labels, data.labels)
     assert data.class_counts == {"cat": 1, "dog": 2, "eel": 1}

@@ -1,5 +1,6 @@
 """An exported folder runs without keras_vit, answers as the model, and is whole or absent."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -389,3 +390,13 @@ def test_the_name_of_the_folder_is_text_in_the_readme(tmp_path):
         readme = (folder / "README.md").read_text(encoding="utf-8")
         assert "\x1b" not in readme and "\\[a\\](http://b) \\\\x1b\\[2J" in readme
         assert "print(repr(labels[best])" in readme if heading else json.dumps(name) in readme
+
+
+def test_probabilities_of_many_labels_are_sigmoids():
+    """The graph that is written down answers as `probabilities`; its facts have the thresholds."""
+    model = tiny(thresholds=0.25)
+    plan = dataclasses.replace(plan_of("float32"), prepares="nothing")
+    graph = ExportGraph(model, plan)
+    images = np.random.default_rng(0).standard_normal((2, 16, 16, 3)).astype("float32")
+    np.testing.assert_allclose(graph.answers(images), model.probabilities(images), rtol=1e-5)
+    assert graph.facts()["thresholds"] == (0.25,) * 5

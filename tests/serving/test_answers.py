@@ -158,3 +158,15 @@ def test_a_batch_starts_when_it_is_full_and_mixes_no_functions():
     assert isinstance(rows.pop(3), asyncio.CancelledError)
     assert rows == [0, 1, 2, 4, 5]
     assert batches == [("a", [0, 2]), ("b", [1, 4]), ("b", [5])]
+
+
+def test_a_model_of_many_labels_answers_with_those_above_their_threshold(images):
+    """All of them, or at most `top`; the metadata have the thresholds."""
+    model = random_tiny(channels=1, num_classes=10, thresholds=0.5)
+    with served(model) as started:
+        answers = labels(post(started, images[0])) + labels(post(started, images[1]))
+        assert answers == model.classify(images[:2])
+        one = labels(post(started, images[0], params={"top": 1}))
+        assert one == model.classify(images[0], top=1)
+        metadata = requests.get(f"{started}/metadata", timeout=30).json()
+    assert metadata["thresholds"] == [0.5] * 10
