@@ -1,0 +1,98 @@
+"""
+Many labels per image
+=====================
+
+Multi-label classification: a picture may show several of the classes, or none. A table names the
+labels of each image::
+
+    python examples/13_many_labels.py
+
+The pictures here are drawn: circles, squares and triangles in noise, up to three on a picture. With
+photographs of your own, begin below at ``from_folder``. The command line does the same:
+``keras-vit finetune shapes --labels labels.csv --multi-label --preset vit_digits --out run``.
+"""
+
+import csv
+from pathlib import Path
+
+import keras
+import matplotlib.pyplot as plt
+import numpy as np
+from PIL import Image, ImageDraw
+
+import keras_vit
+from keras_vit.evaluation import choose_thresholds
+from keras_vit.finetune import train, transfer_recipe
+
+keras.utils.set_random_seed(0)
+rng, folder, rows = np.random.default_rng(0), Path("shapes"), []
+folder.mkdir(exist_ok=True)
+for k in range(400):
+    picture = Image.new("L", (32, 32))
+    draw = ImageDraw.Draw(picture)
+    corners = [(2, 2), (18, 2), (2, 18), (18, 18)]
+    shapes = [s for s in ("circle", "square", "triangle") if rng.random() < 0.45]
+    for shape, place in zip(shapes, rng.permutation(4), strict=False):
+        (x, y), size = corners[place], int(rng.integers(8, 12))
+        box = (x, y, x + size, y + size)
+        if shape == "circle":
+            draw.ellipse(box, fill=110)
+        elif shape == "square":
+            draw.rectangle(box, fill=110)
+        else:
+            draw.polygon([(x, y + size), (x + size, y + size), (x + size // 2, y)], fill=110)
+    noisy = np.clip(np.asarray(picture) + rng.normal(60, 45, (32, 32)), 0, 255)
+    Image.fromarray(noisy.astype("uint8")).save(folder / f"{k:03d}.png")
+    rows.append([f"{k:03d}.png", " ".join(shapes)])
+with (folder / "labels.csv").open("w", newline="") as file:
+    csv.writer(file).writerows([["path", "labels"], *rows])
+
+# %%
+# ``labels.csv`` has a line per picture, ``000.png,circle triangle``. Labels are rows of zeros and
+# ones, and about a fifth of every class is held out.
+
+preprocessor = keras_vit.Preprocessor.from_preset("vit_digits", image_size=32)
+images = keras_vit.data.from_folder(
+    folder,
+    preprocessor,
+    batch_size=32,
+    labels="labels.csv",
+    multi_label=True,
+    steps_per_epoch=10,
+)
+data, validation = images.hold_out(0.2)
+print(data.class_counts, data[0][1][:3])
+
+# %%
+# ``multi_label=True`` makes the recipe one of many labels: binary cross-entropy, and as metrics the
+# area below precision and recall and F1. ``positive_weights=data.positive_weights`` would make rare
+# classes count more.
+
+model = keras_vit.VisionTransformer.from_preset(
+    "vit_digits", num_classes=data.num_classes, labels=data.class_names, image_size=32
+)
+recipe = transfer_recipe(
+    model, 80, batch_size=32, learning_rate=0.03, steps_per_epoch=10, multi_label=True
+)
+history = train(model, data, validation, recipe=recipe, out="shapes_run", resume=True, verbose=2)
+
+# %%
+# A label is given where its probability reaches the threshold of its class, at first 0.5. The
+# thresholds with the highest F1 on the held-out pictures take its place, and stay in the preset.
+
+model.thresholds = choose_thresholds(model, validation)
+model.save_to_preset("shapes_model")
+scores = keras_vit.evaluate(model, validation)
+print(f"mean average precision {scores.mean_average_precision:.3f}, F1 {scores.f1:.3f}")
+
+# %%
+# ``classify`` returns all labels that reach their threshold, the most probable first. So do
+# ``keras-vit predict`` and the server.
+
+tuned = keras_vit.VisionTransformer.from_preset("shapes_model")
+figure, axes = plt.subplots(2, 4, figsize=(8, 4.4), layout="constrained")
+paths = validation.paths[:8]
+for axis, path, answer in zip(axes.flat, paths, tuned.classify(paths), strict=True):
+    axis.imshow(Image.open(path), cmap="gray")
+    axis.set_title("\n".join(f"{label} {share:.2f}" for label, share in answer) or "none")
+    axis.axis("off")
