@@ -30,10 +30,9 @@ folder.mkdir(exist_ok=True)
 for k in range(400):
     picture = Image.new("L", (32, 32))
     draw = ImageDraw.Draw(picture)
-    corners = [(2, 2), (18, 2), (2, 18), (18, 18)]
     shapes = [s for s in ("circle", "square", "triangle") if rng.random() < 0.45]
     for shape, place in zip(shapes, rng.permutation(4), strict=False):
-        (x, y), size = corners[place], int(rng.integers(8, 12))
+        x, y, size = 2 + 16 * (place % 2), 2 + 16 * (place // 2), int(rng.integers(8, 12))
         box = (x, y, x + size, y + size)
         if shape == "circle":
             draw.ellipse(box, fill=110)
@@ -52,21 +51,14 @@ with (folder / "labels.csv").open("w", newline="") as file:
 # ones, and about a fifth of every class is held out.
 
 preprocessor = keras_vit.Preprocessor.from_preset("vit_digits", image_size=32)
-images = keras_vit.data.from_folder(
-    folder,
-    preprocessor,
-    batch_size=32,
-    labels="labels.csv",
-    multi_label=True,
-    steps_per_epoch=10,
-)
+table = {"labels": "labels.csv", "multi_label": True}
+images = keras_vit.data.from_folder(folder, preprocessor, 32, steps_per_epoch=10, **table)
 data, validation = images.hold_out(0.2)
 print(data.class_counts, data[0][1][:3])
 
 # %%
 # ``multi_label=True`` makes the recipe one of many labels: binary cross-entropy, and as metrics the
-# area below precision and recall and F1. ``positive_weights=data.positive_weights`` would make rare
-# classes count more.
+# area below precision and recall and F1.
 
 model = keras_vit.VisionTransformer.from_preset(
     "vit_digits", num_classes=data.num_classes, labels=data.class_names, image_size=32

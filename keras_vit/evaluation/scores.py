@@ -32,9 +32,9 @@ class Evaluation:
         class_accuracy: share of each class's images that were right; None without images.
         real: accuracy on `real_labels`, or None.
         real_count: number of images with at least one class in `real_labels`.
-        mean_average_precision: of a model with `thresholds`, the mean of `class_average_precision`
-            over the classes with images; None for other models.
-        f1: of such a model, the mean of `class_f1` over the classes with images.
+        mean_average_precision: mean of `class_average_precision` over the classes with images, for
+            a model with `thresholds`; None for other models.
+        f1: mean of `class_f1` over the classes with images, for a model with `thresholds`.
         class_average_precision: average precision of each class, the sum over recalls of their
             increase times the precision (`average_precision_score` of scikit-learn); None without
             images.

@@ -118,8 +118,8 @@ def top_labels(
         labels: one name per class, or None to use the index of a class as its name.
         top: number of labels; all labels if there are fewer. None for 5, and with thresholds for
             all labels that reach them.
-        thresholds: of a model of many labels: the least probability of each class. An image
-            without a class that reaches it has no label.
+        thresholds: least probability of each class, for a model of many labels. An image without
+            a class that reaches it has no label.
 
     Raises:
         ConfigError: a probability is NaN.
