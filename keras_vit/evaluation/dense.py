@@ -244,7 +244,7 @@ def dense_probe(
     num_classes: int | None = None,
     ignore: int = 255,
     class_weights: Sequence[float] | None = None,
-    l2: float = 100.0,
+    l2: float = 10.0,
     batch_size: int = 32,
     cache: str | os.PathLike[str] | None = None,
     progress: Callable[[int], None] | None = None,

@@ -16,7 +16,7 @@ SIDE, CLASSES = 24, 3
 
 
 def model_of(**fields):
-    return random_tiny(image_size=32, num_layers=2, num_classes=0, **fields)
+    return random_tiny(**{"image_size": 32, "num_layers": 2, "num_classes": 0, **fields})
 
 
 def shapes(count=6, height=SIDE, width=SIDE, seed=0):
