@@ -4,6 +4,8 @@
 # make test-thorough   the same with every case on every backend and every count in full: two hours
 # make test-floors   a training on each backend with the oldest versions that are promised
 # make test-keras VERSION=3.14.0   the suite on another Keras
+# make test-versions   goldens, fit, save, load and export on the oldest and the newest Keras, once
+#              per backend; VERSION=path adds a checkout of Keras
 # make docs    the site, in docs/_build/html: warnings and dead links are errors
 # make dist    wheel and sdist, checked, and tried in fresh environments with each backend alone
 # make lint    ruff, mypy, and the rules of words (tests/prose.py)
@@ -11,14 +13,19 @@
 #              minimal input for each fault goes to fuzz-faults/
 # make bench   keras_vit beside its peers: some four hours, on an otherwise idle machine, or in
 #              parts: bench-speed, bench-families, bench-memory; BACKENDS=jax, ROUNDS=3
+# make bench-gpu   the tests and figures that need a GPU, forty minutes of one H100, into GPU_FIGURES;
+#              what it has is kept when it stops, and a second call goes on
 
 PYTHON ?= python3
 BACKEND ?= jax
 BACKENDS ?= jax torch tensorflow openvino
 WORKERS ?= 2
+# The oldest and the newest Keras that pyproject.toml allows.
+KERAS ?= 3.14.0 3.15.1
 
 BIN := .venv/bin
 FIGURES ?= benchmarks/results/cpu.json
+GPU_FIGURES ?= benchmarks/results/gpu.json
 ROUNDS ?= 5
 BENCH := $(BIN)/python -m benchmarks --rounds $(ROUNDS) --json $(FIGURES)
 # Python compiles a module when it is first imported; most of what is installed never is.
@@ -28,7 +35,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 unexport PYTHONDONTWRITEBYTECODE
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: demo test test-thorough test-floors test-keras docs dist lint fuzz bench bench-speed bench-families bench-memory clean
+.PHONY: demo test test-thorough test-floors test-keras test-versions docs dist lint fuzz bench bench-speed bench-families bench-memory bench-gpu clean
 
 demo: .venv/.demo-$(BACKEND)
 	KERAS_BACKEND=$(BACKEND) $(BIN)/keras-vit demo --out demo
@@ -57,7 +64,7 @@ test-floors:
 		$(PYTHON) -m venv .venv-floors/$$backend && \
 		.venv-floors/$$backend/bin/python -m pip install --quiet --disable-pip-version-check \
 			--constraint constraints-floors.txt --editable ".[$$backend]" && \
-		KERAS_BACKEND=$$backend .venv-floors/$$backend/bin/python -m tests.floor || exit 1; \
+		KERAS_BACKEND=$$backend .venv-floors/$$backend/bin/python -m tests.release || exit 1; \
 	done
 
 # The suite on another Keras, in an environment of its own: make test-keras VERSION=3.14.0
@@ -67,6 +74,21 @@ test-keras: .venv/.test
 	@for backend in $(BACKENDS); do \
 		PYTHONPATH=.venv-keras/keras-$(VERSION) KERAS_BACKEND=$$backend $(BIN)/python -m pytest \
 			--quiet --numprocesses $(WORKERS) --dist worksteal $(PYTEST_ARGS) || exit 1; \
+	done
+
+# The other packages are those of .venv.
+test-versions: .venv/.test
+	@for keras in $(KERAS) $(VERSION); do \
+		folder=$$keras; \
+		if [ ! -d $$folder ]; then \
+			folder=.venv-keras/keras-$$keras; \
+			[ -d $$folder ] || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+				--no-deps --target $$folder keras==$$keras || exit 1; \
+		fi; \
+		for backend in $(BACKENDS); do \
+			PYTHONPATH=$$folder:$(CURDIR) KERAS_BACKEND=$$backend \
+				$(BIN)/python -m tests.release || exit 1; \
+		done; \
 	done
 
 lint: .venv/.lint
@@ -144,6 +166,10 @@ bench-memory: .venv/.test
 	@for task in load start input; do \
 		$(BENCH) --task $$task --model L/16 --rounds 3 || exit 1; \
 	done
+
+# The wheels of constraints.txt are for CPUs: install torch and jax[cuda12] for the GPU first.
+bench-gpu: .venv/.test
+	$(BIN)/python -m benchmarks.gpu $(GPU_FIGURES) $(GPU_ARGS)
 
 clean:
 	rm -rf .venv .venv-floors .venv-keras demo build dist docs/_build docs/gallery

@@ -42,6 +42,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=2, help="of the task input")
     parser.add_argument("--peers", nargs="+", default=["all"], help="names, or parts of names")
+    parser.add_argument("--units", nargs="+", choices=UNITS, default=UNITS, help="the products of")
     parser.add_argument("--backend", choices=LIBRARIES, help="only peers of this one")
     parser.add_argument("--json", type=Path, help="append the figures to this file")
     arguments = parser.parse_args()
@@ -64,7 +65,7 @@ def _measure(arguments: argparse.Namespace, say: Any, work: Path) -> tuple[dict[
     }
     rounds = arguments.rounds
     if arguments.task in ("forward", "train"):
-        result = run(_chosen(arguments, arguments.task), job, rounds, say, units=UNITS)
+        result = run(_chosen(arguments, arguments.task), job, rounds, say, units=arguments.units)
         return job, report.speed_rows(result)
     if arguments.task == "memory" and arguments.of == "finetune":
         asked = {key: job[key] for key in ("model", "image_size", "batch")}

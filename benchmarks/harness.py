@@ -88,7 +88,7 @@ class Resident:
         answer = self._answer()
         wall = time.perf_counter() - start
         other = max(0.0, _busy_seconds() - before - answer["cpu"]) / wall
-        return Turn(answer["seconds"] / steps, other)
+        return Turn(answer["seconds"] / steps, other, answer["peak_mb"])
 
     def close(self) -> None:
         """Ends the process."""
@@ -98,10 +98,11 @@ class Resident:
 
 @dataclasses.dataclass(frozen=True)
 class Turn:
-    """Seconds per step, and the number of cores busy with other processes."""
+    """Seconds per step, the number of cores busy with other processes, and the peer's memory."""
 
     seconds: float
     other_load: float
+    peak_mb: float = 0.0
 
 
 def _busy_seconds() -> float:

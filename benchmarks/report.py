@@ -47,6 +47,7 @@ def speed_rows(result: Result) -> list[Row]:
             "of_fastest": round(statistics.median(result.of_fastest(name)), 3) if units else None,
             "milliseconds": round(statistics.median(t.seconds for t in turns) * 1e3, 2),
             "other_load": round(max(turn.other_load for turn in turns), 2),
+            "peak_mb": round(max(turn.peak_mb for turn in turns)),
         })  # fmt: skip
     rows.sort(key=lambda row: -row["share"])
     return rows + [{"peer": name, "failed": reason} for name, reason in result.failed.items()]

@@ -82,15 +82,24 @@ _SIZES = {
     size.name: size
     for size in (
         Size("Ti/16", 192, 12, 3, 768, 16),
+        Size("S/32", 384, 12, 6, 1536, 32),
         Size("S/16", 384, 12, 6, 1536, 16),
         Size("B/16", 768, 12, 12, 3072, 16),
+        Size("B/32", 768, 12, 12, 3072, 32),
+        Size("B/8", 768, 12, 12, 3072, 8),
         Size("L/16", 1024, 24, 16, 4096, 16),
+        Size("L/32", 1024, 24, 16, 4096, 32),
+        Size("H/14", 1280, 32, 16, 5120, 14),
         Size("DINOv2-S/14", 384, 12, 6, 1536, 14, 518, family="dinov2"),
+        Size("DINOv2-B/14", 768, 12, 12, 3072, 14, 518, family="dinov2"),
         Size("DINOv3-S/16", 384, 12, 6, 1536, 16, 512, family="dinov3", prefix_tokens=5),
         Size("SigLIP-B/16", 768, 12, 12, 3072, 16, family="siglip", prefix_tokens=0),
         Size("CLIP-B/32", 768, 12, 12, 3072, 32, family="clip"),
     )
 }
+
+
+NAMES = tuple(_SIZES)
 
 
 def size_named(name: str, image_size: int | None = None) -> Size:

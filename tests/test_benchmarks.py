@@ -1,14 +1,14 @@
 """The benchmarks: model sizes, the Flax peer, turns, profiles, and peers that fail."""
 
-import csv
 import json
-from pathlib import Path
+import sys
 
 import keras
 import numpy as np
 import pytest
 
-from benchmarks import aims, growth, harness, profiles, readme, report, speeds
+import keras_vit
+from benchmarks import aims, gpu, growth, harness, profiles, readme, report, speed
 from benchmarks.peers import PEERS, Peer
 from benchmarks.sizes import Size, size_named
 from keras_vit import checkpoints, variants
@@ -241,10 +241,67 @@ def test_another_first_answer_than_the_readme_shows_is_an_error(tmp_path):
         readme.follow(lambda *_, **__: "3", lambda extras: None, "jax", tmp_path)
 
 
-def test_the_csv_has_the_speeds_of_the_json():
-    """`python -m benchmarks.speeds` writes the csv in the repository from cpu.json."""
-    results = Path(speeds.__file__).parent / "results"
-    rows = speeds.rows_of(json.loads((results / "cpu.json").read_text()))
-    with (results / "amd_epyc.csv").open(newline="") as file:
-        written = list(csv.DictReader(file))
-    assert written == [{key: str(value) for key, value in row.items()} for row in rows]
+@pytest.mark.without_backend
+def test_a_csv_of_speeds_has_one_row_per_measurement(tmp_path, monkeypatch):
+    """A second measurement replaces its row; images, milliseconds and multiply-adds fit."""
+    seconds = {"keras_vit-torch-predict": 0.02, "keras_vit-jax-predict": 0.04}
+
+    def run(peers, request, rounds, say, length, units):
+        assert request == {
+            "task": "forward",
+            "model": "B/16",
+            "image_size": 224,
+            "batch": 8,
+            "dtype": "float32",
+        }
+        return harness.Result({p: [harness.Turn(seconds[p], 0.0, 500.0)] for p in peers}, {})
+
+    monkeypatch.setattr(harness, "run", run)
+    file = tmp_path / "machine.csv"
+    for torch_seconds in (0.02, 0.01):
+        seconds["keras_vit-torch-predict"] = torch_seconds
+        rows, failed = speed.measure("B/16", 8, "float32", ["torch", "jax"], 3, 2.0)
+        speed.merge(file, rows)
+        assert not failed
+    header, by_torch, by_jax = file.read_text().splitlines()
+    assert header == ("model,batch,precision,backend,images_per_second,ms,peak_mb,gmacs,version")
+    assert by_torch == f"B/16,8,float32,torch,800.0,10.00,500,17.56,{keras_vit.__version__}"
+    assert by_jax.startswith("B/16,8,float32,jax,200.0,40.00,")
+
+
+@pytest.mark.without_backend
+def test_the_plan_for_a_gpu_keeps_what_it_has(tmp_path):
+    """A part that fails or takes too long ends alone; a second run does what is missing."""
+    python = (sys.executable, "-c")
+    file = tmp_path / "gpu.json"
+    parts = [
+        gpu.Part("good", (*python, "print('fine')"), 0.5),
+        gpu.Part("bad", (*python, "raise SystemExit(3)"), 0.5),
+    ]
+    assert {k: p["code"] for k, p in gpu.run(parts, file, 5, tmp_path)["parts"].items()} == {
+        "good": 0,
+        "bad": 3,
+    }
+    again = [gpu.Part("good", (*python, "raise SystemExit(4)"), 0.5), parts[1]]
+    report = gpu.run([*again, gpu.Part("late", python, 0.5)], file, 0.1, tmp_path)["parts"]
+    assert report["good"]["text"] == "fine\n"
+    assert report["late"] == {"code": None, "text": "no time was left"}
+    assert json.loads(file.read_text())["parts"] == report
+
+
+@pytest.mark.without_backend
+@pytest.mark.parametrize("tiny", [True, False])
+def test_the_plan_for_a_gpu_fits_into_its_time(tiny, tmp_path):
+    """Its limits add up to little more than the forty minutes; every peer and model exists."""
+    parts = gpu.plan(tiny, tmp_path)
+    assert len({part.name for part in parts}) == len(parts)
+    assert sum(part.minutes for part in parts) < 55
+    for part in parts:
+        if "--peers" in part.command:
+            model = part.command[part.command.index("--model") + 1]
+            assert size_named(model)
+            assert set(part.command[part.command.index("--peers") + 1 :]) - {
+                "--image-size",
+                "384",
+                "1024",
+            } <= set(PEERS)

@@ -16,9 +16,9 @@ import pytest
 import keras_vit
 
 PACKAGE = Path(keras_vit.__file__).parent
-CODE_LINES = 22_300
+CODE_LINES = 22_600
 NAMES_OF_KERAS_MODEL = 10
-FOREIGN_PRIVATE_NAMES = 12
+FOREIGN_PRIVATE_NAMES = 9
 """Ceilings. Raise one only for something that users asked for, and say so in the commit."""
 
 KERAS = Path(importlib.util.find_spec("keras").submodule_search_locations[0]) / "src"

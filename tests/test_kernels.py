@@ -230,6 +230,27 @@ def test_attention_of_many_tokens_equals_its_reference(bias, tokens, monkeypatch
     assert_equal(found, expected, TOLERANCE["float32"])
 
 
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="JAX calls cuDNN")
+@pytest.mark.parametrize(("tokens", "others"), [(7, 7), (8, 6), (1, 4)])
+def test_the_token_that_cudnn_gets_in_addition_changes_nothing(tokens, others, monkeypatch):
+    """XLA computes the same call here: values and gradients for odd and even numbers of tokens."""
+    import jax
+
+    from keras_vit.kernels.jax import _by_cudnn
+
+    attend, called = jax.nn.dot_product_attention, []
+
+    def by_xla(query, *arguments, implementation, **lengths):
+        called.append((query.shape[1], implementation))
+        return attend(query, *arguments, **lengths)
+
+    monkeypatch.setattr(jax.nn, "dot_product_attention", by_xla)
+    arrays = [normal(2, n, 3, 8, seed=n) for n in (tokens, others, others)]
+    found = value_and_gradients(_by_cudnn, arrays, "float32")
+    assert_equal(found, value_and_gradients(reference.attention, arrays, "float32"), 1e-6)
+    assert set(called) == {(tokens + tokens % 2, "cudnn")}
+
+
 @pytest.mark.skipif(
     keras.backend.backend() != "torch", reason="torch's form has a gradient of ours"
 )

@@ -164,6 +164,13 @@ PEERS: dict[str, Peer] = {
             {"compiled": True},
         ),
         Peer(
+            "timm-max-autotune",
+            ("forward", "train"),
+            ("timm", "torch"),
+            "torch_native:timm",
+            {"compiled": "max-autotune"},
+        ),
+        Peer(
             "transformers", ("forward", "train"), ("transformers", "torch"),
             "torch_native:transformers",
         ),

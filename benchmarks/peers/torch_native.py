@@ -25,8 +25,8 @@ def synchronize() -> None:
         torch.cuda.synchronize()
 
 
-def timm(job: Job, compiled: bool = False) -> Step:
-    """timm's VisionTransformer, eager or through `torch.compile`."""
+def timm(job: Job, compiled: bool | str = False) -> Step:
+    """timm's VisionTransformer, eager or through `torch.compile`, in a mode of it if named."""
     return _step(job, timm_model(job.size), compiled)
 
 
@@ -62,6 +62,8 @@ def _timm_family(size: Size) -> Any:
 
     pool = {"global_pool": "token"} if size.family == "dinov3" else {}
     name = _TIMM_NAMES[size.family]
+    if size.family == "dinov2" and size.hidden_size == 768:
+        name = name.replace("small", "base")
     return timm.create_model(name, img_size=size.image_size, num_classes=size.num_classes, **pool)
 
 
@@ -131,12 +133,13 @@ def transformers(job: Job) -> Step:
     return _step(job, Logits(), compiled=False)
 
 
-def _step(job: Job, model: Any, compiled: bool) -> Step:
+def _step(job: Job, model: Any, compiled: bool | str) -> Step:
     device, dtype = torch_device(), getattr(torch, job.dtype)
     model = model.to(device, dtype)
     side = job.size.image_size
     images = torch.randn(job.batch, 3, side, side).to(device, dtype)
-    run = torch.compile(model) if compiled else model
+    mode = compiled if isinstance(compiled, str) else None
+    run = torch.compile(model, mode=mode) if compiled else model
     if job.task == "forward":
         model.eval()
 

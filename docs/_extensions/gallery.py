@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 # Examples that need another backend, a published checkpoint, or minutes are shown without output.
-RUN = ("01", "02", "04", "05", "07")
+RUN = ("01", "02", "04", "05", "07", "10", "11")
 NOTEBOOKS = ("01_classify_and_explain", "02_fine_tune_a_folder", "07_find_similar_images")
 
 
@@ -20,7 +20,7 @@ def copy_examples(docs: Path) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     header = docs / "_extensions" / "GALLERY_HEADER.rst"
-    for path in (header, *(docs.parent / "examples").glob("0*.py")):
+    for path in (header, *(docs.parent / "examples").glob("[0-9]*.py")):
         shutil.copy(path, folder)
     return folder
 

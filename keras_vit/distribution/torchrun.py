@@ -23,7 +23,8 @@ def ddp(model: Any) -> Any:
     Every process computes the gradient of its share of each batch, which `keras_vit.data` gives it.
     The recipe's optimizer takes the mean of the gradients over the processes, and then
     accumulates, clips, updates and averages, so that the training is that of one process. The loss
-    and the metrics that `fit` prints are those of the process's own images.
+    and the metrics that `fit` prints are those of the process's own images; Keras 3.16 adds up
+    those of all processes, and takes the mean of the gradients itself.
 
     Args:
         model: a model on torch that a recipe has compiled.
@@ -63,8 +64,16 @@ def ddp(model: Any) -> Any:
     with torch.no_grad():
         for variable in [*model.variables, *optimizer.variables]:
             dist.broadcast(variable.value, 0)
-    optimizer.sum_over_processes = True
+    optimizer.sum_over_processes = not _is_wrapped_by_keras(model)
     return model
+
+
+def _is_wrapped_by_keras(model: Any) -> bool:
+    """Whether `fit` calls the model through torch's DistributedDataParallel, as Keras 3.16 does.
+
+    A `train_step` of the user's own need not do so; then the optimizer takes the mean.
+    """
+    return hasattr(model, "ddp_model") and type(model).train_step is keras.Model.train_step
 
 
 def mean_over_processes(gradients: Sequence[Any]) -> list[Any]:

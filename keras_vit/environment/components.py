@@ -66,10 +66,16 @@ def components() -> list[Component]:
 
 
 def _instructions() -> tuple[str, str]:
-    """Returns the instruction sets of the processor, and what it is slow at."""
+    """Returns the instruction sets of the processor, and what it is slow or fast at."""
     machine = processor()
-    slow = machine.flags and not machine.multiplies_bfloat16
-    note = "none for bfloat16, which is slower than float32 on this CPU" if slow else ""
+    note = ""
+    if "amx_bf16" in machine.flags:
+        note = (
+            "bfloat16 is about three times as fast as float32 here on torch and OpenVINO: "
+            'keras.config.set_dtype_policy("mixed_bfloat16")'
+        )
+    elif machine.flags and not machine.multiplies_bfloat16:
+        note = "none for bfloat16, which is slower than float32 on this CPU"
     return ", ".join(machine.instruction_sets) or "unknown", note
 
 

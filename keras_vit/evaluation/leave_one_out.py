@@ -32,6 +32,8 @@ class Fit:
         kernel, bias: float64 `(width, classes)` and `(classes,)`; the softmax of
             `features @ kernel + bias` is calibrated.
         scores: logits of each image by the fit without it, `(images, classes)`.
+        right: whether the class of each image is right by the fit without it, with features and
+            strength that were chosen without the image's tenth of the images, `(images,)`.
         errors: mean squared error without the image, `{(name, l2): error}` of all that were tried.
     """
 
@@ -40,6 +42,7 @@ class Fit:
     kernel: np.ndarray
     bias: np.ndarray
     scores: np.ndarray
+    right: np.ndarray
     errors: dict[tuple[str, float], float]
 
     @property
@@ -51,8 +54,8 @@ class Fit:
 def choose(features: Mapping[str, np.ndarray], labels: np.ndarray, num_classes: int) -> Fit:
     """Returns the fit with the least squared leave-one-out error.
 
-    The squared error decides because it varies less than the accuracy, so that the choice among
-    many makes the chosen accuracy look better by less.
+    The best of many looks better than it is. So the accuracy is counted tenth by tenth: features
+    and strength are chosen by the other nine tenths of the images.
 
     Args:
         features: `{name: (images, width)}`.
@@ -63,19 +66,31 @@ def choose(features: Mapping[str, np.ndarray], labels: np.ndarray, num_classes: 
         ConfigError: all features of a kind are the same in all images.
     """
     targets = make_targets(labels, num_classes)
-    errors: dict[tuple[str, float], float] = {}
+    tried: list[tuple[str, float]] = []
+    errors, hits = [], []
     for kind, values in features.items():
         solver = LeastSquares(values, labels, num_classes)
         if not solver.has_signal:
             raise ConfigError(f"The features {kind!r} are the same for all images.")
         for strength, scores in _all_scores(solver, values, labels):
-            errors[kind, strength] = float(((scores - targets) ** 2).mean())
-    name, l2 = min(errors, key=errors.__getitem__)
+            tried.append((kind, strength))
+            errors.append(((scores - targets) ** 2).mean(axis=1))
+            hits.append(scores.argmax(axis=1) == labels)
+    per_image, is_right = np.array(errors), np.array(hits)  # (combinations, images)
+    tenths = np.random.default_rng(0).permutation(len(labels)) % 10
+    right = np.zeros(len(labels), bool)
+    for tenth in range(10):
+        inside = tenths == tenth
+        best = per_image[:, ~inside].mean(axis=1).argmin() if (~inside).any() else 0
+        right[inside] = is_right[best, inside]
+    means = per_image.mean(axis=1)
+    name, l2 = tried[int(means.argmin())]
     solver = LeastSquares(features[name], labels, num_classes)
     scores = leave_one_out(solver, features[name], labels, l2)
     scale = calibrating_scale(scores, labels)
     kernel, bias = solver.solve(l2)
-    return Fit(name, l2, scale * kernel, scale * bias, scale * scores, errors)
+    table = dict(zip(tried, means.tolist(), strict=True))
+    return Fit(name, l2, scale * kernel, scale * bias, scale * scores, right, table)
 
 
 def leave_one_out(solver: LeastSquares, features: Any, labels: Any, l2: float) -> np.ndarray:
@@ -133,8 +148,13 @@ def calibrating_scale(scores: np.ndarray, labels: np.ndarray) -> float:
 
 
 def wilson_interval(right: int, count: int) -> tuple[float, float]:
-    """Returns the 95 % interval of a share of `right` among `count` (Wilson 1927)."""
-    z = 1.959964
+    """Returns an interval of the accuracy, of `right` among `count` images (Wilson 1927).
+
+    Its width is that of 98 % for independent scores. Leave-one-out scores depend on each other, and
+    the classifier itself depends on the draw of the images: in simulations, such intervals hold the
+    true accuracy in more than nine of ten draws.
+    """
+    z = 2.326348
     centre = (right + z * z / 2) / (count + z * z)
     half = z / (count + z * z) * np.sqrt(right * (count - right) / count + z * z / 4)
     return float(max(centre - half, 0.0)), float(min(centre + half, 1.0))

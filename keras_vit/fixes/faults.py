@@ -76,7 +76,7 @@ def plain_form(name: str, form: Form, words: str) -> Form:
     Args:
         name: full name in the other library, which was not found.
         form: value to use in place of the private name.
-        words: what computes then, for the user.
+        words: sentence for the user on the form that computes then.
     """
     PLAIN_FORMS[name] = words
     return form

@@ -8,8 +8,9 @@ first. The GELU of the last block takes 384 MB instead of 192 MB for ViT-B/16 at
 (benchmarks/notes, "Many tokens"): the compiler fuses it with the matrix products around it, and
 reserves an array as large as the hidden layer for each constant of the GELU.
 
-Workarounds: the second run is inside a branch that is always taken, which the compiler cannot
-predict; the output of the GELU is clamped to limits that no finite number exceeds.
+Workarounds: in programs for CPUs the second run is inside a branch that is always taken, which the
+compiler cannot predict; the output of the GELU is clamped to limits that no finite number exceeds.
+Programs for other platforms have the barriers of `jax.checkpoint`.
 
 Leans on: nothing private.
 """
@@ -43,13 +44,31 @@ def _remat(function: Callable[..., Any], *inputs: Any) -> Any:
 
 
 def _run_again(pure: Callable[..., Any], inputs: Any, dy: Any) -> Any:
+    """Returns the gradient of a second run, which no platform merges with the first."""
+    on_cpus, elsewhere = (
+        functools.partial(form, pure) for form in (_in_a_branch, _behind_a_barrier)
+    )
+    return jax.lax.platform_dependent(inputs, dy, cpu=on_cpus, default=elsewhere)
+
+
+def _gradients(pure: Callable[..., Any], inputs: Any, dy: Any) -> Any:
+    gradients = jax.vjp(pure, *inputs)[1](dy)
+    return jax.tree.map(lambda d: None if _is_fixed(d) else d, gradients)
+
+
+def _in_a_branch(pure: Callable[..., Any], inputs: Any, dy: Any) -> Any:
     """Returns the gradient, in a branch that the program always takes but XLA cannot predict."""
     some = next(part for part in jax.tree.leaves(dy) if not _is_fixed(part))
     return jax.lax.cond(
         some[(0,) * some.ndim] * 0 != 1,
-        lambda: jax.tree.map(lambda d: None if _is_fixed(d) else d, jax.vjp(pure, *inputs)[1](dy)),
+        lambda: _gradients(pure, inputs, dy),
         lambda: jax.tree.map(lambda x: None if _is_fixed(x) else jnp.zeros_like(x), inputs),
     )
+
+
+def _behind_a_barrier(pure: Callable[..., Any], inputs: Any, dy: Any) -> Any:
+    """Returns the gradient of inputs that wait for `dy`, as `jax.checkpoint` does."""
+    return _gradients(pure, *jax.lax.optimization_barrier((inputs, dy)))
 
 
 def _is_fixed(x: Any) -> bool:

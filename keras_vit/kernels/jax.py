@@ -6,6 +6,10 @@ repeatedly (benchmarks/notes, "Layer norm on JAX"). The tangents here are one ex
 saved mean and deviation, which leaves no computation to repeat. Attention saves a seventh of a
 forward pass, and a fifth of a gradient's memory. Both serve forward and reverse mode of every
 order. Accelerators compute the plain forms. `python -m benchmarks.kernels` has a row for each.
+
+The platform that a program is lowered for chooses the form, not the machine that traces it: a
+program for CUDA or TPUs that was written on a CPU (`jax.export`) is the program that they would
+write themselves. `python -m benchmarks.lowered` reads such programs.
 """
 
 import functools
@@ -15,7 +19,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from keras import ops
 
 from keras_vit.fixes import xla_on_cpus
 from keras_vit.kernels import reference
@@ -35,14 +38,15 @@ def gelu(x: Any, approximate: bool) -> Any:
     """
     y = reference.gelu(x, approximate)
     tokens = x.shape[1] if x.ndim > 2 else 1
-    few = not is_known(tokens) or tokens**2 <= reference.MOST_SCORES
-    return y if few or jax.default_backend() != "cpu" else xla_on_cpus.kept_out_of_fusions(y)
+    if not is_known(tokens) or tokens**2 <= reference.MOST_SCORES:
+        return y
+    return jax.lax.platform_dependent(
+        y, cpu=xla_on_cpus.kept_out_of_fusions, default=lambda plain: plain
+    )
 
 
 def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
     """See `reference.remat`."""
-    if jax.default_backend() != "cpu":
-        return reference.remat(function, layer)
     return xla_on_cpus.remat(function)
 
 
@@ -64,8 +68,12 @@ def linear(x: Any, kernel: Any, bias: Any, axes: int = 1) -> Any:
 
 def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
     """See `reference.layer_norm`."""
-    if jax.default_backend() != "cpu":
-        return reference.layer_norm(x, gamma, beta, epsilon)
+    forms = _layer_norm_on_cpus, reference.layer_norm
+    on_cpus, elsewhere = (functools.partial(form, epsilon=epsilon) for form in forms)
+    return jax.lax.platform_dependent(x, gamma, beta, cpu=on_cpus, default=elsewhere)
+
+
+def _layer_norm_on_cpus(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
     y = x.astype(reference.at_least_float32(x))
     return _layer_norm(y, gamma.astype(y.dtype), beta.astype(y.dtype), epsilon).astype(x.dtype)
 
@@ -92,9 +100,47 @@ def _normal_and_inverse(x: Any, epsilon: float) -> tuple[Any, Any]:
 
 
 def attention(query: Any, key: Any, value: Any, bias: Any = None) -> Any:
-    """See `reference.attention`. On accelerators, Keras calls their fused kernels."""
-    if jax.default_backend() != "cpu":
-        return ops.dot_product_attention(query, key, value, bias=bias)
+    """See `reference.attention`. XLA writes it for accelerators, or cuDNN has a kernel."""
+    plain = jax.nn.dot_product_attention
+    on_cuda = _by_cudnn if bias is None and _suits_cudnn(query, key) else plain
+    return jax.lax.platform_dependent(
+        query, key, value, bias, cpu=_attention_on_cpus, cuda=on_cuda, default=plain
+    )
+
+
+def _suits_cudnn(query: Any, key: Any) -> bool:
+    """Whether cuDNN's attention takes the arrays on the GPU of this machine."""
+    in_16_bits = query.dtype in (jnp.bfloat16, jnp.float16)
+    is_legal = in_16_bits and query.shape[-1] % 8 == 0 and query.shape[-1] <= 128
+    return is_legal and is_known(*query.shape, *key.shape) and _has_ampere()
+
+
+def _has_ampere() -> bool:
+    """Whether the GPU has the compute capability 8.0, which cuDNN's attention needs."""
+    if jax.default_backend() != "gpu":
+        return False
+    major = getattr(jax.local_devices()[0], "compute_capability", "").partition(".")[0]
+    return major.isdecimal() and int(major) >= 8  # ROCm names its devices otherwise
+
+
+def _by_cudnn(query: Any, key: Any, value: Any, bias: None = None) -> Any:
+    """Returns attention by a kernel that keeps no scores.
+
+    JAX 0.10.2 refuses the gradient for an odd number of tokens, such as the 197 of an image of 224
+    pixels; then one more token is added, which cuDNN leaves out.
+    """
+    attend = functools.partial(jax.nn.dot_product_attention, implementation="cudnn")
+    batch, tokens = query.shape[:2]
+    others = key.shape[1]
+    if tokens % 2 == others % 2 == 0:
+        return attend(query, key, value)
+    even = (jnp.pad(x, [(0, 0), (0, x.shape[1] % 2), (0, 0), (0, 0)]) for x in (query, key, value))
+    lengths = [jnp.full(batch, count, "int32") for count in (tokens, others)]
+    y = attend(*even, query_seq_lengths=lengths[0], key_value_seq_lengths=lengths[1])
+    return y[:, :tokens]
+
+
+def _attention_on_cpus(query: Any, key: Any, value: Any, bias: Any) -> Any:
     # (batch, heads, tokens, head_dim)
     query, key, value = (jnp.swapaxes(x, 1, 2) for x in (query, key, value))
     tokens, others = query.shape[2], key.shape[2]

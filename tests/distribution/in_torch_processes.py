@@ -56,6 +56,8 @@ def main():
     model = model_of()
     model.compile(finetune.LayerwiseSGD(0.1), "sparse_categorical_crossentropy")
     distribution.ddp(model)
+    # Keras 3.16 takes the mean itself; an older one never does.
+    report["means"] = model.optimizer.sum_over_processes + hasattr(model, "ddp_model")
     report["batch"] = message(lambda: from_arrays(IMAGES, LABELS, model, 7, steps_per_epoch=1))
     # A folder cannot be made below a file; only process 0 tries.
     if rank == 0:

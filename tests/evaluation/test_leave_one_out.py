@@ -73,7 +73,7 @@ def test_intervals_hold_the_true_accuracy():
         features, labels = draw(120, 10, seed=seed)
         other = np.random.default_rng(1000 + seed).standard_normal((120, 10))
         fit = choose({"features": features, "noise": other, "one": features[:, :5]}, labels, 3)
-        right = int((fit.scores.argmax(axis=1) == labels).sum())
+        right = int(fit.right.sum())
         test, truth = draw(6000, 10, seed=5000 + seed)
         test = test[:, :5] if fit.name == "one" else test
         accuracy = ((test @ fit.kernel + fit.bias).argmax(axis=1) == truth).mean()

@@ -66,7 +66,7 @@ def test_the_preset_of_a_probe_computes_its_logits(fields, folder, tmp_path, mon
     model = model_of(**fields)
     _, parts = probing._features_of(model)
     for name in parts:
-        monkeypatch.setattr(probing, "_columns", only(name, probing._columns))
+        monkeypatch.setattr(probing, "choose", only(name, probing.choose))
         result = probe(model, folder)
         monkeypatch.undo()
         assert (result.block, result.pooling) == parts[name]
@@ -82,8 +82,8 @@ def test_the_preset_of_a_probe_computes_its_logits(fields, folder, tmp_path, mon
     assert_close(loaded(images), numpy_of(classifier(images)))
 
 
-def only(name, columns):
-    return lambda *arguments: ((k, v) for k, v in columns(*arguments) if k == name)
+def only(name, choose):
+    return lambda features, *rest: choose({name: features[name]}, *rest)
 
 
 def test_features_are_computed_once(folder, tmp_path):
