@@ -159,7 +159,7 @@ class DenseProbe:
         Raises:
             ConfigError: an image cannot be read, or the model is another.
         """
-        grids = self._logits(model, images, sliding, batch_size)
+        grids = self._logits(model, _sources(model, images), sliding, batch_size)
         return [_label_map(logits, size or own) for own, logits in grids]
 
     def evaluate(
@@ -182,7 +182,7 @@ class DenseProbe:
         sources = _sources(model, images)
         _check_maps(sources, label_maps, classes, self.ignore)
         confusion = np.zeros(classes**2, np.int64)
-        grids = self._logits(model, images, sliding, batch_size)
+        grids = self._logits(model, sources, sliding, batch_size)
         for k, (own, logits) in enumerate(grids):
             truth = _read_map(label_maps[k], k)
             is_labelled = truth != self.ignore
@@ -195,7 +195,7 @@ class DenseProbe:
         return DenseScores(mean, tuple(iou), float(right.sum() / table.sum()))
 
     def _logits(
-        self, model: VisionTransformer, images: Any, sliding: bool, batch_size: int
+        self, model: VisionTransformer, sources: Sequence[Any], sliding: bool, batch_size: int
     ) -> Iterator[tuple[tuple[int, int], np.ndarray]]:
         """Yields the size of each image and its logits, `(rows, columns, classes)`."""
         config = model.config
@@ -207,10 +207,9 @@ class DenseProbe:
                 f"model has {config.num_layers} blocks, and {width} features in as many."
             )
         stages = _stages(self.blocks)
-        sources = iter(_sources(model, images))
-        while chunk := list(itertools.islice(sources, batch_size)):
+        for start in range(0, len(sources), batch_size):
             sizes, plans, windows = [], [], []
-            for source in chunk:
+            for source in sources[start : start + batch_size]:
                 picture = model.preprocessor.decode(source)
                 sizes.append(size_of(picture))
                 target = _whole_patches(sizes[-1], window, config.stride) if sliding else window
@@ -277,8 +276,10 @@ def dense_probe(
     """
     window, grid = _check_model(model, class_token)
     chosen = tuple(block_index(model, block) for block in blocks)
-    if not chosen:
-        raise ConfigError("blocks is empty, expected one or more numbers.")
+    if not chosen or not l2 > 0:
+        raise ConfigError(
+            f"blocks={blocks!r}, l2={l2!r}: expected one block or more, and a positive l2."
+        )
     sources = _sources(model, images)
     classes = _check_maps(sources, label_maps, num_classes, ignore)
     weights = np.ones(classes) if class_weights is None else np.asarray(class_weights, "float64")

@@ -1,5 +1,6 @@
 """Label maps from the patches of a frozen model, and the heads of segmentation in files."""
 
+import keras
 import numpy as np
 import pytest
 from PIL import Image
@@ -95,11 +96,24 @@ def bilinear(logits, size):
     return np.moveaxis(resized[0].numpy(), 0, -1)
 
 
-def test_label_maps_have_the_size_of_their_images(model, probe):
+FORMS = [
+    ({}, {}),
+    ({}, {"blocks": (0, 1), "class_token": True}),
+    ({"classifier": "gap", "num_registers": 2, "data_format": "channels_first"}, {}),
+]
+
+
+@pytest.mark.parametrize(("fields", "options"), FORMS, ids=["one", "token", "channels first"])
+def test_label_maps_have_the_size_of_their_images(fields, options):
+    if "data_format" in fields and keras.backend.backend() == "tensorflow":
+        pytest.skip("TensorFlow has no convolution of channels first on a CPU.")
+    model = model_of(**fields)
+    probe = dense_probe(model, *shapes(), **options)
     small, large = shapes(1)[0][0], shapes(1, 40, 57, seed=1)[0][0]
     found = probe.predict(model, [small, large])
     for image, labels in zip([small, large], found, strict=True):
-        logits = patches_of(model, [image], [1])[0] @ probe.kernel + probe.bias
+        features = patches_of(model, [image], probe.blocks, probe.class_token)
+        logits = features[0] @ probe.kernel + probe.bias
         expected = bilinear(logits, image.shape[:2]).argmax(axis=-1)
         np.testing.assert_array_equal(labels, expected)
     assert probe.predict(model, large, size=(9, 11))[0].shape == (9, 11)
@@ -187,6 +201,10 @@ def test_label_maps_that_do_not_fit_are_refused(model, probe, tmp_path):
         dense_probe(model, images, labels / 2)
     with refused("No pixel of 6 label maps has a class"):
         dense_probe(model, images, np.full_like(labels, 255))
+    with refused(r"l2=0: expected one block or more, and a positive l2"):
+        dense_probe(model, images, labels, l2=0)
+    with refused("class_weights are 0 for all classes that the label maps have"):
+        dense_probe(model, images, labels, num_classes=4, class_weights=[0, 0, 0, 1])
     with refused("class_weights: expected 3 numbers"):
         dense_probe(model, images, labels, class_weights=[1, 2])
 
