@@ -19,18 +19,16 @@ from typing import Any, NamedTuple
 
 import keras
 import numpy as np
-from PIL import ExifTags
 
 from keras_vit.checkpoints.containers import open_arrays
 from keras_vit.config import ViTConfig
 from keras_vit.errors import CheckpointError, ConfigError, shown
 from keras_vit.evaluation.extraction import gather, hash_array, hash_files
+from keras_vit.evaluation.label_maps import areas_of, check_maps, label_map, read_map
 from keras_vit.images import Preprocessor
-from keras_vit.images.decoding import name_of, opened
-from keras_vit.images.inputs import Pixels, images_in
+from keras_vit.images.inputs import images_in
 from keras_vit.images.resampling import pixels_of, size_of
 from keras_vit.inference import run
-from keras_vit.interpolate import resampling_matrix
 from keras_vit.model import VisionTransformer
 from keras_vit.tokens import block_index
 
@@ -38,8 +36,6 @@ _HEAD = "decode_head."
 _CONV, _BN = _HEAD + "conv_seg.", _HEAD + "bn."
 _BN_EPSILON = 1e-5
 """The constant of torch's BatchNorm."""
-_BAND = 16
-"""Rows of pixels whose logits are in memory at a time."""
 
 
 class DenseScores(NamedTuple):
@@ -160,7 +156,7 @@ class DenseProbe:
             ConfigError: an image cannot be read, or the model is another.
         """
         grids = self._logits(model, _sources(model, images), sliding, batch_size)
-        return [_label_map(logits, size or own) for own, logits in grids]
+        return [label_map(logits, size or own) for own, logits in grids]
 
     def evaluate(
         self,
@@ -180,13 +176,13 @@ class DenseProbe:
         """
         classes = len(self.bias)
         sources = _sources(model, images)
-        _check_maps(sources, label_maps, classes, self.ignore)
+        check_maps(sources, label_maps, classes, self.ignore)
         confusion = np.zeros(classes**2, np.int64)
         grids = self._logits(model, sources, sliding, batch_size)
         for k, (own, logits) in enumerate(grids):
-            truth = _read_map(label_maps[k], k)
+            truth = read_map(label_maps[k], k)
             is_labelled = truth != self.ignore
-            pairs = classes * truth[is_labelled] + _label_map(logits, own)[is_labelled]
+            pairs = classes * truth[is_labelled] + label_map(logits, own)[is_labelled]
             confusion += np.bincount(pairs, minlength=classes**2)
         table = confusion.reshape(classes, classes)
         right, either = np.diag(table), table.sum(axis=0) + table.sum(axis=1) - np.diag(table)
@@ -281,7 +277,7 @@ def dense_probe(
             f"blocks={blocks!r}, l2={l2!r}: expected one block or more, and a positive l2."
         )
     sources = _sources(model, images)
-    classes = _check_maps(sources, label_maps, num_classes, ignore)
+    classes = check_maps(sources, label_maps, num_classes, ignore)
     weights = np.ones(classes) if class_weights is None else np.asarray(class_weights, "float64")
     if weights.shape != (classes,) or not (np.isfinite(weights) & (weights >= 0)).all():
         raise ConfigError(
@@ -301,7 +297,7 @@ def dense_probe(
         name,
     )
     areas = (
-        weights * _areas(_read_map(labels, k), grid, classes, ignore)
+        weights * areas_of(read_map(labels, k), grid, classes, ignore)
         for k, labels in enumerate(label_maps)
     )
     patches = (_columns(tokens, class_token) for tokens in values)
@@ -382,84 +378,6 @@ def _sources(model: VisionTransformer, images: Any) -> list[Any]:
     return [image.source for image in images_in(images, model.config.channels)]
 
 
-def _own_size(source: Any) -> tuple[int, int]:
-    """Returns (height, width) of an upright image, without decoding a pixel."""
-    if isinstance(source, ConfigError):
-        raise source
-    if isinstance(source, Pixels):
-        return size_of(source.values)
-    with opened(source) as image:
-        is_turned = image.getexif().get(ExifTags.Base.Orientation, 1) > 4
-        return (image.width, image.height) if is_turned else (image.height, image.width)
-
-
-def _map_name(labels: Any, k: int) -> str:
-    return name_of(labels) if isinstance(labels, (str, os.PathLike)) else f"label map {k}"
-
-
-def _read_map(labels: Any, k: int) -> np.ndarray:
-    """Returns the label map of image `k`, integers `(height, width)`."""
-    array = labels
-    if isinstance(labels, (str, os.PathLike)):
-        with opened(labels) as image:
-            array = np.asarray(image)
-    array = np.asarray(array)
-    if array.ndim != 2 or array.dtype.kind not in "iu":
-        raise ConfigError(
-            f"{_map_name(labels, k)}: expected whole numbers (height, width), found {array.dtype} "
-            f"{array.shape}."
-        )
-    return array.astype("int64")
-
-
-def _check_maps(
-    sources: Sequence[Any], label_maps: Any, num_classes: int | None, ignore: int
-) -> int:
-    """Returns the number of classes of label maps that fit their images."""
-    if len(sources) != len(label_maps):
-        raise ConfigError(
-            f"{len(sources)} images and {len(label_maps)} label maps: expected as many."
-        )
-    most = -1
-    for k, (source, labels) in enumerate(zip(sources, label_maps, strict=True)):
-        array, size = _read_map(labels, k), _own_size(source)
-        if array.shape != size:
-            raise ConfigError(
-                f"{_map_name(labels, k)}: {array.shape[0]}x{array.shape[1]} pixels, expected "
-                f"{size[0]}x{size[1]}, the size of its image."
-            )
-        values = array[array != ignore]
-        limit = np.inf if num_classes is None else num_classes
-        odd = values[(values < 0) | (values >= limit)]
-        if len(odd):
-            raise ConfigError(
-                f"{_map_name(labels, k)}: value {odd[0]}, expected classes from 0"
-                f"{'' if num_classes is None else f' to {num_classes - 1}'}, or {ignore} for "
-                "pixels to ignore."
-            )
-        most = max(most, int(values.max(initial=-1)))
-    if most < 0:
-        raise ConfigError(f"No pixel of {len(sources)} label maps has a class.")
-    return most + 1 if num_classes is None else num_classes
-
-
-def _areas(labels: np.ndarray, grid: tuple[int, int], classes: int, ignore: int) -> np.ndarray:
-    """Returns the share of each class in the area of each patch, `(patches, classes)`."""
-    rows, columns = (_overlaps(*pair) for pair in zip(grid, labels.shape, strict=True))
-    areas = np.zeros((*grid, classes))
-    for k in set(np.unique(labels)) - {ignore}:
-        areas[..., k] = rows @ (labels == k) @ columns.T
-    return areas.reshape(-1, classes)
-
-
-def _overlaps(patches: int, pixels: int) -> np.ndarray:
-    """Returns the share of each pixel in the length of each patch, `(patches, pixels)`."""
-    length = pixels / patches
-    start, pixel = length * np.arange(patches)[:, None], np.arange(pixels)
-    common = np.minimum(start + length, pixel + 1) - np.maximum(start, pixel)
-    return np.maximum(common, 0) / length
-
-
 def _solve(
     pairs: Iterable[tuple[np.ndarray, np.ndarray]], l2: float
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -508,17 +426,3 @@ def _windows(
         for whole, part in zip(shape, grid, strict=True)
     ]
     return list(itertools.product(*starts)), shape
-
-
-def _label_map(logits: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Returns the class of the largest logit of each pixel, int32 `(height, width)`."""
-    rows, columns = (
-        resampling_matrix(*pair, "bilinear_half_pixel")
-        for pair in zip(logits.shape[:2], size, strict=True)
-    )
-    wide = np.einsum("wc,rck->rwk", columns, logits, optimize=True)
-    labels = np.empty(size, "int32")
-    for start in range(0, size[0], _BAND):
-        band = np.tensordot(rows[start : start + _BAND], wide, 1)
-        labels[start : start + _BAND] = band.argmax(axis=-1)
-    return labels

@@ -10,7 +10,7 @@ from sklearn.metrics import accuracy_score, jaccard_score
 
 from keras_vit import CheckpointError, ConfigError
 from keras_vit.evaluation import DenseProbe, dense_probe
-from keras_vit.evaluation.dense import _areas
+from keras_vit.evaluation.label_maps import areas_of
 from tests.helpers import assert_close, normal, random_tiny
 
 SIDE, CLASSES = 24, 3
@@ -75,7 +75,7 @@ def test_areas_of_maps_that_patches_do_not_divide_are_exact():
     fine = labels.repeat(2, axis=0).repeat(3, axis=1)  # 10x21 small pixels, patches of 5x7
     blocks = fine.reshape(2, 5, 3, 7).swapaxes(1, 2).reshape(6, 35)
     expected = np.stack([(blocks == k).mean(axis=1) for k in range(3)], axis=1)
-    np.testing.assert_allclose(_areas(labels, (2, 3), 3, 255), expected, atol=1e-12)
+    np.testing.assert_allclose(areas_of(labels, (2, 3), 3, 255), expected, atol=1e-12)
 
 
 @pytest.fixture(scope="module")
