@@ -44,9 +44,10 @@ README_SIZES = {
 @every_row
 def test_the_name_of_a_row_agrees_with_its_facts(name):
     """Variant, data, classes and resolution."""
-    row, told = CATALOG[name], NAME.fullmatch(name)
+    row, parts = CATALOG[name], NAME.fullmatch(name)
+    assert parts, f"{name}: a recipe or data that NAME, above, does not list yet"
     assert (row.variant, row.data, row.image_size) == (
-        told["variant"], told["data"], int(told["size"]),
+        parts["variant"], parts["data"], int(parts["size"]),
     )  # fmt: skip
     assert row.num_classes == CLASSES[row.data.split("_ft_")[-1]]
     assert row.labels == {21843: "imagenet21k", 1000: "imagenet1k"}[row.num_classes]
