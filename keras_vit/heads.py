@@ -59,9 +59,15 @@ def read_head(model: Any, path: Any, labels: Labels | None, allow_pickle_weights
         )
     config, width = model.config, model.get_layer("pre_logits").output.shape[-1]
     fields = {"num_classes": weight[0], "classifier_activation": None, "labels": labels}
-    is_bare = config.representation_size is None and config.projection_dim is None
-    if config.classifier == "token" and is_bare and weight[1] == 2 * width:
-        fields["classifier"] = "token_and_mean"
+    has_both = (
+        config.classifier in ("token", "gap")
+        and config.has_class_token
+        and not config.numerics.pool_before_norm
+        and config.representation_size is None
+        and config.projection_dim is None
+    )
+    if has_both and weight[1] == 2 * width:
+        fields |= {"classifier": "token_and_mean", "class_token_in_mean": False}
     elif weight[1] != width or not config.is_pooled:
         further = (
             "It is a head of the class tokens of four blocks, which is not supported: take the "

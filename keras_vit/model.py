@@ -418,7 +418,7 @@ class VisionTransformer(keras.Model):
                 representation_size)`; its activation is `"softmax"`, `"sigmoid"` or none. Or the
                 path of a file with `weight` `(classes, width)` and `bias`, as DINOv2 and DINOv3
                 publish linear heads for ImageNet; they read class token and mean of the patches,
-                so the copy of a model of the class token has `classifier="token_and_mean"`.
+                and so does the copy, by `classifier="token_and_mean"`.
             labels: one name per class, as for `VisionTransformer`.
             allow_pickle_weights: as for `keras_vit.checkpoints.load`; for a `.pth` file.
 

@@ -69,10 +69,13 @@ def test_a_head_that_no_preset_can_hold_is_refused(head, width, words):
         random_tiny().with_head(layer)
 
 
-@pytest.mark.parametrize("kind", ["token", "token_and_mean", "gap"])
+@pytest.mark.parametrize("kind", ["token", "token_and_mean", "gap", "gap with a token"])
 def test_a_head_in_a_file_reads_what_its_width_says(kind, tmp_path):
     """Twice the width is class token and mean of the patches, as in DINOv2's classifiers."""
-    model = random_tiny(classifier=kind, num_registers=1)
+    fields = {"classifier": kind}
+    if kind == "gap with a token":  # timm's DINOv3
+        fields = {"classifier": "gap", "class_token": True, "class_token_in_mean": True}
+    model = random_tiny(**fields, num_registers=1)
     width = 16 if kind == "gap" else 32
     head = {"weight": normal(3, width, seed=1), "bias": normal(3, seed=2)}
     save_file(head, tmp_path / "head.safetensors")
