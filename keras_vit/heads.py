@@ -1,4 +1,4 @@
-"""A head from outside: a `Dense` layer of Keras, or embeddings of words."""
+"""A head from outside: a `Dense` layer of Keras, a file, or embeddings of words."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from keras_vit.checkpoints.containers import open_arrays
-from keras_vit.errors import ConfigError, shown
+from keras_vit.errors import CheckpointError, ConfigError, shown
 from keras_vit.labels import Labels
 from keras_vit.layers import blank_weights
 
@@ -42,6 +42,45 @@ def with_head(model: Any, head: keras.layers.Dense, labels: Labels | None) -> An
     }
     bias = np.zeros(head.units) if head.bias is None else head.bias
     return copy_with_head(model, head.kernel, bias, fields)
+
+
+def read_head(model: Any, path: Any, labels: Labels | None, allow_pickle_weights: bool) -> Any:
+    """Returns a copy of a model with the linear head of a file; see `with_head` of the model.
+
+    Raises:
+        CheckpointError: as `VisionTransformer.with_head`.
+    """
+    arrays = _read_arrays(Path(path), allow_pickle_weights)
+    shapes = {name: arrays[name].shape for name in ("weight", "bias") if name in arrays}
+    weight = shapes.get("weight", ())
+    if len(weight) != 2 or shapes != {"weight": weight, "bias": weight[:1]}:
+        raise CheckpointError(
+            f"{path}: expected a linear head, weight (classes, width) and bias (classes,); found "
+            f"{shown(shapes or sorted(arrays)[:5], quoted=False)}."
+        )
+    config, width = model.config, model.get_layer("pre_logits").output.shape[-1]
+    fields = {"num_classes": weight[0], "classifier_activation": None, "labels": labels}
+    has_both = (
+        config.classifier in ("token", "gap")
+        and config.has_class_token
+        and not config.numerics.pool_before_norm
+        and config.representation_size is None
+        and config.projection_dim is None
+    )
+    if has_both and weight[1] == 2 * width:
+        fields |= {"classifier": "token_and_mean", "class_token_in_mean": False}
+    elif weight[1] != width or not config.is_pooled:
+        further = (
+            "It is a head of the class tokens of four blocks, which is not supported: take the "
+            "linear head of one block."
+            if weight[1] == 5 * config.hidden_size
+            else "It belongs to another encoder."
+        )
+        raise CheckpointError(
+            f"{path}: the head reads vectors of width {weight[1]}; the pre_logits of this model "
+            f"have {width} and classifier={config.classifier!r}. {further}"
+        )
+    return copy_with_head(model, arrays["weight"].T, arrays["bias"], fields)
 
 
 def head_from_embeddings(
@@ -120,9 +159,9 @@ def _read_embeddings(
     return vectors, names
 
 
-def _read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Returns the arrays of a `.npz` or `.safetensors` file by name."""
-    with open_arrays(path) as reader:
+def _read_arrays(path: Path, allow_pickle_weights: bool = False) -> dict[str, np.ndarray]:
+    """Returns the arrays of a file by name."""
+    with open_arrays(path, allow_pickle_weights=allow_pickle_weights) as reader:
         return {name: reader.read(name) for name in reader.shapes}
 
 

@@ -448,9 +448,13 @@ class VisionTransformer(keras.Model):
         return tokens_of(self, images, blocks, norm, batch_size)
 
     def with_head(
-        self, head: keras.layers.Dense, labels: Labels | None = None
+        self,
+        head: "keras.layers.Dense | str | os.PathLike[str]",
+        labels: Labels | None = None,
+        *,
+        allow_pickle_weights: bool = False,
     ) -> "VisionTransformer":
-        """Returns a copy of this model with a `Dense` layer as its head, also a trained one.
+        """Returns a copy of this model with a `Dense` layer, or one in a file, as its head.
 
         `keras.Model(model.input, head(features))`, where `features` is the output of `pre_logits`,
         is a plain Keras model: it trains and predicts, and lacks `classify` and presets.
@@ -458,15 +462,22 @@ class VisionTransformer(keras.Model):
 
         Args:
             head: a layer that reads the output of `pre_logits`, `(batch, hidden_size or
-                representation_size)`; its activation is `"softmax"`, `"sigmoid"` or none.
+                representation_size)`; its activation is `"softmax"`, `"sigmoid"` or none. Or the
+                path of a file with `weight` `(classes, width)` and `bias`, as DINOv2 and DINOv3
+                publish linear heads for ImageNet; they read class token and mean of the patches,
+                and so does the copy, by `classifier="token_and_mean"`.
             labels: one name per class, as for `VisionTransformer`.
+            allow_pickle_weights: as for `keras_vit.checkpoints.load`; for a `.pth` file.
 
         Raises:
             ConfigError: the layer is no `Dense`, was never called, reads another width or has
                 another activation; or this model's head does not read one vector per image.
+            CheckpointError: the file cannot be read, or its head belongs to another encoder.
         """
-        from keras_vit.heads import with_head  # imports the readers of files
+        from keras_vit.heads import read_head, with_head  # imports the readers of files
 
+        if isinstance(head, (str, os.PathLike)):
+            return read_head(self, head, labels, allow_pickle_weights)
         return with_head(self, head, labels)
 
     def head_from_embeddings(

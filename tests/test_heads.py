@@ -1,10 +1,11 @@
-"""`with_head` makes a VisionTransformer of a head that was added in Keras's functional way."""
+"""`with_head` makes a VisionTransformer of a `Dense` layer, or of a head in a file."""
 
 import keras
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
-from keras_vit import ConfigError, VisionTransformer
+from keras_vit import CheckpointError, ConfigError, VisionTransformer
 from tests.helpers import assert_close, normal, numpy_of, random_tiny
 
 IMAGES = normal(2, 16, 16, 3)
@@ -66,3 +67,52 @@ def test_a_head_that_no_preset_can_hold_is_refused(head, width, words):
         layer.build((None, width))
     with pytest.raises(ConfigError, match=words):
         random_tiny().with_head(layer)
+
+
+@pytest.mark.parametrize("kind", ["token", "token_and_mean", "gap", "gap with a token"])
+def test_a_head_in_a_file_reads_what_its_width_says(kind, tmp_path):
+    """Twice the width is class token and mean of the patches, as in DINOv2's classifiers."""
+    fields = {"classifier": kind}
+    if kind == "gap with a token":  # timm's DINOv3
+        fields = {"classifier": "gap", "class_token": True, "class_token_in_mean": True}
+    model = random_tiny(**fields, num_registers=1)
+    width = 16 if kind == "gap" else 32
+    head = {"weight": normal(3, width, seed=1), "bias": normal(3, seed=2)}
+    save_file(head, tmp_path / "head.safetensors")
+    classifier = model.with_head(tmp_path / "head.safetensors", labels=NAMES)
+    tokens = model.tokens(IMAGES, -1)
+    features = [tokens.patches.mean(axis=(1, 2))]
+    if kind != "gap":
+        features.insert(0, tokens.class_token)
+    expected = np.concatenate(features, axis=1) @ head["weight"].T + head["bias"]
+    assert_close(classifier(IMAGES), expected)
+    classifier.save_to_preset(tmp_path / "preset")
+    loaded = VisionTransformer.from_preset(tmp_path / "preset")
+    assert loaded.labels == NAMES
+    assert_close(loaded(IMAGES), expected)
+
+
+def test_a_head_in_a_pickle_needs_permission(tmp_path):
+    torch = pytest.importorskip("torch")
+    model, path = random_tiny(), tmp_path / "dinov2_vits14_linear_head.pth"
+    linear = torch.nn.Linear(32, 4)
+    torch.save(linear.state_dict(), path)
+    with pytest.raises(CheckpointError, match="this is a Python pickle|torch"):
+        model.with_head(path)
+    classifier = model.with_head(path, allow_pickle_weights=True)
+    assert_close(classifier.get_layer("head").kernel, linear.weight.detach().numpy().T)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"weight": normal(3, 80), "bias": normal(3)}, "width 80; .* class tokens of four blocks"),
+        ({"weight": normal(3, 24), "bias": normal(3)}, "have 16 .* belongs to another encoder"),
+        ({"weight": normal(3, 16), "bias": normal(4)}, r"expected a linear head.*\(4,\)"),
+        ({"decode_head.bn.bias": normal(3)}, r"expected a linear head.*decode_head\.bn\.bias"),
+    ],
+)
+def test_a_file_without_a_fitting_head_is_refused(arrays, words, tmp_path):
+    save_file(arrays, tmp_path / "head.safetensors")
+    with pytest.raises(CheckpointError, match=rf"head\.safetensors: .*{words}"):
+        random_tiny().with_head(tmp_path / "head.safetensors")

@@ -1,5 +1,6 @@
 """Quality of a model: its accuracy, its frozen features, and classifiers on these features."""
 
+from keras_vit.evaluation.dense import DenseProbe, DenseScores, dense_probe
 from keras_vit.evaluation.embedding import Embedding, embed
 from keras_vit.evaluation.extraction import Features, features
 from keras_vit.evaluation.many_labels import choose_thresholds
@@ -10,6 +11,8 @@ from keras_vit.evaluation.probing import Pair, Probe, Suspect, probe
 from keras_vit.evaluation.scores import Evaluation, evaluate
 
 __all__ = [
+    "DenseProbe",
+    "DenseScores",
     "Embedding",
     "Evaluation",
     "Features",
@@ -18,6 +21,7 @@ __all__ = [
     "Probe",
     "Suspect",
     "choose_thresholds",
+    "dense_probe",
     "embed",
     "evaluate",
     "features",

@@ -78,10 +78,12 @@ def gather(
     batch_size: int = 32,
     cache: str | os.PathLike[str] | None = None,
     progress: Callable[[int], None] | None = None,
+    name: str = "",
 ) -> Features:
     """Returns rows that `reduce` makes of a stage, or of `{stage: array}`, for every image.
 
-    The other arguments and errors are those of `features`.
+    `name` begins the name of the file in `cache`, and tells apart the rows that several `reduce`
+    make of the same stages. The other arguments and errors are those of `features`.
     """
     report = progress or (lambda images: None)
     stream = read_batches(data, batch_size)
@@ -97,7 +99,8 @@ def gather(
             report(len(rows))
         values = np.concatenate(steps)
     else:
-        name = stages if isinstance(stages, str) else "-".join(stages).replace("/", "_")
+        several = "-".join([name, *stages] if name else stages).replace("/", "_")
+        name = stages if isinstance(stages, str) else several
         task = {**identity_of(model, name), "data": _describe(data, first)}
         digest = hashlib.sha256(json.dumps(task, sort_keys=True).encode()).hexdigest()
         path = Path(cache) / f"{name}-{digest[:16]}.npy"

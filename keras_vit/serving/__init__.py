@@ -59,8 +59,8 @@ def serve(
         announce: called with a sentence that holds the address.
 
     Raises:
-        ConfigError: the extra `serve` is not installed, the address cannot be listened at, or the
-            model takes no image files.
+        ConfigError: the extra `serve` is not installed, the server cannot listen at the address, or
+            the model takes no image files.
         PresetError, CheckpointError: as `VisionTransformer.from_preset`.
     """
     check_installed()

@@ -65,7 +65,7 @@ def _listen(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(
-            f"host={host!r}, port={port}: this address cannot be listened at ({reason}). "
+            f"host={host!r}, port={port}: the server cannot listen at this address ({reason}). "
             "Choose another port; 0 takes any that is free."
         ) from error
 

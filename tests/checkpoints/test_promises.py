@@ -299,7 +299,7 @@ BAD_FILES = {
     "large chunks": (large_chunks, "chunks that were never written"),
     "zeros 1000:1": (bomb, "KERAS_VIT_MAX_EXPANSION"),
     "a foreign filter": (foreign_filter, "is encoded by HDF5 filters"),
-    "no dataspace": (lambda f: f.create_dataset("a", data=h5py.Empty("f4")), "has no shape"),
+    "no dataspace": (lambda f: f.create_dataset("a", data=h5py.Empty("f4")), "'a' is empty"),
     "an external link": (
         lambda f: f.__setitem__("g/a", h5py.ExternalLink("/etc/passwd.h5", "x")),
         "'g/a' is a link, expected an array",

@@ -23,6 +23,8 @@ IMAGES = {"png": "PNG", "jpg": "JPEG", "bmp": "BMP", "gif": "GIF", "webp": "WEBP
 _NPZ = ("google", "google_linen", "big_vision", "big_vision_scan")
 FAMILIES = {
     "timm/eva": "timm_dinov3_plus",
+    "transformers/beit": "hf_beit_classifier",
+    "transformers/data2vec-vision": "hf_data2vec_classifier",
     "transformers/dinov2": "hf_dinov2_classifier",
     "transformers/dinov2_with_registers": "hf_dinov2_reg_swiglu",
     "transformers/dinov3_vit": "hf_dinov3_gated",

@@ -139,7 +139,7 @@ def test_attention_that_was_replaced_is_refused_by_the_name_of_its_block():
     attention = model.get_layer("block_1").attention
 
     class Blind(type(attention)):
-        def call(self, inputs, training=None):
+        def call(self, inputs, training=None, mask=None):
             return inputs
 
     attention.__class__ = Blind

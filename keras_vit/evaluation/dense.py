@@ -1,0 +1,428 @@
+"""A class for every pixel: a linear layer on the patches of a frozen model.
+
+The layer is the least-squares fit to the classes of all labelled pixels, where a pixel has the
+features of its patch. The fit needs patches alone: the target of a patch is the share of each class
+in its labelled area, and its weight is this area times the class weights. Features are whitened and
+the bias is not regularised, as in `least_squares`.
+
+A prediction resizes the logits of the patches bilinearly to the pixels, for the whole image at once
+or for windows that overlap by a third, as DINOv2's evaluation does (arXiv 2304.07193).
+"""
+
+import dataclasses
+import hashlib
+import itertools
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+
+from keras_vit.checkpoints.containers import open_arrays
+from keras_vit.config import ViTConfig
+from keras_vit.errors import CheckpointError, ConfigError, shown
+from keras_vit.evaluation.extraction import gather, hash_array, hash_files
+from keras_vit.evaluation.label_maps import areas_of, check_maps, label_map, read_map
+from keras_vit.images import Preprocessor
+from keras_vit.images.inputs import images_in
+from keras_vit.images.resampling import pixels_of, size_of
+from keras_vit.inference import run
+from keras_vit.model import VisionTransformer
+from keras_vit.tokens import block_index
+
+_HEAD = "decode_head."
+_CONV, _BN = _HEAD + "conv_seg.", _HEAD + "bn."
+_BN_EPSILON = 1e-5
+"""The constant of torch's BatchNorm."""
+
+
+class DenseScores(NamedTuple):
+    """Quality of label maps, over all pixels that are not ignored.
+
+    Args:
+        miou: mean over classes of `iou`.
+        iou: for each class, the pixels of the class that are predicted so, divided by the pixels
+            that are of the class, or predicted so, or both; None for a class that is in neither.
+        accuracy: share of pixels whose class is right.
+    """
+
+    miou: float
+    iou: tuple[float | None, ...]
+    accuracy: float
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class DenseProbe:
+    """A linear classifier of the patches of a frozen model.
+
+    Args:
+        blocks: numbers of the blocks whose outputs, behind the model's last norm, are the features.
+        class_token: whether the class tokens of these blocks follow the features of each patch.
+        kernel, bias: float64 `(width, classes)` and `(classes,)`.
+        ignore: the value of pixels without a class.
+    """
+
+    blocks: tuple[int, ...]
+    class_token: bool
+    kernel: np.ndarray
+    bias: np.ndarray
+    ignore: int = 255
+
+    @classmethod
+    def from_file(
+        cls,
+        path: str | os.PathLike[str],
+        model: VisionTransformer,
+        *,
+        blocks: Sequence[int] | None = None,
+        allow_pickle_weights: bool = False,
+    ) -> "DenseProbe":
+        """Reads a linear head of segmentation, such as DINOv2's `..._ade20k_linear_head.pth`.
+
+        The file has `decode_head.conv_seg.weight` `(classes, width, 1, 1)` and `bias`, and
+        `decode_head.bn.*`, the batch norm before it, which becomes part of the kernel.
+
+        Args:
+            path: a `.safetensors` file, or a `.pth` file with `allow_pickle_weights`.
+            model: the encoder that the head was trained on.
+            blocks: the blocks that the head reads; None for as many last blocks as its width
+                has room for.
+            allow_pickle_weights: as for `keras_vit.checkpoints.load`.
+
+        Raises:
+            CheckpointError: the file cannot be read, is no linear head, or belongs to another
+                encoder.
+        """
+        with open_arrays(path, allow_pickle_weights=allow_pickle_weights) as reader:
+            names = sorted(reader.shapes)
+            arrays = {k: reader.read(k).astype("float64") for k in names if k.startswith(_HEAD)}
+        if any("conv_depth" in name for name in names):
+            raise CheckpointError(
+                f"{path}: a head of depth is not supported: the file does not state the distances "
+                "of its bins, and it reads blocks before the last norm."
+            )
+        norms = [_BN + name for name in ("weight", "bias", "running_mean", "running_var")]
+        missing = {_CONV + "weight", _CONV + "bias", *norms} - set(arrays)
+        if missing:
+            raise CheckpointError(
+                f"{path}: expected a linear head of segmentation, which has "
+                f"{shown(min(missing))}; found {shown(names[:5], quoted=False)}."
+            )
+        kernel = arrays[_CONV + "weight"]
+        if kernel.shape[2:] != (1, 1):
+            raise CheckpointError(
+                f"{path}: {_CONV}weight has shape {kernel.shape}, expected (classes, width, 1, 1)."
+            )
+        kernel = kernel[:, :, 0, 0].T
+        hidden, depth = model.config.hidden_size, model.config.num_layers
+        count = len(kernel) // hidden if blocks is None else len(blocks)
+        if len(kernel) != count * hidden or not 0 < count <= depth:
+            raise CheckpointError(
+                f"{path}: the head reads {len(kernel)} features; expected "
+                f"{'a multiple of' if blocks is None else f'{count} times'} {hidden}, the "
+                "hidden_size of this model. It belongs to another encoder."
+            )
+        gamma, beta, mean, variance = (arrays[name] for name in norms)
+        scale = gamma / np.sqrt(variance + _BN_EPSILON)
+        places = range(-count, 0) if blocks is None else blocks
+        return cls(
+            tuple(block_index(model, block) for block in places),
+            False,
+            scale[:, None] * kernel,
+            arrays[_CONV + "bias"] + (beta - mean * scale) @ kernel,
+        )
+
+    def predict(
+        self,
+        model: VisionTransformer,
+        images: Any,
+        size: tuple[int, int] | None = None,
+        sliding: bool = False,
+        batch_size: int = 8,
+    ) -> list[np.ndarray]:
+        """Returns a label map for each image, int32 `(height, width)`.
+
+        Args:
+            model: the model that the probe was fitted to.
+            images: images as for `model.preprocessor`, of any sizes.
+            size: (height, width) of the label maps; None for each image's own.
+            sliding: False to squash the image to the model's size. True to move a window of the
+                model's size over the image, enlarged if it is smaller, and average the logits.
+            batch_size: images, and windows, per step.
+
+        Raises:
+            ConfigError: an image cannot be read, or the model is another.
+        """
+        grids = self._logits(model, _sources(model, images), sliding, batch_size)
+        return [label_map(logits, size or own) for own, logits in grids]
+
+    def evaluate(
+        self,
+        model: VisionTransformer,
+        images: Any,
+        label_maps: Any,
+        sliding: bool = False,
+        batch_size: int = 8,
+    ) -> DenseScores:
+        """Returns mean intersection over union and pixel accuracy; arguments as for `predict`.
+
+        Args:
+            label_maps: as for `dense_probe`.
+
+        Raises:
+            ConfigError: the label maps do not fit the images or the classes.
+        """
+        classes = len(self.bias)
+        sources = _sources(model, images)
+        check_maps(sources, label_maps, classes, self.ignore)
+        confusion = np.zeros(classes**2, np.int64)
+        grids = self._logits(model, sources, sliding, batch_size)
+        for k, (own, logits) in enumerate(grids):
+            truth = read_map(label_maps[k], k)
+            is_labelled = truth != self.ignore
+            pairs = classes * truth[is_labelled] + label_map(logits, own)[is_labelled]
+            confusion += np.bincount(pairs, minlength=classes**2)
+        table = confusion.reshape(classes, classes)
+        right, either = np.diag(table), table.sum(axis=0) + table.sum(axis=1) - np.diag(table)
+        iou = [int(r) / int(e) if e else None for r, e in zip(right, either, strict=True)]
+        mean = float(np.mean([share for share in iou if share is not None]))
+        return DenseScores(mean, tuple(iou), float(right.sum() / table.sum()))
+
+    def _logits(
+        self, model: VisionTransformer, sources: Sequence[Any], sliding: bool, batch_size: int
+    ) -> Iterator[tuple[tuple[int, int], np.ndarray]]:
+        """Yields the size of each image and its logits, `(rows, columns, classes)`."""
+        config = model.config
+        window, grid = _check_model(model, self.class_token)
+        width = config.hidden_size * len(self.blocks) * (1 + self.class_token)
+        if width != len(self.kernel) or max(self.blocks) >= config.num_layers:
+            raise ConfigError(
+                f"The probe reads {len(self.kernel)} features of the blocks {self.blocks}; this "
+                f"model has {config.num_layers} blocks, and {width} features in as many."
+            )
+        stages = _stages(self.blocks)
+        for start in range(0, len(sources), batch_size):
+            sizes, plans, windows = [], [], []
+            for source in sources[start : start + batch_size]:
+                picture = model.preprocessor.decode(source)
+                sizes.append(size_of(picture))
+                target = _whole_patches(sizes[-1], window, config.stride) if sliding else window
+                squash = _squash(model, target)
+                pixels = squash.scale(squash.resize(picture))
+                places, shape = _windows(target, grid, config.stride)
+                plans.append((places, shape))
+                for row, column in places:
+                    top, left = row * config.stride[0], column * config.stride[1]
+                    windows.append(pixels[top : top + window[0], left : left + window[1]])
+            outputs = run(model, model.preprocessor.stack(windows), stages, batch_size)
+            tokens = _tokens(outputs, config, self.blocks, self.class_token)
+            logits = _columns(tokens, self.class_token) @ self.kernel + self.bias
+            logits = iter(logits.reshape(len(windows), *grid, -1))
+            for own, (places, shape) in zip(sizes, plans, strict=True):
+                total, count = np.zeros((*shape, len(self.bias))), np.zeros((*shape, 1))
+                for row, column in places:
+                    part = slice(row, row + grid[0]), slice(column, column + grid[1])
+                    total[part] += next(logits)
+                    count[part] += 1
+                yield own, total / count
+
+
+def dense_probe(
+    model: VisionTransformer,
+    images: Any,
+    label_maps: Any,
+    *,
+    blocks: Sequence[int] = (-1,),
+    class_token: bool = False,
+    num_classes: int | None = None,
+    ignore: int = 255,
+    class_weights: Sequence[float] | None = None,
+    l2: float = 10.0,
+    batch_size: int = 32,
+    cache: str | os.PathLike[str] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> DenseProbe:
+    """Fits a linear layer on the patches of a frozen model to label maps (semantic segmentation).
+
+    Images are squashed to the model's size, without a crop.
+
+    Args:
+        model: a `VisionTransformer` of a fixed size. It is not changed.
+        images: images as for `model.preprocessor`: a list of paths, an array of pixels.
+        label_maps: a class for each pixel of each image: integers `(images, height, width)`, or
+            a list of such maps, or of paths of PNG files whose values are the classes (with a
+            palette, its indices).
+        blocks: the blocks whose outputs, behind the last norm, are the features; negative numbers
+            count from the end.
+        class_token: whether the class token is added to the features of each patch.
+        num_classes: number of classes; None for the largest in the label maps.
+        ignore: the value of pixels without a class.
+        class_weights: a weight for the pixels of each class; None for 1.
+        l2: strength of the regularisation, for whitened features and one row per patch.
+        batch_size: images per step.
+        cache: a folder that keeps the features, as for `keras_vit.features`.
+        progress: called with the number of images after each batch.
+
+    Raises:
+        ConfigError: the label maps are more or fewer than the images, of another size, or have
+            values beyond the classes; the features are the same in all patches; the model has no
+            such block, no class token, or no fixed size.
+    """
+    window, grid = _check_model(model, class_token)
+    chosen = tuple(block_index(model, block) for block in blocks)
+    if not chosen or not l2 > 0:
+        raise ConfigError(
+            f"blocks={blocks!r}, l2={l2!r}: expected one block or more, and a positive l2."
+        )
+    sources = _sources(model, images)
+    classes = check_maps(sources, label_maps, num_classes, ignore)
+    weights = np.ones(classes) if class_weights is None else np.asarray(class_weights, "float64")
+    if weights.shape != (classes,) or not (np.isfinite(weights) & (weights >= 0)).all():
+        raise ConfigError(
+            f"class_weights: expected {classes} numbers from 0, one per class; found "
+            f"{shown(class_weights, quoted=False)}."
+        )
+    data = _Squashed(_squash(model, window), sources, batch_size)
+    name = "" if cache is None else f"dense-{data.identity()}-{'token-' * class_token}patches"
+    values, _ = gather(
+        model,
+        _stages(chosen),
+        lambda outputs: _tokens(outputs, model.config, chosen, class_token),
+        data,
+        batch_size,
+        cache,
+        progress,
+        name,
+    )
+    areas = (
+        weights * areas_of(read_map(labels, k), grid, classes, ignore)
+        for k, labels in enumerate(label_maps)
+    )
+    patches = (_columns(tokens, class_token) for tokens in values)
+    solution = _solve(zip(patches, areas, strict=True), l2)
+    return DenseProbe(chosen, class_token, *solution, ignore)
+
+
+class _Squashed(keras.utils.PyDataset):
+    """Batches of images at the model's size."""
+
+    def __init__(self, squash: Preprocessor, sources: Sequence[Any], batch_size: int) -> None:
+        super().__init__()
+        self.preprocessor, self.sources, self.batch_size = squash, sources, batch_size
+
+    def __len__(self) -> int:
+        return math.ceil(len(self.sources) / self.batch_size)
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        start, one = index * self.batch_size, self.preprocessor
+        sources = self.sources[start : start + self.batch_size]
+        return one.stack(one.scale(one.resize(one.decode(source))) for source in sources)
+
+    def identity(self) -> str:
+        """Returns a hash of the files, or of the pixels, of all images."""
+        digest = hashlib.sha256()
+        for source in self.sources:
+            is_path = isinstance(source, (str, os.PathLike))
+            picture = None if is_path else pixels_of(self.preprocessor.decode(source))
+            digest.update((hash_files([source]) if is_path else hash_array(picture)).encode())
+        return digest.hexdigest()[:16]
+
+
+def _check_model(
+    model: VisionTransformer, class_token: bool
+) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Returns the size of the model's images and of its grid of patches."""
+    config = model.config
+    if config.image_size is None or any(config.remainder_of(config.image_size)):
+        raise ConfigError(
+            f"image_size={config.image_size}: expected a fixed size that patches of "
+            f"{config.patch_size} fill. Load the model with image_size=...; larger images are "
+            "predicted with sliding=True."
+        )
+    if class_token and not config.has_class_token:
+        raise ConfigError("class_token=True, but this model has no class token.")
+    return config.image_size, config.grid_of(config.image_size)
+
+
+def _stages(blocks: Sequence[int]) -> list[str]:
+    return [f"block_{block}/norm" for block in blocks]
+
+
+def _tokens(
+    outputs: dict[str, np.ndarray], config: ViTConfig, blocks: Sequence[int], class_token: bool
+) -> np.ndarray:
+    """Returns the patches of the blocks beside each other, behind the class tokens if chosen."""
+    tokens = np.concatenate([outputs[stage] for stage in _stages(blocks)], axis=-1)
+    patches = tokens[:, config.num_prefix_tokens :]
+    return np.concatenate([tokens[:, :1], patches], axis=1) if class_token else patches
+
+
+def _columns(tokens: np.ndarray, class_token: bool) -> np.ndarray:
+    """Returns the features of each patch, `(..., patches, width)`."""
+    if not class_token:
+        return tokens
+    patches = tokens[..., 1:, :]
+    return np.concatenate([patches, np.broadcast_to(tokens[..., :1, :], patches.shape)], axis=-1)
+
+
+def _squash(model: VisionTransformer, size: tuple[int, int]) -> Preprocessor:
+    """Returns a preprocessor that resizes the whole image, in the model's range."""
+    mean, std = model.preprocessor.normalisation
+    protocol = {"name": "transformers", "mean": mean, "std": std}
+    return dataclasses.replace(model.preprocessor, image_size=size, protocol=protocol)
+
+
+def _sources(model: VisionTransformer, images: Any) -> list[Any]:
+    return [image.source for image in images_in(images, model.config.channels)]
+
+
+def _solve(
+    pairs: Iterable[tuple[np.ndarray, np.ndarray]], l2: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns kernel and bias for features `(patches, width)` and areas `(patches, classes)`."""
+    shift, gram, product = None, np.zeros(1), np.zeros(1)
+    for features, areas in pairs:
+        x = features.astype("float64")
+        shift = x.mean(axis=0) if shift is None else shift  # against cancellation in the products
+        x = np.pad(x - shift, ((0, 0), (0, 1)), constant_values=1)  # the last column is the bias's
+        gram = gram + (x * areas.sum(axis=1, keepdims=True)).T @ x
+        product = product + x.T @ areas
+    total, target = gram[-1, -1], product[-1]
+    if not total:
+        raise ConfigError("class_weights are 0 for all classes that the label maps have.")
+    mean = gram[-1, :-1] / total
+    gram = gram[:-1, :-1] - total * np.outer(mean, mean)
+    deviation = np.sqrt(np.maximum(np.diag(gram), 0) / total)
+    if not (deviation > 1e-5 * (1 + np.abs(mean + shift))).any():
+        raise ConfigError("The features are the same in all labelled patches.")
+    std = deviation + 1e-5
+    penalised = gram / np.outer(std, std) + l2 * np.eye(len(std))
+    whitened = (product[:-1] - np.outer(mean, target)) / std[:, None]
+    kernel = np.linalg.solve(penalised, whitened) / std[:, None]
+    return kernel, target / total - (mean + shift) @ kernel
+
+
+def _whole_patches(
+    size: tuple[int, int], window: tuple[int, int], stride: tuple[int, int]
+) -> tuple[int, int]:
+    """Returns the size nearest to the image's that whole patches fill and that holds the window."""
+    scale = max(1.0, *(least / side for least, side in zip(window, size, strict=True)))
+    height, width = (
+        max(least, round(side * scale / patch) * patch)
+        for side, least, patch in zip(size, window, stride, strict=True)
+    )
+    return height, width
+
+
+def _windows(
+    size: tuple[int, ...], grid: tuple[int, int], stride: tuple[int, int]
+) -> tuple[list[tuple[int, int]], tuple[int, ...]]:
+    """Returns the first row and column of each window, and the image's grid of patches."""
+    shape = tuple(side // patch for side, patch in zip(size, stride, strict=True))
+    starts = [
+        sorted({*range(0, whole - part, max(1, 2 * part // 3)), whole - part})
+        for whole, part in zip(shape, grid, strict=True)
+    ]
+    return list(itertools.product(*starts)), shape

@@ -1,0 +1,109 @@
+"""Label maps: a class for every pixel of an image, in files or arrays, beside a grid of patches."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from PIL import ExifTags
+
+from keras_vit.errors import ConfigError
+from keras_vit.images.decoding import name_of, opened
+from keras_vit.images.inputs import Pixels
+from keras_vit.images.resampling import size_of
+from keras_vit.interpolate import resampling_matrix
+
+_BAND = 16
+"""Rows of pixels whose logits are in memory at a time."""
+
+
+def read_map(labels: Any, k: int) -> np.ndarray:
+    """Returns the label map of image `k`, integers `(height, width)`."""
+    array = labels
+    if isinstance(labels, (str, os.PathLike)):
+        with opened(labels) as image:
+            array = np.asarray(image)
+    array = np.asarray(array)
+    if array.ndim != 2 or array.dtype.kind not in "iub":
+        raise ConfigError(
+            f"{_map_name(labels, k)}: expected whole numbers (height, width), found {array.dtype} "
+            f"{array.shape}."
+        )
+    return array.astype("int64")
+
+
+def check_maps(
+    sources: Sequence[Any], label_maps: Any, num_classes: int | None, ignore: int
+) -> int:
+    """Returns the number of classes of label maps that fit their images."""
+    if len(sources) != len(label_maps):
+        raise ConfigError(
+            f"{len(sources)} images and {len(label_maps)} label maps: expected as many."
+        )
+    most = -1
+    for k, (source, labels) in enumerate(zip(sources, label_maps, strict=True)):
+        array, size = read_map(labels, k), _own_size(source)
+        if array.shape != size:
+            raise ConfigError(
+                f"{_map_name(labels, k)}: {array.shape[0]}x{array.shape[1]} pixels, expected "
+                f"{size[0]}x{size[1]}, the size of its image."
+            )
+        values = array[array != ignore]
+        limit = np.inf if num_classes is None else num_classes
+        odd = values[(values < 0) | (values >= limit)]
+        if len(odd):
+            raise ConfigError(
+                f"{_map_name(labels, k)}: value {odd[0]}, expected classes from 0"
+                f"{'' if num_classes is None else f' to {num_classes - 1}'}, or {ignore} for "
+                "pixels to ignore."
+            )
+        most = max(most, int(values.max(initial=-1)))
+    if most < 0:
+        raise ConfigError(f"No pixel of {len(sources)} label maps has a class.")
+    return most + 1 if num_classes is None else num_classes
+
+
+def areas_of(labels: np.ndarray, grid: tuple[int, int], classes: int, ignore: int) -> np.ndarray:
+    """Returns the share of each class in the area of each patch, `(patches, classes)`."""
+    rows, columns = (_overlaps(*pair) for pair in zip(grid, labels.shape, strict=True))
+    areas = np.zeros((*grid, classes))
+    for k in set(np.unique(labels)) - {ignore}:
+        areas[..., k] = rows @ (labels == k) @ columns.T
+    return areas.reshape(-1, classes)
+
+
+def label_map(logits: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Returns the class of the largest logit of each pixel, int32 `(height, width)`."""
+    rows, columns = (
+        resampling_matrix(*pair, "bilinear_half_pixel")
+        for pair in zip(logits.shape[:2], size, strict=True)
+    )
+    wide = np.einsum("wc,rck->rwk", columns, logits, optimize=True)
+    labels = np.empty(size, "int32")
+    for start in range(0, size[0], _BAND):
+        band = np.tensordot(rows[start : start + _BAND], wide, 1)
+        labels[start : start + _BAND] = band.argmax(axis=-1)
+    return labels
+
+
+def _own_size(source: Any) -> tuple[int, int]:
+    """Returns (height, width) of an upright image, without decoding a pixel."""
+    if isinstance(source, ConfigError):
+        raise source
+    if isinstance(source, Pixels):
+        return size_of(source.values)
+    with opened(source) as image:
+        is_turned = image.getexif().get(ExifTags.Base.Orientation, 1) > 4
+        return (image.width, image.height) if is_turned else (image.height, image.width)
+
+
+def _map_name(labels: Any, k: int) -> str:
+    return name_of(labels) if isinstance(labels, (str, os.PathLike)) else f"label map {k}"
+
+
+def _overlaps(patches: int, pixels: int) -> np.ndarray:
+    """Returns the share of each pixel in the length of each patch, `(patches, pixels)`."""
+    length = pixels / patches
+    start, pixel = length * np.arange(patches)[:, None], np.arange(pixels)
+    common = np.minimum(start + length, pixel + 1) - np.maximum(start, pixel)
+    return np.maximum(common, 0) / length
