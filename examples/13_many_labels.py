@@ -40,8 +40,8 @@ for k in range(400):
             draw.rectangle(box, fill=110)
         else:
             draw.polygon([(x, y + size), (x + size, y + size), (x + size // 2, y)], fill=110)
-    noisy = np.clip(np.asarray(picture) + rng.normal(60, 45, (32, 32)), 0, 255)
-    Image.fromarray(noisy.astype("uint8")).save(folder / f"{k:03d}.png")
+    noisy = np.clip(picture + rng.normal(60, 45, (32, 32)), 0, 255).astype("uint8")
+    Image.fromarray(noisy).save(folder / f"{k:03d}.png")
     rows.append([f"{k:03d}.png", " ".join(shapes)])
 with (folder / "labels.csv").open("w", newline="") as file:
     csv.writer(file).writerows([["path", "labels"], *rows])
@@ -64,10 +64,8 @@ print(data.class_counts)
 model = keras_vit.VisionTransformer.from_preset(
     "vit_digits", num_classes=data.num_classes, labels=data.class_names, image_size=32
 )
-recipe = transfer_recipe(
-    model, 80, batch_size=32, learning_rate=0.03, steps_per_epoch=10, multi_label=True
-)
-history = train(model, data, validation, recipe=recipe, out="shapes_run", resume=True, verbose=2)
+recipe = transfer_recipe(model, 80, 32, steps_per_epoch=10, multi_label=True)
+train(model, data, validation, recipe=recipe, out="shapes_run", resume=True, verbose=2)
 
 # %%
 # A label is given where its probability reaches the threshold of its class, at first 0.5. The
