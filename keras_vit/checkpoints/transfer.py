@@ -52,18 +52,8 @@ _OPEN = (
 
 
 _OF_MODEL = frozenset(
-    [
-        "dtype",
-        "data_format",
-        "name",
-        "labels",
-        "protocol",
-        "provenance",
-        "remat",
-        "thresholds",
-        "trainable",
-    ]
-)
+    ("dtype", "data_format", "name", "labels", "protocol", "provenance", "remat", "trainable")
+) | {"thresholds"}
 """Arguments of the model; those that are None are the files' or the model's own."""
 _OF_READING = frozenset(("num_classes", "dialect", "variant", "position_grid"))
 """Arguments that are left out if they are None; None is a value of other fields."""
