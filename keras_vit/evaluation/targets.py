@@ -35,7 +35,8 @@ def acceptable(labels: Any, num_classes: int, first: int = 0) -> np.ndarray:
         lists = labels
     else:
         array = as_numpy(labels)
-        if array.ndim == 2 and array.shape[1] == num_classes and num_classes > 1:
+        are_rows = array.ndim == 2 and array.shape[1] == num_classes
+        if are_rows and (num_classes > 1 or array.dtype.kind in "fb"):
             return _as_bool(array, first)
         if array.ndim == 2 and array.shape[1] == 1:
             array = array[:, 0]

@@ -150,3 +150,12 @@ def test_a_preset_with_other_thresholds_than_classes_is_refused(tmp_path):
     path.write_text(path.read_text().replace('"thresholds": 0.5', '"thresholds": [0.5]'))
     with pytest.raises(PresetError, match=r"config.json: thresholds=\[0.5\]"):
         VisionTransformer.from_preset(tmp_path / "preset")
+
+
+def test_a_model_of_one_class_takes_rows_of_one_label():
+    """Zeros and ones as floats, `(images, 1)`, as batches of `ImageData` have them."""
+    model = random_tiny(num_classes=1, thresholds=0.5)
+    pixels, labels = np.zeros((6, 16, 16, 3), "uint8"), np.arange(6)[:, None] % 2
+    scores = evaluate(model, from_arrays(pixels, labels, model))
+    assert scores.class_counts == (3,)
+    assert scores.mean_average_precision == pytest.approx(0.5)
