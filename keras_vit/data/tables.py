@@ -61,8 +61,9 @@ def read_records(
                 f"{table}: no image has the class {listed(unused)}; remove it, or give class_names "
                 "with it."
             )
-        is_named = model_labels and set(classes) <= set(model_labels)
-        names = list(model_labels) if model_labels and is_named else classes
+        known = list(model_labels or ())
+        is_named = set(classes) <= set(known) and len(set(known)) == len(known)
+        names = known if is_named else classes
     if unknown := [name for name in classes if name not in names]:
         raise ConfigError(
             f"{table}: {shown(unknown[0])} is not in class_names.{nearest(unknown[0], names)}"
