@@ -122,10 +122,7 @@ class ManyLabelsCrossentropy(keras.losses.Loss):
     """
 
     def __init__(
-        self,
-        positive_weights: Sequence[float],
-        from_logits: bool = True,
-        **options: Any,
+        self, positive_weights: Sequence[float], from_logits: bool = True, **options: Any
     ) -> None:
         super().__init__(**{"name": "many_labels_crossentropy", **options})
         self.positive_weights = [float(weight) for weight in positive_weights]

@@ -18,14 +18,7 @@ from keras_vit.image_checks import ImageChecks
 from keras_vit.images.preprocessor import Preprocessor
 from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.inference import Inference, run
-from keras_vit.labels import (
-    Labels,
-    Thresholds,
-    check_thresholds,
-    expand,
-    shorten,
-    top_labels,
-)
+from keras_vit.labels import Labels, Thresholds, check_thresholds, expand, shorten, top_labels
 from keras_vit.layers.quantisation import quantise_parts, quantised_parts
 from keras_vit.losses import losses_of_head
 from keras_vit.tokens import Tokens, tokens_of
