@@ -51,7 +51,6 @@ figure, axes = plt.subplots(1, 5, figsize=(9, 2.2), layout="constrained")
 for axis, suspect in zip(axes, probe.suspects, strict=False):
     axis.imshow(Image.open(suspect.image), cmap="gray")
     axis.set_title(f"{suspect.label}?\n{suspect.likely}: {suspect.probability:.0%}", fontsize=9)
-for axis in axes:
     axis.axis("off")
 figure.savefig("loops-suspects.png")
 
@@ -69,9 +68,7 @@ print("leave-one-out (interval) other half   k-NN   logistic regression")
 for seed in range(5):
     order = np.random.default_rng(seed).permutation(400)
     half, rest = order[:200], order[200:]
-    part = keras_vit.data.from_arrays(
-        pixels[half], loops[half], model.preprocessor, class_names=names
-    )
+    part = keras_vit.data.from_arrays(pixels[half], loops[half], model.preprocessor)
     small = keras_vit.probe(model, part)
     right = keras_vit.evaluate(small.into(model), (model.preprocessor(pixels[rest]), loops[rest]))
     train, test = (features[half], loops[half]), (features[rest], loops[rest])

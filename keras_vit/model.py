@@ -280,10 +280,12 @@ class VisionTransformer(keras.Model):
         if getattr(self, "optimizer", None) is not None and self.built:
             self.optimizer.build(self.trainable_variables)
 
-    def make_train_function(self, force: bool = False) -> Any:
-        """Makes the function of a training step; called by Keras."""
-        super().make_train_function(force)
-        return trainer.share_weights(self)
+    if keras.backend.backend() == "jax":
+
+        def make_train_function(self, force: bool = False) -> Any:
+            """Makes the function of a training step; called by Keras."""
+            super().make_train_function(force)
+            return trainer.share_weights(self)
 
     @trainer.shown_as(keras.Model.evaluate)
     def evaluate(self, *args: Any, **kwargs: Any) -> Any:

@@ -68,7 +68,7 @@ def share_weights(model: Any) -> None:
     A step of `fit` deletes the arrays of the weights that it replaces. The inference function may
     not take them at this moment, so both hold its lock.
     """
-    if keras.backend.backend() != "jax" or keras.config.is_nnx_enabled():
+    if keras.config.is_nnx_enabled():
         return
     inference, step = model.inference, model.train_function
     kinds = (model.trainable_variables, model.non_trainable_variables)
