@@ -2,7 +2,6 @@
 
 import errno
 import os
-import resource
 
 import h5py
 import keras
@@ -15,6 +14,7 @@ from keras_vit.checkpoints.containers import h5_written_beside, write_npz
 from keras_vit.errors import WriteError
 from keras_vit.explanation.drawing import draw_explanations
 from keras_vit.files import write_json
+from tests import disk
 from tests.helpers import tiny
 
 ARRAY = np.random.default_rng(0).standard_normal((300, 300)).astype("float32")
@@ -23,13 +23,8 @@ ARRAY = np.random.default_rng(0).standard_normal((300, 300)).astype("float32")
 @pytest.fixture
 def full_disk():
     """A function that limits every file to 100,000 bytes."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-
-    def fill():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
-
-    yield fill
-    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with disk.full_disk() as fill:
+        yield lambda: fill(100_000)
 
 
 @pytest.fixture(scope="module")
@@ -72,13 +67,11 @@ def test_a_full_disk_keeps_the_old_file(full_disk, tmp_path, write):
     assert [p.name for p in tmp_path.iterdir()] == ["x"]
 
 
-def test_an_h5_file_can_be_written_after_a_full_disk(full_disk, tmp_path):
+def test_an_h5_file_can_be_written_after_a_full_disk(tmp_path):
     """libhdf5 has closed the file that failed, and the next file is whole."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    full_disk()
-    with pytest.raises(WriteError):
+    with disk.full_disk() as fill, pytest.raises(WriteError):
+        fill(100_000)
         many_small_h5(tmp_path / "x.h5")
-    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     h5(tmp_path / "x.h5")
     with h5py.File(tmp_path / "x.h5") as file:
         np.testing.assert_array_equal(file["g/h"], ARRAY)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import resource
 import shutil
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 from keras_vit import ConfigError, embed, features
 from keras_vit.errors import WriteError
 from keras_vit.evaluation import parts
+from tests.disk import full_disk
 from tests.helpers import random_tiny
 
 DAMAGED = (1, *range(8, 16))
@@ -124,18 +124,14 @@ def test_a_file_name_that_is_not_utf8_stays_in_the_list(grey, paths, out):
 def test_a_full_disk_raises_write_error_and_the_next_run_resumes(grey, paths, out, monkeypatch):
     """The error names the file; once there is space again, the next run completes the file."""
     monkeypatch.setattr(parts, "_SECONDS", 0.0)
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     counts = []
-    try:
-        with pytest.raises(WriteError, match=r"x.npy.part/.*: cannot be written"):
+    with full_disk() as fill, pytest.raises(WriteError, match=r"x.npy.part/.*: cannot be written"):
 
-            def fill(images):
-                counts.append(images)
-                resource.setrlimit(resource.RLIMIT_FSIZE, (300, limits[1]))
+        def fill_after(images):
+            counts.append(images)
+            fill(300)
 
-            run(grey, paths, out / "x.npy", progress=fill)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        run(grey, paths, out / "x.npy", progress=fill_after)
     assert counts
     assert run(grey, paths, out / "x.npy").num_images == 14
     assert sorted(p.name for p in out.iterdir()) == ["x.npy", "x.npy.json"]

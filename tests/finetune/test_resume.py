@@ -1,7 +1,6 @@
 """A training that is killed and resumed ends like an uninterrupted one."""
 
 import random
-import resource
 import signal
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from keras_vit.errors import WriteError
 from keras_vit.finetune import Resume
 from keras_vit.finetune.randomness import random_states, set_random_states
 from keras_vit.finetune.state import State
+from tests.disk import full_disk
 from tests.finetune import long_training
 from tests.thorough import THOROUGH
 
@@ -124,12 +124,11 @@ def test_a_full_disk_keeps_the_state_before(tmp_path):
     """The error names the file; no temporary file is left."""
     path = tmp_path / "state.safetensors"
     State({"a": np.zeros(4, "float32")}, {"epoch": 1}).write(path)
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
-    try:
-        with pytest.raises(WriteError, match="state.safetensors: cannot be written"):
-            State({"a": np.zeros(40_000, "float32")}, {"epoch": 2}).write(path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with (
+        full_disk() as fill,
+        pytest.raises(WriteError, match="state.safetensors: cannot be written"),
+    ):
+        fill(50_000)
+        State({"a": np.zeros(40_000, "float32")}, {"epoch": 2}).write(path)
     assert State.read(path).facts["epoch"] == 1
     assert [p.name for p in tmp_path.iterdir()] == ["state.safetensors"]
