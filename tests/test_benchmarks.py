@@ -227,7 +227,7 @@ def test_the_readme_is_followed_from_top_to_bottom(tmp_path):
     assert answer == "[[('8', 0.91)]]"
     assert installed == ["jax"]
     commands = [arguments[0] for program, arguments, _ in questions if program == "keras-vit"]
-    assert commands == ["predict", "finetune", "evaluate", "info", "convert"]
+    assert commands == ["doctor", "predict", "finetune", "evaluate", "info", "convert"]
     assert "KERAS_VIT_BUCKET" in questions[-1][2]
     assert len(installed) + len(questions) == count + 2  # two programs write the files
     skipped = [step for step in readme.steps() if step.needs_the_hub]
