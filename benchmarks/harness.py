@@ -88,7 +88,9 @@ class Resident:
         answer = self._answer()
         wall = time.perf_counter() - start
         other = max(0.0, _busy_seconds() - before - answer["cpu"]) / wall
-        return Turn(answer["seconds"] / steps, other, answer["peak_mb"])
+        return Turn(
+            answer["seconds"] / steps, other, answer.get("peak_mb", 0.0)
+        )  # absent: an earlier checkout
 
     def close(self) -> None:
         """Ends the process."""
