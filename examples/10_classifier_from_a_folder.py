@@ -47,7 +47,7 @@ print("\n".join(probe.summary()))
 # %%
 # The images whose label the classifier of all *other* images doubts most.
 
-figure, axes = plt.subplots(1, 5, figsize=(9, 2.2), layout="constrained")
+figure, axes = plt.subplots(1, len(misplaced), figsize=(6, 2.2), layout="constrained")
 for axis, suspect in zip(axes, probe.suspects, strict=False):
     axis.imshow(Image.open(suspect.image), cmap="gray")
     axis.set_title(f"{suspect.label}?\n{suspect.likely}: {suspect.probability:.0%}", fontsize=9)
