@@ -38,7 +38,6 @@ def with_head(model: Any, head: keras.layers.Dense, labels: Labels | None) -> An
         "num_classes": head.units,
         "classifier_activation": None if activation == "linear" else activation,
         "labels": labels,
-        "thresholds": None,
     }
     bias = np.zeros(head.units) if head.bias is None else head.bias
     return copy_with_head(model, head.kernel, bias, fields)
@@ -128,7 +127,6 @@ def head_from_embeddings(
         "num_classes": len(rows),
         "classifier_activation": None,
         "labels": tuple(labels),
-        "thresholds": None,
         "unit_pre_logits": True,
     }
     return copy_with_head(model, scale * np.stack(rows, axis=1), np.full(len(rows), bias), fields)
@@ -166,9 +164,13 @@ def _read_arrays(path: Path, allow_pickle_weights: bool = False) -> dict[str, np
 
 
 def copy_with_head(model: Any, kernel: Any, bias: Any, fields: dict[str, Any]) -> Any:
-    """Returns a copy of a model with other fields, its weights, and another head."""
+    """Returns a copy of a model with other fields, its weights, and another head.
+
+    Thresholds and the length of the pre_logits belonged to the model's own head.
+    """
+    of_head = {"thresholds": None, "unit_pre_logits": False}
     with blank_weights():
-        copy = type(model).from_config({**model.get_config(), **fields})
+        copy = type(model).from_config({**model.get_config(), **of_head, **fields})
     for layer in copy.layers:
         if layer.name != "head" and layer.weights:
             layer.set_weights(model.get_layer(layer.name).get_weights())

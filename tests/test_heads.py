@@ -42,6 +42,24 @@ def test_activation_and_missing_bias_of_a_head_are_kept(options):
     assert classifier.config.classifier_activation == options.get("activation")
 
 
+def test_a_new_head_takes_no_setting_of_the_old_one():
+    """Thresholds, and pre_logits of length 1, are left behind by every way to a new head."""
+    from keras_vit.evaluation import linear_probe
+
+    words = random_tiny().head_from_embeddings(normal(3, 16), NAMES, scale=2.0)
+    words.thresholds = 0.3
+    head = keras.layers.Dense(2)
+    expected = numpy_of(functional(words, head)(IMAGES))
+    copy = words.with_head(head)
+    assert_close(copy(IMAGES), expected)
+    assert copy.thresholds is None
+    probe = linear_probe(normal(6, 16), [0, 1] * 3, l2=1.0)
+    classifier = probe.into(words)
+    features = numpy_of(words(IMAGES, stages=["pre_logits"])["pre_logits"])
+    assert_close(classifier(IMAGES), features @ probe.kernel + probe.bias)
+    assert classifier.thresholds is None
+
+
 def test_the_copy_shares_no_weight_with_the_model():
     """Training the copy does not change the model."""
     model, head = random_tiny(), keras.layers.Dense(3)
