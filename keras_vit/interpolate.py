@@ -16,19 +16,21 @@ def resampling_matrix(source: int, target: int, method: str) -> np.ndarray:
         source, target: numbers of points, at least 1.
         method: see `resampling_weights`.
     """
-    points = np.arange(source, dtype="float64"), np.arange(target, dtype="float64")
+    points = np.arange(source, dtype="float64"), np.arange(target, dtype="float64")[:, None]
     return np.asarray(resampling_weights(source, target, *points, method, np))
 
 
 def resampling_weights(
     source: int, target: Any, source_points: Any, target_points: Any, method: str, xp: Any
 ) -> Any:
-    """Returns the `(target, source)` matrix that resamples `source` points to `target`.
+    """Returns the weights `(..., source)` of `source` points in new points `(..., 1)`.
 
     Args:
         source: number of points, at least 1.
-        target: number of new points, at least 1; a float scalar in a graph of any size.
-        source_points, target_points: the numbers from 0 to `source - 1` and to `target - 1`.
+        target: number of new points, at least 1; in a graph of any size a float scalar, or an
+            array with the axes of `target_points` for several grids at once.
+        source_points: the numbers from 0 to `source - 1`.
+        target_points: numbers from 0 to `target - 1`, `(..., 1)`.
         method: `"bilinear_align_corners"` maps the first and last points onto each
             other (`scipy.ndimage.zoom` of order 1). The others align the outer edges
             of the points' cells: `"bilinear_half_pixel"` (`jax.image.resize` without
@@ -38,31 +40,30 @@ def resampling_weights(
             without antialias: a = -0.5).
         xp: `numpy` or `keras.ops`.
     """
-    source_points = source_points[None, :]
     if method == "bilinear_align_corners":
         position = target_points * (source - 1) / xp.maximum(target - 1, 1)
-        return xp.maximum(1.0 - absolute(position[:, None] - source_points, xp), 0.0)
+        return xp.maximum(1.0 - absolute(position - source_points, xp), 0.0)
     ratio = source / target
     position = (target_points + 0.5) * ratio - 0.5
     if method == "bilinear_half_pixel":
         position = xp.clip(position, 0.0, source - 1.0)
-        return xp.maximum(1.0 - absolute(position[:, None] - source_points, xp), 0.0)
+        return xp.maximum(1.0 - absolute(position - source_points, xp), 0.0)
     if method == "bicubic":
         first = xp.floor(position)
         matrix = 0.0
         for tap in (-1, 0, 1, 2):  # taps beyond the edge read the edge
-            read = xp.clip(first + tap, 0.0, source - 1.0)[:, None]
-            weight = _cubic(position - first - tap, -0.75, xp)[:, None]
+            read = xp.clip(first + tap, 0.0, source - 1.0)
+            weight = _cubic(position - first - tap, -0.75, xp)
             matrix = matrix + weight * xp.maximum(1.0 - absolute(read - source_points, xp), 0.0)
         return matrix
     # Antialias: a shrinking resize widens the kernel.
     scale = xp.maximum(ratio, 1.0) if method.endswith("antialias") else 1.0
-    distance = (position[:, None] - source_points) / scale
+    distance = (position - source_points) / scale
     if method == "bilinear_antialias":
         matrix = xp.maximum(1.0 - absolute(distance, xp), 0.0)
     else:
         matrix = _cubic(distance, -0.5, xp)
-    return matrix / xp.sum(matrix, axis=1, keepdims=True)
+    return matrix / xp.sum(matrix, axis=-1, keepdims=True)
 
 
 def _cubic(distance: Any, a: float, xp: Any) -> Any:

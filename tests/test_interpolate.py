@@ -106,6 +106,6 @@ def test_the_matrix_computed_in_the_graph_equals_the_matrix_in_numpy(method, sou
     for sides in (target, keras.ops.convert_to_tensor(target, dtype="int32")):
         if sides is not target and keras.backend.backend() == "jax":
             continue  # sizes are never tensors on JAX
-        points = steps(source), steps(sides)
+        points = steps(source), steps(sides)[:, None]
         actual = resampling_weights(source, number(sides), *points, method, keras.ops)
         assert_close(actual, expected, 1e-5)

@@ -15,6 +15,9 @@ from keras_vit.layers.rms_norm import norm_layer
 class Pool(ConfiguredLayer):
     """Reduces `(batch, tokens, hidden_size)` to the input of the head, `(batch, hidden_size)`.
 
+    The argument `mask` of a call, bool `(batch, tokens)`, is False for tokens such as padding that
+    no mean counts.
+
     Args:
         kind: `"token"` returns the first token (Eq. 4). `"gap"` returns the mean of the tokens
             behind the first `skip`, and `"gap_without_first"` the mean without the first token.
@@ -34,11 +37,12 @@ class Pool(ConfiguredLayer):
             raise ConfigError(f"kind={kind!r} is not one of {', '.join(_KINDS)}.")
         self.kind = kind
         self.skip = skip
+        self.supports_masking = True
 
     def build(self, input_shape):
         pass
 
-    def call(self, inputs):
+    def call(self, inputs, mask=None):
         if self.kind == "token":
             return inputs[:, 0]
         if self.kind == "two_tokens":
@@ -46,10 +50,18 @@ class Pool(ConfiguredLayer):
         if self.kind == "mean_of_two_tokens":
             return ops.mean(inputs[:, :2], axis=1)
         skip = 1 if self.kind == "gap_without_first" else self.skip
-        mean = ops.mean(inputs[:, skip:] if skip else inputs, axis=1)
+        patches = inputs[:, skip:] if skip else inputs
+        if mask is None:
+            mean = ops.mean(patches, axis=1)
+        else:
+            counts = ops.cast(mask[:, skip:], patches.dtype)[..., None]
+            mean = ops.sum(patches * counts, axis=1) / ops.maximum(ops.sum(counts, axis=1), 1)
         if self.kind != "token_and_mean":
             return mean
         return ops.concatenate([inputs[:, 0], mean], axis=-1)
+
+    def compute_mask(self, *arguments):
+        """Returns None: an output has no tokens to mask."""
 
     def compute_output_shape(self, input_shape):
         batch, _, hidden_size = input_shape
@@ -73,8 +85,8 @@ class MAPHead(ConfiguredLayer):
     """Multi-head attention pooling (Lee et al. 2019; `MAPHead` of big_vision's `models/vit.py`).
 
     A learned probe attends over all tokens; `x + MLP(LN(x))` follows. Input
-    `(batch, tokens, hidden_size)`, output `(batch, hidden_size)`; `read_weights` is the argument
-    of `Attention`.
+    `(batch, tokens, hidden_size)`, output `(batch, hidden_size)`; `mask` `(batch, tokens)` and
+    `read_weights` are the arguments of `Attention`.
 
     Args:
         num_heads: attention heads; divides `hidden_size`.
@@ -99,6 +111,7 @@ class MAPHead(ConfiguredLayer):
         self.gelu = gelu
         self.layer_norm_epsilon = layer_norm_epsilon
         self.skip = skip
+        self.supports_masking = True
 
     def build(self, input_shape):
         batch, _, hidden_size = input_shape
@@ -113,14 +126,19 @@ class MAPHead(ConfiguredLayer):
         self.norm.build(pooled_shape)
         self.mlp.build(pooled_shape)
 
-    def call(self, inputs, read_weights=None):
-        further = {} if read_weights is None else {"read_weights": read_weights}
+    def call(self, inputs, mask=None, read_weights=None):
+        mask = None if mask is None else mask[:, self.skip :]
+        further = {"mask": mask, "read_weights": read_weights}
+        further = {name: value for name, value in further.items() if value is not None}
         x = self.attention(*self._probe_and_context(inputs), **further)
         return (x + self.mlp(self.norm(x)))[:, 0]
 
     def attention_weights(self, inputs):
         """Returns the weights of the probe, float32 `(batch, heads, 1, tokens - skip)`."""
         return self.attention.attention_weights(*self._probe_and_context(inputs))
+
+    def compute_mask(self, *arguments):
+        """Returns None: an output has no tokens to mask."""
 
     def _probe_and_context(self, inputs):
         shape = ops.shape(inputs)

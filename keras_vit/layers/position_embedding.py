@@ -23,6 +23,10 @@ class AddPositionEmbs(ConfiguredLayer):
     the layer with `patches`, any tensor `(batch, rows, columns, ...)` of that grid; only
     rows and columns are read. Embeddings of other tokens are never resized.
 
+    For a batch of images with a grid each, call it with `places`, int `(batch, patches, 2)`: row
+    and column of every patch, counted from 0, and -1 for padding. The grid of an image ends at its
+    largest row and column.
+
     Args:
         grid: (rows, columns) of the patches that the embeddings belong to, or
             None to infer a square grid from the first input.
@@ -56,11 +60,14 @@ class AddPositionEmbs(ConfiguredLayer):
         self._prefix = int(class_token) + other_tokens
         self._others = f"class_token={class_token}, other_tokens={other_tokens}"
 
-    def build(self, inputs_shape, patches_shape=None):
+    def build(self, inputs_shape, patches_shape=None, places_shape=None):
         _, tokens, hidden_size = inputs_shape
         if self.grid is None:
             self.grid = self._infer_grid(tokens, patches_shape)
-        if patches_shape is None and tokens not in (None, self._num_tokens(self.grid)):
+        if patches_shape is places_shape is None and tokens not in (
+            None,
+            self._num_tokens(self.grid),
+        ):
             raise ConfigError(
                 f"{tokens} tokens do not fit grid={self.grid} with {self._others}. "
                 "Pass the tensor `patches` (batch, rows, columns, ...) of their grid."
@@ -87,7 +94,9 @@ class AddPositionEmbs(ConfiguredLayer):
     def _num_tokens(self, grid):
         return grid[0] * grid[1] + self._prefix
 
-    def call(self, inputs, patches=None):
+    def call(self, inputs, patches=None, places=None):
+        if places is not None:
+            return inputs + ops.cast(self._embedding_at(places), inputs.dtype)
         rows, columns = self.grid if patches is None else ops.shape(patches)[1:3]
         return inputs + ops.cast(self._embedding_of(rows, columns, inputs.shape[-1]), inputs.dtype)
 
@@ -105,7 +114,9 @@ class AddPositionEmbs(ConfiguredLayer):
         embedding = ops.cast(self.embedding, "float32")
         grid = ops.reshape(embedding[:, self._prefix :], (1, *self.grid, hidden_size))
         by_row, by_column = (
-            resampling_weights(have, number(want), steps(have), steps(want), self.resize, ops)
+            resampling_weights(
+                have, number(want), steps(have), steps(want)[:, None], self.resize, ops
+            )
             for have, want in zip(self.grid, (rows, columns), strict=True)
         )
         grid = ops.einsum("ri,bijm->brjm", by_row, grid)
@@ -115,7 +126,26 @@ class AddPositionEmbs(ConfiguredLayer):
             return grid
         return ops.concatenate([embedding[:, : self._prefix], grid], axis=1)
 
-    def compute_output_shape(self, inputs_shape, patches_shape=None):
+    def _embedding_at(self, places):
+        """Returns learned E_pos for images with a grid each, `(batch, tokens, hidden_size)`."""
+        embedding = ops.cast(self.embedding, "float32")
+        sizes = ops.cast(ops.max(places, axis=1, keepdims=True) + 1, "float32")
+        points = ops.cast(ops.maximum(places, 0), "float32")  # padding reads the first patch
+        by_row, by_column = (
+            resampling_weights(
+                have, sizes[..., k : k + 1], steps(have), points[..., k : k + 1], self.resize, ops
+            )
+            for k, have in enumerate(self.grid)
+        )
+        weights = by_row[..., :, None] * by_column[..., None, :]
+        weights = ops.reshape(weights, (-1, places.shape[1], self.grid[0] * self.grid[1]))
+        patches = ops.matmul(weights, embedding[0, self._prefix :])
+        if not self._prefix:
+            return patches
+        others = ops.zeros_like(patches[:, :1]) + embedding[:, : self._prefix]
+        return ops.concatenate([others, patches], axis=1)
+
+    def compute_output_shape(self, inputs_shape, patches_shape=None, places_shape=None):
         return inputs_shape
 
 

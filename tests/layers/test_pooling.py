@@ -63,6 +63,26 @@ def test_map_head_ignores_the_first_tokens_with_skip():
     np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
 
 
+MASK = np.array([[1, 1, 0, 1, 1], [1, 1, 1, 0, 0]], bool)
+
+
+@pytest.mark.parametrize("skip", [0, 1])
+@pytest.mark.parametrize("kind", ["gap", "token_and_mean", "map"])
+def test_masked_tokens_take_no_part_in_the_pooling(kind, skip):
+    """The result is that of the other tokens alone, whatever the masked ones hold."""
+    x = normal(2, 5, 8)
+    layer = map_head(x, skip=skip) if kind == "map" else Pool(kind, skip)
+    alone = [run(layer, row[None, keep])[0] for row, keep in zip(x, MASK, strict=True)]
+    hidden = np.where(MASK[..., None], x, 1e3).astype("float32")
+    assert_close(run(layer, hidden, mask=MASK), np.stack(alone), 1e-6)
+
+
+def test_a_mean_of_masked_tokens_alone_is_zero():
+    """It is finite, as the rows that fill up a batch need."""
+    x = normal(2, 5, 8)
+    assert not numpy_of(Pool("gap")(x, mask=np.zeros((2, 5), bool))).any()
+
+
 def test_an_unknown_kind_is_refused():
     """The message names the kind found and the kinds known."""
     with raises(ConfigError, "kind='max'", "token, gap, gap_without_first"):

@@ -147,6 +147,30 @@ def test_a_saved_model_keeps_the_inferred_grid(tmp_path):
     np.testing.assert_array_equal(run(loaded, **call), run(layer, **call))
 
 
+def places(*grids, padding=2):
+    """Row and column of every patch of some images, as packed patches state them."""
+    most = padding + max(rows * columns for rows, columns in grids)
+    found = np.full((len(grids), most, 2), -1, "int32")
+    for image, (rows, columns) in zip(found, grids, strict=True):
+        image[: rows * columns] = np.argwhere(np.ones((rows, columns)))
+    return found
+
+
+@pytest.mark.parametrize("class_token", [False, True])
+@pytest.mark.parametrize("resize", RESIZES)
+def test_images_with_a_grid_each_have_their_positions_in_one_batch(resize, class_token):
+    """As if each were alone; padding reads the first patch, so that it is finite."""
+    layer = built((3, 4), class_token, resize=resize)
+    grids = ((2, 5), (4, 1), (3, 4), (6, 2))
+    given = places(*grids)
+    tokens = np.zeros((len(grids), given.shape[1] + class_token, 8), "float32")
+    actual = run(layer, tokens, places=given)
+    assert np.isfinite(actual).all()
+    for image, grid in zip(actual, grids, strict=True):
+        alone = run(layer, zeros(grid, class_token), patches=patches(grid))[0]
+        assert_close(image[: len(alone)], alone, 2e-6)
+
+
 def test_without_a_grid_a_number_of_tokens_that_is_no_square_is_refused():
     """The message names the tokens and the argument to pass."""
     with raises(ConfigError, "7 tokens", "class_token=False", "grid=(rows, columns)"):

@@ -250,7 +250,7 @@ def test_positions_are_resized_in_the_graph_as_by_numpy(method):
     """Within float32's rounding, up and down."""
     for source, target in ((4, 6), (6, 4)):
         found = resampling_weights(
-            source, number(target), steps(source), steps(target), method, keras.ops
+            source, number(target), steps(source), steps(target)[:, None], method, keras.ops
         )
         assert_close(numpy_of(found), resampling_matrix(source, target, method), 1e-6)
 
