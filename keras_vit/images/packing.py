@@ -1,4 +1,4 @@
-"""Packed patches: images of unequal shape as one array, and its making from other libraries' arrays.
+"""Packed patches: images of unequal shape as one array.
 
 A packed batch is float32 `(batch, patches, rows * columns * channels + 2)`. A row holds the pixels
 of one patch, `(rows, columns, channels)` in this order, and behind them the row and the column of
