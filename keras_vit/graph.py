@@ -12,6 +12,7 @@ from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError, nearest
 from keras_vit.layers.dense import Dense
 from keras_vit.layers.dropout import Dropout
+from keras_vit.layers.packed_patches import UnpackPatches
 from keras_vit.layers.precision import float32_under_mixed
 from keras_vit.layers.relative_position_bias import RelativePositionBias
 from keras_vit.layers.rms_norm import norm_layer
@@ -117,9 +118,11 @@ class Graph:
     ) -> None:
         numerics = config.numerics
         float32 = float32_under_mixed(policy)
+        data_format = "channels_last" if config.native_aspect else data_format
         self.images = keras.Input(_image_shape(config, data_format), name="images")
         # A functional model without layers returns its input as Keras converts and checks it.
         self.standardise = keras.Model(self.images, self.images, name="standardise").call
+        self.unpack = _unpacking(config)
         self.rescale = (
             layers.Rescale(*normalisation, data_format, dtype=policy, name="rescale")
             if config.rescale
@@ -156,6 +159,7 @@ class Graph:
         self.norm = _norm(config, policy, "encoder_norm") if config.final_norm else None
         self.pool = _pool(config, policy)
         self.pool_before_norm = numerics.pool_before_norm
+        self.pool_reads_mask = config.native_aspect and config.is_pooled
         self.joins_pre_logits = bool(config.has_two_heads and config.num_classes)
         self.projection = _projection(config, float32)
         self.pre_logits = _pre_logits(config, float32)
@@ -185,7 +189,8 @@ class Graph:
                 look.keep(f"{block.name}/norm", self._norm_tokens(z))
             if look.end_call():
                 return None
-        y = self._encode(z, look)  # Eq. 4
+        mask = positions.get("mask") if self.pool_reads_mask else None
+        y = self._encode(z, look, mask)  # Eq. 4
         if self.projection is not None:
             y = look.keep("projection", self.projection(y))
         y = self.pre_logits(y)
@@ -239,8 +244,11 @@ class Graph:
     ) -> tuple[Any, dict[str, Any]]:
         """z_0 = [x_class; x_p^1 E; ...; x_p^N E] + E_pos  (Eq. 1), and what blocks read beside it.
 
-        That are the rotary positions and the relative position bias.
+        That are the rotary positions, the relative position bias and the mask of padding.
         """
+        patches, beside = {}, {}
+        if self.unpack is not None:
+            images, patches["places"], beside["mask"] = self.unpack(images)
         if self.rescale is not None:
             images = look.keep("rescale", self.rescale(images))
         for stage in self.stem:
@@ -250,7 +258,8 @@ class Graph:
         z = look.keep("patch_tokens", self.patch_tokens(grid))
         for layer in (self.patch_norm, self.mask_token):
             z = z if layer is None else look.keep(layer.name, layer(z))
-        patches = {"patches": grid} if self.resizes_positions else {}
+        if self.resizes_positions and self.unpack is None:
+            patches["patches"] = grid
         for layer in self.assemble:
             adds_positions = isinstance(layer, layers.AddPositionEmbs)
             z = look.keep(layer.name, layer(z, **(patches if adds_positions else {})))
@@ -258,7 +267,7 @@ class Graph:
         if self.pre_norm is not None:
             z = look.keep("pre_norm", self.pre_norm(z))
         others = ("rotary", self.rotary_positions, grid), ("bias", self.position_bias, z)
-        return z, {
+        return z, beside | {
             argument: look.keep(layer.name, layer(read))
             for argument, layer, read in others
             if layer is not None
@@ -272,15 +281,17 @@ class Graph:
             raise ConfigError(_NO_WEIGHTS.format(block.name))
         return look.keep(block.name, z)
 
-    def _encode(self, z: Any, look: Stages) -> Any:
+    def _encode(self, z: Any, look: Stages, mask: Any) -> Any:
         """y = LN(z_L^0)  (Eq. 4); the reference norms every token before the pooling."""
         order = (self.pool, self.norm) if self.pool_before_norm else (self.norm, self.pool)
         for layer in order:
             if layer is None:
                 continue
-            reader = look.reader("pool/attention") if layer is self.pool else {}
+            is_pool = layer is self.pool
+            reader = look.reader("pool/attention") if is_pool else {}
             _check_reader(layer, reader)
-            z = look.keep(layer.name, layer(z, **reader))
+            masked = {"mask": mask} if is_pool and mask is not None else {}
+            z = look.keep(layer.name, layer(z, **masked, **reader))
         return z
 
 
@@ -299,10 +310,25 @@ def _check_reader(layer: Any, reader: Mapping[str, Any]) -> None:
 
 
 def _image_shape(config: ViTConfig, data_format: str) -> tuple[int | None, ...]:
+    if config.native_aspect:
+        if config.image_size is None:
+            raise ConfigError(
+                "native_aspect=True needs an image_size, whose number of patches is the most of an "
+                "image; found image_size=None."
+            )
+        return config.packed_shape
     height, width = config.image_size or (None, None)
     if data_format == "channels_last":
         return height, width, config.channels
     return config.channels, height, width
+
+
+def _unpacking(config: ViTConfig) -> Any:
+    """Returns the layer that takes apart packed patches, or None."""
+    if not config.native_aspect:
+        return None
+    sizes = (config.patch_size, config.channels, config.num_prefix_tokens)
+    return UnpackPatches(*sizes, dtype="float32", name="unpack_patches")
 
 
 def _stem(config: ViTConfig, data_format: str, policy: Any) -> list[Any]:

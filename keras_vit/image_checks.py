@@ -71,7 +71,7 @@ class ImageChecks:
     def _look_at(self, images: Any) -> None:
         if self._has_warned:
             return
-        values = _values_of(images)
+        values = _values_of(images[..., :-2] if self._config.native_aspect else images)
         if values is None:
             return
         self._has_seen_pixels = True
@@ -88,6 +88,8 @@ def refusal(shape: tuple[int | None, ...], config: ViTConfig, data_format: str) 
         config: configuration of the model.
         data_format: data format of the model.
     """
+    if config.native_aspect:
+        return _refusal_of_packed(shape, config.packed_shape)
     height, width = config.image_size or (None, None)
     last = data_format == "channels_last"
     expected = (height, width, config.channels) if last else (config.channels, height, width)
@@ -101,10 +103,9 @@ def refusal(shape: tuple[int | None, ...], config: ViTConfig, data_format: str) 
     ):
         return None
     shapes = f"The model takes images {_shown((None, *expected))}, found {_shown(shape)}."
-    if len(shape) == 3:
-        return f"{shapes} One image is a batch of one: images[None]."
     if len(shape) != 4:
-        return shapes
+        hint = " One image is a batch of one: images[None]." if len(shape) == 3 else ""
+        return shapes + hint
     channels = sides[-1 if last else 0]
     if config.channels not in (channels, None) and sides[0 if last else -1] == config.channels:
         other, move = ("channels_first", "1, -1") if last else ("channels_last", "-1, 1")
@@ -121,6 +122,16 @@ def refusal(shape: tuple[int | None, ...], config: ViTConfig, data_format: str) 
     return (
         f"{shapes} model.preprocessor(images) resizes images; from_preset(..., image_size={size}) "
         "loads the weights for that size."
+    )
+
+
+def _refusal_of_packed(shape: tuple[int | None, ...], expected: tuple[int, int]) -> str | None:
+    if len(shape) == 3 and all(a in (None, b) for a, b in zip(shape[1:], expected, strict=True)):
+        return None
+    return (
+        f"The model takes packed patches {_shown((None, *expected))}, found {_shown(shape)}. "
+        "model.preprocessor makes them of images of any shape, and its pack() of another library's "
+        "patches; from_preset(..., native_aspect=False) loads the weights for images of one size."
     )
 
 

@@ -44,7 +44,8 @@ class VisionTransformer(keras.Model):
 
     Input: float images `(batch, height, width, channels)` in [-1, 1], or
     `(batch, channels, height, width)` under `"channels_first"`; pixels in [0, 255] of any type
-    with `rescale=True`. Output: logits `(batch, num_classes)`, or probabilities with
+    with `rescale=True`; or packed patches `(batch, patches, numbers)` with `native_aspect=True`.
+    Output: logits `(batch, num_classes)`, or probabilities with
     `classifier_activation="softmax"`; `(batch, tokens, num_classes)` for the unpooled
     classifiers; the pre_logits themselves, `(batch, hidden_size or
     representation_size)`, with `num_classes=0`.
@@ -119,6 +120,7 @@ class VisionTransformer(keras.Model):
             protocol=protocol,
             data_format=data_format,
             scaled=not config.rescale,
+            patch_size=config.patch_size if config.native_aspect else None,
         )
         policy = keras.dtype_policies.get(dtype)
         graph = Graph(config, data_format, policy, remat, preprocessor.normalisation)

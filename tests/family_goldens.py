@@ -20,12 +20,13 @@ CASES = {
 """All cases by name; each library has a JSON file."""
 
 FACTS = {
+    "hf_siglip2_naflex": {"native_aspect": False},  # its goldens are of images of one size
     "px_open_clip_gelu": {"numerics": {"gelu": "exact"}},
     "px_open_clip_quickgelu": {"numerics": {"gelu": "quick"}},
     "px_open_clip_trunk_linear": {"numerics": {"gelu": "exact"}},
     "px_open_clip_trunk_siglip": {"numerics": {"gelu": "exact"}},
 }
-"""What a bare file does not tell, beside `load_with`."""
+"""Arguments of `load`, such as what a bare file does not tell, beside `load_with`."""
 
 OF_THE_HEAD = ("pre_logits", "logits", "image_embeds", "pooler_output")
 """Outputs that are compared within `tolerance`; other outputs within `tolerance_tokens`."""

@@ -51,7 +51,8 @@ def adapt_config(checkpoint: Checkpoint, arguments: Mapping[str, Any]) -> ViTCon
             "position_grid=(rows, columns) of the stored positions."
         )
     if "image_size" in fields:
-        fields["position_grid"] = stored.source_grid if fields["image_size"] is None else None
+        keeps = fields["image_size"] is None or fields.get("native_aspect", stored.native_aspect)
+        fields["position_grid"] = stored.source_grid if keeps else None
     if pair("patch_size", fields.get("patch_size", stored.patch_size)) != stored.patch_size:
         if stored.resnet is not None:
             raise CheckpointError(

@@ -1,6 +1,7 @@
 """A Vision Transformer: its sizes, its parts, and the grids that follow from them."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -48,6 +49,9 @@ class ViTConfig(Fields):
         num_layers: Transformer blocks. L in the paper.
         image_size: pixels, an int, a pair (height, width), or None for a model
             that takes any size per call.
+        native_aspect: whether images keep their aspect ratio (NaFlex: SigLIP 2, NaFlexViT). Each is
+            resized to at most as many patches as one of `image_size` has, and a batch is an array
+            of packed patches, see `keras_vit.images.packing`.
         channels: input channels of the images.
         num_classes: width of the head; 0 for a model that returns features.
         classifier: the input of the head. `"token"`: the class token; `"gap"`: the
@@ -136,6 +140,7 @@ class ViTConfig(Fields):
     num_heads: int
     num_layers: int
     image_size: tuple[int, int] | None = (DEFAULT_IMAGE_SIZE, DEFAULT_IMAGE_SIZE)
+    native_aspect: bool = field(False, lacking="packed patches of images of any shape")
     channels: int = 3
     num_classes: int = field(1000, CLASSES)
     classifier: str = field(
@@ -307,6 +312,26 @@ class ViTConfig(Fields):
         """Pixels per patch: `patch_size`, times the downscaling of the stem."""
         factor = 2**self.resnet.halvings if self.resnet else 1
         return self.patch_size[0] * factor, self.patch_size[1] * factor
+
+    @property
+    def packed_shape(self) -> tuple[int, int]:
+        """Shape of one image of a model with `native_aspect`: patches, and numbers for each."""
+        return math.prod(self.grid or (0,)), math.prod(self.patch_size) * self.channels + 2
+
+    def refuse_packed(self, what: str) -> None:
+        """Refuses packed patches where a grid of one size is needed.
+
+        Args:
+            what: subject of the message, such as `"An export"`.
+
+        Raises:
+            ConfigError: the model has `native_aspect`.
+        """
+        if self.native_aspect:
+            raise ConfigError(
+                f"{what} needs images of one size; from_preset(..., native_aspect=False) loads "
+                f"these weights for images of {self.image_size} pixels."
+            )
 
     @property
     def has_class_token(self) -> bool:

@@ -92,6 +92,12 @@ RULES: tuple[Rule, ...] = (
         "hidden_size={hidden_size} is not divisible by map_num_heads={map_num_heads}.",
     ),
     Rule(
+        "native_aspect resnet rope relative_position_bias position",
+        lambda packed, *parts: not packed or not (any(parts[:3]) or parts[3] == "sincos2d"),
+        "native_aspect=True has positions that are learned or none; it excludes resnet, rope, "
+        "relative_position_bias and position='sincos2d'.",
+    ),
+    Rule(
         "rope head_dim",
         lambda rope, width: rope is None or width % 4 == 0,
         "rope needs heads of a multiple of 4 channels; hidden_size / num_heads is {head_dim}.",

@@ -6,6 +6,7 @@ The preprocessor uses only NumPy and Pillow, so it runs in any data loader and w
 
 import dataclasses
 import itertools
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,8 +18,9 @@ from keras_vit.config.rules import pair
 from keras_vit.errors import ConfigError
 from keras_vit.images.decoding import decoded, pixel_limit
 from keras_vit.images.inputs import Found, Item, Pixels, eight_bit_range, images_in
+from keras_vit.images.packing import fit_to_patches, pack, pack_image
 from keras_vit.images.protocols import ProtocolSpec, compact, complete
-from keras_vit.images.resampling import Picture, Size, pixels_of
+from keras_vit.images.resampling import Picture, Size, pixels_of, size_of
 from keras_vit.images.resizing import RESIZE, resize_small_for
 
 Unreadable = Callable[[Item, ConfigError], None]
@@ -46,6 +48,8 @@ class Preprocessor:
             `KERAS_VIT_MAX_PIXELS`, or 89,478,485, from which on Pillow warns.
         scaled: True for pixels in the protocol's range; False for pixels in [0, 255], for a
             model with `rescale=True`.
+        patch_size: pixels of a patch, for a model with `native_aspect=True`: images keep their
+            aspect ratio, and a batch is packed patches, see `keras_vit.images.packing`.
 
     Raises:
         ConfigError: the protocol or a parameter is unknown; in a call, an image cannot be
@@ -64,6 +68,7 @@ class Preprocessor:
     data_format: str = "channels_last"
     max_pixels: int | None = None
     scaled: bool = True
+    patch_size: int | Size | None = None
     _parameters: dict[str, Any] = dataclasses.field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -88,6 +93,8 @@ class Preprocessor:
                     "expected at least as much."
                 )
         object.__setattr__(self, "image_size", size)
+        if self.patch_size is not None:
+            object.__setattr__(self, "patch_size", pair("patch_size", self.patch_size))
         object.__setattr__(self, "protocol", compact(parameters))
         object.__setattr__(self, "_parameters", parameters)
 
@@ -124,8 +131,10 @@ class Preprocessor:
         size = image_size or found.config.image_size
         if size is None and "image_size" in getattr(found, "undetermined", ()):
             raise ConfigError(f"{found.path} does not tell its image_size; give it by name.")
-        scaled = not found.config.rescale
-        return cls(size, found.config.channels, found.protocol, scaled=scaled)
+        scaled, packed = not found.config.rescale, found.config.native_aspect
+        patch_size = found.config.patch_size if packed else None
+        channels, protocol = found.config.channels, found.protocol
+        return cls(size, channels, protocol, scaled=scaled, patch_size=patch_size)
 
     def __call__(self, images: Any) -> np.ndarray:
         results = self._prepare(list(images_in(images, self.channels)))
@@ -201,6 +210,8 @@ class Preprocessor:
         size = _pair(self.image_size)
         if size is None:
             return pixels_of(image)
+        if self._patch is not None:
+            size = fit_to_patches(size_of(image), self._patch, self._most_patches)
         return RESIZE[self._parameters["name"]](image, size, self._parameters)
 
     def scale(self, image: np.ndarray) -> np.ndarray:
@@ -215,7 +226,12 @@ class Preprocessor:
         """Returns a prepared batch as pictures, float32 (batch, height, width, channels).
 
         It undoes `scale` and the data format; values are in [0, 1].
+
+        Raises:
+            ConfigError: the batch is packed patches.
         """
+        if self._patch is not None:
+            raise ConfigError("A picture needs images of one size, found packed patches.")
         if self.data_format == "channels_first":
             batch = np.moveaxis(batch, 1, -1)
         if not self.scaled:
@@ -229,7 +245,7 @@ class Preprocessor:
         return self._parameters["mean"], self._parameters["std"]
 
     def stack(self, images: Iterable[Any]) -> np.ndarray:
-        """Returns scaled images as one batch, in the model's data format.
+        """Returns scaled images as one batch, in the model's data format or as packed patches.
 
         Raises:
             ConfigError: there is no image, or the images differ in size.
@@ -237,6 +253,9 @@ class Preprocessor:
         images = list(images)
         if not images:
             raise ConfigError("No image was given.")
+        if self._patch is not None:
+            most = self._most_patches
+            return np.stack([pack_image(image, self._patch, most) for image in images])
         if len({image.shape for image in images}) > 1:
             raise ConfigError(
                 "Images of different sizes make no batch for a model with image_size=None: "
@@ -244,6 +263,27 @@ class Preprocessor:
             )
         stacked = np.stack(images)
         return stacked if self.data_format == "channels_last" else np.moveaxis(stacked, -1, 1)
+
+    def pack(self, patches: Any, shapes: Any, mask: Any = None) -> np.ndarray:
+        """Returns a packed batch of the patches that another library prepared.
+
+        Args:
+            patches, shapes, mask: `pixel_values`, `spatial_shapes` and `pixel_attention_mask` of
+                transformers' SigLIP 2; see `keras_vit.images.packing.pack`.
+
+        Raises:
+            ConfigError: the arrays do not fit each other or the model.
+        """
+        return pack(patches, shapes, self._most_patches, mask)
+
+    @property
+    def _patch(self) -> Size | None:
+        return None if self.patch_size is None else pair("patch_size", self.patch_size)
+
+    @property
+    def _most_patches(self) -> int:
+        pairs = zip(_pair(self.image_size) or (0, 0), self._patch or (1, 1), strict=True)
+        return math.prod(side // patch for side, patch in pairs)
 
     def _prepare(self, found: list[Found]) -> list[np.ndarray | ConfigError]:
         """Returns a float32 array (height, width, channels), or the error, for each image."""

@@ -159,6 +159,14 @@ def _write(protocol: dict[str, Any], config: ViTConfig) -> dict[str, Any]:
         scaled = {"height": height, "width": width}
         scaled = {s: round(pixels / protocol["crop_pct"]) for s, pixels in scaled.items()}
         preprocessor |= {"do_center_crop": True, "crop_size": preprocessor["size"], "size": scaled}
+    if config.native_aspect:
+        fast = "Fast" if protocol.get("resize") == "tensor" else ""
+        preprocessor |= {
+            "image_processor_type": f"Siglip2ImageProcessor{fast}",
+            "patch_size": config.patch_size[0],
+            "max_num_patches": config.packed_shape[0],
+        }
+        del preprocessor["size"]
     return {FILE: preprocessor}
 
 

@@ -42,6 +42,7 @@ from keras_vit.checkpoints.dialects.transformers.common import (
     size_rows,
     tower_names,
 )
+from keras_vit.config import ViTConfig
 
 _TOWER = "vision_model."
 _OF_TEXT = {
@@ -130,6 +131,15 @@ def _image_of_patches(content: Json) -> dict[str, Any]:
     return {"image_size": side * number(content, "patch_size")}
 
 
+def _patches_of_image(config: ViTConfig) -> dict[str, Any]:
+    return {"num_patches": math.prod(config.source_grid)}
+
+
+def _is_oblong(config: ViTConfig) -> bool:
+    rows, columns = config.source_grid
+    return rows != columns
+
+
 _SIGLIP_2 = dataclasses.replace(
     _SIGLIP,
     model_type="siglip2",
@@ -138,20 +148,25 @@ _SIGLIP_2 = dataclasses.replace(
         "patch_embedding/kernel": StoredAs("embeddings.patch_embedding.weight", "m (p q c)"),
     },
     rows=(
-        JsonFields(("num_patches",), ("image_size",), _image_of_patches, lambda config: {}),
+        JsonFields(("num_patches",), ("image_size",), _image_of_patches, _patches_of_image),
         *(row for row in _SIGLIP.rows if row is not IMAGE_SIZE),
     ),
     sizes={**_SIGLIP.sizes, "num_patches": 256},
+    fields={**_SIGLIP.fields, "native_aspect": True},
+    refusals=(
+        *_SIGLIP.refusals,
+        (
+            lambda c: not c.native_aspect,
+            "images of one size, where this class packs patches of any",
+        ),
+        (_is_oblong, "positions of a grid that is no square"),
+    ),
     arithmetic={"gelu": "tanh", "resize": "bilinear_antialias"},
-    more={
-        "needs_json": "patch_size",
-        "only_read": "images of one size, where this class takes packed patches of any",
-    },
+    more={"needs_json": "patch_size", "switches": ("native_aspect",)},
 )
 """SigLIP 2 in its NaFlex form: patches come as rows of a matrix, which a convolution equals.
 
-A model of keras_vit takes images of one size; positions go to another grid by torch's antialiased
-bilinear resize, as the class resizes them for each image.
+The class resizes positions for each image by torch's antialiased bilinear resize.
 """
 
 
