@@ -33,6 +33,7 @@ def tokens_of(
     batch_size: int,
 ) -> Tokens | dict[int, Tokens]:
     """Returns the tokens of blocks; `VisionTransformer.tokens` states arguments and result."""
+    model.config.refuse_packed("tokens()")
     several = [blocks] if isinstance(blocks, int) else list(blocks)
     chosen = [block_index(model, block) for block in several]
     axes = (1, 2) if model.data_format == "channels_last" else (2, 3)

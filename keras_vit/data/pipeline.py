@@ -62,6 +62,11 @@ class Pipeline:
                 "A random crop is resized to the preprocessor's image_size, found None; give a "
                 "preprocessor with an image_size, or an Augmentation with crop=None."
             )
+        if augmentation.mixes and prepares.patch_size is not None:
+            raise ConfigError(
+                "Mixup and cutmix need images of one size, found packed patches; give an "
+                "Augmentation with mixup=0 and cutmix=0."
+            )
         if augmentation.randaugment and prepares.channels not in (1, 3):
             raise ConfigError(
                 f"RandAugment is for 1 or 3 channels, found {prepares.channels}; give an "

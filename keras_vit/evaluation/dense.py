@@ -335,6 +335,7 @@ def _check_model(
 ) -> tuple[tuple[int, int], tuple[int, int]]:
     """Returns the size of the model's images and of its grid of patches."""
     config = model.config
+    config.refuse_packed("A dense probe")
     if config.image_size is None or any(config.remainder_of(config.image_size)):
         raise ConfigError(
             f"image_size={config.image_size}: expected a fixed size that patches of "

@@ -83,6 +83,7 @@ def explain(
     >>> keras_vit.explain(model, images, target="3").maps.shape
     (2, 16, 16)
     """
+    model.config.refuse_packed("An explanation")
     images = check_batch(images, batch_size)
     if method not in METHODS:
         raise ConfigError(

@@ -165,6 +165,7 @@ def _plan(
     if batch != "dynamic" and not (type(batch) is int and batch > 0):
         raise ConfigError(f"batch={batch!r}, expected a positive number or 'dynamic'.")
     config = model.config if image_size is None else model.config.replace(image_size=image_size)
+    config.refuse_packed("An export")
     if outputs != "features" and config.num_classes == 0:
         raise ConfigError(
             f"outputs={outputs!r}: a model with num_classes=0 has no head. Export its features "
