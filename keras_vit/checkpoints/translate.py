@@ -117,7 +117,7 @@ def _move(weights: list[lexicon.Weight], stored: StoredAs, name: str) -> Move:
         name=name,
         paths=tuple(weight.path for weight in weights),
         stack=stack,
-        weight_axes=word.axes,
+        weight_axes=stored.parted or word.axes,
         file_axes=stored.axes or word.axes,
         other_file_axes=stored.also,
         sizes=sizes,

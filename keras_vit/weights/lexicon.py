@@ -43,6 +43,8 @@ AXES = {
     ),
     "m": Axis("hidden_size"),
     "n": Axis("positions", lambda c: c.num_positions),
+    "R": Axis("rows of positions", lambda c: c.source_grid[0]),
+    "S": Axis("columns of positions", lambda c: c.source_grid[1]),
     "u": Axis("distances between patches", lambda c: c.num_distances),
     "h": Axis("num_heads"),
     "d": Axis("head_dim"),

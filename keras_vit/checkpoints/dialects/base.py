@@ -37,6 +37,8 @@ class StoredAs:
         outside: whether this name lacks the dialect's prefix.
         only: placeholder of the path -> the values that this name serves; a placeholder that
             is absent may have every value.
+        parted: axes of the weight where the array parts one of them: `"1 (R S) m"` for positions
+            in rows and columns. None: the axes of the lexicon.
     """
 
     name: str
@@ -46,6 +48,7 @@ class StoredAs:
     implies: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     outside: bool = False
     only: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    parted: str | None = None
 
     def holds(self, binding: Mapping[str, str]) -> bool:
         """Whether this name serves the weight with these values of the placeholders."""
