@@ -210,9 +210,11 @@ class Preprocessor:
         size = _pair(self.image_size)
         if size is None:
             return pixels_of(image)
-        if self._patch is not None:
+        parameters = self._parameters
+        if self._patch is not None:  # no protocol crops an image whose aspect the model takes
             size = fit_to_patches(size_of(image), self._patch, self._most_patches)
-        return RESIZE[self._parameters["name"]](image, size, self._parameters)
+            parameters = {**parameters, "crop_pct": 1.0, "crop_mode": "squash"}
+        return RESIZE[parameters["name"]](image, size, parameters)
 
     def scale(self, image: np.ndarray) -> np.ndarray:
         """Returns pixels of [0, 255] in the model's range, float32: the third step."""
