@@ -126,7 +126,7 @@ def make_timm() -> None:
             answer = model(inputs)
         folder = FOLDER / name
         folder.mkdir(parents=True, exist_ok=True)
-        save_file(model.state_dict(), folder / "model.safetensors", {"format": "pt"})
+        save_file(model.state_dict(), folder / "model.safetensors")
         pretrained = {
             **{"input_size": [3, 20, 20], "crop_pct": 1.0, "interpolation": "bicubic"},
             **{"mean": [0.5] * 3, "std": [0.5] * 3, "num_classes": arguments["num_classes"]},

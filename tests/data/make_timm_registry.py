@@ -20,7 +20,7 @@ from timm.models import _registry  # isort: skip
 FILE = (
     Path(__file__).parents[2] / "keras_vit" / "checkpoints" / "dialects" / "timm" / "registry.json"
 )
-MODULES = ("vision_transformer", "vision_transformer_hybrid", "deit", "eva", "beit")
+MODULES = ("vision_transformer", "vision_transformer_hybrid", "deit", "eva", "beit", "naflexvit")
 _LEFT_OUT = (
     *("embed_dim", "depth", "dynamic_img_size", "rope_rescale_coords"),
     *("pretrained_filter_fn", "pretrained_strict", "feature_cfg"),
@@ -49,6 +49,8 @@ def _arguments(module, name: str) -> dict:
             _registry._model_entrypoints[name](pretrained=False)
         except _Built as built:
             cls, arguments = built.args
+    if (own := arguments.pop("cfg", None)) is not None:
+        arguments = {k: v for k, v in vars(own).items() if v != getattr(type(own), k)} | arguments
     found = {k: v for k, v in arguments.items() if k not in _LEFT_OUT}
     if (layer := found.pop("embed_layer", None)) is not None:
         backbone = getattr(layer, "keywords", {}).get("backbone")

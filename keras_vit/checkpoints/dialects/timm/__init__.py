@@ -10,14 +10,18 @@ import functools
 
 from keras_vit.checkpoints.dialects.timm.bare_files import deduce, undetermined
 from keras_vit.checkpoints.dialects.timm.eva import eva
+from keras_vit.checkpoints.dialects.timm.naflex import naflex
 from keras_vit.checkpoints.dialects.timm.vit import vit
 
-FAMILIES = tuple(
-    dataclasses.replace(
-        family,
-        deduce=functools.partial(deduce, family.name),
-        undetermined=functools.partial(undetermined, family.name),
-    )
-    for family in (vit, eva)
+FAMILIES = (
+    *(
+        dataclasses.replace(
+            family,
+            deduce=functools.partial(deduce, family.name),
+            undetermined=functools.partial(undetermined, family.name),
+        )
+        for family in (vit, eva)
+    ),
+    naflex,
 )
 """If several families can hold a model, the first is written."""

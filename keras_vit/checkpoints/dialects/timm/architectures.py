@@ -44,7 +44,7 @@ def defaults_of(row: Mapping[str, Any]) -> Arguments:
     return _DEFAULTS.get(row.get("class", _PLAIN), {})
 
 
-FAMILIES = {"Eva": "timm/eva", "Beit": "timm/eva"}
+FAMILIES = {"Eva": "timm/eva", "Beit": "timm/eva", "NaFlexVit": "timm/naflex"}
 """Class of timm -> the dialect of its architectures; all other classes are of `timm`."""
 
 
@@ -125,6 +125,19 @@ _DEFAULTS: dict[str, Arguments] = {
         "norm_layer": _NORM,
     },
 }
+_DEFAULTS["NaFlexVit"] = {
+    **{k: v for k, v in _DEFAULTS["VisionTransformer"].items() if k != "no_embed_class"},
+    "global_pool": "map",
+    "class_token": False,
+    "patch_size": 16,
+    "pos_embed": "learned",
+    "pos_embed_grid_size": [16, 16],
+    "pos_embed_interp_mode": "bicubic",
+    "pos_embed_antialias": True,
+    "pos_embed_align_corners": False,
+    "pos_embed_ar_preserving": False,
+    "scale_attn_inner_norm": False,
+}
 _DEFAULTS["VisionTransformerDistilled"] = _DEFAULTS["VisionTransformer"]
 """Arguments of a class where an architecture gives none."""
 
@@ -146,11 +159,24 @@ _PARTS: dict[str, dict[Any, str]] = {
 }
 """Parts that keras_vit has not, by the argument that asks for them."""
 
+_PARTS_OF_NAFLEX: dict[str, dict[Any, str]] = {
+    "pos_embed": {"factorized": "positions of rows and of columns"},
+    "pos_embed_ar_preserving": {True: "positions of a square cut to each image"},
+    "pos_embed_use_grid_sample": {True: "sampled positions"},
+    "rope_type": dict.fromkeys(("axial", "mixed", "dinov3", "mrope"), "rotary positions"),
+    "attn_type": dict.fromkeys(("eva", "rope"), "EVA's attention"),
+    "attn_gated": {True: "gated attention"},
+    "swiglu_mlp": {True: "a gated MLP"},
+    "embed_proj_type": {"conv": "a convolution over images"},
+    "patchify_channels_last": {False: "patches with their channels first"},
+}
+"""The same for the arguments of `NaFlexVit`."""
+
 _ELSEWHERE = (
     (r"vit_s?relpos.*|vit_.*_rope_mrope.*", "relative position bias"),
     (r"samvit.*|hieradet.*|hiera.*", "windows"),
     (r"swin.*|maxvit.*|maxxvit.*|coatnet.*|nest.*|twins.*|gcvit.*|davit.*", "windows"),
-    (r"naflexvit.*|gemma4.*|qwen3.*", "packed sequences"),
+    (r"gemma4.*|qwen3.*", "packed sequences"),
     (r"cait.*", "class attention"),
     (r"xcit.*", "cross-covariance attention"),
     (r"(?!.*vit_).*(conv|res|net).*", "convolutions"),
@@ -163,9 +189,10 @@ _ELSEWHERE = (
 
 
 def _refuse_parts(architecture: Any, arguments: Arguments) -> None:
+    of_class = _PARTS_OF_NAFLEX if arguments.get("pos_embed_grid_size") else {}
     missing = [
         words[value]
-        for key, words in _PARTS.items()
+        for key, words in (_PARTS | of_class).items()
         for value in [arguments.get(key)]
         if isinstance(value, (str, bool)) and value in words
     ]
@@ -201,14 +228,14 @@ def arguments_of(config: Json) -> Arguments:
 def assumed_arguments(config: Json) -> Arguments:
     """Returns the arguments that a model was made with where `model_args` do not say.
 
-    The patch size is left to the arrays.
+    The patch size is left to the arrays, where they tell it.
     """
     own = object_at(config, ("model_args",))
     arguments = arguments_of(config)
     size = object_at(config, ("pretrained_cfg",)).get("input_size")
     if size is not None:
         arguments.setdefault("img_size", size[-2:] if isinstance(size, list) else size)
-    if "patch_size" not in own:
+    if "patch_size" not in own and "pos_embed_grid_size" not in arguments:
         arguments.pop("patch_size", None)
     return arguments
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from keras_vit.checkpoints.dialects.timm import architectures
 from keras_vit.checkpoints.dialects.timm.eva import eva
+from keras_vit.checkpoints.dialects.timm.naflex import naflex
 from keras_vit.checkpoints.dialects.timm.vit import vit
 from keras_vit.config import Numerics
 from keras_vit.errors import listed
@@ -109,6 +110,8 @@ _DEIT3 = {
 def _readable() -> Iterator[_Architecture]:
     yield _Architecture("DeiT-III by Facebook's names, to be read by dialect='facebook'", _DEIT3)
     for name, row in architectures.rows():
+        if architectures.family_of(row) == naflex.name:  # its arrays have names of their own
+            continue
         try:
             yield _Architecture(name, row)
         except ValueError:  # has arrays that keras_vit has no name for

@@ -349,7 +349,7 @@ eva = Dialect(
     identity=Identity(
         "config.json",
         "architecture",
-        rf"(?!(?:{'|'.join(names_of('timm'))})(?:\..*)?$).*",
+        rf"(?!(?:{'|'.join([*names_of('timm'), *names_of('timm/naflex')])})(?:\..*)?$).*",
         "an architecture of Eva or Beit",
     ),
     json=_tables(

@@ -171,6 +171,8 @@ _LABELS: tuple[Row, ...] = (
 
 
 def _first_conv(facts: Facts) -> str:
+    if facts.config.native_aspect:
+        return "embeds.proj"
     if facts.config.resnet is None:
         return "patch_embed.proj"
     return BACKBONE + ("conv" if is_root_alone(facts.config) else "stem.conv")

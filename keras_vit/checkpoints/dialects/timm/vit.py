@@ -137,7 +137,7 @@ def _without_positions(content: Json) -> dict[str, Any]:
     return {"position": "none" if content["pos_embed"] in ("", "none", False) else "learned"}
 
 
-_ARGUMENTS: tuple[Row, ...] = (
+ARGUMENTS: tuple[Row, ...] = (
     *SIZES,
     dim_row(_mlp_dim, _ratio),
     JsonFields(
@@ -180,7 +180,7 @@ vit = Dialect(
     identity=Identity(
         "config.json",
         "architecture",
-        rf"(?!(?:{'|'.join(names_of('timm/eva'))})(?:\..*)?$).*",
+        rf"(?!(?:{'|'.join([*names_of('timm/eva'), *names_of('timm/naflex')])})(?:\..*)?$).*",
         "an architecture of VisionTransformer",
     ),
     json=tables(
@@ -190,7 +190,7 @@ vit = Dialect(
             _architecture,
             lambda c: {"architecture": to_write(c)},
         ),
-        _ARGUMENTS,
+        ARGUMENTS,
     ),
     labels=imagenet,
     images=images,

@@ -1,0 +1,139 @@
+"""timm's `NaFlexVit`: images of unequal shape in one batch, with positions of the patches alone.
+
+What is not rotary, gated or factorised is the `VisionTransformer` with other names of its first
+arrays: positions lie in rows and columns, and the projection of patches is a matrix.
+"""
+
+from typing import Any
+
+from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs, with_reasons
+from keras_vit.checkpoints.dialects.json_fields import SIDES, Json, JsonField, JsonFields, Row
+from keras_vit.checkpoints.dialects.timm.architectures import arguments_of, names_of, norm_of
+from keras_vit.checkpoints.dialects.timm.images import images
+from keras_vit.checkpoints.dialects.timm.names import WORDS
+from keras_vit.checkpoints.dialects.timm.rows import IMPOSSIBLE, imagenet, tables
+from keras_vit.checkpoints.dialects.timm.vit import ARGUMENTS
+from keras_vit.config import Numerics, ViTConfig
+
+_WORDS: dict[str, Names] = {
+    **{path: names for path, names in WORDS.items() if not path.startswith("patch_norm")},
+    "patch_embedding/kernel": StoredAs("embeds.proj.weight", "m (p q c)"),
+    "patch_embedding/bias": StoredAs("embeds.proj.bias"),
+    "class_token/token": StoredAs("embeds.cls_token"),
+    "register_tokens/tokens": StoredAs("embeds.reg_token"),
+    "position_embedding/embedding": StoredAs("embeds.pos_embed", "1 R S m", parted="1 (R S) m"),
+    "block_{l}/attention_scale/gamma": StoredAs("blocks.{l}.ls1.gamma"),
+    "block_{l}/mlp_scale/gamma": StoredAs("blocks.{l}.ls2.gamma"),
+}
+
+_RESIZES = {
+    ("bicubic", True, False): "bicubic_antialias",
+    ("bicubic", False, False): "bicubic",
+    ("bilinear", True, False): "bilinear_antialias",
+    ("bilinear", False, False): "bilinear_half_pixel",
+    ("bilinear", False, True): "bilinear_align_corners",
+}
+"""Filter, antialias and aligned corners -> the same in `Numerics.position_resize`."""
+_KEYS_OF_RESIZE = ("pos_embed_interp_mode", "pos_embed_antialias", "pos_embed_align_corners")
+
+
+def _resize_of(content: Json) -> dict[str, Any]:
+    if any(key not in content for key in _KEYS_OF_RESIZE):
+        return {}
+    how = tuple(content[key] for key in _KEYS_OF_RESIZE)
+    if how not in _RESIZES:
+        raise ValueError(f"{how}, expected one of {', '.join(map(str, _RESIZES))}")
+    return {"numerics.position_resize": _RESIZES[how]}
+
+
+def _words_of_resize(config: ViTConfig) -> dict[str, Any]:
+    resize = config.numerics.position_resize
+    how = next((how for how, name in _RESIZES.items() if name == resize), ())
+    return dict(zip(_KEYS_OF_RESIZE, how, strict=bool(how)))
+
+
+_OTHERS = {"pos_embed", "no_embed_class", "scale_attn_norm"}
+"""Keys of `VisionTransformer` that `NaFlexVit` lacks or gives other values."""
+
+_ARGUMENTS: tuple[Row, ...] = (
+    *(row for row in ARGUMENTS if _OTHERS.isdisjoint(row.keys)),
+    JsonField("scale_attn_inner_norm", "sub_norm_attention"),
+    JsonFields(
+        ("pos_embed",),
+        ("position",),
+        lambda content: (
+            {"position": "learned" if content["pos_embed"] == "learned" else "none"}
+            if "pos_embed" in content
+            else {}
+        ),
+        lambda c: {"pos_embed": c.position},
+    ),
+    JsonField(
+        "pos_embed_grid_size",
+        "position_grid",
+        SIDES,
+        write=lambda facts: list(facts.config.source_grid),
+    ),
+    JsonFields(_KEYS_OF_RESIZE, ("numerics.position_resize",), _resize_of, _words_of_resize),
+)
+"""Arguments of `NaFlexVit`."""
+
+naflex = Dialect(
+    name="timm/naflex",
+    library="timm",
+    container="safetensors",
+    words=with_reasons({"": "timm's NaFlexVit has no such part"}, _WORDS),
+    needs_json="patch_size",
+    identity=Identity(
+        "config.json",
+        "architecture",
+        rf"(?:{'|'.join(names_of('timm/naflex'))})(?:\..*)?",
+        "an architecture of NaFlexVit",
+    ),
+    json=tables(
+        JsonFields(
+            ("architecture",),
+            ("norm", "numerics.layer_norm_epsilon"),
+            lambda content: norm_of(arguments_of(content)),
+            lambda c: {"architecture": "naflexvit_base_patch16_map"},
+        ),
+        _ARGUMENTS,
+    ),
+    labels=imagenet,
+    images=images,
+    numerics=Numerics(gelu="exact", position_resize="bicubic_antialias"),
+    expresses=("gelu", "pool_before_norm"),
+    varies={"position_resize": tuple(_RESIZES.values())},
+    fields={"native_aspect": True, "position_before_class": True},
+    switches=(
+        "native_aspect",
+        "num_registers",
+        "prefix_in_map",
+        "patch_bias",
+        "pre_norm",
+        "final_norm",
+        "projection_bias",
+        "mlp_bias",
+        "sub_norm_attention",
+        "sub_norm_mlp",
+        "layer_scale",
+        "position",
+    ),
+    impossible=(
+        (
+            lambda c: not c.native_aspect,
+            "images of one size, where this class packs patches of any",
+        ),
+        (lambda c: c.resnet is not None, "a ResNet stem"),
+        *IMPOSSIBLE,
+        (
+            lambda c: c.position == "learned" and c.num_prefix_positions > 0,
+            "positions of the tokens before the patches",
+        ),
+        (
+            lambda c: c.projection_bias != c.mlp_bias,
+            "a bias behind the attention without one in the MLP, or the other way round",
+        ),
+    ),
+    crops=False,
+)
