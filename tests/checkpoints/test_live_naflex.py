@@ -1,0 +1,104 @@
+"""timm and transformers load what is written for images of unequal shape, and compute the same."""
+
+import json
+
+import numpy as np
+import pytest
+
+from keras_vit import CheckpointError, checkpoints
+from tests.checkpoints.test_naflex import FOLDER, expected
+from tests.golden import relative_error
+from tests.helpers import only_under, random_tiny
+
+# The goldens are compared on every backend; here the libraries read files.
+only_under("torch")
+torch = pytest.importorskip("torch")
+from tests import torchvision_shim  # noqa: E402, F401
+
+timm = pytest.importorskip("timm")
+transformers = pytest.importorskip("transformers")
+from tests.data.make_naflex import TIMM  # noqa: E402
+from tests.words import raises  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("offline")
+
+
+def written(name, folder, **fields):
+    """The arrays of a case, and a folder that keras_vit wrote of it."""
+    model = checkpoints.load(FOLDER / name, **fields)
+    checkpoints.save(model, folder / "x", checkpoints.inspect(FOLDER / name).dialect)
+    return expected(name)[0], folder / "x"
+
+
+@pytest.mark.parametrize("name", TIMM)
+def test_timm_computes_the_same_from_written_files(name, tmp_path):
+    """`create_model("local-dir:...")` takes the arguments in `config.json`."""
+    want, folder = written(name, tmp_path)
+    model = timm.create_model(f"local-dir:{folder}", pretrained=True).eval()
+    places = np.zeros((*want["mask"].shape, 2), "int64")
+    for image, (rows, columns) in zip(places, want["shapes"], strict=True):
+        image[: rows * columns] = np.argwhere(np.ones((rows, columns)))
+    inputs = {"patches": want["patches"], "patch_coord": places, "patch_valid": want["mask"]}
+    with torch.no_grad():
+        found = model({name: torch.from_numpy(array) for name, array in inputs.items()})
+    assert relative_error(found.numpy(), want["logits"]) <= 1e-6
+
+
+def test_transformers_computes_the_same_from_written_files(tmp_path):
+    """The model, and the processor with its patch size and limit."""
+    want, folder = written("hf_siglip2", tmp_path)
+    model = transformers.AutoModel.from_pretrained(folder).eval()
+    assert isinstance(model, transformers.Siglip2VisionModel)
+    inputs = [torch.from_numpy(want[name]) for name in ("patches", "mask", "shapes")]
+    with torch.no_grad():
+        found = model(*inputs).pooler_output.numpy()
+    assert relative_error(found, want["logits"]) <= 1e-6
+    processor = transformers.AutoImageProcessor.from_pretrained(folder)
+    assert type(processor).__name__.startswith("Siglip2ImageProcessor")
+    assert (processor.patch_size, processor.max_num_patches) == (4, 25)
+
+
+def test_a_tower_beside_its_text_reads_patches_of_any_shape(tmp_path):
+    """The file of both towers gives the image features of `Siglip2Model`."""
+    want, _ = expected("hf_siglip2")
+    sizes = json.loads((FOLDER / "hf_siglip2" / "config.json").read_text())
+    vision = {key: value for key, value in sizes.items() if isinstance(value, int)}
+    text = {k: v for k, v in vision.items() if k not in ("patch_size", "num_patches")}
+    model = transformers.Siglip2Model(
+        transformers.Siglip2Config(
+            vision_config=vision, text_config={**text, "vocab_size": 30, "projection_size": 24}
+        )
+    ).eval()
+    model.save_pretrained(tmp_path)
+    inputs = [torch.from_numpy(want[name]) for name in ("patches", "mask", "shapes")]
+    with torch.no_grad():
+        features = model.get_image_features(*inputs)
+    features = features if torch.is_tensor(features) else features.pooler_output
+    ours = checkpoints.load(tmp_path)
+    batch = ours.preprocessor.pack(want["patches"], want["shapes"], want["mask"])
+    assert relative_error(ours.predict(batch, verbose=0), features.numpy()) <= 1e-5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        ({"pos_embed": "factorized"}, "positions of rows and of columns"),
+        ({"rope_type": "axial"}, "rotary positions"),
+        ({"swiglu_mlp": True}, "a gated MLP"),
+    ],
+)
+def test_parts_that_keras_vit_lacks_are_named(arguments, part, tmp_path):
+    """The message is about the part, before any array is read."""
+    content = json.loads((FOLDER / "timm_naflex_map" / "config.json").read_text())
+    content["model_args"] |= arguments
+    (tmp_path / "config.json").write_text(json.dumps(content))
+    source = FOLDER / "timm_naflex_map" / "model.safetensors"
+    (tmp_path / "model.safetensors").write_bytes(source.read_bytes())
+    with raises(CheckpointError, part, "keras_vit lacks"):
+        checkpoints.load(tmp_path)
+
+
+def test_a_model_of_images_of_one_size_is_not_written_as_naflex(tmp_path):
+    """The message names the difference."""
+    with raises(CheckpointError, "images of one size"):
+        checkpoints.save(random_tiny(classifier="map"), tmp_path / "x", "timm/naflex")
