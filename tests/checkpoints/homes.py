@@ -23,6 +23,7 @@ _DINOV3 = {
     "qkv_bias": (True, False, True),
 }
 _SQUARE = {"patch_size": (2, 2), "image_size": (48, 48)}
+_PACKED = {**_SQUARE, "resnet": None, "class_token": False, "native_aspect": True}
 
 HOMES = {
     "timm/eva": {
@@ -70,6 +71,14 @@ HOMES = {
         "classifier": "gap",
         "class_token": False,
         "num_classes": 3,
+    },
+    "transformers/siglip2_vision_model": {**_TOWER, **_PACKED, "classifier": "map"},
+    "transformers/siglip2_classifier": {**_PACKED, "classifier": "gap", "num_classes": 3},
+    "timm/naflex": {
+        **{key: value for key, value in _PACKED.items() if key != "class_token"},
+        "classifier": "map",
+        "num_registers": 1,
+        "position_before_class": True,
     },
     **{
         f"transformers/{family}_vision_model": _CLIP

@@ -45,6 +45,8 @@ OTHERS = (
     {"patch_bias": False},
     {"mask_token": False},
     {"position_resize": "bicubic_antialias"},
+    {"position_resize": "bilinear_antialias"},
+    {"position_grid": (5, 7)},
     {"num_registers": 3},
     {"rope": {"form": "dinov3", "theta": 50.0}},
     {"stochastic_depth_rate": 0.25},

@@ -165,6 +165,7 @@ _PARTS_OF_NAFLEX: dict[str, dict[Any, str]] = {
     "pos_embed_use_grid_sample": {True: "sampled positions"},
     "rope_type": dict.fromkeys(("axial", "mixed", "dinov3", "mrope"), "rotary positions"),
     "attn_type": dict.fromkeys(("eva", "rope"), "EVA's attention"),
+    "norm_layer": dict.fromkeys(("rmsnorm", "simplenorm"), "another norm than LayerNorm"),
     "attn_gated": {True: "gated attention"},
     "swiglu_mlp": {True: "a gated MLP"},
     "embed_proj_type": {"conv": "a convolution over images"},

@@ -7,13 +7,14 @@ arrays: positions lie in rows and columns, and the projection of patches is a ma
 from typing import Any
 
 from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs, with_reasons
-from keras_vit.checkpoints.dialects.json_fields import SIDES, Json, JsonField, JsonFields, Row
-from keras_vit.checkpoints.dialects.timm.architectures import arguments_of, names_of, norm_of
+from keras_vit.checkpoints.dialects.json_fields import Json, JsonField, JsonFields, JsonNote, Row
+from keras_vit.checkpoints.dialects.timm.architectures import names_of
 from keras_vit.checkpoints.dialects.timm.images import images
 from keras_vit.checkpoints.dialects.timm.names import WORDS
 from keras_vit.checkpoints.dialects.timm.rows import IMPOSSIBLE, imagenet, tables
 from keras_vit.checkpoints.dialects.timm.vit import ARGUMENTS
 from keras_vit.config import Numerics, ViTConfig
+from keras_vit.config.rules import pair
 
 _WORDS: dict[str, Names] = {
     **{path: names for path, names in WORDS.items() if not path.startswith("patch_norm")},
@@ -52,6 +53,22 @@ def _words_of_resize(config: ViTConfig) -> dict[str, Any]:
     return dict(zip(_KEYS_OF_RESIZE, how, strict=bool(how)))
 
 
+def _grid_of(content: Json) -> dict[str, Any]:
+    """Returns the grid of the stored positions, None if it is that of the image size."""
+    if content.get("pos_embed_grid_size") is None:
+        return {}
+    grid = pair("pos_embed_grid_size", content["pos_embed_grid_size"])
+    if "img_size" in content and "patch_size" in content:
+        sides = zip(
+            pair("img_size", content["img_size"]),
+            pair("patch_size", content["patch_size"]),
+            strict=True,
+        )
+        if grid == tuple(side // patch for side, patch in sides):
+            return {"position_grid": None}
+    return {"position_grid": grid}
+
+
 _OTHERS = {"pos_embed", "no_embed_class", "scale_attn_norm"}
 """Keys of `VisionTransformer` that `NaFlexVit` lacks or gives other values."""
 
@@ -68,11 +85,11 @@ _ARGUMENTS: tuple[Row, ...] = (
         ),
         lambda c: {"pos_embed": c.position},
     ),
-    JsonField(
-        "pos_embed_grid_size",
-        "position_grid",
-        SIDES,
-        write=lambda facts: list(facts.config.source_grid),
+    JsonFields(
+        ("pos_embed_grid_size",),
+        ("position_grid",),
+        _grid_of,
+        lambda c: {"pos_embed_grid_size": list(c.source_grid)},
     ),
     JsonFields(_KEYS_OF_RESIZE, ("numerics.position_resize",), _resize_of, _words_of_resize),
 )
@@ -91,12 +108,7 @@ naflex = Dialect(
         "an architecture of NaFlexVit",
     ),
     json=tables(
-        JsonFields(
-            ("architecture",),
-            ("norm", "numerics.layer_norm_epsilon"),
-            lambda content: norm_of(arguments_of(content)),
-            lambda c: {"architecture": "naflexvit_base_patch16_map"},
-        ),
+        JsonNote("architecture", lambda facts: "naflexvit_base_patch16_map"),
         _ARGUMENTS,
     ),
     labels=imagenet,
