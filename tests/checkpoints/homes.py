@@ -23,7 +23,15 @@ _DINOV3 = {
     "qkv_bias": (True, False, True),
 }
 _SQUARE = {"patch_size": (2, 2), "image_size": (48, 48)}
-_PACKED = {**_SQUARE, "resnet": None, "class_token": False, "native_aspect": True}
+_PACKED = {
+    **_SQUARE,
+    "resnet": None,
+    "rope": None,
+    "position": "learned",
+    "relative_position_bias": None,
+    "class_token": False,
+    "native_aspect": True,
+}
 
 HOMES = {
     "timm/eva": {
