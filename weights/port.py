@@ -1,18 +1,19 @@
 """Ports published checkpoints to presets: download, convert, verify, write, upload.
 
-    KERAS_BACKEND=jax python weights/port.py vit_b16.augreg_i21k_ft_i1k_384 --out ported
-    KERAS_BACKEND=jax python weights/port.py --all --out ported --upload hf://me/{name}
+    KERAS_BACKEND=jax python -m weights.port vit_b16.augreg_i21k_ft_i1k_384 --out ported
+    KERAS_BACKEND=jax python -m weights.port --all --out ported --upload hf://me/{name}
 
 A preset that stands in the folder, whole and made from the file in the cache, is not made again:
 a run that broke off goes on. One failure does not stop the others; it makes the status 1.
 
 Each preset is compared with its passport, `weights/passports/<name>.json`, before it is written,
 and bit by bit with itself after it was read back. If there is no such file, it is written with the
-outputs of keras_vit, and says so; `keras-vit attest` writes passports by the origin's code.
+outputs of keras_vit, and the table says so. `verify.py` writes passports by the origin's code.
 """
 
 import argparse
 import dataclasses
+import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,16 +24,18 @@ import numpy as np
 from rich.table import Table
 
 import keras_vit
-from keras_vit import KerasViTError, PresetError, VisionTransformer, checkpoints
+from keras_vit import KerasViTError, PresetError, VisionTransformer
 from keras_vit.checkpoints.inspection import open_checkpoint
 from keras_vit.checkpoints.opening import open_source
-from keras_vit.checkpoints.passports import formula_images
+from keras_vit.checkpoints.verification import formula_images
 from keras_vit.cli.screen import Screen
+from keras_vit.files import write_json
 from keras_vit.sharing.save import save_preset
 from keras_vit.sources import bucket
 from keras_vit.sources.catalog import Preset, list_presets, preset_named
 from keras_vit.sources.preset_config import MODEL_CARD_FILE
 from keras_vit.sources.source import Source
+from weights.verify import attest, compare
 
 PASSPORTS = Path(__file__).parent / "passports"
 _DATASETS = {"i1k": "imagenet-1k", "i21k": "imagenet-21k"}
@@ -170,9 +173,10 @@ def verify(row: Preset, path: Path) -> str:
         PresetError: a comparison failed.
     """
     if not path.exists():
-        checkpoints.attest(row.name, by="keras_vit").write_to(path)
+        write_json(path, attest(row.name, by="keras_vit"))
         return "not compared with the origin's code; keras_vit's outputs recorded"
-    for check in checkpoints.verify(row.name, path).checks:
+    passport = json.loads(path.read_text(encoding="utf-8"))
+    for check in compare(row.name, passport):
         if not check.passed:
             raise PresetError(
                 f"{row.name}: {check.name} differs from {path} ({check.expected}) by "
@@ -180,7 +184,7 @@ def verify(row: Preset, path: Path) -> str:
                 f"{check.tolerance:.0e}. If the source was changed, delete the passport to accept "
                 "it."
             )
-    return f"equals its passport of {checkpoints.Passport.read_from(path).origin}"
+    return f"equals its passport of {passport['origin']}"
 
 
 def outputs(model: VisionTransformer) -> dict[str, np.ndarray]:

@@ -16,9 +16,9 @@ from sphinx.util.docutils import SphinxDirective
 
 from keras_vit import flops
 from keras_vit.checkpoints import inspect
-from keras_vit.checkpoints.passports import rung_of, shipped
 from keras_vit.images.protocols import complete
 from keras_vit.sources.catalog import CATALOG, Preset
+from keras_vit.sources.passports import rung_of, shipped
 from keras_vit.weights.lexicon import num_parameters
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
@@ -74,7 +74,7 @@ def _row(preset: Preset, speeds: list[list[dict[str, str]]]) -> list[str]:
         "" if top1 is None else f"{top1:.2f}",
         reported.partition(",")[0],
         *(_speed(preset.name, gmacs, rows) for rows in speeds),
-        f"{rung_of(preset.name)}{f', {passport.date}' if passport else ''}",
+        f"{rung_of(preset.name)}, {passport['date']}" if passport else "0",
         _protocol(preset.protocol),
         preset.license,
     ]

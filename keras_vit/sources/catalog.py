@@ -267,7 +267,7 @@ def preset_named(name: str) -> Preset:
     if name not in CATALOG:
         raise SourceError(
             f"{name!r} is no preset, and no existing file or folder.{_advice(name)} list_presets() "
-            "and `keras-vit list` show all; search_augreg() finds more."
+            "and `keras-vit list` show all; AugReg's other files are 'augreg/<file name>.npz'."
         )
     return CATALOG[name]
 

@@ -152,12 +152,12 @@ def test_list_presets_filters_by_variant_data_resolution_and_hybrid():
 
 
 def test_an_unknown_name_is_refused_with_the_nearest():
-    """For rows of the catalog; for AugReg's files the message names search_augreg."""
+    """For rows of the catalog; for AugReg's files the message names their index."""
     with raises(
         PresetError, "_384x' is no preset", "Did you mean 'vit_b16.augreg_i21k_ft_i1k_384'"
     ):
         preset_named("vit_b16.augreg_i21k_ft_i1k_384x")
-    with raises(PresetError, "'B_16'", "no file name of AugReg", "search_augreg"):
+    with raises(PresetError, "'B_16'", "no file name of AugReg", "augreg/index.csv"):
         preset_named("augreg/B_16.npz")
 
 
