@@ -80,19 +80,19 @@ def attest(source: str | os.PathLike[str], by: str = "library", **fields: Any) -
     Raises:
         LibraryUnavailableError: the library cannot run the checkpoint.
     """
-    source = Source.of(source)
-    model = load(source, **fields)
-    dialect = dialect_of(source, model, fields)
+    place = Source.of(source)
+    model = load(place, **fields)
+    dialect = dialect_of(place, model, fields)
     if by == "keras_vit" or dialect == "keras_vit":
         origin, outputs = f"keras_vit {keras_vit.__version__}", outputs_of(model)
     else:
-        origin, logits = run_origin(source, model, fields)
+        origin, logits = run_origin(place, model, fields)
         outputs = {"logits": logits}
     return {
-        "name": source.row.name if source.row else Path(source.name).name,
+        "name": place.row.name if place.row else Path(place.name).name,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "dialect": dialect,
-        "sha256": digests(source),
+        "sha256": digests(place),
         "origin": origin,
         "image_shape": image_shape(model),
         "logits": sample(outputs["logits"]),
@@ -111,12 +111,12 @@ def compare(source: str | os.PathLike[str], passport: Passport, **fields: Any) -
         passport: contents of the JSON file.
         **fields: arguments of `load`.
     """
-    source = Source.of(source)
-    model = load(source, **fields)
+    place = Source.of(source)
+    model = load(place, **fields)
     origin, expected = passport["origin"], dict(passport["norms"])
     checks = []
-    if passport["dialect"] == dialect_of(source, model, fields):
-        same = digests(source) == passport["sha256"]
+    if passport["dialect"] == dialect_of(place, model, fields):
+        same = digests(place) == passport["sha256"]
         checks.append(Check("sha256", " ".join(passport["sha256"]), float(not same), 0.0))
     same = compact(passport["protocol"]) == compact(model.preprocessor.protocol)
     checks.append(Check("protocol", passport["protocol"]["name"], float(not same), 0.0))
