@@ -64,28 +64,22 @@ class OpenFiles:
     is_folder: bool
 
 
+@dataclasses.dataclass(frozen=True)
 class Source:
     """A checkpoint or preset on this machine, on the Hub, in the bucket or in the catalog.
 
     Args:
         name: the user's name of the source.
-        locate: returns the place. A local folder is opened anew by each call; the commit of a
-            repository is resolved once.
+        locate: function that returns the place. It opens a local folder anew in each call, and
+            resolves the commit of a repository once.
         row: row of the catalog, if the source is a catalog name.
         allow_pickle_weights: whether weights may be a pickle of torch.
     """
 
-    def __init__(
-        self,
-        name: str,
-        locate: Callable[[], Place],
-        row: Preset | None = None,
-        allow_pickle_weights: bool = False,
-    ) -> None:
-        self.name = name
-        self.row = row
-        self.allow_pickle_weights = allow_pickle_weights
-        self._locate = locate
+    name: str
+    locate: Callable[[], Place]
+    row: Preset | None = None
+    allow_pickle_weights: bool = False
 
     @classmethod
     def of(
@@ -119,8 +113,7 @@ class Source:
         row = preset_named(name)
         if (folder := row.folder) is not None:
             return cls(name, lambda: LocalFolder(folder))
-        place_of_row: Callable[[], Place] = functools.cache(row.place)
-        return cls(name, place_of_row, row, allow_pickle_weights)
+        return cls(name, functools.cache(row.place), row, allow_pickle_weights)
 
     def __str__(self) -> str:
         return self.name
@@ -170,31 +163,31 @@ class Source:
         current after the reading was therefore read completely.
 
         Args:
-            stack: receives the files that `read` opens; it is closed before another attempt.
-            read: reads the place.
+            stack: stack of the files that `read` opens; it is closed before another attempt.
+            read: function that reads the place.
         """
         for attempt in range(_ATTEMPTS):
-            place = stack.enter_context(contextlib.closing(self._locate()))
-            last = attempt + 1 == _ATTEMPTS
+            place = stack.enter_context(contextlib.closing(self.locate()))
             try:
                 result = read(place)
                 if place.is_current():
                     return result
-            except KerasViTError:
-                if last or place.is_current():
+            except (KerasViTError, FileNotFoundError) as error:
+                if attempt + 1 < _ATTEMPTS and not place.is_current():
+                    stack.close()
+                    continue
+                if isinstance(error, KerasViTError):
                     raise
-            except FileNotFoundError as error:
-                if last or place.is_current():
-                    raise SourceError(
-                        f"{error.filename}: the folder lists this file, but it cannot be found. "
-                        "If it is a link, its target is missing."
-                    ) from error
+                raise SourceError(
+                    f"{error.filename}: the folder lists this file, but it cannot be found. If it "
+                    "is a link, its target is missing."
+                ) from error
             stack.close()
         raise SourceError(f"{self.name}: another process replaces it faster than it can be read.")
 
     def provenance(self, preset: PresetConfig | None = None) -> dict[str, Any]:
         """Returns the origin of the weights, as plain JSON types; complete once they are open."""
-        with contextlib.closing(self._locate()) as place:
+        with contextlib.closing(self.locate()) as place:
             published = self.row.provenance() if self.row is not None else {}
             return {**(preset.provenance if preset else {}), **place.provenance, **published}
 
@@ -210,8 +203,9 @@ class Source:
 def describe_presets() -> Mapping[str, dict[str, Any]]:
     """Returns the facts of all presets by name, in the form of keras-hub's `presets`.
 
-    `metadata` has `description`, `params`, `path` (the family), `license` and `top1` (reported,
-    in percent, or None); `source` is a URL, `hf://owner/repo`, or None for the embedded preset.
+    The entry `metadata` has `description`, `params`, `path` (the family), `license` and `top1`
+    (reported, in percent, or None). The entry `source` is a URL, `hf://owner/repo`, or None for the
+    embedded preset.
     """
     return MappingProxyType({name: _description(row) for name, row in CATALOG.items()})
 

@@ -178,12 +178,6 @@ def test_alternative_urls_are_tried_in_turn(server, caplog):
         fetch(missing, bucket.OFFICIAL + "also.npz")
 
 
-def test_encoded_slashes_stay_encoded_in_the_cache(server, tmp_path):
-    """Backslashes and colons too."""
-    path = bucket.place("https://host/a%2F..%2F..%2Fb/C%3A%5Cx.npz")
-    assert path == tmp_path / "cache" / "host" / "a%2F..%2F..%2Fb" / "C%3A%5Cx.npz"
-
-
 def test_a_full_disk_is_refused_and_the_next_call_resumes(server, monkeypatch):
     """The message names the folder and the variable that moves it."""
     with monkeypatch.context() as patch:

@@ -33,8 +33,8 @@ class Reader:
         self.dtypes: dict[str, np.dtype] = {}
 
     def read(self, name: str) -> np.ndarray:
-        """Returns one array. Raises `CheckpointError` if its bytes are damaged."""
-        raise NotImplementedError
+        """Returns one array. Raises `CheckpointError` if its bytes are damaged or absent."""
+        raise CheckpointError(f"{self.path}: only its header was fetched.")
 
     def close(self) -> None:
         """Closes what the reader has opened; arrays that were read remain valid."""
