@@ -1,7 +1,6 @@
 """`ViTConfig`: the fields it accepts and refuses, its derived sizes, and its round trip."""
 
 import dataclasses
-import re
 
 import pytest
 from hypothesis import given, settings
@@ -21,7 +20,6 @@ from keras_vit.config import (
     Rope,
     ViTConfig,
 )
-from keras_vit.config.vit_rules import RULES
 from keras_vit.errors import ConfigError, KerasViTError
 from tests.words import raises, through_json
 
@@ -491,21 +489,13 @@ def test_has_one_prediction_is_true_for_pooled_classifiers_alone():
         assert not config(classifier=classifier).has_one_prediction
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.message[:60])
-def test_every_rule_reads_existing_fields(rule):
-    """A rule's message uses only the fields and properties that the rule names."""
-    made = config()
-    names = rule.fields.split()
-    assert rule.holds(*(getattr(made, name) for name in names))
-    assert set(re.findall(r"{(\w+)}", rule.message)) <= set(names)
-
-
 @pytest.mark.parametrize(
     "fields",
     [
         {"num_layers": 10**6},
         {"num_layers": 10**5000},
         {"hidden_size": -(10**5000)},
+        {"hidden_size": 10**5000 + 1},
         {"resnet": {"num_layers": [10**8]}},
         {"resnet": {"num_layers": [1] * 10**6}},
         {"resnet": {"num_layers": [10**5000]}},

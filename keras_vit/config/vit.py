@@ -1,7 +1,7 @@
 """A Vision Transformer: its sizes, its parts, and the grids that follow from them."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from keras_vit.config.fields import Fields, field, known_fields, switches_of
@@ -19,9 +19,9 @@ from keras_vit.config.vit_rules import (
     NORMS,
     POSITIONS,
     REGISTERS,
-    RULES,
     TOKEN_CLASSIFIERS,
     UNPOOLED_CLASSIFIERS,
+    faults_of,
 )
 from keras_vit.errors import ConfigError, shown
 
@@ -128,8 +128,6 @@ class ViTConfig(Fields):
         ConfigError: a field is invalid; the message names it, its value and the valid values.
     """
 
-    _rules = RULES
-
     patch_size: tuple[int, int]
     hidden_size: int
     mlp_dim: int
@@ -199,6 +197,9 @@ class ViTConfig(Fields):
             self._validate_image(self.image_size)
         elif self.position_grid is None:
             self.grid_of((DEFAULT_IMAGE_SIZE, DEFAULT_IMAGE_SIZE))
+
+    def _faults(self) -> Iterator[str]:
+        return faults_of(self)
 
     def _normalise(self) -> None:
         """Turns ints into pairs, dicts into their dataclasses, and synonyms into one spelling."""
