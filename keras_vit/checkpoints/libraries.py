@@ -1,4 +1,4 @@
-"""Forward passes of the other libraries themselves; timm and transformers need torch."""
+"""Runs checkpoints by the libraries that they belong to; timm and transformers need torch."""
 
 import json
 import os

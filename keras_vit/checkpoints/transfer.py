@@ -1,6 +1,6 @@
-"""From a file to a model, from a model to a file, and from file to file.
+"""Loads models from checkpoints, saves models, and converts checkpoints.
 
-The model stands above: `load` is given its class.
+`load` receives the class of the model as an argument, because the model imports this module.
 """
 
 import math
@@ -48,15 +48,15 @@ _OPEN = (
     "image_size",
     "numerics",
 )
-"""Arguments that may be needed because the arrays of a file leave them open."""
+"""Arguments that the arrays of a file may leave open, so that `inspect` needs them too."""
 
 
 _OF_MODEL = frozenset(
     ("dtype", "data_format", "name", "labels", "protocol", "provenance", "remat", "trainable")
 ) | {"thresholds"}
-"""Arguments of the model; those that are None are the files' or the model's own."""
+"""Arguments of the model; None takes the value of the files, or the model's default."""
 _OF_READING = frozenset(("num_classes", "dialect", "variant", "position_grid"))
-"""Arguments that are left out if they are None; None is a value of other fields."""
+"""Arguments for which None means that they are not given; other fields may be None."""
 
 
 def load(
@@ -72,8 +72,8 @@ def load(
     """Builds the model of a checkpoint or preset, as `keras_vit.checkpoints.load` describes.
 
     Args:
-        build: the class of the model, called with a `ViTConfig` and what the source states.
-        source: see `keras_vit.checkpoints.load`, as the other arguments.
+        build: class of the model; it receives a `ViTConfig` and the facts that the source states.
+        source: source of the checkpoint; `keras_vit.checkpoints.load` describes all arguments.
 
     Raises:
         CheckpointError: arrays do not fit; the message names the file and each such array.
@@ -117,7 +117,7 @@ def load(
 
 
 def _state_facts(source: Source, info: CheckpointInfo, config: ViTConfig) -> dict[str, Any]:
-    """Returns what the source states of the model beside its configuration.
+    """Returns the facts of a model beside its configuration that the source states.
 
     Labels are left out if their number is not the model's, thresholds if the head is another.
     """
@@ -274,7 +274,7 @@ def _read_move(checkpoint: Checkpoint, config: ViTConfig, move: Move) -> Iterato
 
 
 def _read_stored(checkpoint: Checkpoint, name: str) -> np.ndarray:
-    """Returns an array of the file; if another array numbers its rows, in the order of these."""
+    """Returns an array of the file, its rows in the order that an array of numbers may state."""
     reader = checkpoint.reader
     array = reader.read(name)
     if not _is_finite(array):
@@ -307,8 +307,8 @@ def _read_scale(checkpoint: Checkpoint) -> dict[str, float]:
 
 
 def _is_finite(array: np.ndarray) -> bool:
-    # A NaN or infinity makes the sum so, and a sum needs no array of booleans. Large finite
-    # numbers may overflow the sum; then every number is checked.
+    # The sum of numbers with a NaN or infinity is no finite number, and needs no array of booleans.
+    # Large finite numbers may overflow the sum; then every number is checked.
     with np.errstate(over="ignore"):
         total = array.sum(dtype=np.float64 if array.itemsize == 8 else np.float32)
     return bool(np.isfinite(total)) or bool(np.isfinite(array).all())

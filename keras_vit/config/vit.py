@@ -224,13 +224,10 @@ class ViTConfig(Fields):
             self._set("qkv_bias", biases[0] if len(set(map(repr, biases))) == 1 else biases)
         if self.class_token == (self.classifier in TOKEN_CLASSIFIERS):
             self._set("class_token", None)  # the classifier implies it
-        self._leave_out_what_makes_no_difference()
+        self._reset_fields_without_effect()
 
-    def _leave_out_what_makes_no_difference(self) -> None:
-        """Resets fields that have no effect beside the other fields.
-
-        Two configurations of one network are then equal.
-        """
+    def _reset_fields_without_effect(self) -> None:
+        """Resets fields that have no effect, given the others: one network, one configuration."""
         if self.classifier == "token_and_distillation":
             self._set("distillation_token", True)
         if not self.has_class_token and self.num_registers and self.position_before_class is True:
@@ -251,10 +248,10 @@ class ViTConfig(Fields):
         self.grid_of(image_size)
         rest = self.remainder_of(image_size)
         if any(rest) and not self.crop_remainder:
-            what = "the stem's feature map" if self.resnet else "the image"
+            place = "the stem's feature map" if self.resnet else "the image"
             raise ConfigError(
                 f"image_size={image_size} is not divisible by patch_size={self.patch_size}: "
-                f"{rest[0]} rows and {rest[1]} columns of {what} would fill no patch. "
+                f"{rest[0]} rows and {rest[1]} columns of {place} would fill no patch. "
                 "Choose another image_size, or crop_remainder=True to drop them as the "
                 "reference does."
             )

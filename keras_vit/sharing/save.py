@@ -1,4 +1,4 @@
-"""From a model to a preset folder."""
+"""Writes a model as a preset folder."""
 
 import dataclasses
 import hashlib

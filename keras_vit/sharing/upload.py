@@ -1,4 +1,4 @@
-"""The upload of a preset folder to the Hub: a check, then one commit."""
+"""Uploads a preset folder to the Hub: a check, then one commit."""
 
 import os
 import re
@@ -53,7 +53,7 @@ def upload_preset(
     address = Address.parse(target)
     if address.inside:
         raise PresetError(f"{target}: expected hf://owner/repo[@branch], without a subfolder.")
-    files = _checked(Path(folder))
+    files = _check_folder(Path(folder))
     name = f"{address.repo}@{address.revision}" if address.revision else address.repo
     readme = files[MODEL_CARD_FILE].read_text(encoding="utf-8")
     content: dict[str, Path | bytes] = {**files}
@@ -66,7 +66,7 @@ def upload_preset(
     return request(upload, address)
 
 
-def _checked(folder: Path) -> dict[str, Path]:
+def _check_folder(folder: Path) -> dict[str, Path]:
     """Returns the files of a preset folder, after a check that it is complete and consistent."""
     if not folder.is_dir():
         raise PresetError(f"{folder}: expected a folder, as `save_to_preset` writes it.")
@@ -98,7 +98,7 @@ def _upload(
     """Makes one attempt, which skips the parts that an earlier attempt has completed."""
     from huggingface_hub import CommitOperationAdd
 
-    info = _prepared(client, address, private)
+    info = _prepare_branch(client, address, private)
     there = {sibling.rfilename: sibling for sibling in info.siblings or ()}
     same = [n for n in NAMES if n in there and matches(content[n], stated_hash(there[n]) or "")]
     changed = [name for name in NAMES if name not in same]
@@ -123,7 +123,7 @@ def _upload(
         raise PresetError(f"{address}: {MODEL_CARD_FILE}: {error}") from error
 
 
-def _prepared(client: "HfApi", address: Address, private: bool) -> "ModelInfo":
+def _prepare_branch(client: "HfApi", address: Address, private: bool) -> "ModelInfo":
     """Returns the contents of the branch, after creating an absent repository or branch."""
     from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
@@ -133,7 +133,7 @@ def _prepared(client: "HfApi", address: Address, private: bool) -> "ModelInfo":
         )
 
     try:
-        found = info()
+        branch = info()
     except RepositoryNotFoundError:
         client.create_repo(address.repo, private=private, exist_ok=True)
         if address.revision:
@@ -141,10 +141,10 @@ def _prepared(client: "HfApi", address: Address, private: bool) -> "ModelInfo":
         return info()
     except RevisionNotFoundError:
         client.create_branch(address.repo, branch=str(address.revision), exist_ok=True)
-        found = info()
-    if private and not found.private:
+        branch = info()
+    if private and not branch.private:
         raise PresetError(
             f"{address}: private=True, but the repository is there and public. Change it at "
             f"https://huggingface.co/{address.repo}/settings."
         )
-    return found
+    return branch

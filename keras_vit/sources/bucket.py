@@ -1,4 +1,4 @@
-"""Files over HTTPS, downloaded once, checked, and kept for use without a network.
+"""Downloads files over HTTPS once, checks them, and keeps them for use without a network.
 
 huggingface_hub's client makes the connections, receives and resumes. A file gets its name in the
 cache when it is complete and its md5 is the server's; beside it, `NAME.json` records its sha256.

@@ -1,4 +1,4 @@
-"""The Hub: the list of files of a repository at one commit, and their download on demand.
+"""Lists the files of a repository of the Hub at one commit, and downloads them on demand.
 
 All traffic goes through huggingface_hub: its cache, attempts, tokens, offline mode, progress bars.
 """
@@ -202,7 +202,8 @@ def request(call: Callable[[], _T], where: Address, file: str = "") -> _T:
 
     Args:
         call: the request.
-        where, file: address and file of the request, for the message.
+        where: address of the request, for the message.
+        file: file of the request, for the message; `""` for the file of the address.
 
     Raises:
         PresetError: the request fails; the message states cause and remedy.

@@ -1,4 +1,4 @@
-"""The source of a checkpoint or preset, resolved once and opened as one consistent state.
+"""Finds the source of a checkpoint or preset once, and opens it as one consistent state.
 
 A file, a folder, a repository of the Hub, a file of the official bucket and a row of the catalog
 are all a `Source`. It knows the names and sizes of the files, reads their JSON, opens the weights,
@@ -124,7 +124,9 @@ class Source:
         return {} if self.row is None else self.row.defaults()
 
     def preset(self) -> PresetConfig | None:
-        """Returns the config of a catalog row or of keras_vit's `config.json`; opens no weights.
+        """Returns the contents of `config.json`, or those of a catalog row; opens no weights.
+
+        Other libraries' checkpoints have no such contents, and give None.
 
         Raises:
             SourceError: `config.json` cannot be read.
@@ -157,7 +159,7 @@ class Source:
             )
 
     def _of_one_state(self, stack: contextlib.ExitStack, read: Callable[[Place], _T]) -> _T:
-        """Reads the place, and reads it again if it was replaced meanwhile.
+        """Reads the place, and reads it again if another process replaced it meanwhile.
 
         A writer renames a folder before it removes the folder's files. A place that is still
         current after the reading was therefore read completely.
@@ -186,7 +188,10 @@ class Source:
         raise SourceError(f"{self.name}: another process replaces it faster than it can be read.")
 
     def provenance(self, preset: PresetConfig | None = None) -> dict[str, Any]:
-        """Returns the origin of the weights, as plain JSON types; complete once they are open."""
+        """Returns the origin of the weights, as plain JSON types.
+
+        The sha256 of a file of the bucket is part of it after the download.
+        """
         with contextlib.closing(self.locate()) as place:
             published = self.row.provenance() if self.row is not None else {}
             return {**(preset.provenance if preset else {}), **place.provenance, **published}
