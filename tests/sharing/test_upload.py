@@ -140,7 +140,8 @@ def test_a_failed_upload_is_resumed_by_the_next_call(hub, folder):
     assert not hub.seen("^PUT") and set(files_at(hub)) >= NAMES
 
 
-POSTS = [f"POST .*{place}" for place in ("/api/repos", "preupload", "batch", "commit")]
+REQUESTS = ["GET /api/models", "^PUT"]
+REQUESTS += [f"POST .*{place}" for place in ("/api/repos", "preupload", "batch", "commit")]
 
 
 @pytest.mark.parametrize(
