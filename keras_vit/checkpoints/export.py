@@ -44,9 +44,9 @@ def export(
     arrays: WeightArrays,
     dialects: Sequence[Dialect],
     path: str | os.PathLike[str],
-    labels: tuple[str, ...] | None,
-    track: Track,
-    lossy: bool,
+    labels: tuple[str, ...] | None = None,
+    track: Track = iter,
+    lossy: bool = False,
     protocol: ProtocolSpec = "paper",
 ) -> None:
     """Writes a checkpoint: a file, or a folder if the library needs JSON beside the weights.

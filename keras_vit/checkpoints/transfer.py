@@ -162,18 +162,28 @@ def save(
     """
     from keras_vit.distribution.processes import by_one
 
-    write = writer_of(model)
-    by_one(lambda: write(path, dialect, lossy, track), path)
+    arrays = arrays_to_write(model)
+    labels, protocol = model.labels, model.preprocessor.protocol
+
+    def write() -> None:
+        target = dialects_named(dialect)
+        export(model.config, arrays, target, path, labels, track, lossy, protocol)
+
+    by_one(write, path)
 
 
-def writer_of(model: Any) -> Callable[..., None]:
-    """Returns the function that writes a model's weights, with the arguments of `save` but `model`.
+def arrays_to_write(model: Any) -> WeightArrays:
+    """Returns the weights of a model, for a checkpoint.
 
     Weights that the devices of several processes divide are gathered here, in every process.
 
     Raises:
-        CheckpointError: as `save`, of a model that no checkpoint can hold.
+        CheckpointError: no checkpoint can hold the model: it is quantised, has unmerged LoRA
+            weights, or is no `VisionTransformer`.
     """
+    import keras
+
+    from keras_vit.distribution.processes import together, whole
     from keras_vit.layers.quantisation import quantised_parts
 
     if not isinstance(getattr(model, "config", None), ViTConfig):
@@ -192,16 +202,20 @@ def writer_of(model: Any) -> Callable[..., None]:
             "The model has LoRA weights, which checkpoints and presets cannot hold. Save "
             "keras_vit.finetune.merge_lora(model), a plain model with the same outputs."
         )
-    arrays = _arrays_of_model(model)
-    protocol = model.preprocessor.protocol
+    variables: dict[str, Any] = weights_by_path(model)
+    if together()[1] > 1:
+        variables = {path: whole(weight) for path, weight in variables.items()}
 
-    def write(
-        path: str | os.PathLike[str], dialect: str, lossy: bool = False, track: Track = iter
-    ) -> None:
-        target = dialects_named(dialect)
-        export(model.config, arrays, target, path, model.labels, track, lossy, protocol)
+    def read(path: str) -> np.ndarray:
+        array = keras.ops.convert_to_numpy(variables[path])
+        if not _is_finite(array):
+            raise CheckpointError(
+                f"The weight {path} holds NaN or infinity, so the model is not saved. Its training "
+                "has diverged; go back to an earlier checkpoint of it."
+            )
+        return array
 
-    return write
+    return WeightArrays(lambda path: np.dtype(variables[path].dtype), read)
 
 
 def convert(
@@ -345,28 +359,6 @@ def _arrays_of_file(checkpoint: Checkpoint, config: ViTConfig) -> WeightArrays:
         return waiting.pop(path)
 
     return WeightArrays(dtype, read)
-
-
-def _arrays_of_model(model: Any) -> WeightArrays:
-    """Returns the weights of a model, from all processes of its distribution at once."""
-    import keras
-
-    from keras_vit.distribution.processes import together, whole
-
-    variables: dict[str, Any] = weights_by_path(model)
-    if together()[1] > 1:
-        variables = {path: whole(weight) for path, weight in variables.items()}
-
-    def read(path: str) -> np.ndarray:
-        array = keras.ops.convert_to_numpy(variables[path])
-        if not _is_finite(array):
-            raise CheckpointError(
-                f"The weight {path} holds NaN or infinity, so the model is not saved. Its training "
-                "has diverged; go back to an earlier checkpoint of it."
-            )
-        return array
-
-    return WeightArrays(lambda path: np.dtype(variables[path].dtype), read)
 
 
 def weights_by_path(model: Any) -> dict[str, Any]:

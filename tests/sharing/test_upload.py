@@ -147,10 +147,7 @@ REQUESTS += [f"POST .*{place}" for place in ("/api/repos", "preupload", "batch",
 @pytest.mark.parametrize(
     ("where", "status", "message"),
     [
-        *(
-            (where, 503, "the Hub is busy or down .503")
-            for where in ("GET /api/models", "^PUT", *POSTS)
-        ),
+        *((where, 503, "the Hub is busy or down .503") for where in REQUESTS),
         ("^PUT", 403, "access refused .403"),
     ],
 )
