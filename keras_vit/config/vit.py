@@ -269,24 +269,18 @@ class ViTConfig(Fields):
         Raises:
             ConfigError: the image is smaller than one patch.
         """
-        rows, columns = (
-            side // patch
-            for side, patch in zip(self.feature_map_of(image_size), self.patch_size, strict=True)
-        )
-        if rows == 0 or columns == 0:
+        (height, width), (rows, columns) = self.feature_map_of(image_size), self.patch_size
+        if height < rows or width < columns:
             raise ConfigError(
                 f"patch_size={self.patch_size}{' behind the stem' if self.resnet else ''} is "
                 f"larger than an image of {image_size} pixels."
             )
-        return rows, columns
+        return height // rows, width // columns
 
     def remainder_of(self, image_size: tuple[int, int]) -> tuple[int, int]:
         """Returns the numbers of rows and columns of the image, or feature map, outside patches."""
-        rows, columns = (
-            side % patch
-            for side, patch in zip(self.feature_map_of(image_size), self.patch_size, strict=True)
-        )
-        return rows, columns
+        (height, width), (rows, columns) = self.feature_map_of(image_size), self.patch_size
+        return height % rows, width % columns
 
     @property
     def grid(self) -> tuple[int, int] | None:
