@@ -34,7 +34,7 @@ def complete_numerics(stored: ViTConfig, fields: Mapping[str, Any]) -> dict[str,
 
 
 def adapt_config(checkpoint: Checkpoint, arguments: Mapping[str, Any]) -> ViTConfig:
-    """Returns the configuration of the model that a caller asks for, and logs what changes.
+    """Returns the configuration of the model that a caller asks for, and logs the changes.
 
     Args:
         checkpoint: the open checkpoint.

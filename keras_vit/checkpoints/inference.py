@@ -15,8 +15,6 @@ _FIELDS = {field.name: field for field in dataclasses.fields(ViTConfig)}
 _SIZES = {
     **{symbol: axis.words for symbol, axis in AXES.items() if axis.words in _FIELDS},
     "n": "num_positions",
-    "pool h": "map_num_heads",
-    "pool f": "map_mlp_dim",
     "c": "channels",
     "i": "channels",
 }
@@ -116,9 +114,10 @@ def _without(name: str, values: Collection[str | None]) -> Any:
 
 
 def _packed_width(votes: Counter[int], bindings: Mapping[str, list[dict[str, str]]]) -> int | None:
-    """Width of a gated MLP whose first array holds gate and value, under the name of a plain one.
+    """Returns the width of a gated MLP that stores gate and value in one array; None if plain.
 
-    That array is twice as wide as what the second one reads, in every block.
+    The array has the name of a plain MLP's first array, and is twice as wide as the input of the
+    second one, in every block.
     """
     first, second = (len(bindings.get(f"block_{{l}}/mlp/dense_{i}/kernel", ())) for i in (0, 1))
     widths = (w for w, count in votes.items() if count >= second and votes[2 * w] >= first)

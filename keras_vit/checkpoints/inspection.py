@@ -118,7 +118,7 @@ class Checkpoint:
 def inspect(
     source: str | os.PathLike[str] | Source, *, allow_pickle_weights: bool = False, **fields: Any
 ) -> CheckpointInfo:
-    """Describes what `from_preset` would load, without a backend and without reading arrays.
+    """Describes the checkpoint of a source, without a backend and without reading arrays.
 
     A row of the catalog and the `config.json` of a keras_vit preset describe themselves, so that
     nothing else is opened. Of any other checkpoint, names and shapes of all arrays are read.

@@ -229,10 +229,6 @@ def _ignored(shapes: Mapping[str, Shape], dialect: Dialect) -> dict[str, str]:
     return ignored
 
 
-_LOCAL = {"root": "w", "pool": "hdf"}
-"""Axes that have another size in this part of a model than elsewhere."""
-
-
 def _sizes(template: Template, shape: Shape) -> dict[str, int]:
     word = _AXES[template.path]
     accepted = (template.stored.axes or word, *template.stored.also)

@@ -38,7 +38,7 @@ pytestmark = pytest.mark.on_one_backend("torch")
 def hub(tmp_path, monkeypatch):
     """A Hub without repositories, and a token for it."""
     with served() as hub:
-        connect(hub, tmp_path / "cache", monkeypatch, lambda seconds: None)
+        connect(hub, tmp_path / "cache", monkeypatch)
         monkeypatch.setenv("HF_TOKEN", TOKEN)
         yield hub
 

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from huggingface_hub import constants
@@ -20,6 +19,7 @@ from keras_vit import PresetError
 from keras_vit.sources import bucket
 from keras_vit.sources.bucket import fetch
 from tests.sources.bucket_server import changed, cut, serving, silence, status
+from tests.sources.hub_server import without_waiting
 from tests.thorough import KILLS
 from tests.words import raises
 
@@ -38,9 +38,7 @@ def server(tmp_path, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("no_proxy", "*")
     close_session()  # the session may have another proxy
-    clock = SimpleNamespace(sleep=lambda seconds: None, time=time.time)
-    for module in ("huggingface_hub.file_download", "huggingface_hub.utils._http"):
-        monkeypatch.setattr(f"{module}.time", clock)
+    without_waiting(monkeypatch)
     monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 65536)  # the default is 10 MB
     with serving() as served:
         monkeypatch.setenv("KERAS_VIT_BUCKET", served.url)

@@ -247,7 +247,7 @@ def test_a_row_may_have_its_file_on_the_hub(tmp_path, monkeypatch):
     monkeypatch.setattr(catalog, "CATALOG", {"again": row})
     case = CASES["timm_token"]
     with served() as hub:
-        connect(hub, tmp_path / "cache", monkeypatch, lambda seconds: None)
+        connect(hub, tmp_path / "cache", monkeypatch)
         hub.add("timm/vit_tiny.again", FOLDER / case["checkpoint"])
         model = VisionTransformer.from_preset("again")
     assert model.preprocessor.protocol == own

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.on_one_backend("torch")
 def hub(tmp_path, monkeypatch):
     """A Hub without repositories, and an empty cache."""
     with served() as hub:
-        connect(hub, tmp_path / "cache", monkeypatch, lambda seconds: None)
+        connect(hub, tmp_path / "cache", monkeypatch)
         yield hub
 
 
