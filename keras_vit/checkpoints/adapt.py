@@ -56,16 +56,17 @@ def adapt_config(checkpoint: Checkpoint, arguments: Mapping[str, Any]) -> ViTCon
     if pair("patch_size", fields.get("patch_size", stored.patch_size)) != stored.patch_size:
         if stored.resnet is not None:
             raise CheckpointError(
-                f"{path}: patch_size={shown(fields['patch_size'])} was asked for; patches of "
-                "pixels can be resized, and a hybrid's are of cells of a feature map."
+                f"{path}: patch_size={shown(fields['patch_size'])}, but the file has "
+                f"{stored.patch_size}. Patches of pixels can be resized; those of a hybrid, cells "
+                "of a feature map, cannot."
             )
         if stored.image_size is not None:
             fields["position_grid"] = None
     width = fields.get("representation_size")
     if width is not None and width != stored.representation_size:
         raise CheckpointError(
-            f"{path}: representation_size={width} was asked for, the file has "
-            f"{stored.representation_size}. None leaves the layer behind."
+            f"{path}: representation_size={width}, but the file has "
+            f"{stored.representation_size}. representation_size=None leaves the layer out."
         )
     if checkpoint.dialect.crops and fields.get("image_size") is not None:
         size = pair("image_size", fields["image_size"])

@@ -88,8 +88,8 @@ def recognise_dialect(files: OpenSource, name: str | None = None) -> Recognition
     """Returns the dialect of a file, which the arrays decide; the JSON narrows the choice.
 
     The dialects are tried in three groups: the class that the JSON names, the family that it
-    names, and the libraries that it does not speak of. The last group reads a folder whose JSON
-    belongs to another file of the same repository.
+    names, and the libraries about which it states nothing. The last group reads a folder whose
+    JSON belongs to another file of the same repository.
 
     Args:
         files: the open source.
@@ -155,16 +155,14 @@ def _foreign_family(files: Mapping[str, Any], dialects: Iterable[Dialect]) -> st
 def recognise(
     shapes: Mapping[str, Shape], dialects: Sequence[Dialect], *, are_named: bool = False
 ) -> Recognition | None:
-    """Returns the dialect and prefix with the most matching names; None if it is no ViT.
+    """Returns the dialect and prefix with the most matching names; None for a file without a ViT.
 
-    Where the JSON names the family, the classes of that family differ in the parts that they
-    leave out: the dialect that leaves the fewest arrays without an explanation is chosen, then the
-    one that reads the most.
+    The classes of a family that the JSON names differ in the parts that they leave out. Of their
+    dialects, the one with the fewest unexplained arrays is chosen, then the one that reads most.
 
     Two dialects may match equally many names, for example in a file without position
-    embeddings. The dialect whose conventions agree with the arrays then wins, and among several
-    the one that knows more of the other arrays as no weights. Each name is looked up once for all
-    dialects together.
+    embeddings. The dialect whose conventions agree with the arrays is then chosen; of several, the
+    one that ignores the most of the other arrays. All dialects look up a name together.
     """
     own: dict[tuple[int, str], list[Claim]] = collections.defaultdict(list)
     for claim in _claims(shapes, tuple(dialects)):

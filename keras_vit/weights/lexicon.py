@@ -74,8 +74,8 @@ class Condition:
 
     Args:
         field: field or property of `ViTConfig`; a dot leads to a field of a part.
-        value: required value of the field; None: any value that is true.
-        is_met_by_others: whether all other values meet the condition instead.
+        value: required value of the field; None accepts every true value.
+        is_met_by_others: whether the other values meet the condition, and `value` does not.
     """
 
     field: str

@@ -109,7 +109,7 @@ def test_an_array_with_nan_or_infinity_is_refused_by_name(tmp_path, arrays, bad)
 def test_a_representation_layer_that_the_file_lacks_is_refused(tmp_path, arrays):
     """It is not filled with random numbers."""
     message = refused(tmp_path, arrays, representation_size=24)
-    assert "representation_size=24 was asked for, the file has None" in message
+    assert "representation_size=24, but the file has None" in message
 
 
 def test_positions_that_are_no_square_need_an_image_size():
