@@ -12,8 +12,8 @@ from PIL import Image
 
 from keras_vit.data import crops, mixing, order
 from keras_vit.data.augmentation import Augmentation
-from keras_vit.data.inspection import Inspected
 from keras_vit.data.randaugment import randaugment
+from keras_vit.data.records import Records
 from keras_vit.errors import ConfigError
 from keras_vit.images.preprocessor import Preprocessor
 from keras_vit.images.resampling import size_of
@@ -33,7 +33,7 @@ class Pipeline:
     """Prepares batches; they depend on the seed, the epoch and the index of the batch alone.
 
     Args:
-        images: the data set.
+        records: the images, inspected.
         preprocessor: decodes, resizes and scales the images.
         augmentation: random changes for training; None for the preprocessor's protocol.
         one_hot: whether labels are one-hot rows, or rows of many labels.
@@ -45,7 +45,7 @@ class Pipeline:
         ConfigError: the augmentation cannot be applied to these images.
     """
 
-    images: Inspected
+    records: Records
     preprocessor: Preprocessor
     augmentation: Augmentation | None
     one_hot: bool
@@ -101,7 +101,7 @@ class Pipeline:
         """Returns the batch of all its parts."""
         epoch, index = divmod(parts[0].number, self.stream.num_batches)
         images = self.preprocessor.stack(image for part in parts for image in part.images)
-        records = self.images.records
+        records = self.records
         labels = records.labels[[k for _, k in self._draws(parts[0].number)]]
         if self.one_hot:
             if not records.is_multi_label:
@@ -137,13 +137,12 @@ class Pipeline:
         return [draws[rows.start - 1], *(draws[k] for k in rows)]
 
     def _decode(self, index: int) -> Any:
-        if self.images.decoded is not None:
-            return self.images.decoded[index]
-        records = self.images.records
+        if self.records.decoded is not None:
+            return self.records.decoded[index]
         try:
-            return self.preprocessor.decode(records.images[index])
+            return self.preprocessor.decode(self.records.images[index])
         except ConfigError as error:
-            reason = records.name_reason(index, error)
+            reason = self.records.name_reason(index, error)
             raise ConfigError(f"{reason} unreadable='skip' leaves it out.") from error
 
     def _augment(self, augmentation: Augmentation, pixels: Any, draw: int) -> np.ndarray:

@@ -30,6 +30,9 @@ class Records:
         labels: integers `(images,)`, indices into `class_names`; or for many labels per image
             zeros and ones `(images, classes)`, which are kept as bool.
         class_names: one name per class.
+        decoded: by index, the output of `Preprocessor.decode`; None without a cache.
+        sizes: index -> (height, width), of the images that were inspected.
+        unreadable: name of each image that was left out -> reason.
 
     Raises:
         ConfigError: the data set is empty, the numbers of labels and images differ, or a label
@@ -40,6 +43,9 @@ class Records:
     images: Sequence[Any]
     labels: np.ndarray
     class_names: tuple[str, ...]
+    decoded: list[Any] | None = None
+    sizes: Mapping[int, tuple[int, int]] = dataclasses.field(default_factory=dict)
+    unreadable: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         labels = np.asarray(self.labels)
@@ -106,8 +112,14 @@ class Records:
 
     def select(self, indices: np.ndarray) -> "Records":
         """Returns the records at these indices, in this order."""
-        chosen = _Chosen(self.images, indices)
-        return dataclasses.replace(self, images=chosen, labels=self.labels[indices])
+        numbers = indices.tolist()
+        return dataclasses.replace(
+            self,
+            images=_Chosen(self.images, indices),
+            labels=self.labels[indices],
+            decoded=self.decoded and [self.decoded[k] for k in numbers],
+            sizes={place: self.sizes[k] for place, k in enumerate(numbers) if k in self.sizes},
+        )
 
 
 @dataclasses.dataclass(frozen=True)
