@@ -21,6 +21,9 @@ from keras_vit.images.resampling import size_of
 Batch: TypeAlias = tuple[np.ndarray, ...]
 """Images and labels, and sample weights where a batch is filled up."""
 
+Part: TypeAlias = tuple[int, list[np.ndarray]]
+"""Number of a batch, counted from epoch 0 on, and prepared images of it."""
+
 _AHEAD = 2
 """Batches that are prepared before they are needed."""
 
@@ -70,18 +73,22 @@ class Pipeline:
 
     def map_dataset(self, epochs: int) -> Any:
         """Returns the batches of the first epochs as a `grain.MapDataset`."""
-        import grain  # after keras_vit, whose start it would slow down
-
-        parts = grain.MapDataset.source(_Parts(self, epochs))
-        return parts.batch(self.num_parts, batch_fn=self.join)
+        return self._parts(epochs).batch(self.num_parts, batch_fn=self.join)
 
     def read_from(self, number: int) -> Iterator[Batch]:
         """Yields the batches from this number on, without end, prepared ahead by threads."""
         import grain
 
         options = grain.ReadOptions(self.threads, _AHEAD * self.num_parts)
-        parts = grain.MapDataset.source(_Parts(self, _ENDLESS))[number * self.num_parts :]
-        return iter(parts.to_iter_dataset(options).batch(self.num_parts, batch_fn=self.join))
+        parts = self._parts(_ENDLESS)[number * self.num_parts :].to_iter_dataset(options)
+        return iter(parts.batch(self.num_parts, batch_fn=self.join))
+
+    def _parts(self, epochs: int) -> Any:
+        import grain  # after keras_vit, whose start it would slow down
+
+        return grain.MapDataset.range(epochs * self.stream.num_batches * self.num_parts).map(
+            self.part
+        )
 
     @property
     def num_parts(self) -> int:
@@ -91,18 +98,20 @@ class Pipeline:
         """
         return min(self.stream.batch_size, 4 * self.threads)
 
-    def part(self, number: int, part: int) -> "Part":
-        """Returns the images of a part of the batch with this number."""
-        draws = self._draws(number)
-        rows = order.share(len(draws), (part, self.num_parts))
-        return Part(number, [self.image(*draws[k]) for k in rows])
+    def part(self, number: int) -> Part:
+        """Returns the images of a part of a batch; parts are counted from epoch 0 on."""
+        batch, place = divmod(int(number), self.num_parts)
+        draws = self._draws(batch)
+        rows = order.share(len(draws), (place, self.num_parts))
+        return batch, [self.image(*draws[k]) for k in rows]
 
-    def join(self, parts: Sequence["Part"]) -> Batch:
+    def join(self, parts: Sequence[Part]) -> Batch:
         """Returns the batch of all its parts."""
-        epoch, index = divmod(parts[0].number, self.stream.num_batches)
-        images = self.preprocessor.stack(image for part in parts for image in part.images)
+        number = parts[0][0]
+        epoch, index = divmod(number, self.stream.num_batches)
+        images = self.preprocessor.stack(image for _, part in parts for image in part)
         records = self.records
-        labels = records.labels[[k for _, k in self._draws(parts[0].number)]]
+        labels = records.labels[[k for _, k in self._draws(number)]]
         if self.one_hot:
             if not records.is_multi_label:
                 labels = np.eye(len(records.class_names), dtype=bool)[labels]
@@ -171,28 +180,6 @@ class Pipeline:
             return mixing.mixup(images, labels, augmentation.mixup, rng)
         height = 1 if self.preprocessor.data_format == "channels_last" else 2
         return mixing.cutmix(images, labels, augmentation.cutmix, rng, axis=height)
-
-
-@dataclasses.dataclass(frozen=True)
-class Part:
-    """Prepared images of the batch with this number, counted from epoch 0 on."""
-
-    number: int
-    images: list[np.ndarray]
-
-
-@dataclasses.dataclass(frozen=True)
-class _Parts(Sequence[Part]):
-    """The parts of all batches by number, as a source of Grain."""
-
-    pipeline: Pipeline
-    epochs: int
-
-    def __len__(self) -> int:
-        return self.epochs * self.pipeline.stream.num_batches * self.pipeline.num_parts
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.pipeline.part(*divmod(int(index), self.pipeline.num_parts))
 
 
 def _as_picture(pixels: Any) -> Image.Image:
