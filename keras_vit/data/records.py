@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.errors import ConfigError, listed, nearest
+from keras_vit.errors import ConfigError, listed, nearest, shown
 
 _AT_ONCE = 256
 
@@ -272,12 +272,32 @@ def classes_of(
     if labels.dtype.kind not in "UO":
         return labels, tuple(class_names or names_for(labels, preprocessor))
     words, indices = np.unique(labels.astype(str), return_inverse=True)
-    names = tuple(class_names or getattr(preprocessor, "labels", None) or ())
-    if not class_names and not set(words) <= set(names):
-        names = tuple(map(str, words))
-    unknown = sorted(set(words) - set(names))
-    if unknown:
-        raise ConfigError(
-            f"{title}: label {unknown[0]!r} is not in class_names.{nearest(unknown[0], names)}"
-        )
+    known = getattr(preprocessor, "labels", None)
+    names = choose_names(words.tolist(), class_names, known, f"{title}: label ")
     return np.array([names.index(word) for word in words])[indices], names
+
+
+def choose_names(
+    classes: Sequence[str],
+    class_names: Sequence[str] | None,
+    known: Sequence[str] | None,
+    what: str,
+) -> tuple[str, ...]:
+    """Returns the names of the classes in the order of their numbers.
+
+    Args:
+        classes: the classes that images have.
+        class_names: the names; None for `known` if it names every class, and else for `classes`.
+        known: labels of a model.
+        what: beginning of the message, before the name of a class.
+
+    Raises:
+        ConfigError: a class is not in `class_names`.
+    """
+    if not class_names:
+        is_named = known and set(classes) <= set(known) and len(set(known)) == len(known)
+        return tuple(known if known and is_named else classes)
+    if unknown := [name for name in classes if name not in class_names]:
+        hint = nearest(unknown[0], class_names)
+        raise ConfigError(f"{what}{shown(unknown[0])} is not in class_names.{hint}")
+    return tuple(class_names)
