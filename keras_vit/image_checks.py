@@ -129,7 +129,7 @@ def _pixels_of(images: Any) -> tuple[str, float] | None:
     if not _has_values(images):
         return None
     try:
-        first = keras.ops.convert_to_numpy(images[:_CHECKED_IMAGES])
+        first = np.asarray(keras.ops.convert_to_numpy(images[:_CHECKED_IMAGES]), "float32")
     except (RuntimeError, TypeError, ValueError):  # without storage, or wrapped by torch.func
         return None
     low, high = float(np.min(first, initial=0)), float(np.max(first, initial=0))

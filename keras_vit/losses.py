@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
+import numpy as np
 
 from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError, shown
@@ -213,6 +214,14 @@ class FirstLoss(keras.callbacks.Callback):
                 f"The loss is {loss:g} after the first step; chance would be {self._chance:.3g}. "
                 f"{_CAUSES}"
             )
+
+
+def probabilities_of(logits: np.ndarray, by_class: bool = False) -> np.ndarray:
+    """Returns the softmax of logits `(..., classes)`, or by class the sigmoid of each logit."""
+    if by_class:
+        return np.exp(-np.logaddexp(0, -logits))  # exact for small ones too
+    exponents = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return exponents / exponents.sum(axis=-1, keepdims=True)
 
 
 def _each(value: Any, change: Any) -> Any:

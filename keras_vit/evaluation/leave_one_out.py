@@ -17,6 +17,7 @@ import numpy as np
 
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation.least_squares import LeastSquares, make_targets
+from keras_vit.losses import probabilities_of
 
 STRENGTHS = tuple(4.0**k for k in range(-3, 10))
 """The strengths of l2 that are tried: 0.016 to 262,144, for whitened features."""
@@ -48,7 +49,7 @@ class Fit:
     @property
     def probabilities(self) -> np.ndarray:
         """Probability of each class by the fit without the image, `(images, classes)`."""
-        return softmax(self.scores)
+        return probabilities_of(self.scores)
 
 
 def choose(features: Mapping[str, np.ndarray], labels: np.ndarray, num_classes: int) -> Fit:
@@ -120,12 +121,6 @@ def _all_scores(
         yield l2, targets - (targets - estimates) / np.maximum(1 - leverage, 1e-12)[:, None]
 
 
-def softmax(scores: np.ndarray) -> np.ndarray:
-    """Returns probabilities of logits `(images, classes)`."""
-    exponents = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return exponents / exponents.sum(axis=1, keepdims=True)
-
-
 def calibrating_scale(scores: np.ndarray, labels: np.ndarray) -> float:
     """Returns the factor of the scores whose softmax has the least cross-entropy.
 
@@ -134,7 +129,7 @@ def calibrating_scale(scores: np.ndarray, labels: np.ndarray) -> float:
     scale = 1.0
     right = scores[np.arange(len(labels)), labels]
     for _ in range(100):
-        p = softmax(scale * scores)
+        p = probabilities_of(scale * scores)
         mean = (p * scores).sum(axis=1)
         slope = float((mean - right).mean())
         curvature = float(((p * scores**2).sum(axis=1) - mean**2).mean())

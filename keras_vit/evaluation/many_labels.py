@@ -7,6 +7,7 @@ import numpy as np
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation.batches import predict, read_batches
 from keras_vit.evaluation.targets import acceptable, match_columns
+from keras_vit.losses import probabilities_of
 from keras_vit.model import VisionTransformer
 
 
@@ -51,7 +52,8 @@ def choose_thresholds(
         parts.append((logits, right))
     if not parts:
         raise ConfigError("The data are empty: no batch came.")
-    shares = sigmoid(np.concatenate([logits for logits, _ in parts]).astype("float64"))
+    logits = np.concatenate([logits for logits, _ in parts]).astype("float64")
+    shares = probabilities_of(logits, by_class=True)
     rights = np.concatenate([right for _, right in parts])
     thresholds = list(model.thresholds)
     for k, right in enumerate(rights.T):
@@ -85,7 +87,7 @@ class ManyLabels:
         """Returns the fields of an `Evaluation`."""
         logits = np.concatenate([part for part, _ in self._batches]).astype("float64")
         right = np.concatenate([part for _, part in self._batches])
-        shares = sigmoid(logits)
+        shares = probabilities_of(logits, by_class=True)
         taken = shares >= self._thresholds
         counts, hits = right.sum(axis=0), (taken & right).sum(axis=0)
         has_images = counts > 0
@@ -115,12 +117,6 @@ class ManyLabels:
             "class_average_precision": _by_class(precision, has_images),
             "class_f1": _by_class(f1, has_images),
         }
-
-
-def sigmoid(logits: np.ndarray) -> np.ndarray:
-    """Returns the sigmoid of logits, exact for small ones too."""
-    probabilities: np.ndarray = np.exp(-np.logaddexp(0, -logits))
-    return probabilities
 
 
 def average_precision(scores: np.ndarray, right: np.ndarray) -> float:

@@ -64,18 +64,17 @@ def test_the_preset_of_a_probe_computes_its_logits(fields, folder, tmp_path, mon
     from keras_vit.evaluation import probing
 
     model = model_of(**fields)
-    _, parts = probing._features_of(model)
+    stages, parts = probing._kinds_of_features(model.config)
     for name in parts:
         monkeypatch.setattr(probing, "choose", only(name, probing.choose))
         result = probe(model, folder)
         monkeypatch.undo()
-        assert (result.block, result.pooling) == parts[name]
+        assert (result.block, result.pooling) == parts[name][:2]
         classifier = result.into(model)
         images = model.preprocessor([folder / "red" / "0.png", folder / "blue" / "1.png"])
-        stages, _ = probing._features_of(model)
         outputs = {k: numpy_of(v) for k, v in model(images, stages=stages).items()}
-        columns = dict(probing._columns(probing._reduce(outputs, model.config), parts, model))
-        assert_close(classifier(images), columns[name] @ result.kernel + result.bias, 1e-4)
+        features = probing._reduce(outputs, model.config)[:, parts[name][2]]
+        assert_close(classifier(images), features @ result.kernel + result.bias, 1e-4)
     classifier.save_to_preset(tmp_path / "preset")
     loaded = VisionTransformer.from_preset(tmp_path / "preset")
     assert loaded.labels == tuple(CLASSES)
