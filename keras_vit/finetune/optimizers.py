@@ -48,12 +48,7 @@ class _Layerwise(keras.optimizers.Optimizer):
                 "keras.callbacks.SwapEMAWeights puts the averages into the model."
             )
         for pattern in (*(multipliers or {}), decays):
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ConfigError(
-                    f"{pattern!r} is no regular expression for a variable's path: {error}."
-                ) from error
+            check_pattern(pattern)
         self.multipliers = dict(multipliers or {})
         self.decays = decays
         self.batches = self.variables[0]  # Keras's `iterations` counts updates
@@ -66,7 +61,11 @@ class _Layerwise(keras.optimizers.Optimizer):
         super().build(variables)
         self.trained = _Weights(tuple(variables))
         self.indices = {id(variable): index for index, variable in enumerate(variables)}
-        self.multiplier_of = tuple(self._multiplier(v.path) for v in variables)
+        patterns = self.multipliers.items()
+        self.multiplier_of = tuple(
+            float(next((m for pattern, m in patterns if re.search(pattern, v.path)), 1))
+            for v in variables
+        )
         self.is_decayed = tuple(bool(re.search(self.decays, v.path)) for v in variables)
         self.averages = self._state("average")
         self.sums = self._state("gradient_accumulator")
@@ -79,11 +78,6 @@ class _Layerwise(keras.optimizers.Optimizer):
     def _state(self, name: str) -> tuple[Any, ...]:
         """Returns the optimizer's variables of this name, one per weight; empty if it has none."""
         return tuple(each for each in self.variables if each.name.endswith(f"_{name}"))
-
-    def _multiplier(self, path: str) -> float:
-        """Returns the multiplier of the first pattern found in the path, or 1."""
-        fitting = (m for pattern, m in self.multipliers.items() if re.search(pattern, path))
-        return float(next(fitting, 1.0))
 
     def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
         """Updates the variables by the gradients of one batch.
@@ -205,8 +199,18 @@ class _Layerwise(keras.optimizers.Optimizer):
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments as plain JSON types."""
-        config = super().get_config()
-        return {**config, "multipliers": dict(self.multipliers), "decays": self.decays}
+        own = {"multipliers": dict(self.multipliers), "decays": self.decays}
+        return {**super().get_config(), **own}
+
+
+def check_pattern(pattern: str) -> None:
+    """Raises `ConfigError` unless a pattern is a regular expression."""
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ConfigError(
+            f"{pattern!r} is no regular expression for a variable's path: {error}."
+        ) from error
 
 
 def _present(grads: Sequence[Any], variables: Sequence[Any]) -> tuple[list[Any], list[Any]]:
