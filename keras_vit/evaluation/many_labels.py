@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit.errors import ConfigError
-from keras_vit.evaluation.batches import predict, read_batches
-from keras_vit.evaluation.targets import acceptable, match_columns
+from keras_vit.evaluation.targets import match_columns, predict_classes
 from keras_vit.losses import probabilities_of
 from keras_vit.model import VisionTransformer
 
@@ -42,19 +41,11 @@ def choose_thresholds(
             "The model has no thresholds, so its probabilities are those of one label per image. "
             "Train it by a recipe with multi_label=True, or set model.thresholds = 0.5."
         )
-    _, places = match_columns(model, data, None)
-    parts = []
-    for logits, labels in predict(model, "logits", read_batches(data, batch_size)):
-        if labels is None:
-            raise ConfigError("The data have no labels: expected batches (images, labels).")
-        right = np.zeros(logits.shape, bool)
-        right[:, places] = acceptable(labels, len(places))
-        parts.append((logits, right))
-    if not parts:
-        raise ConfigError("The data are empty: no batch came.")
-    logits = np.concatenate([logits for logits, _ in parts]).astype("float64")
-    shares = probabilities_of(logits, by_class=True)
-    rights = np.concatenate([right for _, right in parts])
+    columns = match_columns(model, data, None)
+    logits, rights = map(
+        np.concatenate, zip(*predict_classes(model, data, *columns, batch_size), strict=True)
+    )
+    shares = probabilities_of(logits.astype("float64"), by_class=True)
     thresholds = list(model.thresholds)
     for k, right in enumerate(rights.T):
         if right.any():

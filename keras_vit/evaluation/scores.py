@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from keras_vit.errors import ConfigError
-from keras_vit.evaluation.batches import predict, read_batches
 from keras_vit.evaluation.many_labels import ManyLabels
-from keras_vit.evaluation.targets import acceptable, match_columns
+from keras_vit.evaluation.targets import acceptable, match_columns, predict_classes
 from keras_vit.model import VisionTransformer
 
 
@@ -120,13 +119,7 @@ def evaluate(
     if model.thresholds is not None:
         scores = ManyLabels(np.asarray(model.thresholds)[competing], calibration_bins)
     seen = 0
-    for outputs, labels in predict(model, "logits", read_batches(data, batch_size)):
-        if labels is None:
-            raise ConfigError("The data have no labels: expected batches (images, labels).")
-        logits = outputs[:, competing]
-        right = np.zeros(logits.shape, bool)
-        right[:, places] = acceptable(labels, len(places), seen)
-        _check_finite(logits, seen)
+    for logits, right in predict_classes(model, data, competing, places, batch_size):
         scores.add(logits, right)
         if real_labels is not None:
             lists = real_labels[seen : seen + len(logits)]
@@ -136,8 +129,6 @@ def evaluate(
         seen += len(logits)
         if progress is not None:
             progress(len(logits))
-    if seen == 0:
-        raise ConfigError("The data are empty: no batch came.")
     if real_labels is not None and seen < len(real_labels):
         raise ConfigError(f"real_labels has {len(real_labels)} lists for {seen} images.")
     if scores.count == 0:
@@ -147,11 +138,6 @@ def evaluate(
         top1 = real.result()["top1"]
         result = dataclasses.replace(result, real=top1, real_count=real.count)
     return result
-
-
-def _check_finite(logits: np.ndarray, first: int) -> None:
-    if odd := np.flatnonzero(~np.isfinite(logits).all(axis=1)).tolist():
-        raise ConfigError(f"The logits of image {first + odd[0]} are not finite.")
 
 
 class _Scores:
