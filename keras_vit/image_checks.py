@@ -123,7 +123,7 @@ def refusal(shape: tuple[int | None, ...], config: ViTConfig, data_format: str) 
 
 
 def _pixels_of(images: Any) -> tuple[str, float] | None:
-    """Returns the words for raw pixels or "", and the least value; None if there are no values."""
+    """Returns the kind of raw pixels or "", and the least value; None for a traced tensor."""
     if _are_integers(images):
         return "integers", 0.0
     if not _has_values(images):

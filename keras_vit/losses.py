@@ -207,7 +207,7 @@ class FirstLoss(keras.callbacks.Callback):
 
 
 def probabilities_of(logits: np.ndarray, by_class: bool = False) -> np.ndarray:
-    """Returns the softmax of logits `(..., classes)`, or by class the sigmoid of each logit."""
+    """Returns the softmax of logits `(..., classes)`; with `by_class` the sigmoid of each."""
     if by_class:
         return np.exp(-np.logaddexp(0, -logits))  # exact for small ones too
     exponents = np.exp(logits - logits.max(axis=-1, keepdims=True))

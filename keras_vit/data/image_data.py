@@ -155,7 +155,7 @@ class ImageData(keras.utils.PyDataset):
 
     @property
     def shard(self) -> tuple[int, int]:
-        """Number of the share of every batch that these data give, and of all shares."""
+        """`(index, count)`: the data give the share `index` of `count` shares of every batch."""
         return self._pipeline.shard
 
     @property
@@ -225,7 +225,7 @@ class ImageData(keras.utils.PyDataset):
         """
         if self.multi_label:
             raise ConfigError(
-                "class_weight weighs images, by their one class; these have many labels. Give a "
+                "class_weight is for images of one class each; these have many labels. Give a "
                 "recipe multi_label=True and positive_weights=data.positive_weights."
             )
         counts = self._pipeline.records.counts
@@ -234,10 +234,10 @@ class ImageData(keras.utils.PyDataset):
 
     @property
     def positive_weights(self) -> tuple[float, ...]:
-        """For each class, images without it per image with it; for recipes with `multi_label=True`.
+        """A factor for each class: the images without the class, divided by the images with it.
 
-        They give the images with a class the same total weight as the images without it. A class
-        that no image or every image has gets 1.
+        Recipes with `multi_label=True` take them. They give the images with a class the same total
+        weight as the images without it. A class that no image or every image has gets 1.
         """
         counts = self._pipeline.records.counts.tolist()
         return tuple((self.num_images - n) / n if 0 < n < self.num_images else 1.0 for n in counts)
@@ -266,7 +266,7 @@ class ImageData(keras.utils.PyDataset):
         return self._pipeline.map_dataset(self.epoch + 1)[number]
 
     def on_epoch_begin(self) -> None:
-        """Called by Keras before each epoch."""
+        """Notes that a pass begins; Keras calls it before each epoch."""
         self._in_epoch = True
 
     def on_epoch_end(self) -> None:
@@ -355,7 +355,7 @@ class ImageData(keras.utils.PyDataset):
         return dataclasses.replace(self._pipeline, records=records).map_dataset(epochs)
 
     def check(self, model: Any) -> None:
-        """Raises unless a `VisionTransformer` can be trained or evaluated on these data.
+        """Refuses a `VisionTransformer` that cannot be trained or evaluated on these data.
 
         Raises:
             ConfigError: size, channels or classes differ, or images are smaller than a patch;
@@ -376,7 +376,7 @@ class ImageData(keras.utils.PyDataset):
     def _with(
         self, records: Records, stream: order.Stream, shard: tuple[int, int] | None, **fields: Any
     ) -> "ImageData":
-        """Returns other images, in another stream, prepared as these are but for `fields`."""
+        """Returns data of other records in another stream; `fields` change the pipeline."""
         data = copy.copy(self)
         shard, stream = _divide(shard, dataclasses.replace(stream, count=len(records)))
         fields |= {"records": records, "stream": stream, "shard": shard}
@@ -403,7 +403,7 @@ class ImageData(keras.utils.PyDataset):
 def _divide(
     shard: tuple[int, int] | None, stream: order.Stream
 ) -> tuple[tuple[int, int], order.Stream]:
-    """Returns the shard, or that of this process, and the stream whose batches can be divided."""
+    """Returns the shard, this process's for None, and a stream whose batches devices divide."""
     if shard is None:
         shard = data_shard() if stream.shuffle else (0, 1)
     index, count = shard

@@ -81,7 +81,7 @@ def inspect(
 def _look(
     records: Records, preprocessor: Preprocessor, pool: Executor, everything: bool, cache: Any
 ) -> tuple[Images, bool]:
-    """Returns the inspection of all images, and whether their pixels are now in the cache."""
+    """Returns the pixels, the size or the error of each image, and whether pixels are kept."""
 
     def decode(image: Any) -> Any:
         return preprocessor.decode(image)

@@ -1,4 +1,4 @@
-"""Makes the batch of a number: decode, crop, flip, RandAugment, scale, stack, mix.
+"""The steps from a number to a batch: decode, crop, flip, RandAugment, scale, stack, mix.
 
 Grain runs these steps: it reads ahead in threads or processes, and starts at any batch.
 """
@@ -92,14 +92,14 @@ class Pipeline:
 
     @property
     def num_parts(self) -> int:
-        """Parts of a batch, which threads prepare at once.
+        """Number of the parts of a batch; threads prepare the parts at once.
 
         Handing over one small image to a thread would take longer than preparing it.
         """
         return min(self.stream.batch_size, 4 * self.threads)
 
     def part(self, number: int) -> Part:
-        """Returns the images of a part of a batch; parts are counted from epoch 0 on."""
+        """Returns a part of a batch by its number, counted from epoch 0 on."""
         batch, place = divmod(int(number), self.num_parts)
         draws = self._draws(batch)
         rows = order.share(len(draws), (place, self.num_parts))
@@ -135,9 +135,9 @@ class Pipeline:
         return self.preprocessor.scale(pixels)
 
     def _draws(self, number: int) -> list[tuple[int, int]]:
-        """Returns the draws of a batch; those of a shard follow their predecessor.
+        """Returns the draws of a batch; of a shard, its draws and the draw before them.
 
-        Mixing needs the predecessor, and a shard without images the shape of one.
+        Mixing needs the image before, and a shard without images needs an image's shape.
         """
         draws = self.stream.draws(*divmod(number, self.stream.num_batches))
         if self.shard[1] == 1:

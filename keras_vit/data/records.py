@@ -106,7 +106,7 @@ class Records:
         return image if isinstance(image, str) else f"image {index}"
 
     def name_reason(self, index: int, error: ConfigError) -> str:
-        """Returns the message of an error, with the name of the image if it lacks it."""
+        """Returns the message of an error; it begins with the image's name if it lacks the name."""
         where = self.where(index)
         return str(error) if where in str(error) else f"{where}: {error}"
 
@@ -165,7 +165,7 @@ class RowImages(Sequence[Any]):
 
 
 def read_rows(rows: Any) -> Iterator[Any]:
-    """Yields all rows of a table, read many at once where the table can do so."""
+    """Yields all rows of a table, which gives many rows at once if it has `__getitems__`."""
     for start in range(0, len(rows), _AT_ONCE):
         numbers = list(range(start, min(start + _AT_ONCE, len(rows))))
         if hasattr(rows, "__getitems__"):
@@ -175,7 +175,7 @@ def read_rows(rows: Any) -> Iterator[Any]:
 
 
 def value_of(record: Any, key: str | int, place: int, title: str, number: int) -> Any:
-    """Returns a value of a record; `place` is that in a tuple if the key is a name.
+    """Returns the value of a record at `key`; a tuple has it at `place` if the key is a name.
 
     Raises:
         ConfigError: the record lacks the value; the message names the record by `number`.
@@ -204,7 +204,7 @@ def value_of(record: Any, key: str | int, place: int, title: str, number: int) -
 
 
 def names_for(labels: np.ndarray, preprocessor: Any) -> tuple[str, ...]:
-    """Returns the names of the classes of number labels: the model's, or the numbers.
+    """Returns names for classes that labels give by number: a model's labels, or the numbers.
 
     Args:
         labels: integers `(images,)`, or zeros and ones `(images, classes)`.

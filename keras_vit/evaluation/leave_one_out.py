@@ -55,8 +55,8 @@ class Fit:
 def choose(features: Mapping[str, np.ndarray], labels: np.ndarray, num_classes: int) -> Fit:
     """Returns the fit with the least squared leave-one-out error.
 
-    The best of many looks better than it is. So the accuracy is counted tenth by tenth: features
-    and strength are chosen by the other nine tenths of the images.
+    The best of many candidates looks better than it is. So the accuracy is counted tenth by tenth:
+    the other nine tenths of the images choose features and strength.
 
     Args:
         features: `{name: (images, width)}`.
@@ -187,7 +187,7 @@ def gain_of(curve: list[tuple[int, float]], more: int) -> float:
     """Returns the accuracy that `more` images would add, by a power law through a learning curve.
 
     The share of errors is taken to fall as a power of the number of images (Hestness et al. 2017);
-    half an error in place of none keeps its logarithm finite.
+    an accuracy of 1 counts as half an error, whose logarithm is finite.
     """
     counts = np.array([count for count, _ in curve], float)
     errors = np.array([max(1 - accuracy, 0.5 / count) for count, accuracy in curve])

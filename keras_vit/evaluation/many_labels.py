@@ -122,8 +122,8 @@ def average_precision(scores: np.ndarray, right: np.ndarray) -> float:
 
 
 def _cuts(scores: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the different scores, the highest first, and the images and the right images that
-    have at least this score.
+    """Returns the different scores, the highest first, and two counts for each score: the images
+    with at least this score, and the right images among them.
     """
     order = np.argsort(-scores, kind="stable")
     last = np.flatnonzero(np.diff(scores[order], append=-np.inf))

@@ -25,7 +25,7 @@ _SECONDS = 1.0
 
 
 class Parts:
-    """Appends rows behind those that an interrupted run of the same task has left.
+    """Writes rows to a file; continues behind the rows of an interrupted run of the same task.
 
     Use it in a `with` block, which also writes the last rows if an exception ends the block. Of
     several processes that compute the rows together, the first writes; behind the block the file
@@ -90,7 +90,7 @@ class Parts:
             self._write()
 
     def finish(self) -> None:
-        """Gives the npy file of all rows, at least one, its name, and removes the folder."""
+        """Moves the npy file of all rows, at least one, to its place; removes the folder."""
         if not self.are_written_here:
             return
         self._write()

@@ -61,7 +61,7 @@ class Pair:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Probe:
-    """A linear classifier of frozen features, and what it tells of the images.
+    """A linear classifier of frozen features, with its findings about the images.
 
     Args:
         block: number of the block whose tokens are the features, from 0; None for the model's own

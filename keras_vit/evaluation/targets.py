@@ -97,7 +97,7 @@ def match_classes(
     A name fits a label if it is the label, or one of the names between its commas
     (`"tench"` for `"tench, Tinca tinca"`); capitals and underscores make no difference.
     Sorted WordNet ids, one per class of the model, are matched in the order of the logits.
-    So are any names if the model has no labels.
+    A model without labels takes any names in this order.
 
     Args:
         names: class names of the data; they may be fewer than the model's classes.

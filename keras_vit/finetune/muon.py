@@ -88,7 +88,7 @@ class LayerwiseMuon(LayerwiseAdamW):
         super().move_all(*others)
 
     def move(self, gradient: Any, variable: Any, rate: Any, index: int) -> None:
-        """Moves a variable, decay aside, by a gradient of its type at its own rate."""
+        """Moves a variable by a gradient of its type, at its own rate and without decay."""
         if not self.is_matrix[index]:
             super().move(gradient, variable, rate, index)
             return

@@ -76,7 +76,7 @@ class _Layerwise(keras.optimizers.Optimizer):
         raise NotImplementedError
 
     def _state(self, name: str) -> tuple[Any, ...]:
-        """Returns the optimizer's variables of this name, one per weight; empty if it has none."""
+        """Returns the optimizer's variables of a name, one per weight, or an empty tuple."""
         return tuple(each for each in self.variables if each.name.endswith(f"_{name}"))
 
     def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
@@ -163,7 +163,7 @@ class _Layerwise(keras.optimizers.Optimizer):
         self.move(ops.cast(gradient, variable.dtype), variable, rate, index)
 
     def move(self, gradient: Any, variable: Any, rate: Any, index: int) -> None:
-        """Moves a variable, decay aside, by a gradient of its type at its own rate."""
+        """Moves a variable by a gradient of its type, at its own rate and without decay."""
         raise NotImplementedError
 
     def _clip(self, gradients: list[Any]) -> list[Any]:
@@ -214,7 +214,7 @@ def check_pattern(pattern: str) -> None:
 
 
 def _present(grads: Sequence[Any], variables: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """Returns the gradients that exist, and their variables."""
+    """Returns the gradients that are not None, and their variables."""
     pairs = list(zip(grads, variables, strict=True))
     missing = [variable.path for gradient, variable in pairs if gradient is None]
     if len(missing) == len(pairs):
@@ -289,7 +289,7 @@ class LayerwiseSGD(_Layerwise):
         )
 
     def move(self, gradient: Any, variable: Any, rate: Any, index: int) -> None:
-        """Moves a variable, decay aside, by a gradient of its type at its own rate."""
+        """Moves a variable by a gradient of its type, at its own rate and without decay."""
         step = gradient
         if self.momentum:
             trace = self.momentums[index]
@@ -362,7 +362,7 @@ class LayerwiseAdamW(_Layerwise):
         self.means, self.squares = self.add_optimizer_variables(variables, ["momentum", "velocity"])
 
     def move(self, gradient: Any, variable: Any, rate: Any, index: int) -> None:
-        """Moves a variable, decay aside, by a gradient of its type at its own rate."""
+        """Moves a variable by a gradient of its type, at its own rate and without decay."""
         mean, variance = self.means[index], self.squares[index]
         wide = at_least_float32(variable)  # in bfloat16, 0.999 is 1
         if keras.backend.backend() == "tensorflow" and wide == keras.backend.standardize_dtype(

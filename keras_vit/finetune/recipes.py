@@ -216,7 +216,7 @@ def _recipe(
     kinds: _Kinds,
     longest_warmup: int,
 ) -> Recipe:
-    """Returns the recipe of settings, after a check of all of them; the model is changed last."""
+    """Returns the recipe of settings; checks all of them before it changes the model."""
     settings["one_hot"] = settings["one_hot"] or settings["multi_label"]
     if settings["warmup_steps"] is None and isinstance(settings["steps"], int):
         settings["warmup_steps"] = min(longest_warmup, settings["steps"] // 10)

@@ -207,7 +207,7 @@ class Resume(keras.callbacks.Callback):
 def _begin_at(model: keras.Model, epoch: int) -> None:
     """Makes the running `fit` begin at an epoch; 0 stands for its argument `initial_epoch`.
 
-    The callback of Keras that can do so reads the epoch from a file.
+    `BackupAndRestore`, the only callback that can set the epoch, reads it from a file.
     """
     with tempfile.TemporaryDirectory() as folder:
         facts = json.dumps({"epoch": epoch, "batch": 0})
@@ -236,7 +236,7 @@ def _nameless(config: Any) -> Any:
 
 
 def _complete(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns settings whose model has the fields that came after the state was written."""
+    """Returns settings of an older state with defaults for the fields that came later."""
     model = settings["model"]
     fields = {f.name: model[f.name] for f in dataclasses.fields(ViTConfig) if f.name in model}
     complete = ViTConfig.from_dict(fields).to_dict() if fields else {}

@@ -176,8 +176,8 @@ def _check_recipe(recipe: Recipe, data: Any) -> None:
     every = recipe.fit_args.get("validation_freq", 1)
     if every != 1:
         raise ConfigError(
-            f"recipe.fit_args has validation_freq={every}; the log has a row per epoch with all "
-            "figures. Make epochs longer instead: steps_per_epoch."
+            f"recipe.fit_args has validation_freq={every}; the log needs a validation in every "
+            "epoch. Make epochs longer instead: steps_per_epoch."
         )
     is_binary = recipe.settings.get("multi_label") or recipe.settings.get("loss") == "sigmoid"
     if getattr(data, "multi_label", False) and not is_binary:
