@@ -72,42 +72,50 @@ class ManyLabels:
     def add(self, logits: np.ndarray, right: np.ndarray) -> None:
         """Adds a batch: logits and bool `right`, both `(batch, classes)`."""
         self.count += len(logits)
-        self._batches.append((logits, right))
+        self._batches.append((logits.astype("float64"), right))
 
     def result(self) -> dict[str, Any]:
         """Returns the fields of an `Evaluation`."""
-        logits = np.concatenate([part for part, _ in self._batches]).astype("float64")
-        right = np.concatenate([part for _, part in self._batches])
+        logits, right = map(np.concatenate, zip(*self._batches, strict=True))
         shares = probabilities_of(logits, by_class=True)
         taken = shares >= self._thresholds
         counts, hits = right.sum(axis=0), (taken & right).sum(axis=0)
-        has_images = counts > 0
-        f1 = 2 * hits / np.maximum(counts + taken.sum(axis=0), 1)
-        precision = np.array(
-            [
-                average_precision(shares[:, k], right[:, k]) if has_images[k] else 0.0
-                for k in range(len(counts))
-            ]
-        )
+        judged = np.flatnonzero(counts)
+        precision, f1 = np.zeros(len(counts)), 2 * hits / np.maximum(counts + taken.sum(axis=0), 1)
+        for k in judged:
+            precision[k] = average_precision(shares[:, k], right[:, k])
         top = np.argsort(-logits, axis=1, kind="stable")[:, :5]
         is_right = np.take_along_axis(right, top, axis=1)
+        gaps = bin_gaps(shares.ravel(), right.ravel(), self._bins)
         return {
             "count": self.count,
             "left_out": 0,
             "top1": float(is_right[:, 0].mean()),
             "top5": float(is_right.any(axis=1).mean()),
             "loss": float((np.logaddexp(0, logits) - right * logits).mean()),
-            "calibration_error": _calibration_error(shares, right, self._bins),
+            "calibration_error": float(np.abs(gaps).sum() / shares.size),
             "calibration_bins": self._bins,
             "class_counts": tuple(counts.tolist()),
-            "class_accuracy": _by_class(hits / np.maximum(counts, 1), has_images),
-            "mean_average_precision": float(precision[has_images].mean())
-            if has_images.any()
-            else None,
-            "f1": float(f1[has_images].mean()) if has_images.any() else None,
-            "class_average_precision": _by_class(precision, has_images),
-            "class_f1": _by_class(f1, has_images),
+            "class_accuracy": by_class(hits / np.maximum(counts, 1), counts),
+            "mean_average_precision": float(precision[judged].mean()) if len(judged) else None,
+            "f1": float(f1[judged].mean()) if len(judged) else None,
+            "class_average_precision": by_class(precision, counts),
+            "class_f1": by_class(f1, counts),
         }
+
+
+def bin_gaps(confidence: np.ndarray, is_right: np.ndarray, bins: int) -> np.ndarray:
+    """Returns the sums of confidence minus correctness in bins of equal width.
+
+    The bin m holds confidences in (m / bins, (m + 1) / bins].
+    """
+    place = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
+    return np.bincount(place, confidence - is_right, bins)
+
+
+def by_class(values: np.ndarray, counts: np.ndarray) -> tuple[float | None, ...]:
+    """Returns the value of each class; None for classes without images."""
+    return tuple(float(v) if n else None for v, n in zip(values, counts, strict=True))
 
 
 def average_precision(scores: np.ndarray, right: np.ndarray) -> float:
@@ -128,13 +136,3 @@ def _cuts(scores: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray
     order = np.argsort(-scores, kind="stable")
     last = np.flatnonzero(np.diff(scores[order], append=-np.inf))
     return scores[order][last], last + 1, right[order].cumsum()[last]
-
-
-def _calibration_error(shares: np.ndarray, right: np.ndarray, bins: int) -> float:
-    place = np.clip(np.ceil(shares * bins).astype(int) - 1, 0, bins - 1).ravel()
-    gaps = np.bincount(place, (shares - right).ravel(), bins)
-    return float(np.abs(gaps).sum() / shares.size)
-
-
-def _by_class(values: np.ndarray, has_images: np.ndarray) -> tuple[float | None, ...]:
-    return tuple(float(v) if has else None for v, has in zip(values, has_images, strict=True))

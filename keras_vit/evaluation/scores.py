@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit.errors import ConfigError
-from keras_vit.evaluation.many_labels import ManyLabels
+from keras_vit.evaluation.many_labels import ManyLabels, bin_gaps, by_class
 from keras_vit.evaluation.targets import acceptable, match_columns, predict_classes
 from keras_vit.model import VisionTransformer
 
@@ -148,7 +148,7 @@ class _Scores:
         self.loss = 0.0
         self.class_counts = np.zeros(num_classes, int)
         self.class_right = np.zeros(num_classes, int)
-        self.confidence, self.bin_right = np.zeros(bins), np.zeros(bins)
+        self.gaps = np.zeros(bins)
 
     def add(self, logits: np.ndarray, right: np.ndarray) -> None:
         """Adds a batch: logits and bool `right`, both `(batch, num_classes)`."""
@@ -166,11 +166,7 @@ class _Scores:
         self.top5 += int((rank < 5).sum())
         self.class_counts += right.sum(axis=0)
         self.class_right += right[hit].sum(axis=0)
-        # The interval ((m - 1) / M, m / M] is bin m - 1.
-        confidence, bins = np.exp(logits.max(axis=1) - total), len(self.confidence)
-        place = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
-        self.confidence += np.bincount(place, confidence, bins)
-        self.bin_right += np.bincount(place, hit, bins)
+        self.gaps += bin_gaps(np.exp(logits.max(axis=1) - total), hit, len(self.gaps))
 
     def result(self) -> dict[str, Any]:
         """Returns the fields of an `Evaluation`, means over all images so far."""
@@ -180,14 +176,11 @@ class _Scores:
             "top1": self.top1 / self.count,
             "top5": self.top5 / self.count,
             "loss": self.loss / self.count,
-            "calibration_error": float(np.abs(self.confidence - self.bin_right).sum() / self.count),
-            "calibration_bins": len(self.confidence),
+            "calibration_error": float(np.abs(self.gaps).sum() / self.count),
+            "calibration_bins": len(self.gaps),
             "class_counts": tuple(self.class_counts.tolist()),
-            "class_accuracy": tuple(
-                right / count if count else None
-                for right, count in zip(
-                    self.class_right.tolist(), self.class_counts.tolist(), strict=True
-                )
+            "class_accuracy": by_class(
+                self.class_right / np.maximum(self.class_counts, 1), self.class_counts
             ),
         }
 
