@@ -83,15 +83,6 @@ def _look(
 ) -> tuple[Images, bool]:
     """Returns the pixels, the size or the error of each image, and whether pixels are kept."""
 
-    def decode(image: Any) -> Any:
-        return preprocessor.decode(image)
-
-    def measure(image: Any) -> Any:
-        return size_of(preprocessor.decode(image))
-
-    def header(image: Any) -> Any:
-        return size_in_header(image, preprocessor.max_pixels)
-
     def each(look: Callable[[Any], Any], indices: Sequence[int]) -> Images:
         def inspect_one(index: int) -> Any:
             try:
@@ -101,16 +92,19 @@ def _look(
 
         return dict(zip(indices, pool.map(inspect_one, indices), strict=True))
 
-    whole = range(len(records))
+    decode, whole = preprocessor.decode, range(len(records))
     sample = each(decode, sorted({int(k) for k in np.linspace(0, len(records) - 1, _SAMPLE)}))
     if cache == "auto":
         sizes = [_bytes(seen) for seen in sample.values() if not isinstance(seen, ConfigError)]
         cache = bool(sizes) and np.mean(sizes) * len(records) <= MOST_CACHED_BYTES
-    if cache or everything:
-        return each(decode if cache else measure, whole), bool(cache)
+    if cache:
+        return each(decode, whole), True
+    if everything:
+        return each(lambda image: size_of(decode(image)), whole), False
     if isinstance(records.images[0], str):
         damaged = {k: seen for k, seen in sample.items() if isinstance(seen, ConfigError)}
-        return each(header, whole) | damaged, False
+        most = preprocessor.max_pixels
+        return each(lambda image: size_in_header(image, most), whole) | damaged, False
     return sample, False
 
 

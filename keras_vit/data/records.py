@@ -180,27 +180,21 @@ def value_of(record: Any, key: str | int, place: int, title: str, number: int) -
     Raises:
         ConfigError: the record lacks the value; the message names the record by `number`.
     """
-    if isinstance(record, tuple | list):
-        key = place if isinstance(key, str) else key
-        if key < len(record):
-            return record[key]
-        actual = f"a tuple of {len(record)}"
-    elif isinstance(record, Mapping):
-        if key in record:
-            return record[key]
-        actual = f"a dict of {listed(map(str, record))}"
-    elif record is None:
+    if record is None:
         raise ConfigError(
             f"{title}: record {number} was filtered out, so that numbers have gaps. Filter before "
             "the records are stored, or give the numbers of the others: source[numbers]."
         )
-    else:
-        actual = type(record).__name__
-    raise ConfigError(
-        f"{title}: record {number} is {actual}, expected a dict with {key!r} or a tuple (image, "
-        "label). Parse it by grain.MapDataset.source(...).map(...), or name the keys by image= and "
-        "label=."
-    )
+    is_place = isinstance(record, tuple | list) and isinstance(key, str)
+    try:
+        return record[place if is_place else key]
+    except (LookupError, TypeError) as error:
+        keys = f" with {listed(map(str, record))}" if isinstance(record, Mapping) else ""
+        raise ConfigError(
+            f"{title}: record {number} is {type(record).__name__}{keys}, expected a dict with "
+            f"{key!r} or a tuple (image, label). Parse it by grain.MapDataset.source(...).map(...) "
+            "or name the keys by image= and label=."
+        ) from error
 
 
 def names_for(labels: np.ndarray, preprocessor: Any) -> tuple[str, ...]:
