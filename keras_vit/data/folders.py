@@ -7,8 +7,7 @@ from typing import Unpack
 
 import numpy as np
 
-from keras_vit.data.image_data import ImageData
-from keras_vit.data.options import Options, Prepares
+from keras_vit.data.image_data import ImageData, Options, Prepares
 from keras_vit.data.records import Records, choose_names
 from keras_vit.data.tables import read_records, warn_of_others
 from keras_vit.errors import ConfigError, listed, nearest

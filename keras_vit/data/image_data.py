@@ -6,7 +6,7 @@ import math
 import os
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 import keras
 import numpy as np
@@ -14,13 +14,34 @@ import numpy as np
 from keras_vit.data import order
 from keras_vit.data.augmentation import Augmentation, find_augmentation
 from keras_vit.data.inspection import inspect, list_differences
-from keras_vit.data.options import Prepares
 from keras_vit.data.pipeline import Batch, Pipeline
 from keras_vit.data.records import Records
 from keras_vit.distribution.processes import batch_parts, data_shard
 from keras_vit.errors import ConfigError
 from keras_vit.images.preprocessor import Preprocessor
 from keras_vit.text import warn
+
+if TYPE_CHECKING:
+    from keras_vit.model import VisionTransformer
+
+
+Prepares: TypeAlias = "Preprocessor | VisionTransformer"
+"""Type of the argument `preprocessor`: a preprocessor, or a model that has one."""
+
+
+class Options(TypedDict, total=False):
+    """Optional arguments of `ImageData`, which the `from_*` functions pass on."""
+
+    augmentation: Augmentation | str | None
+    shuffle: bool | None
+    steps_per_epoch: int | None
+    one_hot: bool
+    seed: int
+    unreadable: str
+    cache: bool | str
+    min_size: int | None
+    threads: int | None
+    shard: tuple[int, int] | None
 
 
 class ImageData(keras.utils.PyDataset):

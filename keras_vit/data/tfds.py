@@ -6,8 +6,7 @@ from typing import Any, TypeAlias, Unpack
 
 import numpy as np
 
-from keras_vit.data.image_data import ImageData
-from keras_vit.data.options import Options, Prepares
+from keras_vit.data.image_data import ImageData, Options, Prepares
 from keras_vit.data.records import Records, RowImages, multi_hot, read_rows
 from keras_vit.errors import ConfigError, nearest
 

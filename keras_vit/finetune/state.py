@@ -1,4 +1,4 @@
-"""The state of a training in one safetensors file, and the global random states that it holds."""
+"""The state of a training in one file, and the random states of Python, NumPy and torch in it."""
 
 import errno
 import json
