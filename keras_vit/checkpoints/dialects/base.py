@@ -62,27 +62,6 @@ class Unsupported:
 Names = StoredAs | Unsupported | tuple[StoredAs, ...]
 
 
-def modules(names: Mapping[str, str], parameters: Mapping[str, str]) -> dict[str, StoredAs]:
-    """Returns the names of all weights of some layers.
-
-    Args:
-        names: layer (a path of the lexicon without its last part) -> the library's name.
-        parameters: last part of a path -> the library's name with its separator, such as
-            `"gamma": "/scale"`.
-    """
-    return {
-        word.path: StoredAs(names[layer] + parameters[parameter])
-        for word in LEXICON
-        for layer, _, parameter in [word.path.rpartition("/")]
-        if layer in names
-    }
-
-
-def alternatives(*names: Mapping[str, StoredAs]) -> dict[str, tuple[StoredAs, ...]]:
-    """Returns several names for each of the same weights; the first is written."""
-    return {path: tuple(other[path] for other in names) for path in names[0]}
-
-
 def with_reasons(reasons: Mapping[str, str], words: Mapping[str, Names]) -> dict[str, Names]:
     """Returns the names, and a reason for every weight of the lexicon without a name.
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Identity, StoredAs, modules
+from keras_vit.checkpoints.dialects.base import Dialect, Identity
 from keras_vit.checkpoints.dialects.json_fields import (
     REQUIRED,
     SIDES,
@@ -19,19 +19,11 @@ from keras_vit.checkpoints.dialects.keras_hub.objects import keras_object
 from keras_vit.checkpoints.dialects.transformers.common import has_head
 from keras_vit.config import Numerics
 
-_PARAMETERS = {"kernel": "/vars/0", "gamma": "/vars/0", "beta": "/vars/1", "bias": "/vars/1"}
-"""The arrays of a layer are numbered: trainable arrays first, in the order of their creation."""
-
 GELUS = {
     "gelu": "exact",
     "gelu_approximate": "tanh",
     "quick_gelu": "quick",
 }
-
-
-def keras_modules(names: Mapping[str, str]) -> dict[str, StoredAs]:
-    """Returns the names of layers, as `modules` does, with Keras's numbers of arrays."""
-    return modules(names, _PARAMETERS)
 
 
 NO_HEAD = (has_head, "a head: keras-hub has no classifier of this family")

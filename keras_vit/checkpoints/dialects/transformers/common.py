@@ -12,7 +12,6 @@ from keras_vit.checkpoints.dialects.base import (
     Identity,
     Limit,
     Names,
-    StoredAs,
     with_reasons,
 )
 from keras_vit.checkpoints.dialects.dinov3_rows import GELUS
@@ -28,77 +27,25 @@ from keras_vit.checkpoints.dialects.json_fields import (
     names_by_number,
     one_of,
 )
+from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.torch_layout import (
     POSITIONS_OF_ANOTHER_GRID,
     stored_image_size,
-    torch_modules,
 )
 from keras_vit.checkpoints.dialects.transformers.processor import processor
 from keras_vit.config import POSITIONS, Numerics, ViTConfig
 from keras_vit.errors import shown
 from keras_vit.text import log
 
-VIT_BLOCK = "encoder.layer.{l}."
 
-
-def vit_names() -> dict[str, StoredAs]:
-    """Returns the names of the tokens, patches, blocks and last norm of ViT and its kin."""
-    return {
-        "class_token/token": StoredAs("embeddings.cls_token"),
-        "position_embedding/embedding": StoredAs("embeddings.position_embeddings"),
-        **torch_modules(
-            {
-                "patch_embedding": "embeddings.patch_embeddings.projection",
-                "block_{l}/attention_norm": VIT_BLOCK + "layernorm_before",
-                "block_{l}/attention/{qkv}": VIT_BLOCK + "attention.attention.{qkv}",
-                "block_{l}/attention/out": VIT_BLOCK + "attention.output.dense",
-                "block_{l}/mlp_norm": VIT_BLOCK + "layernorm_after",
-                "block_{l}/mlp/dense_0": VIT_BLOCK + "intermediate.dense",
-                "block_{l}/mlp/dense_1": VIT_BLOCK + "output.dense",
-                "encoder_norm": "layernorm",
-            }
-        ),
-    }
-
-
-def tower_names() -> dict[str, StoredAs]:
-    """Returns the names of the patches, positions, blocks and last norm of CLIP and SigLIP."""
-    block = "encoder.layers.{l}."
-    return {
-        "position_embedding/embedding": StoredAs("embeddings.position_embedding.weight", "n m"),
-        **torch_modules(
-            {
-                "patch_embedding": "embeddings.patch_embedding",
-                "block_{l}/attention_norm": block + "layer_norm1",
-                "block_{l}/attention/{qkv}": block + "self_attn.{q}_proj",
-                "block_{l}/attention/out": block + "self_attn.out_proj",
-                "block_{l}/mlp_norm": block + "layer_norm2",
-                "block_{l}/mlp/dense_0": block + "mlp.fc1",
-                "block_{l}/mlp/dense_1": block + "mlp.fc2",
-                "encoder_norm": "post_layernorm",
-            }
-        ),
-    }
-
-
-CLIP_WORDS: dict[str, Names] = {
-    **tower_names(),
-    "class_token/token": StoredAs("embeddings.class_embedding", "m"),
-    **torch_modules({"pre_norm": "pre_layrnorm"}),  # the library's spelling
-}
-
-
-def classifier_names(implies: Mapping[str, Any], name: str = "classifier") -> dict[str, StoredAs]:
+def classifier_names(**implies: Any) -> dict[str, Names]:
     """Returns the names of the head of a class for image classification.
 
     Args:
-        implies: fields of `ViTConfig` that a file with this head has.
-        name: name of the layer.
+        **implies: fields of `ViTConfig` that a file with this head has.
     """
-    return {
-        "head/kernel": StoredAs(f"{name}.weight", "k e", implies=implies, outside=True),
-        "head/bias": StoredAs(f"{name}.bias", implies=implies, outside=True),
-    }
+    head = {"name": "classifier", "implies": implies, "outside": True}
+    return TORCH.names({"head": head})
 
 
 def has_head(config: ViTConfig) -> bool:

@@ -27,9 +27,8 @@ from keras_vit.checkpoints.dialects.json_fields import (
     Row,
     number,
 )
-from keras_vit.checkpoints.dialects.torch_layout import torch_modules
+from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.transformers.common import (
-    CLIP_WORDS,
     GELU_OF_CLIP,
     IMAGE_SIZE,
     LABEL_ROWS,
@@ -40,7 +39,6 @@ from keras_vit.checkpoints.dialects.transformers.common import (
     has_no_head,
     needs,
     size_rows,
-    tower_names,
 )
 
 _TOWER = "vision_model."
@@ -91,7 +89,7 @@ _DROPOUT = JsonField("attention_dropout", "attention_dropout_rate")
 
 _CLIP = _Encoder(
     model_type="clip",
-    words=CLIP_WORDS,
+    words=TORCH.names("transformers/tower", "transformers/clip"),
     rows=(*size_rows(), *arithmetic_rows("quick_gelu", 1e-5), _DROPOUT),
     sizes=_DEFAULTS,
     fields={"pre_norm": True, "patch_bias": False, "qkv_bias": True},
@@ -102,20 +100,7 @@ _CLIP = _Encoder(
 
 _SIGLIP = _Encoder(
     model_type="siglip",
-    words={
-        **tower_names(),
-        "pool/probe": StoredAs("head.probe"),
-        **torch_modules(
-            {
-                "pool/attention/out": "head.attention.out_proj",
-                "pool/norm": "head.layernorm",
-                "pool/mlp/dense_0": "head.mlp.fc1",
-                "pool/mlp/dense_1": "head.mlp.fc2",
-            }
-        ),
-        "pool/attention/{qkv}/kernel": StoredAs("head.attention.in_proj_weight", "(qkv h d) m"),
-        "pool/attention/{qkv}/bias": StoredAs("head.attention.in_proj_bias", "(qkv h d)"),
-    },
+    words=TORCH.names("transformers/tower", "transformers/siglip"),
     rows=(*size_rows(), *arithmetic_rows("gelu_pytorch_tanh", 1e-6), _DROPOUT),
     sizes={**_DEFAULTS, "patch_size": 16},
     fields={"class_token": None, "qkv_bias": True},
@@ -133,10 +118,7 @@ def _image_of_patches(content: Json) -> dict[str, Any]:
 _SIGLIP_2 = dataclasses.replace(
     _SIGLIP,
     model_type="siglip2",
-    words={
-        **_SIGLIP.words,
-        "patch_embedding/kernel": StoredAs("embeddings.patch_embedding.weight", "m (p q c)"),
-    },
+    words={**_SIGLIP.words, **TORCH.names("transformers/siglip2")},
     rows=(
         JsonFields(("num_patches",), ("image_size",), _image_of_patches, lambda config: {}),
         *(row for row in _SIGLIP.rows if row is not IMAGE_SIZE),
@@ -260,7 +242,7 @@ clip_classifier = _tower(
     "clip_classifier",
     "CLIPForImageClassification",
     "gap",
-    classifier_names({}),
+    classifier_names(),
     is_part=True,
     fields={"classifier": "gap", "class_token": True, "final_norm": False},
     switches=("final_norm",),
@@ -309,7 +291,7 @@ def _siglip(encoder: _Encoder, name: str) -> tuple[Dialect, ...]:
             f"{kind}_classifier",
             f"{name}ForImageClassification",
             "gap",
-            {**unpooled, **classifier_names({})},
+            {**unpooled, **classifier_names()},
             is_part=True,
             fields={"classifier": "gap"},
             refusals=(_NO_CLASSES,),
