@@ -80,7 +80,6 @@ big_vision = Dialect(
     fields={"qkv_bias": True},
     images=PreparationWords(default=lambda config: "big_vision"),
     impossible=(
-        (lambda c: not c.qkv_bias, "qkv_bias=False"),
         (lambda c: c.has_class_token and "token" not in c.classifier, "an unread class token"),
         (
             lambda c: c.position == "learned" and _loses_its_rectangle(c),

@@ -30,6 +30,5 @@ facebook = Dialect(
     images=PreparationWords(default=lambda config: IMAGENET),
     numerics=Numerics(gelu="exact", position_resize="bicubic"),
     fields={"classifier": "token", "position": "learned", "position_before_registers": True},
-    switches=("num_registers", "layer_scale", "mlp"),
     only_read="files in Facebook's own names, which nothing but Facebook's own code reads",
 )

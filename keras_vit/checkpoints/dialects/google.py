@@ -43,10 +43,7 @@ google = Dialect(
     numerics=Numerics(),
     fields={"position": "learned", "position_before_class": False, "qkv_bias": True},
     impossible=(
-        (lambda c: c.position != "learned", "position='sincos2d'"),
-        (lambda c: c.has_class_token and c.position_before_class, "position_before_class=True"),
         (lambda c: c.has_class_token and "token" not in c.classifier, "an unread class token"),
-        (lambda c: not c.qkv_bias, "qkv_bias=False"),
     ),
 )
 

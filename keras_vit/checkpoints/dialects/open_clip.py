@@ -105,7 +105,7 @@ open_clip = Dialect(
         "position_before_class": False,
         "qkv_bias": True,
     },
-    switches=("pre_norm", "patch_bias", "projection_dim"),
+    switches=("patch_bias",),
     only_read=_WITH_TEXT,
 )
 
@@ -144,7 +144,7 @@ def _trunk_of(family: Dialect) -> Dialect:
             **family.undetermined(fields),
             **_undetermined_by_a_trunk(fields),
         },
-        switches=(*family.switches, "projection_dim"),
+        switches=tuple(family.parts),
         only_read=_WITH_TEXT,
     )
 

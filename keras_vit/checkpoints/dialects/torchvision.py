@@ -39,10 +39,6 @@ torchvision = Dialect(
         "qkv_bias": True,
     },
     impossible=(
-        (lambda c: c.classifier != "token", "a classifier other than 'token'"),
-        (lambda c: c.position != "learned", "position='sincos2d'"),
-        (lambda c: c.position_before_class, "position_before_class=True"),
-        (lambda c: c.qkv_bias is not True, "qkv_bias=False"),
         (lambda c: len({*c.patch_size}) > 1, "patches of another shape than a square"),
         (lambda c: len({*c.source_grid}) > 1, "a grid of another shape than a square"),
         (lambda c: c.num_classes == 0, "num_classes=0"),

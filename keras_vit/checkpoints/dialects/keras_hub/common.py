@@ -26,9 +26,6 @@ GELUS = {
 }
 
 
-NO_HEAD = (has_head, "a head: keras-hub has no classifier of this family")
-
-
 def image_shape(content: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the fields that `image_shape`, (height, width, channels), states."""
     *image_size, channels = content["image_shape"]
@@ -169,7 +166,7 @@ def encoder_family(
     name: str, module: str, class_name: str, rows: tuple[Row, ...], **more: Any
 ) -> Dialect:
     """Returns the dialect of an encoder without a classifier; arguments as `classifier_family`."""
-    refusals = (*more.pop("impossible"), NO_HEAD, NO_SQUARE_PATCH, DROPS_PIXELS)
+    refusals = (*more.pop("impossible"), NO_SQUARE_PATCH, DROPS_PIXELS)
     return Dialect(
         name=f"keras_hub/{name}",
         library="keras-hub",

@@ -15,7 +15,7 @@ from keras_vit.checkpoints.dialects.keras_hub.common import (
     size_rows,
 )
 from keras_vit.checkpoints.dialects.names import KERAS
-from keras_vit.checkpoints.dialects.transformers.common import impossible, needs
+from keras_vit.checkpoints.dialects.transformers.common import impossible
 from keras_vit.config import ViTConfig
 
 _POOLINGS = {"token": ("token", False), "gap": ("gap", True)}
@@ -54,10 +54,8 @@ deit = classifier_family(
         "class_token": True,
         "distillation_token": True,
     },
-    switches=("distillation_token", "projection_bias"),
     impossible=(
         *impossible("token", "gap"),
-        *needs(distillation_token=True),
         SOME_ATTENTION_BIASES,
         DROPS_PIXELS,
     ),

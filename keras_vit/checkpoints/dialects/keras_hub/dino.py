@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from keras_vit.checkpoints.dialects.base import with_reasons
-from keras_vit.checkpoints.dialects.dinov3_rows import DINOV3_SWITCHES, OWN_ROPE, dinov3_rows
+from keras_vit.checkpoints.dialects.dinov3_rows import OWN_ROPE, dinov3_rows
 from keras_vit.checkpoints.dialects.json_fields import (
     JsonField,
     JsonFields,
@@ -25,7 +25,7 @@ from keras_vit.checkpoints.dialects.keras_hub.common import (
 )
 from keras_vit.checkpoints.dialects.keras_hub.converter import converter, fitting_image_size
 from keras_vit.checkpoints.dialects.names import KERAS
-from keras_vit.checkpoints.dialects.transformers.common import impossible, needs
+from keras_vit.checkpoints.dialects.transformers.common import impossible
 from keras_vit.checkpoints.dialects.transformers.dinov2 import swiglu_width
 from keras_vit.config import Numerics, ViTConfig
 from keras_vit.images.protocols import ProtocolSpec
@@ -140,17 +140,11 @@ dinov2 = encoder_family(
         "position_before_registers": True,
         "qkv_bias": True,
     },
-    switches=("num_registers", "mask_token", "mlp", "layer_scale"),
     impossible=(
         *impossible("token"),
-        *needs(layer_scale=True, qkv_bias=True),
         (
             lambda c: len({*c.source_grid}) > 1 or len({*(c.grid or (1,))}) > 1,
             "a grid of another shape than a square",
-        ),
-        (
-            lambda c: c.num_registers > 0 and not c.position_before_registers,
-            "positions of registers",
         ),
         (
             lambda c: c.mlp == "gated" and swiglu_width(_hidden_of(c)) != c.mlp_dim,
@@ -182,6 +176,6 @@ dinov3 = encoder_family(
     numerics=Numerics(gelu="exact", layer_norm_epsilon=1e-5),
     expresses=("gelu", "gate", "layer_norm_epsilon", "position_resize"),
     fields={**_FIXED, "position": "none"},
-    switches=DINOV3_SWITCHES,
-    impossible=(*impossible("token", positions=("none",)), *needs(layer_scale=True), *OWN_ROPE),
+    switches=("qkv_bias",),
+    impossible=(*impossible("token", positions=("none",)), *OWN_ROPE),
 )

@@ -15,14 +15,14 @@ from keras_vit.checkpoints.dialects.keras_hub.common import (
 from keras_vit.checkpoints.dialects.keras_hub.converter import converter
 from keras_vit.checkpoints.dialects.keras_hub.objects import keras_object
 from keras_vit.checkpoints.dialects.names import KERAS
-from keras_vit.checkpoints.dialects.transformers.common import impossible, needs
+from keras_vit.checkpoints.dialects.transformers.common import impossible
 from keras_vit.config import Numerics
 
 _NUMBERS = "the numbers of the positions"
 
 
 def _tower(name: str, module: str, class_name: str, rows: tuple[Row, ...], **more: Any) -> Dialect:
-    refusals = (*more.pop("impossible"), *needs(qkv_bias=True), NOT_SQUARE)
+    refusals = (*more.pop("impossible"), NOT_SQUARE)
     return encoder_family(
         name,
         module,
@@ -61,11 +61,11 @@ clip = _tower(
         "num_classes": 0,
         "position": "learned",
         "position_before_class": False,
+        "qkv_bias": True,
         "pre_norm": True,
         "patch_bias": False,
     },
-    switches=("pre_norm", "patch_bias"),
-    impossible=(*impossible("token"), *needs(pre_norm=True, patch_bias=False)),
+    impossible=impossible("token"),
 )
 
 siglip = _tower(
@@ -89,8 +89,14 @@ siglip = _tower(
         )
     },
     numerics=Numerics(gelu="tanh"),
-    fields={"classifier": "map", "num_classes": 0, "position": "learned", "class_token": None},
-    impossible=(*impossible("map"), (lambda c: c.has_class_token, "a class token")),
+    fields={
+        "classifier": "map",
+        "num_classes": 0,
+        "position": "learned",
+        "class_token": None,
+        "qkv_bias": True,
+    },
+    impossible=impossible("map"),
 )
 
 
@@ -120,7 +126,6 @@ def _inside(
         identity=Identity("config.json", "class_name", backbone, repr(backbone)),
         json=keras_object("config.json", name, encoder, rows, at=("config", "vision_encoder")),
         words={**dialect.words, **kernel},
-        switches=(*dialect.switches, *(("projection_dim",) if projection else ())),
         prefixes=(prefix,),
         ignored={
             rf"(?!{parts}).*": "a part beside the vision encoder",

@@ -92,10 +92,7 @@ vit = classifier_family(
     beside=_of_backbone,
     words=with_reasons(_REASONS, KERAS.names("keras_hub/vit")),
     fields={"position": "learned", "position_before_class": False},
-    switches=("projection_bias", "mlp_bias", "patch_bias"),
     impossible=(
-        (lambda c: c.position != "learned", "position='sincos2d'"),
-        (lambda c: c.has_class_token and c.position_before_class, "position_before_class=True"),
         SOME_ATTENTION_BIASES,
         DROPS_PIXELS,
     ),

@@ -349,7 +349,7 @@ eva = Dialect(
     json=_tables(
         JsonFields(
             ("architecture",),
-            ("norm", "numerics.layer_norm_epsilon"),
+            ("numerics.layer_norm_epsilon",),
             lambda content: {**norm_of(arguments_of(content)), "numerics.gelu": "exact"},
             lambda c: {"architecture": _architecture(c)},
         ),
@@ -360,22 +360,7 @@ eva = Dialect(
     numerics=Numerics(gelu="exact", position_resize="bicubic_antialias"),
     expresses=("pool_before_norm", "position_resize"),
     varies={"layer_norm_epsilon": EPSILONS},
-    switches=(
-        "num_registers",
-        "map_num_heads",
-        "map_mlp_dim",
-        "rope",
-        "relative_position_bias",
-        "patch_bias",
-        "pre_norm",
-        "final_norm",
-        "mlp",
-        "sub_norm_attention",
-        "sub_norm_mlp",
-        "layer_scale",
-        "position",
-        "qkv_bias",
-    ),
+    switches=("final_norm", "position", "qkv_bias"),
     impossible=(
         (lambda c: c.resnet is not None, "a ResNet stem"),
         (lambda c: c.position == "sincos2d", "position='sincos2d'"),

@@ -4,7 +4,7 @@ Two naming schemes serve eleven families. DeiT, MAE, MSN and I-JEPA have the nam
 blocks; CLIP and SigLIP have one scheme of their own.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from keras_vit.checkpoints.dialects.base import (
@@ -56,9 +56,6 @@ def has_head(config: ViTConfig) -> bool:
 def has_no_head(config: ViTConfig) -> bool:
     """Whether the model returns features."""
     return config.num_classes == 0
-
-
-NO_HEAD: Limit = (has_head, "a head: this class has none")
 
 
 def _number(k: int) -> str:
@@ -162,7 +159,7 @@ VIT_REASONS = {
 
 
 def impossible(*classifiers: str, positions: tuple[str, ...] = ("learned",)) -> tuple[Limit, ...]:
-    """Returns the refusals of models that no file of a family can hold.
+    """Returns the refusals of models that no file of a family can hold, beside its `fields`.
 
     Args:
         *classifiers: the classifiers that the family supports.
@@ -172,22 +169,12 @@ def impossible(*classifiers: str, positions: tuple[str, ...] = ("learned",)) -> 
     others = " or ".join(repr(kind) for kind in POSITIONS if kind not in positions)
     return (
         (lambda c: c.position not in positions, f"position={others}"),
-        (lambda c: c.position_before_class, "position_before_class=True"),
         (lambda c: c.classifier not in classifiers, f"a classifier other than {words}"),
         (
             lambda c: c.representation_size is not None and has_head(c),
             "a head behind a representation layer",
         ),
     )
-
-
-def needs(**fields: Any) -> tuple[Limit, ...]:
-    """Returns the refusals of models whose fields differ from the fixed values of a family."""
-
-    def other(name: str, value: Any) -> Callable[[ViTConfig], bool]:
-        return lambda config: getattr(config, name) != value
-
-    return tuple((other(n, v), f"another {n} than {v!r}") for n, v in fields.items())
 
 
 def dialect(

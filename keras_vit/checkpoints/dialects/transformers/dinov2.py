@@ -17,7 +17,6 @@ from keras_vit.checkpoints.dialects.transformers.common import (
     arithmetic_rows,
     classifier_names,
     dialect,
-    needs,
     size_rows,
 )
 from keras_vit.config import ViTConfig
@@ -80,9 +79,7 @@ def _dinov2(
         expresses=("gelu", "layer_norm_epsilon"),
         classifiers=("token", "token_and_mean"),
         fields={"layer_scale": True, **more.pop("fields", {})},
-        switches=("mlp", "mask_token", "layer_scale", "token_and_mean", *more.pop("switches", ())),
         impossible=(
-            *needs(layer_scale=True),
             (
                 lambda c: (c.classifier == "token_and_mean") != (c.num_classes > 0),
                 "a head that reads another thing than the class token and the mean of the patches",
@@ -110,5 +107,4 @@ dinov2_with_registers = _dinov2(
     (JsonField("num_register_tokens", "num_registers", default=4),),
     resize="bicubic_antialias",
     fields={"position_before_registers": True},
-    switches=("num_registers",),
 )

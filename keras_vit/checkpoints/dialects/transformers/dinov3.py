@@ -1,12 +1,10 @@
 """DINOv3ViTModel: rotary positions, registers, layer scale, no bias of the key."""
 
-from keras_vit.checkpoints.dialects.dinov3_rows import DINOV3_SWITCHES, OWN_ROPE, dinov3_rows
+from keras_vit.checkpoints.dialects.dinov3_rows import OWN_ROPE, dinov3_rows
 from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.transformers.common import (
-    NO_HEAD,
     architectures,
     dialect,
-    needs,
     size_rows,
 )
 
@@ -30,11 +28,7 @@ dinov3 = dialect(
     prefixes=("", "model."),
     needs_json="theta of the rotary positions",
     expresses=("gelu", "gate", "layer_norm_epsilon", "position_resize"),
-    fields={"classifier": "token", "layer_scale": True, "mask_token": True},
-    switches=DINOV3_SWITCHES,
-    impossible=(
-        *needs(layer_scale=True, mask_token=True),
-        NO_HEAD,
-        *OWN_ROPE,
-    ),
+    fields={"classifier": "token", "num_classes": 0, "layer_scale": True, "mask_token": True},
+    switches=("qkv_bias",),
+    impossible=OWN_ROPE,
 )

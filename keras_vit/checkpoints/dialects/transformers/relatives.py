@@ -21,10 +21,8 @@ from keras_vit.checkpoints.dialects.json_fields import (
 from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.transformers.common import (
     GELU_OF_CLIP,
-    NO_HEAD,
     arithmetic_rows,
     dialect,
-    needs,
     size_rows,
 )
 
@@ -42,7 +40,6 @@ def _relative(
     epsilon: float,
     fields: Mapping[str, Any],
     rows: tuple[Row, ...] = (),
-    switches: tuple[str, ...] = (),
     **more: Any,
 ) -> Dialect:
     """Returns the dialect of a vision class, which also reads whole models with that class inside.
@@ -57,7 +54,6 @@ def _relative(
         gelu, epsilon: the class's default of `hidden_act` and of `layer_norm_eps`.
         fields: fields of `ViTConfig` that every model of the family has.
         rows: further rows of the JSON.
-        switches: parts that the family has.
         **more: further fields of `Dialect`.
     """
     defaults: dict[str, Any] = dict(zip((*_SIZES, "image_size", "patch_size"), sizes, strict=True))
@@ -73,7 +69,7 @@ def _relative(
 
     weights = "|".join(sorted({re.escape(p) for p in prefixes if p})) or "-"
     bare = r"embeddings\.|encoder\.|pre_|post_|layernorm\." if "" in prefixes else "-"
-    projection = r"(?:\w+\.)?visual_projection\.weight$" if "projection_dim" in switches else "-"
+    projection = r"(?:\w+\.)?visual_projection\.weight$" if "projection/kernel" in words else "-"
     table: tuple[Row, ...] = (
         JsonNote("architectures", lambda facts: [class_name]),
         JsonNote("model_type", lambda facts: own),
@@ -103,13 +99,7 @@ def _relative(
             JsonTable("config.json", table, assumed=lambda content: defaults, beside=of_the_part),
         ),
         fields={"classifier": classifier, "num_classes": 0, **fields},
-        switches=switches,
-        impossible=(
-            *needs(**{k: v for k, v in fields.items() if k not in ("class_token", "qkv_bias")}),
-            *more.pop("impossible", ()),
-            NO_HEAD,
-            (lambda c: c.projection_dim is not None, "a projection: this class has none"),
-        ),
+        impossible=((lambda c: c.projection_dim is not None, "a projection: this class has none"),),
         **more,
     )
 
@@ -148,9 +138,7 @@ def _clip(
         "quick_gelu",
         1e-5,
         _CLIP_FIELDS | {"qkv_bias": True},
-        switches=("pre_norm", "patch_bias", *(("projection_dim",) if projections else ())),
         undetermined=lambda fields: GELU_OF_CLIP,
-        impossible=needs(qkv_bias=True),
     )
 
 
@@ -234,7 +222,6 @@ idefics3, smolvlm = (
         "gelu_pytorch_tanh",
         1e-6,
         {"class_token": None, "qkv_bias": True},
-        impossible=(*needs(qkv_bias=True), (lambda c: c.has_class_token, "a class token")),
     )
     for model, class_name in (
         ("idefics3", "Idefics3VisionTransformer"),
@@ -264,7 +251,6 @@ internvl = _relative(
         JsonConstant("norm_type", "layer_norm"),
         JsonConstant("use_absolute_position_embeddings", True),
     ),
-    switches=("layer_scale", "final_norm"),
 )
 
 RELATIVES = (

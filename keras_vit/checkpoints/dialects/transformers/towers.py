@@ -32,12 +32,10 @@ from keras_vit.checkpoints.dialects.transformers.common import (
     GELU_OF_CLIP,
     IMAGE_SIZE,
     LABEL_ROWS,
-    NO_HEAD,
     arithmetic_rows,
     classifier_names,
     dialect,
     has_no_head,
-    needs,
     size_rows,
 )
 
@@ -61,7 +59,6 @@ class _Encoder:
         rows: rows of config.json.
         sizes: defaults of the class; config.json of older releases omits keys with these values.
         fields: fields of `ViTConfig` that every file has.
-        refusals: models that no file can hold.
         arithmetic: arguments of `dialect`.
         more: further fields of `Dialect`.
     """
@@ -71,7 +68,6 @@ class _Encoder:
     rows: tuple[Row, ...]
     sizes: Mapping[str, Any]
     fields: Mapping[str, Any]
-    refusals: tuple[Limit, ...]
     arithmetic: Mapping[str, Any]
     more: Mapping[str, Any]
 
@@ -93,9 +89,8 @@ _CLIP = _Encoder(
     rows=(*size_rows(), *arithmetic_rows("quick_gelu", 1e-5), _DROPOUT),
     sizes=_DEFAULTS,
     fields={"pre_norm": True, "patch_bias": False, "qkv_bias": True},
-    refusals=needs(pre_norm=True, patch_bias=False, qkv_bias=True),
     arithmetic={"gelu": "quick", "epsilon": 1e-5},
-    more={"switches": ("pre_norm", "patch_bias"), "undetermined": lambda fields: GELU_OF_CLIP},
+    more={"undetermined": lambda fields: GELU_OF_CLIP},
 )
 
 _SIGLIP = _Encoder(
@@ -104,7 +99,6 @@ _SIGLIP = _Encoder(
     rows=(*size_rows(), *arithmetic_rows("gelu_pytorch_tanh", 1e-6), _DROPOUT),
     sizes={**_DEFAULTS, "patch_size": 16},
     fields={"class_token": None, "qkv_bias": True},
-    refusals=(*needs(qkv_bias=True), (lambda c: c.has_class_token, "a class token")),
     arithmetic={"gelu": "tanh"},
     more={},
 )
@@ -152,8 +146,7 @@ def _tower(
     is_part: bool,
     rows: tuple[Row, ...] = (),
     fields: Mapping[str, Any] | None = None,
-    switches: tuple[str, ...] = (),
-    refusals: tuple[Limit, ...] = (NO_HEAD,),
+    refusals: tuple[Limit, ...] = (),
     ignored: Mapping[str, str] | None = None,
     **more: Any,
 ) -> Dialect:
@@ -167,7 +160,7 @@ def _tower(
         words: names of weights beside the encoder's.
         is_part: whether the tower is a part of the class, so that names have its prefix and
             config.json nests its rows.
-        rows, fields, switches, refusals, ignored: beside those of the encoder and of all classes.
+        rows, fields, refusals, ignored: beside those of the encoder and of all classes.
         **more: further fields of `Dialect`.
     """
     own = encoder.model_type if is_part else f"{encoder.model_type}_vision_model"
@@ -200,13 +193,9 @@ def _tower(
         json=tables,
         ignored={**_OF_TEXT, **(ignored or {})},
         fields={**encoder.fields, **({"num_classes": 0} if fields is None else fields)},
-        impossible=(*encoder.refusals, *refusals),
+        impossible=refusals,
         **encoder.arithmetic,
-        **{
-            **encoder.more,
-            "switches": (*encoder.more.get("switches", ()), *switches),
-            **more,
-        },
+        **{**encoder.more, **more},
     )
 
 
@@ -232,8 +221,7 @@ clip_projection = _tower(
     is_part=False,
     rows=(JsonField("projection_dim", "projection_dim", default=512),),
     fields={"classifier": "token", "num_classes": 0},
-    switches=("projection_dim",),
-    refusals=(NO_HEAD, (lambda c: c.projection_dim is None, "projection_dim=None")),
+    refusals=((lambda c: c.projection_dim is None, "projection_dim=None"),),
     prefixes=(_TOWER, ""),
     prefix_for=lambda config: _TOWER,
 )
@@ -245,12 +233,7 @@ clip_classifier = _tower(
     classifier_names(),
     is_part=True,
     fields={"classifier": "gap", "class_token": True, "final_norm": False},
-    switches=("final_norm",),
-    refusals=(
-        *needs(final_norm=False),
-        _NO_CLASSES,
-        (lambda c: not c.has_class_token, "no class token"),
-    ),
+    refusals=(_NO_CLASSES,),
     ignored={r"vision_model\.post_layernorm\..*": "a norm that the class does not use"},
 )
 clip = _tower(
@@ -261,7 +244,6 @@ clip = _tower(
     _PROJECTION,
     is_part=True,
     fields={"classifier": "token", "num_classes": 0},
-    switches=("projection_dim",),
     only_read=_WITH_TEXT,
 )
 

@@ -27,13 +27,11 @@ from keras_vit.checkpoints.dialects.torch_layout import stored_image_size
 from keras_vit.checkpoints.dialects.transformers.common import (
     DROPOUT_ROWS,
     LABEL_ROWS,
-    NO_HEAD,
     architectures,
     arithmetic_rows,
     classifier_names,
     dialect,
     has_head,
-    needs,
     size_rows,
 )
 from keras_vit.config import ViTConfig
@@ -132,8 +130,6 @@ deit = _family(
     },
     classifiers=("token", "token_and_distillation"),
     fields={"distillation_token": True},
-    switches=("distillation_token", "token_and_distillation"),
-    impossible=needs(distillation_token=True),
 )
 
 vit_mae = _family(
@@ -142,7 +138,7 @@ vit_mae = _family(
     (None, "ViTMAEModel"),
     {},
     ignored={r"decoder\..*": "the decoder of pretraining"},
-    impossible=(NO_HEAD,),
+    fields={"num_classes": 0},
     prefix_for=lambda config: "",
     # A share of hidden patches belongs to pretraining; the class hides that share in inference too.
     rows=(JsonNote("mask_ratio", lambda facts: 0.0),),
@@ -171,7 +167,6 @@ ijepa = _family(
     classifier_names(),
     classifiers=("gap",),
     fields={"class_token": None},
-    impossible=((lambda c: c.has_class_token, "a class token"),),
 )
 
 _NO_KEY = (True, False, True)
@@ -288,8 +283,8 @@ def _beit(model_type: str, class_name: str, has_pooler: bool) -> Dialect:
         },
         expresses=("gelu", "layer_norm_epsilon", "position_resize", "pool_before_norm"),
         fields={"qkv_bias": _NO_KEY},
-        switches=("relative_position_bias", "layer_scale", "position", "qkv_bias", "final_norm"),
-        impossible=(*needs(qkv_bias=_NO_KEY), *limits),
+        switches=("position", "final_norm"),
+        impossible=limits,
     )
 
 
