@@ -1,7 +1,7 @@
 """Learning curves: vit_digits fine-tuned to a new question, and the same model from scratch.
 
     for backend in jax torch tensorflow; do
-        KERAS_BACKEND=$backend python weights/learning_curves.py docs
+        KERAS_BACKEND=$backend python -m weights.learning_curves docs
     done
 
 The question is whether a digit has a loop, as 0, 6, 8 and 9 do; the images are PNG files of
@@ -21,11 +21,11 @@ import keras
 import numpy as np
 from matplotlib.figure import Figure
 from PIL import Image
-from train_digits import digits
 
 import keras_vit
 from keras_vit.files import write_json
 from keras_vit.finetune import train, transfer_recipe
+from weights.train_digits import digits
 
 LOOPS = (0, 6, 8, 9)
 BATCH_SIZE, STEPS_PER_EPOCH = 64, 25
