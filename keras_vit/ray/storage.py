@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import posixpath
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -92,11 +93,8 @@ def images_at(place: str) -> list[str]:
     if not is_address(place):
         return list_images(place).images
     names = sorted(posixpath.relpath(info.path, path) for info in files(place, recursive=True))
-    return [
-        posixpath.join(place, name)
-        for name in names
-        if format_of_name(name) and not any(part.startswith(".") for part in name.split("/"))
-    ]
+    shown = (name for name in names if not re.search(r"(^|/)\.", name))
+    return [posixpath.join(place, name) for name in shown if format_of_name(name)]
 
 
 def read_bytes(address: str) -> bytes:

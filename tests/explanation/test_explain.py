@@ -253,7 +253,7 @@ def test_bad_arguments_of_explain_are_refused():
     refused("target=9 is no class: the model has 5, from 0 to 4", model, target=9)
     refused("target=-1 is no class", model, target=-1)
     refused("'dig' is no label of the model. Did you mean 'dog'", model, target="dig")
-    refused("'crane': are the classes 0, 1: give one of these numbers", model, target="crane")
+    refused("'crane' names the classes 0, 1. Give one of these numbers", model, target="crane")
     refused("expected an index, a label or None", model, target=1.5)
     refused("one class for each image", model, target=np.array([1, 2]))
     refused("expected an index, a label or None", model, target=["x"])
