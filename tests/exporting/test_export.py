@@ -294,7 +294,7 @@ def test_litert(tmp_path, precision, monkeypatch, capsys):
             {},
             {"format": "litert", "precision": "int8", "calibration": []},
             ConfigError,
-            "'onnx' and 'openvino' alone",
+            "of format='onnx' and 'openvino' takes images",
         ),
         ({}, {"format": "torch", "precision": "float16"}, ExportError, "not written in float16"),
         (
@@ -343,7 +343,7 @@ def test_a_subclass_is_not_rebuilt_without_its_own_code(tmp_path):
         pass
 
     fields = tiny(num_layers=1).config
-    with pytest.raises(ExportError, match="A Own is not built again"):
+    with pytest.raises(ExportError, match="A Own cannot be built again"):
         keras_vit.export(Own(fields), tmp_path / "model", "stablehlo", verify=False)
     assert list(tmp_path.iterdir()) == []
 
