@@ -205,7 +205,7 @@ def test_from_preset_takes_size_channels_and_protocol_of_the_preset():
     assert digits == Preprocessor((16, 16), 1, "paper")
     assert Preprocessor.from_preset("vit_digits", image_size=32).image_size == (32, 32)
     assert Preprocessor.from_preset(FOLDER / "hf_classifier").protocol == "transformers"
-    with pytest.raises(ConfigError, match="do not state image_size"):
+    with pytest.raises(ConfigError, match="does not state its image_size"):
         Preprocessor.from_preset(FOLDER / "vit_gap.npz")
 
 
