@@ -15,7 +15,7 @@ from keras_vit.cli.console import (
     tell,
     warn_on_stderr,
 )
-from keras_vit.cli.options import Output, Positive, stated
+from keras_vit.cli.options import Output, Positive, drop_unset
 from keras_vit.errors import KerasViTError
 
 _PLAIN = Output()
@@ -103,7 +103,7 @@ def embed(
         batch_size: images per step.
         engine: run on Ray Data.
     """
-    options = stated(vars(ray))
+    options = drop_unset(vars(ray))
     if options and engine is None:
         option = next(iter(options)).replace("_", "-")
         raise KerasViTError(f"--{option} is an option of --engine ray.")

@@ -56,12 +56,12 @@ def test_the_page_in_a_browser(browser, report):
     page, model, paths = report
     viewers = opened(browser, page)
     assert len(viewers) == 2
-    asked = [
+    urls = [
         json.loads(entry["message"])["message"]["params"]["request"]["url"]
         for entry in browser.get_log("performance")
         if '"Network.requestWillBeSent"' in entry["message"]
     ]
-    assert {url.split(":")[0] for url in asked} <= {"file", "data"}
+    assert {url.split(":")[0] for url in urls} <= {"file", "data"}
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
 
     status = viewers[0].find_elements("css selector", "output")[1]
@@ -118,14 +118,14 @@ def test_attention_between_patches_fits_its_room(room):
     """Heads give way first, then every second block, then all; the last block goes last."""
     rng = np.random.default_rng(0)
     maps = {block: rng.dirichlet(np.ones(65), (1, 3, 65)) for block in range(6)}
-    kept = _between_patches(maps, 1, room)
+    stored = _between_patches(maps, 1, room)
     if room == 100:
-        assert kept is None
+        assert stored is None
         return
-    assert len(kept["data"]) <= room
-    assert kept["heads"] == (room == 500_000)
-    assert kept["blocks"][-1] == 5
-    assert (len(kept["blocks"]) == 6) == (room > 20_000)
+    assert len(stored["data"]) <= room
+    assert stored["heads"] == (room == 500_000)
+    assert stored["blocks"][-1] == 5
+    assert (len(stored["blocks"]) == 6) == (room > 20_000)
 
 
 def test_requests_that_cannot_be_met(tmp_path, capsys):
