@@ -1,4 +1,4 @@
-"""`Embed` and `Classify`: a batch of images in, one row per image out, with an error in its row."""
+"""`Embed` and `Classify`: one row per image, with the features or labels, or the error."""
 
 import itertools
 import os
@@ -24,7 +24,7 @@ IMAGE_COLUMNS = ("image", "bytes", "path")
 
 
 class _PerImage:
-    """A model in a worker, from rows with images to rows with answers.
+    """A model in a worker, which turns rows with images into rows with answers.
 
     Args:
         preset: as for `VisionTransformer.from_preset`; each worker loads it.
@@ -211,7 +211,7 @@ class Classify(_PerImage):
             raise ConfigError(f"top={top}, expected at least 1.")
         if not config.has_one_prediction:
             raise ConfigError(
-                f"Classify needs one prediction per image; this model has num_classes="
+                "Classify needs a model with one prediction per image; this model has num_classes="
                 f"{config.num_classes} and classifier={config.classifier!r}."
             )
         self._top = top

@@ -1,4 +1,4 @@
-"""A run over any number of images: Ray Data computes and writes what no earlier run has written."""
+"""`write_dataset`: Ray Data computes and writes the images that no earlier run has written."""
 
 import contextlib
 import json
@@ -16,16 +16,16 @@ from keras_vit.ray.models import Classify, Embed, ImageSize
 from keras_vit.ray.storage import file_system, files, images_at, is_address, pyarrow
 
 _ATTEMPTS = 10
-"""Times that a part is tried again after its worker has died."""
+"""Most repetitions of a part after its worker has died."""
 
-_LARGEST_PART = 512  # images, whose pixels a worker holds
+_LARGEST_PART = 512  # images; a worker holds their pixels
 _PARTS_PER_WORKER = 8
 
 _NOT_COMPARED = ("keras_vit", "preset")
 
 
 class Written(NamedTuple):
-    """The result of `write_dataset`: images in the data set, and those that cannot be read."""
+    """The result of `write_dataset`: numbers of all images, and of unreadable images, in it."""
 
     num_images: int
     unreadable: int
@@ -45,7 +45,7 @@ def write_dataset(
     gpus_per_worker: float = 0,
     unreadable: Callable[[str, str], None] | None = None,
 ) -> Written:
-    """Writes the features or labels of images to a folder of Parquet files, by workers of Ray.
+    """Writes the features or labels of images to a folder of Parquet files, by Ray workers.
 
     Every image has one row: `path`, then `features`, or `labels` and `probabilities`, and `error`,
     the reason if the image cannot be read. The rows are in no particular order. The metadata of
@@ -150,7 +150,7 @@ def _written_rows(folder: str, about: dict[str, Any]) -> dict[str, str | None]:
     A file that a killed run left without its end is removed.
 
     Raises:
-        ConfigError: a Parquet file of the folder is no part of the data set of this model.
+        ConfigError: a Parquet file of the folder does not belong to the data set of this model.
     """
     pa = pyarrow()
     system, _ = file_system(folder)
@@ -170,8 +170,8 @@ def _written_rows(folder: str, about: dict[str, Any]) -> dict[str, str | None]:
         rows.update(zip(table["path"].to_pylist(), table["error"].to_pylist(), strict=True))
     if broken and not rows:
         raise ConfigError(
-            f"{broken[0]}: is no whole Parquet file, and no other file shows that a run of "
-            "keras_vit left it. Remove it, or choose another folder."
+            f"{broken[0]}: is no whole Parquet file, and no other file shows that keras_vit wrote "
+            "it. Remove it, or choose another folder."
         )
     for path in broken:
         system.delete_file(path)
@@ -180,7 +180,7 @@ def _written_rows(folder: str, about: dict[str, Any]) -> dict[str, str | None]:
 
 def _check_model(file: str, metadata: dict[bytes, bytes], about: dict[str, Any]) -> None:
     if b"keras_vit" not in metadata:
-        raise ConfigError(f"{file}: is no file of keras_vit. Choose another folder.")
+        raise ConfigError(f"{file}: was not written by keras_vit. Choose another folder.")
     earlier = json.loads(metadata[b"keras_vit"])
     for key, value in about.items():
         if key not in _NOT_COMPARED and value != earlier.get(key):

@@ -1,4 +1,4 @@
-"""From the body of a request to encoded images: bytes, a form of files, or a JSON list."""
+"""Reads the images of a request: bytes, a form of files, or a JSON list."""
 
 import asyncio
 from typing import Any
@@ -33,7 +33,7 @@ CONTENT = {
         }
     },
 }
-"""The bodies that are taken, in the words of OpenAPI."""
+"""The accepted bodies, as OpenAPI describes them."""
 
 
 _LIST = TypeAdapter(list[bytes], config=ConfigDict(val_json_bytes="base64"))
@@ -49,7 +49,7 @@ async def read_images(request: Request, settings: Settings) -> list[bytes]:
     kind = request.headers.get("content-type", "application/octet-stream")
     kind = kind.partition(";")[0].strip().lower()
     if not (kind in CONTENT or kind.startswith("image/")):
-        raise HTTPException(415, f"Content-Type {shown(kind)} is not taken; send {_WAYS}.")
+        raise HTTPException(415, f"Content-Type {shown(kind)} is not accepted; send {_WAYS}.")
     limited = Request(request.scope, _limit(request, settings.max_bytes))
     try:
         async with asyncio.timeout(settings.read_timeout):
@@ -83,7 +83,7 @@ async def read_images(request: Request, settings: Settings) -> list[bytes]:
 
 
 def _limit(request: Request, most: int) -> Any:
-    """Returns the channel of a request's body, which refuses more than `most` bytes."""
+    """Returns the function that receives a request's body, and refuses more than `most` bytes."""
     count = 0
 
     async def receive() -> Any:

@@ -11,7 +11,7 @@ from keras_vit.errors import shown
 
 
 def check_host(allowed_hosts: Sequence[str]) -> Callable[[Request], None]:
-    """Returns a dependency of routes that refuses every other name of the server, with 400.
+    """Returns a dependency of all routes that refuses requests to any other host, with 400.
 
     A stranger's page reaches a server by a name of the stranger's (DNS rebinding), never by an
     address in numbers, which Starlette's `TrustedHostMiddleware` would refuse.
@@ -29,7 +29,7 @@ def check_host(allowed_hosts: Sequence[str]) -> Callable[[Request], None]:
             if not any(fnmatch.fnmatchcase(name, pattern.lower()) for pattern in allowed_hosts):
                 raise HTTPException(
                     400,
-                    f"This server has not the name {shown(name)}. Use its address in numbers, or "
+                    f"{shown(name)} is no name of this server. Use its address in numbers, or "
                     "start it with --allowed-hosts and this name (Settings.allowed_hosts).",
                 ) from error
 
