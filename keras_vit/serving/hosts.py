@@ -2,35 +2,48 @@
 
 import fnmatch
 import ipaddress
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Any
 from urllib.parse import urlsplit
 
-from fastapi import HTTPException, Request
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
 
 from keras_vit.errors import shown
 
 
-def check_host(allowed_hosts: Sequence[str]) -> Callable[[Request], None]:
-    """Returns a dependency of all routes that refuses requests to any other host, with 400.
+def refuse_other_hosts(app: Any, allowed_hosts: Sequence[str]) -> Any:
+    """Returns an application that refuses requests to any other host, with 400.
 
     A stranger's page reaches a server by a name of the stranger's (DNS rebinding), never by an
     address in numbers, which Starlette's `TrustedHostMiddleware` would refuse.
 
     Args:
+        app: the ASGI application.
         allowed_hosts: names, as in `keras_vit.serving.Settings`.
     """
 
-    def check(request: Request) -> None:
-        name = ""
-        try:
-            name = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
-            ipaddress.ip_address(name)
-        except ValueError as error:
-            if not any(fnmatch.fnmatchcase(name, pattern.lower()) for pattern in allowed_hosts):
-                raise HTTPException(
-                    400,
-                    f"{shown(name)} is no name of this server. Use its address in numbers, or "
-                    "start it with --allowed-hosts and this name (Settings.allowed_hosts).",
-                ) from error
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        target = app
+        if scope["type"] == "http":
+            host = Headers(scope=scope).get("host", "")
+            if not _is_own(host, allowed_hosts):
+                sentence = (
+                    f"{shown(host)} is no name of this server. Use its address in numbers, or "
+                    "start it with --allowed-hosts and this name (Settings.allowed_hosts)."
+                )
+                target = JSONResponse({"detail": sentence}, 400)
+        await target(scope, receive, send)
 
-    return check
+    return answer
+
+
+def _is_own(host: str, allowed_hosts: Sequence[str]) -> bool:
+    """Whether a header `Host` has an allowed name or an IP address, with or without a port."""
+    name = ""
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+        ipaddress.ip_address(name)
+    except ValueError:
+        return any(fnmatch.fnmatchcase(name, pattern.lower()) for pattern in allowed_hosts)
+    return True

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import keras
 import numpy as np
-from fastapi import Depends, HTTPException, Query, Request, Response
+from fastapi import HTTPException, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 from fastapi_offline import FastAPIOffline
@@ -23,7 +23,7 @@ from keras_vit.model import VisionTransformer
 from keras_vit.serving.batching import Batcher
 from keras_vit.serving.bodies import CONTENT, read_images
 from keras_vit.serving.engine import Engine
-from keras_vit.serving.hosts import check_host
+from keras_vit.serving.hosts import refuse_other_hosts
 from keras_vit.serving.settings import Settings
 from keras_vit.text import visible
 
@@ -121,8 +121,8 @@ def build_application(model: VisionTransformer, settings: Settings) -> Any:
         version=__version__,
         description="Classifies images. Limits and labels: `GET /metadata`.",
         lifespan=service.run,
-        dependencies=[Depends(check_host(settings.allowed_hosts))],
     )
+    app.add_middleware(refuse_other_hosts, allowed_hosts=settings.allowed_hosts)
 
     @app.exception_handler(RequestValidationError)
     async def correct(request: Request, error: RequestValidationError) -> Response:
