@@ -1,8 +1,11 @@
 """`write_dataset`: Ray Data computes and writes the images that no earlier run has written."""
 
 import contextlib
+import functools
 import json
+import logging
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -112,7 +115,7 @@ def write_dataset(
                 compute=ray.data.ActorPoolStrategy(size=min(workers, parts)),
                 num_cpus=cpus_per_worker,
                 num_gpus=gpus_per_worker or None,
-                max_task_retries=_ATTEMPTS,
+                ray_remote_args_fn=functools.partial(dict, max_task_retries=_ATTEMPTS),
             )
             rows_of_images.write_parquet(
                 path, filesystem=system, schema=schema, use_dictionary=False
@@ -195,22 +198,30 @@ def _check_model(file: str, metadata: dict[bytes, bytes], about: dict[str, Any])
 def _cluster(ray: Any, folder: str, num_cpus: int) -> Iterator[None]:
     """Connects this process to a cluster, and raises `ConfigError` for the failures of Ray.
 
+    Ray's warnings are shown: it says within seconds that no machine has what a worker needs.
+
     Args:
         ray: the module.
         folder: the folder of the data set, for messages.
         num_cpus: least number of processors of a cluster that starts on this machine.
     """
     connection: Any = contextlib.nullcontext()
+    logger = logging.getLogger("ray.data")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
     try:
         if not ray.is_initialized():
-            options: dict[str, Any] = {}
-            if "RAY_ADDRESS" not in os.environ:
+            options: dict[str, Any] = {"logging_level": "WARNING"}
+            if "RAY_ADDRESS" in os.environ:
+                options["runtime_env"] = {"env_vars": {"KERAS_BACKEND": keras.backend.backend()}}
+            else:
                 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
                 num_cpus = max(os.cpu_count() or 1, num_cpus)
-                options = {"address": "local", "num_cpus": num_cpus, "include_dashboard": False}
-            variables = {"KERAS_BACKEND": keras.backend.backend()}
-            connection = ray.init(runtime_env={"env_vars": variables}, **options)
-        with connection:
+                options |= {"address": "local", "num_cpus": num_cpus, "include_dashboard": False}
+            connection = ray.init(**options)
+        with connection, warnings.catch_warnings():
+            # Ray 2.60 means to replace `ray_remote_args_fn`, and has no other for the attempts yet.
+            warnings.filterwarnings("ignore", message="`ray_remote_args_fn` is deprecated")
             yield
     except (ray.exceptions.RayError, OSError, RuntimeError, ValueError) as error:
         reason = str(error).strip().rpartition("\n")[2]
@@ -218,6 +229,8 @@ def _cluster(ray: Any, folder: str, num_cpus: int) -> Iterator[None]:
             f"{folder}: the run on Ray failed ({reason}). What was written stays; the same call "
             "writes what is missing."
         ) from error
+    finally:
+        logger.setLevel(level)
 
 
 def _absolute(place: str) -> str:

@@ -18,7 +18,7 @@ from keras_vit import ConfigError, Preprocessor
 DOCS = (Path(__file__).parents[2] / "docs" / "preprocessing.md").read_text()
 KINDS, LAYOUTS, RANGES = (
     set(re.findall(r"^\| (.+?) \|", rows, re.MULTILINE))
-    for rows in re.findall(r"\| taken for \|\n\|---\|---\|\n((?:\|.*\n)+)", DOCS)
+    for rows in re.findall(r"\| (?:meaning|range) \|\n\|---\|---\|\n((?:\|.*\n)+)", DOCS)
 )
 """The first column of the three tables."""
 PHOTO = np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype="uint8")
