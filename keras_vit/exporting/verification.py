@@ -90,8 +90,8 @@ def _compare(
         difference = float(np.abs(result.astype("float32") - expected).max()) / scale
         if not difference <= tolerance:
             raise ExportError(
-                f"The {plan.format} model differs from the model by {difference:.1e} of its "
-                f"largest output, which is above {tolerance:.0e}. Nothing was written."
+                f"The exported {plan.format} model differs from the model by {difference:.1e} of "
+                f"its largest output, which is above {tolerance:.0e}. Nothing was written."
             )
         runs.append((images.shape, difference))
     largest = max(difference for _, difference in runs)
