@@ -68,7 +68,7 @@ def test_images_of_any_size_become_probabilities(written):
 
 
 @pytest.mark.on_one_backend("torch", "jax")
-def test_the_folder_tells_what_it_is(written):
+def test_the_folder_describes_the_model(written):
     """Labels, input, protocol and comparison stand beside the model, and inside the ONNX file."""
     import onnxruntime
 
@@ -253,7 +253,7 @@ def test_another_size_and_policy(tmp_path):
 
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow writes it")
 @pytest.mark.parametrize("precision", ["float32", "int8"])
-def test_litert(tmp_path, precision, monkeypatch, capsys):
+def test_litert_takes_pixels_of_one_size(tmp_path, precision, monkeypatch, capsys):
     """A flatbuffer of one size takes its uint8 pixels; the program in the README runs it."""
     model = tiny(num_layers=1)
     exported = keras_vit.export(model, tmp_path / "model", "litert", precision=precision)
@@ -343,7 +343,7 @@ def test_a_folder_with_other_files_stays(tmp_path):
 
 
 @torch_alone
-def test_the_command(tmp_path, capsys):
+def test_the_command_export_writes_a_preset(tmp_path, capsys):
     """`keras-vit export` writes a preset and says where, and how near."""
     preset = tmp_path / "preset"
     tiny(num_layers=1).save_to_preset(preset)

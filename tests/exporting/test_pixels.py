@@ -68,7 +68,7 @@ def test_scaled_pixels_are_the_preprocessor_s():
 
 
 @pytest.mark.parametrize("parameter", [{"crop_mode": "border"}, {"interpolation": "lanczos"}])
-def test_what_a_graph_cannot_prepare_is_named(parameter):
+def test_protocols_that_no_graph_can_prepare_are_named(parameter):
     """A frame, and Pillow's rarer filters, stay with the preprocessor."""
     (value,) = parameter.values()
     assert value in pixels.refusal({"name": "timm", **parameter}, (32, 32))

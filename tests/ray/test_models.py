@@ -111,7 +111,7 @@ def test_labels_are_those_of_classify():
         np.testing.assert_allclose(row["probabilities"], [share for _, share in answer], atol=1e-5)
 
 
-def test_what_no_row_can_hold_is_refused(embed):
+def test_layers_columns_and_tops_that_fit_no_row_are_refused(embed):
     """Several tokens per image, unknown columns, no labels to give."""
     with pytest.raises(ConfigError, match="one row of features per image"):
         Embed("vit_digits", "block_0")

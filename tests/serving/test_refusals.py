@@ -139,7 +139,7 @@ def test_a_name_that_is_not_the_server_s_is_refused(model, image):
 
 
 @pytest.mark.parametrize("top", ["0", "-1", "many"])
-def test_an_impossible_number_of_labels(address, image, top):
+def test_an_impossible_number_of_labels_is_refused(address, image, top):
     """One sentence with the value, as for all refusals."""
     answer = post(address, image, params={"top": top})
     assert answer.status_code == 422
@@ -216,7 +216,7 @@ def test_half_a_body_gets_408(model, image):
     assert answer.startswith(b"HTTP/1.1 408")
 
 
-def test_a_failure_of_the_model_is_not_the_end(model, image, monkeypatch):
+def test_the_server_survives_a_failure_of_the_model(model, image, monkeypatch):
     """The client learns that the server failed, and no more; the next request is answered."""
     with served(model) as address:
         original = model.probabilities
@@ -255,7 +255,7 @@ def test_impossible_limits_are_refused(limit, message):
         Settings(**limit)
 
 
-def test_a_model_that_takes_no_image_files():
+def test_a_model_of_five_channels_is_not_served():
     """Image files have 1, 3 or 4 channels."""
     from keras_vit.serving import application
 
