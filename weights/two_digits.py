@@ -1,6 +1,6 @@
 """Two digits in one picture: which half speaks for which? Measures it, and draws docs/explain.
 
-    KERAS_BACKEND=torch python weights/two_digits.py docs/explain
+    KERAS_BACKEND=torch python -m weights.two_digits docs/explain
 
 vit_digits learns pictures of two training digits side by side (16 x 32 pixels) in 15 epochs of
 2,880 pictures, with a target of one half for each digit. 100 pictures of two test digits are then
@@ -16,11 +16,11 @@ from typing import Any
 import keras
 import numpy as np
 from matplotlib.figure import Figure
-from train_digits import digits
 
 import keras_vit
 from keras_vit.explanation.curves import BASELINES
 from keras_vit.explanation.drawing import overlay
+from weights.train_digits import digits
 
 FAITHFULNESS = runpy.run_path(
     str(Path(__file__).parents[1] / "examples" / "paper" / "faithfulness.py")
