@@ -56,8 +56,9 @@ def write_dataset(
     configuration and the preprocessing.
 
     Ray runs on the cluster that the environment variable `RAY_ADDRESS` names, or to which this
-    process is connected; else it starts on this machine for the duration of the call. A part of a
-    worker that dies is computed again. If this process dies, the same call writes what
+    process is connected; else it starts on this machine for the duration of the call. While no
+    machine has what a worker needs, Ray says so on stderr and waits. A part of a worker that dies
+    is computed again. If this process dies, the same call writes what
     is missing; it also adds images that are new in the folders. One call at a time writes to a
     folder.
 
@@ -78,9 +79,9 @@ def write_dataset(
             of those that an earlier call found.
 
     Raises:
-        ConfigError: Ray is not installed, the cluster cannot be reached or has too few processors,
-            there is no image, the model does not fit, or the folder cannot be written or holds a
-            data set of another model.
+        ConfigError: Ray is not installed, the cluster cannot be reached, there is no image, the
+            model does not fit, or the folder cannot be written or holds a data set of another
+            model.
     """
     ray = _ray()
     if workers < 1 or cpus_per_worker < 1:
