@@ -24,24 +24,23 @@ from keras_vit.layers.rms_norm import RMSNorm
 from keras_vit.layers.transformer_block import TransformerBlock
 
 
-def call_block(block: Any, z: Any, rotary: Any = None, bias: Any = None, **arguments: Any) -> Any:
-    """Returns `block(z, rotary, bias, **arguments)`, at once where that gives the same.
+def call_block(block: Any, z: Any, **arguments: Any) -> Any:
+    """Returns `block(z, **arguments)`, at once where that gives the same.
 
     Args:
         block: a `TransformerBlock`, or a layer that a user put in its place.
         z: a tensor `(batch, tokens, hidden_size)`.
-        rotary: the output of `RotaryPositions`, or None.
-        bias: the bias of the attention, or None.
-        arguments: `training`, and what else a block takes.
+        arguments: the other arguments of `TransformerBlock.call`. A block at once takes `rotary`
+            and `bias`, and `training=False`.
     """
     # `torch.jit.trace` traces with and without gradients and compares both programs.
     is_plain = not (torch.is_grad_enabled() or torch.jit.is_tracing())
-    is_plain = is_plain and all(x is None or x is False for x in arguments.values())
+    others = (x for name, x in arguments.items() if name not in ("rotary", "bias"))
+    is_plain = is_plain and all(x is None or x is False for x in others)
     if is_plain and type(z) is torch.Tensor and not z.is_meta and _is_as_built(block):
-        z, rotary = _cast(block, z, rotary)
-        return _encode(block, z, rotary, bias)
-    further = {"rotary": rotary, "bias": bias}
-    return block(z, **{k: x for k, x in further.items() if x is not None}, **arguments)
+        z, rotary = _cast(block, z, arguments.get("rotary"))
+        return _encode(block, z, rotary, arguments.get("bias"))
+    return block(z, **arguments)
 
 
 def _cast(block: Any, *tensors: Any) -> Any:
