@@ -12,10 +12,12 @@ under `reference`.
 import importlib
 import os
 from types import ModuleType
+from typing import Any
 
 import keras
 
 from keras_vit.errors import ConfigError
+from keras_vit.kernels import reference
 
 CHOICES = ("fast", "reference")
 
@@ -38,9 +40,16 @@ def _forms_of(choice: str) -> ModuleType:
 
 _choice = os.environ.get("KERAS_VIT_KERNELS") or "fast"
 _forms = _forms_of(_choice)
-attention, gelu, layer_norm = _forms.attention, _forms.gelu, _forms.layer_norm
-linear, patches, remat = _forms.linear, _forms.patches, _forms.remat
-rotate, tensor, uniform = _forms.rotate, _forms.tensor, _forms.uniform
+
+
+def _form(operation: str) -> Any:
+    """Returns the backend's form of an operation, or the reference."""
+    return getattr(_forms, operation, getattr(reference, operation))
+
+
+attention, gelu, layer_norm = _form("attention"), _form("gelu"), _form("layer_norm")
+linear, patches, remat = _form("linear"), _form("patches"), _form("remat")
+rotate, tensor, uniform = _form("rotate"), _form("tensor"), _form("uniform")
 have_whole_block = _choice == "fast" and keras.backend.backend() == "torch"
 """Whether `layers.torch_block` computes a whole block of the encoder at once, in inference."""
 

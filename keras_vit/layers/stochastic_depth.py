@@ -32,9 +32,6 @@ class StochasticDepth(ConfiguredLayer):
         if rate > 0:  # with a name of its own, as in `Dropout`
             self.seed_generator = keras.random.SeedGenerator(seed, name=f"{self.name}_seed")
 
-    def build(self, input_shape):
-        pass
-
     def call(self, inputs, training=None):
         if not training or self.rate == 0:
             return inputs

@@ -181,6 +181,3 @@ class TransformerBlock(ConfiguredLayer):
 
     def compute_mask(self, *arguments):
         """Returns None: every block is given the mask anew."""
-
-    def compute_output_shape(self, inputs_shape, rotary_shape=None, bias_shape=None):
-        return inputs_shape
