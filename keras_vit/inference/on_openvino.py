@@ -36,9 +36,7 @@ class Program:
         with self._owner.lock:
             # `Variable.assign` replaces the tensor, so that the old tensor is another object.
             values = [weight.value for weight in self._model.weights]
-            if len(values) != len(self._values) or any(
-                new is not old for new, old in zip(values, self._values, strict=True)
-            ):
+            if not inference.are_same(values, self._values):
                 self._values = values
                 self._compiled.clear()
             settings = openvino_settings.of(self._model.dtype_policy)

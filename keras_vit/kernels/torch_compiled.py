@@ -24,7 +24,7 @@ def serve(*tensors: Any) -> bool:
         and all(
             x is None or (x.device.type == "cpu" and x.dtype == tensors[0].dtype) for x in tensors
         )
-        and torch_products.is_of_onednn(tensors[0].dtype)
+        and tensors[0].dtype in torch_products.TYPES
     )
 
 

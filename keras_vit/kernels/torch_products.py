@@ -28,7 +28,8 @@ _SCHEMA = (
     "mkldnn::_linear_pointwise(Tensor X, Tensor W, Tensor? B, str attr, Scalar?[] scalars, "
     "str? algorithm) -> Tensor Y"
 )
-_TYPES = (torch.float32, torch.bfloat16)
+TYPES = (torch.float32, torch.bfloat16)
+"""The types whose products oneDNN computes."""
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -91,11 +92,6 @@ def are_chosen() -> bool:
     return _linear is not None
 
 
-def take_gelu() -> bool:
-    """Whether oneDNN computes the products that a GELU follows, together with the GELU."""
-    return _linear_gelu is not None
-
-
 def product(rows: Any, matrix: Any, bias: Any) -> Any:
     """Returns `rows @ matrix + bias` by oneDNN, or by torch where oneDNN cannot.
 
@@ -111,15 +107,10 @@ def product(rows: Any, matrix: Any, bias: Any) -> Any:
 
 
 def value(rows: Any, matrix: Any, bias: Any) -> Any:
-    """Returns `rows @ matrix + bias` without a gradient, of tensors that `is_of_onednn` accepts."""
+    """Returns `rows @ matrix + bias` without a gradient, of tensors of one of `TYPES`."""
     if _linear is None or not rows.numel() or not matrix.numel():
         return plain(rows, matrix, bias)
     return _product(rows, matrix if _lies_dense(matrix) else matrix.contiguous(), bias)
-
-
-def is_of_onednn(dtype: Any) -> bool:
-    """Whether oneDNN computes products of a type of torch."""
-    return dtype in _TYPES
 
 
 def product_then_gelu(rows: Any, matrix: Any, bias: Any, approximate: bool) -> Any:
@@ -201,7 +192,7 @@ def _is_for_onednn(first: Any, second: Any, third: Any) -> bool:
         first.device.type == "cpu"
         and type(first) in _PLAIN  # a subclass of torch.Tensor need not know the operation
         and type(second) in _PLAIN
-        and first.dtype in _TYPES
+        and first.dtype in TYPES
         and second.dtype == first.dtype
         and (third is None or (type(third) in _PLAIN and third.dtype == first.dtype))
         and first.numel() > 0
