@@ -58,7 +58,7 @@ class Stages:
         return self.ends_call and len(self.values) == len(self.names)
 
     def were_read(self, name: str) -> bool:
-        """Whether a chosen stage was computed; a stage that is only changed is not known."""
+        """Whether a stage was computed; True for a stage that was not chosen."""
         return name in self.values or name not in self.names
 
     def touches(self, name: str) -> bool:
@@ -80,17 +80,15 @@ class Stages:
         return {"read_weights": lambda weights: self.keep(name, weights)}
 
 
-_WITHOUT_STAGES = Stages(())
-
-
 class Graph:
     """The only description of the model's graph.
 
     `VisionTransformer` calls it once on the symbolic `images`, from which Keras makes a
-    functional model, and afterwards on every batch. A part that the configuration lacks is None.
+    functional model, and afterwards on every batch. Its layers stand in lists, in the order of
+    their calls: `to_grid`, `to_tokens`, `blocks` and `to_output`.
 
     Keras's own execution of a functional graph would compute the same, but it keeps the output of
-    every layer until the last layer is done. A call of this class frees an output when the next
+    every layer until the last layer has run. A call of this class frees an output when the next
     layer has read it (benchmarks/notes, "Memory").
 
     Args:
@@ -133,24 +131,27 @@ class Graph:
     def __call__(
         self, images: Any, training: bool | None = None, stages: Stages | None = None
     ) -> Any:
-        """Returns the model's output for `images`, symbolic or real, after `standardise`.
+        """Returns the model's output for `images`, or None if `stages` ends the call before it.
 
-        With `stages`, keeps them.
+        Args:
+            images: symbolic or real images, after `standardise`.
+            training: whether dropout and stochastic depth are active; None for inference.
+            stages: holds the chosen stages after the call; None for no stages.
         """
-        look = _WITHOUT_STAGES if stages is None else stages
+        stages = stages or Stages(())
         # `stateless_call` sets no context of a call: layers get `training` only as an argument.
         mode = {} if training is None else {"training": training}
-        z, positions = self._embed(images, mode, look)  # Eq. 1
+        z, positions = self._embed(images, mode, stages)  # Eq. 1
         for block in self.blocks:  # Eqs. 2 and 3
-            z = look.keep(f"{block.name}/input", z)
-            z = self._call_block(block, z, look, **positions, **mode)
-            if look.touches(f"{block.name}/norm"):
+            z = stages.keep(f"{block.name}/input", z)
+            z = self._call_block(block, z, stages, **positions, **mode)
+            if stages.touches(f"{block.name}/norm"):
                 normed = z if self.block_norm is None else self.block_norm(z)
-                look.keep(f"{block.name}/norm", normed)
-            if look.end_call():
+                stages.keep(f"{block.name}/norm", normed)
+            if stages.end_call():
                 return None
         for layer in self.to_output:  # Eq. 4, and the head
-            z = self._call_behind_blocks(layer, z, look)
+            z = self._call_behind_blocks(layer, z, stages)
         return z
 
     def stage_names(self) -> list[str]:
@@ -168,73 +169,75 @@ class Graph:
         """Refuses names that are no stages.
 
         Raises:
-            ConfigError: the model has no such stage; the message lists all.
+            ConfigError: a name is no stage of the model; the message lists the layers.
         """
-        known = self.stage_names()
+        valid = self.stage_names()
         for name in names:
-            if name not in known:
-                layers_alone = ", ".join(each for each in known if "/" not in each)
+            if name not in valid:
+                layer_names = ", ".join(each for each in valid if "/" not in each)
                 raise ConfigError(
-                    f"layer={name!r} is no layer of the model.{nearest(name, known)} It has "
-                    f"{layers_alone}."
+                    f"layer={name!r} is no layer of the model.{nearest(name, valid)} It has "
+                    f"{layer_names}."
                 )
 
     def _embed(
-        self, images: Any, mode: dict[str, bool], look: Stages
+        self, images: Any, mode: dict[str, bool], stages: Stages
     ) -> tuple[Any, dict[str, Any]]:
-        """z_0 = [x_class; x_p^1 E; ...; x_p^N E] + E_pos  (Eq. 1), and what blocks read beside it.
+        """Returns z_0 = [x_class; x_p^1 E; ...; x_p^N E] + E_pos (Eq. 1), and arguments of blocks.
 
-        Blocks read the rotary positions and the relative position bias.
+        The arguments are the rotary positions and the relative position bias, if there are any.
         """
         grid = images
         for layer in self.to_grid:
-            grid = look.keep(layer.name, layer(grid))
+            grid = stages.keep(layer.name, layer(grid))
         # grid (batch, rows, columns, hidden_size), z (batch, rows * columns, hidden_size)
         arguments: dict[str, dict[str, Any]] = {"embedding_dropout": mode}
         if self.resizes_positions:
             arguments["position_embedding"] = {"patches": grid}
         z = grid
         for layer in self.to_tokens:
-            z = look.keep(layer.name, layer(z, **arguments.get(layer.name, {})))
+            z = stages.keep(layer.name, layer(z, **arguments.get(layer.name, {})))
         others = ("rotary", self.rotary_positions, grid), ("bias", self.position_bias, z)
         return z, {
-            argument: look.keep(layer.name, layer(read))
+            argument: stages.keep(layer.name, layer(read))
             for argument, layer, read in others
             if layer is not None
         }
 
-    def _call_block(self, block: Any, z: Any, look: Stages, **arguments: Any) -> Any:
-        reader = look.reader(f"{block.name}/attention")
+    def _call_block(self, block: Any, z: Any, stages: Stages, **arguments: Any) -> Any:
+        reader = stages.reader(f"{block.name}/attention")
         _check_reader(block, reader)
         z = call_block(block, z, **arguments, **reader)
-        if reader and not look.were_read(f"{block.name}/attention"):
+        if reader and not stages.were_read(f"{block.name}/attention"):
             raise ConfigError(_NO_WEIGHTS.format(block.name))
-        return look.keep(block.name, z)
+        return stages.keep(block.name, z)
 
-    def _call_behind_blocks(self, layer: Any, z: Any, look: Stages) -> Any:
-        reader = look.reader("pool/attention") if layer is self.pool else {}
+    def _call_behind_blocks(self, layer: Any, z: Any, stages: Stages) -> Any:
+        reader = stages.reader("pool/attention") if layer is self.pool else {}
         _check_reader(layer, reader)
         z = layer(z, **reader)
         if layer.name == "pre_logits" and self.joins_pre_logits:
             # Two heads read two vectors; without heads, the model returns their mean.
-            if look.touches("pre_logits"):
-                look.keep("pre_logits", ops.mean(z, axis=1))
+            if stages.touches("pre_logits"):
+                stages.keep("pre_logits", ops.mean(z, axis=1))
             return z
-        z = look.keep(layer.name, z)
-        return look.keep("logits", z) if layer.name == "head" else z
+        z = stages.keep(layer.name, z)
+        return stages.keep("logits", z) if layer.name == "head" else z
 
 
 _NO_WEIGHTS = (
-    "{} computed no attention weights in the way of keras_vit's Attention; its attention was "
-    "replaced, so that its weights are not known."
+    "{} computed no attention weights in the way of keras_vit's Attention: its attention was "
+    "replaced, so that its weights cannot be read."
 )
 
 
 def _check_reader(layer: Any, reader: Mapping[str, Any]) -> None:
     """Refuses to read the attention weights of a block or head that was replaced."""
     for part in (layer, getattr(layer, "attention", None)) if reader else ():
-        known = {} if part is None else inspect.signature(part.call).parameters
-        if not any(p.name == "read_weights" or p.kind is p.VAR_KEYWORD for p in known.values()):
+        parameters = {} if part is None else inspect.signature(part.call).parameters
+        if not any(
+            p.name == "read_weights" or p.kind is p.VAR_KEYWORD for p in parameters.values()
+        ):
             raise ConfigError(_NO_WEIGHTS.format(layer.name))
 
 
@@ -306,7 +309,7 @@ def _to_tokens(config: ViTConfig, policy: Any) -> list[Any]:
 
 
 def _assembly(config: ViTConfig, policy: Any) -> list[Any]:
-    """The layers that add positions, registers and class token to the patches, in order."""
+    """The layers that add positions, registers and class token to the patches, in their order."""
     front = config.has_class_token + config.distillation_token
     add_positions = layers.AddPositionEmbs(
         config.source_grid,

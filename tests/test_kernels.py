@@ -53,6 +53,19 @@ def assert_equal(found, expected, tolerance):
         assert np.abs(got - want).max() <= tolerance * np.abs(want).max()
 
 
+def check(form, arrays, dtype):
+    """Compares `form(kernels)` with `form(reference)` on the rounded arrays; returns the latter.
+
+    Args:
+        form: a function from a module of operations to a function of the arrays.
+    """
+    rounded = [numpy_of(keras.ops.convert_to_tensor(array, dtype=dtype)) for array in arrays]
+    found = value_and_gradients(form(kernels), arrays, dtype)
+    expected = value_and_gradients(form(reference), rounded, "float32")
+    assert_equal(found, expected, TOLERANCE[dtype])
+    return expected
+
+
 def norm_of(module):
     return lambda x, gamma, beta: module.layer_norm(x, gamma, beta, 1e-6)
 
@@ -62,10 +75,7 @@ def norm_of(module):
 def test_layer_norm_equals_its_reference(shape, dtype):
     """Tokens and single vectors with a mean other than zero, against float32."""
     arrays = [2 + 3 * normal(*shape), 1 + normal(shape[-1], seed=1), normal(shape[-1], seed=2)]
-    found = value_and_gradients(norm_of(kernels), arrays, dtype)
-    rounded = [numpy_of(keras.ops.convert_to_tensor(array, dtype=dtype)) for array in arrays]
-    expected = value_and_gradients(norm_of(reference), rounded, "float32")
-    assert_equal(found, expected, TOLERANCE[dtype])
+    check(norm_of, arrays, dtype)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -74,10 +84,7 @@ def test_attention_equals_its_reference(tokens, others, dtype):
     """Self-attention, and one query over other tokens, as in a MAP head."""
     query = normal(2, tokens, 3, 8)
     arrays = [query, normal(2, others, 3, 8, seed=1), normal(2, others, 3, 8, seed=2)]
-    found = value_and_gradients(kernels.attention, arrays, dtype)
-    rounded = [numpy_of(keras.ops.convert_to_tensor(array, dtype=dtype)) for array in arrays]
-    expected = value_and_gradients(reference.attention, rounded, "float32")
-    assert_equal(found, expected, TOLERANCE[dtype])
+    check(lambda forms: forms.attention, arrays, dtype)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -86,10 +93,7 @@ def test_attention_with_a_bias_equals_its_reference(bias, dtype):
     """A table for all images, a row for all queries, and one number for each score."""
     arrays = [normal(2, 7, 3, 8), normal(2, 9, 3, 8, seed=1), normal(2, 9, 3, 8, seed=2)]
     arrays.append(normal(*bias, seed=3))
-    found = value_and_gradients(kernels.attention, arrays, dtype)
-    rounded = [numpy_of(keras.ops.convert_to_tensor(array, dtype=dtype)) for array in arrays]
-    expected = value_and_gradients(reference.attention, rounded, "float32")
-    assert_equal(found, expected, TOLERANCE[dtype])
+    expected = check(lambda forms: forms.attention, arrays, dtype)
     tensors = [keras.ops.convert_to_tensor(array, dtype=dtype) for array in arrays]
     with no_gradient():
         alone = kernels.attention(*tensors[:3], bias=keras.ops.cast(tensors[3], "float32"))
@@ -106,15 +110,13 @@ def test_rotation_equals_its_reference(heads_of_table, neighbours, dtype):
     def of(module):
         return lambda x, table: module.rotate(x, table, neighbours)
 
-    found = value_and_gradients(of(kernels), arrays, dtype)
-    rounded = [numpy_of(keras.ops.convert_to_tensor(array, dtype=dtype)) for array in arrays]
-    expected = value_and_gradients(of(reference), rounded, "float32")
-    assert_equal(found, expected, TOLERANCE[dtype])
+    expected = check(of, arrays, dtype)
     x, table = (keras.ops.convert_to_tensor(array, dtype=dtype) for array in arrays)
     with no_gradient():
         alone = of(kernels)(x, table)
     assert_equal([numpy_of(alone)], expected[:1], TOLERANCE[dtype])
-    np.testing.assert_array_equal(numpy_of(x), rounded[0])
+    unchanged = keras.ops.convert_to_tensor(arrays[0], dtype=dtype)
+    np.testing.assert_array_equal(numpy_of(x), numpy_of(unchanged))
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
@@ -130,10 +132,7 @@ def test_linear_equals_its_reference(x, kernel, axes, with_bias, dtype):
     def of(module):
         return lambda x, kernel, bias=None: module.linear(x, kernel, bias, axes)
 
-    found = value_and_gradients(of(kernels), arrays, dtype)
-    rounded = [numpy_of(keras.ops.convert_to_tensor(array, dtype=dtype)) for array in arrays]
-    expected = value_and_gradients(of(reference), rounded, "float32")
-    assert_equal(found, expected, TOLERANCE[dtype])
+    check(of, arrays, dtype)
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
@@ -141,10 +140,7 @@ def test_linear_equals_its_reference(x, kernel, axes, with_bias, dtype):
 def test_patches_equal_their_reference(images, dtype):
     """Whole numbers of patches and pixels left over, several channels and one."""
     arrays = [normal(*images), normal(4, 3, images[-1], 5, seed=1)]
-    found = value_and_gradients(kernels.patches, arrays, dtype)
-    rounded = [numpy_of(keras.ops.convert_to_tensor(array, dtype=dtype)) for array in arrays]
-    expected = value_and_gradients(reference.patches, rounded, "float32")
-    assert_equal(found, expected, TOLERANCE[dtype])
+    check(lambda forms: forms.patches, arrays, dtype)
 
 
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="the other forms are Keras's")
@@ -165,10 +161,7 @@ def test_gelu_equals_its_reference(shape, approximate, dtype, monkeypatch):
     )  # the torch kernel works in pieces; the last piece is smaller
     numbers = np.concatenate([5 * normal(200), np.array([-100, -9, 0, 9, 100], "float32")])
     arrays = [np.resize(numbers, shape)]
-    found = value_and_gradients(lambda x: kernels.gelu(x, approximate), arrays, dtype)
-    rounded = [numpy_of(keras.ops.convert_to_tensor(array, dtype=dtype)) for array in arrays]
-    expected = value_and_gradients(lambda x: reference.gelu(x, approximate), rounded, "float32")
-    assert_equal(found, expected, TOLERANCE[dtype])
+    check(lambda forms: lambda x: forms.gelu(x, approximate), arrays, dtype)
     alone = numpy_of(kernels.gelu(keras.ops.convert_to_tensor(arrays[0]), approximate))
     want = numpy_of(reference.gelu(keras.ops.convert_to_tensor(arrays[0]), approximate))
     np.testing.assert_allclose(alone, want, atol=1e-6, rtol=1e-6)
@@ -212,9 +205,7 @@ def test_attention_of_many_tokens_equals_its_reference(bias, tokens, monkeypatch
     if bias is not None:
         shape = [tokens if size < 0 else size for size in bias]
         arrays.append(normal(*shape, tokens, seed=3))
-    found = value_and_gradients(kernels.attention, arrays, "float32")
-    expected = value_and_gradients(reference.attention, arrays, "float32")
-    assert_equal(found, expected, TOLERANCE["float32"])
+    check(lambda forms: forms.attention, arrays, "float32")
 
 
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="JAX calls cuDNN")

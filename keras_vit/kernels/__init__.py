@@ -2,7 +2,8 @@
 
 `reference` implements them with `keras.ops`, for every backend. If a faster form for one backend
 saves more than 3 % of the time or 5 % of the memory, the file with the backend's name has it, with
-the same signature, values and gradients. Layers import the operations from this package.
+the same signature, values and gradients; an operation that the file lacks is the reference. Layers
+import the operations from this package.
 
 The environment variable `KERAS_VIT_KERNELS` is read when keras_vit is imported: `fast`, or
 `reference` for plain operations without custom gradients. A wrong number should first be checked
@@ -26,7 +27,7 @@ def _forms_of(choice: str) -> ModuleType:
     """Returns the module that implements the operations.
 
     Raises:
-        ConfigError: KERAS_VIT_KERNELS is none of `CHOICES`.
+        ConfigError: KERAS_VIT_KERNELS is not one of `CHOICES`.
     """
     if choice not in CHOICES:
         raise ConfigError(
@@ -51,7 +52,7 @@ attention, gelu, layer_norm = _form("attention"), _form("gelu"), _form("layer_no
 linear, patches, remat = _form("linear"), _form("patches"), _form("remat")
 rotate, tensor, uniform = _form("rotate"), _form("tensor"), _form("uniform")
 have_whole_block = _choice == "fast" and keras.backend.backend() == "torch"
-"""Whether `layers.torch_block` computes a whole block of the encoder at once, in inference."""
+"""Whether `layers.torch_block` computes a block of the encoder by one function, in inference."""
 
 __all__ = [
     "attention",

@@ -105,8 +105,8 @@ def rotate(x: Any, table: Any, neighbours: bool) -> Any:
     Its memory is in the order of heads, tokens, channels, in which torch's attention on CPUs is
     quickest.
     """
-    kept = torch.is_grad_enabled() and (x.requires_grad or table.requires_grad)
-    if kept or x.dtype != table.dtype or _is_recorded():
+    has_gradient = torch.is_grad_enabled() and (x.requires_grad or table.requires_grad)
+    if has_gradient or x.dtype != table.dtype or _is_recorded():
         return reference.rotate(x, table, neighbours)
     cosines, sines = table
     batch, tokens, heads, head_dim = x.shape
@@ -231,7 +231,7 @@ def _with_last(x: Any, axes: int, *sizes: int) -> Any:
 def uniform(shape: tuple[int, ...], limit: float, seed: Any) -> Any:
     """See `reference.uniform`. The numbers are the same, without two temporary arrays.
 
-    glibc before 2.38 does not reuse the memory of such arrays: a ViT-B with drawn weights took
+    glibc before 2.38 does not reuse the memory of temporary arrays: a ViT-B with drawn weights took
     half as much memory again.
     """
     device = keras.ops.zeros(()).device

@@ -1,8 +1,8 @@
 """Imports torch: oneDNN's products as operators that a program of `torch.compile` calls.
 
-torch's compiler calls oneDNN's operation with constant weights alone, and MKL for all others. With
-these operators a compiled program has the products of `torch_products`: values, gradients, and the
-GELU behind a product in inference. Exporters get torch's own operations.
+torch's compiler calls oneDNN's operation only with constant weights, and MKL with all others. With
+these operators a compiled program has the products of `torch_products`: values, gradients, and in
+inference the GELU behind a product. Exporters get torch's own operations.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from keras_vit.kernels import torch_products
 
 
 def serve(*tensors: Any) -> bool:
-    """Whether the operators compute `tensors` (None is left out) in the program being compiled."""
+    """Whether torch compiles a program, and the operators take its `tensors`; None is left out."""
     return (
         torch.compiler.is_compiling()
         and torch_products.are_chosen()

@@ -59,8 +59,8 @@ _linear_gelu: Any = _operation() if _choice in ("onednn", "gelu") else None
 _attends = _linear is not None and torch_stacks.are_float32()
 """Whether oneDNN computes the products of attention, too."""
 _FEWEST_SCORES, _MOST_SCORES = 2**14, 2**20
-"""With fewer scores per head torch's fused attention is quicker, as it is for 50 tokens. At most as
-many are computed at once, so that they stay in the cache between two operations."""
+"""Scores per head. With fewer, as for 50 tokens, torch's fused attention is faster. Of more, oneDNN
+computes this many at a time, so that they stay in the cache between two operations."""
 
 
 if _operation() is not None:

@@ -181,7 +181,7 @@ class Attention(ConfiguredLayer):
 
 
 HIDDEN = -1e30
-"""Bias of a masked token. It is finite: a softmax of -inf alone is NaN, and so is its gradient."""
+"""Bias of a masked token. It is finite: a softmax over -inf is NaN, and so is its gradient."""
 
 
 def masked_bias(bias, mask):

@@ -36,5 +36,5 @@ class StochasticDepth(ConfiguredLayer):
         if not training or self.rate == 0:
             return inputs
         shape = (ops.shape(inputs)[0],) + (1,) * (len(inputs.shape) - 1)
-        kept = keras.random.uniform(shape, dtype="float32", seed=self.seed_generator) >= self.rate
-        return inputs * ops.cast(ops.cast(kept, "float32") / (1 - self.rate), inputs.dtype)
+        stays = keras.random.uniform(shape, dtype="float32", seed=self.seed_generator) >= self.rate
+        return inputs * ops.cast(ops.cast(stays, "float32") / (1 - self.rate), inputs.dtype)

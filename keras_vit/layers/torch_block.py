@@ -1,7 +1,7 @@
-"""Imports torch: a whole block of the encoder at once, in inference.
+"""Imports torch: a block of the encoder as one function, for inference.
 
 Keras and torch spend 50 microseconds on the call of a layer before it computes, and a block has ten
-parts: a fifth of the time of ViT-S/16 with one image. `call_block` looks at the block once, and
+parts: a fifth of the time of ViT-S/16 with one image. `call_block` examines the block once, and
 computes Eqs. 2 and 3 if all parts are as `TransformerBlock.build` has made them. Otherwise, and
 wherever a gradient is recorded, Keras calls the block and each part.
 """
@@ -25,13 +25,13 @@ from keras_vit.layers.transformer_block import TransformerBlock
 
 
 def call_block(block: Any, z: Any, **arguments: Any) -> Any:
-    """Returns `block(z, **arguments)`, at once where that gives the same.
+    """Returns `block(z, **arguments)`, by one function if no part of the block was changed.
 
     Args:
         block: a `TransformerBlock`, or a layer that a user put in its place.
         z: a tensor `(batch, tokens, hidden_size)`.
-        arguments: the other arguments of `TransformerBlock.call`. A block at once takes `rotary`
-            and `bias`, and `training=False`.
+        arguments: the other arguments of `TransformerBlock.call`. The function takes `rotary` and
+            `bias`; with any other argument, such as `training=True`, Keras calls the block.
     """
     # `torch.jit.trace` traces with and without gradients and compares both programs.
     is_plain = not (torch.is_grad_enabled() or torch.jit.is_tracing())
@@ -60,7 +60,7 @@ def _encode(block: Any, z: Any, rotary: Any, bias: Any) -> Any:
 
 
 def _attend(attention: Any, x: Any, rotary: Any, bias: Any) -> Any:
-    """MSA(x), Eqs. 5 to 8."""
+    """Returns MSA(x), Eqs. 5 to 8."""
     query, key = attention.query.call(x), attention.key.call(x)
     query, key = attention.turn(query, key, rotary)
     x = kernels.attention(query, key, attention.value.call(x), bias)
@@ -70,7 +70,7 @@ def _attend(attention: Any, x: Any, rotary: Any, bias: Any) -> Any:
 
 
 def _transform(mlp: Any, x: Any) -> Any:
-    """MLP(x)."""
+    """Returns MLP(x) of Eq. 3."""
     if mlp.gate_activation is not None:
         x = activate(mlp.gate.call(x), mlp.gate_activation) * mlp.value.call(x)
     elif mlp.gelu in ("tanh", "exact"):
@@ -116,7 +116,7 @@ def _is_original(part: Any, policy: Any) -> bool:
         and (part.dtype_policy is policy or not part.autocast or kind in _NORMS)
         and part.activity_regularizer is None
         and (kind not in _DENSE or part.quantization_mode is None)
-        # Without these attributes, torch says nothing about its hooks: Keras calls the parts.
+        # A torch without these attributes may have hooks elsewhere: then Keras calls the parts.
         and not getattr(part, "_forward_hooks", True)
         and not getattr(part, "_forward_pre_hooks", True)
         and getattr(part, "_compiled_call_impl", True) is None  # `part.compile()` of torch

@@ -9,6 +9,7 @@ import pytest
 
 from keras_vit.fixes.trainer import FreedGradients
 from tests.fixes.models import IMAGES, LABELS, PICTURES, Batches, compiled, plain, vit
+from tests.helpers import numpy_of
 
 BACKEND = keras.backend.backend()
 pytestmark = pytest.mark.skipif(BACKEND == "openvino", reason="OpenVINO does not train")
@@ -66,10 +67,6 @@ def test_training_gives_the_weights_of_a_plain_keras_model():
     for expected, actual in zip(results[1][0], results[0][0], strict=True):
         np.testing.assert_allclose(actual, expected, atol=1e-6)
     np.testing.assert_allclose(results[0][1], results[1][1], atol=1e-6)
-
-
-def numpy_of(value) -> np.ndarray:
-    return keras.ops.convert_to_numpy(value)
 
 
 @pytest.mark.parametrize("method", ["predict", "evaluate", "classify"])
