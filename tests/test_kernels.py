@@ -255,42 +255,6 @@ def test_the_gradient_of_a_constant_token_is_finite():
         assert np.isfinite(array).all()
 
 
-@pytest.mark.skipif(keras.backend.backend() != "torch", reason="torch's own transformations.")
-def test_gelu_supports_every_function_transform_of_torch():
-    """Second derivatives, forward mode, and batches of both."""
-    import torch
-
-    def torch_gelu(x):
-        return torch.nn.functional.gelu(x, approximate="tanh")
-
-    def kernel_gelu(x):  # the kernel may overwrite 1 * x unless a derivative needs it
-        return kernels.gelu(1 * x, True)
-
-    x, tangent = (torch.from_numpy(normal(7, 5, seed=seed)) for seed in (0, 1))
-    ways = (
-        lambda f: torch.func.vmap(torch.func.grad(lambda x: f(x).sum()))(x),
-        lambda f: torch.func.jvp(f, (x,), (tangent,))[1],
-        lambda f: torch.func.hessian(lambda x: f(x).sum())(x),
-        lambda f: dual(f, x, tangent),
-        lambda f: torch.no_grad()(torch.func.jvp)(f, (x,), (tangent,))[1],
-        lambda f: torch.vmap(f)(x),
-    )
-    assert_equal(
-        [numpy_of(way(kernel_gelu)) for way in ways],
-        [numpy_of(way(torch_gelu)) for way in ways],
-        1e-6,
-    )
-
-
-def dual(function, x, tangent):
-    """The derivative along a tangent, by torch's forward mode."""
-    from torch.autograd import forward_ad
-
-    with forward_ad.dual_level():
-        y = function(forward_ad.make_dual(x.clone().requires_grad_(), tangent))
-        return forward_ad.unpack_dual(y).tangent.detach()
-
-
 @pytest.mark.parametrize("seed", [7, 2**32 - 5, None])
 def test_uniform_draws_the_numbers_of_its_reference(seed):
     """Bit by bit; two draws from a seed generator agree too."""

@@ -105,13 +105,6 @@ def test_logits_equal_the_formulas(fields):
 @pytest.mark.parametrize(
     ("fields", "shape"),
     [
-        ({"classifier": "token"}, (5,)),
-        ({"classifier": "gap"}, (5,)),
-        ({"classifier": "map"}, (5,)),
-        ({"classifier": "unpooled"}, (4, 5)),
-        ({"classifier": "token_unpooled"}, (5, 5)),
-        ({"num_classes": 0}, (16,)),
-        ({"num_classes": 0, "representation_size": 7}, (7,)),
         ({"num_classes": 0, "classifier": "unpooled"}, (4, 16)),
         ({"image_size": None}, (5,)),
         ({"image_size": None, "classifier": "unpooled"}, (None, 5)),

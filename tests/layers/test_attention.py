@@ -98,22 +98,6 @@ def test_a_mask_and_a_bias_act_together():
     assert_close(found[1:], run(layer, x[1:], bias=bias), 1e-6)
 
 
-def test_kernels_have_the_axes_of_flax():
-    """Query, key and value map width to heads, out maps heads to width."""
-    layer = built(normal(2, 3, 8), normal(2, 6, 6))
-    shapes = {path: value.shape for path, value in weights_of(layer).items()}
-    assert shapes == {
-        "query/kernel": (8, 2, 4),
-        "query/bias": (2, 4),
-        "key/kernel": (6, 2, 4),
-        "key/bias": (2, 4),
-        "value/kernel": (6, 2, 4),
-        "value/bias": (2, 4),
-        "out/kernel": (2, 4, 8),
-        "out/bias": (8,),
-    }
-
-
 @pytest.mark.parametrize("policy", POLICIES)
 def test_softmax_is_float32_under_every_policy(policy):
     """Weights over 500 tokens sum to 1 within 1e-6; in 16 bits the sum is off by over 1e-4."""
