@@ -1,6 +1,7 @@
 """Figure 1 of the paper, top to bottom: the layers of a configuration, and their order."""
 
 import inspect
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -17,9 +18,11 @@ from keras_vit.layers.relative_position_bias import RelativePositionBias
 from keras_vit.layers.rms_norm import norm_layer
 
 if kernels.have_whole_block:
-    from keras_vit.layers.torch_block import call_block
+    from keras_vit.layers import torch_block
+
+    call_block: Callable[..., Any] = torch_block.call_block
 else:
-    from operator import call as call_block
+    call_block = operator.call
 
 
 class Stages:
