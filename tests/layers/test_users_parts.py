@@ -6,7 +6,15 @@ import pytest
 
 from keras_vit import VisionTransformer, layers
 from keras_vit.layers.dense import Dense, EinsumDense
-from tests.helpers import MIXED_POLICIES, assert_close, dtype_of, normal, numpy_of, random_tiny
+from tests.helpers import (
+    MIXED_POLICIES,
+    assert_close,
+    dtype_of,
+    normal,
+    numpy_of,
+    one_graph,
+    random_tiny,
+)
 
 IMAGES = normal(2, 16, 16, 3)
 ON_TORCH = keras.backend.backend() == "torch"
@@ -138,6 +146,7 @@ def test_a_replaced_call_of_an_instance_is_called(model):
     assert len(seen) == 1
 
 
+@one_graph
 @pytest.mark.skipif(not ON_TORCH, reason="compiled by torch")
 def test_a_part_that_torch_compiled_is_called(model):
     """A model without gradients computes whole blocks, but for one with such a part."""
