@@ -8,7 +8,7 @@ import pytest
 
 from keras_vit import kernels
 from keras_vit.kernels import reference
-from tests.helpers import dtype_of, normal, numpy_of
+from tests.helpers import dtype_of, normal, numpy_of, output_and_gradients
 
 pytestmark = pytest.mark.usefixtures("full_compilation")
 
@@ -25,24 +25,7 @@ def value_and_gradients(function, arrays, dtype):
         weights = keras.ops.convert_to_tensor(normal(*output.shape, seed=9), dtype="float32")
         return keras.ops.sum(keras.ops.cast(output, "float32") * weights), output
 
-    backend = keras.backend.backend()
-    if backend == "jax":
-        import jax
-
-        grad = jax.jit(jax.value_and_grad(weighted, range(len(inputs)), has_aux=True))
-        (_, output), gradients = grad(*inputs)
-    elif backend == "torch":
-        inputs = [tensor.detach().requires_grad_() for tensor in inputs]
-        total, output = weighted(*inputs)
-        total.backward()
-        output, gradients = output.detach(), [tensor.grad for tensor in inputs]
-    else:
-        import tensorflow as tf
-
-        with tf.GradientTape() as tape:
-            tape.watch(inputs)
-            total, output = weighted(*inputs)
-        gradients = tape.gradient(total, inputs)
+    output, gradients = output_and_gradients(weighted, inputs)
     assert dtype_of(output) == dtype
     return [numpy_of(tensor) for tensor in (output, *gradients)]
 

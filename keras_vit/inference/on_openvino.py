@@ -54,8 +54,8 @@ class _Compiled:
     ) -> None:
         dtype = keras.ops.convert_to_tensor(images[:0]).output.get_element_type()
         parameter = openvino.opset16.parameter([-1, *images.shape[1:]], dtype)
-        given = keras.ops.convert_to_tensor(parameter.output(0))
-        values = inference.call(model, given, stages)
+        symbol = keras.ops.convert_to_tensor(parameter.output(0))
+        values = inference.call(model, symbol, stages)
         self._names = list(values)
         graph = openvino.Model([value.output for value in values.values()], [parameter], "vit")
         # OpenVINO numbers the nodes of a process. Its cache of compiled models compares names.
