@@ -27,7 +27,7 @@ class ConfigError(KerasViTError):
 
 
 class CheckpointError(KerasViTError):
-    """A file of weights cannot be read, or does not hold the model asked for."""
+    """A file of weights cannot be read, or holds another model than the arguments say."""
 
 
 class PresetError(KerasViTError):
@@ -39,9 +39,9 @@ class SourceError(PresetError, CheckpointError):
 
 
 class ExportError(KerasViTError):
-    """A model cannot be written in a format, or what was written answers otherwise than the model.
+    """A model cannot be written in a format, or the written model gives other answers.
 
-    Nothing is left behind.
+    The export has removed its files.
     """
 
 
@@ -54,7 +54,7 @@ class WriteError(KerasViTError, OSError):
 
 
 class BackendError(KerasViTError, ImportError):
-    """The backend is not installed, or cannot compute what was asked for."""
+    """The backend is not installed, or lacks a requested computation."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

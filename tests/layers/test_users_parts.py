@@ -281,6 +281,14 @@ def test_parts_compute_what_keras_computes(policy, kind):
     np.testing.assert_allclose(numpy_of(actual), numpy_of(expected), rtol=2e-2, atol=2e-2)
 
 
+def test_a_norm_built_for_vectors_normalises_the_last_axis_of_tokens():
+    """As in models that pool before the norm, whose tokens pass the same norm when asked for."""
+    norm, tokens = layers.LayerNorm(), normal(2, 8, 8)
+    norm.build((2, 8))
+    expected = keras.layers.LayerNormalization()(tokens)
+    assert_close(norm(tokens), numpy_of(expected))
+
+
 @pytest.mark.parametrize(
     ("equation", "output_shape", "bias_axes"),
     [
