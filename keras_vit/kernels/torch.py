@@ -19,7 +19,7 @@ from keras_vit.kernels.torch_products import is_transformed
 
 
 def _plain_where_transformed(fast: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorates a fast form, which the reference replaces under `torch.func` and forward mode.
+    """Decorates a fast form: under `torch.func` and in forward mode the reference computes.
 
     torch's fused operations and functions with custom gradients support neither tangents nor
     derivatives of every order.
