@@ -29,7 +29,9 @@ class LocalFolder(Place):
     def folder_advice(self) -> str:
         """Names the presets in subfolders, such as the `best/` and `last/` of a training."""
         presets = sorted(str(path.parent) for path in self._path.glob("*/config.json"))
-        return f"Name one of its presets: {listed(presets)}." if presets else super().folder_advice()
+        return (
+            f"Name one of its presets: {listed(presets)}." if presets else super().folder_advice()
+        )
 
     def open(self, name: str) -> BufferedReader:
         try:
