@@ -16,9 +16,9 @@ from sphinx.util.docutils import SphinxDirective
 
 from keras_vit import flops
 from keras_vit.checkpoints import inspect
-from keras_vit.checkpoints.passports import rung_of
 from keras_vit.images.protocols import complete
 from keras_vit.sources.catalog import CATALOG, Preset
+from keras_vit.sources.passports import rung_of
 from keras_vit.weights.lexicon import num_parameters
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"

@@ -1,4 +1,4 @@
-"""A page of pictures, which opens from disk, of what a probe found in a folder of images."""
+"""A page of pictures of a probe's suspects and pairs; a browser opens it from disk."""
 
 import base64
 import html
@@ -10,7 +10,7 @@ from typing import Any
 
 from keras_vit.evaluation.probing import Probe
 from keras_vit.files import written_beside
-from keras_vit.images.decoding import decoded
+from keras_vit.images.decoding import decode_image
 from keras_vit.text import visible
 
 _SIDE = 160
@@ -39,12 +39,12 @@ figure {{ margin: 0; }} figcaption {{ font-size: .9rem; }} img {{ max-width: 100
 def write_page(
     probe: Probe, path: str | os.PathLike[str], images: Mapping[str, Any] | None = None
 ) -> None:
-    """Writes the page, one file that asks nothing of a network.
+    """Writes the page as one file, which loads nothing from a network.
 
     Args:
         probe: the probe.
         path: path of the page; an existing file is replaced.
-        images: `{name in the probe: image}` for images that are no files, in any form that
+        images: `{name in the probe: image}` for images in memory, in any form that
             `Preprocessor` takes.
 
     Raises:
@@ -75,7 +75,7 @@ def write_page(
 
 
 def _figure(image: Any, words: str) -> str:
-    picture = decoded(image, 3)
+    picture = decode_image(image, 3)
     picture.thumbnail((_SIDE, _SIDE))
     file = io.BytesIO()
     picture.save(file, "jpeg", quality=80)

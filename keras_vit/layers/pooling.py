@@ -39,9 +39,6 @@ class Pool(ConfiguredLayer):
         self.skip = skip
         self.supports_masking = True
 
-    def build(self, input_shape):
-        pass
-
     def call(self, inputs, mask=None):
         if self.kind == "token":
             return inputs[:, 0]

@@ -145,9 +145,6 @@ class AddPositionEmbs(ConfiguredLayer):
         others = ops.zeros_like(patches[:, :1]) + embedding[:, : self._prefix]
         return ops.concatenate([others, patches], axis=1)
 
-    def compute_output_shape(self, inputs_shape, patches_shape=None, places_shape=None):
-        return inputs_shape
-
 
 def sincos2d(rows, columns, hidden_size):
     """Returns fixed 2D sine-cosine embeddings, float32 `(1, rows * columns, hidden_size)`.

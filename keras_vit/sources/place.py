@@ -28,7 +28,7 @@ class Place:
         files: file name -> size in bytes, or None if unknown; subfolders are left out.
         provenance: origin of the files, as plain JSON types.
         pickle_advice: advice for messages if the weights are a pickle.
-        note: a sentence for messages about missing files.
+        note: sentence for messages about missing files: why the list may be incomplete.
     """
 
     address: str
@@ -36,6 +36,10 @@ class Place:
     files: Mapping[str, int | None]
     provenance: Mapping[str, Any] = {}
     pickle_advice = note = ""
+
+    def folder_advice(self) -> str:
+        """Returns advice for a folder that holds no weights itself."""
+        return "If they are in a subfolder, name it."
 
     def open(self, name: str) -> BufferedReader:
         """Opens a file, after a download if necessary; its `name` is a path for messages.

@@ -59,7 +59,7 @@ INEXPRESSIBLE = {
     "transformers/clip": ((TOWER, "text tower"),),
     "transformers/siglip": ((POOLED_TOWER, "text tower"),),
     "transformers/siglip2_vision_model": (
-        (POOLED_TOWER, "images of one size, where this class packs patches of any"),
+        (POOLED_TOWER, "another native_aspect than True"),
         (
             {**POOLED_TOWER, "native_aspect": True, "image_size": (16, 32), "patch_size": (8, 8)},
             "positions of a grid that is no square",

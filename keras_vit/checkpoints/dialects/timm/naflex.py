@@ -6,26 +6,15 @@ arrays: positions lie in rows and columns, and the projection of patches is a ma
 
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs, with_reasons
+from keras_vit.checkpoints.dialects.base import Dialect, Identity, with_reasons
 from keras_vit.checkpoints.dialects.json_fields import Json, JsonField, JsonFields, JsonNote, Row
+from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.timm.architectures import names_of
 from keras_vit.checkpoints.dialects.timm.images import images
-from keras_vit.checkpoints.dialects.timm.names import WORDS
 from keras_vit.checkpoints.dialects.timm.rows import IMPOSSIBLE, imagenet, tables
 from keras_vit.checkpoints.dialects.timm.vit import ARGUMENTS
 from keras_vit.config import Numerics, ViTConfig
 from keras_vit.config.rules import pair
-
-_WORDS: dict[str, Names] = {
-    **{path: names for path, names in WORDS.items() if not path.startswith("patch_norm")},
-    "patch_embedding/kernel": StoredAs("embeds.proj.weight", "m (p q c)"),
-    "patch_embedding/bias": StoredAs("embeds.proj.bias"),
-    "class_token/token": StoredAs("embeds.cls_token"),
-    "register_tokens/tokens": StoredAs("embeds.reg_token"),
-    "position_embedding/embedding": StoredAs("embeds.pos_embed", "1 R S m", parted="1 (R S) m"),
-    "block_{l}/attention_scale/gamma": StoredAs("blocks.{l}.ls1.gamma"),
-    "block_{l}/mlp_scale/gamma": StoredAs("blocks.{l}.ls2.gamma"),
-}
 
 _RESIZES = {
     ("bicubic", True, False): "bicubic_antialias",
@@ -99,7 +88,9 @@ naflex = Dialect(
     name="timm/naflex",
     library="timm",
     container="safetensors",
-    words=with_reasons({"": "timm's NaFlexVit has no such part"}, _WORDS),
+    words=with_reasons(
+        {"": "timm's NaFlexVit has no such part"}, TORCH.names("timm", "timm/naflex")
+    ),
     needs_json="patch_size",
     identity=Identity(
         "config.json",
@@ -116,26 +107,10 @@ naflex = Dialect(
     numerics=Numerics(gelu="exact", position_resize="bicubic_antialias"),
     expresses=("gelu", "pool_before_norm"),
     varies={"position_resize": tuple(_RESIZES.values())},
-    fields={"native_aspect": True, "position_before_class": True},
-    switches=(
-        "native_aspect",
-        "num_registers",
-        "prefix_in_map",
-        "patch_bias",
-        "pre_norm",
-        "final_norm",
-        "projection_bias",
-        "mlp_bias",
-        "sub_norm_attention",
-        "sub_norm_mlp",
-        "layer_scale",
-        "position",
-    ),
+    deduce=lambda fields: {"position_before_class": True},  # all other tokens join afterwards
+    fields={"native_aspect": True},
+    switches=("position",),
     impossible=(
-        (
-            lambda c: not c.native_aspect,
-            "images of one size, where this class packs patches of any",
-        ),
         (lambda c: c.resnet is not None, "a ResNet stem"),
         *IMPOSSIBLE,
         (
