@@ -29,7 +29,7 @@ COLUMNS = {
     "MB": "---:",
     "pixels": "---:",
     "top-1, %": "---:",
-    "reported by": "---",
+    "source": "---",
 }
 LAST = {"rung": "---:", "protocol": "---", "license": "---"}
 MEANS = {0.485: "ImageNet's mean", 0.48145466: "CLIP's mean", 0.5: ""}
@@ -104,7 +104,7 @@ def _speed(name: str, gmacs: float, rows: list[dict[str, str]]) -> str:
     if not fitting:
         return ""
     best = max(fitting, key=lambda row: float(row["images_per_second"]))
-    return f"{float(best['images_per_second']):,.1f} ({best['backend']}, batch {best['batch']})"
+    return f"{float(best['images_per_second']):,.1f} ({best['backend']})"
 
 
 def setup(app: object) -> dict[str, bool]:
