@@ -63,7 +63,7 @@ def _row(preset: Preset, speeds: list[list[dict[str, str]]]) -> list[str]:
     parameters, gmacs = num_parameters(config) / 1e6, flops(config).forward / 2e9
     top1, reported = preset.top1, preset.reported
     if preset.upstream_top1 is not None:
-        top1, reported = preset.upstream_top1, "VT#62 (ImageNet-21k)"
+        top1, reported = preset.upstream_top1, "VT#62"
     passport = shipped().get(preset.name)
     return [
         f"`{preset.name}`",
