@@ -27,7 +27,7 @@ class ConfigError(KerasViTError):
 
 
 class CheckpointError(KerasViTError):
-    """A file of weights cannot be read, or does not hold the model asked for."""
+    """A file of weights cannot be read, or holds another model than expected."""
 
 
 class PresetError(KerasViTError):
@@ -39,9 +39,9 @@ class SourceError(PresetError, CheckpointError):
 
 
 class ExportError(KerasViTError):
-    """A model cannot be written in a format, or what was written answers otherwise than the model.
+    """A model cannot be exported in a format, or the exported model computes other outputs.
 
-    Nothing is left behind.
+    The output folder is removed, or keeps its old contents.
     """
 
 
@@ -54,7 +54,7 @@ class WriteError(KerasViTError, OSError):
 
 
 class BackendError(KerasViTError, ImportError):
-    """The backend is not installed, or cannot compute what was asked for."""
+    """The backend is not installed, or lacks a computation, such as training on OpenVINO."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -80,7 +80,7 @@ def shown(value: object, most: int = 120, quoted: bool = True) -> str:
     Args:
         value: any value.
         most: number of characters that are kept.
-        quoted: whether a string has quotation marks.
+        quoted: whether the result shows a string with quotation marks.
     """
     brief = reprlib.Repr()
     brief.maxstring = brief.maxother = most

@@ -1,4 +1,4 @@
-"""The command that shows what in images speaks for their classes."""
+"""The command `keras-vit explain`."""
 
 import shlex
 from pathlib import Path
@@ -24,20 +24,22 @@ def explain(
     target: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
     image_size: Pixels | None = None,
 ) -> None:
-    """Show what in images speaks for their classes (needs matplotlib).
+    """Show which parts of images speak for their classes (needs matplotlib).
 
     The command writes a web page that opens from disk: attention of every block and head, and
     maps of several methods for two classes. With --out FILE.png it writes one picture of all
     images.
 
     Args:
-        images: image files or folders of them.
-        preset: a name, a file or folder, or hf://owner/repo.
-        out: folder to write, or a FILE.png.
-        method: method that comes first, relevance by default; rollout for a FILE.png.
-        target: labels or indices; by default the two most probable classes of each image.
-        image_size: pixels, or height and width, if other than the stored size; a model of any
-            size needs it.
+        images: paths of image files or of folders of images.
+        preset: name of a preset, path of a file or folder, or hf://owner/repo.
+        out: path of the folder to write, or of a FILE.png.
+        method: method that the page shows first, by default relevance, or that FILE.png shows, by
+            default rollout.
+        target: labels or numbers of the classes to explain; by default the two most probable
+            classes of each image.
+        image_size: pixels of the images, or height and width; by default the model's. A model of
+            any size needs it.
     """
     paths = image_files(images)
     model = load_model(preset, **stated({"image_size": size_of(image_size)}))

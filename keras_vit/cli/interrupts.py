@@ -1,4 +1,4 @@
-"""Ctrl-C that Python has ignored."""
+"""Repeats a Ctrl-C that Python would ignore."""
 
 import _thread
 import signal
