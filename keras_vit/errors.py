@@ -27,7 +27,7 @@ class ConfigError(KerasViTError):
 
 
 class CheckpointError(KerasViTError):
-    """A file of weights cannot be read, or holds another model than expected."""
+    """A file of weights cannot be read, or holds another model than the arguments say."""
 
 
 class PresetError(KerasViTError):
@@ -39,9 +39,9 @@ class SourceError(PresetError, CheckpointError):
 
 
 class ExportError(KerasViTError):
-    """A model cannot be exported in a format, or the exported model computes other outputs.
+    """A model cannot be written in a format, or the written model gives other answers.
 
-    The output folder is removed, or keeps its old contents.
+    The export has removed its files.
     """
 
 
@@ -54,7 +54,7 @@ class WriteError(KerasViTError, OSError):
 
 
 class BackendError(KerasViTError, ImportError):
-    """The backend is not installed, or lacks a computation, such as training on OpenVINO."""
+    """The backend is not installed, or lacks a requested computation."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

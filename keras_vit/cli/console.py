@@ -25,7 +25,7 @@ console = Screen()
 
 
 def tell(message: object) -> None:
-    """Prints a line; a terminal may wrap it, but no part is cut off."""
+    """Prints a whole line, which a terminal may wrap."""
     console.print(message, soft_wrap=True, highlight=False)
 
 

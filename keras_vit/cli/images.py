@@ -90,11 +90,11 @@ def embed(
 ) -> int:
     """Write the features of images to a file.
 
-    NAME.npy gets the features, and NAME.npy.json the paths. After an interruption the same command
-    goes on where it stopped. If an image cannot be read, a line on stderr names it, and the exit
-    status is 1. With --engine ray the command writes Parquet files with a row for every image; the
-    column error has the reason if an image cannot be read. Folders may then be addresses such as
-    s3://bucket/photos.
+    The file is NAME.npy, with the paths in NAME.npy.json. After an interruption the same command
+    goes on. An image that cannot be read is named on stderr and left out, and the exit status is
+    1. With --engine ray folders may be addresses such as
+    s3://bucket/photos, and the data set has a row for every image; an image that cannot be read
+    has the reason in the column error.
 
     Args:
         images: paths of image files or of folders of images.
@@ -226,7 +226,7 @@ def probe(
     batch_size: Positive = 32,
     skip_unreadable: bool = False,
 ) -> int:
-    """Make a classifier from a folder of images without training, and estimate its accuracy.
+    """Fit a classifier to a folder of images in a minute, and judge it.
 
     The folder OUT gets a preset, the results in probe.json, the features, and a page index.html
     with the pictures whose labels look wrong. The exit status is 1 if images were left out.
