@@ -35,7 +35,7 @@ class PresetError(KerasViTError):
 
 
 class SourceError(PresetError, CheckpointError):
-    """A source does not exist, or it is unclear whether it is a preset or a checkpoint."""
+    """A source does not exist, or cannot be told to be a preset or a checkpoint."""
 
 
 class ExportError(KerasViTError):

@@ -16,7 +16,6 @@ import warnings
 
 _INVISIBLE = "\u034f\u115f\u1160\u3164\uffa0"
 """Letters and marks without a shape, which Unicode does not count among the format characters."""
-_LONGEST_TITLE = 80
 _MARKUP = re.compile(r"[\\`*\[\]<>&~|!#$]|(?<![^\W_])_|_(?![^\W_])")
 """Characters with a meaning in Markdown; an underscore inside a word has none."""
 
@@ -42,17 +41,6 @@ def visible(text: object, lines: bool = False) -> str:
 def in_markdown(text: object) -> str:
     """Returns text for a line of Markdown, with markup escaped; a bare URL stays a link."""
     return _MARKUP.sub(r"\\\g<0>", visible(text))
-
-
-def in_figure(text: object) -> str:
-    """Returns text for a matplotlib figure: no mathematics, and at most 80 characters.
-
-    The result is not escaped for LaTeX: give `usetex=False` to the function that draws it.
-    """
-    shown = visible(text)
-    if len(shown) > _LONGEST_TITLE:
-        shown = shown[: _LONGEST_TITLE - 1] + "…"
-    return shown.replace("$", r"\$")
 
 
 def _can_be_seen(character: str) -> bool:

@@ -16,9 +16,9 @@ from sphinx.util.docutils import SphinxDirective
 
 from keras_vit import flops
 from keras_vit.checkpoints import inspect
-from keras_vit.checkpoints.passports import rung_of
 from keras_vit.images.protocols import complete
 from keras_vit.sources.catalog import CATALOG, Preset
+from keras_vit.sources.passports import rung_of
 from keras_vit.weights.lexicon import num_parameters
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
@@ -63,7 +63,7 @@ def _row(preset: Preset, speeds: list[list[dict[str, str]]]) -> list[str]:
     parameters, gmacs = num_parameters(config) / 1e6, flops(config).forward / 2e9
     top1, reported = preset.top1, preset.reported
     if preset.upstream_top1 is not None:
-        top1, reported = preset.upstream_top1, "VT#62 (ImageNet-21k)"
+        top1, reported = preset.upstream_top1, "VT#62"
     return [
         f"`{preset.name}`",
         f"{parameters:,.1f}",

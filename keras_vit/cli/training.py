@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -78,8 +77,8 @@ def finetune(
 ) -> None:
     """Train a preset on images of your own, by the paper's recipe.
 
-    The folder OUT gets the presets best/ and last/, log.csv, curves.png and the state for
-    --resume. The head of the preset is kept if the images have its classes.
+    The folder OUT gets the presets best/ and last/, log.csv and the state for --resume. The head
+    of the preset is kept if the images have its classes.
 
     Args:
         data: folder with a folder of images per class, tfds:NAME, or hf:OWNER/NAME.
@@ -178,8 +177,6 @@ def _announce(plan: "Plan") -> None:
     if data.unreadable:
         facts["left out"] = f"{len(data.unreadable):,} images that cannot be read"
     facts["head"] = "of the preset, which has these classes" if plan.keeps_head else "new"
-    if not find_spec("matplotlib"):
-        facts["curves.png"] = "not written: matplotlib is not installed"
     for name, fact in facts.items():
         tell(f"{name:<12} {fact}")
 
