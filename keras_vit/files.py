@@ -253,7 +253,7 @@ def _sweep(place: Path) -> None:
 
 
 def _clear(work: Path, place: Path) -> None:
-    """Removes a hidden folder; first moves an old folder in it back if `place` is still free."""
+    """Removes a writer's hidden folder; an old folder inside moves back to a free `place` first."""
     if (work / "old").exists() and not place.exists():
         try:
             (work / "old").rename(place)

@@ -40,7 +40,7 @@ class Component:
 
 
 def components() -> list[Component]:
-    """Returns the parts of the environment for a bug report, missing packages with a purpose."""
+    """Returns the parts of the environment for a bug report; a missing package has no version."""
     chosen, why = chosen_backend()
     parts = [
         Component("machine", "system", platform.platform()),
