@@ -1,4 +1,4 @@
-"""Checks that images have the shape of a model, and warns of pixels out of range.
+"""Checks the shape and the pixels of images; imports JAX or torch to know which have values.
 
 A wrong shape is refused with the fix in the message. Pixels out of range cause one warning per
 model. Their values are read from arrays, and on torch from the first batch; integers are seen by
