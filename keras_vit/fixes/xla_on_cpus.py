@@ -2,11 +2,11 @@
 
 Releases: `faults.py`. Report: docs/upstream/xla_on_cpus.md.
 
-Symptoms: a gradient under `jax.checkpoint`, which `keras.remat` calls, needs as much memory as
-without it: the compiler removes the barriers of `jax.checkpoint` and merges the second run with the
-first. The GELU of the last block takes 384 MB instead of 192 MB for ViT-B/16 at 1024 pixels
-(benchmarks/notes, "Many tokens"): the compiler fuses it with the matrix products around it, and
-reserves an array as large as the hidden layer for each constant of the GELU.
+Symptoms: a gradient under `jax.checkpoint`, which `keras.remat` calls, saves no memory, because the
+compiler removes the barriers of `jax.checkpoint` and merges the second run with the first. The GELU
+of the last block takes 384 MB instead of 192 MB for ViT-B/16 at 1024 pixels (benchmarks/notes,
+"Many tokens"). The compiler fuses it with the matrix products around it, and reserves an array as
+large as the hidden layer for each constant of the GELU.
 
 Workarounds: in programs for CPUs the second run is inside a branch that is always taken, which the
 compiler cannot predict; the output of the GELU is clamped to limits that no finite number exceeds.
