@@ -1,7 +1,7 @@
-"""Vision towers that are ViT, CLIP's or SigLIP's encoder under another name, alone or in a model.
+"""transformers' vision towers with the encoder of ViT, CLIP or SigLIP, such as `BlipVisionModel`.
 
 One dialect reads a family's vision class and the whole models that have it as a part; it writes the
-vision class. Of a whole model, what stands beside the tower is left out.
+vision class. It ignores the other parts of a whole model.
 """
 
 import dataclasses
@@ -98,7 +98,7 @@ def _relative(
         json=(
             JsonTable("config.json", table, assumed=lambda content: defaults, beside=of_the_part),
         ),
-        fields={"classifier": classifier, "num_classes": 0, **fields},
+        fields={"num_classes": 0, **fields},
         impossible=((lambda c: c.projection_dim is not None, "a projection: this class has none"),),
         **more,
     )
