@@ -1,8 +1,9 @@
 """timm's `Eva` and `Beit`: EVA, EVA-02, DINOv3, the Perception Encoder, RoPE-ViT, and BEiT.
 
-An example is `eva02_base_patch14_224`. `Eva` has the names of `Beit`; keras_vit writes models with a
-relative position bias as a `Beit`. The architecture's name alone states rotary positions and their
-form. EVA's attention has no bias of the key, and separate arrays for the biases of query and value.
+An example is `eva02_base_patch14_224`. `Eva` has the names of `Beit`; keras_vit writes a model with
+a relative position bias as a `Beit`. The architecture's name alone states the form of rotary
+positions. EVA's attention has no bias of the key, and separate arrays for the biases of query and
+value.
 """
 
 import dataclasses

@@ -88,7 +88,7 @@ def _dinov2(
             ),
             (
                 lambda c: _ratio_of(c) is None,
-                "an mlp_dim that is no multiple of hidden_size, or of its gated form",
+                "an mlp_dim that follows from no integer mlp_ratio",
             ),
         ),
         **more,
