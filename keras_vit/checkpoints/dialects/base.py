@@ -60,7 +60,8 @@ class Unsupported:
     reason: str
 
 
-Names = StoredAs | Unsupported | tuple[StoredAs, ...]
+AllNames = tuple[StoredAs, ...]
+Names = StoredAs | Unsupported | AllNames
 
 
 def with_reasons(reasons: Mapping[str, str], words: Mapping[str, Names]) -> dict[str, Names]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Names, StoredAs
+from keras_vit.checkpoints.dialects.base import AllNames, StoredAs
 from keras_vit.weights.lexicon import LEXICON, Word
 
 Section = Mapping[str, Any]
@@ -37,35 +37,36 @@ class Layout:
     parameters: Mapping[str, str]
     axes: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
-    def names(self, *sections: str | Section) -> dict[str, Names]:
+    def names(self, *sections: str | Section) -> dict[str, AllNames]:
         """Returns the name of each weight; a later section replaces names of an earlier one.
 
         Args:
             *sections: names of sections of `names.json`, or sections written in place.
+
+        Raises:
+            LookupError: a section has a key that is neither a layer nor a weight of the lexicon.
         """
-        names: dict[str, Names] = {}
+        names: dict[str, AllNames] = {}
         for section in sections:
             rows = _sections()[section] if isinstance(section, str) else section
             for place, entry in rows.items():
-                names |= self._names_at(place, entry if isinstance(entry, list) else [entry])
+                own = dict(self._names_at(place, entry if isinstance(entry, list) else [entry]))
+                if not own:
+                    raise LookupError(f"{place} is neither a layer nor a weight of the lexicon")
+                names |= own
         return names
 
-    def _names_at(self, place: str, entries: list[Any]) -> Iterator[tuple[str, Names]]:
+    def _names_at(self, place: str, entries: list[Any]) -> Iterator[tuple[str, AllNames]]:
         """Yields path and names of a weight, or of each weight of a layer."""
         for word in LEXICON:
             layer, _, parameter = word.path.rpartition("/")
+            names = tuple(_stored(word, entry) for entry in entries)
             if place == word.path:
-                yield word.path, tuple(_stored(word, entry) for entry in entries)
+                yield word.path, names
             elif place == layer:
                 suffix, axes = self.parameters[parameter], self.axes.get(word.axes)
-                layers = [_stored(word, entry) for entry in entries]
-                yield (
-                    word.path,
-                    tuple(
-                        dataclasses.replace(one, name=one.name + suffix, axes=axes)
-                        for one in layers
-                    ),
-                )
+                named = [dataclasses.replace(n, name=n.name + suffix, axes=axes) for n in names]
+                yield word.path, tuple(named)
 
 
 def _stored(word: Word, entry: str | Section) -> StoredAs:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from keras_vit.checkpoints.dialects.base import (
+    AllNames,
     Dialect,
     Identity,
     Limit,
@@ -34,7 +35,7 @@ from keras_vit.errors import shown
 from keras_vit.text import log
 
 
-def classifier_names(**implies: Any) -> dict[str, Names]:
+def classifier_names(**implies: Any) -> dict[str, AllNames]:
     """Returns the names of the head of a class for image classification.
 
     Args:

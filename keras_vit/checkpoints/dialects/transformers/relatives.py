@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs
+from keras_vit.checkpoints.dialects.base import AllNames, Dialect, Identity, Names, StoredAs
 from keras_vit.checkpoints.dialects.dinov3_rows import GELUS
 from keras_vit.checkpoints.dialects.json_fields import (
     JsonConstant,
@@ -142,7 +142,7 @@ def _clip(
     )
 
 
-def _also_named(words: Mapping[str, Names], old: str, new: str) -> dict[str, Names]:
+def _also_named(words: Mapping[str, AllNames], old: str, new: str) -> dict[str, AllNames]:
     """Returns the names, and beside each that has `old` the same name with `new`."""
     return {
         path: (*names, *(dataclasses.replace(n, name=n.name.replace(old, new)) for n in names))
