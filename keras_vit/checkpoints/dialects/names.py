@@ -18,6 +18,11 @@ from keras_vit.weights.lexicon import LEXICON, Word
 
 Section = Mapping[str, Any]
 
+_WORDS_AT: dict[str, list[Word]] = {word.path: [word] for word in LEXICON}
+"""Path of a weight, or of a layer -> the words of the lexicon there."""
+for _word in LEXICON:
+    _WORDS_AT.setdefault(_word.path.rpartition("/")[0], []).append(_word)
+
 
 @functools.cache
 def _sections() -> Mapping[str, Section]:
@@ -58,15 +63,16 @@ class Layout:
 
     def _names_at(self, place: str, entries: list[Any]) -> Iterator[tuple[str, AllNames]]:
         """Yields path and names of a weight, or of each weight of a layer."""
-        for word in LEXICON:
-            layer, _, parameter = word.path.rpartition("/")
+        for word in _WORDS_AT.get(place, ()):
             names = tuple(_stored(word, entry) for entry in entries)
-            if place == word.path:
-                yield word.path, names
-            elif place == layer:
-                suffix, axes = self.parameters[parameter], self.axes.get(word.axes)
-                named = [dataclasses.replace(n, name=n.name + suffix, axes=axes) for n in names]
-                yield word.path, tuple(named)
+            if place != word.path:
+                suffix = self.parameters[word.path.rpartition("/")[2]]
+                axes = self.axes.get(word.axes)
+                names = tuple(
+                    dataclasses.replace(stored, name=stored.name + suffix, axes=axes)
+                    for stored in names
+                )
+            yield word.path, names
 
 
 def _stored(word: Word, entry: str | Section) -> StoredAs:
