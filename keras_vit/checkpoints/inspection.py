@@ -203,7 +203,7 @@ def open_checkpoint(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoi
 
 
 def _info(path: Path, dialect: str, stated: PresetConfig, **arrays: Any) -> CheckpointInfo:
-    """Returns a description: the contents of `config.json`, or its counterpart, and the arrays."""
+    """Returns what `inspect` reports: the facts of `config.json` and those of the arrays."""
     facts = {name: getattr(stated, name) for name in _STATED}
     return CheckpointInfo(path, dialect, **facts, **arrays)
 

@@ -157,7 +157,10 @@ def on_all_devices() -> Any:
 
 
 def all_of(numbers: Sequence[int]) -> list[list[int]]:
-    """Returns the numbers of every process; each must call it with as many numbers of 31 bits."""
+    """Returns the numbers of all processes, a list per process.
+
+    Every process calls the function, with equally many numbers below 2**31.
+    """
     if keras.backend.backend() == "jax":
         from jax.experimental import multihost_utils
 

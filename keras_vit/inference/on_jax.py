@@ -42,7 +42,7 @@ class Program:
         return {name: inference.as_float32(whole(value)) for name, value in values.items()}
 
     def _values(self) -> list[Any]:
-        """Returns the weights of the moment; a `fit` in another thread holds them itself."""
+        """Returns the current weights; during a `fit` in another thread, those of its last step."""
         try:
             return [weight.value for weight in self._weights]
         except TypeError:  # a weight without a value calls its initializer, which is None
