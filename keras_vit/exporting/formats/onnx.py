@@ -1,4 +1,7 @@
-"""Writes model.onnx, of opset 20, by `torch.onnx.export` of a recorded program. The module needs torch."""
+"""Writes model.onnx, of opset 20, by `torch.onnx.export` of a recorded program.
+
+The module needs torch.
+"""
 
 import json
 import sys

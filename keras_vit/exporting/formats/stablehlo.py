@@ -1,4 +1,7 @@
-"""Writes model.stablehlo, a program of `jax.export` that holds the weights. The module needs jax."""
+"""Writes model.stablehlo, a program of `jax.export` that holds the weights.
+
+The module needs jax.
+"""
 
 from pathlib import Path
 from typing import Any
