@@ -81,6 +81,9 @@ class Size:
 _SIZES = {
     size.name: size
     for size in (
+        Size("tiny", 64, 1, 1, 256, 16, 32, 10),
+        Size("tiny DINOv2", 64, 1, 1, 256, 14, 28, 10, family="dinov2"),
+        Size("tiny DINOv3", 64, 1, 1, 256, 16, 32, 10, family="dinov3", prefix_tokens=5),
         Size("Ti/16", 192, 12, 3, 768, 16),
         Size("S/32", 384, 12, 6, 1536, 32),
         Size("S/16", 384, 12, 6, 1536, 16),
@@ -99,7 +102,7 @@ _SIZES = {
 }
 
 
-NAMES = tuple(_SIZES)
+NAMES = tuple(name for name in _SIZES if "tiny" not in name)
 
 
 def size_named(name: str, image_size: int | None = None) -> Size:
