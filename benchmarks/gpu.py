@@ -7,7 +7,7 @@ that is killed, or the whole run, keeps what it has; a second run goes on with t
 not end. A part that no longer fits into `--minutes` is named.
 
 `--tiny` is the same plan with a model of one block and few images, which any machine runs in
-minutes; parts that would be the same then run once.
+minutes; parts that would be the same then run once, and the compilers of torch once per task.
 """
 
 import argparse
@@ -76,15 +76,17 @@ class Plan:
         side: int | None = None,
     ) -> None:
         """Adds products and peers that take turns in the forward pass or in a training step."""
+        units = ("products", "products-xla")
         if self.tiny:
             model, batch = TINY.get(model, "tiny"), min(batch, 2)
-            side = side and side // 8
+            side = side and 128
+            if any(name.startswith(task) for name in self.parts):  # compilers were tried
+                units, peers = units[:1], PLAIN
         verb = "call" if task == "forward" else "loop"
         # Products by the libraries of CPUs would take most of the time.
-        options: tuple[Any, ...] = ("--units", "products", "products-xla")
+        options: tuple[Any, ...] = ("--units", *units)
         options += ("--peers", *(peer.format(verb) for peer in peers))
         options += ("--rounds", 1, "--seconds", 0.1) if self.tiny else ("--rounds", 3)
-        options += ("--start-seconds", 40 * minutes)
         options += ("--image-size", side) if side else ()
         name = f"{task} {model}, batch {batch}" + (f", {side} pixels" if side else "")
         self._measure(name, task, model, batch, options, minutes)
@@ -99,6 +101,8 @@ class Plan:
     def _measure(
         self, name: str, task: str, model: str, batch: int, options: tuple[Any, ...], minutes: float
     ) -> None:
+        minutes *= 4 if self.tiny else 1  # a machine that is busy with other work
+        options += ("--start-seconds", 40 * minutes)
         command: tuple[Any, ...] = (*PYTHON, "benchmarks", "--task", task, "--model", model)
         command += ("--batch", batch, "--dtype", "bfloat16", "--json", self.file, *options)
         self._add(Part(name, tuple(map(str, command)), minutes))
