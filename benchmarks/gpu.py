@@ -149,11 +149,12 @@ def run(parts: list[Part], file: Path, minutes: float, work: Path) -> dict[str, 
         before = report["parts"].get(part.name, {"code": None, "rows": []})
         if before["code"] == 0:
             continue
-        seconds = min(60 * part.minutes, end - time.monotonic())
-        if seconds < 20:
+        left = end - time.monotonic()
+        if left < 20:
             report["parts"][part.name] = {**before, "text": "no time was left"}
             write_json(file, report)
             continue
+        seconds = min(60 * part.minutes, left)
         print(f"{part.name}, at most {seconds:.0f} s", flush=True)
         for answer in _run(part, seconds, work):
             if answer["code"] == 0 or len(answer["rows"]) >= len(before["rows"]):

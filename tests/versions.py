@@ -44,7 +44,8 @@ def rows(checkout: str | None = None) -> Iterator[Row]:
     """Yields the oldest and the newest release of each package, and a checkout of Keras."""
     for keras in ("keras==3.14.0", "keras==3.15.1", *([checkout] if checkout else [])):
         for backend in BACKENDS:
-            yield Row((keras,), backend)
+            if (keras, backend) != ("keras==3.14.0", "openvino"):  # shapes without a batch
+                yield Row((keras,), backend)
     yield Row(("keras==3.14.0", "jax==0.5.0", "jaxlib==0.5.0"), "jax")
     yield Row(("keras==3.14.0", "tensorflow==2.19.0", *NEEDS_OLD_NUMPY), "tensorflow")
     yield Row(("openvino==2026.0.0",), "openvino")
@@ -55,11 +56,13 @@ def rows(checkout: str | None = None) -> Iterator[Row]:
     old_transformers = ("transformers==5.0.0", "tokenizers==0.22.2", *OLD_HUB)
     for packages in (old_transformers, ("transformers==5.24.0",)):
         yield Row(packages, "torch", ("tests/checkpoints/test_live_transformers.py",))
-    for timm in ("timm==1.0.20", "timm==1.0.31"):
+    for timm in ("timm==1.0.24", "timm==1.0.31"):
         yield Row((timm,), "torch", ("tests/checkpoints/test_live_timm.py",))
     hub_files = ("test_live_keras_hub.py", "test_live_keras_hub_families.py")
     for keras_hub in ("keras-hub==0.28.0", "keras-hub==0.32.0"):
-        yield Row((keras_hub,), "torch", tuple(f"tests/checkpoints/{name}" for name in hub_files))
+        yield Row(
+            (keras_hub,), "tensorflow", tuple(f"tests/checkpoints/{name}" for name in hub_files)
+        )
 
 
 def install(packages: tuple[str, ...], folder: Path) -> list[str]:
@@ -96,7 +99,7 @@ def run(row: Row, folder: Path) -> tuple[str, bool]:
         check=False,
     )
     lines = [line for line in done.stdout.splitlines() if line.strip()] or ["no answer"]
-    return lines[-1], done.returncode == 0
+    return lines[-1], done.returncode == 0 and (not row.tests or "passed" in lines[-1])
 
 
 def record(path: Path, row: Row, answer: str) -> None:

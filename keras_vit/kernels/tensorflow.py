@@ -37,7 +37,7 @@ def attention(query: Any, key: Any, value: Any, bias: Any = None) -> Any:
 
 
 def _is_on_cpu(x: Any) -> bool:
-    """Whether a tensor is placed on a CPU; one of a graph without a place goes to an accelerator."""
+    """Whether a tensor is on a CPU; without a place it goes to an accelerator of the machine."""
     place = tf.DeviceSpec.from_string(x.device).device_type
     kinds = [place] if place else [d.device_type for d in tf.config.list_logical_devices()]
     return set(kinds) == {"CPU"}
