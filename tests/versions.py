@@ -20,7 +20,6 @@ ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "tests" / "VERSIONS.md"
 BACKENDS = ("jax", "torch", "tensorflow", "openvino")
 HUB = ("tests/sources/test_hub.py", "tests/sources/test_bucket.py", "tests/sharing")
-OLD_HUB = ("huggingface-hub==1.33.0", "httpx==0.28.1", "httpcore==1.0.9")
 NEEDS_OLD_NUMPY = ("numpy==2.1.3", "protobuf==5.29.5")
 """What TensorFlow 2.19 demands."""
 
@@ -48,14 +47,13 @@ def rows(checkout: str | None = None) -> Iterator[Row]:
                 yield Row((keras,), backend)
     yield Row(("keras==3.14.0", "jax==0.5.0", "jaxlib==0.5.0"), "jax")
     yield Row(("keras==3.14.0", "tensorflow==2.19.0", *NEEDS_OLD_NUMPY), "tensorflow")
-    yield Row(("openvino==2026.0.0",), "openvino")
+    yield Row(("keras==3.15.0", "openvino==2026.0.0"), "openvino")
     for backend in BACKENDS:
         yield Row(("numpy==2.0.0",), backend)
-    yield Row(OLD_HUB, "torch", HUB)
-    yield Row(("huggingface-hub==2.4.0",), "torch", HUB)
-    old_transformers = ("transformers==5.0.0", "tokenizers==0.22.2", *OLD_HUB)
-    for packages in (old_transformers, ("transformers==5.24.0",)):
-        yield Row(packages, "torch", ("tests/checkpoints/test_live_transformers.py",))
+    for hub in ("huggingface-hub==2.0.0", "huggingface-hub==2.4.0"):
+        yield Row((hub,), "torch", HUB)
+    for transformers in ("transformers==5.19.0", "transformers==5.24.0"):  # 5.19 allows hub 2
+        yield Row((transformers,), "torch", ("tests/checkpoints/test_live_transformers.py",))
     for timm in ("timm==1.0.24", "timm==1.0.31"):
         yield Row((timm,), "torch", ("tests/checkpoints/test_live_timm.py",))
     hub_files = ("test_live_keras_hub.py", "test_live_keras_hub_families.py")
@@ -118,7 +116,7 @@ def _name(package: str) -> str:
     """A package by its release, a checkout by its commit."""
     if not Path(package).is_dir():
         return package.replace("==", " ")
-    command = ["git", "-C", package, "describe", "--always", "--abbrev=10"]
+    command = ["git", "-C", package, "rev-parse", "--short=10", "HEAD"]
     commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
     return f"{Path(package).name} at {commit or 'an unknown commit'}"
 
