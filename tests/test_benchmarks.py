@@ -240,7 +240,7 @@ def test_a_csv_of_speeds_has_one_row_per_measurement(tmp_path, monkeypatch):
     def run(peers, request, rounds, say, length, units):
         assert request == {
             "task": "forward",
-            "model": "B/16",
+            "model": "vit_b16",
             "image_size": 224,
             "batch": 8,
             "dtype": "float32",
@@ -251,13 +251,13 @@ def test_a_csv_of_speeds_has_one_row_per_measurement(tmp_path, monkeypatch):
     file = tmp_path / "machine.csv"
     for torch_seconds in (0.02, 0.01):
         seconds["keras_vit-torch-predict"] = torch_seconds
-        rows, failed = speed.measure("B/16", 8, "float32", ["torch", "jax"], 3, 2.0)
+        rows, failed = speed.measure("vit_b16", 8, "float32", ["torch", "jax"], 3, 2.0)
         speed.merge(file, rows)
         assert not failed
     header, by_torch, by_jax = file.read_text().splitlines()
     assert header == ("model,batch,precision,backend,images_per_second,ms,peak_mb,gmacs,version")
-    assert by_torch == f"B/16,8,float32,torch,800.0,10.00,500,17.56,{keras_vit.__version__}"
-    assert by_jax.startswith("B/16,8,float32,jax,200.0,40.00,")
+    assert by_torch == f"vit_b16,8,float32,torch,800.0,10.00,500,17.56,{keras_vit.__version__}"
+    assert by_jax.startswith("vit_b16,8,float32,jax,200.0,40.00,")
 
 
 WRITE_AND_WAIT = """
