@@ -53,8 +53,7 @@ def rows(checkout: str | None = None) -> Iterator[Row]:
     yield Row(("huggingface-hub==2.4.0",), "torch", HUB)  # 2.0.0 asks the Hub about each card
     for transformers in ("transformers==5.19.0", "transformers==5.24.0"):  # 5.19 allows hub 2
         yield Row((transformers,), "torch", ("tests/checkpoints/test_live_transformers.py",))
-    for timm in ("timm==1.0.24", "timm==1.0.31"):
-        yield Row((timm,), "torch", ("tests/checkpoints/test_live_timm.py",))
+    yield Row(("timm==1.0.31",), "torch", ("tests/checkpoints/test_live_timm.py",))
     hub_files = ("test_live_keras_hub.py", "test_live_keras_hub_families.py")
     for keras_hub in ("keras-hub==0.28.0", "keras-hub==0.32.0"):
         yield Row(
