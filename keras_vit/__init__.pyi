@@ -10,7 +10,6 @@ from . import labels as labels
 from . import layers as layers
 from . import ray as ray
 from . import serving as serving
-from . import sources as sources
 from .config import Numerics as Numerics
 from .config import ResNetStem as ResNetStem
 from .config import Rope as Rope

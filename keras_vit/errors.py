@@ -27,7 +27,7 @@ class ConfigError(KerasViTError):
 
 
 class CheckpointError(KerasViTError):
-    """A file of weights cannot be read, or does not hold the model asked for."""
+    """A file of weights cannot be read, or holds another model than the arguments say."""
 
 
 class PresetError(KerasViTError):
@@ -35,13 +35,13 @@ class PresetError(KerasViTError):
 
 
 class SourceError(PresetError, CheckpointError):
-    """A source does not exist, or it is unclear whether it is a preset or a checkpoint."""
+    """A source does not exist, or cannot be told to be a preset or a checkpoint."""
 
 
 class ExportError(KerasViTError):
-    """A model cannot be written in a format, or what was written answers otherwise than the model.
+    """A model cannot be written in a format, or the written model gives other answers.
 
-    Nothing is left behind.
+    The export has removed its files.
     """
 
 
@@ -54,7 +54,7 @@ class WriteError(KerasViTError, OSError):
 
 
 class BackendError(KerasViTError, ImportError):
-    """The backend is not installed, or cannot compute what was asked for."""
+    """The backend is not installed, or lacks a requested computation."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

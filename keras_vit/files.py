@@ -1,4 +1,4 @@
-"""Files and folders that get their names when they are complete.
+"""Writes files and folders that get their names when they are complete.
 
 An unfinished file lies in a hidden folder `.NAME.xxxxxxxx.unfinished` beside its destination; the
 writer holds a lock on that folder. A killed process leaves the folder behind without the lock, and

@@ -61,7 +61,7 @@ MODEL_HABITS = {
 
 
 def answer_habit(name: str) -> str:
-    """Returns a sentence on a name that keras_vit does not have; empty if none is known."""
+    """Returns the sentence for a name of another library; empty for other names."""
     return f" {HABITS[name]}." if name in HABITS else ""
 
 

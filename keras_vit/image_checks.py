@@ -44,10 +44,7 @@ class ImageChecks:
             ConfigError: the shape is not the model's; the message names the fix.
         """
         shape = getattr(images, "shape", None)
-        shape = np.shape(images) if shape is None else tuple(shape)
-        reason = refusal(shape, self._config, self._data_format)
-        if reason is not None:
-            raise ConfigError(reason)
+        self._check_shape(np.shape(images) if shape is None else shape)
         self._look_at(images)
 
     def check_call(self, inputs: Any) -> None:
@@ -62,20 +59,21 @@ class ImageChecks:
         shape = getattr(images, "shape", None)
         if shape is None or getattr(shape, "rank", 0) is None:  # TensorFlow may not know the rank
             return
-        reason = refusal(tuple(shape), self._config, self._data_format)
-        if reason is not None:
-            raise ConfigError(reason)
+        self._check_shape(shape)
         if not self._has_seen_pixels or _are_integers(images):
             self._look_at(images)
 
+    def _check_shape(self, shape: Any) -> None:
+        reason = refusal(tuple(shape), self._config, self._data_format)
+        if reason is not None:
+            raise ConfigError(reason)
+
     def _look_at(self, images: Any) -> None:
-        if self._has_warned:
-            return
-        values = _values_of(images)
-        if values is None:
+        pixels = None if self._has_warned else _pixels_of(images)
+        if pixels is None:
             return
         self._has_seen_pixels = True
-        if warning := _doubt(values, self._config.rescale):
+        if warning := _doubt(*pixels, self._config.rescale):
             self._has_warned = True
             warn(warning)
 
@@ -124,29 +122,31 @@ def refusal(shape: tuple[int | None, ...], config: ViTConfig, data_format: str) 
     )
 
 
-def _doubt(images: np.ndarray | str, rescales: bool) -> str | None:
-    """Returns a warning if values or type of the first images do not fit the model, else None."""
-    is_int = "int" in (images if isinstance(images, str) else images.dtype.name)
-    if not rescales:
-        if is_int:
-            kind = "integers"
-        elif (
-            not isinstance(images, str)
-            and images.size
-            and 3 < images.max() <= 255.5
-            and images.min() >= 0
-        ):
-            kind = f"pixels up to {images.max():g}"
-        else:
-            return None
+def _pixels_of(images: Any) -> tuple[str, float] | None:
+    """Returns the kind of raw pixels or "", and the least value; None for a traced tensor."""
+    if _are_integers(images):
+        return "integers", 0.0
+    if not _has_values(images):
+        return None
+    try:
+        first = np.asarray(keras.ops.convert_to_numpy(images[:_CHECKED_IMAGES]), "float32")
+    except (RuntimeError, TypeError, ValueError):  # without storage, or wrapped by torch.func
+        return None
+    low, high = float(np.min(first, initial=0)), float(np.max(first, initial=0))
+    return f"pixels up to {high:g}" if low == 0 and 3 < high <= 255.5 else "", low
+
+
+def _doubt(kind: str, low: float, rescales: bool) -> str | None:
+    """Returns a warning if the first images do not fit the model, else None."""
+    if kind and not rescales:
         return (
             f"The images are {kind}; this model takes prepared images, in most models in [-1, 1]. "
             "Prepare them by model.preprocessor, or build or load the model with rescale=True, "
             "which takes pixels in [0, 255]."
         )
-    if not isinstance(images, str) and images.size and images.min() < 0:
+    if rescales and low < 0:
         return (
-            f"The images have values down to {images.min():g}; this model has rescale=True and "
+            f"The images have values down to {low:g}; this model has rescale=True and "
             "takes pixels in [0, 255]: prepare them by model.preprocessor, or give raw pixels."
         )
     return None
@@ -156,23 +156,11 @@ def _are_integers(images: Any) -> bool:
     return "int" in str(images.dtype)
 
 
-def _values_of(images: Any) -> np.ndarray | str | None:
-    """Returns a few images on the host, the name of an integer type, or None without values."""
-    if _are_integers(images):
-        return keras.backend.standardize_dtype(images.dtype)
-    if not (isinstance(images, np.ndarray) or _has_values(images)):
-        return None
-    try:
-        return np.asarray(keras.ops.convert_to_numpy(images[:_CHECKED_IMAGES]), "float32")
-    except (RuntimeError, TypeError, ValueError):  # wrapped by torch.func or vmap
-        return None
-
-
 def _has_values(images: Any) -> bool:
     """Whether a tensor has values on this host; a traced or exported tensor has no values."""
     backend = keras.backend.backend()
-    if isinstance(images, keras.KerasTensor):
-        return False
+    if isinstance(images, (np.ndarray, keras.KerasTensor)):
+        return isinstance(images, np.ndarray)
     if backend == "torch":
         is_traced = torch.compiler.is_compiling() or torch.jit.is_tracing()
         return type(images) is torch.Tensor and not is_traced

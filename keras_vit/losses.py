@@ -6,10 +6,11 @@ whether it returns logits, so its `compile` sets `from_logits` of such a loss, w
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 
 from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError, shown
@@ -42,72 +43,62 @@ def losses_of_head(
 ) -> tuple[Any, Any, Any]:
     """Returns loss, metrics and weighted metrics of `compile`, fit to a model's outputs.
 
+    A model without a head keeps them unchanged. A model that has thresholds gives an image many
+    labels.
+
     Raises:
         ConfigError: `loss="auto"` for a model without a head.
     """
-    chosen = loss_for(loss, config, has_thresholds)
-    by_class = has_thresholds or config.num_classes == 1
-
-    def fitted(given: Any) -> Any:
-        return _each(given, lambda metric: _metric_for(metric, chosen, config, by_class))
-
-    return chosen, fitted(metrics), fitted(weighted_metrics)
-
-
-def loss_for(loss: Any, config: ViTConfig, has_thresholds: bool = False) -> Any:
-    """Returns the loss to compile with; for a model without a head, `loss` unchanged.
-
-    A model that has thresholds gives an image many labels.
-    """
     is_auto = isinstance(loss, str) and loss == "auto"
-    if config.num_classes == 0:
-        if is_auto:
-            raise ConfigError('loss="auto" is the loss of the head; this model has none.')
-        return loss
+    if config.num_classes == 0 and is_auto:
+        raise ConfigError('loss="auto" is the loss of the head; this model has none.')
     from_logits = config.classifier_activation is None
+    by_class = has_thresholds or config.num_classes == 1
     if is_auto:
-        by_class = config.num_classes == 1 or config.classifier_activation == "sigmoid"
-        is_binary = by_class or has_thresholds
+        is_binary = by_class or config.classifier_activation == "sigmoid"
         name = "BinaryCrossentropy" if is_binary else "SparseCategoricalCrossentropy"
-        return getattr(keras.losses, name)(from_logits=from_logits)
-    return _each(loss, lambda one: _one_loss(one, from_logits))
+        loss = getattr(keras.losses, name)(from_logits=from_logits)
+    elif config.num_classes:
+        loss = _each(loss, lambda one: _fit_loss(one, from_logits))
+
+    def fit_metrics(values: Any) -> Any:
+        return _each(values, lambda metric: _fit_metric(metric, loss, from_logits, by_class))
+
+    return loss, fit_metrics(metrics), fit_metrics(weighted_metrics)
 
 
-def _one_loss(loss: Any, from_logits: bool) -> Any:
-    found = loss
-    if isinstance(loss, str):
-        found = keras.losses.get(loss)
-    if found in _CLASSES:
-        found = _CLASSES[found]()
-    elif isinstance(found, type) and found in _CLASSES.values():
-        found = found()
-    if type(found) not in _CLASSES.values():
+def _fit_loss(loss: Any, from_logits: bool) -> Any:
+    """Returns a cross-entropy of Keras with this `from_logits`, and other losses as they are."""
+    standard = keras.losses.get(loss) if isinstance(loss, (str, dict)) else loss
+    if isinstance(standard, Hashable):
+        standard = _CLASSES.get(standard, standard)
+    if isinstance(standard, type) and standard in _CLASSES.values():
+        standard = standard()
+    if type(standard) not in _CLASSES.values():
         return loss
-    settings = found.get_config()  # Keras 3.16 has no attribute `from_logits`
+    settings = standard.get_config()  # Keras 3.16 has no attribute `from_logits`
     if settings["from_logits"] == from_logits:
-        return found
+        return standard
     takes, returns = ("logits", "probabilities") if not from_logits else ("probabilities", "logits")
     warn(
         f"loss={_name(loss)} is for {takes}; the model returns {returns}, so it is used with "
         f"from_logits={from_logits}.",
     )
-    return type(found).from_config({**settings, "from_logits": from_logits})
+    return type(standard).from_config({**settings, "from_logits": from_logits})
 
 
-def _metric_for(metric: Any, loss: Any, config: ViTConfig, by_class: bool) -> Any:
-    from_logits = config.classifier_activation is None
-    if metric in ("crossentropy", "ce") and type(loss) in _METRICS:
-        return _METRICS[type(loss)](from_logits=from_logits, name=metric)
+def _fit_metric(metric: Any, loss: Any, from_logits: bool, by_class: bool) -> Any:
+    """Returns an accuracy or a cross-entropy for the model's outputs, other metrics as they are."""
     if metric in ("accuracy", "acc") and by_class:
         return keras.metrics.BinaryAccuracy(metric, threshold=0.0 if from_logits else 0.5)
-    function = (
-        keras.losses.get(metric) if isinstance(metric, str) and "entropy" in metric else metric
-    )
-    kind = _METRICS.get(_CLASSES.get(function)) if callable(function) else None
-    if kind is not None:
-        name = metric if isinstance(metric, str) else function.__name__
-        return kind(from_logits=from_logits, name=name)
-    return metric
+    kind = _METRICS.get(type(loss)) if metric in ("crossentropy", "ce") else None
+    if kind is None:
+        by_name = isinstance(metric, str) and "entropy" in metric
+        function = keras.losses.get(metric) if by_name else metric
+        kind = _METRICS.get(_CLASSES.get(function)) if callable(function) else None
+    if kind is None:
+        return metric
+    return kind(from_logits=from_logits, name=metric if isinstance(metric, str) else _name(metric))
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -213,6 +204,14 @@ class FirstLoss(keras.callbacks.Callback):
                 f"The loss is {loss:g} after the first step; chance would be {self._chance:.3g}. "
                 f"{_CAUSES}"
             )
+
+
+def probabilities_of(logits: np.ndarray, by_class: bool = False) -> np.ndarray:
+    """Returns the softmax of logits `(..., classes)`; with `by_class` the sigmoid of each."""
+    if by_class:
+        return np.exp(-np.logaddexp(0, -logits))  # exact for small ones too
+    exponents = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return exponents / exponents.sum(axis=-1, keepdims=True)
 
 
 def _each(value: Any, change: Any) -> Any:

@@ -20,7 +20,7 @@ from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.inference import Inference, run
 from keras_vit.labels import Labels, Thresholds, check_thresholds, expand, shorten, top_labels
 from keras_vit.layers.quantisation import quantise_parts, quantised_parts
-from keras_vit.losses import losses_of_head
+from keras_vit.losses import losses_of_head, probabilities_of
 from keras_vit.tokens import Tokens, tokens_of
 
 if TYPE_CHECKING:
@@ -407,11 +407,8 @@ class VisionTransformer(keras.Model):
             batch_size: images per step; None for all in one step.
         """
         outputs: np.ndarray = run(self, images, batch_size=batch_size)
-        if self.config.classifier_activation is None and self.thresholds is not None:
-            outputs = np.exp(-np.logaddexp(0, -outputs))  # the sigmoid, exact for small ones too
-        elif self.config.classifier_activation is None:
-            outputs = np.exp(outputs - outputs.max(axis=-1, keepdims=True))
-            outputs /= outputs.sum(axis=-1, keepdims=True)
+        if self.config.classifier_activation is None:
+            outputs = probabilities_of(outputs, by_class=self.thresholds is not None)
         return outputs
 
     def tokens(

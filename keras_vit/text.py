@@ -3,10 +3,9 @@ r"""Safe output of text from strangers on a terminal, in a figure, in Markdown a
 Labels, provenance, tensor names, file names and error pages come from outside. On a terminal an
 escape sequence in them could move the cursor, rename the window or hide a line; U+202E could
 turn `gpj.exe` into `exe.jpg`; `[red]` is markup for rich, `[x](y)` for Markdown and `$\frac$`
-for matplotlib. The functions here make every such character visible as
-itself.
-`cli.screen.Screen` applies them to all output of rich, `KerasViTError` to its
-message, and `log` and `warn` to theirs.
+for matplotlib. The functions here show such characters as escapes.
+`cli.screen.Screen` applies them to all output of rich, `KerasViTError` to its message, and `log`
+and `warn` to theirs.
 """
 
 import inspect
@@ -17,7 +16,6 @@ import warnings
 
 _INVISIBLE = "\u034f\u115f\u1160\u3164\uffa0"
 """Letters and marks without a shape, which Unicode does not count among the format characters."""
-_LONGEST_TITLE = 80
 _MARKUP = re.compile(r"[\\`*\[\]<>&~|!#$]|(?<![^\W_])_|_(?![^\W_])")
 """Characters with a meaning in Markdown; an underscore inside a word has none."""
 
@@ -43,17 +41,6 @@ def visible(text: object, lines: bool = False) -> str:
 def in_markdown(text: object) -> str:
     """Returns text for a line of Markdown, with markup escaped; a bare URL stays a link."""
     return _MARKUP.sub(r"\\\g<0>", visible(text))
-
-
-def in_figure(text: object) -> str:
-    """Returns text for a matplotlib figure: no mathematics, and at most 80 characters.
-
-    The result is not escaped for LaTeX: give `usetex=False` to the function that draws it.
-    """
-    shown = visible(text)
-    if len(shown) > _LONGEST_TITLE:
-        shown = shown[: _LONGEST_TITLE - 1] + "…"
-    return shown.replace("$", r"\$")
 
 
 def _can_be_seen(character: str) -> bool:

@@ -1,7 +1,6 @@
 """`ViTConfig`: the fields it accepts and refuses, its derived sizes, and its round trip."""
 
 import dataclasses
-import re
 
 import pytest
 from hypothesis import given, settings
@@ -21,7 +20,6 @@ from keras_vit.config import (
     Rope,
     ViTConfig,
 )
-from keras_vit.config.vit_rules import RULES
 from keras_vit.errors import ConfigError, KerasViTError
 from tests.words import raises, through_json
 
@@ -37,51 +35,23 @@ def config(**fields):
 
 
 def test_the_defaults_are_those_of_the_paper():
-    """224 pixels, 1000 classes, a class token, no dropout."""
+    """224 pixels, 1000 classes, a class token; every other field is off."""
     fields = ViTConfig(**SIZES).to_dict()
-    assert {name: fields[name] for name in fields if name not in SIZES} == {
+    assert {name: value for name, value in fields.items() if value and name not in SIZES} == {
         "image_size": [224, 224],
         "channels": 3,
         "num_classes": 1000,
         "classifier": "token",
-        "class_token": None,
-        "distillation_token": False,
-        "num_registers": 0,
-        "mask_token": False,
-        "class_token_in_mean": False,
         "prefix_in_map": True,
-        "map_num_heads": None,
-        "map_mlp_dim": None,
-        "representation_size": None,
-        "projection_dim": None,
-        "rope": None,
-        "relative_position_bias": None,
         "patch_bias": True,
-        "patch_norm": False,
-        "pre_norm": False,
         "norm": "layer",
         "final_norm": True,
         "qkv_bias": True,
         "projection_bias": True,
         "mlp_bias": True,
         "mlp": "plain",
-        "sub_norm_attention": False,
-        "sub_norm_mlp": False,
-        "layer_scale": False,
         "layer_scale_init": 1e-5,
-        "dropout_rate": 0.0,
-        "attention_dropout_rate": 0.0,
-        "stochastic_depth_rate": 0.0,
         "position": "learned",
-        "position_before_class": False,
-        "position_before_registers": False,
-        "position_grid": None,
-        "resnet": None,
-        "crop_remainder": False,
-        "unit_pre_logits": False,
-        "head_bias_init": 0.0,
-        "classifier_activation": None,
-        "rescale": False,
         "numerics": {
             "gelu": "tanh",
             "gate": "silu",
@@ -102,20 +72,12 @@ def test_a_config_is_frozen():
             setattr(frozen, field, 1)
 
 
-def test_configs_of_equal_sizes_are_equal_and_have_one_hash():
-    """Sizes may be written as ints, tuples or lists."""
-    assert config(image_size=32, patch_size=8) == config(image_size=[32, 32], patch_size=(8, 8))
-    assert len({config(), config(), config(num_classes=2)}) == 2
-
-
-def test_ints_become_pairs():
-    """`image_size`, `patch_size` and `position_grid` are (rows, columns)."""
+def test_ints_become_pairs_and_dicts_their_dataclasses():
+    """Equal sizes give equal configurations with one hash."""
     made = config(image_size=32, patch_size=8, position_grid=3)
     assert (made.image_size, made.patch_size, made.position_grid) == ((32, 32), (8, 8), (3, 3))
-
-
-def test_dicts_become_their_dataclasses():
-    """`resnet` and `numerics` may be given as dicts."""
+    assert config(image_size=32, patch_size=8) == config(image_size=[32, 32], patch_size=(8, 8))
+    assert len({config(), config(), config(num_classes=2)}) == 2
     made = config(resnet={"num_layers": [1, 2]}, patch_size=1, numerics={"gelu": "exact"})
     assert made.resnet == ResNetStem((1, 2))
     assert made.numerics == Numerics(gelu="exact")
@@ -124,13 +86,9 @@ def test_dicts_become_their_dataclasses():
 WRONG = [
     ({"hidden_size": 0}, ["hidden_size", "positive int", "0"]),
     ({"hidden_size": 16.0}, ["hidden_size", "positive int", "16.0"]),
-    ({"mlp_dim": -1}, ["mlp_dim", "positive int", "-1"]),
     ({"num_heads": True}, ["num_heads", "positive int", "True"]),
     ({"num_layers": "12"}, ["num_layers", "positive int", "'12'"]),
-    ({"channels": 0}, ["channels", "positive int", "0"]),
-    ({"representation_size": 0}, ["representation_size", "positive int", "0"]),
     ({"num_classes": -1}, ["num_classes", "int", "0 for features", "-1"]),
-    ({"num_classes": 10.0}, ["num_classes", "int", "10.0"]),
     ({"num_heads": 3}, ["hidden_size=16", "not divisible", "num_heads=3"]),
     ({"classifier": "tokne"}, ["classifier='tokne'", "token, gap, map", "mean 'token'"]),
     ({"classifier": None}, ["classifier=None", "token, gap, map"]),
@@ -143,15 +101,12 @@ WRONG = [
     ({"dropout_rate": float("nan")}, ["dropout_rate", "[0, 1)", "nan"]),
     ({"head_bias_init": None}, ["head_bias_init", "number", "None"]),
     ({"crop_remainder": 1}, ["crop_remainder", "bool", "1"]),
-    ({"rescale": 1}, ["rescale", "bool", "1"]),
     ({"classifier_activation": "softmx"}, ["classifier_activation", "'softmx'", "softmax"]),
-    ({"position_before_class": "yes"}, ["position_before_class", "bool", "'yes'"]),
     ({"qkv_bias": 0}, ["qkv_bias", "bool", "0"]),
     ({"qkv_bias": (True, 0, True)}, ["qkv_bias", "one each for query, key and value"]),
     ({"num_registers": -1}, ["num_registers", "int from 0", "-1"]),
     ({"mlp": "swiglu"}, ["mlp='swiglu'", "plain, gated"]),
     ({"norm": "rmsnorm"}, ["norm='rmsnorm'", "layer, rms"]),
-    ({"layer_scale": 1e-5}, ["layer_scale", "bool", "1e-05"]),
     ({"layer_scale_init": "small"}, ["layer_scale_init", "number", "'small'"]),
     ({"classifier": "gap", "distillation_token": True}, ["distillation_token=True", "class token"]),
     ({"projection_dim": 4, "representation_size": 4}, ["projection_dim=4", "exclude each other"]),
@@ -221,14 +176,10 @@ def test_an_invalid_field_is_refused(fields, words):
         config(**fields)
 
 
-def test_refusals_are_value_errors():
-    """Code that does not import keras_vit can catch them as ValueError."""
+def test_an_unknown_field_is_refused_with_the_nearest_name():
+    """By `from_dict` and by `replace`. Code without keras_vit can catch the ValueError."""
     assert issubclass(ConfigError, KerasViTError)
     assert issubclass(KerasViTError, ValueError)
-
-
-def test_an_unknown_field_is_refused_with_the_nearest_name():
-    """By `from_dict` and by `replace`."""
     with raises(ConfigError, "Unknown field num_classe.", "mean 'num_classes'", "patch_size"):
         ViTConfig.from_dict({**SIZES, "num_classe": 10})
     with raises(ConfigError, "Unknown field dropout.", "mean 'dropout_rate'"):
@@ -491,21 +442,13 @@ def test_has_one_prediction_is_true_for_pooled_classifiers_alone():
         assert not config(classifier=classifier).has_one_prediction
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.message[:60])
-def test_every_rule_reads_existing_fields(rule):
-    """A rule's message uses only the fields and properties that the rule names."""
-    made = config()
-    names = rule.fields.split()
-    assert rule.holds(*(getattr(made, name) for name in names))
-    assert set(re.findall(r"{(\w+)}", rule.message)) <= set(names)
-
-
 @pytest.mark.parametrize(
     "fields",
     [
         {"num_layers": 10**6},
         {"num_layers": 10**5000},
         {"hidden_size": -(10**5000)},
+        {"hidden_size": 10**5000 + 1},
         {"resnet": {"num_layers": [10**8]}},
         {"resnet": {"num_layers": [1] * 10**6}},
         {"resnet": {"num_layers": [10**5000]}},

@@ -72,7 +72,7 @@ def desk(tmp_path, monkeypatch):
     shutil.copytree(FOLDER / "hf_classifier_tanh", "vit-for-transformers")
     with served() as hub:
         hub.add("google/vit-base-patch16-224", FOLDER / "hf_classifier")
-        connect(hub, tmp_path / ".cache", monkeypatch, lambda seconds: None)
+        connect(hub, tmp_path / ".cache", monkeypatch)
         monkeypatch.setenv("HF_TOKEN", TOKEN)
         yield tmp_path
 

@@ -32,7 +32,7 @@ FLOORS = (
     {"checkpoints.translate"},
     {"checkpoints.recognition"},
     {"checkpoints.export"},
-    {"checkpoints.inspection", "checkpoints.libraries", "checkpoints.passports"},
+    {"checkpoints.inspection", "checkpoints.libraries"},
     {"checkpoints.adapt"},
     {"checkpoints.transfer"},
     {"images", "sharing", "heads"},

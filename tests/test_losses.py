@@ -6,7 +6,7 @@ import pytest
 
 from keras_vit import ConfigError
 from keras_vit.finetune import augreg_recipe, transfer_recipe
-from keras_vit.losses import FirstLoss, loss_for
+from keras_vit.losses import FirstLoss, losses_of_head
 from tests.helpers import normal, numpy_of, random_tiny, tiny
 
 IMAGES, LABELS = normal(8, 16, 16, 3), np.arange(8) % 5
@@ -17,6 +17,10 @@ TYPED = (
     keras.losses.SparseCategoricalCrossentropy(),
     ["sparse_categorical_crossentropy"],
 )
+
+
+def loss_for(loss, config):
+    return losses_of_head(config, loss, None, None)[0]
 
 
 def true_loss(logits, labels=LABELS):

@@ -1,10 +1,8 @@
 """`weights/port.py` makes preset folders from the files of a bucket, and resumes."""
 
-import importlib.util
 import json
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,15 +14,10 @@ from keras_vit.sources.catalog import CATALOG, Preset
 from keras_vit.variants import variant
 from tests.helpers import random_tiny
 from tests.sources.bucket_server import serving
+from weights import port
 
 # What a preset computes on each backend is tested by the parity tests.
 pytestmark = pytest.mark.on_one_backend("torch")
-
-_SPEC = importlib.util.spec_from_file_location(
-    "port", Path(__file__).parents[1] / "weights" / "port.py"
-)
-port = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(port)
 
 
 @pytest.fixture

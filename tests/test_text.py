@@ -12,7 +12,7 @@ from rich.table import Table
 import keras_vit
 from keras_vit import CheckpointError
 from keras_vit.cli.screen import Screen
-from keras_vit.text import in_figure, in_markdown, log, visible, warn
+from keras_vit.text import in_markdown, log, visible, warn
 
 pytestmark = pytest.mark.without_backend
 
@@ -132,20 +132,3 @@ def test_every_log_record_and_warning_of_names_passes_through_text():
     texts = {p.name: p.read_text() for p in Path(keras_vit.__file__).parent.rglob("*.py")}
     for call in ('getLogger("keras_vit', "warnings.warn("):
         assert [name for name, text in texts.items() if call in text] == ["text.py"]
-
-
-@pytest.mark.parametrize("text", [r"$\frac{$", "$x$", r"\$", "$$$", "a\x00b", "x" * 100_000])
-def test_figures_draw_dollars_as_text(text):
-    """matplotlib draws the escaped title exactly as the plain title without mathematics."""
-    from matplotlib.figure import Figure
-
-    pixels = []
-    title = in_figure(text)
-    assert len(title) <= 2 * 80
-    for drawn, options in ((title, {}), (title.replace(r"\$", "$"), {"parse_math": False})):
-        figure = Figure(figsize=(2, 1))
-        figure.text(0, 0, drawn, usetex=False, **options)
-        figure.savefig(file := io.BytesIO(), format="raw")
-        pixels.append(file.getvalue())
-    assert pixels[0] == pixels[1]
-    assert len(set(pixels[0])) > 2

@@ -9,7 +9,7 @@ import pytest
 
 from keras_vit import kernels
 from tests.families import FAMILIES
-from tests.helpers import HYBRID, assert_close, normal, numpy_of, random_tiny
+from tests.helpers import HYBRID, assert_close, normal, numpy_of, one_graph, random_tiny
 from tests.thorough import THOROUGH
 
 pytestmark = pytest.mark.skipif(keras.backend.backend() != "torch", reason="of torch")
@@ -41,6 +41,7 @@ def as_on_amd(monkeypatch):
     torch._dynamo.reset()
 
 
+@one_graph
 @pytest.mark.parametrize("name", MODELS)
 def test_a_compiled_model_is_one_graph(name):
     """A part that the compiler cannot follow would split the graph and cost most of the gain."""
@@ -52,6 +53,7 @@ def test_a_compiled_model_is_one_graph(name):
     assert_close(found, numpy_of(expected), 1e-2 if name == "float16" else 1e-5)
 
 
+@one_graph
 @pytest.mark.parametrize("name", ["vit", "float16", "dinov3"])
 def test_a_compiled_forward_pass_for_training_is_one_graph(name):
     """With `remat` it is not: torch's compiler does not follow the second run."""
@@ -70,6 +72,7 @@ def operators(graph):
     return {name.removeprefix("keras_vit.") for name in calls if name.startswith("keras_vit.")}
 
 
+@one_graph
 @pytest.mark.parametrize("compiles_gradient", [False, True])
 def test_a_compiled_program_computes_by_onednn(compiles_gradient):
     """Its products, the GELU behind them and attention in inference; products with gradients."""

@@ -13,7 +13,7 @@ import pytest
 
 import keras_vit
 from keras_vit.data import ImageData
-from keras_vit.data.options import Options
+from keras_vit.data.image_data import Options
 
 SCRIPT = """
 import keras_vit

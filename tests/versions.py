@@ -55,10 +55,8 @@ def rows(checkout: str | None = None) -> Iterator[Row]:
         yield Row((transformers,), "torch", ("tests/checkpoints/test_live_transformers.py",))
     yield Row(("timm==1.0.31",), "torch", ("tests/checkpoints/test_live_timm.py",))
     hub_files = ("test_live_keras_hub.py", "test_live_keras_hub_families.py")
-    for keras_hub in ("keras-hub==0.28.0", "keras-hub==0.32.0"):
-        yield Row(
-            (keras_hub,), "tensorflow", tuple(f"tests/checkpoints/{name}" for name in hub_files)
-        )
+    files = tuple(f"tests/checkpoints/{name}" for name in hub_files)
+    yield Row(("keras-hub==0.32.0",), "tensorflow", files)
 
 
 def install(packages: tuple[str, ...], folder: Path) -> list[str]:

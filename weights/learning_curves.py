@@ -1,7 +1,7 @@
 """Learning curves: vit_digits fine-tuned to a new question, and the same model from scratch.
 
     for backend in jax torch tensorflow; do
-        KERAS_BACKEND=$backend python weights/learning_curves.py docs
+        KERAS_BACKEND=$backend python -m weights.learning_curves docs
     done
 
 The question is whether a digit has a loop, as 0, 6, 8 and 9 do; the images are PNG files of
@@ -19,12 +19,13 @@ from typing import Any
 
 import keras
 import numpy as np
+from matplotlib.figure import Figure
 from PIL import Image
-from train_digits import digits
 
 import keras_vit
 from keras_vit.files import write_json
-from keras_vit.finetune import draw_curves, train, transfer_recipe
+from keras_vit.finetune import train, transfer_recipe
+from weights.train_digits import digits
 
 LOOPS = (0, 6, 8, 9)
 BATCH_SIZE, STEPS_PER_EPOCH = 64, 25
@@ -62,6 +63,20 @@ def learn(images: Path, out: Path, from_preset: bool, steps: int) -> dict[str, A
     return train(model, data, test, recipe=recipe, out=out, verbose=2)
 
 
+def draw_curves(histories: dict[str, dict[str, Any]], path: Path) -> None:
+    """Writes a figure of loss and accuracy; curves of training are dashed, of the test solid."""
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    for axis, quantity in zip(figure.subplots(1, 2), ("loss", "accuracy"), strict=True):
+        for k, (name, history) in enumerate(histories.items()):
+            steps = STEPS_PER_EPOCH * (1 + np.arange(len(history[quantity])))
+            axis.plot(steps, history[quantity], "--", color=f"C{k}", lw=1.0)
+            axis.plot(steps, history[f"val_{quantity}"], color=f"C{k}", label=name, lw=1.8)
+        axis.set(xlabel="training step", ylabel=quantity)
+        axis.grid(alpha=0.3)
+        axis.legend(title="solid: test, dashed: training", title_fontsize=8, fontsize=8)
+    figure.savefig(path, dpi=110)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", type=Path)
@@ -80,7 +95,7 @@ def main() -> None:
     file = folder / "learning_curves.json"
     kept = json.loads(file.read_text()) if file.exists() else {}
     write_json(file, {**kept, keras.backend.backend(): histories})
-    draw_curves(histories, folder / "learning_curves.png", STEPS_PER_EPOCH)
+    draw_curves(histories, folder / "learning_curves.png")
 
 
 if __name__ == "__main__":

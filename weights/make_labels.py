@@ -1,6 +1,6 @@
 """Writes the names of the ImageNet classes that keras_vit ships.
 
-    python weights/make_labels.py            # needs timm, which has the lists
+    python -m weights.make_labels            # needs timm, which has the lists
 
 A line per class, in the order of the heads: ILSVRC 2012 for ImageNet-1k, and that of
 Google's checkpoints for ImageNet-21k, which is the order of the WordNet identifiers

@@ -1,18 +1,19 @@
 """Ports published checkpoints to presets: download, convert, verify, write, upload.
 
-    KERAS_BACKEND=jax python weights/port.py vit_b16.augreg_i21k_ft_i1k_384 --out ported
-    KERAS_BACKEND=jax python weights/port.py --all --out ported --upload hf://me/{name}
+    KERAS_BACKEND=jax python -m weights.port vit_b16.augreg_i21k_ft_i1k_384 --out ported
+    KERAS_BACKEND=jax python -m weights.port --all --out ported --upload hf://me/{name}
 
-A preset that stands in the folder, whole and made from the file in the cache, is not made again:
-a run that broke off goes on. One failure does not stop the others; it makes the status 1.
+A complete preset in the folder that was made from the file in the cache is not made again, so that
+a second run continues the first. A failure does not stop the others; the exit status is then 1.
 
 Each preset is compared with its passport, `weights/passports/<name>.json`, before it is written,
-and bit by bit with itself after it was read back. If there is no such file, it is written with the
-outputs of keras_vit, and says so; `keras-vit attest` writes passports by the origin's code.
+and bit by bit with itself after it was read back. An absent passport is written with the outputs of
+keras_vit, and the table says so. `verify.py` writes passports by the origin's code.
 """
 
 import argparse
 import dataclasses
+import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,16 +24,18 @@ import numpy as np
 from rich.table import Table
 
 import keras_vit
-from keras_vit import KerasViTError, PresetError, VisionTransformer, checkpoints
+from keras_vit import KerasViTError, PresetError, VisionTransformer
 from keras_vit.checkpoints.inspection import open_checkpoint
 from keras_vit.checkpoints.opening import open_source
-from keras_vit.checkpoints.passports import formula_images
+from keras_vit.checkpoints.verification import formula_images
 from keras_vit.cli.screen import Screen
+from keras_vit.files import write_json
 from keras_vit.sharing.save import save_preset
 from keras_vit.sources import bucket
 from keras_vit.sources.catalog import Preset, list_presets, preset_named
 from keras_vit.sources.preset_config import MODEL_CARD_FILE
 from keras_vit.sources.source import Source
+from weights.verify import attest, compare
 
 PASSPORTS = Path(__file__).parent / "passports"
 _DATASETS = {"i1k": "imagenet-1k", "i21k": "imagenet-21k"}
@@ -42,7 +45,14 @@ console = Screen()
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What became of a preset: `ported`, `there already` or `failed`, and why or how sure."""
+    """The outcome of one preset.
+
+    Args:
+        name: name of the preset.
+        result: `"ported"`, `"there already"` or `"failed"`.
+        detail: cause of the failure, or the evidence about the outputs.
+        seconds: duration.
+    """
 
     name: str
     result: str
@@ -51,7 +61,7 @@ class Outcome:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Ports what the command line names; returns 1 if something failed."""
+    """Ports the presets that the command line names; returns 1 if one failed."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("names", nargs="*", help="presets of `keras-vit list`, or augreg/<file>")
     parser.add_argument("--all", action="store_true", help="the whole catalog")
@@ -95,15 +105,15 @@ def _outcome(name: str, out: Path, passports: Path, upload: str | None) -> Outco
 
 
 def _plain(name: str) -> str:
-    """A name for a folder and for the Hub."""
+    """Returns the name of a preset for a folder and for the Hub."""
     return name.removeprefix("augreg/").removesuffix(".npz")
 
 
 def is_ported(row: Preset, folder: Path) -> bool:
-    """Whether a folder holds the whole preset, made from the file that is in the cache, if one is.
+    """Whether a folder holds the whole preset, made from the file that the cache may have.
 
-    The weights' names, shapes and length are compared with `config.json`; their bytes were
-    when they were written.
+    Names, shapes and sizes of the weights are compared with `config.json`. Their bytes were
+    compared when the preset was written.
     """
     if not (folder / MODEL_CARD_FILE).is_file():
         return False
@@ -124,11 +134,11 @@ def is_ported(row: Preset, folder: Path) -> bool:
 
 
 def port(row: Preset, folder: Path, passports: Path) -> str:
-    """Makes one preset; returns what its verification amounts to.
+    """Makes one preset; returns the evidence about its outputs, in words.
 
     Raises:
-        KerasViTError: the checkpoint cannot be had or does not fit its row, or its outputs
-            are others than expected. No preset is written.
+        KerasViTError: the checkpoint cannot be loaded, does not fit its row, or has other outputs
+            than its passport. No preset is written.
     """
     model = VisionTransformer.from_preset(row.name)
     if row.variant and row.num_classes and row.dialect != "timm" and model.config != row.config():
@@ -146,7 +156,10 @@ def port(row: Preset, folder: Path, passports: Path) -> str:
 
 
 def about(row: Preset) -> dict[str, Any]:
-    """Returns what the model card says beside the preset; scores are others', and said to be."""
+    """Returns the facts of the model card that the preset does not state.
+
+    The score is marked as reported by others.
+    """
     facts: dict[str, Any] = {
         "license": row.license.lower(),
         "datasets": [_DATASETS[word] for word in row.data.split("_ft_") if word in _DATASETS],
@@ -170,9 +183,10 @@ def verify(row: Preset, path: Path) -> str:
         PresetError: a comparison failed.
     """
     if not path.exists():
-        checkpoints.attest(row.name, by="keras_vit").write_to(path)
+        write_json(path, attest(row.name, by="keras_vit"))
         return "not compared with the origin's code; keras_vit's outputs recorded"
-    for check in checkpoints.verify(row.name, path).checks:
+    passport = json.loads(path.read_text(encoding="utf-8"))
+    for check in compare(row.name, passport):
         if not check.passed:
             raise PresetError(
                 f"{row.name}: {check.name} differs from {path} ({check.expected}) by "
@@ -180,11 +194,11 @@ def verify(row: Preset, path: Path) -> str:
                 f"{check.tolerance:.0e}. If the source was changed, delete the passport to accept "
                 "it."
             )
-    return f"equals its passport of {checkpoints.Passport.read_from(path).origin}"
+    return f"equals its passport of {passport['origin']}"
 
 
 def outputs(model: VisionTransformer) -> dict[str, np.ndarray]:
-    """Returns the tokens behind the last norm, since some heads are zero, and the logits."""
+    """Returns the logits, and the tokens behind the last norm: some heads are zero."""
     stages = {"encoder_norm": model.get_layer("encoder_norm").output, "logits": model.output}
     size = model.config.image_size
     if size is None:

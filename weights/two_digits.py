@@ -1,6 +1,6 @@
 """Two digits in one picture: which half speaks for which? Measures it, and draws docs/explain.
 
-    KERAS_BACKEND=torch python weights/two_digits.py docs/explain
+    KERAS_BACKEND=torch python -m weights.two_digits docs/explain
 
 vit_digits learns pictures of two training digits side by side (16 x 32 pixels) in 15 epochs of
 2,880 pictures, with a target of one half for each digit. 100 pictures of two test digits are then
@@ -15,12 +15,12 @@ from typing import Any
 import keras
 import numpy as np
 from matplotlib.figure import Figure
-from train_digits import digits
 
 import keras_vit
 from keras_vit import explanation
 from keras_vit.explanation.drawing import overlay
 from keras_vit.explanation.faithfulness import BASELINES, Curve
+from weights.train_digits import digits
 
 METHODS = ("occlusion", "relevance", "integrated_gradients", "gradcam")
 LEFT, RIGHT = (0, 0, 16, 16), (16, 0, 32, 16)

@@ -16,9 +16,9 @@ from sphinx.util.docutils import SphinxDirective
 
 from keras_vit import flops
 from keras_vit.checkpoints import inspect
-from keras_vit.checkpoints.passports import rung_of, shipped
 from keras_vit.images.protocols import complete
 from keras_vit.sources.catalog import CATALOG, Preset
+from keras_vit.sources.passports import rung_of
 from keras_vit.weights.lexicon import num_parameters
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
@@ -43,7 +43,7 @@ class ModelsTable(SphinxDirective):
         speeds = {path.stem: _read(path) for path in sorted(RESULTS.glob("*.csv"))}
         for path in RESULTS.glob("*.csv"):
             self.env.note_dependency(str(path))
-        named = {f"images/s, {name.replace('_', ' ')}": "---:" for name in speeds}
+        named = {f"images/s, {name.replace('_', ' ').upper()}": "---:" for name in speeds}
         columns = {**COLUMNS, **named, **LAST}
         rows = [columns, columns.values()]
         rows += [_row(preset, list(speeds.values())) for preset in CATALOG.values()]
@@ -64,7 +64,6 @@ def _row(preset: Preset, speeds: list[list[dict[str, str]]]) -> list[str]:
     top1, reported = preset.top1, preset.reported
     if preset.upstream_top1 is not None:
         top1, reported = preset.upstream_top1, "VT#62 (ImageNet-21k)"
-    passport = shipped().get(preset.name)
     return [
         f"`{preset.name}`",
         f"{parameters:,.1f}",
@@ -74,7 +73,7 @@ def _row(preset: Preset, speeds: list[list[dict[str, str]]]) -> list[str]:
         "" if top1 is None else f"{top1:.2f}",
         reported.partition(",")[0],
         *(_speed(preset.name, gmacs, rows) for rows in speeds),
-        f"{rung_of(preset.name)}{f', {passport.date}' if passport else ''}",
+        str(rung_of(preset.name)),
         _protocol(preset.protocol),
         preset.license,
     ]
@@ -104,7 +103,7 @@ def _speed(name: str, gmacs: float, rows: list[dict[str, str]]) -> str:
     if not fitting:
         return ""
     best = max(fitting, key=lambda row: float(row["images_per_second"]))
-    return f"{float(best['images_per_second']):,.1f} ({best['backend']}, batch {best['batch']})"
+    return f"{float(best['images_per_second']):,.1f}"
 
 
 def setup(app: object) -> dict[str, bool]:

@@ -1,6 +1,6 @@
 """Figure 4's form, receptive fields and similarity of blocks: vit_digits before and after training.
 
-python examples/paper/similarity.py docs/explain
+python examples/paper/similarity.py pictures
 """
 
 import sys
@@ -228,7 +228,7 @@ def draw_few_shot(curve: Mapping[int, tuple[float, float]]) -> Any:
 
 
 def draw(folder: Path) -> None:
-    """Writes the pictures of these figures that `docs/explain.md` shows."""
+    """Writes the pictures of these figures into a folder."""
     digits = load_digits()
     images = np.round(digits.images * (255 / 16)).astype("uint8")
     train, test, train_digits, test_digits = train_test_split(

@@ -1,4 +1,4 @@
-"""The model that a caller asks for, where it differs from the file: configuration and arrays.
+"""Adapts the configuration and the arrays of a file to the model that a caller asks for.
 
 Four changes of arrays are possible, and the user asks for each of them: position embeddings move to
 another grid, patches get another size, the head is replaced, and the representation layer is left
@@ -6,7 +6,7 @@ out. Every other array must match.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from keras_vit.errors import CheckpointError, shown
 from keras_vit.interpolate import resampling_matrix
 from keras_vit.text import log
 
+POSITIONS, PATCHES = "position_embedding/embedding", "patch_embedding/kernel"
 TABLE = "_bias/table"
 """End of the paths of tables of relative position biases."""
 
@@ -33,7 +34,7 @@ def complete_numerics(stored: ViTConfig, fields: Mapping[str, Any]) -> dict[str,
 
 
 def adapt_config(checkpoint: Checkpoint, arguments: Mapping[str, Any]) -> ViTConfig:
-    """Returns the configuration of the model that a caller asks for, and logs what changes.
+    """Returns the configuration of the model that a caller asks for, and logs the changes.
 
     Args:
         checkpoint: the open checkpoint.
@@ -55,34 +56,32 @@ def adapt_config(checkpoint: Checkpoint, arguments: Mapping[str, Any]) -> ViTCon
     if pair("patch_size", fields.get("patch_size", stored.patch_size)) != stored.patch_size:
         if stored.resnet is not None:
             raise CheckpointError(
-                f"{path}: patch_size={shown(fields['patch_size'])} was asked for; patches of "
-                "pixels can be resized, and a hybrid's are of cells of a feature map."
+                f"{path}: patch_size={shown(fields['patch_size'])}, but the file has "
+                f"{stored.patch_size}. Patches of pixels can be resized; those of a hybrid, cells "
+                "of a feature map, cannot."
             )
         if stored.image_size is not None:
             fields["position_grid"] = None
     width = fields.get("representation_size")
     if width is not None and width != stored.representation_size:
         raise CheckpointError(
-            f"{path}: representation_size={width} was asked for, the file has "
-            f"{stored.representation_size}. None leaves the layer behind."
+            f"{path}: representation_size={width}, but the file has "
+            f"{stored.representation_size}. representation_size=None leaves the layer out."
         )
     if checkpoint.dialect.crops and fields.get("image_size") is not None:
-        size = fields["image_size"]
-        cropped = stored.replace(image_size=size, position_grid=None, crop_remainder=True)
-        if cropped.image_size and any(cropped.remainder_of(cropped.image_size)):
+        size = pair("image_size", fields["image_size"])
+        rows, columns = stored.remainder_of(size)
+        if rows or columns:
             fields.setdefault("crop_remainder", True)
-            rows, columns = cropped.remainder_of(cropped.image_size)
             log.warning(
                 "image_size=%s is not a multiple of patch_size=%s: the last %d rows and %d columns "
                 "of %s fill no patch and are not seen.",
-                cropped.image_size,
-                cropped.patch_size,
-                rows,
-                columns,
-                "the feature map" if cropped.resnet else "pixels",
+                *(size, stored.patch_size, rows, columns),
+                "the feature map" if stored.resnet else "pixels",
             )
     config = stored.replace(**complete_numerics(stored, fields))
-    _log_changes(str(path), stored, config)
+    for change in _changes(stored, config):
+        log.info("%s: %s", path, change)
     return config
 
 
@@ -203,29 +202,28 @@ def adapt_array(
         return None
     if path.startswith("pre_logits/") and config.representation_size is None:
         return None
-    if path == "position_embedding/embedding" and stored.source_grid != config.source_grid:
-        return resize_positions(
-            array,
-            stored.source_grid,
-            config.source_grid,
-            stored.num_prefix_positions,
-            config.numerics.position_resize,
-        )
-    if path.endswith(TABLE) and stored.table_grid != config.table_grid:
-        return resize_distances(array, stored.table_grid, config.table_grid)
-    if path == "patch_embedding/kernel" and stored.patch_size != config.patch_size:
+    if not _is_resized(path, stored, config):
+        return array
+    if path == PATCHES:
         return resize_patches(array, config.patch_size)
-    return array
+    if path.endswith(TABLE):
+        return resize_distances(array, stored.table_grid, config.table_grid)
+    prefix, method = stored.num_prefix_positions, config.numerics.position_resize
+    return resize_positions(array, stored.source_grid, config.source_grid, prefix, method)
 
 
 def adapt_dtype(path: str, dtype: np.dtype, stored: ViTConfig, config: ViTConfig) -> np.dtype:
     """Returns the type that `adapt_array` gives an array of this type."""
-    if path.endswith(TABLE) and stored.table_grid != config.table_grid:
-        return np.dtype("float32")
-    grids = stored.source_grid != config.source_grid
-    patches = stored.patch_size != config.patch_size
-    resized = {"position_embedding/embedding": grids, "patch_embedding/kernel": patches}
-    return np.dtype("float32") if resized.get(path) else dtype
+    return np.dtype("float32") if _is_resized(path, stored, config) else dtype
+
+
+def _is_resized(path: str, stored: ViTConfig, config: ViTConfig) -> bool:
+    """Whether the model has a weight in another size than the file."""
+    if path == POSITIONS:
+        return stored.source_grid != config.source_grid
+    if path == PATCHES:
+        return stored.patch_size != config.patch_size
+    return path.endswith(TABLE) and stored.table_grid != config.table_grid
 
 
 def replaces_head(stored: ViTConfig, config: ViTConfig) -> bool:
@@ -234,41 +232,27 @@ def replaces_head(stored: ViTConfig, config: ViTConfig) -> bool:
     return width != (config.num_classes, config.representation_size)
 
 
-def _log_changes(path: str, stored: ViTConfig, config: ViTConfig) -> None:
-    """Logs one line for each difference between the model and the file."""
+def _changes(stored: ViTConfig, config: ViTConfig) -> Iterator[str]:
+    """Yields a sentence for each difference between the model and the file."""
     if replaces_head(stored, config):
+        old = f"{stored.num_classes} classes" if stored.num_classes else "no head"
         if config.num_classes:
-            log.info(
-                "%s: new head with zero weights for %d classes; the file has %s.",
-                path,
-                config.num_classes,
-                f"{stored.num_classes} classes" if stored.num_classes else "no head",
-            )
+            new = f"new head with zero weights for {config.num_classes} classes"
+            yield f"{new}; the file has {old}."
         else:
-            log.info("%s: the head (%d classes) is left behind.", path, stored.num_classes)
+            yield f"the head ({old}) is left behind."
     if stored.representation_size is not None and config.representation_size is None:
-        log.info("%s: pre_logits is left behind, as before fine-tuning.", path)
+        yield "pre_logits is left behind, as before fine-tuning."
     if stored.patch_size != config.patch_size:
-        log.info(
-            "%s: the projection of patches resized from %dx%d to %dx%d pixels.",
-            path,
-            *stored.patch_size,
-            *config.patch_size,
-        )
+        change = _sides(stored.patch_size, config.patch_size)
+        yield f"the projection of patches resized {change} pixels."
     if config.position == "learned" and stored.source_grid != config.source_grid:
-        log.info(
-            "%s: position embeddings resized from %dx%d to %dx%d (%s).",
-            path,
-            *stored.source_grid,
-            *config.source_grid,
-            config.numerics.position_resize,
-        )
+        change = _sides(stored.source_grid, config.source_grid)
+        yield f"position embeddings resized {change} ({config.numerics.position_resize})."
     if config.relative_position_bias and stored.table_grid != config.table_grid:
-        log.info(
-            "%s: relative position bias resized from %dx%d to %dx%d patches.",
-            path,
-            *stored.table_grid,
-            *config.table_grid,
-        )
-    if config.image_size and any(config.remainder_of(config.image_size)):
-        log.info("%s: pixels that fill no patch are dropped, as by the reference.", path)
+        change = _sides(stored.table_grid, config.table_grid)
+        yield f"relative position bias resized {change} patches."
+
+
+def _sides(old: tuple[int, int], new: tuple[int, int]) -> str:
+    return "from {}x{} to {}x{}".format(*old, *new)

@@ -1,4 +1,4 @@
-"""From a model's arrays to a checkpoint of another library, in the family that can hold them."""
+"""Writes a model's arrays as a checkpoint of another library, in the family that can hold them."""
 
 import contextlib
 import dataclasses
@@ -31,8 +31,8 @@ class WeightArrays:
     """The weights of a model by their path in the lexicon.
 
     Args:
-        dtype: returns the type of an array, without reading it.
-        read: returns an array; a caller reads each array once.
+        dtype: function that returns the type of an array, without reading it.
+        read: function that returns an array; a caller reads each array once.
     """
 
     dtype: Callable[[str], np.dtype]
@@ -44,9 +44,9 @@ def export(
     arrays: WeightArrays,
     dialects: Sequence[Dialect],
     path: str | os.PathLike[str],
-    labels: tuple[str, ...] | None,
-    track: Track,
-    lossy: bool,
+    labels: tuple[str, ...] | None = None,
+    track: Track = iter,
+    lossy: bool = False,
     protocol: ProtocolSpec = "paper",
 ) -> None:
     """Writes a checkpoint: a file, or a folder if the library needs JSON beside the weights.
@@ -103,12 +103,8 @@ def _protocol_to_write(protocol: ProtocolSpec, dialect: Dialect, config: ViTConf
         return spec
     own = complete(dialect.images.default(config)) | {k: spec[k] for k in ("mean", "std")}
     if dialect.json:
-        log.warning(
-            "%s cannot express the protocol %s: its files state %s.",
-            dialect.library,
-            compact(spec),
-            compact(own),
-        )
+        message = "%s cannot express the protocol %s: its files state %s."
+        log.warning(message, dialect.library, compact(spec), compact(own))
     return own
 
 
@@ -125,16 +121,16 @@ def _write_arrays(
         weights = [arrays.read(p).astype(dtypes[move.name], copy=False) for p in move.paths]
         return move.to_array(weights)
 
+    if dialect.container == "safetensors":  # in the order of the safetensors library
+        moves = sorted(moves, key=lambda move: (-dtypes[move.name].itemsize, move.name))
     named = ((move.name, read(move)) for move in track(moves))
     if dialect.container == "npz":
         write_npz(path, named)
     elif dialect.container == "h5":
         _write_h5(path, itertools.chain(named, _row_numbers(dialect, moves)))
     else:
-        by_name = {move.name: move for move in moves}
         specs = [(move.name, move.file_shape, dtypes[move.name]) for move in moves]
-        in_file_order = lambda names: (read(by_name[name]) for name in track(names))  # noqa: E731
-        write_safetensors(path, specs, in_file_order, dict(dialect.metadata))
+        write_safetensors(path, specs, (array for _, array in named), dialect.metadata)
 
 
 def _row_numbers(dialect: Dialect, moves: list[Move]) -> Iterator[tuple[str, np.ndarray]]:
@@ -168,19 +164,13 @@ def _check_expressible(config: ViTConfig, dialect: Dialect, lossy: bool) -> None
             for name, value in config.numerics.to_dict().items()
             if not dialect.can_compute(name, value) and _matters(name, config)
         ]
-    if impossible or (reasons and not lossy):
-        advice = (
-            ""
-            if impossible
-            else (
-                " lossy=True writes the weights nevertheless; the library will then compute "
-                "different outputs."
-            )
-        )
-        raise CheckpointError(
-            f"{dialect.library} cannot express this model: {'; '.join(impossible + reasons)}. "
-            f"Nothing was written.{advice}"
-        )
+    if not impossible and (lossy or not reasons):
+        return
+    advice = " lossy=True writes the weights nevertheless; the library then computes other outputs."
+    raise CheckpointError(
+        f"{dialect.library} cannot express this model: {'; '.join(impossible + reasons)}. Nothing "
+        f"was written.{'' if impossible else advice}"
+    )
 
 
 def _matters(numeric: str, config: ViTConfig) -> bool:

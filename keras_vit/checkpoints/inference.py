@@ -1,4 +1,4 @@
-"""The configuration of a model, inferred from the names and shapes of its file."""
+"""Infers the configuration of a model from the names and shapes of its file."""
 
 import dataclasses
 import itertools
@@ -15,8 +15,6 @@ _FIELDS = {field.name: field for field in dataclasses.fields(ViTConfig)}
 _SIZES = {
     **{symbol: axis.words for symbol, axis in AXES.items() if axis.words in _FIELDS},
     "n": "num_positions",
-    "pool h": "map_num_heads",
-    "pool f": "map_mlp_dim",
     "c": "channels",
     "i": "channels",
 }
@@ -49,7 +47,7 @@ def fields_from(
     fields |= _classifier(bindings, is_twice_as_wide=size.get("e") == 2 * size.get("m", 0))
     if "f" in votes and (width := _packed_width(votes["f"], bindings)):
         fields |= {"mlp": "gated", "mlp_dim": width}
-    fields["num_layers"] = size.get("l") or _count(bindings)
+    fields["num_layers"] = size.get("l") or max(numbers(bindings, "l"), default=-1) + 1
     if "p" in size and "q" in size:
         fields["patch_size"] = (size["p"], size["q"])
     if is_hybrid:
@@ -116,9 +114,10 @@ def _without(name: str, values: Collection[str | None]) -> Any:
 
 
 def _packed_width(votes: Counter[int], bindings: Mapping[str, list[dict[str, str]]]) -> int | None:
-    """Width of a gated MLP whose first array holds gate and value, under the name of a plain one.
+    """Returns the width of a gated MLP that stores gate and value in one array; None if plain.
 
-    That array is twice as wide as what the second one reads, in every block.
+    The array has the name of a plain MLP's first array, and is twice as wide as the input of the
+    second one, in every block.
     """
     first, second = (len(bindings.get(f"block_{{l}}/mlp/dense_{i}/kernel", ())) for i in (0, 1))
     widths = (w for w, count in votes.items() if count >= second and votes[2 * w] >= first)
@@ -131,18 +130,14 @@ def numbers(bindings: Mapping[str, list[dict[str, str]]], placeholder: str) -> s
     return {int(binding[placeholder]) for binding in every if placeholder in binding}
 
 
-def _count(bindings: Mapping[str, list[dict[str, str]]]) -> int:
-    """Returns the number of blocks, by the highest number in a name."""
-    return max(numbers(bindings, "l"), default=-1) + 1
-
-
 def _units_per_stage(bindings: Mapping[str, list[dict[str, str]]]) -> list[int]:
-    units: dict[int, int] = {}
-    for template, own in bindings.items():
-        if template.startswith(UNIT):
-            for binding in own:
-                s, u = int(binding["s"]), int(binding["u"])
-                units[s] = max(u, units.get(s, 0))
+    pairs = [
+        (int(binding["s"]), int(binding["u"]))
+        for template, own in bindings.items()
+        if template.startswith(UNIT)
+        for binding in own
+    ]
+    units = dict(sorted(pairs))  # of the pairs of a stage, the last has its highest number
     return [units.get(s, 1) for s in range(1, min(max(units, default=0), 99) + 1)]
 
 

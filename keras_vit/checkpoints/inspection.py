@@ -1,4 +1,4 @@
-"""The description of a checkpoint, from its headers alone, without a model or a backend.
+"""Describes a checkpoint by its headers alone, without a model or a backend.
 
 Four steps: recognise the dialect, read the JSON beside the weights, infer the configuration,
 and plan the translation, which compares every array with the configuration.
@@ -18,12 +18,18 @@ from keras_vit.checkpoints.dialects import Dialect, Statement
 from keras_vit.checkpoints.dialects.base import not_a_protocol
 from keras_vit.checkpoints.dialects.keras_vit import keras_vit
 from keras_vit.checkpoints.opening import OpenSource, open_source
-from keras_vit.checkpoints.recognition import Recognition, find_wrapper, recognise_dialect
+from keras_vit.checkpoints.recognition import (
+    Recognition,
+    find_wrapper,
+    read_statement,
+    recognise_dialect,
+)
 from keras_vit.checkpoints.translate import Move, Shape, compare, plan
 from keras_vit.config import Numerics, ViTConfig
 from keras_vit.config.variants import variant_named, variant_of
 from keras_vit.errors import CheckpointError, ConfigError, SourceError, shown
 from keras_vit.images.protocols import ProtocolSpec, compact, complete
+from keras_vit.sources.preset_config import PresetConfig
 from keras_vit.sources.source import Source
 from keras_vit.weights.lexicon import num_parameters
 
@@ -112,7 +118,7 @@ class Checkpoint:
 def inspect(
     source: str | os.PathLike[str] | Source, *, allow_pickle_weights: bool = False, **fields: Any
 ) -> CheckpointInfo:
-    """Describes what `from_preset` would load, without a backend and without reading arrays.
+    """Describes the checkpoint of a source, without a backend and without reading arrays.
 
     A row of the catalog and the `config.json` of a keras_vit preset describe themselves, so that
     nothing else is opened. Of any other checkpoint, names and shapes of all arrays are read.
@@ -129,15 +135,8 @@ def inspect(
     """
     source = Source.of(source, allow_pickle_weights=allow_pickle_weights)
     if (preset := source.preset()) is not None:
-        return CheckpointInfo(
-            path=Path(source.name),
-            dialect=keras_vit.name if source.row is None else source.row.dialect,
-            config=preset.config,
-            protocol=preset.protocol,
-            labels=preset.labels,
-            provenance=preset.provenance,
-            thresholds=preset.thresholds,
-        )
+        dialect = keras_vit.name if source.row is None else source.row.dialect
+        return _info(Path(source.name), dialect, preset)
     with open_source(source, headers=True) as files:
         return open_checkpoint(files, {**source.defaults, **fields}).info
 
@@ -172,41 +171,44 @@ def open_checkpoint(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoi
     if fields.get("variant"):
         fields = {**variant_named(fields["variant"]).fields, **fields}
     architecture = {name: fields[name] for name in _ARCHITECTURE if name in fields}
-    try:
-        statement = dialect.read_json(files.json)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        where = reader.path
-        raise CheckpointError(f"{where}: a JSON file beside the weights: {error}.") from error
+    statement = read_statement(files, dialect)
     inferred = _join_facts(recognition, statement)
     undetermined: tuple[str, ...] = ()
     if preset is not None:
         config = preset.config.replace(**architecture)
+        stated = dataclasses.replace(preset, config=config)
     else:
         _refuse_open_facts(files, recognition, statement, fields)
         config, undetermined = _infer_config(
             reader.path, recognition, {**inferred, **architecture}, fields
         )
+        stated = PresetConfig(config, _protocol(statement, dialect, config), statement.labels)
     moves = plan(config, dialect, recognition.prefix, reader.shapes)
     ignored = {**recognition.ignored, **dialect.derived(config)}
     name = variant_of(config)
     fits = _fitting_variant(inferred) if architecture else None
     model = f"{name or 'the model'} in the {dialect.name} dialect"
     compare(reader, moves, ignored, model, fits if fits != name else None)
-    info = CheckpointInfo(
-        path=reader.path,
-        dialect=dialect.name,
-        config=config,
-        protocol=preset.protocol if preset else _protocol(statement, dialect, config),
-        labels=preset.labels if preset else statement.labels,
+    info = _info(
+        reader.path,
+        dialect.name,
+        stated,
         prefix=wrapper + recognition.prefix,
         undetermined=undetermined,
         shapes={wrapper + name: shape for name, shape in reader.shapes.items()},
         dtypes={wrapper + name: dtype for name, dtype in reader.dtypes.items()},
         ignored={wrapper + name: why for name, why in ignored.items()},
-        provenance=preset.provenance if preset else {},
-        thresholds=preset.thresholds if preset else None,
     )
     return Checkpoint(reader, dialect, info, moves)
+
+
+def _info(path: Path, dialect: str, stated: PresetConfig, **arrays: Any) -> CheckpointInfo:
+    """Returns a description: the contents of `config.json`, or its counterpart, and the arrays."""
+    facts = {name: getattr(stated, name) for name in _STATED}
+    return CheckpointInfo(path, dialect, **facts, **arrays)
+
+
+_STATED = ("config", "protocol", "labels", "provenance", "thresholds")
 
 
 def _join_facts(recognition: Recognition, statement: Statement) -> dict[str, Any]:
@@ -228,11 +230,12 @@ def _refuse_open_facts(
     files: OpenSource, recognition: Recognition, statement: Statement, fields: Mapping[str, Any]
 ) -> None:
     """Refuses a file without JSON if its arrays leave the arithmetic open."""
-    path, dialect = files.reader.path, recognition.dialect
+    dialect = recognition.dialect
+    read_as = f"{files.reader.path}: read as {dialect.name}"
     if dialect.needs_json and not any(table.file in files.json for table in dialect.json):
         raise CheckpointError(
-            f"{path}: read as {dialect.name}: {dialect.needs_json} stands in config.json alone. "
-            "Load the folder that has both files."
+            f"{read_as}: {dialect.needs_json} stands in config.json alone. Load the folder that "
+            "has both files."
         )
     numerics = fields.get("numerics") or {}
     facts = {
@@ -246,16 +249,16 @@ def _refuse_open_facts(
         facts[dialect.identity.key] = dialect.identity.value(files.json)
     open_facts = dialect.undetermined({**recognition.fields, "prefix": recognition.prefix})
     if missing := {name: values for name, values in open_facts.items() if name not in facts}:
-        of_numerics = [f"{name!r}: ..." for name in missing if name in _NUMERICS]
+        of_numerics = ", ".join(f"{name!r}: ..." for name in missing if name in _NUMERICS)
         give = [f"{name}=..." for name in missing if name not in (*_NUMERICS, "architecture")]
         if of_numerics:
-            give.append(f"numerics={{{', '.join(of_numerics)}}}")
+            give.append(f"numerics={{{of_numerics}}}")
         if "architecture" in missing:
             give.append('a folder whose config.json states {"architecture": ...}')
         values = "; ".join(f"{name}: {value}" for name, value in missing.items())
         raise CheckpointError(
-            f"{path}: read as {dialect.name}: the arrays do not tell {', '.join(missing)}. Give "
-            f"{', '.join(give)} ({values})."
+            f"{read_as}: the arrays do not tell {', '.join(missing)}. Give {', '.join(give)} "
+            f"({values})."
         )
 
 

@@ -1,4 +1,4 @@
-"""Forward passes of the other libraries themselves; timm and transformers need torch."""
+"""Runs checkpoints by the libraries that they belong to; timm and transformers need torch."""
 
 import json
 import os
@@ -19,7 +19,7 @@ _VISION_CLASSES = {
 
 
 class LibraryUnavailableError(CheckpointError):
-    """A library cannot run a checkpoint: it is not installed, or cannot read the checkpoint."""
+    """A library is not installed, or cannot run a checkpoint."""
 
 
 def run_library(
@@ -55,7 +55,7 @@ def run_library(
     except RuntimeError as error:
         if "torchvision" not in str(error):
             raise
-        raise LibraryUnavailableError(f"{library} does not import here ({error})") from error
+        raise LibraryUnavailableError(f"{library} cannot be imported here ({error})") from error
     return f"{package} {metadata.version(package)}", logits
 
 

@@ -1,4 +1,4 @@
-"""`keras_vit.checkpoints.load`: `transfer.load` with the class of the model."""
+"""Loads checkpoints into the class `VisionTransformer`."""
 
 import os
 from typing import TYPE_CHECKING, Any

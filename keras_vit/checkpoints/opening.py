@@ -1,12 +1,10 @@
-"""From the open files of a source to their arrays."""
+"""Opens the arrays of a source."""
 
 import contextlib
 import dataclasses
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from keras_vit.checkpoints.containers import SAFETENSORS_DTYPES, Reader, joined, open_arrays
 from keras_vit.errors import CheckpointError
@@ -20,7 +18,7 @@ class OpenSource:
     """The arrays and JSON of a source, all of one state.
 
     Args:
-        reader: the arrays; its path is for messages.
+        reader: reader of the arrays; its path is for messages.
         json: the JSON objects beside the weights, by file name.
         preset: contents of `config.json`, if keras_vit wrote it.
         is_folder: whether the source is a folder, which may hold JSON beside the weights.
@@ -45,7 +43,7 @@ def open_source(
         readers: list[tuple[str, Reader]] = []
         for name, file in files.weights.items():
             if isinstance(file, Header):
-                reader: Reader = _HeaderReader(file)
+                reader = _reader_of(file)
             else:
                 pickles = source.allow_pickle_weights
                 arrays = open_arrays(file.name, file, allow_pickle_weights=pickles)
@@ -56,16 +54,11 @@ def open_source(
         yield OpenSource(reader, files.json, files.preset, files.is_folder)
 
 
-class _HeaderReader(Reader):
-    """Names, shapes and types of a file that was not downloaded."""
-
-    def __init__(self, header: Header) -> None:
-        super().__init__(Path(header.name))
-        self.shapes = {name: shape for name, (_, shape) in header.arrays.items()}
-        for name, (word, _) in header.arrays.items():
-            if word not in SAFETENSORS_DTYPES:
-                raise CheckpointError(f"{self.path}: arrays of type {word!r} hold no weights.")
-            self.dtypes[name] = SAFETENSORS_DTYPES[word]
-
-    def read(self, name: str) -> np.ndarray:
-        raise CheckpointError(f"{self.path}: only its header was fetched.")
+def _reader_of(header: Header) -> Reader:
+    """Returns the names, shapes and types of a file that was not downloaded, without its arrays."""
+    reader = Reader(Path(header.name))
+    for name, (word, shape) in header.arrays.items():
+        if word not in SAFETENSORS_DTYPES:
+            raise CheckpointError(f"{reader.path}: arrays of type {word!r} hold no weights.")
+        reader.shapes[name], reader.dtypes[name] = shape, SAFETENSORS_DTYPES[word]
+    return reader

@@ -1,4 +1,4 @@
-"""Recognition of the dialect and the prefix of a file from the names of its arrays."""
+"""Recognises the dialect and the prefix of a file from the names of its arrays."""
 
 import collections
 import dataclasses
@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 from keras_vit.checkpoints import inference
-from keras_vit.checkpoints.dialects import DIALECTS, dialects_named
+from keras_vit.checkpoints.dialects import DIALECTS, Statement, dialects_named
 from keras_vit.checkpoints.dialects.base import Dialect, StoredAs
 from keras_vit.checkpoints.opening import OpenSource
 from keras_vit.checkpoints.translate import Shape
@@ -40,7 +40,8 @@ class Recognition:
     """The interpretation of a file's names and shapes in one dialect.
 
     Args:
-        dialect, prefix: the dialect, and the prefix of its names in the file.
+        dialect: the dialect.
+        prefix: prefix of the dialect's names in the file.
         fields: fields of `ViTConfig` that names and shapes imply (`inference.fields_from`).
         bindings: path template of the lexicon -> the values of its placeholders in the file.
         ignored: names of arrays that are no weights of the model, and the reason for each.
@@ -63,7 +64,8 @@ class Template:
         dialect: index of the dialect among the candidates.
         path: path of the weight in the lexicon.
         stored: name and axes of the array.
-        match: returns the placeholder values of a name, or None if it does not match.
+        match: function that returns the placeholder values of a name, or None if the name does
+            not match.
     """
 
     dialect: int
@@ -86,8 +88,8 @@ def recognise_dialect(files: OpenSource, name: str | None = None) -> Recognition
     """Returns the dialect of a file, which the arrays decide; the JSON narrows the choice.
 
     The dialects are tried in three groups: the class that the JSON names, the family that it
-    names, and the libraries that it does not speak of. The last group reads a folder whose JSON
-    belongs to another file of the same repository.
+    names, and the libraries about which it states nothing. The last group reads a folder whose
+    JSON belongs to another file of the same repository.
 
     Args:
         files: the open source.
@@ -111,7 +113,8 @@ def recognise_dialect(files: OpenSource, name: str | None = None) -> Recognition
         recognition = recognise(shapes, group, are_named=are_named) if group else None
         if recognition is not None:
             return recognition
-    _refuse_by_part(files, named)
+    for dialect in named:
+        read_statement(files, dialect)  # refuses a part that keras_vit lacks by its name
     some = list(itertools.islice(shapes, 2000))
     family = _foreign_family(files.json, dialects).partition(", exp")[0] if named else ""
     beside = f" Beside it, {family}." if family else ""
@@ -122,14 +125,17 @@ def recognise_dialect(files: OpenSource, name: str | None = None) -> Recognition
     )
 
 
-def _refuse_by_part(files: OpenSource, named: Iterable[Dialect]) -> None:
-    """Refuses a model whose JSON names a part that keras_vit lacks, by the name of the part."""
-    for dialect in named:
-        try:
-            dialect.read_json(files.json)
-        except ValueError as part:
-            where = files.reader.path
-            raise CheckpointError(f"{where}: a JSON file beside the weights: {part}.") from part
+def read_statement(files: OpenSource, dialect: Dialect) -> Statement:
+    """Returns the facts that the JSON files state in the words of a dialect.
+
+    Raises:
+        CheckpointError: a value is invalid, or names a part that keras_vit lacks.
+    """
+    try:
+        return dialect.read_json(files.json)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        where = files.reader.path
+        raise CheckpointError(f"{where}: a JSON file beside the weights: {error}.") from error
 
 
 def _foreign_family(files: Mapping[str, Any], dialects: Iterable[Dialect]) -> str:
@@ -140,28 +146,23 @@ def _foreign_family(files: Mapping[str, Any], dialects: Iterable[Dialect]) -> st
             read = [d.identity for d in dialects if d.identity and d.identity.key == where.key]
             expected = " or ".join(dict.fromkeys(identity.expected for identity in read))
             classes = files[where.file].get("architectures")
-            model = (
-                f"; the model is a {listed(classes, 2)}"
-                if isinstance(classes, list) and classes
-                else ""
-            )
-            return f"{where.file} has {where.key}={shown(value)}, expected {expected}{model}"
+            found = f"{where.file} has {where.key}={shown(value)}, expected {expected}"
+            is_list = isinstance(classes, list) and classes
+            return f"{found}; the model is a {listed(classes, 2)}" if is_list else found
     raise LookupError("no JSON names a family")
 
 
 def recognise(
     shapes: Mapping[str, Shape], dialects: Sequence[Dialect], *, are_named: bool = False
 ) -> Recognition | None:
-    """Returns the dialect and prefix with the most matching names; None if it is no ViT.
+    """Returns the dialect and prefix with the most matching names; None for a file without a ViT.
 
-    Where the JSON names the family, the classes of that family differ in the parts that they
-    leave out: the dialect that leaves the fewest arrays without an explanation is chosen, then the
-    one that reads the most.
+    The classes of a family that the JSON names differ in the parts that they leave out. Of their
+    dialects, the one with the fewest unexplained arrays is chosen, then the one that reads most.
 
     Two dialects may match equally many names, for example in a file without position
-    embeddings. The dialect whose conventions agree with the arrays then wins, and among several
-    the one that knows more of the other arrays as no weights. Each name is looked up once for all
-    dialects together.
+    embeddings. The dialect whose conventions agree with the arrays is then chosen; of several, the
+    one that ignores the most of the other arrays. All dialects look up a name together.
     """
     own: dict[tuple[int, str], list[Claim]] = collections.defaultdict(list)
     for claim in _claims(shapes, tuple(dialects)):
@@ -181,7 +182,7 @@ def recognise(
         candidates,
         key=lambda r: (
             are_named and (r.claimed + len(r.ignored), r.claimed),
-            not _contradicted(r),
+            all(r.fields.get(k, value) == value for k, value in r.dialect.conventions.items()),
             len(r.ignored),
             -len(r.prefix),
         ),
@@ -190,13 +191,6 @@ def recognise(
     has_patches = "patch_size" in best.fields or "patch_embedding/kernel" in best.bindings
     has_patches = has_patches and best.fields["num_layers"] > 0
     return best if has_patches else None
-
-
-def _contradicted(recognition: Recognition) -> bool:
-    fields = recognition.fields
-    return any(
-        fields.get(name, value) != value for name, value in recognition.dialect.conventions.items()
-    )
 
 
 def _read(
@@ -226,20 +220,11 @@ def _read(
 
 def _ignored(shapes: Mapping[str, Shape], dialect: Dialect) -> dict[str, str]:
     """Returns the names of arrays that are no weights, and the reason for each."""
-    empty = {name: "an array without numbers" for name, shape in shapes.items() if 0 in shape}
-    if not dialect.ignored:
-        return empty
-    any_of = re.compile("|".join(f"(?:{pattern})" for pattern in dialect.ignored)).fullmatch
-    matching = {
-        name: next(why for e, why in dialect.ignored.items() if re.fullmatch(e, name))
-        for name in shapes
-        if any_of(name)
-    }
-    return empty | matching
-
-
-_LOCAL = {"root": "w", "pool": "hdf"}
-"""Axes that have another size in this part of a model than elsewhere."""
+    ignored = {name: "an array without numbers" for name, shape in shapes.items() if 0 in shape}
+    for pattern, reason in dialect.ignored.items():
+        match = re.compile(pattern).fullmatch
+        ignored |= {name: reason for name in shapes if match(name)}
+    return ignored
 
 
 def _sizes(template: Template, shape: Shape) -> dict[str, int]:
@@ -256,9 +241,8 @@ Index = dict[str, list[Template]]
 def _claims(names: Iterable[str], dialects: tuple[Dialect, ...]) -> Iterator[Claim]:
     """Yields every match of a name and a template, in the order of the names."""
     index, prefixes = _index(dialects)
-    skeleton_of = functools.partial(re.compile(r"\d+").sub, "#")
     for name in names:
-        skeleton = skeleton_of(name)
+        skeleton = re.sub(r"\d+", "#", name)
         for prefix in prefixes:
             # A prefix has no digits, so it has the same length in name and skeleton.
             rest = skeleton[len(prefix) :]

@@ -1,6 +1,6 @@
-"""From a file to a model, from a model to a file, and from file to file.
+"""Loads models from checkpoints, saves models, and converts checkpoints.
 
-The model stands above: `load` is given its class.
+`load` receives the class of the model as an argument, because the model imports this module.
 """
 
 import math
@@ -48,15 +48,15 @@ _OPEN = (
     "image_size",
     "numerics",
 )
-"""Arguments that may be needed because the arrays of a file leave them open."""
+"""Arguments that the arrays of a file may leave open, so that `inspect` needs them too."""
 
 
 _OF_MODEL = frozenset(
     ("dtype", "data_format", "name", "labels", "protocol", "provenance", "remat", "trainable")
 ) | {"thresholds"}
-"""Arguments of the model; those that are None are the files' or the model's own."""
+"""Arguments of the model; None takes the value of the files, or the model's default."""
 _OF_READING = frozenset(("num_classes", "dialect", "variant", "position_grid"))
-"""Arguments that are left out if they are None; None is a value of other fields."""
+"""Arguments for which None means that they are not given; other fields may be None."""
 
 
 def load(
@@ -72,8 +72,8 @@ def load(
     """Builds the model of a checkpoint or preset, as `keras_vit.checkpoints.load` describes.
 
     Args:
-        build: the class of the model, called with a `ViTConfig` and what the source states.
-        source: see `keras_vit.checkpoints.load`, as the other arguments.
+        build: class of the model; it receives a `ViTConfig` and the facts that the source states.
+        source: source of the checkpoint; `keras_vit.checkpoints.load` describes all arguments.
 
     Raises:
         CheckpointError: arrays do not fit; the message names the file and each such array.
@@ -117,7 +117,7 @@ def load(
 
 
 def _state_facts(source: Source, info: CheckpointInfo, config: ViTConfig) -> dict[str, Any]:
-    """Returns what the source states of the model beside its configuration.
+    """Returns the facts of a model beside its configuration that the source states.
 
     Labels are left out if their number is not the model's, thresholds if the head is another.
     """
@@ -162,18 +162,28 @@ def save(
     """
     from keras_vit.distribution.processes import by_one
 
-    write = writer_of(model)
-    by_one(lambda: write(path, dialect, lossy, track), path)
+    arrays = arrays_to_write(model)
+    labels, protocol = model.labels, model.preprocessor.protocol
+
+    def write() -> None:
+        target = dialects_named(dialect)
+        export(model.config, arrays, target, path, labels, track, lossy, protocol)
+
+    by_one(write, path)
 
 
-def writer_of(model: Any) -> Callable[..., None]:
-    """Returns the function that writes a model's weights, with the arguments of `save` but `model`.
+def arrays_to_write(model: Any) -> WeightArrays:
+    """Returns the weights of a model, for a checkpoint.
 
     Weights that the devices of several processes divide are gathered here, in every process.
 
     Raises:
-        CheckpointError: as `save`, of a model that no checkpoint can hold.
+        CheckpointError: no checkpoint can hold the model: it is quantised, has unmerged LoRA
+            weights, or is no `VisionTransformer`.
     """
+    import keras
+
+    from keras_vit.distribution.processes import together, whole
     from keras_vit.layers.quantisation import quantised_parts
 
     if not isinstance(getattr(model, "config", None), ViTConfig):
@@ -192,16 +202,20 @@ def writer_of(model: Any) -> Callable[..., None]:
             "The model has LoRA weights, which checkpoints and presets cannot hold. Save "
             "keras_vit.finetune.merge_lora(model), a plain model with the same outputs."
         )
-    arrays = _arrays_of_model(model)
-    protocol = model.preprocessor.protocol
+    variables: dict[str, Any] = weights_by_path(model)
+    if together()[1] > 1:
+        variables = {path: whole(weight) for path, weight in variables.items()}
 
-    def write(
-        path: str | os.PathLike[str], dialect: str, lossy: bool = False, track: Track = iter
-    ) -> None:
-        target = dialects_named(dialect)
-        export(model.config, arrays, target, path, model.labels, track, lossy, protocol)
+    def read(path: str) -> np.ndarray:
+        array = keras.ops.convert_to_numpy(variables[path])
+        if not _is_finite(array):
+            raise CheckpointError(
+                f"The weight {path} holds NaN or infinity, so the model is not saved. Its training "
+                "has diverged; go back to an earlier checkpoint of it."
+            )
+        return array
 
-    return write
+    return WeightArrays(lambda path: np.dtype(variables[path].dtype), read)
 
 
 def convert(
@@ -274,7 +288,7 @@ def _read_move(checkpoint: Checkpoint, config: ViTConfig, move: Move) -> Iterato
 
 
 def _read_stored(checkpoint: Checkpoint, name: str) -> np.ndarray:
-    """Returns an array of the file; if another array numbers its rows, in the order of these."""
+    """Returns an array of the file, its rows in the order that an array of numbers may state."""
     reader = checkpoint.reader
     array = reader.read(name)
     if not _is_finite(array):
@@ -307,8 +321,8 @@ def _read_scale(checkpoint: Checkpoint) -> dict[str, float]:
 
 
 def _is_finite(array: np.ndarray) -> bool:
-    # A NaN or infinity makes the sum so, and a sum needs no array of booleans. Large finite
-    # numbers may overflow the sum; then every number is checked.
+    # The sum of numbers with a NaN or infinity is no finite number, and needs no array of booleans.
+    # Large finite numbers may overflow the sum; then every number is checked.
     with np.errstate(over="ignore"):
         total = array.sum(dtype=np.float64 if array.itemsize == 8 else np.float32)
     return bool(np.isfinite(total)) or bool(np.isfinite(array).all())
@@ -345,28 +359,6 @@ def _arrays_of_file(checkpoint: Checkpoint, config: ViTConfig) -> WeightArrays:
         return waiting.pop(path)
 
     return WeightArrays(dtype, read)
-
-
-def _arrays_of_model(model: Any) -> WeightArrays:
-    """Returns the weights of a model, from all processes of its distribution at once."""
-    import keras
-
-    from keras_vit.distribution.processes import together, whole
-
-    variables: dict[str, Any] = weights_by_path(model)
-    if together()[1] > 1:
-        variables = {path: whole(weight) for path, weight in variables.items()}
-
-    def read(path: str) -> np.ndarray:
-        array = keras.ops.convert_to_numpy(variables[path])
-        if not _is_finite(array):
-            raise CheckpointError(
-                f"The weight {path} holds NaN or infinity, so the model is not saved. Its training "
-                "has diverged; go back to an earlier checkpoint of it."
-            )
-        return array
-
-    return WeightArrays(lambda path: np.dtype(variables[path].dtype), read)
 
 
 def weights_by_path(model: Any) -> dict[str, Any]:

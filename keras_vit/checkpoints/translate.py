@@ -1,4 +1,4 @@
-"""The translation engine: names and axes, both directions, from one word table per dialect.
+"""Translates names and axes in both directions, by one table of words per dialect.
 
 The rule: a placeholder that stands on only one side is an axis on the other. So
 `block_{l}/attention/{qkv}/kernel, m h d` and `blocks.{l}.attn.qkv.weight, (qkv h d) m`
@@ -32,8 +32,9 @@ class Move:
     Args:
         name: name of the array in the file.
         paths: paths of the weights in the lexicon.
-        stack: the axes of the array along which several weights lie.
-        weight_axes, file_axes: the axes of each weight, and of the array.
+        stack: axes of the array along which several weights lie.
+        weight_axes: axes of each weight.
+        file_axes: axes of the array.
         other_file_axes: further axes under which an array is accepted.
         sizes: sizes of all axes.
     """

@@ -1,38 +1,34 @@
-"""Makes passports of checkpoints, and checks checkpoints against them."""
+"""Compares the outputs of a checkpoint with those of its own library, or of another checkpoint."""
 
 import dataclasses
-import datetime
 import os
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import keras_vit
-from keras_vit.checkpoints import passports
 from keras_vit.checkpoints.inspection import open_checkpoint
 from keras_vit.checkpoints.libraries import LibraryUnavailableError, run_library
 from keras_vit.checkpoints.loading import load
 from keras_vit.checkpoints.opening import open_source
-from keras_vit.checkpoints.passports import Passport, formula_images
-from keras_vit.images.protocols import complete
+from keras_vit.errors import CheckpointError
 from keras_vit.sources.source import Source
 
 if TYPE_CHECKING:
     from keras_vit.model import VisionTransformer
 
-ORIGINS = ("library", "keras_vit")
+TOLERANCES = {"jax": 3e-5, "openvino": 1e-4, "tensorflow": 3e-5, "torch": 3e-5}
+"""Largest difference that passes, by backend, as a share of the largest expected magnitude."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """One comparison of a checkpoint with a passport.
+    """One comparison of a checkpoint's outputs.
 
     Args:
-        name: compared part: `"sha256"`, `"protocol"`, `"logits"`, or a block's norm.
-        expected: the passport's side, with the code that computed it.
-        difference: largest difference, of the largest magnitude; 0 for equal and 1 for different
-            where no number was compared.
+        name: compared outputs: `"logits"`, or a block, such as `"block_3"`.
+        expected: code or checkpoint that computed the expected outputs.
+        difference: largest difference, as a share of the largest expected magnitude; 1 if the
+            outputs have different shapes.
         tolerance: largest difference that passes.
     """
 
@@ -63,172 +59,115 @@ class Verification:
         return all(check.passed for check in self.checks)
 
 
-def attest(
-    source: str | os.PathLike[str] | Source, *, by: str = "library", **fields: Any
-) -> Passport:
-    """Returns the passport of a checkpoint, whose outputs its library's own code computes.
-
-    Args:
-        source: a source as for `load`.
-        by: `"library"` for timm, transformers or keras-hub, the code that the files' dialect
-            belongs to; `"keras_vit"` for keras_vit's own forward pass, which proves equality with
-            another run of keras_vit, and nothing about the origin.
-        **fields: arguments of `load`.
-
-    Raises:
-        CheckpointError: as `load`.
-        LibraryUnavailableError: the library cannot run the checkpoint.
-        ValueError: `by` is neither of the two.
-    """
-    if by not in ORIGINS:
-        raise ValueError(f"by={by!r}: expected one of {', '.join(ORIGINS)}.")
-    source = Source.of(source)
-    model = load(source, **fields)
-    shape = _image_shape(model)
-    images = formula_images(*shape)
-    dialect = _dialect_of(source, model, fields)
-    with source.local() as path:
-        sha256 = passports.digests(path)
-        if by == "keras_vit" or dialect == "keras_vit":
-            outputs = _run(model, images, _three_blocks(model))
-            origin = f"keras_vit {keras_vit.__version__}"
-        else:
-            try:
-                origin, logits = run_library(dialect, path, images)
-                outputs = {"logits": logits}
-            except LibraryUnavailableError as error:
-                raise LibraryUnavailableError(
-                    f"{source.name}: the origin's code cannot run: {error}. Compare with a "
-                    "passport or with another checkpoint, or attest by keras_vit itself: "
-                    "by='keras_vit', --by keras_vit."
-                ) from error
-    protocol = complete(model.preprocessor.protocol)
-    return Passport(
-        name=source.row.name if source.row else source.name.replace("\\", "/").rpartition("/")[2],
-        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
-        dialect=dialect,
-        sha256=sha256,
-        origin=origin,
-        image_shape=shape,
-        logits=passports.sample(outputs["logits"]),
-        num_logits=outputs["logits"].shape[1],
-        norms={name: passports.norms(value) for name, value in outputs.items()},
-        tolerances=passports.TOLERANCES,
-        protocol=protocol,
-        protocol_sha256=passports.digest_of_protocol(protocol),
-    )
-
-
 def verify(
     source: str | os.PathLike[str] | Source,
-    against: Passport | str | os.PathLike[str] | Source | None = None,
+    against: str | os.PathLike[str] | Source | None = None,
     **fields: Any,
 ) -> Verification:
-    """Compares a checkpoint with a passport, without a network.
+    """Compares a checkpoint's outputs for two images with those of another implementation.
 
     Args:
         source: a source as for `load`, of any library.
-        against: a passport, or the path of its JSON file; or another checkpoint, whose passport is
-            made by keras_vit on the spot. None takes `passport.json` beside the weights, then
-            the shipped passport of a preset's name, then a passport made by the library that
-            the files belong to.
-        **fields: arguments of `load`.
+        against: another checkpoint, whose blocks and logits keras_vit computes. None for the
+            logits that timm, transformers or keras-hub computes from the files of `source`.
+        **fields: arguments of `load`, for both checkpoints.
 
     Raises:
-        CheckpointError: as `load`.
-        SourceError: the passport is damaged.
-        LibraryUnavailableError: there is no passport, and the library cannot run here.
+        CheckpointError: as `load`; or the two checkpoints take images of different sizes.
+        LibraryUnavailableError: the files belong to a library that cannot run here.
     """
     source = Source.of(source)
-    passport = _passport(source, against, fields)
     model = load(source, **fields)
-    checks: list[Check] = []
-    # In another dialect, the files are others.
-    if passport.sha256 and passport.dialect == _dialect_of(source, model, fields):
+    images = formula_images(*image_shape(model))
+    if against is None:
+        origin, logits = run_origin(source, model, fields)
+        return Verification((check("logits", compute(model, images)["logits"], logits, origin),))
+    against = Source.of(against)
+    other = load(against, **fields)
+    if image_shape(other) != image_shape(model):
+        raise CheckpointError(
+            f"{source} takes images of (height, width, channels) {image_shape(model)}, and "
+            f"{against} of {image_shape(other)}. Give both one image_size."
+        )
+    count = min(model.config.num_layers, other.config.num_layers)
+    blocks = [f"block_{number}" for number in sorted({0, count // 2, count - 1})]
+    expected = compute(other, images, blocks)
+    outputs = compute(model, images, blocks)
+    return Verification(
+        tuple(check(name, outputs[name], expected[name], str(against)) for name in outputs)
+    )
+
+
+def run_origin(
+    source: Source, model: "VisionTransformer", fields: dict[str, Any]
+) -> tuple[str, np.ndarray]:
+    """Returns the library of a checkpoint's files, and its logits for `formula_images`.
+
+    Args:
+        source: the checkpoint.
+        model: the model that was loaded from it.
+        fields: arguments of `load`.
+
+    Raises:
+        LibraryUnavailableError: the library cannot run here.
+    """
+    images = formula_images(*image_shape(model))
+    try:
         with source.local() as path:
-            same = passports.digests(path) == dict(passport.sha256)
-        checks.append(Check("sha256", " ".join(passport.sha256), float(not same), 0.0))
-    if passport.protocol:
-        digest = passports.digest_of_protocol(model.preprocessor.protocol)
-        same = digest == passport.protocol_sha256
-        checks.append(Check("protocol", str(passport.protocol["name"]), float(not same), 0.0))
-    if passport.norms:
-        checks += _compare(model, passport)
-    return Verification(tuple(checks))
+            return run_library(dialect_of(source, model, fields), path, images)
+    except LibraryUnavailableError as error:
+        raise LibraryUnavailableError(
+            f"{source}: its library cannot run: {error}. Compare it with another checkpoint: "
+            "verify(source, other), or keras-vit verify SOURCE OTHER."
+        ) from error
 
 
-def _passport(
-    source: Source,
-    against: Passport | str | os.PathLike[str] | Source | None,
-    fields: Mapping[str, Any],
-) -> Passport:
-    if isinstance(against, Passport):
-        return against
-    if against is not None:
-        if not isinstance(against, Source) and str(against).endswith(".json"):
-            return Passport.read_from(against)
-        other = attest(against, by="keras_vit", **fields)
-        return dataclasses.replace(other, sha256={}, protocol={}, protocol_sha256="")
-    with source.local() as path:
-        if path.is_dir() and (path / passports.FILE).is_file():
-            return Passport.read_from(path / passports.FILE)
-    passport = passports.shipped().get(source.row.name if source.row else source.name)
-    if passport is not None and passport.norms:
-        return passport
-    return attest(source, **fields)
-
-
-def _compare(model: "VisionTransformer", passport: Passport) -> list[Check]:
-    """Runs a model on the passport's images; another shape of the output is a difference of 1."""
-    import keras
-
-    shape, expected = _image_shape(model), passport.origin
-    if shape != tuple(passport.image_shape):
-        return [Check("image size", f"{expected}: {passport.image_shape}", 1.0, 0.0)]
-    blocks = [int(name.rpartition("_")[2]) for name in passport.norms if name != "logits"]
-    if any(k >= model.config.num_layers for k in blocks):
-        return [Check("blocks", f"{expected}: {blocks}", 1.0, 0.0)]
-    outputs = _run(model, formula_images(*shape), blocks)
-    tolerance = passport.tolerances.get(keras.backend.backend(), 1e-4)
-    checks = [
-        Check(f"norm of {name}", expected, _difference(passports.norms(value), norms), tolerance)
-        for name, value in outputs.items()
-        if (norms := passport.norms.get(name)) is not None
-    ]
-    difference = 1.0
-    if outputs["logits"].shape[1] == passport.num_logits:
-        difference = _difference(passports.sample(outputs["logits"]), passport.logits)
-    return [*checks, Check("logits", expected, difference, tolerance)]
-
-
-def _difference(values: Any, expected: Any) -> float:
-    values, expected = np.asarray(values, "float64"), np.asarray(expected, "float64")
-    largest = max(float(np.abs(expected).max()), 1e-30)
-    return float(np.abs(values - expected).max()) / largest
-
-
-def _dialect_of(source: Source, model: "VisionTransformer", fields: Mapping[str, Any]) -> str:
+def dialect_of(source: Source, model: "VisionTransformer", fields: dict[str, Any]) -> str:
     """Returns the dialect of the files themselves, which a row of the catalog may not know."""
     with open_source(source, headers=True) as files:
         arguments = {**source.defaults, "image_size": model.config.image_size, **fields}
         return open_checkpoint(files, arguments).info.dialect
 
 
-def _image_shape(model: "VisionTransformer") -> tuple[int, int, int]:
+def image_shape(model: "VisionTransformer") -> tuple[int, int, int]:
+    """Returns height, width and channels of a model's images; of an any-size model 224 pixels."""
     return (*(model.config.image_size or (224, 224)), model.config.channels)
 
 
-def _three_blocks(model: "VisionTransformer") -> list[int]:
-    """Returns the numbers of the first, the middle and the last block."""
-    count = model.config.num_layers
-    return sorted({0, count // 2, count - 1})
-
-
-def _run(
-    model: "VisionTransformer", images: np.ndarray, blocks: Sequence[int]
+def compute(
+    model: "VisionTransformer", images: np.ndarray, blocks: list[str] | None = None
 ) -> dict[str, np.ndarray]:
+    """Returns the logits, one row per image, and the tokens behind some blocks, by name."""
     from keras_vit.inference import run
 
-    logits = run(model, images).reshape(len(images), -1)
-    inner = run(model, images, [f"block_{k}" for k in blocks]) if blocks else {}
-    return {"logits": logits, **inner}
+    tokens = run(model, images, blocks) if blocks else {}
+    return {**tokens, "logits": run(model, images).reshape(len(images), -1)}
+
+
+def check(name: str, outputs: Any, expected: Any, origin: str) -> Check:
+    """Returns the comparison of outputs with the expected ones that `origin` has computed."""
+    import keras
+
+    tolerance = TOLERANCES.get(keras.backend.backend(), 1e-4)
+    outputs, expected = np.asarray(outputs, "float64"), np.asarray(expected, "float64")
+    difference = 1.0
+    if outputs.shape == expected.shape:
+        largest = max(float(np.abs(expected).max()), 1e-30)
+        difference = float(np.abs(outputs - expected).max()) / largest
+    return Check(name, origin, difference, tolerance)
+
+
+def formula_images(height: int, width: int, channels: int) -> np.ndarray:
+    """Returns the two images of a comparison: float32 `(2, height, width, channels)` in [-1, 1).
+
+    Knuth's multiplicative hash of the index of a number gives its value, so that the images do
+    not depend on a library's random generator. The second image has a gradient from top to bottom
+    added, as photographs have means that differ.
+    """
+    index = np.arange(2 * height * width * channels, dtype=np.uint64)
+    hashed = (index * np.uint64(2654435761)) % np.uint64(2**32) >> np.uint64(8)
+    values = hashed.astype("float32") / np.float32(2**23) - np.float32(1)
+    images = values.reshape(2, height, width, channels)
+    slope = np.linspace(-0.5, 0.5, height, dtype="float32")[:, None, None]
+    images[1] = images[1] / 2 + slope
+    return images

@@ -32,7 +32,6 @@ for _command in (
     models.info,
     models.convert,
     models.verify,
-    models.attest,
     models.upload,
     images.predict,
     images.embed,

@@ -25,7 +25,7 @@ console = Screen()
 
 
 def tell(message: object) -> None:
-    """Prints a line that a terminal may wrap and that nothing else cuts."""
+    """Prints a whole line, which a terminal may wrap."""
     console.print(message, soft_wrap=True, highlight=False)
 
 

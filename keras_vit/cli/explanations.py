@@ -1,4 +1,4 @@
-"""The command that shows what in images speaks for their classes."""
+"""The command that draws maps of the image parts that decide a class."""
 
 import shlex
 from pathlib import Path
@@ -24,7 +24,7 @@ def explain(
     target: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
     image_size: Pixels | None = None,
 ) -> None:
-    """Show what in images speaks for their classes (needs matplotlib).
+    """Draw maps of the image parts that decide a class (needs matplotlib).
 
     The command writes a web page that opens from disk: attention of every block and head, and
     maps of several methods for two classes. With --out FILE.png it writes one picture of all

@@ -90,9 +90,9 @@ def embed(
 ) -> int:
     """Write the features of images to a file.
 
-    The file is NAME.npy, with the paths in NAME.npy.json. Interrupted, the same command goes on
-    where it stopped. An image that cannot be read is named on stderr and left
-    out, and the exit status is 1. With --engine ray folders may be addresses such as
+    The file is NAME.npy, with the paths in NAME.npy.json. After an interruption the same command
+    goes on. An image that cannot be read is named on stderr and left out, and the exit status is
+    1. With --engine ray folders may be addresses such as
     s3://bucket/photos, and the data set has a row for every image; an image that cannot be read
     has the reason in the column error.
 
@@ -228,7 +228,7 @@ def probe(
     batch_size: Positive = 32,
     skip_unreadable: bool = False,
 ) -> int:
-    """Make a classifier of a folder of images without training, and judge it.
+    """Fit a classifier to a folder of images in a minute, and judge it.
 
     Into the folder OUT go a preset, the results as probe.json, index.html with the pictures whose
     labels look wrong, and the features. The exit status is 1 if images were left out.

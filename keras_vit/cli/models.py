@@ -1,9 +1,7 @@
 """Commands about presets, checkpoints and the installation."""
 
-import dataclasses
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 from rich.progress import Progress
@@ -11,10 +9,8 @@ from rich.progress import Progress
 from keras_vit.cli.console import console, show, start_backend, tell
 from keras_vit.cli.options import Fields, Output, Positive
 from keras_vit.cli.screen import Screen
-from keras_vit.errors import KerasViTError
 
 if TYPE_CHECKING:
-    from keras_vit.checkpoints import Passport
     from keras_vit.config import ViTConfig
 
 _PLAIN = Output()
@@ -42,9 +38,9 @@ def list_(
         hybrid: show models with a ResNet before the Transformer, or models without it.
     """
     from keras_vit.checkpoints import inspect
-    from keras_vit.checkpoints.passports import rung_of
     from keras_vit.config.variants import VARIANTS
     from keras_vit.sources.catalog import list_presets, preset_named
+    from keras_vit.sources.passports import rung_of
     from keras_vit.weights.lexicon import num_parameters
 
     rows: list[tuple[object, ...]] = []
@@ -93,8 +89,8 @@ def info(source: str, /, *, output: Output = _PLAIN) -> None:
         source: a name, a file or folder, or hf://owner/repo.
     """
     from keras_vit.checkpoints import inspect
-    from keras_vit.checkpoints.passports import RUNGS, rung_of, shipped
     from keras_vit.sources.catalog import CATALOG
+    from keras_vit.sources.passports import RUNGS, rung_of, shipped
 
     description = inspect(source)
     facts: dict[str, Any] = {"source": source}
@@ -115,8 +111,8 @@ def info(source: str, /, *, output: Output = _PLAIN) -> None:
     if source in CATALOG:
         rung = rung_of(source)
         facts["evidence"] = f"rung {rung} of 5: {RUNGS[rung]}"
-        if (passport := shipped().get(source)) and passport.read:
-            facts["evidence"] += f"; read on {passport.date}: JSON {passport.read}"
+        if (passport := shipped().get(source, {})).get("read"):
+            facts["evidence"] += f"; read on {passport['date']}: JSON {passport['read']}"
     rows = [(n, f"{v:,}" if n == "parameters" else v) for n, v in facts.items()]
     show(output, ("fact", "value"), rows, {**facts, "array_shapes": arrays})
 
@@ -201,24 +197,20 @@ def verify(
     other: str | None = None,
     /,
     *,
-    passport: Path | None = None,
     fields: Fields = _STORED,
     output: Output = _PLAIN,
 ) -> int:
-    """Compare a checkpoint with its passport; the exit status is 1 if they differ.
+    """Compare a checkpoint's outputs with its own library's; the exit status is 1 if they differ.
 
     Args:
         source: a name, a file or folder, or hf://owner/repo.
-        other: another checkpoint, to compare with.
-        passport: JSON file that attest wrote.
+        other: another checkpoint, to compare with instead of the library.
     """
-    if other is not None and passport is not None:
-        raise KerasViTError("verify compares with another checkpoint or with --passport, not both.")
     start_backend()
     from keras_vit.checkpoints import verify as verify_checkpoint
 
     with Screen(stderr=True).status("Running"):
-        verification = verify_checkpoint(source, passport or other, **fields.to_dict())
+        verification = verify_checkpoint(source, other, **fields.to_dict())
     rows = [
         (
             check.name,
@@ -231,53 +223,6 @@ def verify(
     ]
     show(output, ("compared", "with", "difference", "tolerance", "result"), rows)
     return int(not verification.passed)
-
-
-def attest(
-    source: str,
-    /,
-    *,
-    out: Path | None = None,
-    by: Literal["library", "keras_vit"] = "library",
-    imagenet: Path | None = None,
-    images: Literal[1_000, 50_000] = 1_000,
-    fields: Fields = _STORED,
-) -> None:
-    """Write the passport of a checkpoint.
-
-    Args:
-        source: a name, a file or folder, or hf://owner/repo.
-        out: file to write; by default the standard output.
-        by: code that runs: that of timm, transformers or keras-hub, or keras_vit's own.
-        imagenet: folder of validation images, to measure top-1 too.
-        images: number of validation images.
-    """
-    start_backend()
-    from keras_vit.checkpoints import attest as attest_checkpoint
-
-    with Screen(stderr=True).status("Running"):
-        passport = attest_checkpoint(source, by=by, **fields.to_dict())
-        if imagenet is not None:
-            passport = _scored(passport, source, imagenet, images, fields)
-    if out is None:
-        print(json.dumps(passport.to_dict(), indent=1))
-    else:
-        passport.write_to(out)
-        tell(f"{out} written: {passport.origin}.")
-
-
-def _scored(
-    passport: "Passport", source: str, imagenet: Path, count: int, fields: Fields
-) -> "Passport":
-    """Returns a passport with the accuracy on labelled images, of every class alike."""
-    from keras_vit import VisionTransformer, data, evaluate
-
-    model = VisionTransformer.from_preset(source, **fields.to_dict())
-    images = data.from_folder(imagenet, model, 32)
-    if count < len(images.labels):
-        _, images = images.hold_out(count / len(images.labels))
-    score = evaluate(model, images)
-    return dataclasses.replace(passport, images=score.count, top1=round(100 * score.top1, 2))
 
 
 def upload(

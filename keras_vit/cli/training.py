@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -80,8 +79,8 @@ def finetune(
     """Train a preset on images of your own.
 
     The paper's recipe on your images: into the folder OUT go the presets best/ and last/,
-    log.csv, curves.png and the state for --resume. The head of the preset stays if the images
-    have its classes.
+    log.csv and the state for --resume. The head of the preset stays if the images have its
+    classes.
 
     Args:
         data: a folder with a folder of images per class; tfds:NAME; or hf:OWNER/NAME.
@@ -180,8 +179,6 @@ def _announce(plan: "Plan") -> None:
     if data.unreadable:
         facts["left out"] = f"{len(data.unreadable):,} images that cannot be read"
     facts["head"] = "of the preset, which has these classes" if plan.keeps_head else "new"
-    if not find_spec("matplotlib"):
-        facts["curves.png"] = "not written: matplotlib is not installed"
     for name, fact in facts.items():
         tell(f"{name:<12} {fact}")
 

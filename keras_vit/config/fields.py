@@ -1,11 +1,11 @@
 """Declaration of fields: default, valid values, and the name of the part that a library may lack.
 
 A frozen dataclass that inherits `Fields` declares each of its fields once, by its type and, for
-more, by `field`. The rules of single fields and the switches (`switches_of`) derive from that.
+more, by `field`. Validation and the switches (`switches_of`) derive from that.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self
 
 from keras_vit.config.foreign_words import answer_to
@@ -15,9 +15,7 @@ from keras_vit.config.rules import (
     NUMBER,
     POSITIVE,
     POSITIVE_OR_NONE,
-    Rule,
     Values,
-    enforce,
 )
 from keras_vit.errors import ConfigError, nearest, shown
 
@@ -109,20 +107,27 @@ class Fields:
 
     _prefix: ClassVar[str] = ""
     """Prefix of the names of fields in messages, such as `"rope."`."""
-    _rules: ClassVar[tuple[Rule, ...]] = ()
-    """Rules about several fields together, or about one field that `field` cannot state."""
 
     def __post_init__(self) -> None:
         self._validate()
 
     def _validate(self) -> None:
-        own: list[Any] = list(dataclasses.fields(self))  # type: ignore[arg-type]
-        values = ((f.name, f.metadata.get("values") or _VALUES_OF_TYPES.get(f.type)) for f in own)
-        single = [valid.rule(name) for name, valid in values if valid]
-        enforce(self, (*single, *self._rules), self._prefix)
-        for number in own:
-            if number.type is float:
-                self._set(number.name, float(getattr(self, number.name)))
+        for own in dataclasses.fields(self):  # type: ignore[arg-type]
+            value, kind = getattr(self, own.name), own.type
+            if values := own.metadata.get("values") or _VALUES_OF_TYPES.get(kind):
+                values.check(self._prefix + own.name, value)
+            if kind is float:
+                self._set(own.name, float(value))
+        for fault in self._faults():
+            raise ConfigError(self._prefix + fault)
+
+    def _faults(self) -> Iterable[str]:
+        """Returns a sentence for each broken rule about several fields, or about their details.
+
+        The sentences are made one by one: a rule may rely on the rules before it, and on fields
+        with valid values.
+        """
+        return ()
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)

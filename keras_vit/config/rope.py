@@ -28,7 +28,7 @@ class Rope(Fields):
         indexing: `"ij"`: the first half of the angles belongs to the row; `"xy"`: to the column.
 
     Raises:
-        ConfigError: names the field, what was found and what was expected.
+        ConfigError: a field is invalid; the message names it, its value and the valid values.
     """
 
     _prefix = "rope."

@@ -1,8 +1,4 @@
-"""Validation: the valid values of one field, and rules about several fields.
-
-`enforce` applies rules in their order. A rule may rely on the rules before it: the rules of single
-fields come first, so that a rule that compares two fields finds values of the right type.
-"""
+"""The valid values of a field of a configuration."""
 
 import dataclasses
 import math
@@ -13,28 +9,11 @@ from keras_vit.errors import ConfigError, nearest, shown
 
 
 @dataclasses.dataclass(frozen=True)
-class Rule:
-    """One condition on the fields of a configuration.
-
-    Args:
-        fields: the names of the fields that the rule reads, separated by spaces.
-        holds: called with the values of these fields, in that order; true for valid values.
-        message: message of the error. `{hidden_size}` stands for the value of that field.
-        words: the valid words for the field; the message then names the nearest.
-    """
-
-    fields: str
-    holds: Callable[..., Any]
-    message: str
-    words: tuple[str, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True)
 class Values:
     """The valid values of a field.
 
     Args:
-        include: whether a value is one of them.
+        include: function that returns whether a value is valid.
         expected: the valid values in words.
         words: all valid values, if they are few.
     """
@@ -43,12 +22,14 @@ class Values:
     expected: str
     words: tuple[str, ...] = ()
 
-    def rule(self, field: str) -> Rule:
-        """Returns the rule that a field has one of these values."""
-        message = f"{field} must be {self.expected}, found {{{field}}}."
-        if self.words:
-            message = f"{field}={{{field}}} is not one of {self.expected}."
-        return Rule(field, self.include, message, self.words)
+    def check(self, name: str, value: Any) -> None:
+        """Raises `ConfigError` unless the value of the field `name` is one of these values."""
+        if self.include(value):
+            return
+        if not self.words:
+            raise ConfigError(f"{name} must be {self.expected}, found {shown(value)}.")
+        hint = nearest(value, self.words) if isinstance(value, str) else ""
+        raise ConfigError(f"{name}={shown(value)} is not one of {self.expected}.{hint}")
 
 
 def choice(*words: str | None) -> Values:
@@ -58,27 +39,6 @@ def choice(*words: str | None) -> Values:
         ", ".join(map(str, words)),
         tuple(word for word in words if word is not None),
     )
-
-
-def enforce(values: Any, rules: tuple[Rule, ...], prefix: str = "") -> None:
-    """Applies every rule to the attributes of an object.
-
-    Args:
-        values: the object; a field may also be the name of a property.
-        rules: applied in order.
-        prefix: prefix of field names in messages, such as `"numerics."`.
-
-    Raises:
-        ConfigError: a rule does not hold; the message is that of the first such rule.
-    """
-    for rule in rules:
-        read = {name: getattr(values, name) for name in rule.fields.split()}
-        if not rule.holds(*read.values()):
-            message = rule.message
-            for name, value in read.items():
-                message = message.replace(f"{{{name}}}", shown(value))
-            words = [value for value in read.values() if isinstance(value, str) and rule.words]
-            raise ConfigError(prefix + message + "".join(nearest(w, rule.words) for w in words))
 
 
 def is_int(value: Any) -> bool:

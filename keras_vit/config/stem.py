@@ -1,9 +1,11 @@
 """The ResNet in front of a hybrid's patches (section 3.1 of the paper, last paragraph)."""
 
 import dataclasses
+from collections.abc import Iterator
 
 from keras_vit.config.fields import Fields, field
-from keras_vit.config.rules import Rule, Values, is_number, is_positive_int
+from keras_vit.config.rules import Values, is_number, is_positive_int
+from keras_vit.errors import shown
 
 GROUP_NORM_GROUPS = 32
 """Groups of every GroupNorm of the stem (the default of `flax.linen.GroupNorm`)."""
@@ -15,25 +17,6 @@ MOST_UNITS = 1024
 
 _UNITS = Values(lambda units: isinstance(units, tuple | list), "the units per stage: (3, 4, 9)")
 _FACTOR = Values(lambda v: is_number(v) and 0 < v < 1000, "a positive number below 1000")
-_RULES = (
-    Rule(
-        "num_layers",
-        lambda units: len(units) <= MOST_STAGES,
-        f"num_layers has more than {MOST_STAGES} stages: {{num_layers}}.",
-    ),
-    Rule(
-        "num_layers",
-        lambda units: all(is_positive_int(count) and count <= MOST_UNITS for count in units),
-        f"num_layers must hold a positive int up to {MOST_UNITS} for each stage, "
-        "found {num_layers}.",
-    ),
-    Rule(
-        "width_factor width",
-        lambda factor, width: width > 0 and width % GROUP_NORM_GROUPS == 0,
-        "width_factor={width_factor} makes a root of {width} channels, which GroupNorm's "
-        f"{GROUP_NORM_GROUPS} groups do not divide. Use a multiple of 0.5.",
-    ),
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,10 +35,24 @@ class ResNetStem(Fields):
     """
 
     _prefix = "resnet."
-    _rules = _RULES
 
     num_layers: tuple[int, ...] = field((), _UNITS)
     width_factor: float = field(1.0, _FACTOR)
+
+    def _faults(self) -> Iterator[str]:
+        units = self.num_layers
+        if len(units) > MOST_STAGES:
+            yield f"num_layers has more than {MOST_STAGES} stages: {shown(units)}."
+        if not all(is_positive_int(count) and count <= MOST_UNITS for count in units):
+            yield (
+                f"num_layers must hold a positive int up to {MOST_UNITS} for each stage, found "
+                f"{shown(units)}."
+            )
+        if self.width <= 0 or self.width % GROUP_NORM_GROUPS:
+            yield (
+                f"width_factor={self.width_factor} makes a root of {self.width} channels, which "
+                f"GroupNorm's {GROUP_NORM_GROUPS} groups do not divide. Use a multiple of 0.5."
+            )
 
     def __post_init__(self) -> None:
         self._validate()

@@ -1,7 +1,7 @@
 """A Vision Transformer: its sizes, its parts, and the grids that follow from them."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from keras_vit.config.fields import Fields, field, known_fields, switches_of
@@ -19,9 +19,9 @@ from keras_vit.config.vit_rules import (
     NORMS,
     POSITIONS,
     REGISTERS,
-    RULES,
     TOKEN_CLASSIFIERS,
     UNPOOLED_CLASSIFIERS,
+    faults_of,
 )
 from keras_vit.errors import ConfigError, shown
 
@@ -128,8 +128,6 @@ class ViTConfig(Fields):
         ConfigError: a field is invalid; the message names it, its value and the valid values.
     """
 
-    _rules = RULES
-
     patch_size: tuple[int, int]
     hidden_size: int
     mlp_dim: int
@@ -200,6 +198,9 @@ class ViTConfig(Fields):
         elif self.position_grid is None:
             self.grid_of((DEFAULT_IMAGE_SIZE, DEFAULT_IMAGE_SIZE))
 
+    def _faults(self) -> Iterator[str]:
+        return faults_of(self)
+
     def _normalise(self) -> None:
         """Turns ints into pairs, dicts into their dataclasses, and synonyms into one spelling."""
         self._set("patch_size", pair("patch_size", self.patch_size))
@@ -223,13 +224,10 @@ class ViTConfig(Fields):
             self._set("qkv_bias", biases[0] if len(set(map(repr, biases))) == 1 else biases)
         if self.class_token == (self.classifier in TOKEN_CLASSIFIERS):
             self._set("class_token", None)  # the classifier implies it
-        self._leave_out_what_makes_no_difference()
+        self._reset_fields_without_effect()
 
-    def _leave_out_what_makes_no_difference(self) -> None:
-        """Resets fields that have no effect beside the other fields.
-
-        Two configurations of one network are then equal.
-        """
+    def _reset_fields_without_effect(self) -> None:
+        """Resets fields that have no effect, given the others: one network, one configuration."""
         if self.classifier == "token_and_distillation":
             self._set("distillation_token", True)
         if not self.has_class_token and self.num_registers and self.position_before_class is True:
@@ -250,10 +248,10 @@ class ViTConfig(Fields):
         self.grid_of(image_size)
         rest = self.remainder_of(image_size)
         if any(rest) and not self.crop_remainder:
-            what = "the stem's feature map" if self.resnet else "the image"
+            place = "the stem's feature map" if self.resnet else "the image"
             raise ConfigError(
                 f"image_size={image_size} is not divisible by patch_size={self.patch_size}: "
-                f"{rest[0]} rows and {rest[1]} columns of {what} would fill no patch. "
+                f"{rest[0]} rows and {rest[1]} columns of {place} would fill no patch. "
                 "Choose another image_size, or crop_remainder=True to drop them as the "
                 "reference does."
             )
@@ -271,24 +269,18 @@ class ViTConfig(Fields):
         Raises:
             ConfigError: the image is smaller than one patch.
         """
-        rows, columns = (
-            side // patch
-            for side, patch in zip(self.feature_map_of(image_size), self.patch_size, strict=True)
-        )
-        if rows == 0 or columns == 0:
+        (height, width), (rows, columns) = self.feature_map_of(image_size), self.patch_size
+        if height < rows or width < columns:
             raise ConfigError(
                 f"patch_size={self.patch_size}{' behind the stem' if self.resnet else ''} is "
                 f"larger than an image of {image_size} pixels."
             )
-        return rows, columns
+        return height // rows, width // columns
 
     def remainder_of(self, image_size: tuple[int, int]) -> tuple[int, int]:
         """Returns the numbers of rows and columns of the image, or feature map, outside patches."""
-        rows, columns = (
-            side % patch
-            for side, patch in zip(self.feature_map_of(image_size), self.patch_size, strict=True)
-        )
-        return rows, columns
+        (height, width), (rows, columns) = self.feature_map_of(image_size), self.patch_size
+        return height % rows, width % columns
 
     @property
     def grid(self) -> tuple[int, int] | None:

@@ -1,8 +1,10 @@
 """The words of `ViTConfig`, and the rules about several of its fields together."""
 
+from collections.abc import Iterator
 from typing import Any
 
-from keras_vit.config.rules import Rule, Values, is_int
+from keras_vit.config.rules import Values, is_int
+from keras_vit.errors import shown
 
 CLASSIFIERS = ("token", "gap", "map", "unpooled", "token_unpooled")
 """What the head of the official code and of big_vision reads."""
@@ -38,63 +40,39 @@ REGISTERS = Values(
     lambda v: is_int(v) and 0 <= v <= MOST_REGISTERS, f"an int from 0 to {MOST_REGISTERS}"
 )
 
-RULES: tuple[Rule, ...] = (
-    Rule(
-        "num_layers",
-        lambda blocks: blocks <= MOST_LAYERS,
-        f"num_layers={{num_layers}} is more than {MOST_LAYERS}, the most that keras_vit builds.",
-    ),
-    Rule(
-        "hidden_size num_heads",
-        lambda width, heads: width % heads == 0,
-        "hidden_size={hidden_size} is not divisible by num_heads={num_heads}.",
-    ),
-    Rule(
-        "position hidden_size",
-        lambda kind, width: kind != "sincos2d" or (width % 4 == 0 and width >= 8),
-        "position='sincos2d' needs a hidden_size that is a multiple of 4 and at least 8, "
-        "found {hidden_size}.",
-    ),
-    Rule(
-        "classifier class_token",
-        lambda kind, token: not (kind in TOKEN_CLASSIFIERS and token is False),
-        "classifier={classifier} needs class_token=True or None.",
-    ),
-    Rule(
-        "distillation_token has_class_token",
-        lambda distillation, token: token or not distillation,
-        "distillation_token=True needs a class token.",
-    ),
-    Rule(
-        "classifier representation_size projection_dim",
-        lambda kind, *widths: kind not in FAMILY_CLASSIFIERS or widths == (None, None),
-        "classifier={classifier} has neither representation_size nor projection_dim.",
-    ),
-    Rule(
-        "representation_size projection_dim",
-        lambda hidden, projected: None in (hidden, projected),
-        "representation_size={representation_size} and projection_dim={projection_dim} exclude "
-        "each other.",
-    ),
-    Rule(
-        "class_token_in_mean classifier num_prefix_tokens",
-        lambda pooled, kind, others: not pooled or (kind == "gap" and others),
-        "class_token_in_mean=True needs classifier='gap' and a class token.",
-    ),
-    Rule(
-        "numerics classifier final_norm",
-        lambda numerics, kind, norm: not numerics.pool_before_norm or (kind == "gap" and norm),
-        "numerics.pool_before_norm=True needs classifier='gap' and final_norm=True.",
-    ),
-    Rule(
-        "hidden_size map_num_heads",
-        lambda width, heads: heads is None or width % heads == 0,
-        "hidden_size={hidden_size} is not divisible by map_num_heads={map_num_heads}.",
-    ),
-    Rule(
-        "rope head_dim",
-        lambda rope, width: rope is None or width % 4 == 0,
-        "rope needs heads of a multiple of 4 channels; hidden_size / num_heads is {head_dim}.",
-    ),
-)
-"""The rules of `ViTConfig` about several fields; the valid values of one field stand with it."""
+
+def faults_of(config: Any) -> Iterator[str]:
+    """Yields a sentence for each rule about several fields that a `ViTConfig` breaks."""
+    width, classifier = config.hidden_size, config.classifier
+    if config.num_layers > MOST_LAYERS:
+        blocks = shown(config.num_layers)
+        yield f"num_layers={blocks} is more than {MOST_LAYERS}, the most that keras_vit builds."
+    for name in ("num_heads", "map_num_heads"):
+        heads = getattr(config, name)
+        if heads is not None and width % heads:
+            yield f"hidden_size={shown(width)} is not divisible by {name}={shown(heads)}."
+    if config.position == "sincos2d" and (width % 4 or width < 8):
+        yield (
+            "position='sincos2d' needs a hidden_size that is a multiple of 4 and at least 8, found "
+            f"{shown(width)}."
+        )
+    if classifier in TOKEN_CLASSIFIERS and config.class_token is False:
+        yield f"classifier={classifier!r} needs class_token=True or None."
+    if config.distillation_token and not config.has_class_token:
+        yield "distillation_token=True needs a class token."
+    layers = config.representation_size, config.projection_dim
+    if classifier in FAMILY_CLASSIFIERS and layers != (None, None):
+        yield f"classifier={classifier!r} has neither representation_size nor projection_dim."
+    if None not in layers:
+        yield "representation_size={} and projection_dim={} exclude each other.".format(
+            *map(shown, layers)
+        )
+    if config.class_token_in_mean and not (classifier == "gap" and config.num_prefix_tokens):
+        yield "class_token_in_mean=True needs classifier='gap' and a class token."
+    if config.numerics.pool_before_norm and not (classifier == "gap" and config.final_norm):
+        yield "numerics.pool_before_norm=True needs classifier='gap' and final_norm=True."
+    if config.rope is not None and config.head_dim % 4:
+        yield (
+            "rope needs heads of a multiple of 4 channels; hidden_size / num_heads is "
+            f"{shown(config.head_dim)}."
+        )

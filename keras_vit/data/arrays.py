@@ -5,9 +5,8 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from keras_vit.data.image_data import ImageData
-from keras_vit.data.options import Options, Prepares
-from keras_vit.data.records import Records, names_for
+from keras_vit.data.image_data import ImageData, Options, Prepares
+from keras_vit.data.records import Records, classes_of
 from keras_vit.errors import ConfigError
 from keras_vit.images.inputs import PixelImages, as_array
 
@@ -27,12 +26,12 @@ def from_arrays(
         images: pixels in [0, 255] or [0, 1], `(images, height, width, channels)`,
             `(images, channels, height, width)` or `(images, height, width)`; or a sequence of
             arrays, PIL images or paths. `docs/preprocessing.md` states how a shape is understood.
-        labels: integers `(images,)`; or, for many labels per image (multi-label), zeros and ones
-            `(images, classes)`.
+        labels: integers or words `(images,)`; or, for many labels per image (multi-label), zeros
+            and ones `(images, classes)`.
         preprocessor: a `keras_vit.Preprocessor`, or a `VisionTransformer`.
         batch_size: images per batch.
         class_names: one name per class; None takes the labels of the model, or, if it has no
-            labels, the numbers of the classes.
+            labels, the numbers of the classes or the sorted words.
         **options: optional arguments of `ImageData`.
 
     Raises:
@@ -56,8 +55,5 @@ def from_arrays(
         images = images[..., None] if images.ndim == 3 else images
         prepared = getattr(preprocessor, "preprocessor", preprocessor)
         images = PixelImages(images, getattr(prepared, "channels", 3))
-    labels = np.asarray(labels)
-    if class_names is None:
-        class_names = names_for(labels, preprocessor)
-    records = Records("arrays", images, labels, tuple(class_names))
-    return ImageData(records, preprocessor, batch_size, **options)
+    values, names = classes_of(np.asarray(labels), class_names, preprocessor, "arrays")
+    return ImageData(Records("arrays", images, values, names), preprocessor, batch_size, **options)

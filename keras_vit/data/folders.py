@@ -7,15 +7,11 @@ from typing import Unpack
 
 import numpy as np
 
-from keras_vit.data.image_data import ImageData
-from keras_vit.data.options import Options, Prepares
-from keras_vit.data.records import Records
-from keras_vit.data.tables import read_records
-from keras_vit.errors import ConfigError, nearest
+from keras_vit.data.image_data import ImageData, Options, Prepares
+from keras_vit.data.records import Records, choose_names
+from keras_vit.data.tables import read_records, warn_of_others
+from keras_vit.errors import ConfigError, listed, nearest
 from keras_vit.images import is_image_file, list_images
-from keras_vit.text import warn
-
-_NAMED = 5
 
 
 def from_folder(
@@ -68,15 +64,13 @@ def from_folder(
             )
         records = _records(root, class_names, model_labels)
     else:
-        table = root / labels
-        table = table if table.is_file() else Path(labels)
-        files = list_images(root)
-        records = read_records(root, table, files, class_names, model_labels, multi_label)
+        table = root / labels if (root / labels).is_file() else Path(labels)
+        records = read_records(root, table, class_names, model_labels, multi_label)
     return ImageData(records, preprocessor, batch_size, **options)
 
 
 def _records(
-    root: Path, expected: Sequence[str] | None, model_labels: Sequence[str] | None
+    root: Path, class_names: Sequence[str] | None, model_labels: Sequence[str] | None
 ) -> Records:
     if not root.is_dir():
         actual = "a file" if root.exists() else "nothing"
@@ -89,41 +83,16 @@ def _records(
     if not folders or beside:
         actual = f"{beside[0].name} beside them" if folders and beside else "no folder"
         raise ConfigError(f"{root}: expected a folder of images per class, found {actual}.")
-    names = _class_names(root, list(folders), expected, model_labels)
-    images: list[str] = []
-    labels: list[int] = []
-    empty: list[str] = []
-    odd: list[str] = []
-    for name, folder in folders.items():
-        files = list_images(folder)
-        images += files.images
-        labels += [names.index(name)] * len(files.images)
-        odd += files.others
-        if not files.images:
-            empty.append(name)
-    if empty:
-        raise ConfigError(
-            f"{root}: no image in {', '.join(empty[:_NAMED])}"
-            f"{f' and {len(empty) - _NAMED} more' if len(empty) > _NAMED else ''}; remove an empty "
-            "class, or fill it."
-        )
-    if odd:
-        warn(
-            f"{root}: {len(odd)} files are not images and are left out, such as {odd[0]}.",
-        )
-    return Records(str(root), images, np.array(labels, np.int32), tuple(names))
-
-
-def _class_names(
-    root: Path, folders: list[str], expected: Sequence[str] | None, labels: Sequence[str] | None
-) -> list[str]:
-    if expected is None:
-        is_named = labels and set(folders) <= set(labels) and len(set(labels)) == len(labels)
-        return list(labels) if labels and is_named else folders
-    for name in expected:
+    for name in class_names or ():
         if name not in folders:
             raise ConfigError(f"{root}: no folder {name!r}.{nearest(name, folders)}")
-    for name in folders:
-        if name not in expected:
-            raise ConfigError(f"{root}: {name!r} is not in class_names.{nearest(name, expected)}")
-    return list(expected)
+    names = choose_names(list(folders), class_names, model_labels, f"{root}: ")
+    files = {name: list_images(folder) for name, folder in folders.items()}
+    if empty := [name for name, own in files.items() if not own.images]:
+        raise ConfigError(
+            f"{root}: no image in {listed(empty)}; remove an empty class, or fill it."
+        )
+    warn_of_others(root, [path for own in files.values() for path in own.others])
+    images = [path for own in files.values() for path in own.images]
+    labels = [names.index(name) for name, own in files.items() for _ in own.images]
+    return Records(str(root), images, np.array(labels, np.int32), names)

@@ -4,8 +4,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from keras_vit.data.image_data import ImageData
-from keras_vit.data.options import Options, Prepares
+from keras_vit.data.image_data import ImageData, Options, Prepares
 from keras_vit.data.records import Records, RowImages, multi_hot
 from keras_vit.errors import ConfigError, nearest
 

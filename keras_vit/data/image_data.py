@@ -6,21 +6,42 @@ import math
 import os
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 import keras
 import numpy as np
 
 from keras_vit.data import order
 from keras_vit.data.augmentation import Augmentation, find_augmentation
-from keras_vit.data.inspection import Inspected, inspect
-from keras_vit.data.options import Prepares
+from keras_vit.data.inspection import inspect, list_differences
 from keras_vit.data.pipeline import Batch, Pipeline
 from keras_vit.data.records import Records
 from keras_vit.distribution.processes import batch_parts, data_shard
 from keras_vit.errors import ConfigError
 from keras_vit.images.preprocessor import Preprocessor
 from keras_vit.text import warn
+
+if TYPE_CHECKING:
+    from keras_vit.model import VisionTransformer
+
+
+Prepares: TypeAlias = "Preprocessor | VisionTransformer"
+"""Type of the argument `preprocessor`: a preprocessor, or a model that has one."""
+
+
+class Options(TypedDict, total=False):
+    """Optional arguments of `ImageData`, which the `from_*` functions pass on."""
+
+    augmentation: Augmentation | str | None
+    shuffle: bool | None
+    steps_per_epoch: int | None
+    one_hot: bool
+    seed: int
+    unreadable: str
+    cache: bool | str
+    min_size: int | None
+    threads: int | None
+    shard: tuple[int, int] | None
 
 
 class ImageData(keras.utils.PyDataset):
@@ -123,7 +144,7 @@ class ImageData(keras.utils.PyDataset):
                 "VisionTransformer."
             )
         threads = threads or os.cpu_count() or 1
-        images = inspect(records, prepares, threads, unreadable=unreadable, cache=cache)
+        records = inspect(records, prepares, threads, unreadable, cache)
         changes = find_augmentation(augmentation)
         mixes = changes is not None and changes.mixes
         one_hot = one_hot or mixes or records.is_multi_label
@@ -131,9 +152,9 @@ class ImageData(keras.utils.PyDataset):
         self._shuffle, self._shard = shuffle, shard
         if shuffle is None:
             shuffle = changes is not None or steps_per_epoch is not None
-        stream = order.Stream(len(images.records), batch_size, steps_per_epoch, shuffle, seed)
+        stream = order.Stream(len(records), batch_size, steps_per_epoch, shuffle, seed)
         shard, stream = _divide(shard, stream)
-        self._serve(Pipeline(images, prepares, changes, one_hot, stream, shard, threads))
+        self._serve(Pipeline(records, prepares, changes, one_hot, stream, shard, threads))
         self._pipeline.image(0, 0)  # an augmentation that fails on such images fails here
         if prepares is not preprocessor:
             self.check(preprocessor)
@@ -155,7 +176,7 @@ class ImageData(keras.utils.PyDataset):
 
     @property
     def shard(self) -> tuple[int, int]:
-        """Number of the share of every batch that these data give, and of all shares."""
+        """`(index, count)`: the data give the share `index` of `count` shares of every batch."""
         return self._pipeline.shard
 
     @property
@@ -171,7 +192,7 @@ class ImageData(keras.utils.PyDataset):
     @property
     def multi_label(self) -> bool:
         """Whether an image may have many labels or none."""
-        return self._pipeline.images.records.is_multi_label
+        return self._pipeline.records.is_multi_label
 
     @property
     def seed(self) -> int:
@@ -181,7 +202,7 @@ class ImageData(keras.utils.PyDataset):
     @property
     def class_names(self) -> tuple[str, ...]:
         """The names of the classes, in the order of the labels."""
-        return self._pipeline.images.records.class_names
+        return self._pipeline.records.class_names
 
     @property
     def num_classes(self) -> int:
@@ -191,32 +212,30 @@ class ImageData(keras.utils.PyDataset):
     @property
     def num_images(self) -> int:
         """Number of images in the data set."""
-        return len(self._pipeline.images.records)
+        return len(self._pipeline.records)
 
     @property
     def labels(self) -> np.ndarray:
         """The labels in the order of the data set: int32 `(num_images,)`, or of many labels per
         image bool `(num_images, num_classes)`.
         """
-        return self._pipeline.images.records.labels
+        return self._pipeline.records.labels
 
     @property
     def paths(self) -> tuple[str, ...] | None:
         """Files of the images, in the order of the data set; None for images in memory."""
-        images = self._pipeline.images.records.images
+        images = self._pipeline.records.images
         return tuple(map(str, images)) if isinstance(images[0], (str, os.PathLike)) else None
 
     @property
     def unreadable(self) -> dict[str, str]:
         """The images that were left out, by name, and the reason for each."""
-        return self._pipeline.images.unreadable
+        return dict(self._pipeline.records.unreadable)
 
     @property
     def class_counts(self) -> dict[str, int]:
         """The number of images of each class, by class name."""
-        return dict(
-            zip(self.class_names, self._pipeline.images.records.counts.tolist(), strict=True)
-        )
+        return dict(zip(self.class_names, self._pipeline.records.counts.tolist(), strict=True))
 
     @property
     def class_weight(self) -> dict[int, float]:
@@ -227,21 +246,21 @@ class ImageData(keras.utils.PyDataset):
         """
         if self.multi_label:
             raise ConfigError(
-                "class_weight weighs images, by their one class; these have many labels. Give a "
+                "class_weight is for images of one class each; these have many labels. Give a "
                 "recipe multi_label=True and positive_weights=data.positive_weights."
             )
-        counts = self._pipeline.images.records.counts
+        counts = self._pipeline.records.counts
         present = np.flatnonzero(counts)
         return {int(k): self.num_images / (len(present) * int(counts[k])) for k in present}
 
     @property
     def positive_weights(self) -> tuple[float, ...]:
-        """For each class, images without it per image with it; for recipes with `multi_label=True`.
+        """A factor for each class: the images without the class, divided by the images with it.
 
-        They give the images with a class the same total weight as the images without it. A class
-        that no image or every image has gets 1.
+        Recipes with `multi_label=True` take them. They give the images with a class the same total
+        weight as the images without it. A class that no image or every image has gets 1.
         """
-        counts = self._pipeline.images.records.counts.tolist()
+        counts = self._pipeline.records.counts.tolist()
         return tuple((self.num_images - n) / n if 0 < n < self.num_images else 1.0 for n in counts)
 
     def __len__(self) -> int:
@@ -268,7 +287,7 @@ class ImageData(keras.utils.PyDataset):
         return self._pipeline.map_dataset(self.epoch + 1)[number]
 
     def on_epoch_begin(self) -> None:
-        """Called by Keras before each epoch."""
+        """Notes that a pass begins; Keras calls it before each epoch."""
         self._in_epoch = True
 
     def on_epoch_end(self) -> None:
@@ -300,18 +319,18 @@ class ImageData(keras.utils.PyDataset):
         """
         if not 0 < share < 1:
             raise ConfigError(f"share={share}, expected a number between 0 and 1.")
-        images = self._pipeline.images
+        records = self._pipeline.records
         first, second = order.stratify(self.labels, share, self.seed)
         if not len(second):
             raise ConfigError(
-                f"{images.records.name}: share={share} needs a class of at least two images."
+                f"{records.name}: share={share} needs a class of at least two images."
             )
         stream = self._pipeline.stream
         shuffled = dataclasses.replace(stream, shuffle=self._shuffle is not False)
         in_order = dataclasses.replace(stream, shuffle=False, steps_per_epoch=None)
         return (
-            self._with(images.select(first), shuffled, self._shard),
-            self._with(images.select(second), in_order, None, augmentation=None),
+            self._with(records.select(first), shuffled, self._shard),
+            self._with(records.select(second), in_order, None, augmentation=None),
         )
 
     def in_epochs_of(self, steps_per_epoch: int) -> "ImageData":
@@ -330,7 +349,7 @@ class ImageData(keras.utils.PyDataset):
             steps_per_epoch=steps_per_epoch,
             shuffle=self._shuffle is not False,
         )
-        return self._with(self._pipeline.images, stream, self._shard)
+        return self._with(self._pipeline.records, stream, self._shard)
 
     def to_grain(self, epochs: int = 1) -> Any:
         """Returns the batches of epochs 0 to `epochs` - 1 as a `grain.MapDataset`.
@@ -353,20 +372,20 @@ class ImageData(keras.utils.PyDataset):
         if epochs < 1:
             raise ConfigError(f"epochs={epochs}, expected at least 1.")
         # Worker processes would each get a copy of the decoded images.
-        images = dataclasses.replace(self._pipeline.images, decoded=None)
-        return dataclasses.replace(self._pipeline, images=images).map_dataset(epochs)
+        records = dataclasses.replace(self._pipeline.records, decoded=None)
+        return dataclasses.replace(self._pipeline, records=records).map_dataset(epochs)
 
     def check(self, model: Any) -> None:
-        """Raises unless a `VisionTransformer` can be trained or evaluated on these data.
+        """Refuses a `VisionTransformer` that cannot be trained or evaluated on these data.
 
         Raises:
             ConfigError: size, channels or classes differ, or images are smaller than a patch;
                 the message names every difference.
         """
-        images = self._pipeline.images
-        problems = images.compare(model, self.preprocessor, self._min_size)
+        records = self._pipeline.records
+        problems = list_differences(records, self.preprocessor, model, self._min_size)
         if problems:
-            raise ConfigError(f"{images.records.name}: " + "; ".join(problems) + ".")
+            raise ConfigError(f"{records.name}: " + "; ".join(problems) + ".")
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if k not in ("_lock", "_coming")}
@@ -376,12 +395,12 @@ class ImageData(keras.utils.PyDataset):
         self._serve(self._pipeline, self.epoch)
 
     def _with(
-        self, images: Inspected, stream: order.Stream, shard: tuple[int, int] | None, **fields: Any
+        self, records: Records, stream: order.Stream, shard: tuple[int, int] | None, **fields: Any
     ) -> "ImageData":
-        """Returns other images, in another stream, prepared as these are but for `fields`."""
+        """Returns data of other records in another stream; `fields` change the pipeline."""
         data = copy.copy(self)
-        shard, stream = _divide(shard, dataclasses.replace(stream, count=len(images.records)))
-        fields |= {"images": images, "stream": stream, "shard": shard}
+        shard, stream = _divide(shard, dataclasses.replace(stream, count=len(records)))
+        fields |= {"records": records, "stream": stream, "shard": shard}
         data._serve(dataclasses.replace(self._pipeline, **fields))
         return data
 
@@ -405,7 +424,7 @@ class ImageData(keras.utils.PyDataset):
 def _divide(
     shard: tuple[int, int] | None, stream: order.Stream
 ) -> tuple[tuple[int, int], order.Stream]:
-    """Returns the shard, or that of this process, and the stream whose batches can be divided."""
+    """Returns the shard, this process's for None, and a stream whose batches devices divide."""
     if shard is None:
         shard = data_shard() if stream.shuffle else (0, 1)
     index, count = shard

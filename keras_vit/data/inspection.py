@@ -1,7 +1,7 @@
 """Inspection of every image before the first step: readability and size."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any
 
@@ -24,85 +24,13 @@ Images = dict[int, Any]
 """Index of an image -> the decoded image, (height, width), or the error."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Inspected:
-    """The readable records of a data set, with sizes and cached pixels.
-
-    Args:
-        records: the readable records.
-        decoded: by index, the output of `Preprocessor.decode`; None without a cache.
-        sizes: index -> (height, width), of the images that were inspected.
-        unreadable: name of each image that was left out -> reason.
-    """
-
-    records: Records
-    decoded: list[Any] | None
-    sizes: dict[int, tuple[int, int]]
-    unreadable: dict[str, str]
-
-    def select(self, indices: np.ndarray) -> "Inspected":
-        """Returns the inspection of the images at these indices, in this order."""
-        numbers = indices.tolist()
-        return Inspected(
-            self.records.select(indices),
-            self.decoded and [self.decoded[k] for k in numbers],
-            {place: self.sizes[k] for place, k in enumerate(numbers) if k in self.sizes},
-            self.unreadable,
-        )
-
-    def compare(self, model: Any, preprocessor: Preprocessor, min_size: int | None) -> list[str]:
-        """Returns one message, with its remedy, per reason why a model cannot be used on the data.
-
-        Args:
-            model: a `VisionTransformer`.
-            preprocessor: the preprocessor of the data.
-            min_size: smallest height and width in pixels; None for one patch of the model.
-        """
-        config, names = model.config, self.records.class_names
-        problems = []
-        for field in ("image_size", "channels"):
-            expected, actual = getattr(config, field), getattr(preprocessor, field)
-            if expected is not None and expected != actual:
-                problems.append(
-                    f"the model takes {field}={expected}, the data are prepared for "
-                    f"{field}={actual}; give the model itself as preprocessor"
-                )
-        if preprocessor.scaled != model.preprocessor.scaled:
-            problems.append(
-                f"the model has rescale={config.rescale}, these data are prepared for the "
-                "opposite; give the model itself as preprocessor"
-            )
-        if preprocessor.data_format != model.data_format:
-            problems.append(
-                f"the model takes {model.data_format}, the data are {preprocessor.data_format}"
-            )
-        if config.num_classes and config.num_classes != len(names):
-            some = ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
-            problems.append(
-                f"the model has {config.num_classes} classes, the data {len(names)} ({some}); "
-                f"load the model with num_classes={len(names)}"
-            )
-        least = config.patch_size if min_size is None else (min_size, min_size)
-        small = [k for k, (h, w) in sorted(self.sizes.items()) if h < least[0] or w < least[1]]
-        if small:
-            height, width = self.sizes[small[0]]
-            others = f", and {len(small) - 1} more are too small" if len(small) > 1 else ""
-            problems.append(
-                f"{self.records.where(small[0])} has {height}x{width} pixels{others}; expected at "
-                f"least {least[0]}x{least[1]}, a patch. Leave them out, or accept them with "
-                "min_size=1"
-            )
-        return problems
-
-
 def inspect(
     records: Records,
     preprocessor: Preprocessor,
     threads: int,
-    *,
-    unreadable: str = "raise",
-    cache: bool | str = "auto",
-) -> Inspected:
+    unreadable: str,
+    cache: bool | str,
+) -> Records:
     """Returns the readable records, after decoding all images or reading their headers.
 
     All images are decoded with a cache and with `unreadable="skip"`. Otherwise 32 images are
@@ -129,8 +57,10 @@ def inspect(
         for k, image in images.items()
         if k not in reasons
     }
+    decoded = list(images.values()) if keep else None
+    records = dataclasses.replace(records, decoded=decoded, sizes=sizes)
     if not reasons:
-        return Inspected(records, list(images.values()) if keep else None, sizes, {})
+        return records
     summary = (
         f"{records.name}: {len(reasons)} of {len(records)} images cannot be read. "
         + " ".join(list(reasons.values())[:_NAMED])
@@ -138,52 +68,43 @@ def inspect(
     )
     if unreadable == "raise":
         raise ConfigError(f"{summary} unreadable='skip' leaves them out.")
-    readable = np.array(sorted(sizes), np.intp)
-    emptied = np.flatnonzero(records.counts.astype(bool) & (records.select(readable).counts == 0))
+    readable = records.select(np.array(sorted(sizes), np.intp))
+    emptied = np.flatnonzero(records.counts.astype(bool) & (readable.counts == 0))
     if len(emptied):
         names = ", ".join(records.class_names[k] for k in emptied[:_NAMED])
         raise ConfigError(f"{summary} No readable image is left of the classes {names}.")
     warn(f"{summary} Left out.")
-    pixels = [images[k] for k in range(len(records))] if keep else None
     left_out = {records.where(k): reason for k, reason in reasons.items()}
-    return Inspected(records, pixels, sizes, left_out).select(readable)
+    return dataclasses.replace(readable, unreadable=left_out)
 
 
 def _look(
     records: Records, preprocessor: Preprocessor, pool: Executor, everything: bool, cache: Any
 ) -> tuple[Images, bool]:
-    """Returns the inspection of all images, and whether their pixels are now in the cache."""
+    """Returns the pixels, the size or the error of each image, and whether pixels are kept."""
 
-    def decode(index: int) -> Any:
-        try:
-            return preprocessor.decode(records.images[index])
-        except ConfigError as error:
-            return error
+    def each(look: Callable[[Any], Any], indices: Sequence[int]) -> Images:
+        def inspect_one(index: int) -> Any:
+            try:
+                return look(records.images[index])
+            except ConfigError as error:
+                return error
 
-    def measure(index: int) -> Any:
-        seen = decode(index)
-        return seen if isinstance(seen, ConfigError) else size_of(seen)
+        return dict(zip(indices, pool.map(inspect_one, indices), strict=True))
 
-    def header(index: int) -> Any:
-        try:
-            return size_in_header(records.images[index], preprocessor.max_pixels)
-        except ConfigError as error:
-            return error
-
-    def each(function: Any, indices: Iterable[int]) -> Images:
-        return dict(zip(indices, pool.map(function, indices), strict=True))
-
+    decode, whole = preprocessor.decode, range(len(records))
     sample = each(decode, sorted({int(k) for k in np.linspace(0, len(records) - 1, _SAMPLE)}))
     if cache == "auto":
         sizes = [_bytes(seen) for seen in sample.values() if not isinstance(seen, ConfigError)]
         cache = bool(sizes) and np.mean(sizes) * len(records) <= MOST_CACHED_BYTES
     if cache:
-        return each(decode, range(len(records))), True
+        return each(decode, whole), True
     if everything:
-        return each(measure, range(len(records))), False
+        return each(lambda image: size_of(decode(image)), whole), False
     if isinstance(records.images[0], str):
         damaged = {k: seen for k, seen in sample.items() if isinstance(seen, ConfigError)}
-        return each(header, range(len(records))) | damaged, False
+        most = preprocessor.max_pixels
+        return each(lambda image: size_in_header(image, most), whole) | damaged, False
     return sample, False
 
 
@@ -191,3 +112,51 @@ def _bytes(image: Any) -> int:
     if isinstance(image, np.ndarray):
         return image.nbytes
     return image.height * image.width * len(image.getbands())
+
+
+def list_differences(
+    records: Records, preprocessor: Preprocessor, model: Any, min_size: int | None
+) -> list[str]:
+    """Returns each reason why a model cannot be used on the data, with its remedy.
+
+    Args:
+        records: the inspected data.
+        preprocessor: the preprocessor of the data.
+        model: a `VisionTransformer`.
+        min_size: smallest height and width in pixels; None for one patch of the model.
+    """
+    config, names = model.config, records.class_names
+    problems = []
+    for field in ("image_size", "channels"):
+        expected, actual = getattr(config, field), getattr(preprocessor, field)
+        if expected is not None and expected != actual:
+            problems.append(
+                f"the model takes {field}={expected}, the data are prepared for "
+                f"{field}={actual}; give the model itself as preprocessor"
+            )
+    if preprocessor.scaled != model.preprocessor.scaled:
+        problems.append(
+            f"the model has rescale={config.rescale}, these data are prepared for the "
+            "opposite; give the model itself as preprocessor"
+        )
+    if preprocessor.data_format != model.data_format:
+        problems.append(
+            f"the model takes {model.data_format}, the data are {preprocessor.data_format}"
+        )
+    if config.num_classes and config.num_classes != len(names):
+        some = ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
+        problems.append(
+            f"the model has {config.num_classes} classes, the data {len(names)} ({some}); "
+            f"load the model with num_classes={len(names)}"
+        )
+    least = config.patch_size if min_size is None else (min_size, min_size)
+    small = [k for k, (h, w) in sorted(records.sizes.items()) if h < least[0] or w < least[1]]
+    if small:
+        height, width = records.sizes[small[0]]
+        others = f", and {len(small) - 1} more are too small" if len(small) > 1 else ""
+        problems.append(
+            f"{records.where(small[0])} has {height}x{width} pixels{others}; expected at "
+            f"least {least[0]}x{least[1]}, a patch. Leave them out, or accept them with "
+            "min_size=1"
+        )
+    return problems

@@ -1,4 +1,4 @@
-"""Makes the batch of a number: decode, crop, flip, RandAugment, scale, stack, mix.
+"""The steps from a number to a batch: decode, crop, flip, RandAugment, scale, stack, mix.
 
 Grain runs these steps: it reads ahead in threads or processes, and starts at any batch.
 """
@@ -12,14 +12,17 @@ from PIL import Image
 
 from keras_vit.data import crops, mixing, order
 from keras_vit.data.augmentation import Augmentation
-from keras_vit.data.inspection import Inspected
 from keras_vit.data.randaugment import randaugment
+from keras_vit.data.records import Records
 from keras_vit.errors import ConfigError
 from keras_vit.images.preprocessor import Preprocessor
 from keras_vit.images.resampling import size_of
 
 Batch: TypeAlias = tuple[np.ndarray, ...]
 """Images and labels, and sample weights where a batch is filled up."""
+
+Part: TypeAlias = tuple[int, list[np.ndarray]]
+"""Number of a batch, counted from epoch 0 on, and prepared images of it."""
 
 _AHEAD = 2
 """Batches that are prepared before they are needed."""
@@ -33,7 +36,7 @@ class Pipeline:
     """Prepares batches; they depend on the seed, the epoch and the index of the batch alone.
 
     Args:
-        images: the data set.
+        records: the images, inspected.
         preprocessor: decodes, resizes and scales the images.
         augmentation: random changes for training; None for the preprocessor's protocol.
         one_hot: whether labels are one-hot rows, or rows of many labels.
@@ -45,7 +48,7 @@ class Pipeline:
         ConfigError: the augmentation cannot be applied to these images.
     """
 
-    images: Inspected
+    records: Records
     preprocessor: Preprocessor
     augmentation: Augmentation | None
     one_hot: bool
@@ -70,39 +73,45 @@ class Pipeline:
 
     def map_dataset(self, epochs: int) -> Any:
         """Returns the batches of the first epochs as a `grain.MapDataset`."""
-        import grain  # after keras_vit, whose start it would slow down
-
-        parts = grain.MapDataset.source(_Parts(self, epochs))
-        return parts.batch(self.num_parts, batch_fn=self.join)
+        return self._parts(epochs).batch(self.num_parts, batch_fn=self.join)
 
     def read_from(self, number: int) -> Iterator[Batch]:
         """Yields the batches from this number on, without end, prepared ahead by threads."""
         import grain
 
         options = grain.ReadOptions(self.threads, _AHEAD * self.num_parts)
-        parts = grain.MapDataset.source(_Parts(self, _ENDLESS))[number * self.num_parts :]
-        return iter(parts.to_iter_dataset(options).batch(self.num_parts, batch_fn=self.join))
+        parts = self._parts(_ENDLESS)[number * self.num_parts :].to_iter_dataset(options)
+        return iter(parts.batch(self.num_parts, batch_fn=self.join))
+
+    def _parts(self, epochs: int) -> Any:
+        import grain  # after keras_vit, whose start it would slow down
+
+        return grain.MapDataset.range(epochs * self.stream.num_batches * self.num_parts).map(
+            self.part
+        )
 
     @property
     def num_parts(self) -> int:
-        """Parts of a batch, which threads prepare at once.
+        """Number of the parts of a batch; threads prepare the parts at once.
 
         Handing over one small image to a thread would take longer than preparing it.
         """
         return min(self.stream.batch_size, 4 * self.threads)
 
-    def part(self, number: int, part: int) -> "Part":
-        """Returns the images of a part of the batch with this number."""
-        draws = self._draws(number)
-        rows = order.share(len(draws), (part, self.num_parts))
-        return Part(number, [self.image(*draws[k]) for k in rows])
+    def part(self, number: int) -> Part:
+        """Returns a part of a batch by its number, counted from epoch 0 on."""
+        batch, place = divmod(int(number), self.num_parts)
+        draws = self._draws(batch)
+        rows = order.share(len(draws), (place, self.num_parts))
+        return batch, [self.image(*draws[k]) for k in rows]
 
-    def join(self, parts: Sequence["Part"]) -> Batch:
+    def join(self, parts: Sequence[Part]) -> Batch:
         """Returns the batch of all its parts."""
-        epoch, index = divmod(parts[0].number, self.stream.num_batches)
-        images = self.preprocessor.stack(image for part in parts for image in part.images)
-        records = self.images.records
-        labels = records.labels[[k for _, k in self._draws(parts[0].number)]]
+        number = parts[0][0]
+        epoch, index = divmod(number, self.stream.num_batches)
+        images = self.preprocessor.stack(image for _, part in parts for image in part)
+        records = self.records
+        labels = records.labels[[k for _, k in self._draws(number)]]
         if self.one_hot:
             if not records.is_multi_label:
                 labels = np.eye(len(records.class_names), dtype=bool)[labels]
@@ -126,9 +135,9 @@ class Pipeline:
         return self.preprocessor.scale(pixels)
 
     def _draws(self, number: int) -> list[tuple[int, int]]:
-        """Returns the draws of a batch; those of a shard follow their predecessor.
+        """Returns the draws of a batch; of a shard, its draws and the draw before them.
 
-        Mixing needs the predecessor, and a shard without images the shape of one.
+        Mixing needs the image before, and a shard without images needs an image's shape.
         """
         draws = self.stream.draws(*divmod(number, self.stream.num_batches))
         if self.shard[1] == 1:
@@ -137,13 +146,12 @@ class Pipeline:
         return [draws[rows.start - 1], *(draws[k] for k in rows)]
 
     def _decode(self, index: int) -> Any:
-        if self.images.decoded is not None:
-            return self.images.decoded[index]
-        records = self.images.records
+        if self.records.decoded is not None:
+            return self.records.decoded[index]
         try:
-            return self.preprocessor.decode(records.images[index])
+            return self.preprocessor.decode(self.records.images[index])
         except ConfigError as error:
-            reason = records.name_reason(index, error)
+            reason = self.records.name_reason(index, error)
             raise ConfigError(f"{reason} unreadable='skip' leaves it out.") from error
 
     def _augment(self, augmentation: Augmentation, pixels: Any, draw: int) -> np.ndarray:
@@ -172,28 +180,6 @@ class Pipeline:
             return mixing.mixup(images, labels, augmentation.mixup, rng)
         height = 1 if self.preprocessor.data_format == "channels_last" else 2
         return mixing.cutmix(images, labels, augmentation.cutmix, rng, axis=height)
-
-
-@dataclasses.dataclass(frozen=True)
-class Part:
-    """Prepared images of the batch with this number, counted from epoch 0 on."""
-
-    number: int
-    images: list[np.ndarray]
-
-
-@dataclasses.dataclass(frozen=True)
-class _Parts(Sequence[Part]):
-    """The parts of all batches by number, as a source of Grain."""
-
-    pipeline: Pipeline
-    epochs: int
-
-    def __len__(self) -> int:
-        return self.epochs * self.pipeline.stream.num_batches * self.pipeline.num_parts
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.pipeline.part(*divmod(int(index), self.pipeline.num_parts))
 
 
 def _as_picture(pixels: Any) -> Image.Image:

@@ -1,8 +1,8 @@
 """RandAugment (Cubuk et al. 2020) with the operations and levels of big_vision, on Pillow.
 
 The reference is `distort_image_with_randaugment` in `big_vision/pp/autoaugment.py`: 16 operations
-at even odds; a drawn operation is always carried out. keras_vit differs in two points. Lengths of
-translation and cutout are shares of the side, equal to the reference's pixels at 224 pixels.
+at even odds; each operation that is drawn is carried out. keras_vit differs in two points. Lengths
+of translation and cutout are shares of the side, equal to the reference's pixels at 224 pixels.
 Contrast pivots on the image's mean grey; the reference's pivot depends on the image's size.
 """
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.errors import ConfigError, listed, nearest
+from keras_vit.errors import ConfigError, listed, nearest, shown
 
 _AT_ONCE = 256
 
@@ -30,6 +30,9 @@ class Records:
         labels: integers `(images,)`, indices into `class_names`; or for many labels per image
             zeros and ones `(images, classes)`, which are kept as bool.
         class_names: one name per class.
+        decoded: by index, the output of `Preprocessor.decode`; None without a cache.
+        sizes: index -> (height, width), of the images that were inspected.
+        unreadable: name of each image that was left out -> reason.
 
     Raises:
         ConfigError: the data set is empty, the numbers of labels and images differ, or a label
@@ -40,6 +43,9 @@ class Records:
     images: Sequence[Any]
     labels: np.ndarray
     class_names: tuple[str, ...]
+    decoded: list[Any] | None = None
+    sizes: Mapping[int, tuple[int, int]] = dataclasses.field(default_factory=dict)
+    unreadable: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         labels = np.asarray(self.labels)
@@ -100,14 +106,20 @@ class Records:
         return image if isinstance(image, str) else f"image {index}"
 
     def name_reason(self, index: int, error: ConfigError) -> str:
-        """Returns the message of an error, with the name of the image if it lacks it."""
+        """Returns the message of an error; it begins with the image's name if it lacks the name."""
         where = self.where(index)
         return str(error) if where in str(error) else f"{where}: {error}"
 
     def select(self, indices: np.ndarray) -> "Records":
         """Returns the records at these indices, in this order."""
-        chosen = _Chosen(self.images, indices)
-        return dataclasses.replace(self, images=chosen, labels=self.labels[indices])
+        numbers = indices.tolist()
+        return dataclasses.replace(
+            self,
+            images=_Chosen(self.images, indices),
+            labels=self.labels[indices],
+            decoded=self.decoded and [self.decoded[k] for k in numbers],
+            sizes={place: self.sizes[k] for place, k in enumerate(numbers) if k in self.sizes},
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,7 +165,7 @@ class RowImages(Sequence[Any]):
 
 
 def read_rows(rows: Any) -> Iterator[Any]:
-    """Yields all rows of a table, read many at once where the table can do so."""
+    """Yields all rows of a table, which gives many rows at once if it has `__getitems__`."""
     for start in range(0, len(rows), _AT_ONCE):
         numbers = list(range(start, min(start + _AT_ONCE, len(rows))))
         if hasattr(rows, "__getitems__"):
@@ -163,36 +175,30 @@ def read_rows(rows: Any) -> Iterator[Any]:
 
 
 def value_of(record: Any, key: str | int, place: int, title: str, number: int) -> Any:
-    """Returns a value of a record; `place` is that in a tuple if the key is a name.
+    """Returns the value of a record at `key`; a tuple has it at `place` if the key is a name.
 
     Raises:
         ConfigError: the record lacks the value; the message names the record by `number`.
     """
-    if isinstance(record, tuple | list):
-        key = place if isinstance(key, str) else key
-        if key < len(record):
-            return record[key]
-        actual = f"a tuple of {len(record)}"
-    elif isinstance(record, Mapping):
-        if key in record:
-            return record[key]
-        actual = f"a dict of {listed(map(str, record))}"
-    elif record is None:
+    if record is None:
         raise ConfigError(
             f"{title}: record {number} was filtered out, so that numbers have gaps. Filter before "
             "the records are stored, or give the numbers of the others: source[numbers]."
         )
-    else:
-        actual = type(record).__name__
-    raise ConfigError(
-        f"{title}: record {number} is {actual}, expected a dict with {key!r} or a tuple (image, "
-        "label). Parse it by grain.MapDataset.source(...).map(...), or name the keys by image= and "
-        "label=."
-    )
+    is_place = isinstance(record, tuple | list) and isinstance(key, str)
+    try:
+        return record[place if is_place else key]
+    except (LookupError, TypeError) as error:
+        keys = f" with {listed(map(str, record))}" if isinstance(record, Mapping) else ""
+        raise ConfigError(
+            f"{title}: record {number} is {type(record).__name__}{keys}, expected a dict with "
+            f"{key!r} or a tuple (image, label). Parse it by grain.MapDataset.source(...).map(...) "
+            "or name the keys by image= and label=."
+        ) from error
 
 
 def names_for(labels: np.ndarray, preprocessor: Any) -> tuple[str, ...]:
-    """Returns the names of the classes of number labels: the model's, or the numbers.
+    """Returns names for classes that labels give by number: a model's labels, or the numbers.
 
     Args:
         labels: integers `(images,)`, or zeros and ones `(images, classes)`.
@@ -260,12 +266,32 @@ def classes_of(
     if labels.dtype.kind not in "UO":
         return labels, tuple(class_names or names_for(labels, preprocessor))
     words, indices = np.unique(labels.astype(str), return_inverse=True)
-    names = tuple(class_names or getattr(preprocessor, "labels", None) or ())
-    if not class_names and not set(words) <= set(names):
-        names = tuple(map(str, words))
-    unknown = sorted(set(words) - set(names))
-    if unknown:
-        raise ConfigError(
-            f"{title}: label {unknown[0]!r} is not in class_names.{nearest(unknown[0], names)}"
-        )
+    known = getattr(preprocessor, "labels", None)
+    names = choose_names(words.tolist(), class_names, known, f"{title}: label ")
     return np.array([names.index(word) for word in words])[indices], names
+
+
+def choose_names(
+    classes: Sequence[str],
+    class_names: Sequence[str] | None,
+    known: Sequence[str] | None,
+    what: str,
+) -> tuple[str, ...]:
+    """Returns the names of the classes in the order of their numbers.
+
+    Args:
+        classes: the classes that images have.
+        class_names: the names; None for `known` if it names every class, and else for `classes`.
+        known: labels of a model.
+        what: beginning of the message, before the name of a class.
+
+    Raises:
+        ConfigError: a class is not in `class_names`.
+    """
+    if not class_names:
+        is_named = known and set(classes) <= set(known) and len(set(known)) == len(known)
+        return tuple(known if known and is_named else classes)
+    if unknown := [name for name in classes if name not in class_names]:
+        hint = nearest(unknown[0], class_names)
+        raise ConfigError(f"{what}{shown(unknown[0])} is not in class_names.{hint}")
+    return tuple(class_names)

@@ -9,17 +9,16 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_vit.data.records import Records, multi_hot
+from keras_vit.data.records import Records, choose_names, multi_hot
 from keras_vit.errors import ConfigError, listed, nearest, shown
 from keras_vit.images.decoding import format_of_name
-from keras_vit.images.image_files import ImageFiles
+from keras_vit.images.image_files import list_images
 from keras_vit.text import warn
 
 
 def read_records(
     root: Path,
     table: Path,
-    files: ImageFiles,
     class_names: Sequence[str] | None,
     model_labels: Sequence[str] | None,
     multi_label: bool,
@@ -29,7 +28,6 @@ def read_records(
     Args:
         root: the folder; the table names images relative to it.
         table: path of the CSV or JSON file.
-        files: the files of the folder.
         class_names: names of the classes; None for the model's labels or those of the table.
         model_labels: labels of the model, which are taken if they name every class.
         multi_label: whether an image may have several labels or none.
@@ -38,6 +36,7 @@ def read_records(
         ConfigError: the table cannot be read, its images are not those of the folder, a class is
             unknown or has no image, or an image has not one label and `multi_label` is False.
     """
+    files = list_images(root)
     labels, classes = _read(table)
     paths = {Path(image).relative_to(root).as_posix(): image for image in files.images}
     if absent := sorted(set(labels) - set(paths)):
@@ -50,34 +49,25 @@ def read_records(
             f"{table}: {len(bare)} of the {len(paths)} images in {root} are not in the table: "
             f"{listed(bare)}. An image without any of the labels needs an entry without labels."
         )
-    odd = [path for path in files.others if not Path(path).samefile(table)]
-    if odd:
-        warn(f"{root}: {len(odd)} files are not images and are left out, such as {odd[0]}.")
-    names = list(class_names or ())
-    if not names:
+    warn_of_others(root, [path for path in files.others if not Path(path).samefile(table)])
+    if not class_names:
         used = {name for row in labels.values() for name in row}
         if unused := [name for name in classes if name not in used]:
             raise ConfigError(
                 f"{table}: no image has the class {listed(unused)}; remove it, or give class_names "
                 "with it."
             )
-        known = list(model_labels or ())
-        is_named = set(classes) <= set(known) and len(set(known)) == len(known)
-        names = known if is_named else classes
-    if unknown := [name for name in classes if name not in names]:
-        raise ConfigError(
-            f"{table}: {shown(unknown[0])} is not in class_names.{nearest(unknown[0], names)}"
-        )
+    names = choose_names(classes, class_names, model_labels, f"{table}: ")
     hot, _ = multi_hot([labels[path] for path in paths], names, str(table))
     if multi_label:
-        return Records(str(root), files.images, hot, tuple(names))
+        return Records(str(root), files.images, hot, names)
     if len(several := np.flatnonzero(hot.sum(axis=1) != 1)):
         path = list(paths)[several[0]]
         raise ConfigError(
             f"{table}: {path} has {len(labels[path])} labels ({listed(labels[path])}), expected "
             "one per image. For many labels per image give multi_label=True (--multi-label)."
         )
-    return Records(str(root), files.images, hot.argmax(axis=1), tuple(names))
+    return Records(str(root), files.images, hot.argmax(axis=1), names)
 
 
 def _read(table: Path) -> tuple[dict[str, list[str]], list[str]]:
@@ -134,3 +124,9 @@ def _from_csv(text: str, table: Path) -> tuple[dict[str, list[str]], list[str] |
                 )
         labels[path] = [n for n, v in zip(classes, row[1:], strict=True) if float(v)]
     return labels, classes
+
+
+def warn_of_others(root: Path, paths: list[str]) -> None:
+    """Warns of the files in a folder that are not images."""
+    if paths:
+        warn(f"{root}: {len(paths)} files are not images and are left out, such as {paths[0]}.")

@@ -6,8 +6,7 @@ from typing import Any, TypeAlias, Unpack
 
 import numpy as np
 
-from keras_vit.data.image_data import ImageData
-from keras_vit.data.options import Options, Prepares
+from keras_vit.data.image_data import ImageData, Options, Prepares
 from keras_vit.data.records import Records, RowImages, multi_hot, read_rows
 from keras_vit.errors import ConfigError, nearest
 
@@ -77,7 +76,7 @@ def from_tfds(
         builder.download_and_prepare(file_format="array_record")
     if callable(label) != bool(class_names):
         raise ConfigError(
-            f"{title}: class_names are for a label that is a function, which has to have them."
+            f"{title}: a label that is a function and class_names need each other: give both."
         )
     rows = _open(tfds, builder, title, split, image, label)
     class_of = operator.itemgetter(label) if isinstance(label, str) else label

@@ -11,7 +11,7 @@ from keras_vit.fixes.faults import note_on
 
 _LIBRARIES = ("keras", "numpy", "huggingface-hub", "safetensors", "pillow", "grain")
 _EXTRAS = {
-    "matplotlib": ("figures", "explain, curves.png of a training"),
+    "matplotlib": ("figures", "explain"),
     "tensorflow-datasets": ("tfds", "data named tfds:NAME"),
     "datasets": ("huggingface", "data named hf:OWNER/NAME"),
     "ray": ("ray", "embed --engine ray"),

@@ -4,7 +4,6 @@ from keras_vit.evaluation.dense import DenseProbe, DenseScores, dense_probe
 from keras_vit.evaluation.embedding import Embedding, embed
 from keras_vit.evaluation.extraction import Features, features
 from keras_vit.evaluation.many_labels import choose_thresholds
-from keras_vit.evaluation.neighbours import nearest_neighbours
 from keras_vit.evaluation.probe_page import write_page
 from keras_vit.evaluation.probes import LinearProbe, few_shot, linear_probe
 from keras_vit.evaluation.probing import Pair, Probe, Suspect, probe
@@ -27,7 +26,6 @@ __all__ = [
     "features",
     "few_shot",
     "linear_probe",
-    "nearest_neighbours",
     "probe",
     "write_page",
 ]

@@ -200,7 +200,7 @@ class DenseProbe:
         if width != len(self.kernel) or max(self.blocks) >= config.num_layers:
             raise ConfigError(
                 f"The probe reads {len(self.kernel)} features of the blocks {self.blocks}; this "
-                f"model has {config.num_layers} blocks, and {width} features in as many."
+                f"model has {config.num_layers} blocks, and {width} features in as many blocks."
             )
         stages = _stages(self.blocks)
         for start in range(0, len(sources), batch_size):

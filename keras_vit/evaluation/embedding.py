@@ -1,5 +1,6 @@
 """Features of any number of image files, written batch by batch to one npy file."""
 
+import itertools
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -71,8 +72,32 @@ def embed(
         "batch_size": min(batch_size, len(names)),
         "files": hash_files(names),
     }
+    position = {name: k for k, name in enumerate(names)}
+    failures: list[tuple[int, str]] = []  # of the present batch; the next is not decoded yet
+
+    def leave_out(name: str, reason: ConfigError) -> None:
+        if unreadable is None:
+            raise reason
+        unreadable(name, reason)
+        failures.append((position[name], str(reason)))
+
+    def report(inputs: int) -> None:
+        if progress is not None and inputs:
+            progress(inputs)
+
     with Parts(out, task) as parts:
-        _fill(parts, layer, model, names, task["batch_size"], unreadable, progress)
+        if unreadable is not None:
+            for k, reason in parts.notes:
+                unreadable(names[k], ConfigError(reason))
+        report(parts.inputs)
+        prepared = model.preprocessor.batches(names[parts.inputs :], batch_size, leave_out)
+        batches = (Batch(images, items) for items, images in prepared)
+        outputs = predict(model, layer, batches, task["batch_size"])
+        for rows, _ in itertools.chain(outputs, [(np.empty(0), None)]):  # the end may be unreadable
+            inputs = len(rows) + len(failures)
+            parts.append(rows, inputs, failures)
+            failures.clear()
+            report(inputs)
         if not parts.count:
             parts.clear()
             raise ConfigError(f"None of {len(names)} images can be read.")
@@ -85,43 +110,3 @@ def embed(
             write_json(out.with_name(out.name + ".json"), {**about, **lists})
         parts.finish()
     return embedding
-
-
-def _fill(
-    parts: Parts,
-    layer: str,
-    model: VisionTransformer,
-    names: list[str],
-    size: int,
-    unreadable: Callable[[str, ConfigError], None] | None,
-    progress: Callable[[int], None] | None,
-) -> None:
-    """Appends the missing rows; a note is the number of an unreadable image and the reason."""
-    if unreadable is not None:
-        for k, reason in parts.notes:
-            unreadable(names[k], ConfigError(reason))
-    position = {name: k for k, name in enumerate(names)}
-    failures: list[tuple[int, str]] = []  # of the present batch; the next is not decoded yet
-
-    def leave_out(name: str, reason: ConfigError) -> None:
-        if unreadable is None:
-            raise reason
-        unreadable(name, reason)
-        failures.append((position[name], str(reason)))
-
-    def add(rows: np.ndarray) -> None:
-        inputs = len(rows) + len(failures)
-        parts.append(rows, inputs, failures)
-        failures.clear()
-        report(inputs)
-
-    def report(inputs: int) -> None:
-        if progress is not None and inputs:
-            progress(inputs)
-
-    report(parts.inputs)
-    prepared = model.preprocessor.batches(names[parts.inputs :], size, leave_out)
-    batches = (Batch(images, items) for items, images in prepared)
-    for rows, _ in predict(model, layer, batches, size):
-        add(rows)
-    add(np.empty(0))  # unreadable images at the end

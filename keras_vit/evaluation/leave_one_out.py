@@ -17,6 +17,7 @@ import numpy as np
 
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation.least_squares import LeastSquares, make_targets
+from keras_vit.losses import probabilities_of
 
 STRENGTHS = tuple(4.0**k for k in range(-3, 10))
 """The strengths of l2 that are tried: 0.016 to 262,144, for whitened features."""
@@ -48,14 +49,14 @@ class Fit:
     @property
     def probabilities(self) -> np.ndarray:
         """Probability of each class by the fit without the image, `(images, classes)`."""
-        return softmax(self.scores)
+        return probabilities_of(self.scores)
 
 
 def choose(features: Mapping[str, np.ndarray], labels: np.ndarray, num_classes: int) -> Fit:
     """Returns the fit with the least squared leave-one-out error.
 
-    The best of many looks better than it is. So the accuracy is counted tenth by tenth: features
-    and strength are chosen by the other nine tenths of the images.
+    The best of many candidates looks better than it is. So the accuracy is counted tenth by tenth:
+    the other nine tenths of the images choose features and strength.
 
     Args:
         features: `{name: (images, width)}`.
@@ -120,12 +121,6 @@ def _all_scores(
         yield l2, targets - (targets - estimates) / np.maximum(1 - leverage, 1e-12)[:, None]
 
 
-def softmax(scores: np.ndarray) -> np.ndarray:
-    """Returns probabilities of logits `(images, classes)`."""
-    exponents = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return exponents / exponents.sum(axis=1, keepdims=True)
-
-
 def calibrating_scale(scores: np.ndarray, labels: np.ndarray) -> float:
     """Returns the factor of the scores whose softmax has the least cross-entropy.
 
@@ -134,7 +129,7 @@ def calibrating_scale(scores: np.ndarray, labels: np.ndarray) -> float:
     scale = 1.0
     right = scores[np.arange(len(labels)), labels]
     for _ in range(100):
-        p = softmax(scale * scores)
+        p = probabilities_of(scale * scores)
         mean = (p * scores).sum(axis=1)
         slope = float((mean - right).mean())
         curvature = float(((p * scores**2).sum(axis=1) - mean**2).mean())
@@ -192,7 +187,7 @@ def gain_of(curve: list[tuple[int, float]], more: int) -> float:
     """Returns the accuracy that `more` images would add, by a power law through a learning curve.
 
     The share of errors is taken to fall as a power of the number of images (Hestness et al. 2017);
-    half an error in place of none keeps its logarithm finite.
+    an accuracy of 1 counts as half an error, whose logarithm is finite.
     """
     counts = np.array([count for count, _ in curve], float)
     errors = np.array([max(1 - accuracy, 0.5 / count) for count, accuracy in curve])

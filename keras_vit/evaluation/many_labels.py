@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from keras_vit.errors import ConfigError
-from keras_vit.evaluation.batches import predict, read_batches
-from keras_vit.evaluation.targets import acceptable, match_columns
+from keras_vit.evaluation.targets import match_columns, predict_classes
+from keras_vit.losses import probabilities_of
 from keras_vit.model import VisionTransformer
 
 
@@ -41,18 +41,11 @@ def choose_thresholds(
             "The model has no thresholds, so its probabilities are those of one label per image. "
             "Train it by a recipe with multi_label=True, or set model.thresholds = 0.5."
         )
-    _, places = match_columns(model, data, None)
-    parts = []
-    for logits, labels in predict(model, "logits", read_batches(data, batch_size)):
-        if labels is None:
-            raise ConfigError("The data have no labels: expected batches (images, labels).")
-        right = np.zeros(logits.shape, bool)
-        right[:, places] = acceptable(labels, len(places))
-        parts.append((logits, right))
-    if not parts:
-        raise ConfigError("The data are empty: no batch came.")
-    shares = sigmoid(np.concatenate([logits for logits, _ in parts]).astype("float64"))
-    rights = np.concatenate([right for _, right in parts])
+    columns = match_columns(model, data, None)
+    logits, rights = map(
+        np.concatenate, zip(*predict_classes(model, data, *columns, batch_size), strict=True)
+    )
+    shares = probabilities_of(logits.astype("float64"), by_class=True)
     thresholds = list(model.thresholds)
     for k, right in enumerate(rights.T):
         if right.any():
@@ -79,48 +72,50 @@ class ManyLabels:
     def add(self, logits: np.ndarray, right: np.ndarray) -> None:
         """Adds a batch: logits and bool `right`, both `(batch, classes)`."""
         self.count += len(logits)
-        self._batches.append((logits, right))
+        self._batches.append((logits.astype("float64"), right))
 
     def result(self) -> dict[str, Any]:
         """Returns the fields of an `Evaluation`."""
-        logits = np.concatenate([part for part, _ in self._batches]).astype("float64")
-        right = np.concatenate([part for _, part in self._batches])
-        shares = sigmoid(logits)
+        logits, right = map(np.concatenate, zip(*self._batches, strict=True))
+        shares = probabilities_of(logits, by_class=True)
         taken = shares >= self._thresholds
         counts, hits = right.sum(axis=0), (taken & right).sum(axis=0)
-        has_images = counts > 0
-        f1 = 2 * hits / np.maximum(counts + taken.sum(axis=0), 1)
-        precision = np.array(
-            [
-                average_precision(shares[:, k], right[:, k]) if has_images[k] else 0.0
-                for k in range(len(counts))
-            ]
-        )
+        judged = np.flatnonzero(counts)
+        precision, f1 = np.zeros(len(counts)), 2 * hits / np.maximum(counts + taken.sum(axis=0), 1)
+        for k in judged:
+            precision[k] = average_precision(shares[:, k], right[:, k])
         top = np.argsort(-logits, axis=1, kind="stable")[:, :5]
         is_right = np.take_along_axis(right, top, axis=1)
+        gaps = bin_gaps(shares.ravel(), right.ravel(), self._bins)
         return {
             "count": self.count,
             "left_out": 0,
             "top1": float(is_right[:, 0].mean()),
             "top5": float(is_right.any(axis=1).mean()),
             "loss": float((np.logaddexp(0, logits) - right * logits).mean()),
-            "calibration_error": _calibration_error(shares, right, self._bins),
+            "calibration_error": float(np.abs(gaps).sum() / shares.size),
             "calibration_bins": self._bins,
             "class_counts": tuple(counts.tolist()),
-            "class_accuracy": _by_class(hits / np.maximum(counts, 1), has_images),
-            "mean_average_precision": float(precision[has_images].mean())
-            if has_images.any()
-            else None,
-            "f1": float(f1[has_images].mean()) if has_images.any() else None,
-            "class_average_precision": _by_class(precision, has_images),
-            "class_f1": _by_class(f1, has_images),
+            "class_accuracy": by_class(hits / np.maximum(counts, 1), counts),
+            "mean_average_precision": float(precision[judged].mean()) if len(judged) else None,
+            "f1": float(f1[judged].mean()) if len(judged) else None,
+            "class_average_precision": by_class(precision, counts),
+            "class_f1": by_class(f1, counts),
         }
 
 
-def sigmoid(logits: np.ndarray) -> np.ndarray:
-    """Returns the sigmoid of logits, exact for small ones too."""
-    probabilities: np.ndarray = np.exp(-np.logaddexp(0, -logits))
-    return probabilities
+def bin_gaps(confidence: np.ndarray, is_right: np.ndarray, bins: int) -> np.ndarray:
+    """Returns the sums of confidence minus correctness in bins of equal width.
+
+    The bin m holds confidences in (m / bins, (m + 1) / bins].
+    """
+    place = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
+    return np.bincount(place, confidence - is_right, bins)
+
+
+def by_class(values: np.ndarray, counts: np.ndarray) -> tuple[float | None, ...]:
+    """Returns the value of each class; None for classes without images."""
+    return tuple(float(v) if n else None for v, n in zip(values, counts, strict=True))
 
 
 def average_precision(scores: np.ndarray, right: np.ndarray) -> float:
@@ -135,19 +130,9 @@ def average_precision(scores: np.ndarray, right: np.ndarray) -> float:
 
 
 def _cuts(scores: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the different scores, the highest first, and the images and the right images that
-    have at least this score.
+    """Returns the different scores, the highest first, and two counts for each score: the images
+    with at least this score, and the right images among them.
     """
     order = np.argsort(-scores, kind="stable")
     last = np.flatnonzero(np.diff(scores[order], append=-np.inf))
     return scores[order][last], last + 1, right[order].cumsum()[last]
-
-
-def _calibration_error(shares: np.ndarray, right: np.ndarray, bins: int) -> float:
-    place = np.clip(np.ceil(shares * bins).astype(int) - 1, 0, bins - 1).ravel()
-    gaps = np.bincount(place, (shares - right).ravel(), bins)
-    return float(np.abs(gaps).sum() / shares.size)
-
-
-def _by_class(values: np.ndarray, has_images: np.ndarray) -> tuple[float | None, ...]:
-    return tuple(float(v) if has else None for v, has in zip(values, has_images, strict=True))

@@ -11,7 +11,6 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ _SECONDS = 1.0
 
 
 class Parts:
-    """Appends rows behind those that an interrupted run of the same task has left.
+    """Writes rows to a file; continues behind the rows of an interrupted run of the same task.
 
     Use it in a `with` block, which also writes the last rows if an exception ends the block. Of
     several processes that compute the rows together, the first writes; behind the block the file
@@ -69,12 +68,7 @@ class Parts:
             self.inputs, self.count, self.notes = from_the_first(here)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         try:
             if not isinstance(error, WriteError):
                 self._write()
@@ -96,7 +90,7 @@ class Parts:
             self._write()
 
     def finish(self) -> None:
-        """Gives the npy file of all rows, at least one, its name, and removes the folder."""
+        """Moves the npy file of all rows, at least one, to its place; removes the folder."""
         if not self.are_written_here:
             return
         self._write()
@@ -134,7 +128,7 @@ class Parts:
     def _resume(self) -> None:
         if not self._record.exists():
             self._rows.unlink(missing_ok=True)
-            write_json(self._record, self._facts(0))
+            self._count(0)
         try:
             record = json.loads(self._record.read_text(encoding="utf-8"))
             task, size = record["task"], record["bytes"]
@@ -152,9 +146,10 @@ class Parts:
             file.truncate(size)  # rows that no record counts
         self._written_inputs = self.inputs
 
-    def _facts(self, size: int) -> dict[str, Any]:
+    def _count(self, size: int) -> None:
+        """Writes the record of all rows, the first `size` bytes of their file."""
         counts = {"inputs": self.inputs, "count": self.count, "notes": self.notes}
-        return {"task": self._task, **counts, "bytes": size}
+        write_json(self._record, {"task": self._task, **counts, "bytes": size})
 
     def _write(self) -> None:
         """Writes the rows since the last write, and then the record that counts them."""
@@ -167,7 +162,7 @@ class Parts:
                 file.write(rows.tobytes())
             _sync(file)
             size = file.tell()
-        write_json(self._record, self._facts(size))
+        self._count(size)
         self._coming, self._written_inputs = [], self.inputs
         self._written_at = time.monotonic()
 

@@ -1,4 +1,4 @@
-"""A page of pictures, which opens from disk, of what a probe found in a folder of images."""
+"""A page of pictures of a probe's suspects and pairs; a browser opens it from disk."""
 
 import base64
 import html
@@ -39,12 +39,12 @@ figure {{ margin: 0; }} figcaption {{ font-size: .9rem; }} img {{ max-width: 100
 def write_page(
     probe: Probe, path: str | os.PathLike[str], images: Mapping[str, Any] | None = None
 ) -> None:
-    """Writes the page, one file that asks nothing of a network.
+    """Writes the page as one file, which loads nothing from a network.
 
     Args:
         probe: the probe.
         path: path of the page; an existing file is replaced.
-        images: `{name in the probe: image}` for images that are no files, in any form that
+        images: `{name in the probe: image}` for images in memory, in any form that
             `Preprocessor` takes.
 
     Raises:

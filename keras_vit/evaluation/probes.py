@@ -7,6 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_vit.data.order import stratify
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation.least_squares import LeastSquares, estimate, make_targets
 from keras_vit.evaluation.targets import class_indices
@@ -112,7 +113,9 @@ def linear_probe(
         return LinearProbe(kernel, bias, strengths[0])
     if not 0 < validation_split < 1:
         raise ConfigError(f"validation_split={validation_split}, expected a share between 0 and 1.")
-    fitted, held_out = _hold_out(labels, validation_split, seed)
+    fitted, held_out = stratify(labels, validation_split, seed)
+    if not len(held_out):
+        raise ConfigError("Every class has only one image, too few to hold out. Give one l2.")
     solver = LeastSquares(features, labels, classes, fitted)
     ranking = []
     for strength in strengths:
@@ -176,20 +179,6 @@ def few_shot(
             probe = LinearProbe(*solution, l2)
             accuracies[k].append(probe.accuracy(test_features, test_labels))
     return accuracies
-
-
-def _hold_out(labels: np.ndarray, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the indices to fit and to hold out; each class keeps at least one image to fit."""
-    rng = np.random.default_rng(seed)
-    fitted, held_out = [], []
-    for k in np.unique(labels):
-        order = rng.permutation(np.flatnonzero(labels == k))
-        count = min(max(round(share * len(order)), 1), len(order) - 1)
-        held_out.append(order[:count])
-        fitted.append(order[count:])
-    if not sum(map(len, held_out)):
-        raise ConfigError("Every class has only one image, too few to hold out. Give one l2.")
-    return np.concatenate(fitted), np.sort(np.concatenate(held_out))
 
 
 def _check(features: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:

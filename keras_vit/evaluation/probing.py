@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,7 +61,7 @@ class Pair:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Probe:
-    """A linear classifier of frozen features, and what it tells of the images.
+    """A linear classifier of frozen features, with its findings about the images.
 
     Args:
         block: number of the block whose tokens are the features, from 0; None for the model's own
@@ -187,20 +187,20 @@ def probe(
             if few
             else f"There is one class, {shown(names[0])}; expected two or more."
         )
-    stages, parts = _features_of(model)
+    stages, parts = _kinds_of_features(model.config)
     values, labels = gather(
         model, stages, lambda out: _reduce(out, model.config), data, batch_size, cache, progress
     )
     if labels is None or not np.array_equal(labels, data.labels):
         raise ConfigError("The data come in another order than their labels: shuffle=False.")
-    candidates = dict(_columns(np.asarray(values), parts, model))
+    candidates = {name: values[:, columns] for name, (_, _, columns) in parts.items()}
     fit = choose(candidates, labels, len(names))
     features = candidates[fit.name]
     early = next(values for name, values in candidates.items() if name.endswith("/gap"))
     right = int(fit.right.sum())
     images = data.paths or [f"image {k}" for k in range(len(labels))]
     return Probe(
-        *parts[fit.name],
+        *parts[fit.name][:2],
         l2=fit.l2,
         accuracy=right / len(labels),
         interval=wilson_interval(right, len(labels)),
@@ -215,20 +215,27 @@ def probe(
     )
 
 
-def _features_of(
-    model: VisionTransformer,
-) -> tuple[list[str], dict[str, tuple[int | None, str | None]]]:
-    """Returns the stages to read, and block and pooling of each kind of features by name."""
-    config = model.config
-    depth = config.num_layers
+def _kinds_of_features(
+    config: ViTConfig,
+) -> tuple[list[str], dict[str, tuple[int | None, str | None, slice]]]:
+    """Returns the stages to read, and block, pooling and columns of each kind of features.
+
+    The columns are those of the array that `_reduce` returns.
+    """
+    depth, width = config.num_layers, config.hidden_size
     blocks = sorted({max(math.ceil(depth * share), 1) - 1 for share in (0.5, 0.75, 1)})
-    kinds = list(_KINDS) if config.has_class_token else ["gap"]
-    parts: dict[str, tuple[int | None, str | None]] = {
-        f"block_{block}/{kind}": (block, kind) for block in blocks for kind in kinds
-    }
+    parts: dict[str, tuple[int | None, str | None, slice]] = {}
+    end = 0
+    for block in blocks:
+        start, end = end, end + width * (1 + config.has_class_token)
+        columns = {"gap": slice(end - width, end)}
+        if config.has_class_token:
+            both = slice(start, end)
+            columns = {"token": slice(start, start + width), **columns, "token_and_mean": both}
+        parts |= {f"block_{block}/{kind}": (block, kind, part) for kind, part in columns.items()}
     stages = [f"block_{block}/norm" for block in blocks]
     if config.is_pooled and not config.has_two_heads:
-        parts["output"] = (None, None)
+        parts["output"] = None, None, slice(end, None)
         stages.append("pre_logits")
     return stages, parts
 
@@ -244,24 +251,6 @@ def _reduce(outputs: Mapping[str, np.ndarray], config: ViTConfig) -> np.ndarray:
             columns.append(values[:, 0])
         columns.append(values[:, config.num_prefix_tokens :].mean(axis=1))
     return np.concatenate(columns, axis=1)
-
-
-def _columns(
-    values: np.ndarray,
-    parts: Mapping[str, tuple[int | None, str | None]],
-    model: VisionTransformer,
-) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields the columns of each kind of features, by the name in `parts`."""
-    width = model.config.hidden_size
-    per_block = width * (1 + model.config.has_class_token)
-    blocks = sorted({block for block, _ in parts.values() if block is not None})
-    for name, (block, kind) in parts.items():
-        if block is None:
-            yield name, values[:, per_block * len(blocks) :]
-            continue
-        start = per_block * blocks.index(block)
-        end = start + (width if kind == "token" else per_block)
-        yield name, values[:, (end - width if kind == "gap" else start) : end]
 
 
 def _config_of(

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from keras_vit.errors import ConfigError
-from keras_vit.evaluation.batches import predict, read_batches
-from keras_vit.evaluation.many_labels import ManyLabels
-from keras_vit.evaluation.targets import acceptable, match_columns
+from keras_vit.evaluation.many_labels import ManyLabels, bin_gaps, by_class
+from keras_vit.evaluation.targets import acceptable, match_columns, predict_classes
 from keras_vit.model import VisionTransformer
 
 
@@ -120,13 +119,7 @@ def evaluate(
     if model.thresholds is not None:
         scores = ManyLabels(np.asarray(model.thresholds)[competing], calibration_bins)
     seen = 0
-    for outputs, labels in predict(model, "logits", read_batches(data, batch_size)):
-        if labels is None:
-            raise ConfigError("The data have no labels: expected batches (images, labels).")
-        logits = outputs[:, competing]
-        right = np.zeros(logits.shape, bool)
-        right[:, places] = acceptable(labels, len(places), seen)
-        _check_finite(logits, seen)
+    for logits, right in predict_classes(model, data, competing, places, batch_size):
         scores.add(logits, right)
         if real_labels is not None:
             lists = real_labels[seen : seen + len(logits)]
@@ -136,8 +129,6 @@ def evaluate(
         seen += len(logits)
         if progress is not None:
             progress(len(logits))
-    if seen == 0:
-        raise ConfigError("The data are empty: no batch came.")
     if real_labels is not None and seen < len(real_labels):
         raise ConfigError(f"real_labels has {len(real_labels)} lists for {seen} images.")
     if scores.count == 0:
@@ -149,11 +140,6 @@ def evaluate(
     return result
 
 
-def _check_finite(logits: np.ndarray, first: int) -> None:
-    if odd := np.flatnonzero(~np.isfinite(logits).all(axis=1)).tolist():
-        raise ConfigError(f"The logits of image {first + odd[0]} are not finite.")
-
-
 class _Scores:
     """Sums of the scores over batches; the logits themselves are not kept."""
 
@@ -162,7 +148,7 @@ class _Scores:
         self.loss = 0.0
         self.class_counts = np.zeros(num_classes, int)
         self.class_right = np.zeros(num_classes, int)
-        self.confidence, self.bin_right = np.zeros(bins), np.zeros(bins)
+        self.gaps = np.zeros(bins)
 
     def add(self, logits: np.ndarray, right: np.ndarray) -> None:
         """Adds a batch: logits and bool `right`, both `(batch, num_classes)`."""
@@ -180,11 +166,7 @@ class _Scores:
         self.top5 += int((rank < 5).sum())
         self.class_counts += right.sum(axis=0)
         self.class_right += right[hit].sum(axis=0)
-        # The interval ((m - 1) / M, m / M] is bin m - 1.
-        confidence, bins = np.exp(logits.max(axis=1) - total), len(self.confidence)
-        place = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
-        self.confidence += np.bincount(place, confidence, bins)
-        self.bin_right += np.bincount(place, hit, bins)
+        self.gaps += bin_gaps(np.exp(logits.max(axis=1) - total), hit, len(self.gaps))
 
     def result(self) -> dict[str, Any]:
         """Returns the fields of an `Evaluation`, means over all images so far."""
@@ -194,14 +176,11 @@ class _Scores:
             "top1": self.top1 / self.count,
             "top5": self.top5 / self.count,
             "loss": self.loss / self.count,
-            "calibration_error": float(np.abs(self.confidence - self.bin_right).sum() / self.count),
-            "calibration_bins": len(self.confidence),
+            "calibration_error": float(np.abs(self.gaps).sum() / self.count),
+            "calibration_bins": len(self.gaps),
             "class_counts": tuple(self.class_counts.tolist()),
-            "class_accuracy": tuple(
-                right / count if count else None
-                for right, count in zip(
-                    self.class_right.tolist(), self.class_counts.tolist(), strict=True
-                )
+            "class_accuracy": by_class(
+                self.class_right / np.maximum(self.class_counts, 1), self.class_counts
             ),
         }
 

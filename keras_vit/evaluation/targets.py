@@ -1,13 +1,13 @@
 """The right classes of a batch, from labels of every form and from the data's class names."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from keras_vit.errors import ConfigError, nearest
-from keras_vit.evaluation.batches import as_numpy
+from keras_vit.evaluation.batches import as_numpy, predict, read_batches
 
 _WORDNET_ID = re.compile(r"n\d{8}")
 _SHOWN = 5
@@ -97,7 +97,7 @@ def match_classes(
     A name fits a label if it is the label, or one of the names between its commas
     (`"tench"` for `"tench, Tinca tinca"`); capitals and underscores make no difference.
     Sorted WordNet ids, one per class of the model, are matched in the order of the logits.
-    So are any names if the model has no labels.
+    A model without labels takes any names in this order.
 
     Args:
         names: class names of the data; they may be fewer than the model's classes.
@@ -186,6 +186,33 @@ def match_columns(
     if names is None:
         return competing, np.arange(len(competing))
     return competing, match_classes(names, labels, len(competing))
+
+
+def predict_classes(
+    model: Any, data: Any, competing: np.ndarray, places: np.ndarray, batch_size: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yields logits and bool right classes of each batch, both `(batch, competing classes)`.
+
+    Args:
+        model, data, batch_size: as for `evaluate`.
+        competing, places: the result of `match_columns`.
+
+    Raises:
+        ConfigError: the data are empty or have no labels, or logits are not finite.
+    """
+    seen = 0
+    for outputs, labels in predict(model, "logits", read_batches(data, batch_size)):
+        if labels is None:
+            raise ConfigError("The data have no labels: expected batches (images, labels).")
+        logits = outputs[:, competing]
+        if odd := np.flatnonzero(~np.isfinite(logits).all(axis=1)).tolist():
+            raise ConfigError(f"The logits of image {seen + odd[0]} are not finite.")
+        right = np.zeros(logits.shape, bool)
+        right[:, places] = acceptable(labels, len(places), seen)
+        seen += len(logits)
+        yield logits, right
+    if not seen:
+        raise ConfigError("The data are empty: no batch came.")
 
 
 def _classes_by_name(pairs: Iterable[tuple[str, int]]) -> dict[str, list[int]]:

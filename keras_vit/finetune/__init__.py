@@ -1,6 +1,5 @@
 """Training as in the papers, by recipes for an ordinary `model.fit`."""
 
-from keras_vit.finetune.curves import draw_curves
 from keras_vit.finetune.lora import enable_lora, merge_lora
 from keras_vit.finetune.muon import LayerwiseMuon
 from keras_vit.finetune.optimizers import LayerwiseAdamW, LayerwiseSGD
@@ -28,7 +27,6 @@ __all__ = [
     "Recipe",
     "Resume",
     "augreg_recipe",
-    "draw_curves",
     "enable_lora",
     "finetune_preset",
     "layer_decay_multipliers",

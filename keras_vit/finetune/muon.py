@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from keras_vit.errors import ConfigError
-from keras_vit.finetune.optimizers import LayerwiseAdamW
+from keras_vit.finetune.optimizers import LayerwiseAdamW, check_pattern
 from keras_vit.kernels.reference import at_least_float32
 
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
@@ -55,12 +55,7 @@ class LayerwiseMuon(LayerwiseAdamW):
         **kwargs: Any,
     ) -> None:
         super().__init__(learning_rate, **kwargs)
-        try:
-            re.compile(matrices)
-        except re.error as error:
-            raise ConfigError(
-                f"matrices={matrices!r} is no regular expression: {error}."
-            ) from error
+        check_pattern(matrices)
         self.momentum = momentum
         self.matrices = matrices
 
@@ -93,7 +88,7 @@ class LayerwiseMuon(LayerwiseAdamW):
         super().move_all(*others)
 
     def move(self, gradient: Any, variable: Any, rate: Any, index: int) -> None:
-        """Moves a variable, decay aside, by a gradient of its type at its own rate."""
+        """Moves a variable by a gradient of its type, at its own rate and without decay."""
         if not self.is_matrix[index]:
             super().move(gradient, variable, rate, index)
             return

@@ -48,12 +48,7 @@ class _Layerwise(keras.optimizers.Optimizer):
                 "keras.callbacks.SwapEMAWeights puts the averages into the model."
             )
         for pattern in (*(multipliers or {}), decays):
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ConfigError(
-                    f"{pattern!r} is no regular expression for a variable's path: {error}."
-                ) from error
+            check_pattern(pattern)
         self.multipliers = dict(multipliers or {})
         self.decays = decays
         self.batches = self.variables[0]  # Keras's `iterations` counts updates
@@ -66,7 +61,11 @@ class _Layerwise(keras.optimizers.Optimizer):
         super().build(variables)
         self.trained = _Weights(tuple(variables))
         self.indices = {id(variable): index for index, variable in enumerate(variables)}
-        self.multiplier_of = tuple(self._multiplier(v.path) for v in variables)
+        patterns = self.multipliers.items()
+        self.multiplier_of = tuple(
+            float(next((m for pattern, m in patterns if re.search(pattern, v.path)), 1))
+            for v in variables
+        )
         self.is_decayed = tuple(bool(re.search(self.decays, v.path)) for v in variables)
         self.averages = self._state("average")
         self.sums = self._state("gradient_accumulator")
@@ -77,13 +76,8 @@ class _Layerwise(keras.optimizers.Optimizer):
         raise NotImplementedError
 
     def _state(self, name: str) -> tuple[Any, ...]:
-        """Returns the optimizer's variables of this name, one per weight; empty if it has none."""
+        """Returns the optimizer's variables of a name, one per weight, or an empty tuple."""
         return tuple(each for each in self.variables if each.name.endswith(f"_{name}"))
-
-    def _multiplier(self, path: str) -> float:
-        """Returns the multiplier of the first pattern found in the path, or 1."""
-        fitting = (m for pattern, m in self.multipliers.items() if re.search(pattern, path))
-        return float(next(fitting, 1.0))
 
     def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
         """Updates the variables by the gradients of one batch.
@@ -169,7 +163,7 @@ class _Layerwise(keras.optimizers.Optimizer):
         self.move(ops.cast(gradient, variable.dtype), variable, rate, index)
 
     def move(self, gradient: Any, variable: Any, rate: Any, index: int) -> None:
-        """Moves a variable, decay aside, by a gradient of its type at its own rate."""
+        """Moves a variable by a gradient of its type, at its own rate and without decay."""
         raise NotImplementedError
 
     def _clip(self, gradients: list[Any]) -> list[Any]:
@@ -205,12 +199,22 @@ class _Layerwise(keras.optimizers.Optimizer):
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments as plain JSON types."""
-        config = super().get_config()
-        return {**config, "multipliers": dict(self.multipliers), "decays": self.decays}
+        own = {"multipliers": dict(self.multipliers), "decays": self.decays}
+        return {**super().get_config(), **own}
+
+
+def check_pattern(pattern: str) -> None:
+    """Raises `ConfigError` unless a pattern is a regular expression."""
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ConfigError(
+            f"{pattern!r} is no regular expression for a variable's path: {error}."
+        ) from error
 
 
 def _present(grads: Sequence[Any], variables: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """Returns the gradients that exist, and their variables."""
+    """Returns the gradients that are not None, and their variables."""
     pairs = list(zip(grads, variables, strict=True))
     missing = [variable.path for gradient, variable in pairs if gradient is None]
     if len(missing) == len(pairs):
@@ -285,7 +289,7 @@ class LayerwiseSGD(_Layerwise):
         )
 
     def move(self, gradient: Any, variable: Any, rate: Any, index: int) -> None:
-        """Moves a variable, decay aside, by a gradient of its type at its own rate."""
+        """Moves a variable by a gradient of its type, at its own rate and without decay."""
         step = gradient
         if self.momentum:
             trace = self.momentums[index]
@@ -358,7 +362,7 @@ class LayerwiseAdamW(_Layerwise):
         self.means, self.squares = self.add_optimizer_variables(variables, ["momentum", "velocity"])
 
     def move(self, gradient: Any, variable: Any, rate: Any, index: int) -> None:
-        """Moves a variable, decay aside, by a gradient of its type at its own rate."""
+        """Moves a variable by a gradient of its type, at its own rate and without decay."""
         mean, variance = self.means[index], self.squares[index]
         wide = at_least_float32(variable)  # in bfloat16, 0.999 is 1
         if keras.backend.backend() == "tensorflow" and wide == keras.backend.standardize_dtype(

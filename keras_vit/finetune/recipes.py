@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -126,25 +126,11 @@ def transfer_recipe(
     """
     if learning_rate is None:
         learning_rate = 0.001 if optimizer == "muon" else 0.03
-    one_hot = one_hot or multi_label
-    settings = {name: value for name, value in locals().items() if name != "model"}
-    settings["warmup_steps"] = _check(settings, warmup_steps, longest=500)
-    if model.thresholds is not None and not multi_label:
-        raise ConfigError(
-            "The model has thresholds, for many labels per image: give multi_label=True "
-            "(--multi-label), or set model.thresholds = None."
-        )
-    if multi_label:
-        judged = _many_labels(model, positive_weights, label_smoothing)
-    elif positive_weights is not None:
+    if positive_weights is not None and not multi_label:
         raise ConfigError("positive_weights are for many labels per image; give multi_label=True.")
-    else:
-        loss = _softmax_loss(label_smoothing, one_hot)
-        judged = {"loss": loss, "weighted_metrics": [_accuracy(one_hot)]}
-    _choose_what_learns(model, new_head, head_only, trainable_blocks, lora_rank)
-    sgd = {"momentum": float(momentum)}
-    compile_ = {"optimizer": _optimizer(model, settings, sgd=sgd), **judged}
-    return _recipe("transfer", compile_, settings, model.config.num_classes)
+    settings = {name: value for name, value in locals().items() if name != "model"}
+    kinds = {"sgd": (LayerwiseSGD, {"momentum": float(momentum)}), "muon": _MUON}
+    return _recipe("transfer", model, settings, kinds, longest_warmup=500)
 
 
 def augreg_recipe(
@@ -194,32 +180,13 @@ def augreg_recipe(
     (0.999, 9300)
     """
     if loss is None:
-        loss = "sigmoid" if model.config.num_classes == IMAGENET21K_CLASSES else "softmax"
-        loss = "sigmoid" if multi_label else loss
+        many = multi_label or model.config.num_classes == IMAGENET21K_CLASSES
+        loss = "sigmoid" if many else "softmax"
     elif multi_label and loss != "sigmoid":
         raise ConfigError(f"loss={loss!r}: many labels per image need loss='sigmoid'.")
-    settings = {name: value for name, value in locals().items() if name != "model"}
-    settings["warmup_steps"] = _check(settings, warmup_steps, longest=10_000)
-    _choose_what_learns(model)
-    compile_: dict[str, Any] = {
-        "optimizer": _optimizer(model, settings, adamw={}),
-        "weighted_metrics": [_accuracy(one_hot)],
-    }
-    if loss == "sigmoid":
-        if not one_hot:
-            raise ConfigError(
-                "loss='sigmoid' needs labels (batch, num_classes); give one_hot=True."
-            )
-        compile_["loss"] = keras.losses.BinaryCrossentropy(
-            from_logits=True, label_smoothing=label_smoothing
-        )
-        # Keras takes the mean over classes, big_vision the sum; clipping makes them differ.
-        compile_["loss_weights"] = float(model.config.num_classes)
-    else:
-        compile_["loss"] = _softmax_loss(label_smoothing, one_hot)
-    if multi_label:
-        compile_ |= _many_labels(model, None, label_smoothing)
-    return _recipe("augreg", compile_, settings, model.config.num_classes)
+    settings = {k: value for k, value in locals().items() if k not in ("model", "many")}
+    kinds = {"adamw": (LayerwiseAdamW, {"epsilon": 1e-8}), "muon": _MUON}
+    return _recipe("augreg", model, settings, kinds, longest_warmup=10_000)
 
 
 def steps_for(num_images: int) -> int:
@@ -236,65 +203,163 @@ def steps_for(num_images: int) -> int:
     return 500 if num_images < 20_000 else 10_000 if num_images < 500_000 else 20_000
 
 
-def _check(settings: dict[str, Any], warmup_steps: int | None, longest: int) -> int:
-    """Refuses invalid settings; returns the number of warm-up steps."""
-    for name in ("steps", "batch_size", "accumulate"):
-        if not isinstance(settings[name], int) or settings[name] < 1:
-            raise ConfigError(f"{name}={settings[name]!r}: expected a positive int.")
-    per_epoch = settings["steps_per_epoch"]
-    if per_epoch is not None and (not isinstance(per_epoch, int) or per_epoch < 1):
-        raise ConfigError(f"steps_per_epoch={per_epoch!r}: expected a positive int or None.")
+_Kinds = dict[str, tuple[type[Any], dict[str, Any]]]
+"""The optimizers of a recipe by name: class, and arguments of its own."""
+
+_MUON = LayerwiseMuon, {"epsilon": 1e-8}  # the default of optax.scale_by_adam
+
+
+def _recipe(
+    name: str,
+    model: "VisionTransformer",
+    settings: dict[str, Any],
+    kinds: _Kinds,
+    longest_warmup: int,
+) -> Recipe:
+    """Returns the recipe of settings; checks all of them before it changes the model."""
+    settings["one_hot"] = settings["one_hot"] or settings["multi_label"]
+    if settings["warmup_steps"] is None and isinstance(settings["steps"], int):
+        settings["warmup_steps"] = min(longest_warmup, settings["steps"] // 10)
+    _check(settings)
+    compile_args = {
+        "optimizer": _optimizer(model, settings, kinds),
+        **_loss_and_metrics(model, settings),
+    }
+    _choose_what_learns(model, settings)
+    if settings["multi_label"] and model.thresholds is None:
+        model.thresholds = 0.5
+
+    accumulate, per_epoch = settings["accumulate"], settings["steps_per_epoch"]
+    batches = settings["steps"] * accumulate
+    callbacks: list[keras.callbacks.Callback] = []
+    if model.config.num_classes > 1:
+        callbacks.append(FirstLoss(model.config.num_classes))
+    if keras.backend.backend() == "torch":
+        callbacks.append(FreedGradients())
+    if settings["ema"] is not None:
+        # Validation sees the averaged weights; Keras leaves them in the model when `fit` ends.
+        callbacks.append(keras.callbacks.SwapEMAWeights())
+    fit_args: dict[str, Any] = {"epochs": 1, "steps_per_epoch": batches}
+    if per_epoch is not None:
+        fit_args = {"epochs": math.ceil(batches / per_epoch)}
+    fit_args["callbacks"] = callbacks
+    batch_size = settings["batch_size"] // accumulate
+    return Recipe(compile_args, fit_args, batch_size, {"recipe": name, **settings})
+
+
+def _is_positive_int(value: Any) -> bool:
+    return isinstance(value, int) and value > 0
+
+
+_VALID: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "steps": (_is_positive_int, "expected a positive int"),
+    "batch_size": (_is_positive_int, "expected a positive int"),
+    "accumulate": (_is_positive_int, "expected a positive int"),
+    "steps_per_epoch": (
+        lambda value: value is None or _is_positive_int(value),
+        "expected a positive int or None",
+    ),
+    "decay": (lambda value: value in ("cosine", "linear"), "expected cosine or linear"),
+    "loss": (lambda value: value in ("softmax", "sigmoid"), "expected softmax or sigmoid"),
+    "label_smoothing": (lambda value: 0 <= value < 1, "expected a number in [0, 1)"),
+    "ema": (lambda value: value is None or 0 <= value < 1, "expected a number in [0, 1) or None"),
+    "learning_rate": (lambda value: value > 0, "expected a positive number"),
+    "weight_decay": (lambda value: value >= 0, "expected 0 or more"),
+}
+
+
+def _check(settings: dict[str, Any]) -> None:
+    for name, value in settings.items():
+        is_valid, expected = _VALID.get(name, (None, ""))
+        if is_valid is not None and not is_valid(value):
+            raise ConfigError(f"{name}={value!r}: {expected}.")
     steps, batch_size, accumulate = (settings[n] for n in ("steps", "batch_size", "accumulate"))
     if batch_size % accumulate:
         raise ConfigError(f"batch_size={batch_size} is not divisible by accumulate={accumulate}.")
-    if settings["decay"] not in ("cosine", "linear"):
-        raise ConfigError(f"decay={settings['decay']!r} is not one of cosine, linear.")
-    if settings.get("loss") not in (None, "softmax", "sigmoid"):
-        raise ConfigError(f"loss={settings['loss']!r} is not one of softmax, sigmoid.")
-    for name in ("label_smoothing", "ema"):
-        value = settings[name]
-        if value is not None and not 0 <= value < 1:
-            raise ConfigError(f"{name}={value!r}: expected a number in [0, 1).")
-    if not settings["learning_rate"] > 0 or settings["weight_decay"] < 0:
+    if not 0 <= settings["warmup_steps"] < steps:
         raise ConfigError(
-            f"learning_rate={settings['learning_rate']!r} must be positive and "
-            f"weight_decay={settings['weight_decay']!r} not negative."
+            f"warmup_steps={settings['warmup_steps']}: expected 0 to {steps - 1}, below steps."
         )
-    warmup_steps = min(longest, steps // 10) if warmup_steps is None else warmup_steps
-    if not 0 <= warmup_steps < steps:
-        raise ConfigError(f"warmup_steps={warmup_steps}: expected 0 to {steps - 1}, below steps.")
-    return warmup_steps
 
 
-def _choose_what_learns(
-    model: "VisionTransformer",
-    new_head: bool = False,
-    head_only: bool = False,
-    trainable_blocks: int | None = None,
-    lora_rank: int | None = None,
-) -> None:
+def _loss_and_metrics(model: "VisionTransformer", settings: dict[str, Any]) -> dict[str, Any]:
+    """Returns the arguments of `compile` that follow from the labels."""
+    names = ("multi_label", "one_hot", "label_smoothing")
+    multi_label, one_hot, smoothing = (settings[name] for name in names)
+    is_sigmoid = settings.get("loss") == "sigmoid"
+    if model.thresholds is not None and not multi_label:
+        raise ConfigError(
+            "The model has thresholds, for many labels per image: give multi_label=True "
+            "(--multi-label), or set model.thresholds = None."
+        )
+    if not one_hot and (smoothing or is_sigmoid):
+        name = "loss='sigmoid'" if is_sigmoid else f"label_smoothing={smoothing}"
+        raise ConfigError(
+            f"{name} needs labels (batch, num_classes); give one_hot=True here and to the function "
+            "of keras_vit.data."
+        )
+    judged: dict[str, Any] = {}
+    if multi_label:
+        weights = settings.get("positive_weights")
+        judged["loss"] = many_labels_loss(model.config, weights, smoothing)
+        judged["weighted_metrics"] = many_labels_metrics(model.config)
+    elif one_hot:
+        losses = keras.losses
+        kind = losses.BinaryCrossentropy if is_sigmoid else losses.CategoricalCrossentropy
+        judged["loss"] = kind(from_logits=True, label_smoothing=smoothing)
+        judged["weighted_metrics"] = [keras.metrics.CategoricalAccuracy("accuracy")]
+    else:
+        judged["loss"] = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        judged["weighted_metrics"] = [keras.metrics.SparseCategoricalAccuracy("accuracy")]
+    if is_sigmoid:
+        # Keras takes the mean over classes, big_vision the sum; clipping makes them differ.
+        judged["loss_weights"] = float(model.config.num_classes)
+    return judged
+
+
+def _choose_what_learns(model: "VisionTransformer", settings: dict[str, Any]) -> None:
     if model.config.num_classes == 0:
         raise ConfigError(
             "The model has num_classes=0, so nothing to train on labels: "
             "load it with from_preset(..., num_classes=n)."
         )
-    if head_only + (trainable_blocks is not None) + (lora_rank is not None) > 1:
-        raise ConfigError(
-            f"head_only={head_only}, trainable_blocks={trainable_blocks} and lora_rank="
-            f"{lora_rank} exclude each other: choose one."
-        )
+    chosen = {k: settings.get(k) for k in ("head_only", "trainable_blocks", "lora_rank")}
+    head_only, blocks, rank = chosen.values()
+    if bool(head_only) + (blocks is not None) + (rank is not None) > 1:
+        values = ", ".join(f"{name}={value}" for name, value in chosen.items())
+        raise ConfigError(f"{values} exclude each other: choose one.")
     if head_only:
         train_head(model)
-    elif trainable_blocks is not None:
-        train_last_blocks(model, trainable_blocks)
-    elif lora_rank is not None:
-        enable_lora(model, lora_rank)
-    if new_head:
+    elif blocks is not None:
+        train_last_blocks(model, blocks)
+    elif rank is not None:
+        enable_lora(model, rank)
+    if settings.get("new_head"):
         zero_head(model)
 
 
+def _optimizer(
+    model: "VisionTransformer", settings: dict[str, Any], kinds: _Kinds
+) -> keras.optimizers.Optimizer:
+    name = settings["optimizer"]
+    if name not in kinds:
+        raise ConfigError(f"optimizer={name!r} is not one of {', '.join(kinds)}.")
+    kind, own = kinds[name]
+    layer_decay, ema, accumulate = (settings[n] for n in ("layer_decay", "ema", "accumulate"))
+    options: dict[str, Any] = {
+        "weight_decay": float(settings["weight_decay"]),
+        "global_clipnorm": settings["clip_norm"],
+        "gradient_accumulation_steps": None if accumulate == 1 else accumulate,
+    }
+    if layer_decay is not None:
+        options["multipliers"] = layer_decay_multipliers(model, layer_decay)
+    if ema is not None:
+        options |= {"use_ema": True, "ema_momentum": ema}
+    return kind(_schedule(settings), **own, **options)
+
+
 def _schedule(settings: dict[str, Any]) -> keras.optimizers.schedules.LearningRateSchedule:
-    """Returns the schedule of the learning rate, in updates, also if an update has batches."""
+    """Returns the learning rate of each batch; the batches of one update have the same rate."""
     peak, warmup_steps = settings["learning_rate"], settings["warmup_steps"]
     decay_steps = settings["steps"] - warmup_steps
     if settings["decay"] == "linear":
@@ -307,95 +372,3 @@ def _schedule(settings: dict[str, Any]) -> keras.optimizers.schedules.LearningRa
         schedule = keras.optimizers.schedules.CosineDecay(peak, decay_steps)
     accumulate = settings["accumulate"]
     return schedule if accumulate == 1 else PerUpdate(schedule, accumulate)
-
-
-def _update_options(model: "VisionTransformer", settings: dict[str, Any]) -> dict[str, Any]:
-    """Returns the arguments that both optimizers share."""
-    layer_decay, ema, accumulate = (settings[n] for n in ("layer_decay", "ema", "accumulate"))
-    options: dict[str, Any] = {
-        "weight_decay": float(settings["weight_decay"]),
-        "global_clipnorm": settings["clip_norm"],
-        "gradient_accumulation_steps": None if accumulate == 1 else accumulate,
-    }
-    if layer_decay is not None:
-        options["multipliers"] = layer_decay_multipliers(model, layer_decay)
-    if ema is not None:
-        options |= {"use_ema": True, "ema_momentum": ema}
-    return options
-
-
-_OPTIMIZERS: dict[str, tuple[type[Any], dict[str, Any]]] = {
-    "sgd": (LayerwiseSGD, {}),
-    "adamw": (LayerwiseAdamW, {"epsilon": 1e-8}),  # default of optax.scale_by_adam
-    "muon": (LayerwiseMuon, {"epsilon": 1e-8}),
-}
-
-
-def _optimizer(
-    model: "VisionTransformer", settings: dict[str, Any], **own: dict[str, Any]
-) -> keras.optimizers.Optimizer:
-    """Returns the chosen optimizer; `own` has the arguments of the recipe's usual optimizer."""
-    name = settings["optimizer"]
-    choices = {**own, "muon": {}}
-    if name not in choices:
-        raise ConfigError(f"optimizer={name!r} is not one of {', '.join(choices)}.")
-    kind, options = _OPTIMIZERS[name]
-    options = {**options, **choices[name], **_update_options(model, settings)}
-    return kind(_schedule(settings), **options)
-
-
-def _softmax_loss(label_smoothing: float, one_hot: bool) -> keras.losses.Loss:
-    if one_hot:
-        return keras.losses.CategoricalCrossentropy(
-            from_logits=True, label_smoothing=label_smoothing
-        )
-    if label_smoothing:
-        raise ConfigError(
-            f"label_smoothing={label_smoothing} needs labels (batch, num_classes); give "
-            "one_hot=True here and to the function of keras_vit.data."
-        )
-    return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-
-
-def _many_labels(
-    model: "VisionTransformer", positive_weights: Sequence[float] | None, label_smoothing: float
-) -> dict[str, Any]:
-    """Returns loss and metrics for many labels per image; the model then has thresholds."""
-    if model.thresholds is None:
-        model.thresholds = 0.5
-    return {
-        "loss": many_labels_loss(model.config, positive_weights, label_smoothing),
-        "weighted_metrics": many_labels_metrics(model.config),
-    }
-
-
-def _accuracy(one_hot: bool) -> keras.metrics.Metric:
-    metrics = keras.metrics
-    metric = metrics.CategoricalAccuracy if one_hot else metrics.SparseCategoricalAccuracy
-    return metric(name="accuracy")
-
-
-def callbacks_of(num_classes: int) -> list[keras.callbacks.Callback]:
-    """Returns the callbacks of every recipe: a check of the first loss; on torch, less memory."""
-    callbacks: list[keras.callbacks.Callback] = []
-    if num_classes > 1:
-        callbacks.append(FirstLoss(num_classes))
-    if keras.backend.backend() == "torch":
-        callbacks.append(FreedGradients())
-    return callbacks
-
-
-def _recipe(
-    name: str, compile_: dict[str, Any], settings: dict[str, Any], num_classes: int
-) -> Recipe:
-    accumulate, per_epoch = settings["accumulate"], settings["steps_per_epoch"]
-    batches = settings["steps"] * accumulate
-    fit: dict[str, Any] = {"epochs": 1, "steps_per_epoch": batches}
-    if per_epoch is not None:
-        fit = {"epochs": math.ceil(batches / per_epoch)}
-    fit["callbacks"] = callbacks_of(num_classes)
-    if settings["ema"] is not None:
-        # Validation sees the averaged weights; Keras leaves them in the model when `fit` ends.
-        fit["callbacks"].append(keras.callbacks.SwapEMAWeights())
-    batch_size = settings["batch_size"] // accumulate
-    return Recipe(compile_, fit, batch_size, {"recipe": name, **settings})

@@ -4,7 +4,7 @@ import dataclasses
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,15 @@ import numpy as np
 
 from keras_vit.config import ViTConfig
 from keras_vit.distribution.processes import by_the_first, from_the_first, whole
-from keras_vit.errors import CheckpointError, ConfigError
-from keras_vit.files import failure_named
-from keras_vit.finetune.randomness import random_states, set_random_states
-from keras_vit.finetune.state import State
+from keras_vit.errors import CheckpointError, ConfigError, shown
+from keras_vit.finetune.state import (
+    Arrays,
+    group,
+    random_states,
+    read_state,
+    set_random_states,
+    write_state,
+)
 from keras_vit.model import VisionTransformer
 
 STATE_FILE = "state.safetensors"
@@ -86,18 +91,17 @@ class Resume(keras.callbacks.Callback):
         self._data = data
         self._callbacks = list(callbacks)
         self._initial = [_progress_of(callback) for callback in self._callbacks]
-        self._restored: State | None = None
+        self._restored: tuple[Arrays, dict[str, Any]] | None = None
 
     def on_train_begin(self, logs: Any = None) -> None:
         if not self.model.optimizer.built:
             self.model.optimizer.build(self.model.trainable_variables)
         # Before the restore, which may change a constant learning rate, one of the settings.
         self._settings = self._describe()
-        by_the_first(self._make_folder, self.path.parent)
         self._restored = None
         if from_the_first(self.path.exists()):
-            self._restored = State.read(self.path)
-            self._restore_weights(self._restored)
+            self._restored = read_state(self.path)
+            self._restore_weights(*self._restored)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Saves the state; every other callback has completed the epoch before by now."""
@@ -105,26 +109,23 @@ class Resume(keras.callbacks.Callback):
             self._data.epoch = epoch
         if self._restored is None:
             self._save(epoch, finished=False)
-        else:
-            if epoch != self._restored.facts["epoch"]:
-                raise CheckpointError(
-                    f"{self.path}: `fit` began at epoch {epoch} instead of epoch "
-                    f"{self._restored.facts['epoch']}. Give fit no initial_epoch beside Resume; "
-                    f"if there is none, Keras {keras.__version__} cannot be resumed: report it."
-                )
-            _begin_at(self.model, 0)  # the number must not affect a later `fit`
-            self._restore_the_rest(self._restored)
-            self._restored = None
+            return
+        arrays, facts = self._restored
+        if epoch != facts["epoch"]:
+            raise CheckpointError(
+                f"{self.path}: `fit` began at epoch {epoch} instead of epoch {facts['epoch']}. "
+                "Give fit no initial_epoch beside Resume; if there is none, Keras "
+                f"{keras.__version__} cannot be resumed: report it."
+            )
+        _begin_at(self.model, 0)  # the number must not affect a later `fit`
+        self._restore_the_rest(arrays, facts)
+        self._restored = None
 
     def on_train_end(self, logs: Any = None) -> None:
         if self._restored is None:
             self._save(self.params["epochs"], finished=True)
         else:  # the training was complete
             _begin_at(self.model, 0)
-
-    def _make_folder(self) -> None:
-        with failure_named(self.path.parent):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
 
     def _variables(self) -> list[Any]:
         model = self.model
@@ -135,57 +136,51 @@ class Resume(keras.callbacks.Callback):
         arrays = {f"variables/{k:05d}": whole(v) for k, v in enumerate(self._variables())}
         arrays |= {f"random/{name}": state for name, state in random_states().items()}
         progress = []
-        for k, callback in enumerate(self._callbacks):
-            now, before = _progress_of(callback), self._initial[k]
-            changed = {n: v for n, v in now.items() if n not in before or v != before[n]}
-            progress.append(changed)
-            for name, values in _arrays_of(callback).items():
-                arrays |= {f"callbacks/{k}/{name}/{i:05d}": v for i, v in enumerate(values)}
-        state = State(
-            arrays,
-            {
-                "settings": self._settings,
-                "epoch": epoch,
-                "finished": finished,
-                "history": self.model.history.history,
-                "callbacks": progress,
-            },
-        )
-        by_the_first(lambda: state.write(self.path), self.path)
+        for k, (callback, before) in enumerate(zip(self._callbacks, self._initial, strict=True)):
+            now = _progress_of(callback)
+            progress.append({n: v for n, v in now.items() if n not in before or v != before[n]})
+            for name, value in vars(callback).items():
+                if isinstance(value, list) and all(isinstance(v, np.ndarray) for v in value):
+                    arrays |= {f"callbacks/{k}/{name}/{i:05d}": v for i, v in enumerate(value)}
+        facts = {
+            "settings": self._settings,
+            "epoch": epoch,
+            "finished": finished,
+            "history": self.model.history.history,
+            "callbacks": progress,
+        }
+        by_the_first(lambda: write_state(self.path, arrays, facts), self.path)
 
-    def _restore_weights(self, state: State) -> None:
-        differences = list(_differences(_complete(state.facts["settings"]), self._settings))
+    def _restore_weights(self, arrays: Arrays, facts: dict[str, Any]) -> None:
+        differences = list(_differences(_complete(facts["settings"]), self._settings))
         if differences:
             raise CheckpointError(
                 f"{self.path}: the state of another training. {'; '.join(differences[:5])}"
                 f"{' and more' * (len(differences) > 5)}. Train with the settings that it was "
                 "begun with, or in another folder."
             )
-        arrays, variables = list(state.below("variables").values()), self._variables()
-        shapes = [array.shape for array in arrays]
-        if shapes != [tuple(variable.shape) for variable in variables]:
+        values, variables = list(group(arrays, "variables").values()), self._variables()
+        if [value.shape for value in values] != [tuple(each.shape) for each in variables]:
             raise CheckpointError(
-                f"{self.path}: holds {len(arrays)} variables, but the model and its optimizer have "
+                f"{self.path}: holds {len(values)} variables, but the model and its optimizer have "
                 f"{len(variables)}, or their shapes differ. Train in another folder."
             )
-        for variable, array in zip(variables, arrays, strict=True):
-            variable.assign(array)
-        facts = state.facts
+        for variable, value in zip(variables, values, strict=True):
+            variable.assign(value)
         _begin_at(self.model, self.params["epochs"] if facts["finished"] else facts["epoch"])
         self.model.history.history = facts["history"]
 
-    def _restore_the_rest(self, state: State) -> None:
+    def _restore_the_rest(self, arrays: Arrays, facts: dict[str, Any]) -> None:
         """Restores the state that `on_train_begin` of other callbacks has reset."""
-        self.model.history.epoch = list(range(state.facts["epoch"]))
-        for k, callback in enumerate(self._callbacks):
-            for name, value in state.facts["callbacks"][k].items():
-                setattr(callback, name, value)
+        self.model.history.epoch = list(range(facts["epoch"]))
+        for k, (callback, progress) in enumerate(
+            zip(self._callbacks, facts["callbacks"], strict=True)
+        ):
             lists: dict[str, list[np.ndarray]] = {}
-            for name, array in state.below(f"callbacks/{k}").items():
-                lists.setdefault(name.split("/")[0], []).append(array)
-            for name, values in lists.items():
-                setattr(callback, name, values)
-        set_random_states(state.below("random"))
+            for name, value in group(arrays, f"callbacks/{k}").items():
+                lists.setdefault(name.split("/")[0], []).append(value)
+            vars(callback).update(progress | lists)
+        set_random_states(group(arrays, "random"))
 
     def _describe(self) -> dict[str, Any]:
         """Returns the settings that identify a training, as plain JSON types."""
@@ -212,7 +207,7 @@ class Resume(keras.callbacks.Callback):
 def _begin_at(model: keras.Model, epoch: int) -> None:
     """Makes the running `fit` begin at an epoch; 0 stands for its argument `initial_epoch`.
 
-    The callback of Keras that can do so reads the epoch from a file.
+    `BackupAndRestore`, the only callback that can set the epoch, reads it from a file.
     """
     with tempfile.TemporaryDirectory() as folder:
         facts = json.dumps({"epoch": epoch, "batch": 0})
@@ -225,14 +220,6 @@ def _begin_at(model: keras.Model, epoch: int) -> None:
 def _progress_of(callback: keras.callbacks.Callback) -> dict[str, Any]:
     plain = (bool, int, float, str, type(None))
     return {name: value for name, value in vars(callback).items() if isinstance(value, plain)}
-
-
-def _arrays_of(callback: keras.callbacks.Callback) -> dict[str, Sequence[np.ndarray]]:
-    return {
-        name: value
-        for name, value in vars(callback).items()
-        if isinstance(value, list) and value and all(isinstance(v, np.ndarray) for v in value)
-    }
 
 
 def _as_json(value: Any) -> Any:
@@ -249,7 +236,7 @@ def _nameless(config: Any) -> Any:
 
 
 def _complete(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns settings whose model has the fields that came after the state was written."""
+    """Returns settings of an older state with defaults for the fields that came later."""
     model = settings["model"]
     fields = {f.name: model[f.name] for f in dataclasses.fields(ViTConfig) if f.name in model}
     complete = ViTConfig.from_dict(fields).to_dict() if fields else {}
@@ -262,9 +249,8 @@ def _differences(saved: Any, now: Any, name: str = "") -> Iterable[str]:
             inner = f"{name}.{key}" if name else str(key)
             yield from _differences(saved.get(key), now.get(key), inner)
     elif saved != now:
-        yield f"{name}: begun with {_short(saved)}, now {_short(now)}"
+        yield f"{name}: begun with {_in_json(saved)}, now {_in_json(now)}"
 
 
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+def _in_json(value: Any) -> str:
+    return shown(json.dumps(value), 60, quoted=False)

@@ -18,7 +18,7 @@ def sum_over_replicas(gradients: list[Any]) -> list[Any]:
 
 
 def sgd(optimizer: Any, variable: Any, gradient: Any, trace: Any, rate: Any) -> None:
-    """Moves a weight as `LayerwiseSGD.update_step` does, decay aside.
+    """Moves a weight as `LayerwiseSGD.move` does, without weight decay.
 
     Args:
         optimizer: a `LayerwiseSGD` with momentum.
@@ -38,7 +38,7 @@ def sgd(optimizer: Any, variable: Any, gradient: Any, trace: Any, rate: Any) -> 
 
 
 def adam(optimizer: Any, variable: Any, gradient: Any, mean: Any, variance: Any, rate: Any) -> None:
-    """Moves a weight as `LayerwiseAdamW.update_step` does, decay aside.
+    """Moves a weight as `LayerwiseAdamW.move` does, without weight decay.
 
     TensorFlow's operation adds epsilon before it corrects the variance, as Keras does. It is given
     an epsilon that makes up for the correction.

@@ -50,7 +50,8 @@ def train_only(model: keras.Model, prefixes: Sequence[str]) -> int:
             raise ConfigError(f"No weight's path begins with {prefix!r}; the layers are {layers}.")
     model.trainable = True  # the weights of a frozen layer would stay frozen
     for weight in model.weights:
-        weight.trainable = _is_float(weight) and any(_is_below(weight.path, p) for p in prefixes)
+        is_float = "float" in keras.backend.standardize_dtype(weight.dtype)  # quantised: int8
+        weight.trainable = is_float and any(_is_below(weight.path, p) for p in prefixes)
     return sum(math.prod(weight.shape) for weight in model.trainable_weights)
 
 
@@ -122,7 +123,3 @@ def zero_head(model: "VisionTransformer") -> None:
 
 def _is_below(path: str, prefix: str) -> bool:
     return f"{path}/".startswith(f"{prefix.rstrip('/')}/")
-
-
-def _is_float(weight: keras.Variable) -> bool:
-    return "float" in keras.backend.standardize_dtype(weight.dtype)  # quantised kernels are int8

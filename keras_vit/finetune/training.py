@@ -1,9 +1,8 @@
-"""A complete training in one call: log, curves, best and last preset, and resuming."""
+"""A complete training in one call: log, best and last preset, and resuming."""
 
 import csv
 import os
 from collections.abc import Iterable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,6 @@ from keras_vit.distribution.processes import by_the_first, process, together
 from keras_vit.distribution.torchrun import ddp
 from keras_vit.errors import ConfigError
 from keras_vit.files import failure_named, written_beside
-from keras_vit.finetune.curves import draw_curves
 from keras_vit.finetune.lora import merge_lora
 from keras_vit.finetune.recipes import Recipe
 from keras_vit.finetune.resume import Resume
@@ -38,10 +36,9 @@ def train(
 ) -> dict[str, list[float]]:
     """Compiles and fits a model by a recipe, and writes all results into one folder.
 
-    The folder `out` has `log.csv` (one row per epoch), `curves.png`, the presets `best/`
-    (highest validation accuracy so far, `pr_auc` with many labels, and then lowest loss) and
-    `last/`, and `resume/`, from which a killed training continues. A training without validation
-    writes no `best/`.
+    The folder `out` has `log.csv` (one row per epoch), the presets `best/` (highest validation
+    accuracy so far, `pr_auc` with many labels, and then lowest loss) and `last/`, and `resume/`,
+    from which a killed training continues. A training without validation writes no `best/`.
 
     Args:
         model: the model, with the classes of the data.
@@ -95,9 +92,6 @@ def train(
         **fit,
     )
     save_trained(model, out / LAST)
-    if index == 0 and find_spec("matplotlib"):
-        steps = fit.get("steps_per_epoch") or len(data)
-        draw_curves({model.name: history.history}, out / "curves.png", steps)
     return history.history
 
 
@@ -182,8 +176,8 @@ def _check_recipe(recipe: Recipe, data: Any) -> None:
     every = recipe.fit_args.get("validation_freq", 1)
     if every != 1:
         raise ConfigError(
-            f"recipe.fit_args has validation_freq={every}; the log has a row per epoch with all "
-            "figures. Make epochs longer instead: steps_per_epoch."
+            f"recipe.fit_args has validation_freq={every}; the log needs a validation in every "
+            "epoch. Make epochs longer instead: steps_per_epoch."
         )
     is_binary = recipe.settings.get("multi_label") or recipe.settings.get("loss") == "sigmoid"
     if getattr(data, "multi_label", False) and not is_binary:

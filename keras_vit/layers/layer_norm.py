@@ -28,6 +28,13 @@ class LayerNorm(keras.layers.LayerNormalization):
             )
         super().__init__(*args, **kwargs)
 
+    def build(self, input_shape):
+        axis = self.axis
+        super().build(input_shape)
+        # Keras 3.16 counts the axes of this shape from its front; a pooled vector and tokens have
+        # their last axis in common.
+        self.axis = [axis] if isinstance(axis, int) else list(axis)
+
     def call(self, inputs):
         dtype, last = self.compute_dtype, len(inputs.shape) - 1
         axes = sorted(axis % len(inputs.shape) for axis in self.axis)

@@ -1,4 +1,4 @@
-"""The README.md of a preset: metadata for the Hub, and text for readers."""
+"""Writes the README.md of a preset: metadata for the Hub, and text for readers."""
 
 import json
 from collections.abc import Mapping
@@ -56,13 +56,13 @@ def model_card(name: str, preset: PresetConfig, about: Mapping[str, Any] | None 
             )
     results = _results(about.get("metrics", ()))
     metadata = {**_known_from(preset.provenance), **{k: about[k] for k in _METADATA if k in about}}
-    tags = [*_listed(metadata.pop("tags", ())), "keras", "vision-transformer"]
+    tags = metadata.pop("tags", ())
+    tags = [*([tags] if isinstance(tags, str) else tags), "keras", "vision-transformer"]
+    classifies = preset.config.has_one_prediction
     try:
         data = ModelCardData(
             library_name=LIBRARY,
-            pipeline_tag="image-classification"
-            if _classifies(preset)
-            else "image-feature-extraction",
+            pipeline_tag="image-classification" if classifies else "image-feature-extraction",
             tags=tags,
             metrics=list(dict.fromkeys(result.metric_type for result in results)) or None,
             model_name=name if results else None,
@@ -96,22 +96,12 @@ def _results(metrics: Any) -> list[Any]:
         ) from error
 
 
-def _listed(value: Any) -> list[Any]:
-    return [value] if isinstance(value, str) else list(value)
-
-
-def _classifies(preset: PresetConfig) -> bool:
-    return preset.config.has_one_prediction
-
-
 def _text(name: str, preset: PresetConfig, about: Mapping[str, Any]) -> str:
     config = preset.config
     size = "any size" if config.image_size is None else "{}x{} pixels".format(*config.image_size)
-    last = (
-        'print(model.classify("image.jpg"))'
-        if _classifies(preset)
-        else 'features = model.predict(model.preprocessor("image.jpg"))'
-    )
+    last = 'features = model.predict(model.preprocessor("image.jpg"))'
+    if config.has_one_prediction:
+        last = 'print(model.classify("image.jpg"))'
     origin = "\n".join(
         f"- {in_markdown(key)}: {in_markdown(_shown(value))}"
         for key, value in preset.provenance.items()

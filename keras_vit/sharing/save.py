@@ -1,4 +1,4 @@
-"""From a model to a preset folder."""
+"""Writes a model as a preset folder."""
 
 import dataclasses
 import hashlib
@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_vit.checkpoints.transfer import writer_of
+from keras_vit.checkpoints.dialects.keras_vit import keras_vit
+from keras_vit.checkpoints.export import export
+from keras_vit.checkpoints.transfer import arrays_to_write
 from keras_vit.errors import PresetError
 from keras_vit.files import folder_written_beside, write_json
 from keras_vit.sharing.model_card import model_card
@@ -43,11 +45,11 @@ def save_preset(
         thresholds=model.get_config().get("thresholds"),
     )
     readme = model_card(folder.name, preset, card)
-    write_weights = writer_of(model)  # in every process
+    arrays = arrays_to_write(model)  # in every process
 
     def write() -> None:
         with folder_written_beside(folder, NAMES, PresetError) as new:
-            write_weights(new / WEIGHTS_FILE, "keras_vit")
+            export(model.config, arrays, [keras_vit], new / WEIGHTS_FILE)
             with (new / WEIGHTS_FILE).open("rb") as file:
                 checksum = hashlib.file_digest(file, "sha256").hexdigest()
             whole = dataclasses.replace(preset, weights_sha256=checksum)

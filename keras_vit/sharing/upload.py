@@ -1,4 +1,4 @@
-"""The upload of a preset folder to the Hub: a check, then one commit."""
+"""Uploads a preset folder to the Hub: a check, then one commit."""
 
 import os
 import re
@@ -9,12 +9,20 @@ from keras_vit.checkpoints.inspection import open_checkpoint
 from keras_vit.checkpoints.opening import open_source
 from keras_vit.errors import PresetError
 from keras_vit.sharing.save import NAMES
-from keras_vit.sources.hub import TIMEOUT, Address, api, matches, request, stated_hash
+from keras_vit.sources.hub import (
+    TIMEOUT,
+    api,
+    matches,
+    parse_address,
+    request,
+    shown_address,
+    stated_hash,
+)
 from keras_vit.sources.preset_config import CONFIG_FILE, MODEL_CARD_FILE
 from keras_vit.sources.source import Source
 
 if TYPE_CHECKING:
-    from huggingface_hub import HfApi, ModelInfo
+    from huggingface_hub import HfApi, HfUri, ModelInfo
 
 _CALL = re.compile(r'(VisionTransformer\.from_preset\()"[^"\n]*"')
 
@@ -50,14 +58,13 @@ def upload_preset(
             these names, or the Hub refuses.
         CheckpointError: weights and `config.json` disagree.
     """
-    address = Address.parse(target)
-    if address.inside:
+    address = parse_address(target)
+    if address.path_in_repo:
         raise PresetError(f"{target}: expected hf://owner/repo[@branch], without a subfolder.")
-    files = _checked(Path(folder))
-    name = f"{address.repo}@{address.revision}" if address.revision else address.repo
+    files = _check_folder(Path(folder))
     readme = files[MODEL_CARD_FILE].read_text(encoding="utf-8")
     content: dict[str, Path | bytes] = {**files}
-    content[MODEL_CARD_FILE] = _CALL.sub(rf'\1"hf://{name}"', readme, count=1).encode()
+    content[MODEL_CARD_FILE] = _CALL.sub(rf'\1"{shown_address(address)}"', readme, count=1).encode()
     client = api(token)
 
     def upload() -> str:
@@ -66,7 +73,7 @@ def upload_preset(
     return request(upload, address)
 
 
-def _checked(folder: Path) -> dict[str, Path]:
+def _check_folder(folder: Path) -> dict[str, Path]:
     """Returns the files of a preset folder, after a check that it is complete and consistent."""
     if not folder.is_dir():
         raise PresetError(f"{folder}: expected a folder, as `save_to_preset` writes it.")
@@ -89,7 +96,7 @@ def _checked(folder: Path) -> dict[str, Path]:
 
 def _upload(
     client: "HfApi",
-    address: Address,
+    address: "HfUri",
     content: dict[str, Path | bytes],
     private: bool,
     overwrite: bool,
@@ -98,20 +105,20 @@ def _upload(
     """Makes one attempt, which skips the parts that an earlier attempt has completed."""
     from huggingface_hub import CommitOperationAdd
 
-    info = _prepared(client, address, private)
+    info = _prepare_branch(client, address, private)
     there = {sibling.rfilename: sibling for sibling in info.siblings or ()}
     same = [n for n in NAMES if n in there and matches(content[n], stated_hash(there[n]) or "")]
     changed = [name for name in NAMES if name not in same]
     if not changed:
-        return f"{client.endpoint}/{address.repo}/commit/{info.sha}"
+        return f"{client.endpoint}/{address.id}/commit/{info.sha}"
     if not overwrite and (clash := [name for name in changed if name in there]):
         raise PresetError(
-            f"{address}: holds another {', '.join(clash)}. Give overwrite=True to replace it, "
-            "or another branch: hf://owner/repo@branch."
+            f"{shown_address(address)}: holds another {', '.join(clash)}. Give overwrite=True to "
+            "replace it, or another branch: hf://owner/repo@branch."
         )
     try:
         return client.create_commit(
-            address.repo,
+            address.id,
             [CommitOperationAdd(name, content[name]) for name in NAMES],
             commit_message=message or "Upload a preset of keras_vit",
             revision=address.revision,
@@ -120,31 +127,31 @@ def _upload(
     except ValueError as error:
         if "metadata in README.md" not in str(error):
             raise
-        raise PresetError(f"{address}: {MODEL_CARD_FILE}: {error}") from error
+        raise PresetError(f"{shown_address(address)}: {MODEL_CARD_FILE}: {error}") from error
 
 
-def _prepared(client: "HfApi", address: Address, private: bool) -> "ModelInfo":
+def _prepare_branch(client: "HfApi", address: "HfUri", private: bool) -> "ModelInfo":
     """Returns the contents of the branch, after creating an absent repository or branch."""
     from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
     def info() -> "ModelInfo":
         return client.model_info(
-            address.repo, revision=address.revision, files_metadata=True, timeout=TIMEOUT
+            address.id, revision=address.revision, files_metadata=True, timeout=TIMEOUT
         )
 
     try:
-        found = info()
+        branch = info()
     except RepositoryNotFoundError:
-        client.create_repo(address.repo, private=private, exist_ok=True)
+        client.create_repo(address.id, private=private, exist_ok=True)
         if address.revision:
-            client.create_branch(address.repo, branch=address.revision, exist_ok=True)
+            client.create_branch(address.id, branch=address.revision, exist_ok=True)
         return info()
     except RevisionNotFoundError:
-        client.create_branch(address.repo, branch=str(address.revision), exist_ok=True)
-        found = info()
-    if private and not found.private:
+        client.create_branch(address.id, branch=str(address.revision), exist_ok=True)
+        branch = info()
+    if private and not branch.private:
         raise PresetError(
-            f"{address}: private=True, but the repository is there and public. Change it at "
-            f"https://huggingface.co/{address.repo}/settings."
+            f"{shown_address(address)}: private=True, but the repository is there and public. "
+            f"Change it at https://huggingface.co/{address.id}/settings."
         )
-    return found
+    return branch

@@ -1,4 +1,4 @@
-"""Files over HTTPS, downloaded once, checked, and kept for use without a network.
+"""Downloads files over HTTPS once, checks them, and keeps them for use without a network.
 
 huggingface_hub's client makes the connections, receives and resumes. A file gets its name in the
 cache when it is complete and its md5 is the server's; beside it, `NAME.json` records its sha256.
@@ -12,10 +12,10 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Sequence
 from io import BufferedReader
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from keras_vit.errors import KerasViTError, PresetError
 from keras_vit.files import write_json
@@ -84,11 +84,11 @@ class BucketFile(Place):
     """A file of the bucket.
 
     Args:
-        url, alternatives: as for `fetch`.
-        doubt: a sentence to add to the error if the server has no such file.
+        url, alternatives: arguments of `fetch`.
+        doubt: sentence that is added to the error if the server has no such file.
     """
 
-    def __init__(self, url: str, alternatives: tuple[str, ...] = (), doubt: str = "") -> None:
+    def __init__(self, url: str, alternatives: Sequence[str] = (), doubt: str = "") -> None:
         self.address = url
         self.files = {place(url).name: None}
         self._urls = (url, *alternatives)
@@ -120,10 +120,9 @@ def offline() -> bool:
 
 
 def place(url: str) -> Path:
-    """Returns the path of a URL's file in the cache, from the parts of the URL."""
+    """Returns the path in the cache of a file at a URL of the catalog."""
     parts = urlsplit(url)
-    names = [parts.netloc, *map(unquote, parts.path.removeprefix("/").split("/"))]
-    return cache_folder().joinpath(*(quote(name, safe=" +,=@()") for name in names))
+    return cache_folder() / parts.netloc / unquote(parts.path).removeprefix("/")
 
 
 def _beside(path: Path, suffix: str) -> Path:
@@ -204,12 +203,7 @@ def _ask(url: str) -> tuple[int | None, str | None]:
             "later."
         )
     length = answer.headers.get("Content-Length", "")
-    return int(length) if length.isdecimal() else None, _announced_md5(answer.headers)
-
-
-def _announced_md5(headers: Any) -> str | None:
-    """Returns the md5 of the file in hexadecimal, from `x-goog-hash: crc32c=...,md5=...`."""
-    if headers.get("x-goog-stored-content-encoding", "identity") != "identity":
-        return None  # the md5 of compressed bytes, which the server decompresses
-    stated = re.search(r"\bmd5=([\w+/]{22}==)", headers.get("x-goog-hash", ""))
-    return base64.b64decode(stated[1]).hex() if stated else None
+    # x-goog-hash: crc32c=...,md5=...
+    stated = re.search(r"\bmd5=([\w+/]{22}==)", answer.headers.get("x-goog-hash", ""))
+    md5 = base64.b64decode(stated[1]).hex() if stated else None
+    return int(length) if length.isdecimal() else None, md5

@@ -19,7 +19,7 @@ import dataclasses
 import difflib
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,6 @@ from keras_vit.sources.bucket import BucketFile
 from keras_vit.sources.hub import SCHEME, HubFolder
 from keras_vit.sources.preset_config import PresetConfig
 from keras_vit.text import log
-from keras_vit.weights.lexicon import num_parameters
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +77,7 @@ class Preset:
     reported: str = ""
     upstream_top1: float | None = None
     unverified: str = ""
-    alternatives: tuple[str, ...] = ()
+    alternatives: Sequence[str] = dataclasses.field(default=(), hash=False)
     zero_head: bool = False
     note: str = ""
     fields: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
@@ -99,13 +98,6 @@ class Preset:
     def hybrid(self) -> bool:
         """Whether a ResNet stands before the Transformer."""
         return self.variant is not None and variant_named(self.variant).config().resnet is not None
-
-    @property
-    def mebibytes(self) -> float | None:
-        """Size of the float32 weights in MiB; None if only the file determines it."""
-        if self.num_classes is None or (self.variant is None and self.family == "vit"):
-            return None
-        return num_parameters(self.config()) * 4 / 2**20
 
     def config(self) -> ViTConfig:
         """Returns the configuration, without a download.
@@ -183,19 +175,14 @@ _UPSTREAM = "VT#62, on held-out images of ImageNet-21k, with the head that was n
 def _read() -> dict[str, Preset]:
     """Returns the rows of `catalog.json`, by name; a group states the fields of all its rows."""
     groups = json.loads(Path(__file__).with_name("catalog.json").read_text(encoding="utf-8"))
-    rows = [
-        _row({**row, "fields": {**group.get("fields", {}), **row.get("fields", {})}})
-        for group in groups
-        for row in group["rows"]
-    ]
-    return {row.name: row for row in rows}
-
-
-def _row(facts: dict[str, Any]) -> Preset:
-    alternatives = tuple(facts.get("alternatives", ()))
-    folder = Path(__file__).parent / facts["folder"] if "folder" in facts else None
-    absent = {"variant": None, "source": None}
-    return Preset(**{**absent, **facts, "alternatives": alternatives, "folder": folder})
+    catalog = {}
+    for group in groups:
+        for row in group["rows"]:
+            fields = {**group.get("fields", {}), **row.get("fields", {})}
+            folder = Path(__file__).parent / row["folder"] if "folder" in row else None
+            facts = {"variant": None, "source": None, **row, "fields": fields, "folder": folder}
+            catalog[row["name"]] = Preset(**facts)
+    return catalog
 
 
 CATALOG = _read()
@@ -222,31 +209,23 @@ def list_presets(
     """
     if variant is not None:
         variant_named(variant)
-    _require("data", data, {row.data for row in CATALOG.values()})
-    _require("family", family, {row.family for row in CATALOG.values()})
-    sizes = {row.image_size for row in CATALOG.values()}
-    _require(
-        "resolution", resolution, sizes, " Load any other by from_preset(..., image_size=...)."
-    )
+    filters = {"data": data, "family": family, "image_size": resolution}
+    for column, value in filters.items():
+        values = sorted({getattr(row, column) for row in CATALOG.values()})
+        if value is not None and value not in values:
+            names = [str(each) for each in values]
+            argument = "resolution" if column == "image_size" else column
+            advice = " from_preset(..., image_size=...) loads a model at any other."
+            raise ConfigError(
+                f"{argument}={value!r}: no preset has it.{nearest(str(value), names)} Known: "
+                f"{', '.join(names)}.{advice if argument == 'resolution' else ''}"
+            )
+    filters |= {"variant": variant, "hybrid": hybrid}
     return [
         row.name
         for row in CATALOG.values()
-        if variant in (None, row.variant)
-        and data in (None, row.data)
-        and resolution in (None, row.image_size)
-        and hybrid in (None, row.hybrid)
-        and family in (None, row.family)
+        if all(value in (None, getattr(row, column)) for column, value in filters.items())
     ]
-
-
-def _require(argument: str, value: Any, values: Collection[Any], advice: str = "") -> None:
-    """Refuses a value that no row has."""
-    if value is not None and value not in values:
-        names = [str(each) for each in sorted(values)]
-        guess = nearest(value, names) if isinstance(value, str) else ""
-        raise ConfigError(
-            f"{argument}={value!r}: no preset has it.{guess} Known: {', '.join(names)}.{advice}"
-        )
 
 
 def preset_named(name: str) -> Preset:
@@ -267,7 +246,7 @@ def preset_named(name: str) -> Preset:
     if name not in CATALOG:
         raise SourceError(
             f"{name!r} is no preset, and no existing file or folder.{_advice(name)} list_presets() "
-            "and `keras-vit list` show all; search_augreg() finds more."
+            "and `keras-vit list` show all; AugReg's other files are 'augreg/<file name>.npz'."
         )
     return CATALOG[name]
 

@@ -1,4 +1,4 @@
-"""The Hub: the list of files of a repository at one commit, and their download on demand.
+"""Lists the files of a repository of the Hub at one commit, and downloads them on demand.
 
 All traffic goes through huggingface_hub: its cache, attempts, tokens, offline mode, progress bars.
 """
@@ -17,7 +17,7 @@ from keras_vit.sources.refusals import DamagedError, hub_refusal, is_unreachable
 from keras_vit.text import log
 
 if TYPE_CHECKING:
-    from huggingface_hub import HfApi
+    from huggingface_hub import HfApi, HfUri
 
 SCHEME = "hf://"
 TIMEOUT = 10.0
@@ -31,45 +31,36 @@ _SHA256 = 64
 _T = TypeVar("_T")
 
 
-@dataclasses.dataclass(frozen=True)
-class Address:
-    """`hf://owner/repo[@revision][/inside]`.
+def parse_address(text: str) -> "HfUri":
+    """Parses `hf://owner/repo[@revision][/inside]`; `/` in a revision is written `%2F`.
 
-    Args:
-        repo: `"owner/name"`.
-        revision: a branch, tag or commit; `/` in a branch is written `%2F`.
-        inside: a folder or file of the repository, `""` for its root.
+    Raises:
+        PresetError: the address is malformed, leaves the repository, or is no model's.
     """
+    from huggingface_hub import parse_hf_uri
 
-    repo: str
-    revision: str | None = None
-    inside: str = ""
+    expected = f"{text!r}: expected hf://owner/repo[@revision][/subfolder]"
+    try:
+        uri = parse_hf_uri(text)
+    except ValueError as error:
+        raise PresetError(f"{expected}. {error}") from error
+    steps = {*uri.path_in_repo.split("/"), *(uri.revision or "").split("/")}
+    if uri.type != "model" or steps & {".", ".."} or "\\" in text:
+        raise PresetError(f"{expected} of a model repository, without '..'.")
+    return uri
 
-    @classmethod
-    def parse(cls, text: str) -> "Address":
-        """Parses an address; raises `PresetError` if it is malformed or leaves the repository."""
-        from huggingface_hub import parse_hf_uri
 
-        expected = f"{text!r}: expected hf://owner/repo[@revision][/subfolder]"
-        try:
-            uri = parse_hf_uri(text)
-        except ValueError as error:
-            raise PresetError(f"{expected}. {error}") from error
-        steps = {*uri.path_in_repo.split("/"), *(uri.revision or "").split("/")}
-        if uri.type != "model" or steps & {".", ".."} or "\\" in text:
-            raise PresetError(f"{expected} of a model repository, without '..'.")
-        return cls(uri.id, uri.revision, uri.path_in_repo)
-
-    def __str__(self) -> str:
-        revision = f"@{self.revision}" if self.revision else ""
-        return f"{SCHEME}{self.repo}{revision}" + (f"/{self.inside}" if self.inside else "")
+def shown_address(address: "HfUri", file: str = "") -> str:
+    """Returns an address in the form of `parse_address`, or that of a file of its repository."""
+    address = dataclasses.replace(address, path_in_repo=file or address.path_in_repo)
+    return address.to_uri().replace("hf://models/", SCHEME, 1)
 
 
 class HubFolder(Place):
     """A folder or file of a repository at one commit.
 
     Args:
-        where: the address, with the user's revision.
+        where: address, with the user's revision.
         commit: the sha of the revision's commit.
         sizes: path in the repository -> size in bytes, or None if the Hub states none.
         hashes: path -> the hash that `stated_hash` returns; None if the Hub was not reached, so
@@ -81,21 +72,21 @@ class HubFolder(Place):
 
     def __init__(
         self,
-        where: Address,
+        where: "HfUri",
         commit: str,
         sizes: Mapping[str, int | None],
         hashes: Mapping[str, str | None] | None,
     ) -> None:
         self.note = _NOT_CACHED if hashes is None else ""
         self._names = _names_within(where, sizes, self.note)
-        self.address = str(where)
-        self.is_file = where.inside in sizes
+        self.address = shown_address(where)
+        self.is_file = where.path_in_repo in sizes
         self.files = {name: sizes[path] for name, path in self._names.items()}
-        self.provenance = {"repo": f"{SCHEME}{where.repo}", "commit": commit}
+        self.provenance = {"repo": f"{SCHEME}{where.id}", "commit": commit}
         self.pickle_advice = (
             "keras_vit unpickles only with allow_pickle_weights=True, by "
             "torch.load(weights_only=True). Safer: ask the authors for safetensors, or look among "
-            f"the pull requests of https://huggingface.co/{where.repo} for the Hub's own "
+            f"the pull requests of https://huggingface.co/{where.id} for the Hub's own "
             "conversion and add @refs%2Fpr%2FNUMBER."
         )
         self._where = where
@@ -115,23 +106,21 @@ class HubFolder(Place):
             PresetError: the repository, revision, folder or file does not exist, access is
                 refused, or neither the Hub can be reached nor the cache has the address.
         """
-        where = Address.parse(source)
+        where = parse_address(source)
         commit = request(
-            lambda: api().resolve_revision(where.repo, revision=where.revision).resolved, where
+            lambda: api().resolve_revision(where.id, revision=where.revision).resolved, where
         )
         if not (isinstance(commit, str) and re.fullmatch("[0-9a-f]{40}", commit)):
-            raise PresetError(f"{where}: the Hub names {commit!r} as its commit, expected a sha.")
+            raise PresetError(f"{source}: the Hub names {commit!r} as its commit, expected a sha.")
 
         def listing() -> list[Any]:
-            info = api().model_info(
-                where.repo, revision=commit, files_metadata=True, timeout=TIMEOUT
-            )
+            info = api().model_info(where.id, revision=commit, files_metadata=True, timeout=TIMEOUT)
             return [s for s in info.siblings or () if isinstance(s.rfilename, str)]
 
         try:
             siblings = request(listing, where)
         except PresetError as error:
-            cached = _sizes_in_cache(where.repo, commit)
+            cached = _sizes_in_cache(where.id, commit)
             if error.__cause__ is None or not is_unreachable(error.__cause__) or not cached:
                 raise
             log.warning("%s Read from the cache, commit %s.", error, commit)
@@ -147,7 +136,7 @@ class HubFolder(Place):
         Raises:
             PresetError: the download fails.
         """
-        repo, inside, commit = self._where.repo, self._names[name], self._commit
+        repo, inside, commit = self._where.id, self._names[name], self._commit
 
         def fetch() -> Path:
             from huggingface_hub import try_to_load_from_cache
@@ -173,11 +162,11 @@ class HubFolder(Place):
         if self._hashes is None or not name.endswith(".safetensors"):
             return None
         inside = self._names[name]
-        where = f"{self._where.repo}@{self._commit[:8]}/{inside}"
+        where = f"{self._where.id}@{self._commit[:8]}/{inside}"
         try:
             header = request(
                 lambda: api().parse_safetensors_file_metadata(
-                    self._where.repo, inside, revision=self._commit
+                    self._where.id, inside, revision=self._commit
                 ),
                 self._where,
                 inside,
@@ -197,12 +186,13 @@ def api(token: str | None = None) -> "HfApi":
     return HfApi(token=token, library_name="keras-vit", library_version=__version__)
 
 
-def request(call: Callable[[], _T], where: Address, file: str = "") -> _T:
+def request(call: Callable[[], _T], where: "HfUri", file: str = "") -> _T:
     """Returns `call()`, a request to the Hub.
 
     Args:
         call: the request.
-        where, file: address and file of the request, for the message.
+        where: address of the request, for the message.
+        file: file of the request, for the message; `""` for the file of the address.
 
     Raises:
         PresetError: the request fails; the message states cause and remedy.
@@ -219,8 +209,8 @@ def request(call: Callable[[], _T], where: Address, file: str = "") -> _T:
         # cache, or that one of several files was not stored.
         wraps = isinstance(error, wrappers) and isinstance(error.__cause__, Exception)
         cause = (error.__cause__ if wraps else None) or error
-        about = Address(where.repo, where.revision, file or where.inside)
-        raise PresetError(f"{about}: {hub_refusal(cause, about.repo, about.revision)}") from cause
+        about = shown_address(where, file)
+        raise PresetError(f"{about}: {hub_refusal(cause, where.id, where.revision)}") from cause
 
 
 def stated_hash(sibling: Any) -> str | None:
@@ -241,19 +231,19 @@ def matches(content: Path | bytes, stated: str) -> bool:
     return hashlib.sha1(blob, usedforsecurity=False).hexdigest() == stated
 
 
-def _names_within(where: Address, paths: Mapping[str, object], note: str) -> dict[str, str]:
+def _names_within(where: "HfUri", paths: Mapping[str, object], note: str) -> dict[str, str]:
     """Returns the files of the folder, or the single file, at an address: bare name -> path."""
-    if where.inside in paths:
-        return {where.inside.rpartition("/")[2]: where.inside}
-    prefix = f"{where.inside}/" if where.inside else ""
+    if where.path_in_repo in paths:
+        return {where.path_in_repo.rpartition("/")[2]: where.path_in_repo}
+    prefix = f"{where.path_in_repo}/" if where.path_in_repo else ""
     bare = {path.removeprefix(prefix): path for path in paths if path.startswith(prefix)}
     # Only plain names: no subfolders, and no path that a hostile repository has invented.
     inside = {n: path for n, path in bare.items() if not re.search(r"[/\\:]|^\.", n) and n}
     if not inside:
-        missing = "has no such folder or file" if where.inside else "is empty"
+        missing = "has no such folder or file" if where.path_in_repo else "is empty"
         folders = {path.rpartition("/")[0] for path in paths}
-        near = nearest(where.inside, folders | set(paths)) if where.inside else ""
-        raise PresetError(f"{where}: the repository {missing}.{note}{near}")
+        near = nearest(where.path_in_repo, folders | set(paths)) if where.path_in_repo else ""
+        raise PresetError(f"{shown_address(where)}: the repository {missing}.{note}{near}")
     return inside
 
 

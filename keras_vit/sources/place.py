@@ -28,7 +28,7 @@ class Place:
         files: file name -> size in bytes, or None if unknown; subfolders are left out.
         provenance: origin of the files, as plain JSON types.
         pickle_advice: advice for messages if the weights are a pickle.
-        note: a sentence for messages about missing files.
+        note: sentence for messages about missing files: why the list may be incomplete.
     """
 
     address: str

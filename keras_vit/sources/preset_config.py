@@ -1,4 +1,4 @@
-"""The file `config.json` of a preset folder: reading and writing."""
+"""Reads and writes the file `config.json` of a preset folder."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from typing import Any
 
 from keras_vit import __version__
 from keras_vit.config import ViTConfig
-from keras_vit.errors import ConfigError, PresetError, nearest
+from keras_vit.errors import ConfigError, PresetError, nearest, shown
 from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.images.protocols import compact as compact_protocol
 from keras_vit.labels import check_thresholds, shorten
@@ -78,10 +78,10 @@ class PresetConfig:
                 f"{FORMAT_VERSION}. Update keras_vit"
                 + (f": release {release} wrote it." if isinstance(release, str) else ".")
             )
-        for name, kind in _FIELDS.items():
-            if not isinstance(stored.get(name), kind):
-                found = stored.get(name)
-                raise PresetError(f"{where}: field {name!r} is {found!r}, expected {kind}.")
+        for name, (kinds, words) in _FIELDS.items():
+            value = stored.get(name)
+            if not isinstance(value, kinds):
+                raise PresetError(f"{where}: field {name!r} is {shown(value)}, expected {words}.")
         for name in stored:
             if name not in ("format", "format_version", "keras_vit_version", *_FIELDS):
                 raise PresetError(f"{where}: unknown field {name!r}.{nearest(name, _FIELDS)}")
@@ -99,12 +99,12 @@ class PresetConfig:
             raise PresetError(f"{where}: {error}") from error
 
 
-_FIELDS: dict[str, Any] = {
-    "config": dict,
-    "protocol": (str, dict),
-    "labels": (list, str, type(None)),
-    "provenance": dict,
-    "weights_sha256": (str, type(None)),
-    "thresholds": (float, int, list, type(None)),
+_FIELDS: dict[str, tuple[Any, str]] = {
+    "config": (dict, "an object"),
+    "protocol": ((str, dict), "a name or an object"),
+    "labels": ((list, str, type(None)), "a list of names, the name of a list, or null"),
+    "provenance": (dict, "an object"),
+    "weights_sha256": ((str, type(None)), "a string or null"),
+    "thresholds": ((float, int, list, type(None)), "a number, a list of numbers, or null"),
 }
-"""Fields of `config.json` beside its format, and their JSON types."""
+"""Fields of `config.json` beside its format: their types in Python, and in words."""

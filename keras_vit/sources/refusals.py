@@ -1,4 +1,4 @@
-"""Messages for failures of the Hub: the cause, and a remedy."""
+"""Writes the messages about failures of the Hub: the cause, and a remedy."""
 
 import errno
 from typing import Any
@@ -15,7 +15,7 @@ def hub_refusal(error: BaseException, repo: str, revision: str | None) -> str:
     """Returns a message with cause and remedy.
 
     Args:
-        error: the failure.
+        error: exception that a request to the Hub raised.
         repo, revision: repository and revision of the request.
     """
     from huggingface_hub import constants, errors

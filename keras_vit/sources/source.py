@@ -1,4 +1,4 @@
-"""The source of a checkpoint or preset, resolved once and opened as one consistent state.
+"""Finds the source of a checkpoint or preset once, and opens it as one consistent state.
 
 A file, a folder, a repository of the Hub, a file of the official bucket and a row of the catalog
 are all a `Source`. It knows the names and sizes of the files, reads their JSON, opens the weights,
@@ -64,28 +64,22 @@ class OpenFiles:
     is_folder: bool
 
 
+@dataclasses.dataclass(frozen=True)
 class Source:
     """A checkpoint or preset on this machine, on the Hub, in the bucket or in the catalog.
 
     Args:
         name: the user's name of the source.
-        locate: returns the place. A local folder is opened anew by each call; the commit of a
-            repository is resolved once.
+        locate: function that returns the place. It opens a local folder anew in each call, and
+            resolves the commit of a repository once.
         row: row of the catalog, if the source is a catalog name.
         allow_pickle_weights: whether weights may be a pickle of torch.
     """
 
-    def __init__(
-        self,
-        name: str,
-        locate: Callable[[], Place],
-        row: Preset | None = None,
-        allow_pickle_weights: bool = False,
-    ) -> None:
-        self.name = name
-        self.row = row
-        self.allow_pickle_weights = allow_pickle_weights
-        self._locate = locate
+    name: str
+    locate: Callable[[], Place]
+    row: Preset | None = None
+    allow_pickle_weights: bool = False
 
     @classmethod
     def of(
@@ -119,8 +113,7 @@ class Source:
         row = preset_named(name)
         if (folder := row.folder) is not None:
             return cls(name, lambda: LocalFolder(folder))
-        place_of_row: Callable[[], Place] = functools.cache(row.place)
-        return cls(name, place_of_row, row, allow_pickle_weights)
+        return cls(name, functools.cache(row.place), row, allow_pickle_weights)
 
     def __str__(self) -> str:
         return self.name
@@ -131,7 +124,9 @@ class Source:
         return {} if self.row is None else self.row.defaults()
 
     def preset(self) -> PresetConfig | None:
-        """Returns the config of a catalog row or of keras_vit's `config.json`; opens no weights.
+        """Returns the contents of `config.json`, or those of a catalog row; opens no weights.
+
+        Other libraries' checkpoints have no such contents, and give None.
 
         Raises:
             SourceError: `config.json` cannot be read.
@@ -164,37 +159,40 @@ class Source:
             )
 
     def _of_one_state(self, stack: contextlib.ExitStack, read: Callable[[Place], _T]) -> _T:
-        """Reads the place, and reads it again if it was replaced meanwhile.
+        """Reads the place, and reads it again if another process replaced it meanwhile.
 
         A writer renames a folder before it removes the folder's files. A place that is still
         current after the reading was therefore read completely.
 
         Args:
-            stack: receives the files that `read` opens; it is closed before another attempt.
-            read: reads the place.
+            stack: stack of the files that `read` opens; it is closed before another attempt.
+            read: function that reads the place.
         """
         for attempt in range(_ATTEMPTS):
-            place = stack.enter_context(contextlib.closing(self._locate()))
-            last = attempt + 1 == _ATTEMPTS
+            place = stack.enter_context(contextlib.closing(self.locate()))
             try:
                 result = read(place)
                 if place.is_current():
                     return result
-            except KerasViTError:
-                if last or place.is_current():
+            except (KerasViTError, FileNotFoundError) as error:
+                if attempt + 1 < _ATTEMPTS and not place.is_current():
+                    stack.close()
+                    continue
+                if isinstance(error, KerasViTError):
                     raise
-            except FileNotFoundError as error:
-                if last or place.is_current():
-                    raise SourceError(
-                        f"{error.filename}: the folder lists this file, but it cannot be found. "
-                        "If it is a link, its target is missing."
-                    ) from error
+                raise SourceError(
+                    f"{error.filename}: the folder lists this file, but it cannot be found. If it "
+                    "is a link, its target is missing."
+                ) from error
             stack.close()
         raise SourceError(f"{self.name}: another process replaces it faster than it can be read.")
 
     def provenance(self, preset: PresetConfig | None = None) -> dict[str, Any]:
-        """Returns the origin of the weights, as plain JSON types; complete once they are open."""
-        with contextlib.closing(self._locate()) as place:
+        """Returns the origin of the weights, as plain JSON types.
+
+        The sha256 of a file of the bucket is part of it after the download.
+        """
+        with contextlib.closing(self.locate()) as place:
             published = self.row.provenance() if self.row is not None else {}
             return {**(preset.provenance if preset else {}), **place.provenance, **published}
 
@@ -210,8 +208,9 @@ class Source:
 def describe_presets() -> Mapping[str, dict[str, Any]]:
     """Returns the facts of all presets by name, in the form of keras-hub's `presets`.
 
-    `metadata` has `description`, `params`, `path` (the family), `license` and `top1` (reported,
-    in percent, or None); `source` is a URL, `hf://owner/repo`, or None for the embedded preset.
+    The entry `metadata` has `description`, `params`, `path` (the family), `license` and `top1`
+    (reported, in percent, or None). The entry `source` is a URL, `hf://owner/repo`, or None for the
+    embedded preset.
     """
     return MappingProxyType({name: _description(row) for name, row in CATALOG.items()})
 

@@ -1,4 +1,4 @@
-"""The weights of keras_vit, each declared once: path, axes, and the models that have it.
+"""Declares the weights of keras_vit, each once: path, axes, and the models that have it.
 
 A path is the place of a weight in a `VisionTransformer`; a placeholder in braces stands
 for each of the values that the configuration gives it. The names of the axes let a dialect
@@ -14,7 +14,7 @@ from typing import Any
 
 from keras_vit.config import SWITCHES, ViTConfig
 from keras_vit.weights.axes import shape_of
-from keras_vit.weights.templates import fill, placeholders, values_of
+from keras_vit.weights.templates import PLACEHOLDERS, fill, placeholders
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +24,8 @@ class Axis:
     Args:
         words: name of the axis, for messages; the field of `ViTConfig` that states its size, if
             there is one.
-        size: returns the size; None: the value of the field. A stem has sizes of its own.
+        size: function that returns the size; None for the value of the field. A stem has sizes of
+            its own.
     """
 
     words: str
@@ -69,12 +70,12 @@ AXES = {
 
 @dataclasses.dataclass(frozen=True)
 class Condition:
-    """A condition on the configuration: models that meet it have the weight.
+    """A condition on the configuration. Models that meet it have the weight.
 
     Args:
-        field: field or property of `ViTConfig`, with dots for a field of its parts.
-        value: required value of the field; None: any value that is true.
-        is_met_by_others: whether all other values meet the condition instead.
+        field: field or property of `ViTConfig`; a dot leads to a field of a part.
+        value: required value of the field; None accepts every true value.
+        is_met_by_others: whether the other values meet the condition, and `value` does not.
     """
 
     field: str
@@ -113,7 +114,7 @@ class Word:
     Args:
         path: template of the weight's path in a model.
         axes: axes of the weight.
-        held_by: the models that have the weight: conditions separated by blanks, each a field or
+        held_by: conditions of the models that have the weight, separated by blanks: a field or
             property of `ViTConfig` that must be true, `field=value` or `field!=value`. `""`
             stands for every model.
         bound_by: condition on the values of the placeholders, for a weight that a model has
@@ -259,7 +260,7 @@ def weights(config: ViTConfig) -> Iterator[Weight]:
             yield from _unit_weights(word, config)
         else:
             names = placeholders(word.path)
-            for values in itertools.product(*(values_of(name, config) for name in names)):
+            for values in itertools.product(*(PLACEHOLDERS[n].values(config) for n in names)):
                 binding = dict(zip(names, values, strict=True))
                 if word.bound_by(config, binding):
                     yield Weight(word, binding, sizes | _sizes_of_pool(word, config))

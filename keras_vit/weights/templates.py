@@ -1,4 +1,4 @@
-"""Templates of paths and names with placeholders in braces: their values, filling and matching."""
+"""Fills and matches templates of paths and names, with placeholders in braces."""
 
 import dataclasses
 import itertools
@@ -16,12 +16,12 @@ class Placeholder:
 
     Args:
         pattern: regular expression of the values.
-        values: returns the values in a model, in order; None if they depend on another
-            placeholder.
+        values: function that returns the values in a model, in order; empty if they depend on
+            another placeholder.
     """
 
     pattern: str
-    values: Callable[[ViTConfig], list[str]] | None = None
+    values: Callable[[ViTConfig], list[str]] = lambda config: []
 
 
 PLACEHOLDERS = {
@@ -41,7 +41,7 @@ class Spelling:
     Args:
         placeholder: name of the placeholder.
         pattern: regular expression of the written values.
-        write, read: from the lexicon's value to the value in the file's name, and back.
+        write, read: functions from the lexicon's value to the value in the file's name, and back.
     """
 
     placeholder: str
@@ -72,23 +72,23 @@ SPELLINGS = {
 kind lacks; letters; the names of the two heads and of the two halves of a gated MLP."""
 
 
+def _spelling(name: str) -> Spelling:
+    """Returns the spelling of that name, or that of a placeholder whose values are unchanged."""
+    return SPELLINGS.get(name) or Spelling(name, PLACEHOLDERS[name].pattern, str, str)
+
+
 def placeholders(template: str) -> list[str]:
     """Returns the placeholders of a template, in order; a spelling counts as its placeholder."""
-    names = re.findall(r"{([\w-]+)}", template)
-    return [SPELLINGS[name].placeholder if name in SPELLINGS else name for name in names]
+    return [_spelling(name).placeholder for name in re.findall(r"{([\w-]+)}", template)]
 
 
 def fill(template: str, binding: Mapping[str, str]) -> str:
     """Returns the template with the values of the binding; other placeholders remain."""
 
     def value(match: re.Match[str]) -> str:
-        name = match[1]
-        spelling = SPELLINGS.get(name)
-        placeholder = spelling.placeholder if spelling else name
-        if placeholder not in binding:
-            return match[0]
-        own = binding[placeholder]
-        return spelling.write(own) if spelling else own
+        spelling = _spelling(match[1])
+        own = binding.get(spelling.placeholder)
+        return match[0] if own is None else spelling.write(own)
 
     return re.sub(r"{([\w-]+)}", value, template)
 
@@ -96,23 +96,18 @@ def fill(template: str, binding: Mapping[str, str]) -> str:
 def matcher(template: str) -> Callable[[str], dict[str, str] | None]:
     """Returns a function that reads the placeholders' values from a name, or returns None."""
     parts = re.split(r"{([\w-]+)}", template)
-    names = parts[1::2]
-    patterns = [SPELLINGS[n].pattern if n in SPELLINGS else PLACEHOLDERS[n].pattern for n in names]
+    spellings = [_spelling(name) for name in parts[1::2]]
     expression = re.escape(parts[0])
-    for pattern, literal in zip(patterns, parts[2::2], strict=True):
-        expression += f"({pattern}){re.escape(literal)}"
+    for spelling, literal in zip(spellings, parts[2::2], strict=True):
+        expression += f"({spelling.pattern}){re.escape(literal)}"
     compiled = re.compile(expression)
 
     def match(name: str) -> dict[str, str] | None:
         values = compiled.fullmatch(name)
         if values is None:
             return None
-        return {
-            (SPELLINGS[n].placeholder if n in SPELLINGS else n): (
-                SPELLINGS[n].read(text) if n in SPELLINGS else text
-            )
-            for n, text in zip(names, values.groups(), strict=True)
-        }
+        pairs = zip(spellings, values.groups(), strict=True)
+        return {spelling.placeholder: spelling.read(text) for spelling, text in pairs}
 
     return match
 
@@ -127,11 +122,3 @@ def examples(template: str) -> Iterator[str]:
     choices = [values.get(name) or PLACEHOLDERS[name].pattern.split("|") for name in names]
     for chosen in itertools.product(*choices):
         yield fill(template, dict(zip(names, chosen, strict=True)))
-
-
-def values_of(placeholder: str, config: ViTConfig) -> list[str]:
-    """Returns the values of a placeholder that does not depend on another."""
-    values = PLACEHOLDERS[placeholder].values
-    if values is None:
-        raise KeyError(placeholder)
-    return values(config)

@@ -54,7 +54,7 @@ def test_load_with_another_patch_size_resizes_kernel_and_positions():
 
 def test_another_patch_size_of_a_hybrid_is_refused(tmp_path):
     """A hybrid's patches are cells of a feature map, not pixels."""
-    with pytest.raises(CheckpointError, match="a hybrid's are of cells of a feature map"):
+    with pytest.raises(CheckpointError, match="those of a hybrid, cells of a feature map, cannot"):
         checkpoints.load(FOLDER / "hybrid_r26.npz", patch_size=2)
 
 

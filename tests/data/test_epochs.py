@@ -7,7 +7,6 @@ import warnings
 import keras
 import pytest
 
-from keras_vit.data import ImageData
 from keras_vit.finetune import Resume
 from tests.data.runs import epochs_of, fit, numbered, small_model, trained_on
 
@@ -102,22 +101,11 @@ def test_epochs_of_one_batch_are_counted_by_resume(tmp_path):
     assert trained_on(data, epochs=3, callbacks=[Resume(tmp_path, data)]) == expected
 
 
-class CallsSuper(ImageData):
-    """A subclass that counts epoch ends and calls `super().on_epoch_end()`."""
-
-    ends = 0
-
-    def on_epoch_end(self):
-        self.ends += 1
-        super().on_epoch_end()
-
-
 class Wrapper(keras.utils.PyDataset):
-    """A data set that wraps the data and forwards the calls of an epoch, or does not."""
+    """A data set that wraps the data and forwards the calls of an epoch."""
 
-    def __init__(self, data, forwards=True, **options):
-        super().__init__(**options)
-        self.forwards = forwards
+    def __init__(self, data):
+        super().__init__()
         self.data = data
         self.num_classes = data.num_classes
 
@@ -128,28 +116,10 @@ class Wrapper(keras.utils.PyDataset):
         return self.data[index]
 
     def on_epoch_begin(self):
-        if self.forwards:
-            self.data.on_epoch_begin()
+        self.data.on_epoch_begin()
 
     def on_epoch_end(self):
-        if self.forwards:
-            self.data.on_epoch_end()
-
-
-def made_by(subclass, **options):
-    """The numbered data as an instance of a subclass of ImageData."""
-    data = numbered(shuffle=True, **options)
-    data.__class__ = subclass
-    return data
-
-
-def test_a_subclass_that_calls_super_counts_epochs_correctly():
-    """Keras calls the subclass, which calls `super().on_epoch_end()` once more than epochs run."""
-    data = made_by(CallsSuper)
-    expected = epochs_of(data, 3)
-    assert trained_on(data, epochs=3) == expected
-    assert data.epoch == 3
-    assert data.ends == 4
+        self.data.on_epoch_end()
 
 
 def test_a_wrapper_that_forwards_the_epochs_counts_them():
@@ -175,15 +145,6 @@ def test_concurrent_readers_get_the_batches_of_a_single_reader():
     for thread in threads:
         thread.join()
     assert [labels[k] for k in range(5)] == expected
-
-
-def test_a_wrapper_may_have_workers():
-    """Two threads of Keras read through the wrapper; every batch belongs to the epoch."""
-    data = numbered(shuffle=True)
-    expected = epochs_of(data, 1)
-    seen = trained_on(Wrapper(data, forwards=False, workers=2), epochs=1)
-    assert len(seen) == 5
-    assert all(batch in expected for batch in seen)
 
 
 def test_fit_with_shuffle_warns_and_only_reorders_the_batches():

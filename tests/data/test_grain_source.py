@@ -10,6 +10,7 @@ from keras_vit import ConfigError, Preprocessor
 from keras_vit.data import Augmentation, from_arrays, from_grain
 from tests.data.test_shards import AUGMENTED
 from tests.digits import digits
+from tests.helpers import KERAS_3_14
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (29, 6, 6, 3), "uint8")
 LABELS = np.arange(29) % 3
@@ -114,6 +115,10 @@ def trained(data, **options):
     return np.array(history)
 
 
+@pytest.mark.xfail(
+    keras.backend.backend() == "jax" and KERAS_3_14,
+    reason="`fit` of Keras 3.14 on JAX reads a batch ahead and drops it where an epoch ends.",
+)
 def test_fit_on_grain_is_fit_on_the_data():
     """Two epochs of shuffled, augmented batches have the same losses."""
     options = {"augmentation": Augmentation(flip=False), "steps_per_epoch": 2, "seed": 1}

@@ -5,7 +5,6 @@ import pytest
 
 from keras_vit import ConfigError, Preprocessor
 from keras_vit.data import Augmentation, from_arrays
-from tests.data.runs import numbered
 
 pytestmark = pytest.mark.without_backend
 
@@ -40,18 +39,6 @@ def test_the_shards_together_are_the_batches_of_one_process(count, steps, name):
                 together = np.concatenate(parts)[: len(expected)]
                 assert together.dtype == expected.dtype
                 np.testing.assert_array_equal(together, expected)
-
-
-def test_three_shards_divide_a_batch_of_nine():
-    """A shard that begins in the middle of an epoch reads what an uninterrupted one reads."""
-    whole = numbered(20, 9, shuffle=True, steps_per_epoch=4)
-    shards = [numbered(20, 9, shuffle=True, steps_per_epoch=4, shard=(k, 3)) for k in range(3)]
-    for data in (whole, *shards):
-        data.epoch = 1
-    for i in (2, 3):
-        labels = [data[i][1].tolist() for data in shards]
-        assert [len(part) for part in labels] == [3, 3, 3]
-        assert [label for part in labels for label in part] == whole[i][1].tolist()
 
 
 def test_a_part_that_is_held_out_has_the_shards_of_the_data():

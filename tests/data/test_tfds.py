@@ -15,26 +15,28 @@ pytestmark = pytest.mark.without_backend
 PLAIN = Preprocessor(8, channels=1)
 
 
-def prepare(folder, file_format, name="digits", count=60):
-    """Writes `count` training images and 20 test images by a builder of TFDS."""
+def prepare(folder, file_format, name="digits", label=None, **splits):
+    """Writes pairs of image and label by a builder of TFDS; by default 60 and 20 digits."""
     import tensorflow_datasets
 
     features = tensorflow_datasets.features
     train, test, train_digits, test_digits = digits()
-    of = np.arange(count) % len(train)
-    rows = {
-        "train": zip(train[of], train_digits[of].tolist(), strict=True),
-        "test": zip(test[:20], test_digits[:20].tolist(), strict=True),
+    splits = splits or {
+        "train": zip(train[:60], train_digits.tolist(), strict=False),
+        "test": zip(test[:20], test_digits.tolist(), strict=False),
     }
     tensorflow_datasets.dataset_builders.AdhocBuilder(
         name=name,
         version="1.0.0",
         features=features.FeaturesDict(
-            {"image": features.Image(shape=(8, 8, 1)), "label": features.ClassLabel(num_classes=10)}
+            {
+                "image": features.Image(shape=(8, 8, 1)),
+                "label": label or features.ClassLabel(num_classes=10),
+            }
         ),
         split_datasets={
-            name: [(k, {"image": image, "label": label}) for k, (image, label) in enumerate(part)]
-            for name, part in rows.items()
+            split: [(k, {"image": image, "label": label}) for k, (image, label) in enumerate(part)]
+            for split, part in splits.items()
         },
         data_dir=folder,
         file_format=file_format,
@@ -77,7 +79,7 @@ def test_a_function_of_the_record_gives_the_labels(data_dir):
     assert data.class_names == names
     assert data.labels.tolist() == (plain.labels % 2).tolist()
     for named in ({"label": parity}, {"class_names": names}):
-        with pytest.raises(ConfigError, match="class_names are for a label that is a function"):
+        with pytest.raises(ConfigError, match="a function and class_names need each other"):
             from_tfds("digits", PLAIN, data_dir=data_dir, **named)
 
 
@@ -136,22 +138,11 @@ def test_a_function_or_sequence_of_classes_gives_images_many_labels(data_dir, tm
     plain = from_tfds("digits", PLAIN, data_dir=data_dir).labels
     np.testing.assert_array_equal(data.labels, np.stack([plain % 2 == 0, plain > 4], axis=1))
 
-    import tensorflow_datasets
+    from tensorflow_datasets import features
 
-    features = tensorflow_datasets.features
     tags = features.Sequence(features.ClassLabel(names=list(names)))
-    tensorflow_datasets.dataset_builders.AdhocBuilder(
-        name="tagged",
-        version="1.0.0",
-        features=features.FeaturesDict({"image": features.Image(shape=(8, 8, 1)), "tags": tags}),
-        split_datasets={
-            "train": [
-                (k, {"image": digits()[0][k], "tags": row}) for k, row in enumerate(([0, 1], []))
-            ]
-        },
-        data_dir=tmp_path,
-        file_format="array_record",
-    ).download_and_prepare()
-    data = from_tfds("tagged", PLAIN, label="tags", data_dir=tmp_path)
+    pairs = [(digits()[0][0], [0, 1]), (digits()[0][1], [])]
+    prepare(tmp_path, "array_record", "tagged", tags, train=pairs)
+    data = from_tfds("tagged", PLAIN, data_dir=tmp_path)
     assert data.class_names == names
     assert sorted(data.labels.astype(int).tolist()) == [[0, 0], [1, 1]]

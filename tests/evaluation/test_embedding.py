@@ -56,41 +56,27 @@ def test_the_file_holds_the_features_of_the_readable_images(grey, paths, out):
     assert sorted(p.name for p in out.iterdir()) == ["x.npy", "x.npy.json"]
 
 
-def test_a_run_resumed_after_any_batch_writes_the_same_bytes(grey, paths, out, monkeypatch):
-    """The second call resumes after the last batch that was written."""
-    name = "x.npy"
-    monkeypatch.setattr(parts, "_SECONDS", 0.0)
-    states = []
-
-    def keep(images):
-        state = out / f"state{len(states)}"
-        shutil.copytree(out / f"{name}.part", state / f"{name}.part")
-        states.append((state, images))
-
-    whole = run(grey, paths, out / name, progress=keep)
-    counts = np.cumsum([images for _, images in states])
-    for (state, _), before in zip(states, counts, strict=True):
-        assert not (state / name).exists()
-        seen = []
-        assert run(grey, paths, state / name, progress=seen.append) == whole
-        assert (seen[0], sum(seen)) == (before, 23)
-        assert (state / name).read_bytes() == (out / name).read_bytes()
-        assert not list(state.glob("*.part*"))
-
-
 def test_another_run_in_the_same_place_is_refused(grey, paths, out):
-    """A call with other weights or files neither resumes a run nor overwrites its result."""
+    """The same call resumes; with other weights or files it neither resumes nor overwrites."""
+    seen = []
 
     def stop(images):
-        raise KeyboardInterrupt
+        seen.append(images)
+        if len(seen) == 2:
+            raise KeyboardInterrupt
 
+    whole = run(grey, paths, out / "whole.npy")
     with pytest.raises(KeyboardInterrupt):
         run(grey, paths, out / "x.npy", progress=stop)
+    assert not (out / "x.npy").exists()
     with pytest.raises(ConfigError, match="another run, which differs in files"):
         run(grey, paths[:-1], out / "x.npy")
     with pytest.raises(ConfigError, match="another run, which differs in config, weights"):
         run(random_tiny(channels=1, num_classes=3), paths, out / "x.npy")
-    run(grey, paths, out / "x.npy")
+    rest = []
+    assert run(grey, paths, out / "x.npy", progress=rest.append) == whole
+    assert (rest[0], sum(rest)) == (sum(seen), 23)
+    assert (out / "x.npy").read_bytes() == (out / "whole.npy").read_bytes()
     with pytest.raises(ConfigError, match="exists. Remove it"):
         run(grey, paths, out / "x.npy")
 

@@ -12,9 +12,9 @@ from keras_vit.evaluation.leave_one_out import (
     gain_of,
     learning_curve,
     leave_one_out,
-    softmax,
     wilson_interval,
 )
+from keras_vit.losses import probabilities_of
 
 pytestmark = pytest.mark.without_backend
 
@@ -60,7 +60,7 @@ def test_the_scale_has_the_least_cross_entropy():
     scores = leave_one_out(LeastSquares(features, labels, 3), features, labels, 1.0)
 
     def loss(scale):
-        return -np.log(softmax(scale * scores)[np.arange(90), labels]).mean()
+        return -np.log(probabilities_of(scale * scores)[np.arange(90), labels]).mean()
 
     scale = calibrating_scale(scores, labels)
     assert loss(scale) < min(loss(0.98 * scale), loss(1.02 * scale))

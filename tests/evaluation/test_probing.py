@@ -37,6 +37,8 @@ def test_a_folder_becomes_a_classifier_that_knows_its_wrong_label(folder):
     result = probe(model_of(), folder)
     low, high = result.interval
     assert low < result.accuracy < high
+    assert result.probabilities.shape == (24, 3)
+    np.testing.assert_allclose(result.probabilities.sum(axis=1), 1, rtol=1e-9)
     assert result.accuracy >= 20 / 24
     assert result.suspects[0].image.endswith("green/3.png")
     assert (result.suspects[0].label, result.suspects[0].likely) == ("green", "red")
@@ -64,18 +66,17 @@ def test_the_preset_of_a_probe_computes_its_logits(fields, folder, tmp_path, mon
     from keras_vit.evaluation import probing
 
     model = model_of(**fields)
-    _, parts = probing._features_of(model)
+    stages, parts = probing._kinds_of_features(model.config)
     for name in parts:
         monkeypatch.setattr(probing, "choose", only(name, probing.choose))
         result = probe(model, folder)
         monkeypatch.undo()
-        assert (result.block, result.pooling) == parts[name]
+        assert (result.block, result.pooling) == parts[name][:2]
         classifier = result.into(model)
         images = model.preprocessor([folder / "red" / "0.png", folder / "blue" / "1.png"])
-        stages, _ = probing._features_of(model)
         outputs = {k: numpy_of(v) for k, v in model(images, stages=stages).items()}
-        columns = dict(probing._columns(probing._reduce(outputs, model.config), parts, model))
-        assert_close(classifier(images), columns[name] @ result.kernel + result.bias, 1e-4)
+        features = probing._reduce(outputs, model.config)[:, parts[name][2]]
+        assert_close(classifier(images), features @ result.kernel + result.bias, 1e-4)
     classifier.save_to_preset(tmp_path / "preset")
     loaded = VisionTransformer.from_preset(tmp_path / "preset")
     assert loaded.labels == tuple(CLASSES)
@@ -153,9 +154,3 @@ def test_one_class_is_refused(folder):
         (folder / name).rmdir()
     with pytest.raises(ConfigError, match="one class, 'red'"):
         probe(model_of(), folder)
-
-
-def test_probabilities_sum_to_one_and_are_those_of_the_images(folder):
-    result = probe(model_of(), folder)
-    assert result.probabilities.shape == (24, 3)
-    np.testing.assert_allclose(result.probabilities.sum(axis=1), 1, rtol=1e-9)

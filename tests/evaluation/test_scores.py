@@ -151,15 +151,6 @@ def test_classes_are_matched_by_name(model, images, classes, expected):
     assert actual.class_accuracy == expected.class_accuracy
 
 
-def test_training_settings_make_no_difference(images, classes):
-    """`compile` with another loss and several steps per execution does not change the scores."""
-    model = random_tiny(num_classes=7)
-    plain = evaluate(model, (images, classes), batch_size=8)
-    several = 1 if keras.backend.backend() == "torch" else 3  # Keras refuses several on torch
-    model.compile("sgd", "mse", steps_per_execution=several)
-    assert np.isclose(evaluate(model, (images, classes), batch_size=8).loss, plain.loss, rtol=1e-5)
-
-
 def test_progress_counts_images_and_the_result_goes_into_json(model, images, classes, expected):
     """`progress` is called with the number of images of each batch."""
     seen = []

@@ -1,7 +1,6 @@
 """Pictures of two test digits side by side: do maps tell the digits apart?"""
 
 import runpy
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -15,15 +14,10 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-WEIGHTS = Path(__file__).parents[2] / "weights"
-
-
 @pytest.fixture(scope="module")
 def program():
     """The functions of `weights/two_digits.py`."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(WEIGHTS)
-        return runpy.run_path(str(WEIGHTS / "two_digits.py"))
+    return runpy.run_module("weights.two_digits")
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,7 @@ import pytest
 from keras_vit import CheckpointError, ConfigError
 from keras_vit.errors import WriteError
 from keras_vit.finetune import Resume
-from keras_vit.finetune.randomness import random_states, set_random_states
-from keras_vit.finetune.state import State
+from keras_vit.finetune.state import random_states, read_state, set_random_states, write_state
 from tests.disk import full_disk
 from tests.finetune import long_training
 from tests.thorough import THOROUGH
@@ -123,12 +122,12 @@ def test_global_random_states_are_restored(draw):
 def test_a_full_disk_keeps_the_state_before(tmp_path):
     """The error names the file; no temporary file is left."""
     path = tmp_path / "state.safetensors"
-    State({"a": np.zeros(4, "float32")}, {"epoch": 1}).write(path)
+    write_state(path, {"a": np.zeros(4, "float32")}, {"epoch": 1})
     with (
         full_disk() as fill,
         pytest.raises(WriteError, match="state.safetensors: cannot be written"),
     ):
         fill(50_000)
-        State({"a": np.zeros(40_000, "float32")}, {"epoch": 2}).write(path)
-    assert State.read(path).facts["epoch"] == 1
+        write_state(path, {"a": np.zeros(40_000, "float32")}, {"epoch": 2})
+    assert read_state(path)[1]["epoch"] == 1
     assert [p.name for p in tmp_path.iterdir()] == ["state.safetensors"]

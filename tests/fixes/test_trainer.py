@@ -9,6 +9,7 @@ import pytest
 
 from keras_vit.fixes.trainer import FreedGradients
 from tests.fixes.models import IMAGES, LABELS, PICTURES, Batches, compiled, plain, vit
+from tests.helpers import KERAS_3_14
 
 BACKEND = keras.backend.backend()
 pytestmark = pytest.mark.skipif(BACKEND == "openvino", reason="OpenVINO does not train")
@@ -35,7 +36,7 @@ def test_a_model_survives_data_that_fail(method, fails_at, error):
 
 
 @pytest.mark.xfail(
-    BACKEND == "jax" and keras.__version__.startswith("3.14."),
+    BACKEND == "jax" and KERAS_3_14,
     reason="`fit` of Keras 3.14 on JAX loses the step before an error.",
 )
 def test_a_failed_fit_keeps_what_it_learnt():

@@ -154,7 +154,7 @@ def _hub(cache: Path, faults: list[dict[str, Any]]) -> Iterator[Callable[[], Non
 
     with hub_server.served() as hub, pytest.MonkeyPatch.context() as patch:
         hub.add("us/digits", preset_named("vit_digits").folder)
-        hub_server.connect(hub, cache, patch, lambda seconds: None)
+        hub_server.connect(hub, cache, patch)
         for fault in faults:
             hub.fail(**{**fault, "change": _changed(fault.get("change"))})
         yield hub.faults.clear
@@ -184,7 +184,7 @@ def _bucket(cache: Path, faults: list[dict[str, Any]]) -> Iterator[Callable[[], 
         patch.setenv("KERAS_VIT_CACHE", str(cache))
         patch.setenv("KERAS_VIT_BUCKET", server.url)
         patch.setenv("no_proxy", "*")
-        hub_server.without_waiting(patch, lambda seconds: None)
+        hub_server.without_waiting(patch)
         server.files[name] = (CHECKPOINTS / "vit_token_published.npz").read_bytes()
         for fault in faults:
             times = fault["times"] or 100

@@ -6,7 +6,15 @@ import pytest
 
 from keras_vit import VisionTransformer, layers
 from keras_vit.layers.dense import Dense, EinsumDense
-from tests.helpers import MIXED_POLICIES, assert_close, dtype_of, normal, numpy_of, random_tiny
+from tests.helpers import (
+    MIXED_POLICIES,
+    assert_close,
+    dtype_of,
+    normal,
+    numpy_of,
+    one_graph,
+    random_tiny,
+)
 
 IMAGES = normal(2, 16, 16, 3)
 ON_TORCH = keras.backend.backend() == "torch"
@@ -144,6 +152,7 @@ def test_a_replaced_call_of_a_class_is_called(model, monkeypatch):
     assert_close(block(tokens), numpy_of(branch) + tokens)
 
 
+@one_graph
 @pytest.mark.skipif(not ON_TORCH, reason="compiled by torch")
 def test_a_part_that_torch_compiled_is_called(model):
     """A model without gradients computes whole blocks, but for one with such a part."""
@@ -276,6 +285,14 @@ def test_parts_compute_what_keras_computes(policy, kind):
     actual, expected = part(x), keras_layer(x)
     assert dtype_of(actual) == dtype_of(expected)
     np.testing.assert_allclose(numpy_of(actual), numpy_of(expected), rtol=2e-2, atol=2e-2)
+
+
+def test_a_norm_built_for_vectors_normalises_the_last_axis_of_tokens():
+    """As in models that pool before the norm, whose tokens pass the same norm when asked for."""
+    norm, tokens = layers.LayerNorm(), normal(2, 8, 8)
+    norm.build((2, 8))
+    expected = keras.layers.LayerNormalization()(tokens)
+    assert_close(norm(tokens), numpy_of(expected))
 
 
 @pytest.mark.parametrize(

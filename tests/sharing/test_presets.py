@@ -1,7 +1,6 @@
 """Presets load by name, from a folder and from a file, and are saved whole or not at all."""
 
 import json
-import os
 import threading
 
 import keras
@@ -10,12 +9,10 @@ import pytest
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
-import keras_vit
 from keras_vit import CheckpointError, PresetError, VisionTransformer, checkpoints
 from keras_vit.checkpoints import inspect
 from keras_vit.checkpoints.opening import open_source
 from keras_vit.files import OpenFolder
-from keras_vit.sharing.save import save_preset
 from keras_vit.sources.catalog import list_presets, preset_named
 from tests.golden import FOLDER
 from tests.helpers import random_tiny, tiny
@@ -103,45 +100,18 @@ def test_a_preset_loads_as_an_any_size_model(saved):
     np.testing.assert_allclose(got, want, atol=1e-5 * np.abs(want).max())
 
 
-def test_load_weights_false_builds_the_architecture_with_new_weights(saved):
-    """The head is zero, as in a new model."""
-    folder, model = saved
-    fresh = VisionTransformer.from_preset(folder, load_weights=False)
-    assert fresh.config == model.config
-    assert not keras.ops.convert_to_numpy(fresh.get_layer("head").kernel).any()
-
-
-def test_saving_again_replaces_the_preset(saved):
-    """No temporary folder is left."""
+def test_saving_again_replaces_the_preset_and_no_other_files(saved):
+    """No temporary folder is left. Fresh weights have a head of zeros."""
     folder, _ = saved
     other = random_tiny(num_classes=2)
     other.save_to_preset(folder)
-    assert VisionTransformer.from_preset(folder).config == other.config
+    fresh = VisionTransformer.from_preset(folder, load_weights=False)
+    assert VisionTransformer.from_preset(folder).config == fresh.config == other.config
+    assert not keras.ops.convert_to_numpy(fresh.get_layer("head").kernel).any()
     assert [path.name for path in folder.parent.iterdir()] == ["mine"]
-
-
-def test_a_folder_with_other_files_is_not_overwritten(tmp_path):
-    """The message names a file of the folder."""
-    (tmp_path / "thesis").mkdir()
-    (tmp_path / "thesis" / "chapter1.tex").touch()
+    (folder / "chapter1.tex").touch()
     with pytest.raises(PresetError, match="holds chapter1.tex, so it is not overwritten"):
-        random_tiny().save_to_preset(tmp_path / "thesis")
-    assert [path.name for path in (tmp_path / "thesis").iterdir()] == ["chapter1.tex"]
-
-
-def test_a_failed_save_keeps_the_old_preset(saved, monkeypatch):
-    """No temporary folder is left."""
-    folder, model = saved
-
-    def disk_full(*args, **kwargs):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("keras_vit.sharing.save.write_json", disk_full)
-    with pytest.raises(OSError, match="No space left"):
-        save_preset(random_tiny(num_classes=2), folder)
-    monkeypatch.undo()
-    assert VisionTransformer.from_preset(folder).config == model.config
-    assert [path.name for path in folder.parent.iterdir()] == ["mine"]
+        other.save_to_preset(folder)
 
 
 def edited(folder, **changes):
@@ -189,15 +159,6 @@ def test_a_config_that_contradicts_the_weights_is_refused(saved):
     folder, model = saved
     edited(folder, config={**model.config.to_dict(), "mlp_dim": 33})
     with pytest.raises(CheckpointError, match=r"dense_0/bias is \(32,\), expected \(33,\)"):
-        VisionTransformer.from_preset(folder)
-
-
-@pytest.mark.parametrize("content", [b"", b"[1]", b"{", b"\xff\xfe", b"[" * 100_000])
-def test_a_config_json_that_is_no_json_is_refused(saved, content):
-    """Empty, a list, cut, not UTF-8, deeply nested."""
-    folder, _ = saved
-    (folder / "config.json").write_bytes(content)
-    with pytest.raises(PresetError, match="config.json"):
         VisionTransformer.from_preset(folder)
 
 
@@ -299,15 +260,6 @@ def test_loads_beside_a_writer_give_one_of_its_presets(tmp_path):
         writer.join()
 
 
-def test_a_pipe_in_place_of_config_json_is_refused(saved):
-    """Opening it does not hang."""
-    folder, _ = saved
-    (folder / "config.json").unlink()
-    os.mkfifo(folder / "config.json")
-    with pytest.raises(PresetError, match="config.json: cannot be opened .expected a plain file"):
-        VisionTransformer.from_preset(folder)
-
-
 def test_a_source_has_the_same_methods_for_a_file_and_a_folder(saved):
     """Preset, open weights and provenance."""
     folder, model = saved
@@ -323,28 +275,11 @@ def test_a_source_has_the_same_methods_for_a_file_and_a_folder(saved):
         assert "cls" in opened.reader.shapes and path == opened.reader.path
 
 
-def test_an_unknown_name_is_refused_with_the_nearest():
-    """A web address is refused with the form of the Hub's addresses."""
-    with pytest.raises(PresetError, match="Did you mean 'vit_digits'"):
-        VisionTransformer.from_preset("vit_digit")
-    with pytest.raises(PresetError, match="expected hf://owner/repo"):
-        VisionTransformer.from_preset("https://example.org/vit")
-
-
 def test_inspect_reads_only_config_json(saved):
     """The weights may be missing."""
     folder, model = saved
     (folder / "model.safetensors").unlink()
     assert inspect(folder).config == model.config
-
-
-def test_the_model_card_names_the_provenance(saved):
-    """The model card has the Hub's metadata and the origin of the weights."""
-    folder, _ = saved
-    text = (folder / "README.md").read_text()
-    assert text.startswith("---\nlibrary_name: keras-vit\n")
-    assert "- source: nowhere" in text
-    assert keras_vit.__name__ in text
 
 
 def test_card_obeys_no_provenance(tmp_path):

@@ -38,7 +38,7 @@ pytestmark = pytest.mark.on_one_backend("torch")
 def hub(tmp_path, monkeypatch):
     """A Hub without repositories, and a token for it."""
     with served() as hub:
-        connect(hub, tmp_path / "cache", monkeypatch, lambda seconds: None)
+        connect(hub, tmp_path / "cache", monkeypatch)
         monkeypatch.setenv("HF_TOKEN", TOKEN)
         yield hub
 
@@ -140,39 +140,27 @@ def test_a_failed_upload_is_resumed_by_the_next_call(hub, folder):
     assert not hub.seen("^PUT") and set(files_at(hub)) >= NAMES
 
 
+REQUESTS = ["GET /api/models", "^PUT"]
+REQUESTS += [f"POST .*{place}" for place in ("/api/repos", "preupload", "batch", "commit")]
+
+
 @pytest.mark.parametrize(
-    "where",
+    ("where", "status", "message"),
     [
-        "GET /api/models",
-        "POST /api/repos",
-        "POST .*preupload",
-        "POST .*batch",
-        "^PUT",
-        "POST .*commit",
+        *((where, 503, "the Hub is busy or down .503") for where in REQUESTS),
+        ("^PUT", 403, "access refused .403"),
     ],
 )
-def test_a_busy_hub_refuses_and_the_next_call_completes_the_upload(where, hub, folder):
-    """Whatever request fails; the preset is in one commit."""
-    hub.fail(where, status=503)
-    with pytest.raises(PresetError, match="busy or down"):
+def test_the_next_call_completes_a_failed_upload(where, status, message, hub, folder):
+    """At any request; the preset is in one commit."""
+    hub.fail(where, status=status)
+    with pytest.raises(PresetError, match=message):
         upload_preset("hf://us/flowers", folder)
+    assert "us/flowers" not in hub.repos or not NAMES & set(files_at(hub))
     hub.faults.clear()
     upload_preset("hf://us/flowers", folder)
     assert set(files_at(hub)) >= NAMES
     assert len(hub.repos["us/flowers"].messages) == 2
-
-
-@pytest.mark.parametrize(
-    ("status", "message"), [(503, "the Hub is busy or down .503"), (403, "access refused .403")]
-)
-def test_a_refusal_of_the_storage_makes_no_commit(status, message, hub, folder):
-    """The message names the refusal; the next call succeeds."""
-    hub.fail("^PUT", status=status)
-    with pytest.raises(PresetError, match=message):
-        upload_preset("hf://us/flowers", folder)
-    assert set(files_at(hub)) == {".gitattributes"}
-    hub.faults.clear()
-    upload_preset("hf://us/flowers", folder)
 
 
 def test_a_commit_of_another_user_during_the_upload_is_not_lost(hub, folder, monkeypatch):

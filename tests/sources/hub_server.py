@@ -74,7 +74,6 @@ class Fault:
         truncated: so many bytes fewer are announced and sent.
         corrupt: the bytes of the body are inverted.
         change: what becomes of the bytes of the body.
-        times: the number of failures; None for every request.
     """
 
     where: str
@@ -85,7 +84,6 @@ class Fault:
     truncated: int = 0
     corrupt: bool = False
     change: Callable[[bytes], bytes] | None = None
-    times: int | None = None
 
 
 class Hub:
@@ -96,7 +94,6 @@ class Hub:
         self.objects: dict[str, bytes] = {}
         self.faults: list[Fault] = []
         self.requests: list[str] = []
-        self.bytes_sent = 0
         self.bytes_per_second: float | None = None
         self.endpoint = ""
 
@@ -131,13 +128,8 @@ class Hub:
         return by_name
 
     def fault_at(self, request: str) -> Fault | None:
-        """The fault of a request, which is counted; None if the request succeeds."""
-        for fault in self.faults:
-            if fault.times != 0 and re.search(fault.where, request):
-                if fault.times is not None:
-                    fault.times -= 1
-                return fault
-        return None
+        """The fault of a request; None if the request succeeds."""
+        return next((fault for fault in self.faults if re.search(fault.where, request)), None)
 
 
 @contextmanager
@@ -170,8 +162,8 @@ def environment(hub: Hub, cache: Path) -> dict[str, str]:
     }
 
 
-def connect(hub: Hub, cache: Path, monkeypatch, slept: Callable[[float], None]) -> None:
-    """Points this process's huggingface_hub at a Hub; waiting times go to `slept` instead."""
+def connect(hub: Hub, cache: Path, monkeypatch) -> None:
+    """Points this process's huggingface_hub at a Hub, and leaves its waiting times out."""
     from huggingface_hub import constants
     from huggingface_hub.utils import close_session
 
@@ -186,17 +178,14 @@ def connect(hub: Hub, cache: Path, monkeypatch, slept: Callable[[float], None]) 
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_PROGRESS_BARS", True)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    without_waiting(monkeypatch, slept)
+    without_waiting(monkeypatch)
     close_session()  # the session may have another proxy
 
 
-def without_waiting(monkeypatch, slept: Callable[[float], object]) -> None:
-    """Gives the waiting times of huggingface_hub and of keras_vit to `slept` instead."""
-    clock = types.SimpleNamespace(sleep=slept, time=time.time)
-    for module in (
-        "huggingface_hub.utils._http",
-        "huggingface_hub.file_download",
-    ):
+def without_waiting(monkeypatch) -> None:
+    """Leaves the waiting times of huggingface_hub out."""
+    clock = types.SimpleNamespace(sleep=lambda seconds: None, time=time.time)
+    for module in ("huggingface_hub.utils._http", "huggingface_hub.file_download"):
         monkeypatch.setattr(f"{module}.time", clock)
 
 
@@ -245,8 +234,7 @@ class _Handler(BaseHTTPRequestHandler):
         for path, content in repo.commits[sha].items():
             entry = {"rfilename": path, "size": len(content), "blobId": git_sha(content)}
             if path.endswith(_LFS):
-                lfs = {"sha256": sha256(content), "size": len(content), "pointerSize": 134}
-                entry["lfs"] = lfs
+                entry["lfs"] = {"sha256": sha256(content), "size": len(content), "pointerSize": 134}
             siblings.append(entry)
         answer = {"_id": "1", "id": name, "modelId": name, "sha": sha, "private": repo.private}
         self._json(200, {**answer, "gated": repo.gated, "tags": [], "siblings": siblings})
@@ -318,12 +306,8 @@ class _Handler(BaseHTTPRequestHandler):
         except yaml.YAMLError as error:
             return self._json(400, {"errors": [{"message": str(error)}]})
         errors = []
-        for field, kind in {
-            "library_name": str,
-            "license": str,
-            "tags": list,
-            "metrics": list,
-        }.items():
+        kinds = {"library_name": str, "license": str, "tags": list, "metrics": list}
+        for field, kind in kinds.items():
             if not isinstance((data or {}).get(field, kind()), kind):
                 errors.append({"message": f'"{field}" must be of type {kind.__name__}'})
         for model in (data or {}).get("model-index", []):
@@ -353,10 +337,8 @@ class _Handler(BaseHTTPRequestHandler):
             entry = {"oid": wanted["oid"], "size": wanted["size"]}
             if wanted["oid"] not in self.hub.objects:
                 place = f"{self.hub.endpoint}/storage/{wanted['oid']}"
-                entry["actions"] = {
-                    "upload": {"href": place},
-                    "verify": {"href": f"{place}/verify"},
-                }
+                verify = {"href": f"{place}/verify"}
+                entry["actions"] = {"upload": {"href": place}, "verify": verify}
             objects.append(entry)
         self._json(200, {"transfer": "basic", "objects": objects})
 
@@ -441,7 +423,6 @@ class _Handler(BaseHTTPRequestHandler):
             return
         cut = self.fault.cut if self.fault is not None else None
         body = body if cut is None else body[:cut]
-        self.hub.bytes_sent += len(body)
         try:
             self._write(body)
         except OSError:  # the client has gone, perhaps killed

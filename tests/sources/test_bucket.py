@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from huggingface_hub import constants
@@ -20,6 +19,7 @@ from keras_vit import PresetError
 from keras_vit.sources import bucket
 from keras_vit.sources.bucket import fetch
 from tests.sources.bucket_server import changed, cut, serving, silence, status
+from tests.sources.hub_server import without_waiting
 from tests.thorough import KILLS
 from tests.words import raises
 
@@ -38,9 +38,7 @@ def server(tmp_path, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("no_proxy", "*")
     close_session()  # the session may have another proxy
-    clock = SimpleNamespace(sleep=lambda seconds: None, time=time.time)
-    for module in ("huggingface_hub.file_download", "huggingface_hub.utils._http"):
-        monkeypatch.setattr(f"{module}.time", clock)
+    without_waiting(monkeypatch)
     monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 65536)  # the default is 10 MB
     with serving() as served:
         monkeypatch.setenv("KERAS_VIT_BUCKET", served.url)
@@ -176,12 +174,6 @@ def test_alternative_urls_are_tried_in_turn(server, caplog):
     assert f"Fetched {URL} instead" in caplog.text
     with raises(PresetError, "R50-ViT-B_16.npz", "also.npz", "404"):
         fetch(missing, bucket.OFFICIAL + "also.npz")
-
-
-def test_encoded_slashes_stay_encoded_in_the_cache(server, tmp_path):
-    """Backslashes and colons too."""
-    path = bucket.place("https://host/a%2F..%2F..%2Fb/C%3A%5Cx.npz")
-    assert path == tmp_path / "cache" / "host" / "a%2F..%2F..%2Fb" / "C%3A%5Cx.npz"
 
 
 def test_a_full_disk_is_refused_and_the_next_call_resumes(server, monkeypatch):

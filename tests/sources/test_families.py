@@ -99,7 +99,7 @@ def test_a_row_loads_from_its_repository(tmp_path, monkeypatch):
     row = Preset("again", None, "x", source, 16, 0, {"name": "timm"}, **own, fields=fields)
     monkeypatch.setattr(catalog, "CATALOG", {"again": row})
     with served() as hub:
-        connect(hub, tmp_path / "cache", monkeypatch, lambda seconds: None)
+        connect(hub, tmp_path / "cache", monkeypatch)
         hub.add("facebook/dinov2.again", FOLDER / "hf_dinov2_model")
         model = VisionTransformer.from_preset("again")
         headed = VisionTransformer.from_preset("again", num_classes=3)

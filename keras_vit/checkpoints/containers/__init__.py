@@ -59,9 +59,9 @@ def open_arrays(
         try:
             file = open_plain(path)
         except OSError as error:
-            what = "is a folder" if path.is_dir() else f"cannot be opened ({error.strerror})"
-            what = what if os.path.lexists(path) else "does not exist"
-            raise CheckpointError(f"{path}: expected a file of weights, but it {what}.") from error
+            fault = "is a folder" if path.is_dir() else f"cannot be opened ({error.strerror})"
+            fault = fault if os.path.lexists(path) else "does not exist"
+            raise CheckpointError(f"{path}: expected a file of weights, but it {fault}.") from error
     try:
         return _reader_of(path, file, allow_pickle_weights)
     except BaseException:

@@ -1,6 +1,5 @@
 """npz: a zip of .npy members. Headers are read when the file is opened, data on demand."""
 
-import dataclasses
 import io
 import json
 import math
@@ -10,7 +9,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
 
 import ml_dtypes
 import numpy as np
@@ -36,7 +35,8 @@ class NpzReader(FileReader):
 
     def __init__(self, path: Path, file: IO[bytes]) -> None:
         super().__init__(path, file)
-        self._members: dict[str, _Member] = {}
+        # A member, the order of its numbers, and the length of its .npy header.
+        self._members: dict[str, tuple[zipfile.ZipInfo, Literal["C", "F"], int]] = {}
         with self.damage():
             directory = _Directory(path, file)
             self._zip = zipfile.ZipFile(directory)
@@ -98,7 +98,7 @@ class NpzReader(FileReader):
         # NumPy has no bfloat16 and stores it as two bytes of void.
         is_bfloat16 = dtype.str[1:] == "V2"
         self.note(name, shape, np.dtype(ml_dtypes.bfloat16) if is_bfloat16 else dtype)
-        self._members[name] = _Member(zip_info, shape, dtype, column_major, offset)
+        self._members[name] = zip_info, "F" if column_major else "C", offset
 
     def _check_sizes(self, name: str, zip_info: zipfile.ZipInfo) -> None:
         """Refuses a member whose sizes in the zip's directory are impossible for this file."""
@@ -120,40 +120,28 @@ class NpzReader(FileReader):
             )
 
     def read(self, name: str) -> np.ndarray:
-        member = self._members[name]
+        zip_info, order, offset = self._members[name]
         with self.damage(name):
-            data = self._data(member)
-            if zlib.crc32(data) != member.zip_info.CRC:
+            data = self._data(zip_info)
+            if zlib.crc32(data) != zip_info.CRC:
                 raise ValueError("its checksum is wrong")
-            array = np.frombuffer(data, member.dtype, offset=member.offset)
-            array = array.reshape(member.shape, order="F" if member.column_major else "C")
-        return array.view(self.dtypes[name]) if array.dtype.kind == "V" else array
+            array = np.frombuffer(data, self.dtypes[name], offset=offset)
+            return array.reshape(self.shapes[name], order=order)
 
-    def _data(self, member: "_Member") -> memoryview | bytes:
+    def _data(self, zip_info: zipfile.ZipInfo) -> memoryview | bytes:
         """Returns the bytes of a .npy member; an uncompressed member is mapped, not copied."""
-        if member.zip_info.compress_type != zipfile.ZIP_STORED:
-            return self._zip.read(member.zip_info)
+        if zip_info.compress_type != zipfile.ZIP_STORED:
+            return self._zip.read(zip_info)
         # The member's local header states the lengths of its own name and extra field.
-        start = member.zip_info.header_offset
+        start = zip_info.header_offset
         lengths = self._mapped.bytes[start + 26 : start + 30]
         name_length, extra_length = struct.unpack("<HH", lengths)
         start += 30 + name_length + extra_length
-        return self._mapped.read(start, start + member.zip_info.file_size)
+        return self._mapped.read(start, start + zip_info.file_size)
 
     def close(self) -> None:
         self._zip.close()
         super().close()
-
-
-@dataclasses.dataclass(frozen=True)
-class _Member:
-    """A .npy file inside a zip; `offset` is the length of its header."""
-
-    zip_info: zipfile.ZipInfo
-    shape: tuple[int, ...]
-    dtype: np.dtype
-    column_major: bool
-    offset: int
 
 
 class _Directory:

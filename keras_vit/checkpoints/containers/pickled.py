@@ -19,8 +19,6 @@ from keras_vit.errors import CheckpointError, shown
 _OLDEST_TORCH = "2.7"
 _INNER = ("state_dict", "model", "teacher")
 """Keys below which training scripts keep the arrays."""
-_VIEWED = {"torch.bfloat16": ("int16", np.dtype(ml_dtypes.bfloat16))}
-"""Types that NumPy lacks, the type of torch with as many bits, and the type of ml_dtypes."""
 
 
 class PickleReader(FileReader):
@@ -44,16 +42,13 @@ class PickleReader(FileReader):
             raise CheckpointError(f"{path}: the pickle holds no arrays by name.")
 
     def read(self, name: str) -> np.ndarray:
+        import torch
+
         with self.damage(name):
-            return self._array(self._tensors[name].detach().contiguous())
-
-    def _array(self, tensor: Any) -> np.ndarray:
-        if viewed := _VIEWED.get(str(tensor.dtype)):
-            import torch
-
-            integers, dtype = viewed
-            return np.asarray(tensor.view(getattr(torch, integers)).numpy()).view(dtype)
-        return np.asarray(tensor.numpy())
+            tensor, dtype = self._tensors[name].detach().contiguous(), self.dtypes[name]
+            if dtype == ml_dtypes.bfloat16:  # NumPy lacks this type
+                tensor = tensor.view(torch.int16)
+            return np.asarray(tensor.numpy()).view(dtype)
 
     def _dtype_of(self, name: str, tensor: Any) -> np.dtype:
         """Returns the type in NumPy of a plain array in memory.

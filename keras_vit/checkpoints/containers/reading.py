@@ -1,4 +1,4 @@
-"""The common part of the readers of all formats: interface, checks, and errors."""
+"""The interface, checks and errors that the readers of all formats share."""
 
 import contextlib
 import math
@@ -33,11 +33,11 @@ class Reader:
         self.dtypes: dict[str, np.dtype] = {}
 
     def read(self, name: str) -> np.ndarray:
-        """Returns one array. Raises `CheckpointError` if its bytes are damaged."""
-        raise NotImplementedError
+        """Returns one array. Raises `CheckpointError` if its bytes are damaged or absent."""
+        raise CheckpointError(f"{self.path}: only its header was fetched.")
 
     def close(self) -> None:
-        """Closes what the reader has opened; arrays that were read remain valid."""
+        """Closes the reader's files; arrays that were read remain valid."""
 
     def __enter__(self) -> Self:
         return self

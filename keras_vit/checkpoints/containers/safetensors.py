@@ -4,7 +4,7 @@ import json
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -110,24 +110,24 @@ def _refuse_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def write_safetensors(
     path: str | os.PathLike[str],
     specs: Iterable[tuple[str, tuple[int, ...], np.dtype]],
-    read: Callable[[list[str]], Iterable[np.ndarray]],
+    arrays: Iterable[np.ndarray],
     metadata: Mapping[str, str],
 ) -> None:
     """Writes arrays as safetensors, one at a time; a failure leaves no file.
 
-    The safetensors library needs all arrays in memory. This function writes the same bytes:
-    arrays sorted by size of their type and by name, the header padded to a multiple of 8.
+    The safetensors library needs all arrays in memory. This function writes the same bytes for
+    arrays that are sorted by falling size of their type, then by name; the header is padded to a
+    multiple of 8.
 
     Args:
         path: path of the file.
         specs: name, shape and type of every array.
-        read: takes names and yields these arrays in the same order.
+        arrays: the arrays, in the same order.
         metadata: strings for the header.
     """
-    ordered = sorted(specs, key=lambda spec: (-spec[2].itemsize, spec[0]))
     header: dict[str, object] = {"__metadata__": dict(metadata)} if metadata else {}
     offset = 0
-    for name, shape, dtype in ordered:
+    for name, shape, dtype in specs:
         end = offset + math.prod(shape) * dtype.itemsize
         header[name] = {"dtype": _NAMES[dtype], "shape": shape, "data_offsets": (offset, end)}
         offset = end
@@ -135,5 +135,5 @@ def write_safetensors(
     text += b" " * (-len(text) % 8)
     with opened_beside(path) as file:
         file.write(len(text).to_bytes(8, "little") + text)
-        for array in read([name for name, _, _ in ordered]):
+        for array in arrays:
             file.write(bytes_of(array))

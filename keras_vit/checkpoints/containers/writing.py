@@ -1,4 +1,4 @@
-"""The common part of the writers of all formats."""
+"""Helpers that the writers of all formats share."""
 
 import contextlib
 import os

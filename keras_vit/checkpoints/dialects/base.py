@@ -1,6 +1,7 @@
 """A dialect: the names, axes, JSON and arithmetic of one family of checkpoints, as tables."""
 
 import dataclasses
+import functools
 import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -15,7 +16,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
     merge,
 )
 from keras_vit.config import SWITCHES, Numerics, ViTConfig
-from keras_vit.errors import shown
+from keras_vit.errors import ConfigError, shown
 from keras_vit.images.protocols import ProtocolSpec, complete
 from keras_vit.text import log
 from keras_vit.weights.lexicon import LEXICON
@@ -62,27 +63,6 @@ class Unsupported:
 Names = StoredAs | Unsupported | tuple[StoredAs, ...]
 
 
-def modules(names: Mapping[str, str], parameters: Mapping[str, str]) -> dict[str, StoredAs]:
-    """Returns the names of all weights of some layers.
-
-    Args:
-        names: layer (a path of the lexicon without its last part) -> the library's name.
-        parameters: last part of a path -> the library's name with its separator, such as
-            `"gamma": "/scale"`.
-    """
-    return {
-        word.path: StoredAs(names[layer] + parameters[parameter])
-        for word in LEXICON
-        for layer, _, parameter in [word.path.rpartition("/")]
-        if layer in names
-    }
-
-
-def alternatives(*names: Mapping[str, StoredAs]) -> dict[str, tuple[StoredAs, ...]]:
-    """Returns several names for each of the same weights; the first is written."""
-    return {path: tuple(other[path] for other in names) for path in names[0]}
-
-
 def with_reasons(reasons: Mapping[str, str], words: Mapping[str, Names]) -> dict[str, Names]:
     """Returns the names, and a reason for every weight of the lexicon without a name.
 
@@ -111,6 +91,14 @@ def with_reasons(reasons: Mapping[str, str], words: Mapping[str, Names]) -> dict
 
 
 Limit = tuple[Callable[[ViTConfig], bool], str]
+
+
+def _differs(field: str, value: Any, config: ViTConfig) -> bool:
+    """Whether a model is another one than with this value of a field."""
+    try:
+        return config.replace(**{field: value}) != config
+    except ConfigError:
+        return True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -226,9 +214,11 @@ class Dialect:
             if the files state any arithmetic.
         expresses: fields of `Numerics` that the library can vary.
         varies: those that it can give some values, and which.
-        fields: fields of `ViTConfig` that every file of the dialect has.
-        switches: names of the `SWITCHES` that the library has. Files are read without the
-            other switches, and models that use another switch are refused.
+        fields: fields of `ViTConfig` that every file of the dialect has; models that differ in one
+            of them are refused, unless a row of `json` states the field.
+        switches: names of the `SWITCHES` that the library has and that neither a name of a weight
+            nor a row of `json` shows (`parts`). Files are read without all other switches, and
+            models that use them are refused.
         impossible: models whose files the library would not load: a condition on the
             configuration, and its description.
         limits: models that the library loads but computes differently, in the same form.
@@ -268,21 +258,48 @@ class Dialect:
     @property
     def conventions(self) -> dict[str, Any]:
         """Fields of every file: `fields`, and the plain values of the switches that it lacks."""
-        lacking = (SWITCHES[name] for name in self._lacking)
+        lacking = [switch for name, switch in SWITCHES.items() if name not in self.parts]
         plain = {switch.field: switch.plain[0] for switch in lacking if len(switch.plain) == 1}
         return {**plain, **self.fields}
 
-    @property
+    @functools.cached_property
     def refusals(self) -> tuple[Limit, ...]:
         """Conditions of models that no file can hold, and their descriptions."""
-        lacking = (SWITCHES[name] for name in self._lacking)
-        unwritten = ((always, self.only_read),) if self.only_read else ()
-        switches = ((switch.is_used, switch.words) for switch in lacking)
-        return (*unwritten, *self.impossible, *switches)
+        lacking = [switch for name, switch in SWITCHES.items() if name not in self.parts]
+        return (
+            *(((always, self.only_read),) if self.only_read else ()),
+            *(
+                (functools.partial(_differs, field, value), f"another {field} than {value!r}")
+                for field, value in self.fields.items()
+                if field not in self._stated_fields
+            ),
+            *self.impossible,
+            *((switch.is_used, switch.words) for switch in lacking),
+        )
 
     @property
-    def _lacking(self) -> list[str]:
-        return [name for name in SWITCHES if name not in self.switches]
+    def _stated_fields(self) -> set[str]:
+        return {field for table in self.json for row in table.rows for field in row.fields}
+
+    @functools.cached_property
+    def parts(self) -> frozenset[str]:
+        """Names of the `SWITCHES` that models in files of the dialect can have.
+
+        The switch has a weight with a name, a key of the JSON, a value in every file, or a value
+        that the name of a weight implies; `switches` are further ones.
+        """
+        named = [word for word in LEXICON if self.all_names(word.path)]
+        implied = [stored.implies for word in named for stored in self.all_names(word.path)]
+        words = {word.part for word in named}
+        shown_parts = {
+            name
+            for name, switch in SWITCHES.items()
+            if switch.words in words
+            or (name in self._stated_fields and len(switch.plain) == 1)
+            or self.fields.get(name, switch.plain[0]) not in switch.plain
+            or any(fields.get(switch.field) == name for fields in implied)
+        }
+        return frozenset(shown_parts.union(self.switches))
 
     def names_for(
         self, path: str, config: ViTConfig, binding: Mapping[str, str] = MappingProxyType({})

@@ -16,66 +16,25 @@ from keras_vit.checkpoints.dialects.base import (
     Dialect,
     Names,
     PreparationWords,
-    StoredAs,
-    alternatives,
-    modules,
     with_reasons,
 )
-from keras_vit.checkpoints.dialects.flax import FLAX_PARAMETERS, encoder_layers
+from keras_vit.checkpoints.dialects.names import FLAX
 from keras_vit.config import Numerics, ViTConfig
 from keras_vit.weights.lexicon import LEXICON
 
-_SUBMODULES = ("LayerNorm_0", "MultiHeadDotProductAttention_0", "LayerNorm_1", "MlpBlock_0")
-_HEADS = ("MAPHead_0/", "")
-"""The place of attention pooling: a module, or the top level in files of ViT-G's development."""
-_POOL = {
-    "pool/attention/{qkv}": "MultiHeadDotProductAttention_0/{qkv}",
-    "pool/attention/out": "MultiHeadDotProductAttention_0/out",
-    "pool/norm": "LayerNorm_0",
-    "pool/mlp/dense_0": "MlpBlock_0/Dense_0",
-    "pool/mlp/dense_1": "MlpBlock_0/Dense_1",
-}
 _NO_STEM = "big_vision's ViT has no ResNet stem; the official code has"
 
 
-def _old(config: ViTConfig) -> bool:
-    return config.has_class_position
-
-
-def _new(config: ViTConfig) -> bool:
-    return not config.has_class_position
-
-
-def _words(block: str, stacked: bool) -> dict[str, Names]:
+def _words(stacked: bool) -> dict[str, Names]:
     """Returns the names; arrays of stacked blocks have the axis of the blocks in front."""
-    words: dict[str, Names] = {
-        "class_token/token": StoredAs("cls"),
-        "position_embedding/embedding": (
-            StoredAs(
-                "Transformer/pos_embedding", when=_old, implies={"position_before_class": False}
-            ),
-            StoredAs("pos_embedding", when=_new, implies={"position_before_class": True}),
-            # Files of 2021 without a class token have the old name too.
-            StoredAs("Transformer/pos_embedding", when=lambda c: not c.has_class_token),
-        ),
-        "pool/probe": tuple(StoredAs(head + "probe") for head in _HEADS),
-    }
-    layers: dict[str, Names] = {
-        **modules(encoder_layers(block, *_SUBMODULES), FLAX_PARAMETERS),
-        **alternatives(
-            *(
-                modules({path: head + name for path, name in _POOL.items()}, FLAX_PARAMETERS)
-                for head in _HEADS
-            )
-        ),
-    }
-    for word in LEXICON:
-        names = layers.get(word.path)
-        if isinstance(names, StoredAs) and stacked and word.path.startswith("block_"):
-            names = dataclasses.replace(names, axes=f"l {word.axes}")
-        if names is not None:
-            words[word.path] = names
-    return with_reasons({"root/": _NO_STEM, "stage": _NO_STEM}, words)
+    names = FLAX.names("flax", "google/linen", "big_vision")
+    if stacked:
+        for word in LEXICON:
+            if word.path in names and word.path.startswith("block_"):
+                (stored,) = names[word.path]
+                name = stored.name.replace("encoderblock_{l}", "encoderblock")
+                names[word.path] = (dataclasses.replace(stored, name=name, axes=f"l {word.axes}"),)
+    return with_reasons({"root/": _NO_STEM, "stage": _NO_STEM}, names)
 
 
 def _is_read_as_old(config: ViTConfig) -> bool:
@@ -109,7 +68,7 @@ big_vision = Dialect(
     name="big_vision",
     library="google-research/big_vision",
     container="npz",
-    words=_words("Transformer/encoderblock_{l}", stacked=False),
+    words=_words(stacked=False),
     prefixes=("", "params/", "params/img/", "opt/target/"),
     ignored={
         r"opt/(?!target/).*": "optimizer state",
@@ -121,7 +80,6 @@ big_vision = Dialect(
     fields={"qkv_bias": True},
     images=PreparationWords(default=lambda config: "big_vision"),
     impossible=(
-        (lambda c: not c.qkv_bias, "qkv_bias=False"),
         (lambda c: c.has_class_token and "token" not in c.classifier, "an unread class token"),
         (
             lambda c: c.position == "learned" and _loses_its_rectangle(c),
@@ -140,5 +98,5 @@ big_vision_scan = dataclasses.replace(
     big_vision,
     name="big_vision_scan",
     library="google-research/big_vision (scanned blocks)",
-    words=_words("Transformer/encoderblock", stacked=True),
+    words=_words(stacked=True),
 )

@@ -94,16 +94,3 @@ OWN_ROPE: tuple[Limit, ...] = (
     (lambda c: c.rope not in (None, _own_rope(c)), "a rope of another form than 'dinov3'"),
 )
 """Models that no file of DINOv3 can hold."""
-
-DINOV3_SWITCHES = (
-    "qkv_bias",
-    "projection_bias",
-    "mlp_bias",
-    "mlp",
-    "num_registers",
-    "rope",
-    "layer_scale",
-    "mask_token",
-    "position",
-)
-"""The parts that DINOv3 has in both libraries."""

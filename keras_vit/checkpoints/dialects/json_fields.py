@@ -87,7 +87,42 @@ SIDES = Codec(_square_as_int, lambda value: value)
 
 
 @dataclasses.dataclass(frozen=True)
-class JsonField:
+class _OneKey:
+    """Base of the rows with one key.
+
+    Args:
+        key: the library's key.
+        when: the models for which the key is written.
+    """
+
+    key: str
+    when: Callable[[ViTConfig], bool] = dataclasses.field(default=always, kw_only=True)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of the row."""
+        return (self.key,)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Names of the fields in `ViTConfig` that the row states."""
+        return ()
+
+    def read_from(self, content: Json) -> dict[str, Any]:
+        """Returns the fields that an object of the library states."""
+        return {}
+
+    def write_for(self, facts: Facts) -> dict[str, Any]:
+        """Returns the library's key and its value for a model."""
+        value = self._value_for(facts) if self.when(facts.config) else LEFT_OUT
+        return {} if value is LEFT_OUT else {self.key: value}
+
+    def _value_for(self, facts: Facts) -> Any:
+        raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True)
+class JsonField(_OneKey):
     """One key and the field that it states.
 
     Args:
@@ -100,20 +135,16 @@ class JsonField:
         when: the models for which the key is written.
     """
 
-    key: str
     field: str
     codec: Codec = SAME
     default: Any = LEFT_OUT
     write: Callable[[Facts], Any] | None = None
-    when: Callable[[ViTConfig], bool] = always
 
     @property
-    def keys(self) -> tuple[str, ...]:
-        """The keys of the row."""
-        return (self.key,)
+    def fields(self) -> tuple[str, ...]:
+        return (self.field,)
 
     def read_from(self, content: Json) -> dict[str, Any]:
-        """Returns the fields that an object of the library states."""
         value = content.get(self.key, self.default)
         if value is LEFT_OUT:
             return {}
@@ -122,13 +153,8 @@ class JsonField:
         with naming(self.key, value):
             return {self.field: self.codec.read(value)}
 
-    def write_for(self, facts: Facts) -> dict[str, Any]:
-        """Returns the library's key and its value for a model."""
-        if not self.when(facts.config):
-            return {}
-        own = self.write
-        value = own(facts) if own else self.codec.write(facts.of(self.field))
-        return {} if value is LEFT_OUT else {self.key: value}
+    def _value_for(self, facts: Facts) -> Any:
+        return self.write(facts) if self.write else self.codec.write(facts.of(self.field))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,41 +185,31 @@ class JsonFields:
 
 
 @dataclasses.dataclass(frozen=True)
-class JsonConstant:
+class JsonConstant(_OneKey):
     """A key with one value: the only value that keras_vit supports.
 
     Args:
         key: the library's key.
         value: the value to write, and to expect if the key is present.
-        also: further values with the same meaning.
         when: the models for which the key is written.
     """
 
-    key: str
     value: Any
-    also: Sequence[Any] = ()
-    when: Callable[[ViTConfig], bool] = always
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The keys of the row."""
-        return (self.key,)
 
     def read_from(self, content: Json) -> dict[str, Any]:
         """Checks the value and returns no fields."""
         value = content.get(self.key, self.value)
-        if value != self.value and value not in self.also:
+        if value != self.value:
             with naming(self.key, value):
                 raise ValueError(f"expected {self.value!r}")
         return {}
 
-    def write_for(self, facts: Facts) -> dict[str, Any]:
-        """Returns the value for a model that has it."""
-        return {self.key: self.value} if self.when(facts.config) else {}
+    def _value_for(self, facts: Facts) -> Any:
+        return self.value
 
 
 @dataclasses.dataclass(frozen=True)
-class JsonNote:
+class JsonNote(_OneKey):
     """A key that the library reads and keras_vit does not read.
 
     Args:
@@ -202,22 +218,10 @@ class JsonNote:
         when: the models for which the key is written.
     """
 
-    key: str
     write: Callable[[Facts], Any]
-    when: Callable[[ViTConfig], bool] = always
 
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The keys of the row."""
-        return (self.key,)
-
-    def read_from(self, content: Json) -> dict[str, Any]:
-        """Returns no fields."""
-        return {}
-
-    def write_for(self, facts: Facts) -> dict[str, Any]:
-        """Returns the value for a model that has it."""
-        return {self.key: self.write(facts)} if self.when(facts.config) else {}
+    def _value_for(self, facts: Facts) -> Any:
+        return self.write(facts)
 
 
 Row = JsonField | JsonFields | JsonConstant | JsonNote

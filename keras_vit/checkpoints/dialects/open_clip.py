@@ -10,7 +10,6 @@ from typing import Any
 
 from keras_vit.checkpoints.dialects.base import (
     Dialect,
-    Names,
     PreparationWords,
     StoredAs,
     with_reasons,
@@ -23,14 +22,13 @@ from keras_vit.checkpoints.dialects.json_fields import (
     JsonTable,
     object_at,
 )
+from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.timm import FAMILIES as TIMM
-from keras_vit.checkpoints.dialects.torch_layout import torch_modules
 from keras_vit.checkpoints.dialects.transformers.common import GELU_OF_CLIP
 from keras_vit.config import Numerics
 from keras_vit.images.protocols import ProtocolSpec, complete
 
 CONFIG = "open_clip_config.json"
-_BLOCK = "transformer.resblocks.{l}."
 _OF_TEXT = {
     r"text\..*|transformer\..*|token_embedding\..*|ln_final\..*": "the text tower",
     r"positional_embedding|text_projection(\..*)?": "the text tower",
@@ -38,26 +36,6 @@ _OF_TEXT = {
     r"input_resolution|context_length|vocab_size": "sizes that the arrays tell",
 }
 _WITH_TEXT = "a vision tower alone, where this library has a text tower too"
-
-_WORDS: dict[str, Names] = {
-    "class_token/token": StoredAs("class_embedding", "m"),
-    "position_embedding/embedding": StoredAs("positional_embedding", "n m"),
-    "block_{l}/attention/{qkv}/kernel": StoredAs(_BLOCK + "attn.in_proj_weight", "(qkv h d) m"),
-    "block_{l}/attention/{qkv}/bias": StoredAs(_BLOCK + "attn.in_proj_bias", "(qkv h d)"),
-    "projection/kernel": StoredAs("proj"),
-    **torch_modules(
-        {
-            "patch_embedding": "conv1",
-            "pre_norm": "ln_pre",
-            "block_{l}/attention_norm": _BLOCK + "ln_1",
-            "block_{l}/attention/out": _BLOCK + "attn.out_proj",
-            "block_{l}/mlp_norm": _BLOCK + "ln_2",
-            "block_{l}/mlp/dense_0": _BLOCK + "mlp.c_fc",
-            "block_{l}/mlp/dense_1": _BLOCK + "mlp.c_proj",
-            "encoder_norm": "ln_post",
-        }
-    ),
-}
 
 
 def _heads(content: Json) -> dict[str, Any]:
@@ -110,7 +88,9 @@ open_clip = Dialect(
     name="open_clip",
     library="open_clip",
     container="safetensors",
-    words=with_reasons({"": "open_clip's VisionTransformer has no such part"}, _WORDS),
+    words=with_reasons(
+        {"": "open_clip's VisionTransformer has no such part"}, TORCH.names("open_clip")
+    ),
     prefixes=("visual.",),
     ignored=_OF_TEXT,
     json=_TABLES,
@@ -125,7 +105,7 @@ open_clip = Dialect(
         "position_before_class": False,
         "qkv_bias": True,
     },
-    switches=("pre_norm", "patch_bias", "projection_dim"),
+    switches=("patch_bias",),
     only_read=_WITH_TEXT,
 )
 
@@ -164,7 +144,7 @@ def _trunk_of(family: Dialect) -> Dialect:
             **family.undetermined(fields),
             **_undetermined_by_a_trunk(fields),
         },
-        switches=(*family.switches, "projection_dim"),
+        switches=tuple(family.parts),
         only_read=_WITH_TEXT,
     )
 

@@ -1,41 +1,8 @@
 """The layout that torch's libraries share: names of parameters, and axes with outputs first."""
 
-import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import StoredAs, modules
 from keras_vit.config import ViTConfig
-from keras_vit.weights.lexicon import LEXICON
-
-_PARAMETERS = {"kernel": ".weight", "gamma": ".weight", "beta": ".bias", "bias": ".bias"}
-
-_KERNEL_AXES = {
-    "p q c m": "m c p q",  # convolutions
-    "y x i w": "w i y x",
-    "y x a o": "o a y x",
-    "y x a w": "w a y x",
-    "y x w v": "v w y x",
-    "y x w o": "o w y x",
-    "m h d": "(h d) m",  # matrices
-    "h d": "(h d)",
-    "h d m": "m (h d)",
-    "m f": "f m",
-    "f m": "m f",
-    "m r": "r m",
-    "e k": "k e",
-}
-"""Axes of the lexicon -> axes of torch; an absent axis string is the same in torch."""
-
-
-def torch_modules(names: Mapping[str, str]) -> dict[str, StoredAs]:
-    """Returns the name and axes of each weight in torch, from the names of torch's modules."""
-    axes = {word.path: _KERNEL_AXES.get(word.axes) for word in LEXICON}
-    return {
-        path: dataclasses.replace(stored, axes=axes[path])
-        for path, stored in modules(names, _PARAMETERS).items()
-    }
-
 
 IMAGENET: dict[str, Any] = {
     "name": "timm",

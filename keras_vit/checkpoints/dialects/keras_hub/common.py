@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Identity, StoredAs, modules
+from keras_vit.checkpoints.dialects.base import Dialect, Identity
 from keras_vit.checkpoints.dialects.json_fields import (
     REQUIRED,
     SIDES,
@@ -19,22 +19,11 @@ from keras_vit.checkpoints.dialects.keras_hub.objects import keras_object
 from keras_vit.checkpoints.dialects.transformers.common import has_head
 from keras_vit.config import Numerics
 
-_PARAMETERS = {"kernel": "/vars/0", "gamma": "/vars/0", "beta": "/vars/1", "bias": "/vars/1"}
-"""The arrays of a layer are numbered: trainable arrays first, in the order of their creation."""
-
 GELUS = {
     "gelu": "exact",
     "gelu_approximate": "tanh",
     "quick_gelu": "quick",
 }
-
-
-def keras_modules(names: Mapping[str, str]) -> dict[str, StoredAs]:
-    """Returns the names of layers, as `modules` does, with Keras's numbers of arrays."""
-    return modules(names, _PARAMETERS)
-
-
-NO_HEAD = (has_head, "a head: keras-hub has no classifier of this family")
 
 
 def image_shape(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -177,7 +166,7 @@ def encoder_family(
     name: str, module: str, class_name: str, rows: tuple[Row, ...], **more: Any
 ) -> Dialect:
     """Returns the dialect of an encoder without a classifier; arguments as `classifier_family`."""
-    refusals = (*more.pop("impossible"), NO_HEAD, NO_SQUARE_PATCH, DROPS_PIXELS)
+    refusals = (*more.pop("impossible"), NO_SQUARE_PATCH, DROPS_PIXELS)
     return Dialect(
         name=f"keras_hub/{name}",
         library="keras-hub",

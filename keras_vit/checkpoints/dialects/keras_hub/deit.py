@@ -6,39 +6,18 @@ The distillation token takes part in the attention and has no head. A classifier
 
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Names, StoredAs, with_reasons
+from keras_vit.checkpoints.dialects.base import with_reasons
 from keras_vit.checkpoints.dialects.json_fields import Json, JsonFields
 from keras_vit.checkpoints.dialects.keras_hub.common import (
     DROPS_PIXELS,
     SOME_ATTENTION_BIASES,
     classifier_family,
-    keras_modules,
     size_rows,
 )
-from keras_vit.checkpoints.dialects.transformers.common import impossible, needs
+from keras_vit.checkpoints.dialects.names import KERAS
+from keras_vit.checkpoints.dialects.transformers.common import impossible
 from keras_vit.config import ViTConfig
 
-_EMBEDDING = "layers/dei_t_embeddings/"
-_BLOCK = "layers/dei_t_encoder/encoder_layers/dei_t_encoder_block{_l}/"
-
-_WORDS: dict[str, Names] = {
-    "class_token/token": StoredAs(_EMBEDDING + "vars/0"),
-    "distillation_token/token": StoredAs(_EMBEDDING + "vars/1"),
-    "position_embedding/embedding": StoredAs(_EMBEDDING + "vars/2"),
-    **keras_modules(
-        {
-            "patch_embedding": _EMBEDDING + "patch_embedding",
-            "block_{l}/attention_norm": _BLOCK + "layer_norm_1",
-            "block_{l}/attention/{qkv}": _BLOCK + "mha/{qkv}_dense",
-            "block_{l}/attention/out": _BLOCK + "mha/output_dense",
-            "block_{l}/mlp_norm": _BLOCK + "layer_norm_2",
-            "block_{l}/mlp/dense_0": _BLOCK + "mlp/dense",
-            "block_{l}/mlp/dense_1": _BLOCK + "output_layer/dense",
-            "encoder_norm": "layers/dei_t_encoder/layer_norm",
-            "head": "task/layers/dense",
-        }
-    ),
-}
 _POOLINGS = {"token": ("token", False), "gap": ("gap", True)}
 
 
@@ -68,17 +47,15 @@ deit = classifier_family(
             lambda config: {"pooling": config.classifier},
         ),
     ),
-    words=with_reasons({"": "keras-hub's DeiT has no such part"}, _WORDS),
+    words=with_reasons({"": "keras-hub's DeiT has no such part"}, KERAS.names("keras_hub/deit")),
     fields={
         "position": "learned",
         "position_before_class": False,
         "class_token": True,
         "distillation_token": True,
     },
-    switches=("distillation_token", "projection_bias"),
     impossible=(
         *impossible("token", "gap"),
-        *needs(distillation_token=True),
         SOME_ATTENTION_BIASES,
         DROPS_PIXELS,
     ),

@@ -6,11 +6,11 @@ backbone. keras-hub and keras_vit compute the resized positions again when they 
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Names, StoredAs, with_reasons
-from keras_vit.checkpoints.dialects.dinov3_rows import DINOV3_SWITCHES, OWN_ROPE, dinov3_rows
+from keras_vit.checkpoints.dialects.base import with_reasons
+from keras_vit.checkpoints.dialects.dinov3_rows import OWN_ROPE, dinov3_rows
 from keras_vit.checkpoints.dialects.json_fields import (
     JsonField,
     JsonFields,
@@ -21,11 +21,11 @@ from keras_vit.checkpoints.dialects.json_fields import (
 from keras_vit.checkpoints.dialects.keras_hub.common import (
     encoder_family,
     image_shape,
-    keras_modules,
     size_rows,
 )
 from keras_vit.checkpoints.dialects.keras_hub.converter import converter, fitting_image_size
-from keras_vit.checkpoints.dialects.transformers.common import impossible, needs
+from keras_vit.checkpoints.dialects.names import KERAS
+from keras_vit.checkpoints.dialects.transformers.common import impossible
 from keras_vit.checkpoints.dialects.transformers.dinov2 import swiglu_width
 from keras_vit.config import Numerics, ViTConfig
 from keras_vit.images.protocols import ProtocolSpec
@@ -34,66 +34,10 @@ _REASONS = {"": "keras-hub's family has no such part"}
 _BACKBONE_ALONE = {"classifier": "token", "num_classes": 0}
 
 
-def _tokens(embedding: str, mask_axes: str) -> dict[str, Names]:
-    """Returns the names of class token, mask token and registers."""
-    return {
-        "class_token/token": StoredAs(f"{embedding}vars/0"),
-        "mask_token/token": StoredAs(f"{embedding}vars/1", mask_axes),
-        "register_tokens/tokens": (
-            StoredAs(f"{embedding}vars/2", when=lambda c: c.mask_token),
-            StoredAs(f"{embedding}vars/1", when=lambda c: not c.mask_token),
-        ),
-    }
-
-
-def _block(encoder: str, attention: str) -> dict[str, StoredAs]:
-    block = f"layers/{encoder}_encoder/layers/{encoder}_layer{{_l}}/"
-    names = keras_modules(
-        {
-            "patch_embedding": f"layers/{encoder}_embedding/patch_embeddings/projection",
-            "block_{l}/attention_norm": block + "norm1",
-            "block_{l}/attention/{qkv}": block + attention + "{qkv}_dense",
-            "block_{l}/attention/out": block + attention + "output_dense",
-            "block_{l}/attention_scale": block + "layer_scale1",
-            "block_{l}/mlp_norm": block + "norm2",
-            "block_{l}/mlp/dense_0": block + "mlp/fc1",
-            "block_{l}/mlp_scale": block + "layer_scale2",
-            "encoder_norm": "layers/layer_normalization",
-        }
-    )
-    return names
-
-
-_V2 = "layers/dinov2_embedding/"
-_MLP2 = "layers/dinov2_encoder/layers/dinov2_layer{_l}/mlp/"
-
-
-def _number_of_tokens(count: int) -> Callable[[ViTConfig], bool]:
-    """Returns the condition that a model has `count` of the two: mask token and registers."""
-    return lambda config: config.mask_token + (config.num_registers > 0) == count
-
-
-_WORDS2: dict[str, Names] = {
-    **_tokens(_V2, "1 m"),
-    **_block("dinov2", "attention/attention/"),
-    "position_embedding/embedding": tuple(
-        StoredAs(f"{_V2}vars/{2 + k}", when=_number_of_tokens(k)) for k in (2, 1, 0)
-    ),
-    "block_{l}/mlp/{gate}/kernel": StoredAs(_MLP2 + "weights_in/vars/0", "m (gate f)"),
-    "block_{l}/mlp/{gate}/bias": StoredAs(_MLP2 + "weights_in/vars/1", "(gate f)"),
-    **{
-        f"block_{{l}}/mlp/dense_1/{part}": (
-            StoredAs(f"{_MLP2}fc2/vars/{k}", when=lambda c: c.mlp == "plain"),
-            StoredAs(f"{_MLP2}weights_out/vars/{k}"),
-        )
-        for k, part in enumerate(("kernel", "bias"))
-    },
-}
-
-
 def _resized_positions(config: ViTConfig) -> dict[str, str]:
     position = 1 + config.mask_token + (config.num_registers > 0)
-    return {f"{_V2}vars/{position}": "positions that the library computes from the others"}
+    name = f"layers/dinov2_embedding/vars/{position}"
+    return {name: "positions that the library computes from the others"}
 
 
 def _image_of(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -183,7 +127,7 @@ dinov2 = encoder_family(
     "dinov2.dinov2_backbone",
     "DINOV2Backbone",
     _ROWS2,
-    words=with_reasons(_REASONS, _WORDS2),
+    words=with_reasons(_REASONS, KERAS.names("keras_hub/dinov2")),
     derived=_resized_positions,
     needs_json="which numbered array is which token",
     images=dataclasses.replace(converter, default=_imagenet),
@@ -196,17 +140,11 @@ dinov2 = encoder_family(
         "position_before_registers": True,
         "qkv_bias": True,
     },
-    switches=("num_registers", "mask_token", "mlp", "layer_scale"),
     impossible=(
         *impossible("token"),
-        *needs(layer_scale=True, qkv_bias=True),
         (
             lambda c: len({*c.source_grid}) > 1 or len({*(c.grid or (1,))}) > 1,
             "a grid of another shape than a square",
-        ),
-        (
-            lambda c: c.num_registers > 0 and not c.position_before_registers,
-            "positions of registers",
         ),
         (
             lambda c: c.mlp == "gated" and swiglu_width(_hidden_of(c)) != c.mlp_dim,
@@ -215,24 +153,6 @@ dinov2 = encoder_family(
     ),
     limits=((_is_resized_otherwise, "positions that are resized by another method"),),
 )
-
-_MLP3 = "layers/dinov3_encoder/layers/dinov3_layer{_l}/mlp/"
-_ATTENTION3 = "layers/dinov3_encoder/layers/dinov3_layer{_l}/attention/"
-
-_WORDS3: dict[str, Names] = {
-    **_tokens("layers/dinov3_embedding/", "1 1 m"),
-    **_block("dinov3", "attention/"),
-    "block_{l}/attention/{qkv}/kernel": StoredAs(_ATTENTION3 + "{qkv}_dense/vars/0", "m (h d)"),
-    "block_{l}/attention/{qkv}/bias": StoredAs(_ATTENTION3 + "{qkv}_dense/vars/1", "(h d)"),
-    "block_{l}/attention/out/kernel": StoredAs(_ATTENTION3 + "output_dense/vars/0", "(h d) m"),
-    **keras_modules(
-        {
-            "block_{l}/mlp/dense_0": _MLP3 + "up_proj",
-            "block_{l}/mlp/{gate}": _MLP3 + "{up}_proj",
-            "block_{l}/mlp/dense_1": _MLP3 + "down_proj",
-        }
-    ),
-}
 
 dinov3 = encoder_family(
     "dinov3",
@@ -250,12 +170,12 @@ dinov3 = encoder_family(
         JsonField("use_mask_token", "mask_token", default=True),
         JsonNote("apply_layernorm", lambda facts: False),
     ),
-    words=with_reasons(_REASONS, _WORDS3),
+    words=with_reasons(_REASONS, KERAS.names("keras_hub/dinov3")),
     needs_json="theta of the rotary positions",
     images=dataclasses.replace(converter, default=_imagenet),
     numerics=Numerics(gelu="exact", layer_norm_epsilon=1e-5),
     expresses=("gelu", "gate", "layer_norm_epsilon", "position_resize"),
     fields={**_FIXED, "position": "none"},
-    switches=DINOV3_SWITCHES,
-    impossible=(*impossible("token", positions=("none",)), *needs(layer_scale=True), *OWN_ROPE),
+    switches=("qkv_bias",),
+    impossible=(*impossible("token", positions=("none",)), *OWN_ROPE),
 )

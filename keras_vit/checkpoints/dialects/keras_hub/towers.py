@@ -4,28 +4,25 @@ import dataclasses
 import re
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs, with_reasons
+from keras_vit.checkpoints.dialects.base import Dialect, Identity, StoredAs, with_reasons
 from keras_vit.checkpoints.dialects.json_fields import JsonConstant, JsonField, Row, one_of
 from keras_vit.checkpoints.dialects.keras_hub.common import (
     GELUS,
     NOT_SQUARE,
     encoder_family,
-    keras_modules,
     size_rows,
 )
 from keras_vit.checkpoints.dialects.keras_hub.converter import converter
 from keras_vit.checkpoints.dialects.keras_hub.objects import keras_object
-from keras_vit.checkpoints.dialects.transformers.common import impossible, needs
+from keras_vit.checkpoints.dialects.names import KERAS
+from keras_vit.checkpoints.dialects.transformers.common import impossible
 from keras_vit.config import Numerics
 
-_CLIP = "layers/clip_encoder_layer{_l}/"
-_SIGLIP = "layers/sig_lip_encoder_layer{_l}/"
-_POOL = "layers/sig_lip_multi_head_attention_pooling/"
 _NUMBERS = "the numbers of the positions"
 
 
 def _tower(name: str, module: str, class_name: str, rows: tuple[Row, ...], **more: Any) -> Dialect:
-    refusals = (*more.pop("impossible"), *needs(qkv_bias=True), NOT_SQUARE)
+    refusals = (*more.pop("impossible"), NOT_SQUARE)
     return encoder_family(
         name,
         module,
@@ -49,25 +46,7 @@ clip = _tower(
     ),
     words=with_reasons(
         {"": "keras-hub's CLIP has no such part"},
-        {
-            "class_token/token": StoredAs("layers/clip_vision_embedding/vars/0", "m"),
-            "position_embedding/embedding": StoredAs(
-                "layers/clip_vision_embedding/position_embedding/vars/0", "n m"
-            ),
-            **keras_modules(
-                {
-                    "patch_embedding": "layers/clip_vision_embedding/patch_embedding",
-                    "pre_norm": "layers/layer_normalization",
-                    "block_{l}/attention_norm": _CLIP + "layer_norm_1",
-                    "block_{l}/attention/{qkv}": _CLIP + "attention/{qkv}_dense",
-                    "block_{l}/attention/out": _CLIP + "attention/output_dense",
-                    "block_{l}/mlp_norm": _CLIP + "layer_norm_2",
-                    "block_{l}/mlp/dense_0": _CLIP + "dense_1",
-                    "block_{l}/mlp/dense_1": _CLIP + "dense_2",
-                    "encoder_norm": "layers/layer_normalization_1",
-                }
-            ),
-        },
+        KERAS.names("keras_hub/clip"),
     ),
     # A new encoder of keras-hub has zeros here, so that every token reads the first row.
     ignored={"layers/clip_vision_embedding/vars/1": _NUMBERS},
@@ -82,36 +61,12 @@ clip = _tower(
         "num_classes": 0,
         "position": "learned",
         "position_before_class": False,
+        "qkv_bias": True,
         "pre_norm": True,
         "patch_bias": False,
     },
-    switches=("pre_norm", "patch_bias"),
-    impossible=(*impossible("token"), *needs(pre_norm=True, patch_bias=False)),
+    impossible=impossible("token"),
 )
-
-_SIGLIP_WORDS: dict[str, Names] = {
-    "position_embedding/embedding": StoredAs(
-        "layers/sig_lip_vision_embedding/position_embedding/vars/0", "n m"
-    ),
-    "pool/probe": StoredAs(_POOL + "vars/0"),
-    **keras_modules(
-        {
-            "patch_embedding": "layers/sig_lip_vision_embedding/patch_embedding",
-            "block_{l}/attention_norm": _SIGLIP + "layer_norm1",
-            "block_{l}/attention/{qkv}": _SIGLIP + "self_attn/{qkv}_dense",
-            "block_{l}/attention/out": _SIGLIP + "self_attn/output_dense",
-            "block_{l}/mlp_norm": _SIGLIP + "layer_norm2",
-            "block_{l}/mlp/dense_0": _SIGLIP + "mlp/fc1",
-            "block_{l}/mlp/dense_1": _SIGLIP + "mlp/fc2",
-            "encoder_norm": "layers/layer_normalization",
-            "pool/attention/{qkv}": _POOL + "attention/{qkv}_dense",
-            "pool/attention/out": _POOL + "attention/output_dense",
-            "pool/norm": _POOL + "layer_norm",
-            "pool/mlp/dense_0": _POOL + "mlp/fc1",
-            "pool/mlp/dense_1": _POOL + "mlp/fc2",
-        }
-    ),
-}
 
 siglip = _tower(
     "siglip_vision",
@@ -124,7 +79,9 @@ siglip = _tower(
         # The last norm always uses 1e-6, so another value would give the model two epsilons.
         JsonConstant("layer_norm_epsilon", 1e-6),
     ),
-    words=with_reasons({"": "keras-hub's SigLIP has no such part"}, _SIGLIP_WORDS),
+    words=with_reasons(
+        {"": "keras-hub's SigLIP has no such part"}, KERAS.names("keras_hub/siglip")
+    ),
     ignored={"layers/sig_lip_vision_embedding/vars/0": _NUMBERS},
     row_numbers={
         "layers/sig_lip_vision_embedding/position_embedding/vars/0": (
@@ -132,8 +89,14 @@ siglip = _tower(
         )
     },
     numerics=Numerics(gelu="tanh"),
-    fields={"classifier": "map", "num_classes": 0, "position": "learned", "class_token": None},
-    impossible=(*impossible("map"), (lambda c: c.has_class_token, "a class token")),
+    fields={
+        "classifier": "map",
+        "num_classes": 0,
+        "position": "learned",
+        "class_token": None,
+        "qkv_bias": True,
+    },
+    impossible=impossible("map"),
 )
 
 
@@ -163,7 +126,6 @@ def _inside(
         identity=Identity("config.json", "class_name", backbone, repr(backbone)),
         json=keras_object("config.json", name, encoder, rows, at=("config", "vision_encoder")),
         words={**dialect.words, **kernel},
-        switches=(*dialect.switches, *(("projection_dim",) if projection else ())),
         prefixes=(prefix,),
         ignored={
             rf"(?!{parts}).*": "a part beside the vision encoder",

@@ -6,7 +6,7 @@ the head; without `intermediate_dim` the first is the head.
 
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Names, StoredAs, with_reasons
+from keras_vit.checkpoints.dialects.base import with_reasons
 from keras_vit.checkpoints.dialects.json_fields import (
     REQUIRED,
     Codec,
@@ -20,46 +20,11 @@ from keras_vit.checkpoints.dialects.keras_hub.common import (
     DROPS_PIXELS,
     SOME_ATTENTION_BIASES,
     classifier_family,
-    keras_modules,
     size_rows,
 )
+from keras_vit.checkpoints.dialects.names import KERAS
 from keras_vit.config import ViTConfig
 
-_EMBEDDING = "layers/vi_t_patching_and_embedding/"
-_BLOCK = "layers/vi_t_encoder/encoder_layers/vi_t_encoder_block{_l}/"
-
-
-def _has_representation(config: ViTConfig) -> bool:
-    return config.representation_size is not None
-
-
-def _head(k: int) -> Names:
-    """Returns the names of the head's kernel (0) or bias (1)."""
-    return (
-        StoredAs(f"task/layers/dense_1/vars/{k}", when=_has_representation),
-        StoredAs(f"task/layers/dense/vars/{k}", when=lambda c: not _has_representation(c)),
-    )
-
-
-_WORDS: dict[str, Names] = {
-    "class_token/token": StoredAs(_EMBEDDING + "vars/0"),
-    "position_embedding/embedding": StoredAs(_EMBEDDING + "position_embedding/vars/0", "n m"),
-    **keras_modules(
-        {
-            "patch_embedding": _EMBEDDING + "patch_embedding",
-            "block_{l}/attention_norm": _BLOCK + "layer_norm_1",
-            "block_{l}/attention/{qkv}": _BLOCK + "mha/{qkv}_dense",
-            "block_{l}/attention/out": _BLOCK + "mha/output_dense",
-            "block_{l}/mlp_norm": _BLOCK + "layer_norm_2",
-            "block_{l}/mlp/dense_0": _BLOCK + "mlp/dense_1",
-            "block_{l}/mlp/dense_1": _BLOCK + "mlp/dense_2",
-            "encoder_norm": "layers/vi_t_encoder/layer_norm",
-            "pre_logits": "task/layers/dense",
-        }
-    ),
-    "head/kernel": _head(0),
-    "head/bias": _head(1),
-}
 _PAIR = Codec(list, lambda sides: sides)
 _REASONS = {
     "root/": "keras-hub has no hybrids",
@@ -125,12 +90,9 @@ vit = classifier_family(
     _BACKBONE,
     _TASK,
     beside=_of_backbone,
-    words=with_reasons(_REASONS, _WORDS),
+    words=with_reasons(_REASONS, KERAS.names("keras_hub/vit")),
     fields={"position": "learned", "position_before_class": False},
-    switches=("projection_bias", "mlp_bias", "patch_bias"),
     impossible=(
-        (lambda c: c.position != "learned", "position='sincos2d'"),
-        (lambda c: c.has_class_token and c.position_before_class, "position_before_class=True"),
         SOME_ATTENTION_BIASES,
         DROPS_PIXELS,
     ),

@@ -1,7 +1,7 @@
-"""Facts that the name of a timm architecture states, beside the arrays and `model_args`.
+"""The arguments of timm's architectures, which `config.json` names alone: `vit_base_patch16_224`.
 
-`registry.json` has a row for every architecture: the arguments of its constructor. timm writes
-none of them into `config.json`.
+`registry.json` has the arguments of every architecture's constructor. `classes.json` has the
+defaults of the classes, the architectures that keras_vit writes, and the parts that it lacks.
 """
 
 import functools
@@ -19,160 +19,56 @@ from keras_vit.errors import shown
 Arguments = dict[str, Any]
 
 
-_PLAIN = "VisionTransformer"
-"""The class of a row that names none."""
-
-
 @functools.cache
-def _registry() -> dict[str, Any]:
-    return json.loads(Path(__file__).with_name("registry.json").read_text("utf-8"))
+def _read(file: str) -> dict[str, Any]:
+    return json.loads(Path(__file__).with_name(file).read_text("utf-8"))
 
 
 def row_of(architecture: Any) -> Arguments | None:
-    """Returns the arguments of a registered architecture, by a name of today or of before."""
+    """Returns the arguments of a registered architecture, by its present or a former name."""
+    registry = _read("registry.json")
     name = str(architecture).partition(".")[0]
-    return _registry()["models"].get(_registry()["renamed"].get(name, name))
+    return registry["models"].get(registry["renamed"].get(name, name))
 
 
 def rows() -> Iterable[tuple[str, Arguments]]:
-    """Returns every registered architecture with the arguments that it gives."""
-    return _registry()["models"].items()
+    """Returns the name and the arguments of every registered architecture."""
+    return _read("registry.json")["models"].items()
+
+
+def _class_of(row: Mapping[str, Any]) -> str:
+    return str(row.get("class", "VisionTransformer")).removesuffix("Distilled")
 
 
 def defaults_of(row: Mapping[str, Any]) -> Arguments:
-    """Returns the arguments of a row's class where an architecture gives none."""
-    return _DEFAULTS.get(row.get("class", _PLAIN), {})
-
-
-FAMILIES = {"Eva": "timm/eva", "Beit": "timm/eva"}
-"""Class of timm -> the dialect of its architectures; all other classes are of `timm`."""
+    """Returns the defaults of a class's arguments, which an architecture may leave out."""
+    return _read("classes.json")["defaults"].get(_class_of(row), {})
 
 
 def family_of(row: Mapping[str, Any]) -> str:
     """Returns the dialect of an architecture."""
-    return FAMILIES.get(row.get("class", _PLAIN), "timm")
+    return "timm" if _class_of(row) == "VisionTransformer" else "timm/eva"
 
 
 def names_of(family: str) -> list[str]:
-    """Returns the names of all architectures of a dialect, their former names included."""
-    models, renamed = _registry()["models"], _registry()["renamed"]
-    own = [name for name, row in models.items() if family_of(row) == family]
-    return [*own, *(old for old, new in renamed.items() if new in own)]
-
-
-_NORM = {"name": "LayerNorm", "eps": 1e-6}
-_DEFAULTS: dict[str, Arguments] = {
-    "VisionTransformer": {
-        "global_pool": "token",
-        "num_heads": 12,
-        "mlp_ratio": 4.0,
-        "qkv_bias": True,
-        "proj_bias": True,
-        "init_values": None,
-        "class_token": True,
-        "pos_embed": "learn",
-        "no_embed_class": False,
-        "reg_tokens": 0,
-        "pool_include_prefix": False,
-        "pre_norm": False,
-        "final_norm": True,
-        "scale_attn_norm": False,
-        "scale_mlp_norm": False,
-        "norm_layer": _NORM,
-        "embed_norm_layer": None,
-        "mlp_layer": "Mlp",
-        "act_layer": "gelu",
-    },
-    "Eva": {
-        "global_pool": "avg",
-        "num_heads": 12,
-        "mlp_ratio": 4.0,
-        "qkv_bias": True,
-        "attn_type": "eva",
-        "init_values": None,
-        "class_token": True,
-        "no_embed_class": False,
-        "num_reg_tokens": 0,
-        "use_pre_transformer_norm": False,
-        "use_abs_pos_emb": True,
-        "use_rot_pos_emb": False,
-        "rope_type": "cat",
-        "rope_grid_offset": 0.0,
-        "rope_grid_indexing": "ij",
-        "rope_temperature": 10000.0,
-        "rope_rotate_half": False,
-        "ref_feat_shape": None,
-        "scale_attn_inner": False,
-        "scale_mlp": False,
-        "swiglu_mlp": False,
-        "swiglu_align_to": 0,
-        "norm_layer": _NORM,
-        "attn_pool_num_heads": None,
-        "attn_pool_mlp_ratio": None,
-    },
-    "Beit": {
-        "global_pool": "avg",
-        "class_token": True,  # no argument: every model has one
-        "num_heads": 12,
-        "mlp_ratio": 4.0,
-        "qkv_bias": True,
-        "init_values": None,
-        "use_abs_pos_emb": True,
-        "use_rel_pos_bias": False,
-        "use_shared_rel_pos_bias": False,
-        "scale_mlp": False,
-        "swiglu_mlp": False,
-        "norm_layer": _NORM,
-    },
-}
-_DEFAULTS["VisionTransformerDistilled"] = _DEFAULTS["VisionTransformer"]
-"""Arguments of a class where an architecture gives none."""
-
-_PARTS: dict[str, dict[Any, str]] = {
-    "stem": {
-        "ConvStem": "a convolutional stem",
-        "FeatureListNet": "the stem of a ResNet-D",
-    },
-    "block_fn": {
-        "ResPostBlock": "blocks with a norm behind each branch",
-        "ParallelScalingBlock": "parallel blocks",
-        "ParallelThingsBlock": "parallel blocks",
-        "DiffParallelScalingBlock": "parallel blocks",
-    },
-    "attn_layer": {"diff": "differential attention"},
-    "use_post_norm": {True: "blocks with a norm behind each branch"},
-    "qk_norm": {True: "norms of query and key"},
-    "attn_only_layer_scale": {True: "layer scale of the attention alone"},
-}
-"""Parts that keras_vit has not, by the argument that asks for them."""
-
-_ELSEWHERE = (
-    (r"vit_s?relpos.*|vit_.*_rope_mrope.*", "relative position bias"),
-    (r"samvit.*|hieradet.*|hiera.*", "windows"),
-    (r"swin.*|maxvit.*|maxxvit.*|coatnet.*|nest.*|twins.*|gcvit.*|davit.*", "windows"),
-    (r"naflexvit.*|gemma4.*|qwen3.*", "packed sequences"),
-    (r"cait.*", "class attention"),
-    (r"xcit.*", "cross-covariance attention"),
-    (r"(?!.*vit_).*(conv|res|net).*", "convolutions"),
-    (
-        r"(levit|mobilevit|tiny_vit|fastvit|efficientvit|repvit|vitamin|convit|coat).*",
-        "convolutions",
-    ),
-)
-"""Architectures of other modules of timm, and the part that keras_vit lacks."""
+    """Returns the names of all architectures of a dialect, and their former names."""
+    own = [name for name, row in rows() if family_of(row) == family]
+    return [*own, *(old for old, new in _read("registry.json")["renamed"].items() if new in own)]
 
 
 def _refuse_parts(architecture: Any, arguments: Arguments) -> None:
+    """Raises `ValueError` if an argument, or the architecture's module, has a part that we lack."""
+    lacking = _read("classes.json")
     missing = [
-        words[value]
-        for key, words in _PARTS.items()
-        for value in [arguments.get(key)]
-        if isinstance(value, (str, bool)) and value in words
+        parts[str(arguments[key])]
+        for key, parts in lacking["lacking_parts"].items()
+        if str(arguments.get(key)) in parts
     ]
     if arguments.get("num_kv_heads"):
         missing.append("fewer heads of key and value than of query")
     if row_of(architecture) is None and not arguments:
-        missing += [part for name, part in _ELSEWHERE if re.fullmatch(name, str(architecture))][:1]
+        modules = lacking["lacking_modules"].items()
+        missing += [part for name, part in modules if re.fullmatch(name, str(architecture))][:1]
     if missing:
         raise ValueError(f"an architecture with {' and '.join(missing)}, which keras_vit lacks")
 
@@ -232,33 +128,27 @@ def ratio_of(size: int, width: int) -> float:
 
 
 EPSILONS = (1e-6, 1e-5)
-"""Those of timm's LayerNorms."""
+"""The epsilons of timm's LayerNorms."""
 
 
 def to_write(config: ViTConfig) -> str | None:
     """Returns a registered `VisionTransformer` with the parts that `model_args` cannot state.
 
     Those are the stem, the second token of DeiT, the norms with their epsilon, and the kind of
-    MLP. None: there is no such architecture.
+    MLP. None: timm has no architecture with these parts.
     """
-    epsilon = config.numerics.layer_norm_epsilon
-    epsilon = epsilon if epsilon in EPSILONS else EPSILONS[0]
-    stem = None if config.resnet is None else config.resnet.num_layers
-    key = (config.has_two_heads, config.norm, epsilon, config.patch_norm, config.mlp, stem)
-    return _TO_WRITE.get(key)
-
-
-_LAYER, _RMS = "layer", "rms"
-_TO_WRITE: dict[tuple[Any, ...], str] = {
-    (False, _LAYER, 1e-6, False, "plain", None): "vit_base_patch16_224",
-    (False, _LAYER, 1e-5, False, "plain", None): "vit_base_patch16_clip_224",
-    (True, _LAYER, 1e-6, False, "plain", None): "deit_base_distilled_patch16_224",
-    (False, _LAYER, 1e-6, False, "gated", None): "vit_giant_patch14_dinov2",
-    (False, _RMS, 1e-5, True, "gated", None): "aimv2_large_patch14_224",
-    (False, _RMS, 1e-6, False, "plain", None): "test_vit4",
-    (False, _LAYER, 1e-6, False, "plain", ()): "vit_tiny_r_s16_p8_224",
-    (False, _LAYER, 1e-6, False, "plain", (2, 2, 2, 2)): "vit_small_r26_s32_224",
-    (False, _LAYER, 1e-6, False, "plain", (3, 4, 9)): "vit_base_r50_s16_224",
-    (False, _LAYER, 1e-6, False, "plain", (3, 4, 6, 3)): "vit_large_r50_s32_224",
-}
-"""By class, norm, epsilon, norm behind the patches, MLP and stages of the stem."""
+    plain: dict[str, Any] = {
+        "has_two_heads": False,
+        "norm": "layer",
+        "layer_norm_epsilon": EPSILONS[0],
+        "patch_norm": False,
+        "mlp": "plain",
+        "stem": None,
+    }
+    own = {name: getattr(config, name, None) for name in plain}
+    own["stem"] = config.resnet and list(config.resnet.num_layers)
+    own["layer_norm_epsilon"] = config.numerics.layer_norm_epsilon
+    if own["layer_norm_epsilon"] not in EPSILONS:
+        own["layer_norm_epsilon"] = EPSILONS[0]
+    written = _read("classes.json")["written"].items()
+    return next((name for name, parts in written if {**plain, **parts} == own), None)

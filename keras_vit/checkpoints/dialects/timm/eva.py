@@ -26,6 +26,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
     Row,
     number,
 )
+from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.timm.architectures import (
     EPSILONS,
     arguments_of,
@@ -35,7 +36,6 @@ from keras_vit.checkpoints.dialects.timm.architectures import (
     ratio_of,
 )
 from keras_vit.checkpoints.dialects.timm.images import images
-from keras_vit.checkpoints.dialects.timm.names import WORDS, gate_names
 from keras_vit.checkpoints.dialects.timm.rows import (
     BLOCKS,
     IMPOSSIBLE,
@@ -73,8 +73,7 @@ def _has_key_bias(config: ViTConfig) -> bool:
 
 
 _WORDS: dict[str, Names] = {
-    **WORDS,
-    **gate_names(_has_packed_mlp),
+    **TORCH.names("timm", "timm/eva"),
     "block_{l}/attention/{qkv}/kernel": (
         StoredAs(_ATTENTION + "qkv.weight", "(qkv h d) m", when=_is_fused),
         StoredAs(_ATTENTION + "{q}_proj.weight", "(h d) m", when=_is_split),
@@ -94,11 +93,6 @@ _WORDS: dict[str, Names] = {
             for name, when in (("{q}_proj.bias", _is_split), ("{q}_bias", _is_fused))
         ),
     ),
-    "block_{l}/attention/rotary_frequencies": StoredAs("rope.freqs", "z l h j"),
-    "relative_position_bias/table": StoredAs("rel_pos_bias.relative_position_bias_table"),
-    "block_{l}/attention_bias/table": StoredAs(_ATTENTION + "relative_position_bias_table"),
-    "block_{l}/attention_scale/gamma": StoredAs("blocks.{l}.gamma_1"),
-    "block_{l}/mlp_scale/gamma": StoredAs("blocks.{l}.gamma_2"),
 }
 
 _REASONS = {
@@ -355,7 +349,7 @@ eva = Dialect(
     json=_tables(
         JsonFields(
             ("architecture",),
-            ("norm", "numerics.layer_norm_epsilon"),
+            ("numerics.layer_norm_epsilon",),
             lambda content: {**norm_of(arguments_of(content)), "numerics.gelu": "exact"},
             lambda c: {"architecture": _architecture(c)},
         ),
@@ -366,22 +360,7 @@ eva = Dialect(
     numerics=Numerics(gelu="exact", position_resize="bicubic_antialias"),
     expresses=("pool_before_norm", "position_resize"),
     varies={"layer_norm_epsilon": EPSILONS},
-    switches=(
-        "num_registers",
-        "map_num_heads",
-        "map_mlp_dim",
-        "rope",
-        "relative_position_bias",
-        "patch_bias",
-        "pre_norm",
-        "final_norm",
-        "mlp",
-        "sub_norm_attention",
-        "sub_norm_mlp",
-        "layer_scale",
-        "position",
-        "qkv_bias",
-    ),
+    switches=("final_norm", "position", "qkv_bias"),
     impossible=(
         (lambda c: c.resnet is not None, "a ResNet stem"),
         (lambda c: c.position == "sincos2d", "position='sincos2d'"),

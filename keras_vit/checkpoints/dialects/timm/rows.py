@@ -24,7 +24,6 @@ from keras_vit.checkpoints.dialects.timm.architectures import (
     assumed_arguments,
     ratio_of,
 )
-from keras_vit.checkpoints.dialects.timm.names import BACKBONE, is_root_alone
 from keras_vit.checkpoints.dialects.torch_layout import stored_image_size
 from keras_vit.config import ViTConfig
 from keras_vit.labels import NAMED
@@ -171,9 +170,10 @@ _LABELS: tuple[Row, ...] = (
 
 
 def _first_conv(facts: Facts) -> str:
-    if facts.config.resnet is None:
+    stem = facts.config.resnet
+    if stem is None:
         return "patch_embed.proj"
-    return BACKBONE + ("conv" if is_root_alone(facts.config) else "stem.conv")
+    return f"patch_embed.backbone.{'stem.' if stem.num_layers else ''}conv"
 
 
 def _classifier(facts: Facts) -> Any:

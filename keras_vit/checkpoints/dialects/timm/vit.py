@@ -7,7 +7,7 @@ value are one array. Hybrids have the layout of timm's ResNetV2, and epsilons of
 
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Identity, StoredAs, with_reasons
+from keras_vit.checkpoints.dialects.base import Dialect, Identity, with_reasons
 from keras_vit.checkpoints.dialects.json_fields import (
     Json,
     JsonField,
@@ -16,6 +16,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
     number,
     one_of,
 )
+from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.timm.architectures import (
     EPSILONS,
     arguments_of,
@@ -25,7 +26,6 @@ from keras_vit.checkpoints.dialects.timm.architectures import (
     to_write,
 )
 from keras_vit.checkpoints.dialects.timm.images import images
-from keras_vit.checkpoints.dialects.timm.names import STEM, WORDS, gate_names
 from keras_vit.checkpoints.dialects.timm.rows import (
     BLOCKS,
     IMPOSSIBLE,
@@ -38,7 +38,7 @@ from keras_vit.checkpoints.dialects.timm.rows import (
     tables,
     tell_of_the_gelu,
 )
-from keras_vit.checkpoints.dialects.torch_layout import POSITIONS_OF_ANOTHER_GRID, torch_modules
+from keras_vit.checkpoints.dialects.torch_layout import POSITIONS_OF_ANOTHER_GRID
 from keras_vit.config import Numerics, ViTConfig
 
 
@@ -47,16 +47,6 @@ def _is_packed(config: ViTConfig) -> bool:
     return config.norm == "layer"
 
 
-_DISTILLED = {"classifier": "token_and_distillation"}
-_WORDS = {
-    **WORDS,
-    **STEM,
-    **gate_names(_is_packed),
-    "distillation_token/token": StoredAs("dist_token", implies=_DISTILLED),
-    **torch_modules({"head/{head}": "head{_dist}"}),
-    "block_{l}/attention_scale/gamma": StoredAs("blocks.{l}.ls1.gamma"),
-    "block_{l}/mlp_scale/gamma": StoredAs("blocks.{l}.ls2.gamma"),
-}
 _REASONS = {"pre_logits/": "timm's VisionTransformer has no representation layer"}
 
 _MLPS = {"Mlp": "plain", "GluMlp": "gated", "SwiGLU": "gated"}
@@ -176,7 +166,7 @@ vit = Dialect(
     name="timm",
     library="timm",
     container="safetensors",
-    words=with_reasons(_REASONS, _WORDS),
+    words=with_reasons(_REASONS, TORCH.names("timm", "timm/stem", "timm/vit")),
     identity=Identity(
         "config.json",
         "architecture",
@@ -204,24 +194,7 @@ vit = Dialect(
     expresses=("gelu", "gate", "pool_before_norm", "position_resize"),
     varies={"layer_norm_epsilon": EPSILONS},
     fields={"position": "learned"},
-    switches=(
-        "distillation_token",
-        "token_and_distillation",
-        "num_registers",
-        "prefix_in_map",
-        "patch_bias",
-        "patch_norm",
-        "pre_norm",
-        "norm",
-        "final_norm",
-        "projection_bias",
-        "mlp_bias",
-        "mlp",
-        "sub_norm_attention",
-        "sub_norm_mlp",
-        "layer_scale",
-        "position",
-    ),
+    switches=("position",),
     impossible=(
         (lambda c: c.position == "sincos2d", "position='sincos2d'"),
         POSITIONS_OF_ANOTHER_GRID,

@@ -4,7 +4,7 @@ Two naming schemes serve eleven families. DeiT, MAE, MSN and I-JEPA have the nam
 blocks; CLIP and SigLIP have one scheme of their own.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from keras_vit.checkpoints.dialects.base import (
@@ -12,7 +12,6 @@ from keras_vit.checkpoints.dialects.base import (
     Identity,
     Limit,
     Names,
-    StoredAs,
     with_reasons,
 )
 from keras_vit.checkpoints.dialects.dinov3_rows import GELUS
@@ -28,77 +27,25 @@ from keras_vit.checkpoints.dialects.json_fields import (
     names_by_number,
     one_of,
 )
+from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.torch_layout import (
     POSITIONS_OF_ANOTHER_GRID,
     stored_image_size,
-    torch_modules,
 )
 from keras_vit.checkpoints.dialects.transformers.processor import processor
 from keras_vit.config import POSITIONS, Numerics, ViTConfig
 from keras_vit.errors import shown
 from keras_vit.text import log
 
-VIT_BLOCK = "encoder.layer.{l}."
 
-
-def vit_names() -> dict[str, StoredAs]:
-    """Returns the names of the tokens, patches, blocks and last norm of ViT and its kin."""
-    return {
-        "class_token/token": StoredAs("embeddings.cls_token"),
-        "position_embedding/embedding": StoredAs("embeddings.position_embeddings"),
-        **torch_modules(
-            {
-                "patch_embedding": "embeddings.patch_embeddings.projection",
-                "block_{l}/attention_norm": VIT_BLOCK + "layernorm_before",
-                "block_{l}/attention/{qkv}": VIT_BLOCK + "attention.attention.{qkv}",
-                "block_{l}/attention/out": VIT_BLOCK + "attention.output.dense",
-                "block_{l}/mlp_norm": VIT_BLOCK + "layernorm_after",
-                "block_{l}/mlp/dense_0": VIT_BLOCK + "intermediate.dense",
-                "block_{l}/mlp/dense_1": VIT_BLOCK + "output.dense",
-                "encoder_norm": "layernorm",
-            }
-        ),
-    }
-
-
-def tower_names() -> dict[str, StoredAs]:
-    """Returns the names of the patches, positions, blocks and last norm of CLIP and SigLIP."""
-    block = "encoder.layers.{l}."
-    return {
-        "position_embedding/embedding": StoredAs("embeddings.position_embedding.weight", "n m"),
-        **torch_modules(
-            {
-                "patch_embedding": "embeddings.patch_embedding",
-                "block_{l}/attention_norm": block + "layer_norm1",
-                "block_{l}/attention/{qkv}": block + "self_attn.{q}_proj",
-                "block_{l}/attention/out": block + "self_attn.out_proj",
-                "block_{l}/mlp_norm": block + "layer_norm2",
-                "block_{l}/mlp/dense_0": block + "mlp.fc1",
-                "block_{l}/mlp/dense_1": block + "mlp.fc2",
-                "encoder_norm": "post_layernorm",
-            }
-        ),
-    }
-
-
-CLIP_WORDS: dict[str, Names] = {
-    **tower_names(),
-    "class_token/token": StoredAs("embeddings.class_embedding", "m"),
-    **torch_modules({"pre_norm": "pre_layrnorm"}),  # the library's spelling
-}
-
-
-def classifier_names(implies: Mapping[str, Any], name: str = "classifier") -> dict[str, StoredAs]:
+def classifier_names(**implies: Any) -> dict[str, Names]:
     """Returns the names of the head of a class for image classification.
 
     Args:
-        implies: fields of `ViTConfig` that a file with this head has.
-        name: name of the layer.
+        **implies: fields of `ViTConfig` that a file with this head has.
     """
-    return {
-        "head/kernel": StoredAs(f"{name}.weight", "k e", implies=implies, outside=True),
-        "head/bias": StoredAs(f"{name}.bias", implies=implies, outside=True),
-    }
+    head = {"name": "classifier", "implies": implies, "outside": True}
+    return TORCH.names({"head": head})
 
 
 def has_head(config: ViTConfig) -> bool:
@@ -109,9 +56,6 @@ def has_head(config: ViTConfig) -> bool:
 def has_no_head(config: ViTConfig) -> bool:
     """Whether the model returns features."""
     return config.num_classes == 0
-
-
-NO_HEAD: Limit = (has_head, "a head: this class has none")
 
 
 def _number(k: int) -> str:
@@ -215,7 +159,7 @@ VIT_REASONS = {
 
 
 def impossible(*classifiers: str, positions: tuple[str, ...] = ("learned",)) -> tuple[Limit, ...]:
-    """Returns the refusals of models that no file of a family can hold.
+    """Returns the refusals of models that no file of a family can hold, beside its `fields`.
 
     Args:
         *classifiers: the classifiers that the family supports.
@@ -225,22 +169,12 @@ def impossible(*classifiers: str, positions: tuple[str, ...] = ("learned",)) -> 
     others = " or ".join(repr(kind) for kind in POSITIONS if kind not in positions)
     return (
         (lambda c: c.position not in positions, f"position={others}"),
-        (lambda c: c.position_before_class, "position_before_class=True"),
         (lambda c: c.classifier not in classifiers, f"a classifier other than {words}"),
         (
             lambda c: c.representation_size is not None and has_head(c),
             "a head behind a representation layer",
         ),
     )
-
-
-def needs(**fields: Any) -> tuple[Limit, ...]:
-    """Returns the refusals of models whose fields differ from the fixed values of a family."""
-
-    def other(name: str, value: Any) -> Callable[[ViTConfig], bool]:
-        return lambda config: getattr(config, name) != value
-
-    return tuple((other(n, v), f"another {n} than {v!r}") for n, v in fields.items())
 
 
 def dialect(

@@ -7,48 +7,23 @@ the class token and the patches; registers join after them.
 from collections.abc import Mapping
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Names, StoredAs, Unsupported
+from keras_vit.checkpoints.dialects.base import Dialect, Names, Unsupported
 from keras_vit.checkpoints.dialects.json_fields import JsonField, JsonFields, Row, number
-from keras_vit.checkpoints.dialects.torch_layout import torch_modules
+from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.transformers.common import (
     DROPOUT_ROWS,
     LABEL_ROWS,
-    VIT_BLOCK,
     architectures,
     arithmetic_rows,
     classifier_names,
     dialect,
-    needs,
     size_rows,
-    vit_names,
 )
 from keras_vit.config import ViTConfig
 
 _WORDS: dict[str, Names] = {
-    **vit_names(),
-    **torch_modules(
-        {
-            "block_{l}/attention_norm": VIT_BLOCK + "norm1",
-            "block_{l}/mlp_norm": VIT_BLOCK + "norm2",
-            "block_{l}/mlp/dense_0": VIT_BLOCK + "mlp.fc1",
-        }
-    ),
-    "block_{l}/attention_scale/gamma": StoredAs(VIT_BLOCK + "layer_scale1.lambda1"),
-    "block_{l}/mlp_scale/gamma": StoredAs(VIT_BLOCK + "layer_scale2.lambda1"),
-    "mask_token/token": StoredAs("embeddings.mask_token", "1 m"),
-    "register_tokens/tokens": StoredAs("embeddings.register_tokens"),
-    **{
-        f"block_{{l}}/mlp/{{gate}}/{part}": StoredAs(VIT_BLOCK + f"mlp.weights_in.{name}", axes)
-        for part, name, axes in (("kernel", "weight", "(gate f) m"), ("bias", "bias", "(gate f)"))
-    },
-    **{
-        f"block_{{l}}/mlp/dense_1/{part}": (
-            StoredAs(VIT_BLOCK + f"mlp.fc2.{name}", axes, when=lambda c: c.mlp == "plain"),
-            StoredAs(VIT_BLOCK + f"mlp.weights_out.{name}", axes),
-        )
-        for part, name, axes in (("kernel", "weight", "m f"), ("bias", "bias", "m"))
-    },
-    **classifier_names({"classifier": "token_and_mean"}),
+    **TORCH.names("transformers/vit", "transformers/dinov2"),
+    **classifier_names(classifier="token_and_mean"),
 }
 
 
@@ -104,9 +79,7 @@ def _dinov2(
         expresses=("gelu", "layer_norm_epsilon"),
         classifiers=("token", "token_and_mean"),
         fields={"layer_scale": True, **more.pop("fields", {})},
-        switches=("mlp", "mask_token", "layer_scale", "token_and_mean", *more.pop("switches", ())),
         impossible=(
-            *needs(layer_scale=True),
             (
                 lambda c: (c.classifier == "token_and_mean") != (c.num_classes > 0),
                 "a head that reads another thing than the class token and the mean of the patches",
@@ -134,5 +107,4 @@ dinov2_with_registers = _dinov2(
     (JsonField("num_register_tokens", "num_registers", default=4),),
     resize="bicubic_antialias",
     fields={"position_before_registers": True},
-    switches=("num_registers",),
 )

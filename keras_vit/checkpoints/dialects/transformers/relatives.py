@@ -18,22 +18,15 @@ from keras_vit.checkpoints.dialects.json_fields import (
     JsonTable,
     Row,
 )
-from keras_vit.checkpoints.dialects.torch_layout import torch_modules
+from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.transformers.common import (
-    CLIP_WORDS,
     GELU_OF_CLIP,
-    NO_HEAD,
-    VIT_BLOCK,
     arithmetic_rows,
     dialect,
-    needs,
     size_rows,
-    tower_names,
-    vit_names,
 )
 
 _SIZES = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
-_BLOCK = "encoder.layers.{l}."
 
 
 def _relative(
@@ -47,7 +40,6 @@ def _relative(
     epsilon: float,
     fields: Mapping[str, Any],
     rows: tuple[Row, ...] = (),
-    switches: tuple[str, ...] = (),
     **more: Any,
 ) -> Dialect:
     """Returns the dialect of a vision class, which also reads whole models with that class inside.
@@ -62,7 +54,6 @@ def _relative(
         gelu, epsilon: the class's default of `hidden_act` and of `layer_norm_eps`.
         fields: fields of `ViTConfig` that every model of the family has.
         rows: further rows of the JSON.
-        switches: parts that the family has.
         **more: further fields of `Dialect`.
     """
     defaults: dict[str, Any] = dict(zip((*_SIZES, "image_size", "patch_size"), sizes, strict=True))
@@ -78,7 +69,7 @@ def _relative(
 
     weights = "|".join(sorted({re.escape(p) for p in prefixes if p})) or "-"
     bare = r"embeddings\.|encoder\.|pre_|post_|layernorm\." if "" in prefixes else "-"
-    projection = r"(?:\w+\.)?visual_projection\.weight$" if "projection_dim" in switches else "-"
+    projection = r"(?:\w+\.)?visual_projection\.weight$" if "projection/kernel" in words else "-"
     table: tuple[Row, ...] = (
         JsonNote("architectures", lambda facts: [class_name]),
         JsonNote("model_type", lambda facts: own),
@@ -108,17 +99,12 @@ def _relative(
             JsonTable("config.json", table, assumed=lambda content: defaults, beside=of_the_part),
         ),
         fields={"classifier": classifier, "num_classes": 0, **fields},
-        switches=switches,
-        impossible=(
-            *needs(**{k: v for k, v in fields.items() if k not in ("class_token", "qkv_bias")}),
-            *more.pop("impossible", ()),
-            NO_HEAD,
-            (lambda c: c.projection_dim is not None, "a projection: this class has none"),
-        ),
+        impossible=((lambda c: c.projection_dim is not None, "a projection: this class has none"),),
         **more,
     )
 
 
+_CLIP_WORDS = TORCH.names("transformers/tower", "transformers/clip")
 _CLIP_FIELDS = {"pre_norm": True, "patch_bias": False}
 
 
@@ -126,7 +112,7 @@ def _clip(
     model: str,
     own_prefix: str = "",
     prefixes: tuple[str, ...] = ("vision_model.",),
-    words: Mapping[str, Names] = CLIP_WORDS,
+    words: Mapping[str, Names] = _CLIP_WORDS,
     projection: str = "",
     size: tuple[int, int] = (224, 32),
     class_name: str = "",
@@ -152,30 +138,28 @@ def _clip(
         "quick_gelu",
         1e-5,
         _CLIP_FIELDS | {"qkv_bias": True},
-        switches=("pre_norm", "patch_bias", *(("projection_dim",) if projections else ())),
         undetermined=lambda fields: GELU_OF_CLIP,
-        impossible=needs(qkv_bias=True),
     )
 
 
 def _also_named(words: Mapping[str, Names], old: str, new: str) -> dict[str, Names]:
     """Returns the names, and beside each that has `old` the same name with `new`."""
     return {
-        path: (name, dataclasses.replace(name, name=name.name.replace(old, new)))
-        if isinstance(name, StoredAs) and old in name.name
-        else name
-        for path, name in words.items()
+        path: (*names, *(dataclasses.replace(n, name=n.name.replace(old, new)) for n in names))
+        if old in names[0].name
+        else names
+        for path, names in words.items()
     }
 
 
 _PROJECTION = "visual_projection.weight"
-_OWL_WORDS = {**CLIP_WORDS, **torch_modules({"pre_norm": "pre_layernorm"})}
+_OWL_WORDS = {**_CLIP_WORDS, **TORCH.names("transformers/owl")}
 metaclip_2 = _clip("metaclip_2", projection=_PROJECTION, class_name="MetaClip2VisionModel")
 chinese_clip = _clip("chinese_clip", projection=_PROJECTION, class_name="ChineseCLIPVisionModel")
 altclip = _clip(
     "altclip",
     # transformers 5 writes the whole model with the text tower's word for a block.
-    words=_also_named(CLIP_WORDS, "encoder.layers.", "encoder.layer."),
+    words=_also_named(_CLIP_WORDS, "encoder.layers.", "encoder.layer."),
     projection=_PROJECTION,
     class_name="AltCLIPVisionModel",
 )
@@ -211,15 +195,7 @@ def _blip(
     epsilon: float,
 ) -> Dialect:
     """Returns the dialect of BLIP's tower, whose queries, keys and values are one product."""
-    attention = _BLOCK + "self_attn."
-    words: dict[str, Names] = {
-        **tower_names(),
-        "class_token/token": StoredAs("embeddings.class_embedding"),
-        "position_embedding/embedding": StoredAs("embeddings.position_embedding"),
-        **torch_modules({"block_{l}/attention/out": attention + "projection"}),
-        "block_{l}/attention/{qkv}/kernel": StoredAs(attention + "qkv.weight", "(qkv h d) m"),
-        "block_{l}/attention/{qkv}/bias": StoredAs(attention + "qkv.bias", "(qkv h d)"),
-    }
+    words = TORCH.names("transformers/tower", "transformers/blip")
     rows = (JsonField("qkv_bias", "qkv_bias", default=True),) if own != "blip_vision_model" else ()
     return _relative(
         models, own, class_name, ("", "vision_model."), words, sizes, "gelu", epsilon, {}, rows
@@ -241,12 +217,11 @@ idefics3, smolvlm = (
         f"{model}_vision",
         class_name,
         ("", "model.vision_model.", "vision_model."),
-        tower_names(),
+        TORCH.names("transformers/tower"),
         (1152, 3072, 12, 16, 224, 32),
         "gelu_pytorch_tanh",
         1e-6,
         {"class_token": None, "qkv_bias": True},
-        impossible=(*needs(qkv_bias=True), (lambda c: c.has_class_token, "a class token")),
     )
     for model, class_name in (
         ("idefics3", "Idefics3VisionTransformer"),
@@ -260,18 +235,9 @@ internvl = _relative(
     "InternVLVisionModel",
     ("", "model.vision_tower.", "vision_tower."),
     {
-        **{path: name for path, name in vit_names().items() if not path.startswith("encoder_norm")},
-        **torch_modules(
-            {
-                "block_{l}/attention/{qkv}": VIT_BLOCK + "attention.{q}_proj",
-                "block_{l}/attention/out": VIT_BLOCK + "attention.projection_layer",
-                "block_{l}/mlp/dense_0": VIT_BLOCK + "mlp.fc1",
-                "block_{l}/mlp/dense_1": VIT_BLOCK + "mlp.fc2",
-            }
-        ),
-        "class_token/token": StoredAs("embeddings.cls_token"),
-        "block_{l}/attention_scale/gamma": StoredAs(VIT_BLOCK + "lambda_1"),
-        "block_{l}/mlp_scale/gamma": StoredAs(VIT_BLOCK + "lambda_2"),
+        path: names
+        for path, names in TORCH.names("transformers/vit", "transformers/internvl").items()
+        if not path.startswith("encoder_norm")
     },
     (1024, 4096, 24, 16, 448, 14),
     "gelu",
@@ -285,7 +251,6 @@ internvl = _relative(
         JsonConstant("norm_type", "layer_norm"),
         JsonConstant("use_absolute_position_embeddings", True),
     ),
-    switches=("layer_scale", "final_norm"),
 )
 
 RELATIVES = (

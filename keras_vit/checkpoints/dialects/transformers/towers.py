@@ -27,20 +27,16 @@ from keras_vit.checkpoints.dialects.json_fields import (
     Row,
     number,
 )
-from keras_vit.checkpoints.dialects.torch_layout import torch_modules
+from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.transformers.common import (
-    CLIP_WORDS,
     GELU_OF_CLIP,
     IMAGE_SIZE,
     LABEL_ROWS,
-    NO_HEAD,
     arithmetic_rows,
     classifier_names,
     dialect,
     has_no_head,
-    needs,
     size_rows,
-    tower_names,
 )
 
 _TOWER = "vision_model."
@@ -63,7 +59,6 @@ class _Encoder:
         rows: rows of config.json.
         sizes: defaults of the class; config.json of older releases omits keys with these values.
         fields: fields of `ViTConfig` that every file has.
-        refusals: models that no file can hold.
         arithmetic: arguments of `dialect`.
         more: further fields of `Dialect`.
     """
@@ -73,7 +68,6 @@ class _Encoder:
     rows: tuple[Row, ...]
     sizes: Mapping[str, Any]
     fields: Mapping[str, Any]
-    refusals: tuple[Limit, ...]
     arithmetic: Mapping[str, Any]
     more: Mapping[str, Any]
 
@@ -91,35 +85,20 @@ _DROPOUT = JsonField("attention_dropout", "attention_dropout_rate")
 
 _CLIP = _Encoder(
     model_type="clip",
-    words=CLIP_WORDS,
+    words=TORCH.names("transformers/tower", "transformers/clip"),
     rows=(*size_rows(), *arithmetic_rows("quick_gelu", 1e-5), _DROPOUT),
     sizes=_DEFAULTS,
     fields={"pre_norm": True, "patch_bias": False, "qkv_bias": True},
-    refusals=needs(pre_norm=True, patch_bias=False, qkv_bias=True),
     arithmetic={"gelu": "quick", "epsilon": 1e-5},
-    more={"switches": ("pre_norm", "patch_bias"), "undetermined": lambda fields: GELU_OF_CLIP},
+    more={"undetermined": lambda fields: GELU_OF_CLIP},
 )
 
 _SIGLIP = _Encoder(
     model_type="siglip",
-    words={
-        **tower_names(),
-        "pool/probe": StoredAs("head.probe"),
-        **torch_modules(
-            {
-                "pool/attention/out": "head.attention.out_proj",
-                "pool/norm": "head.layernorm",
-                "pool/mlp/dense_0": "head.mlp.fc1",
-                "pool/mlp/dense_1": "head.mlp.fc2",
-            }
-        ),
-        "pool/attention/{qkv}/kernel": StoredAs("head.attention.in_proj_weight", "(qkv h d) m"),
-        "pool/attention/{qkv}/bias": StoredAs("head.attention.in_proj_bias", "(qkv h d)"),
-    },
+    words=TORCH.names("transformers/tower", "transformers/siglip"),
     rows=(*size_rows(), *arithmetic_rows("gelu_pytorch_tanh", 1e-6), _DROPOUT),
     sizes={**_DEFAULTS, "patch_size": 16},
     fields={"class_token": None, "qkv_bias": True},
-    refusals=(*needs(qkv_bias=True), (lambda c: c.has_class_token, "a class token")),
     arithmetic={"gelu": "tanh"},
     more={},
 )
@@ -133,10 +112,7 @@ def _image_of_patches(content: Json) -> dict[str, Any]:
 _SIGLIP_2 = dataclasses.replace(
     _SIGLIP,
     model_type="siglip2",
-    words={
-        **_SIGLIP.words,
-        "patch_embedding/kernel": StoredAs("embeddings.patch_embedding.weight", "m (p q c)"),
-    },
+    words={**_SIGLIP.words, **TORCH.names("transformers/siglip2")},
     rows=(
         JsonFields(("num_patches",), ("image_size",), _image_of_patches, lambda config: {}),
         *(row for row in _SIGLIP.rows if row is not IMAGE_SIZE),
@@ -170,8 +146,7 @@ def _tower(
     is_part: bool,
     rows: tuple[Row, ...] = (),
     fields: Mapping[str, Any] | None = None,
-    switches: tuple[str, ...] = (),
-    refusals: tuple[Limit, ...] = (NO_HEAD,),
+    refusals: tuple[Limit, ...] = (),
     ignored: Mapping[str, str] | None = None,
     **more: Any,
 ) -> Dialect:
@@ -185,7 +160,7 @@ def _tower(
         words: names of weights beside the encoder's.
         is_part: whether the tower is a part of the class, so that names have its prefix and
             config.json nests its rows.
-        rows, fields, switches, refusals, ignored: beside those of the encoder and of all classes.
+        rows, fields, refusals, ignored: beside those of the encoder and of all classes.
         **more: further fields of `Dialect`.
     """
     own = encoder.model_type if is_part else f"{encoder.model_type}_vision_model"
@@ -218,13 +193,9 @@ def _tower(
         json=tables,
         ignored={**_OF_TEXT, **(ignored or {})},
         fields={**encoder.fields, **({"num_classes": 0} if fields is None else fields)},
-        impossible=(*encoder.refusals, *refusals),
+        impossible=refusals,
         **encoder.arithmetic,
-        **{
-            **encoder.more,
-            "switches": (*encoder.more.get("switches", ()), *switches),
-            **more,
-        },
+        **{**encoder.more, **more},
     )
 
 
@@ -250,8 +221,7 @@ clip_projection = _tower(
     is_part=False,
     rows=(JsonField("projection_dim", "projection_dim", default=512),),
     fields={"classifier": "token", "num_classes": 0},
-    switches=("projection_dim",),
-    refusals=(NO_HEAD, (lambda c: c.projection_dim is None, "projection_dim=None")),
+    refusals=((lambda c: c.projection_dim is None, "projection_dim=None"),),
     prefixes=(_TOWER, ""),
     prefix_for=lambda config: _TOWER,
 )
@@ -260,15 +230,10 @@ clip_classifier = _tower(
     "clip_classifier",
     "CLIPForImageClassification",
     "gap",
-    classifier_names({}),
+    classifier_names(),
     is_part=True,
     fields={"classifier": "gap", "class_token": True, "final_norm": False},
-    switches=("final_norm",),
-    refusals=(
-        *needs(final_norm=False),
-        _NO_CLASSES,
-        (lambda c: not c.has_class_token, "no class token"),
-    ),
+    refusals=(_NO_CLASSES,),
     ignored={r"vision_model\.post_layernorm\..*": "a norm that the class does not use"},
 )
 clip = _tower(
@@ -279,7 +244,6 @@ clip = _tower(
     _PROJECTION,
     is_part=True,
     fields={"classifier": "token", "num_classes": 0},
-    switches=("projection_dim",),
     only_read=_WITH_TEXT,
 )
 
@@ -309,7 +273,7 @@ def _siglip(encoder: _Encoder, name: str) -> tuple[Dialect, ...]:
             f"{kind}_classifier",
             f"{name}ForImageClassification",
             "gap",
-            {**unpooled, **classifier_names({})},
+            {**unpooled, **classifier_names()},
             is_part=True,
             fields={"classifier": "gap"},
             refusals=(_NO_CLASSES,),

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Limit, Names, StoredAs
+from keras_vit.checkpoints.dialects.base import Dialect, Limit, Names
 from keras_vit.checkpoints.dialects.json_fields import (
     Facts,
     Json,
@@ -22,26 +22,23 @@ from keras_vit.checkpoints.dialects.json_fields import (
     number,
     one_of,
 )
-from keras_vit.checkpoints.dialects.torch_layout import stored_image_size, torch_modules
+from keras_vit.checkpoints.dialects.names import TORCH
+from keras_vit.checkpoints.dialects.torch_layout import stored_image_size
 from keras_vit.checkpoints.dialects.transformers.common import (
     DROPOUT_ROWS,
     LABEL_ROWS,
-    NO_HEAD,
-    VIT_BLOCK,
     architectures,
     arithmetic_rows,
     classifier_names,
     dialect,
     has_head,
-    needs,
     size_rows,
-    vit_names,
 )
 from keras_vit.config import ViTConfig
 from keras_vit.errors import shown
 
 _MASK = "mask of masked image modelling"
-_POOLER = torch_modules({"pre_logits": "pooler.dense"})
+_POOLER = TORCH.names({"pre_logits": "pooler.dense"})
 _NO_POOLER = {"representation_size": None}
 """A classifier reads the class token itself, even if the file also has a pooler."""
 
@@ -75,7 +72,7 @@ def _family(
     has_classifier = isinstance(classes, JsonNote) or classes[0]
     return dialect(
         model_type,
-        {**vit_names(), **words},
+        {**TORCH.names("transformers/vit"), **words},
         (
             note,
             *size_rows(),
@@ -102,7 +99,7 @@ vit = dataclasses.replace(
         "vit",
         "vit.",
         ("ViTForImageClassification", "ViTModel"),
-        {**_POOLER, **classifier_names(_NO_POOLER)},
+        {**_POOLER, **classifier_names(**_NO_POOLER)},
         rows=(
             JsonNote(
                 "pooler_output_size",
@@ -122,25 +119,17 @@ def _deit_class(facts: Facts) -> list[str]:
     return [f"DeiTForImageClassification{teacher}"]
 
 
-_TEACHER = {"classifier": "token_and_distillation", **_NO_POOLER}
-
 deit = _family(
     "deit",
     "deit.",
     JsonNote("architectures", _deit_class),
     {
-        "distillation_token/token": StoredAs("embeddings.distillation_token"),
         **_POOLER,
-        **classifier_names(_NO_POOLER),
-        "head/{head}/kernel": StoredAs(
-            "{cls}_classifier.weight", "k e", implies=_TEACHER, outside=True
-        ),
-        "head/{head}/bias": StoredAs("{cls}_classifier.bias", implies=_TEACHER, outside=True),
+        **TORCH.names("transformers/deit"),
+        **classifier_names(**_NO_POOLER),
     },
     classifiers=("token", "token_and_distillation"),
     fields={"distillation_token": True},
-    switches=("distillation_token", "token_and_distillation"),
-    impossible=needs(distillation_token=True),
 )
 
 vit_mae = _family(
@@ -149,7 +138,7 @@ vit_mae = _family(
     (None, "ViTMAEModel"),
     {},
     ignored={r"decoder\..*": "the decoder of pretraining"},
-    impossible=(NO_HEAD,),
+    fields={"num_classes": 0},
     prefix_for=lambda config: "",
     # A share of hidden patches belongs to pretraining; the class hides that share in inference too.
     rows=(JsonNote("mask_ratio", lambda facts: 0.0),),
@@ -157,15 +146,17 @@ vit_mae = _family(
 
 _MSN_WORDS: dict[str, Names] = {
     # transformers 5 writes a classifier's tokens and last norm with `vit.`, its blocks without.
-    path: (name, dataclasses.replace(name, outside=True)) if path.startswith("block_") else name
-    for path, name in vit_names().items()
+    path: (*names, *(dataclasses.replace(name, outside=True) for name in names))
+    if path.startswith("block_")
+    else names
+    for path, names in TORCH.names("transformers/vit").items()
 }
 
 vit_msn = _family(
     "vit_msn",
     "vit.",
     ("ViTMSNForImageClassification", "ViTMSNModel"),
-    {**_MSN_WORDS, **classifier_names({})},
+    {**_MSN_WORDS, **classifier_names()},
     epsilon=1e-6,
 )
 
@@ -173,15 +164,13 @@ ijepa = _family(
     "ijepa",
     "ijepa.",
     ("IJepaForImageClassification", "IJepaModel"),
-    classifier_names({}),
+    classifier_names(),
     classifiers=("gap",),
     fields={"class_token": None},
-    impossible=((lambda c: c.has_class_token, "a class token"),),
 )
 
 _NO_KEY = (True, False, True)
 _BIASES = {"use_relative_position_bias": "block", "use_shared_relative_position_bias": "shared"}
-_TABLE = "relative_position_bias.relative_position_bias_table"
 
 
 _SWAPS = "transformers reads the rows of a table as its columns"
@@ -227,20 +216,6 @@ def _beit(model_type: str, class_name: str, has_pooler: bool) -> Dialect:
         has_pooler: whether the class without a head has the norm behind the mean.
     """
     prefix = model_type.replace("-", "_") + "."
-    after = {"classifier": "gap", "numerics": {"pool_before_norm": True}}
-    norms = {
-        f"encoder_norm/{ours}": (
-            StoredAs(
-                f"pooler.layernorm.{theirs}",
-                when=lambda config: config.numerics.pool_before_norm,
-                implies=after,
-            ),
-            StoredAs(
-                f"layernorm.{theirs}", when=lambda config: not config.numerics.pool_before_norm
-            ),
-        )
-        for ours, theirs in (("gamma", "weight"), ("beta", "bias"))
-    }
     limits: tuple[Limit, ...] = (
         (lambda c: not c.has_class_token, "a model without a class token"),
         (lambda c: c.class_token_in_mean, "a mean of the class token too"),
@@ -261,13 +236,8 @@ def _beit(model_type: str, class_name: str, has_pooler: bool) -> Dialect:
     return dialect(
         model_type,
         {
-            **vit_names(),
-            **norms,
-            "block_{l}/attention_scale/gamma": StoredAs(VIT_BLOCK + "lambda_1"),
-            "block_{l}/mlp_scale/gamma": StoredAs(VIT_BLOCK + "lambda_2"),
-            "block_{l}/attention_bias/table": StoredAs(VIT_BLOCK + f"attention.attention.{_TABLE}"),
-            "relative_position_bias/table": StoredAs(f"encoder.{_TABLE}"),
-            **classifier_names({}),
+            **TORCH.names("transformers/vit", "transformers/beit"),
+            **classifier_names(),
         },
         (
             architectures(f"{class_name}ForImageClassification", f"{class_name}Model"),
@@ -313,8 +283,8 @@ def _beit(model_type: str, class_name: str, has_pooler: bool) -> Dialect:
         },
         expresses=("gelu", "layer_norm_epsilon", "position_resize", "pool_before_norm"),
         fields={"qkv_bias": _NO_KEY},
-        switches=("relative_position_bias", "layer_scale", "position", "qkv_bias", "final_norm"),
-        impossible=(*needs(qkv_bias=_NO_KEY), *limits),
+        switches=("position", "final_norm"),
+        impossible=limits,
     )
 
 

@@ -1,0 +1,99 @@
+"""Reader of `names.json`: every library's names of layers and weights, such as timm's `cls_token`.
+
+A section such as `"transformers/vit"` maps a layer of the lexicon (`block_{l}/mlp_norm`), or one
+weight (`class_token/token`), to the name in the library's files. `name : axes` adds the axes of
+an array; an object has the fields of `StoredAs`. A list states several names: the first whose
+condition `when` (in the lexicon's form, `mlp=plain`) a model meets is written, and all are read.
+"""
+
+import dataclasses
+import functools
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from keras_vit.checkpoints.dialects.base import Names, StoredAs
+from keras_vit.weights.lexicon import LEXICON, Word
+
+Section = Mapping[str, Any]
+
+
+@functools.cache
+def _sections() -> Mapping[str, Section]:
+    return json.loads(Path(__file__).with_name("names.json").read_text("utf-8"))
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """A framework's names and axes for the parameters of a layer.
+
+    Args:
+        parameters: parameter in the lexicon -> the framework's name with its separator, such as
+            `"gamma": "/scale"`.
+        axes: axes in the lexicon -> axes in the framework; absent axes are the same in both.
+    """
+
+    parameters: Mapping[str, str]
+    axes: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def names(self, *sections: str | Section) -> dict[str, Names]:
+        """Returns the name of each weight; a later section replaces names of an earlier one.
+
+        Args:
+            *sections: names of sections of `names.json`, or sections written in place.
+        """
+        names: dict[str, Names] = {}
+        for section in sections:
+            rows = _sections()[section] if isinstance(section, str) else section
+            for place, entry in rows.items():
+                names |= self._names_at(place, entry if isinstance(entry, list) else [entry])
+        return names
+
+    def _names_at(self, place: str, entries: list[Any]) -> Iterator[tuple[str, Names]]:
+        """Yields path and names of a weight, or of each weight of a layer."""
+        for word in LEXICON:
+            layer, _, parameter = word.path.rpartition("/")
+            if place == word.path:
+                yield word.path, tuple(_stored(word, entry) for entry in entries)
+            elif place == layer:
+                suffix, axes = self.parameters[parameter], self.axes.get(word.axes)
+                layers = [_stored(word, entry) for entry in entries]
+                yield (
+                    word.path,
+                    tuple(
+                        dataclasses.replace(one, name=one.name + suffix, axes=axes)
+                        for one in layers
+                    ),
+                )
+
+
+def _stored(word: Word, entry: str | Section) -> StoredAs:
+    """Returns the name and axes of a weight from an entry of `names.json`."""
+    fields = {"name": entry} if isinstance(entry, str) else dict(entry)
+    name, _, axes = fields.pop("name").partition(" : ")
+    meets = Word(word.path, word.axes, fields.pop("when", "")).is_held_by
+    return StoredAs(name, **{"axes": axes or None, **fields}, when=meets)
+
+
+FLAX = Layout({"kernel": "/kernel", "gamma": "/scale", "beta": "/bias", "bias": "/bias"})
+KERAS = Layout({"kernel": "/vars/0", "gamma": "/vars/0", "beta": "/vars/1", "bias": "/vars/1"})
+"""Keras numbers the arrays of a layer in the order of their creation, trainable arrays first."""
+TORCH = Layout(
+    {"kernel": ".weight", "gamma": ".weight", "beta": ".bias", "bias": ".bias"},
+    {
+        "p q c m": "m c p q",  # convolutions
+        "y x i w": "w i y x",
+        "y x a o": "o a y x",
+        "y x a w": "w a y x",
+        "y x w v": "v w y x",
+        "y x w o": "o w y x",
+        "m h d": "(h d) m",  # matrices
+        "h d": "(h d)",
+        "h d m": "m (h d)",
+        "m f": "f m",
+        "f m": "m f",
+        "m r": "r m",
+        "e k": "k e",
+    },
+)

@@ -1,0 +1,175 @@
+"""Writes the passport of a checkpoint, or compares the checkpoint with its passport.
+
+    KERAS_BACKEND=torch python -m weights.verify vit_b16.augreg_i21k_ft_i1k_384 passport.json
+    KERAS_BACKEND=torch python -m weights.verify vit_s14.dinov2 passport.json --imagenet val/
+
+A passport is the evidence about a checkpoint, a few kilobytes of JSON: the sha256 of its weights,
+the logits that the origin's code computes for two images of a formula, the preparation of images,
+and the accuracy on labelled images if it was measured. An absent file is written. A present one is
+compared, offline, with a folder of any library; the exit status is 1 if they differ.
+`keras_vit/sources/passports.json` holds the passports of presets.
+"""
+
+import argparse
+import datetime
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import keras_vit
+from keras_vit import VisionTransformer, data, evaluate
+from keras_vit.checkpoints import load
+from keras_vit.checkpoints.verification import (
+    Check,
+    check,
+    compute,
+    dialect_of,
+    formula_images,
+    image_shape,
+    run_origin,
+)
+from keras_vit.files import write_json
+from keras_vit.images.protocols import compact, complete
+from keras_vit.sources.source import Source
+
+SAMPLES = 64
+KINDS = (".safetensors", ".h5", ".npz")
+ORIGINS = ("library", "keras_vit")
+
+Passport = dict[str, Any]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Writes or compares the passport that the command line names; returns 1 on a difference."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("source", help="preset, file or folder, or hf://owner/repo")
+    parser.add_argument("passport", type=Path, help="JSON file to compare with, or to write")
+    parser.add_argument("--by", choices=ORIGINS, default="library", help="code that runs")
+    parser.add_argument("--imagenet", type=Path, help="folder of validation images, for top-1")
+    parser.add_argument("--images", type=int, choices=(1_000, 50_000), default=1_000)
+    arguments = parser.parse_args(argv)
+    if arguments.passport.exists():
+        checks = compare(arguments.source, json.loads(arguments.passport.read_text("utf-8")))
+        for each in checks:
+            result = "equal" if each.passed else f"differs by {each.difference:.1e}"
+            print(f"{each.name}, {each.expected}: {result}")
+        return int(not all(each.passed for each in checks))
+    passport = attest(arguments.source, by=arguments.by)
+    if arguments.imagenet is not None:
+        passport |= score(arguments.source, arguments.imagenet, arguments.images)
+    write_json(arguments.passport, passport)
+    print(f"{arguments.passport} written: {passport['origin']}.")
+    return 0
+
+
+def attest(source: str | os.PathLike[str], by: str = "library", **fields: Any) -> Passport:
+    """Returns the passport of a checkpoint.
+
+    Args:
+        source: a source as for `load`.
+        by: `"library"` for timm, transformers or keras-hub, the code that the files' dialect
+            belongs to; `"keras_vit"` for keras_vit's own outputs, which say nothing about the
+            origin. Presets of keras_vit have no other origin.
+        **fields: arguments of `load`.
+
+    Raises:
+        LibraryUnavailableError: the library cannot run the checkpoint.
+    """
+    place = Source.of(source)
+    model = load(place, **fields)
+    dialect = dialect_of(place, model, fields)
+    if by == "keras_vit" or dialect == "keras_vit":
+        origin, outputs = f"keras_vit {keras_vit.__version__}", outputs_of(model)
+    else:
+        origin, logits = run_origin(place, model, fields)
+        outputs = {"logits": logits}
+    return {
+        "name": place.row.name if place.row else Path(place.name).name,
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "dialect": dialect,
+        "sha256": digests(place),
+        "origin": origin,
+        "image_shape": image_shape(model),
+        "logits": sample(outputs["logits"]),
+        "num_logits": outputs["logits"].shape[1],
+        "norms": {name: norms(value) for name, value in outputs.items()},
+        "protocol": complete(model.preprocessor.protocol),
+    }
+
+
+def compare(source: str | os.PathLike[str], passport: Passport, **fields: Any) -> list[Check]:
+    """Returns the comparisons of a checkpoint with a passport.
+
+    Args:
+        source: a source as for `load`, of any library. The sha256 is compared if the dialect is
+            the passport's.
+        passport: contents of the JSON file.
+        **fields: arguments of `load`.
+    """
+    place = Source.of(source)
+    model = load(place, **fields)
+    origin, expected = passport["origin"], dict(passport["norms"])
+    checks = []
+    if passport["dialect"] == dialect_of(place, model, fields):
+        same = digests(place) == passport["sha256"]
+        checks.append(Check("sha256", " ".join(passport["sha256"]), float(not same), 0.0))
+    same = compact(passport["protocol"]) == compact(model.preprocessor.protocol)
+    checks.append(Check("protocol", passport["protocol"]["name"], float(not same), 0.0))
+    if list(image_shape(model)) != list(passport["image_shape"]):
+        return [*checks, Check("image size", f"{origin}: {passport['image_shape']}", 1.0, 0.0)]
+    outputs = outputs_of(model, [name for name in expected if name != "logits"])
+    checks += [check(f"norm of {n}", norms(outputs[n]), expected[n], origin) for n in expected]
+    return [*checks, check("logits", sample(outputs["logits"]), passport["logits"], origin)]
+
+
+def outputs_of(
+    model: VisionTransformer, blocks: Sequence[str] | None = None
+) -> dict[str, np.ndarray]:
+    """Returns the logits for `formula_images`, and the tokens behind blocks; three by default."""
+    last = model.config.num_layers - 1
+    names = [f"block_{k}" for k in sorted({0, (last + 1) // 2, last})]
+    return compute(
+        model, formula_images(*image_shape(model)), names if blocks is None else list(blocks)
+    )
+
+
+def score(source: str, folder: Path, count: int) -> dict[str, Any]:
+    """Returns the accuracy in percent on `count` labelled images, of every class alike."""
+    model = VisionTransformer.from_preset(source)
+    images = data.from_folder(folder, model, 32)
+    if count < len(images.labels):
+        _, images = images.hold_out(count / len(images.labels))
+    result = evaluate(model, images)
+    return {"images": result.count, "top1": round(100 * result.top1, 2)}
+
+
+def digests(source: Source) -> dict[str, str]:
+    """Returns the sha256 of each file of weights, by file name."""
+    with source.local() as path:
+        files = [path] if path.is_file() else [p for p in path.iterdir() if p.suffix in KINDS]
+        digests = {}
+        for file in sorted(files):
+            with file.open("rb") as stream:
+                digests[file.name] = hashlib.file_digest(stream, "sha256").hexdigest()
+        return digests
+
+
+def sample(logits: np.ndarray) -> list[list[float]]:
+    """Returns `SAMPLES` evenly spaced numbers of each row."""
+    chosen = np.linspace(0, logits.shape[1] - 1, min(SAMPLES, logits.shape[1])).astype(int)
+    return [[float(f"{value:.8g}") for value in row] for row in logits[:, chosen]]
+
+
+def norms(values: np.ndarray) -> list[float]:
+    """Returns one Euclidean norm per image, over all values of that image."""
+    flat = np.asarray(values, "float64").reshape(len(values), -1)
+    return [float(f"{norm:.8g}") for norm in np.linalg.norm(flat, axis=1)]
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
