@@ -1,6 +1,7 @@
 """Figure 1 of the paper, top to bottom: the layers of a configuration, and their order."""
 
 import inspect
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -17,15 +18,11 @@ from keras_vit.layers.relative_position_bias import RelativePositionBias
 from keras_vit.layers.rms_norm import norm_layer
 
 if kernels.have_whole_block:
-    from keras_vit.layers.torch_block import call_block
-else:
+    from keras_vit.layers import torch_block
 
-    def call_block(
-        block: Any, z: Any, rotary: Any = None, bias: Any = None, **arguments: Any
-    ) -> Any:
-        """Returns `block(z, rotary=rotary, bias=bias, **arguments)`; None is left out."""
-        further = {"rotary": rotary, "bias": bias}
-        return block(z, **{k: x for k, x in further.items() if x is not None}, **arguments)
+    call_block: Callable[..., Any] = torch_block.call_block
+else:
+    call_block = operator.call
 
 
 class Stages:
@@ -64,7 +61,7 @@ class Stages:
         return self.ends_call and len(self.values) == len(self.names)
 
     def were_read(self, name: str) -> bool:
-        """Whether a chosen stage was computed; a stage that is only changed is not known."""
+        """Whether a stage was computed; True for a stage that was not chosen."""
         return name in self.values or name not in self.names
 
     def touches(self, name: str) -> bool:
@@ -86,17 +83,15 @@ class Stages:
         return {"read_weights": lambda weights: self.keep(name, weights)}
 
 
-_WITHOUT_STAGES = Stages(())
-
-
 class Graph:
     """The only description of the model's graph.
 
     `VisionTransformer` calls it once on the symbolic `images`, from which Keras makes a
-    functional model, and afterwards on every batch. A part that the configuration lacks is None.
+    functional model, and afterwards on every batch. Its layers stand in lists, in the order of
+    their calls: `to_grid`, `to_tokens`, `blocks` and `to_output`.
 
     Keras's own execution of a functional graph would compute the same, but it keeps the output of
-    every layer until the last layer is done. A call of this class frees an output when the next
+    every layer until the last layer has run. A call of this class frees an output when the next
     layer has read it (benchmarks/notes, "Memory").
 
     Args:
@@ -115,37 +110,13 @@ class Graph:
         remat: bool,
         normalisation: tuple[Any, Any] = (0.5, 0.5),
     ) -> None:
-        numerics = config.numerics
         float32 = float32_under_mixed(policy)
         self.images = keras.Input(_image_shape(config, data_format), name="images")
         # A functional model without layers returns its input as Keras converts and checks it.
         self.standardise = keras.Model(self.images, self.images, name="standardise").call
-        self.rescale = (
-            layers.Rescale(*normalisation, data_format, dtype=policy, name="rescale")
-            if config.rescale
-            else None
-        )
-        self.stem = _stem(config, data_format, policy)
-        self.patch_embedding = layers.PatchEmbedding(
-            config.hidden_size,
-            config.patch_size,
-            flatten=False,
-            data_format=data_format,
-            use_bias=config.patch_bias,
-            dtype=policy,
-            name="patch_embedding",
-        )
-        self.patch_tokens = keras.layers.Reshape(
-            (-1, config.hidden_size), dtype=policy, name="patch_tokens"
-        )
-        self.patch_norm = _norm(config, policy, "patch_norm") if config.patch_norm else None
-        self.mask_token = (
-            layers.MaskToken(dtype=policy, name="mask_token") if config.mask_token else None
-        )
-        self.assemble = _assembly(config, policy)
+        self.to_grid = _to_grid(config, data_format, policy, normalisation)
+        self.to_tokens = _to_tokens(config, policy)
         self.resizes_positions = config.grid != config.source_grid
-        self.dropout = Dropout(config.dropout_rate, dtype=policy, name="embedding_dropout")
-        self.pre_norm = _norm(config, policy, "pre_norm") if config.pre_norm else None
         self.rotary_positions = _rotary_positions(config, float32)
         self.position_bias = (
             _position_bias(config, float32, "relative_position_bias")
@@ -153,148 +124,123 @@ class Graph:
             else None
         )
         self.blocks = [_block(config, i, policy, remat, float32) for i in range(config.num_layers)]
-        self.norm = _norm(config, policy, "encoder_norm") if config.final_norm else None
+        norm = _norm(config, policy, "encoder_norm") if config.final_norm else None
         self.pool = _pool(config, policy)
-        self.pool_before_norm = numerics.pool_before_norm
+        self.block_norm = None if config.numerics.pool_before_norm else norm
+        encoding = [self.pool, norm] if config.numerics.pool_before_norm else [norm, self.pool]
+        self.to_output = _present(*encoding, *_head_layers(config, float32))
         self.joins_pre_logits = bool(config.has_two_heads and config.num_classes)
-        self.projection = _projection(config, float32)
-        self.pre_logits = _pre_logits(config, float32)
-        self.unit_norm = (
-            keras.layers.UnitNormalization(dtype=float32, name="unit_norm")
-            if config.unit_pre_logits
-            else None
-        )
-        self.head = _head(config, float32)
-        self.probabilities = _probabilities(config, float32)
 
     def __call__(
         self, images: Any, training: bool | None = None, stages: Stages | None = None
     ) -> Any:
-        """Returns the model's output for `images`, symbolic or real, after `standardise`.
+        """Returns the model's output for `images`, or None if `stages` ends the call before it.
 
-        With `stages`, keeps them.
+        Args:
+            images: symbolic or real images, after `standardise`.
+            training: whether dropout and stochastic depth are active; None for inference.
+            stages: holds the chosen stages after the call; None for no stages.
         """
-        look = _WITHOUT_STAGES if stages is None else stages
+        stages = stages or Stages(())
         # `stateless_call` sets no context of a call: layers get `training` only as an argument.
         mode = {} if training is None else {"training": training}
-        z, positions = self._embed(images, mode, look)  # Eq. 1
+        z, positions = self._embed(images, mode, stages)  # Eq. 1
         for block in self.blocks:  # Eqs. 2 and 3
-            z = look.keep(f"{block.name}/input", z)
-            z = self._call_block(block, z, look, **positions, **mode)
-            if look.touches(f"{block.name}/norm"):
-                look.keep(f"{block.name}/norm", self._norm_tokens(z))
-            if look.end_call():
+            z = stages.keep(f"{block.name}/input", z)
+            z = self._call_block(block, z, stages, **positions, **mode)
+            if stages.touches(f"{block.name}/norm"):
+                normed = z if self.block_norm is None else self.block_norm(z)
+                stages.keep(f"{block.name}/norm", normed)
+            if stages.end_call():
                 return None
-        y = self._encode(z, look)  # Eq. 4
-        if self.projection is not None:
-            y = look.keep("projection", self.projection(y))
-        y = self.pre_logits(y)
-        if look.touches("pre_logits"):
-            # Two heads read two vectors; without heads, the model returns their mean.
-            look.keep("pre_logits", ops.mean(y, axis=1) if self.joins_pre_logits else y)
-        if self.unit_norm is not None:
-            y = look.keep("unit_norm", self.unit_norm(y))
-        if self.head is None:
-            return y
-        logits = look.keep("logits", look.keep("head", self.head(y)))
-        if self.probabilities is None:
-            return logits
-        return look.keep("probabilities", self.probabilities(logits))
-
-    def _norm_tokens(self, z: Any) -> Any:
-        """Returns tokens behind the last norm, unless it is behind the mean of the tokens."""
-        return z if self.norm is None or self.pool_before_norm else self.norm(z)
+        for layer in self.to_output:  # Eq. 4, and the head
+            z = self._call_behind_blocks(layer, z, stages)
+        return z
 
     def stage_names(self) -> list[str]:
         """Returns the name of every stage, in the order of the computation."""
-        embedding = [self.rescale, *self.stem, self.patch_embedding, self.patch_tokens]
-        embedding += [self.patch_norm, self.mask_token, *self.assemble, self.dropout]
-        embedding += [self.pre_norm, self.rotary_positions, self.position_bias]
-        names = [layer.name for layer in embedding if layer is not None]
+        positions = _present(self.rotary_positions, self.position_bias)
+        names = [layer.name for layer in (*self.to_grid, *self.to_tokens, *positions)]
         for block in self.blocks:
             kinds = ("input", "attention", "norm")
             names += [*(f"{block.name}/{kind}" for kind in kinds), block.name]
-        end = [self.norm, self.pool, self.projection, self.pre_logits, self.unit_norm, self.head]
-        names += [layer.name for layer in (*end, self.probabilities) if layer is not None]
-        names += ["logits"] if self.head is not None else []
+        names += [layer.name for layer in self.to_output]
+        names += ["logits"] if "head" in names else []
         return names + (["pool/attention"] if isinstance(self.pool, layers.MAPHead) else [])
 
     def check_stages(self, names: Iterable[str]) -> None:
         """Refuses names that are no stages.
 
         Raises:
-            ConfigError: the model has no such stage; the message lists all.
+            ConfigError: a name is no stage of the model; the message lists the layers.
         """
-        known = self.stage_names()
+        valid = self.stage_names()
         for name in names:
-            if name not in known:
-                layers_alone = ", ".join(each for each in known if "/" not in each)
+            if name not in valid:
+                layer_names = ", ".join(each for each in valid if "/" not in each)
                 raise ConfigError(
-                    f"layer={name!r} is no layer of the model.{nearest(name, known)} It has "
-                    f"{layers_alone}."
+                    f"layer={name!r} is no layer of the model.{nearest(name, valid)} It has "
+                    f"{layer_names}."
                 )
 
     def _embed(
-        self, images: Any, mode: dict[str, bool], look: Stages
+        self, images: Any, mode: dict[str, bool], stages: Stages
     ) -> tuple[Any, dict[str, Any]]:
-        """z_0 = [x_class; x_p^1 E; ...; x_p^N E] + E_pos  (Eq. 1), and what blocks read beside it.
+        """Returns z_0 = [x_class; x_p^1 E; ...; x_p^N E] + E_pos (Eq. 1), and arguments of blocks.
 
-        That are the rotary positions and the relative position bias.
+        The arguments are the rotary positions and the relative position bias, if there are any.
         """
-        if self.rescale is not None:
-            images = look.keep("rescale", self.rescale(images))
-        for stage in self.stem:
-            images = look.keep(stage.name, stage(images))
+        grid = images
+        for layer in self.to_grid:
+            grid = stages.keep(layer.name, layer(grid))
         # grid (batch, rows, columns, hidden_size), z (batch, rows * columns, hidden_size)
-        grid = look.keep("patch_embedding", self.patch_embedding(images))
-        z = look.keep("patch_tokens", self.patch_tokens(grid))
-        for layer in (self.patch_norm, self.mask_token):
-            z = z if layer is None else look.keep(layer.name, layer(z))
-        patches = {"patches": grid} if self.resizes_positions else {}
-        for layer in self.assemble:
-            adds_positions = isinstance(layer, layers.AddPositionEmbs)
-            z = look.keep(layer.name, layer(z, **(patches if adds_positions else {})))
-        z = look.keep("embedding_dropout", self.dropout(z, **mode))
-        if self.pre_norm is not None:
-            z = look.keep("pre_norm", self.pre_norm(z))
+        arguments: dict[str, dict[str, Any]] = {"embedding_dropout": mode}
+        if self.resizes_positions:
+            arguments["position_embedding"] = {"patches": grid}
+        z = grid
+        for layer in self.to_tokens:
+            z = stages.keep(layer.name, layer(z, **arguments.get(layer.name, {})))
         others = ("rotary", self.rotary_positions, grid), ("bias", self.position_bias, z)
         return z, {
-            argument: look.keep(layer.name, layer(read))
+            argument: stages.keep(layer.name, layer(read))
             for argument, layer, read in others
             if layer is not None
         }
 
-    def _call_block(self, block: Any, z: Any, look: Stages, **arguments: Any) -> Any:
-        reader = look.reader(f"{block.name}/attention")
+    def _call_block(self, block: Any, z: Any, stages: Stages, **arguments: Any) -> Any:
+        reader = stages.reader(f"{block.name}/attention")
         _check_reader(block, reader)
         z = call_block(block, z, **arguments, **reader)
-        if reader and not look.were_read(f"{block.name}/attention"):
+        if reader and not stages.were_read(f"{block.name}/attention"):
             raise ConfigError(_NO_WEIGHTS.format(block.name))
-        return look.keep(block.name, z)
+        return stages.keep(block.name, z)
 
-    def _encode(self, z: Any, look: Stages) -> Any:
-        """y = LN(z_L^0)  (Eq. 4); the reference norms every token before the pooling."""
-        order = (self.pool, self.norm) if self.pool_before_norm else (self.norm, self.pool)
-        for layer in order:
-            if layer is None:
-                continue
-            reader = look.reader("pool/attention") if layer is self.pool else {}
-            _check_reader(layer, reader)
-            z = look.keep(layer.name, layer(z, **reader))
-        return z
+    def _call_behind_blocks(self, layer: Any, z: Any, stages: Stages) -> Any:
+        reader = stages.reader("pool/attention") if layer is self.pool else {}
+        _check_reader(layer, reader)
+        z = layer(z, **reader)
+        if layer.name == "pre_logits" and self.joins_pre_logits:
+            # Two heads read two vectors; without heads, the model returns their mean.
+            if stages.touches("pre_logits"):
+                stages.keep("pre_logits", ops.mean(z, axis=1))
+            return z
+        z = stages.keep(layer.name, z)
+        return stages.keep("logits", z) if layer.name == "head" else z
 
 
 _NO_WEIGHTS = (
-    "{} computed no attention weights in the way of keras_vit's Attention; its attention was "
-    "replaced, so that its weights are not known."
+    "{} computed no attention weights in the way of keras_vit's Attention: its attention was "
+    "replaced, so that its weights cannot be read."
 )
 
 
 def _check_reader(layer: Any, reader: Mapping[str, Any]) -> None:
     """Refuses to read the attention weights of a block or head that was replaced."""
     for part in (layer, getattr(layer, "attention", None)) if reader else ():
-        known = {} if part is None else inspect.signature(part.call).parameters
-        if not any(p.name == "read_weights" or p.kind is p.VAR_KEYWORD for p in known.values()):
+        parameters = {} if part is None else inspect.signature(part.call).parameters
+        if not any(
+            p.name == "read_weights" or p.kind is p.VAR_KEYWORD for p in parameters.values()
+        ):
             raise ConfigError(_NO_WEIGHTS.format(layer.name))
 
 
@@ -303,6 +249,28 @@ def _image_shape(config: ViTConfig, data_format: str) -> tuple[int | None, ...]:
     if data_format == "channels_last":
         return height, width, config.channels
     return config.channels, height, width
+
+
+def _present(*parts: Any) -> list[Any]:
+    return [part for part in parts if part is not None]
+
+
+def _to_grid(
+    config: ViTConfig, data_format: str, policy: Any, normalisation: tuple[Any, Any]
+) -> list[Any]:
+    """The layers from images to the grid of patches, `(batch, rows, columns, hidden_size)`."""
+    rescale = layers.Rescale(*normalisation, data_format, dtype=policy, name="rescale")
+    patch_embedding = layers.PatchEmbedding(
+        config.hidden_size,
+        config.patch_size,
+        flatten=False,
+        data_format=data_format,
+        use_bias=config.patch_bias,
+        dtype=policy,
+        name="patch_embedding",
+    )
+    stem = _stem(config, data_format, policy)
+    return [*([rescale] if config.rescale else []), *stem, patch_embedding]
 
 
 def _stem(config: ViTConfig, data_format: str, policy: Any) -> list[Any]:
@@ -331,8 +299,20 @@ def _norm(config: ViTConfig, policy: Any, name: str) -> Any:
     return norm_layer(config.norm, config.numerics.layer_norm_epsilon, policy, name)
 
 
+def _to_tokens(config: ViTConfig, policy: Any) -> list[Any]:
+    """The layers from the grid of patches to z_0, `(batch, tokens, hidden_size)` (Eq. 1)."""
+    return _present(
+        keras.layers.Reshape((-1, config.hidden_size), dtype=policy, name="patch_tokens"),
+        _norm(config, policy, "patch_norm") if config.patch_norm else None,
+        layers.MaskToken(dtype=policy, name="mask_token") if config.mask_token else None,
+        *_assembly(config, policy),
+        Dropout(config.dropout_rate, dtype=policy, name="embedding_dropout"),
+        _norm(config, policy, "pre_norm") if config.pre_norm else None,
+    )
+
+
 def _assembly(config: ViTConfig, policy: Any) -> list[Any]:
-    """The layers that add positions, registers and class token to the patches, in order."""
+    """The layers that add positions, registers and class token to the patches, in their order."""
     front = config.has_class_token + config.distillation_token
     add_positions = layers.AddPositionEmbs(
         config.source_grid,
@@ -440,36 +420,41 @@ def _pool(config: ViTConfig, policy: Any) -> Any:
     return layers.Pool(kind, skip, dtype=float32, name="pool")
 
 
-def _projection(config: ViTConfig, float32: Any) -> Any:
-    """Returns the linear layer that computes the image embedding (CLIP); None if there is none."""
-    if config.projection_dim is None:
-        return None
-    return Dense(
-        config.projection_dim,
-        use_bias=False,
-        kernel_initializer=layers.LecunNormal(),
-        dtype=float32,
-        name="projection",
-    )
-
-
-def _pre_logits(config: ViTConfig, float32: Any) -> Any:
-    """The hidden layer of the pre-training head (section 3.1), or an identity."""
+def _head_layers(config: ViTConfig, float32: Any) -> list[Any]:
+    """The layers from the pooled vector to the output; without classes, to the pre_logits."""
+    parts: list[Any] = []
+    if config.projection_dim is not None:  # the image embedding of CLIP
+        projection = Dense(
+            config.projection_dim,
+            use_bias=False,
+            kernel_initializer=layers.LecunNormal(),
+            dtype=float32,
+            name="projection",
+        )
+        parts.append(projection)
     if config.representation_size is None:
-        return keras.layers.Identity(dtype=float32.name, name="pre_logits")
-    return keras.layers.Dense(
-        config.representation_size,
-        activation="tanh",
-        kernel_initializer=layers.LecunNormal(),
-        dtype=float32,
-        name="pre_logits",
-    )
+        parts.append(keras.layers.Identity(dtype=float32.name, name="pre_logits"))
+    else:  # the hidden layer of the pre-training head (section 3.1)
+        hidden = keras.layers.Dense(
+            config.representation_size,
+            activation="tanh",
+            kernel_initializer=layers.LecunNormal(),
+            dtype=float32,
+            name="pre_logits",
+        )
+        parts.append(hidden)
+    if config.unit_pre_logits:
+        parts.append(keras.layers.UnitNormalization(dtype=float32, name="unit_norm"))
+    if config.num_classes:
+        parts.append(_head(config, float32))
+    if config.num_classes and config.classifier_activation is not None:
+        activation = config.classifier_activation
+        parts.append(keras.layers.Activation(activation, dtype=float32, name="probabilities"))
+    return parts
 
 
 def _head(config: ViTConfig, float32: Any) -> Any:
-    """The linear classifier, or None for a model of features."""
-    if config.num_classes == 0:
-        return None
+    """The linear classifier, or two for a class token and a distillation token."""
     if config.classifier == "token_and_distillation":
         return layers.DistilledHead(
             config.num_classes, config.head_bias_init, dtype=float32, name="head"
@@ -480,13 +465,4 @@ def _head(config: ViTConfig, float32: Any) -> Any:
         bias_initializer=keras.initializers.Constant(config.head_bias_init),
         dtype=float32,
         name="head",
-    )
-
-
-def _probabilities(config: ViTConfig, float32: Any) -> Any:
-    """Returns the layer that turns logits into probabilities; None if logits are the output."""
-    if config.num_classes == 0 or config.classifier_activation is None:
-        return None
-    return keras.layers.Activation(
-        config.classifier_activation, dtype=float32, name="probabilities"
     )

@@ -167,7 +167,7 @@ class VisionTransformer(keras.Model):
         With thresholds every class has a probability of its own, the sigmoid of its logit.
         `classify` and the server answer with all labels that reach their threshold, `loss="auto"`
         is binary cross-entropy, and `evaluate` scores every class. A head with
-        `classifier_activation="sigmoid"` has thresholds of 0.5 if none are given.
+        `classifier_activation="sigmoid"` has thresholds of 0.5 by default.
 
         Set it to a number, to one per class, such as `keras_vit.evaluation.choose_thresholds`
         returns, or to None. Presets and `.keras` files keep it.
@@ -208,8 +208,8 @@ class VisionTransformer(keras.Model):
             inputs: the images, see `VisionTransformer`.
             training: whether dropout and stochastic depth are active.
             mask: not used; Keras passes it.
-            stages: names of intermediate results, see `keras_vit.graph.Stages`; or such an
-                object, which then holds them beside the output.
+            stages: names of intermediate results; or a `keras_vit.graph.Stages`, which holds
+                them after the call, beside the output.
         """
         self._image_checks.check_call(inputs)
         images = self._graph.standardise(inputs, mask=mask)
@@ -231,7 +231,7 @@ class VisionTransformer(keras.Model):
         """Refuses names that are no stages of this model, see `keras_vit.graph.Stages`.
 
         Raises:
-            ConfigError: the model has no such stage; the message lists its layers.
+            ConfigError: a name is no stage of the model; the message lists its layers.
         """
         self._graph.check_stages(names)
 
@@ -353,7 +353,7 @@ class VisionTransformer(keras.Model):
             images: paths, PIL images or arrays, as for `preprocessor`; an iterator is read
                 batch by batch.
             top: number of labels per image. None for 5, and for all labels that reach their
-                threshold if the model has `thresholds`; such an answer may be empty.
+                threshold if the model has `thresholds`; then the list of an image may be empty.
             batch_size: images per step.
 
         Raises:
@@ -435,7 +435,7 @@ class VisionTransformer(keras.Model):
             `patches` `(batch, rows, columns, hidden_size)`. `{block: Tokens}` for several.
 
         Raises:
-            ConfigError: the model has no such block.
+            ConfigError: an index is outside the model's blocks.
         """
         return tokens_of(self, images, blocks, norm, batch_size)
 
@@ -454,7 +454,7 @@ class VisionTransformer(keras.Model):
 
         Args:
             head: a layer that reads the output of `pre_logits`, `(batch, hidden_size or
-                representation_size)`; its activation is `"softmax"`, `"sigmoid"` or none. Or the
+                representation_size)`; its activation is `"softmax"`, `"sigmoid"` or linear. Or the
                 path of a file with `weight` `(classes, width)` and `bias`, as DINOv2 and DINOv3
                 publish linear heads for ImageNet; they read class token and mean of the patches,
                 and so does the copy, by `classifier="token_and_mean"`.
@@ -489,8 +489,8 @@ class VisionTransformer(keras.Model):
         Args:
             embeddings: an array `(classes, width)`, or `(classes, prompts, width)` for several
                 texts per class; a mapping from labels to arrays `(width,)` or `(prompts, width)`;
-                or a path of such a mapping as `.npz` or `.safetensors`. Texts of one class are
-                averaged as CLIP does: unit vectors, mean, unit vector.
+                or the path of a `.npz` or `.safetensors` file with that mapping. Texts of one
+                class are averaged as CLIP does: unit vectors, mean, unit vector.
             labels: one name per class; None for the names of the mapping.
             scale: factor of the cosine. None for the temperature of the two-tower file that the
                 model was loaded from (`exp(logit_scale)`).
@@ -579,7 +579,7 @@ class VisionTransformer(keras.Model):
         """Writes a `.keras` file or folder, as any `keras.Model` does.
 
         Raises:
-            ConfigError: the name ends in `.h5` or `.hdf5`. Keras would write such a file but could
+            ConfigError: the name ends in `.h5` or `.hdf5`. Keras would write the file but could
                 not load it, because its h5 format cannot hold a registered class.
         """
         if str(filepath).endswith((".h5", ".hdf5")):

@@ -1,5 +1,6 @@
 """Headless Chromium of the distribution, for tests of pages."""
 
+import json
 import shutil
 
 import pytest
@@ -34,3 +35,12 @@ def resize(driver, width, height):
         "Emulation.setDeviceMetricsOverride",
         {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500},
     )
+
+
+def requested_urls(driver):
+    """Returns the addresses that a browser has requested since the last call."""
+    return [
+        json.loads(entry["message"])["message"]["params"]["request"]["url"]
+        for entry in driver.get_log("performance")
+        if '"Network.requestWillBeSent"' in entry["message"]
+    ]

@@ -41,6 +41,33 @@ def numpy_of(tensor) -> np.ndarray:
     return keras.ops.convert_to_numpy(keras.ops.cast(tensor, "float32"))
 
 
+def output_and_gradients(function, inputs):
+    """The second result of a function, and the gradients of its first by each input.
+
+    Args:
+        function: takes the inputs, and returns a scalar and a tensor.
+        inputs: float tensors of the backend.
+    """
+    backend = keras.backend.backend()
+    if backend == "jax":
+        import jax
+
+        grad = jax.jit(jax.value_and_grad(function, range(len(inputs)), has_aux=True))
+        (_, output), gradients = grad(*inputs)
+        return output, gradients
+    if backend == "torch":
+        inputs = [tensor.detach().requires_grad_() for tensor in inputs]
+        total, output = function(*inputs)
+        total.backward()
+        return output.detach(), [tensor.grad for tensor in inputs]
+    import tensorflow as tf
+
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        total, output = function(*inputs)
+    return output, tape.gradient(total, inputs)
+
+
 def run(layer, *inputs, training: bool = False, **named) -> np.ndarray:
     """The output of a layer as a float32 array.
 

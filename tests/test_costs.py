@@ -4,7 +4,6 @@ import keras
 import numpy as np
 import pytest
 
-import keras_vit
 from keras_vit import ConfigError, flops
 from keras_vit.costs import memory, parameters
 from keras_vit.variants import variant
@@ -137,8 +136,3 @@ def test_an_any_size_model_needs_an_image_size():
         flops(config)
     with pytest.raises(ConfigError, match="optimizer='adafactor' is not one of sgd, adamw"):
         memory(config, 1, "adafactor", 16)
-
-
-def test_flops_is_public():
-    """`keras_vit.flops` is the function; `keras_vit.costs` has the rest."""
-    assert keras_vit.flops is flops

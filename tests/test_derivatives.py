@@ -159,7 +159,7 @@ def test_forward_mode_of_jax_agrees_with_the_gradient(remat):
 @pytest.mark.skipif(BACKEND != "torch", reason="torch's function transforms")
 @pytest.mark.parametrize("remat", [False, True])
 def test_function_transforms_of_torch_agree_with_autograd(remat):
-    """`torch.func.grad`, `jvp`, their composition, and dual tensors."""
+    """`torch.func.grad`, `jvp`, `vmap`, their compositions, and dual tensors."""
     import torch
     from torch.autograd import forward_ad
 
@@ -184,6 +184,8 @@ def test_function_transforms_of_torch_agree_with_autograd(remat):
             torch.func.grad(scalar)(images)
         return
     close(torch.func.grad(scalar)(images), gradient)
+    by_image = torch.func.vmap(torch.func.grad(scalar), randomness="different")(images[:, None])
+    close(by_image[:, 0], gradient)
     close(torch.func.jvp(scalar, (images,), (direction,))[1], torch.tensor(expected))
     close(torch.func.jvp(torch.func.grad(scalar), (images,), (direction,))[1], second)
     with forward_ad.dual_level():

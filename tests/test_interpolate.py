@@ -1,7 +1,5 @@
 """Resampling matrices against scipy, torch and a plain formula."""
 
-import itertools
-
 import keras
 import numpy as np
 import pytest
@@ -14,7 +12,6 @@ from tests.formulas import torch_resize, zoom
 from tests.helpers import assert_close, normal
 from tests.thorough import sample
 
-LINEAR = ("bilinear_align_corners", "bilinear_half_pixel")
 LENGTHS = [(1, 1), (1, 4), (4, 1), (4, 4), (4, 7), (7, 4), (14, 24), (24, 14), (3, 100)]
 every_length = pytest.mark.parametrize(("source", "target"), LENGTHS)
 every_method = pytest.mark.parametrize("method", POSITION_RESIZES)
@@ -64,16 +61,6 @@ def test_bicubic_equals_torch(antialias, source, target):
     np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-12)
 
 
-def test_any_two_methods_differ_by_more_than_a_hundredth():
-    """The tests above therefore tell the methods apart."""
-    for first, second in itertools.combinations(POSITION_RESIZES, 2):
-        differences = [
-            np.abs(resampling_matrix(*sides, first) - resampling_matrix(*sides, second)).max()
-            for sides in ((4, 7), (7, 4))
-        ]
-        assert max(differences) > 0.01, (first, second)
-
-
 @every_method
 @every_length
 def test_rows_sum_to_one(method, source, target):
@@ -81,15 +68,6 @@ def test_rows_sum_to_one(method, source, target):
     matrix = resampling_matrix(source, target, method)
     assert (matrix.shape, matrix.dtype) == ((target, source), "float64")
     np.testing.assert_allclose(matrix.sum(1), 1, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("method", LINEAR)
-@every_length
-def test_linear_rows_have_at_most_two_positive_weights(method, source, target):
-    """Each new point is interpolated between two old points."""
-    matrix = resampling_matrix(source, target, method)
-    assert (matrix >= 0).all()
-    assert ((matrix > 0).sum(1) <= 2).all()
 
 
 @every_method

@@ -1,8 +1,6 @@
 """The fast kernels of a block equal their reference in value and gradient."""
 
-import ast
 import contextlib
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -10,7 +8,7 @@ import pytest
 
 from keras_vit import kernels
 from keras_vit.kernels import reference
-from tests.helpers import dtype_of, normal, numpy_of
+from tests.helpers import dtype_of, normal, numpy_of, output_and_gradients
 
 pytestmark = pytest.mark.usefixtures("full_compilation")
 
@@ -27,24 +25,7 @@ def value_and_gradients(function, arrays, dtype):
         weights = keras.ops.convert_to_tensor(normal(*output.shape, seed=9), dtype="float32")
         return keras.ops.sum(keras.ops.cast(output, "float32") * weights), output
 
-    backend = keras.backend.backend()
-    if backend == "jax":
-        import jax
-
-        grad = jax.jit(jax.value_and_grad(weighted, range(len(inputs)), has_aux=True))
-        (_, output), gradients = grad(*inputs)
-    elif backend == "torch":
-        inputs = [tensor.detach().requires_grad_() for tensor in inputs]
-        total, output = weighted(*inputs)
-        total.backward()
-        output, gradients = output.detach(), [tensor.grad for tensor in inputs]
-    else:
-        import tensorflow as tf
-
-        with tf.GradientTape() as tape:
-            tape.watch(inputs)
-            total, output = weighted(*inputs)
-        gradients = tape.gradient(total, inputs)
+    output, gradients = output_and_gradients(weighted, inputs)
     assert dtype_of(output) == dtype
     return [numpy_of(tensor) for tensor in (output, *gradients)]
 
@@ -55,15 +36,17 @@ def assert_equal(found, expected, tolerance):
         assert np.abs(got - want).max() <= tolerance * np.abs(want).max()
 
 
-@pytest.mark.without_backend
-@pytest.mark.parametrize("backend", ["jax", "openvino", "reference", "tensorflow", "torch"])
-def test_every_backend_has_a_form_of_every_operation(backend):
-    """Functions of its file, or names that it takes from the reference."""
-    tree = ast.parse((Path(reference.__file__).parent / f"{backend}.py").read_text())
-    names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
-    for node in tree.body:
-        names |= {t.id for t in getattr(node, "targets", ()) if isinstance(t, ast.Name)}
-    assert set(kernels.__all__) <= names
+def check(form, arrays, dtype):
+    """Compares `form(kernels)` with `form(reference)` on the rounded arrays; returns the latter.
+
+    Args:
+        form: a function from a module of operations to a function of the arrays.
+    """
+    rounded = [numpy_of(keras.ops.convert_to_tensor(array, dtype=dtype)) for array in arrays]
+    found = value_and_gradients(form(kernels), arrays, dtype)
+    expected = value_and_gradients(form(reference), rounded, "float32")
+    assert_equal(found, expected, TOLERANCE[dtype])
+    return expected
 
 
 def norm_of(module):
@@ -75,10 +58,7 @@ def norm_of(module):
 def test_layer_norm_equals_its_reference(shape, dtype):
     """Tokens and single vectors with a mean other than zero, against float32."""
     arrays = [2 + 3 * normal(*shape), 1 + normal(shape[-1], seed=1), normal(shape[-1], seed=2)]
-    found = value_and_gradients(norm_of(kernels), arrays, dtype)
-    rounded = [numpy_of(keras.ops.convert_to_tensor(array, dtype=dtype)) for array in arrays]
-    expected = value_and_gradients(norm_of(reference), rounded, "float32")
-    assert_equal(found, expected, TOLERANCE[dtype])
+    check(norm_of, arrays, dtype)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -87,10 +67,7 @@ def test_attention_equals_its_reference(tokens, others, dtype):
     """Self-attention, and one query over other tokens, as in a MAP head."""
     query = normal(2, tokens, 3, 8)
     arrays = [query, normal(2, others, 3, 8, seed=1), normal(2, others, 3, 8, seed=2)]
-    found = value_and_gradients(kernels.attention, arrays, dtype)
-    rounded = [numpy_of(keras.ops.convert_to_tensor(array, dtype=dtype)) for array in arrays]
-    expected = value_and_gradients(reference.attention, rounded, "float32")
-    assert_equal(found, expected, TOLERANCE[dtype])
+    check(lambda forms: forms.attention, arrays, dtype)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -99,10 +76,7 @@ def test_attention_with_a_bias_equals_its_reference(bias, dtype):
     """A table for all images, a row for all queries, and one number for each score."""
     arrays = [normal(2, 7, 3, 8), normal(2, 9, 3, 8, seed=1), normal(2, 9, 3, 8, seed=2)]
     arrays.append(normal(*bias, seed=3))
-    found = value_and_gradients(kernels.attention, arrays, dtype)
-    rounded = [numpy_of(keras.ops.convert_to_tensor(array, dtype=dtype)) for array in arrays]
-    expected = value_and_gradients(reference.attention, rounded, "float32")
-    assert_equal(found, expected, TOLERANCE[dtype])
+    expected = check(lambda forms: forms.attention, arrays, dtype)
     tensors = [keras.ops.convert_to_tensor(array, dtype=dtype) for array in arrays]
     with no_gradient():
         alone = kernels.attention(*tensors[:3], bias=keras.ops.cast(tensors[3], "float32"))
@@ -119,15 +93,13 @@ def test_rotation_equals_its_reference(heads_of_table, neighbours, dtype):
     def of(module):
         return lambda x, table: module.rotate(x, table, neighbours)
 
-    found = value_and_gradients(of(kernels), arrays, dtype)
-    rounded = [numpy_of(keras.ops.convert_to_tensor(array, dtype=dtype)) for array in arrays]
-    expected = value_and_gradients(of(reference), rounded, "float32")
-    assert_equal(found, expected, TOLERANCE[dtype])
+    expected = check(of, arrays, dtype)
     x, table = (keras.ops.convert_to_tensor(array, dtype=dtype) for array in arrays)
     with no_gradient():
         alone = of(kernels)(x, table)
     assert_equal([numpy_of(alone)], expected[:1], TOLERANCE[dtype])
-    np.testing.assert_array_equal(numpy_of(x), rounded[0])
+    unchanged = keras.ops.convert_to_tensor(arrays[0], dtype=dtype)
+    np.testing.assert_array_equal(numpy_of(x), numpy_of(unchanged))
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
@@ -143,10 +115,7 @@ def test_linear_equals_its_reference(x, kernel, axes, with_bias, dtype):
     def of(module):
         return lambda x, kernel, bias=None: module.linear(x, kernel, bias, axes)
 
-    found = value_and_gradients(of(kernels), arrays, dtype)
-    rounded = [numpy_of(keras.ops.convert_to_tensor(array, dtype=dtype)) for array in arrays]
-    expected = value_and_gradients(of(reference), rounded, "float32")
-    assert_equal(found, expected, TOLERANCE[dtype])
+    check(of, arrays, dtype)
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
@@ -154,10 +123,7 @@ def test_linear_equals_its_reference(x, kernel, axes, with_bias, dtype):
 def test_patches_equal_their_reference(images, dtype):
     """Whole numbers of patches and pixels left over, several channels and one."""
     arrays = [normal(*images), normal(4, 3, images[-1], 5, seed=1)]
-    found = value_and_gradients(kernels.patches, arrays, dtype)
-    rounded = [numpy_of(keras.ops.convert_to_tensor(array, dtype=dtype)) for array in arrays]
-    expected = value_and_gradients(reference.patches, rounded, "float32")
-    assert_equal(found, expected, TOLERANCE[dtype])
+    check(lambda forms: forms.patches, arrays, dtype)
 
 
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="the other forms are Keras's")
@@ -178,10 +144,7 @@ def test_gelu_equals_its_reference(shape, approximate, dtype, monkeypatch):
     )  # the torch kernel works in pieces; the last piece is smaller
     numbers = np.concatenate([5 * normal(200), np.array([-100, -9, 0, 9, 100], "float32")])
     arrays = [np.resize(numbers, shape)]
-    found = value_and_gradients(lambda x: kernels.gelu(x, approximate), arrays, dtype)
-    rounded = [numpy_of(keras.ops.convert_to_tensor(array, dtype=dtype)) for array in arrays]
-    expected = value_and_gradients(lambda x: reference.gelu(x, approximate), rounded, "float32")
-    assert_equal(found, expected, TOLERANCE[dtype])
+    check(lambda forms: lambda x: forms.gelu(x, approximate), arrays, dtype)
     alone = numpy_of(kernels.gelu(keras.ops.convert_to_tensor(arrays[0]), approximate))
     want = numpy_of(reference.gelu(keras.ops.convert_to_tensor(arrays[0]), approximate))
     np.testing.assert_allclose(alone, want, atol=1e-6, rtol=1e-6)
@@ -229,9 +192,7 @@ def test_attention_of_many_tokens_equals_its_reference(bias, tokens, monkeypatch
     if bias is not None:
         shape = [tokens if size < 0 else size for size in bias]
         arrays.append(normal(*shape, tokens, seed=3))
-    found = value_and_gradients(kernels.attention, arrays, "float32")
-    expected = value_and_gradients(reference.attention, arrays, "float32")
-    assert_equal(found, expected, TOLERANCE["float32"])
+    check(lambda forms: forms.attention, arrays, "float32")
 
 
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="JAX calls cuDNN")
@@ -279,42 +240,6 @@ def test_the_gradient_of_a_constant_token_is_finite():
     arrays = [np.ones((1, 2, 8), "float32"), normal(8), normal(8, seed=1)]
     for array in value_and_gradients(norm_of(kernels), arrays, "float32"):
         assert np.isfinite(array).all()
-
-
-@pytest.mark.skipif(keras.backend.backend() != "torch", reason="torch's own transformations.")
-def test_gelu_supports_every_function_transform_of_torch():
-    """Second derivatives, forward mode, and batches of both."""
-    import torch
-
-    def torch_gelu(x):
-        return torch.nn.functional.gelu(x, approximate="tanh")
-
-    def kernel_gelu(x):  # the kernel may overwrite 1 * x unless a derivative needs it
-        return kernels.gelu(1 * x, True)
-
-    x, tangent = (torch.from_numpy(normal(7, 5, seed=seed)) for seed in (0, 1))
-    ways = (
-        lambda f: torch.func.vmap(torch.func.grad(lambda x: f(x).sum()))(x),
-        lambda f: torch.func.jvp(f, (x,), (tangent,))[1],
-        lambda f: torch.func.hessian(lambda x: f(x).sum())(x),
-        lambda f: dual(f, x, tangent),
-        lambda f: torch.no_grad()(torch.func.jvp)(f, (x,), (tangent,))[1],
-        lambda f: torch.vmap(f)(x),
-    )
-    assert_equal(
-        [numpy_of(way(kernel_gelu)) for way in ways],
-        [numpy_of(way(torch_gelu)) for way in ways],
-        1e-6,
-    )
-
-
-def dual(function, x, tangent):
-    """The derivative along a tangent, by torch's forward mode."""
-    from torch.autograd import forward_ad
-
-    with forward_ad.dual_level():
-        y = function(forward_ad.make_dual(x.clone().requires_grad_(), tangent))
-        return forward_ad.unpack_dual(y).tangent.detach()
 
 
 @pytest.mark.parametrize("seed", [7, 2**32 - 5, None])

@@ -101,14 +101,14 @@ def test_classify_each_gives_the_answers_of_classify(tmp_path):
     rng = np.random.default_rng(0)
     images = [rng.integers(0, 256, (16, 16, 3), dtype="uint8") for _ in range(5)]
     model.get_layer("head").kernel.assign(rng.normal(size=(16, 5)))
-    want = model.classify(images, top=1)
+    expected = model.classify(images, top=1)
     left_out: list = []
     source = iter([images[0], tmp_path / "absent.png", *images[1:]])
     actual = list(model.classify_each(source, 1, 2, lambda image, reason: left_out.append(image)))
     assert [image is value for (image, _), value in zip(actual, images, strict=True)] == [True] * 5
-    assert [answer[0][0] for _, answer in actual] == [answer[0][0] for answer in want]
+    assert [answer[0][0] for _, answer in actual] == [answer[0][0] for answer in expected]
     np.testing.assert_allclose(
-        [answer[0][1] for _, answer in actual], [answer[0][1] for answer in want], rtol=1e-5
+        [answer[0][1] for _, answer in actual], [answer[0][1] for answer in expected], rtol=1e-5
     )
     assert left_out == [tmp_path / "absent.png"]
 

@@ -6,6 +6,7 @@ import pytest
 
 from keras_vit import VisionTransformer, kernels
 from keras_vit.layers import MLP, TransformerBlock
+from tests.fixes.test_rematerialisation import share_of_memory
 from tests.helpers import assert_close, normal, numpy_of, random_tiny, randomise, tiny
 from tests.thorough import sample
 
@@ -102,25 +103,7 @@ def test_keras_files_store_remat_and_presets_do_not(tmp_path):
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="reads what XLA's compiler reserves")
 def test_xla_does_not_merge_the_second_run_with_the_first():
     """A gradient through 8 functions of 4 arrays each needs less than half of its memory."""
-    import jax
-
-    kernel = normal(64, 64) / 8
-
-    def function(x):
-        for _ in range(4):
-            x = jax.numpy.sin(x @ kernel)
-        return x
-
-    def reserved(step):
-        def loss(x):
-            for _ in range(8):
-                x = step(x)
-            return x.sum()
-
-        compiled = jax.jit(jax.grad(loss)).lower(normal(512, 64)).compile()
-        return compiled.memory_analysis().temp_size_in_bytes
-
-    assert reserved(kernels.remat(function, None)) < 0.5 * reserved(function)
+    assert share_of_memory(lambda function: kernels.remat(function, None)) < 0.5
 
 
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="torch's ways to differentiate")

@@ -110,18 +110,6 @@ def test_a_variant_is_a_public_callable(name):
     assert variant(name).config().dropout_rate == (0.1 if name in DROPOUT else 0.0)
 
 
-def test_a_variant_is_called_with_fields_and_model_arguments():
-    """Fields of the configuration, data_format, dtype and name."""
-    model = keras_vit.vit_ti16(
-        image_size=(32, 64), num_classes=7, num_layers=1, channels=1,
-        data_format="channels_first", dtype="mixed_bfloat16", name="mine",
-    )  # fmt: skip
-    assert model.input_shape == (None, 1, 32, 64)
-    assert model.output_shape == (None, 7)
-    assert (model.name, model.dtype_policy.name) == ("mine", "mixed_bfloat16")
-    assert model.config.hidden_size == 192
-
-
 def test_an_unknown_variant_is_refused_with_the_nearest_name():
     """The message lists all variants."""
     with raises(ConfigError, "'vit_b61'", "mean 'vit_b16'", "vit_ti16", "r50_vit_l32"):
@@ -134,25 +122,22 @@ def test_an_unknown_field_of_a_builder_is_refused_with_the_nearest_name():
         keras_vit.vit_ti16(num_clases=3)
 
 
-def test_a_builder_passes_the_arguments_of_the_model_on():
-    """Labels, protocol, remat, trainable, provenance, dtype and name."""
+def test_a_builder_passes_fields_and_the_arguments_of_the_model_on():
+    """Each by its name; the fields of the variant that are not given stay."""
     built = keras_vit.vit_ti16(
-        32,
-        2,
-        num_layers=1,
-        labels=["a cat", "a dog"],
-        protocol="timm",
-        remat=True,
-        trainable=False,
-        provenance={"made": "here"},
-        dtype="mixed_bfloat16",
-        name="mine",
-    )
+        (32, 64), 2, num_layers=1, channels=1, labels=["a cat", "a dog"], protocol="timm",
+        remat=True, trainable=False, provenance={"made": "here"}, dtype="mixed_bfloat16",
+        data_format="channels_first", name="mine", thresholds=0.3,
+    )  # fmt: skip
+    assert built.input_shape == (None, 1, 32, 64)
+    assert built.output_shape == (None, 2)
+    assert built.config.hidden_size == 192
     assert built.labels == ("a cat", "a dog")
     assert built.preprocessor.protocol == "timm"
     assert (built.remat, built.trainable, built.name) == (True, False, "mine")
     assert dict(built.provenance) == {"made": "here"}
     assert built.dtype_policy.name == "mixed_bfloat16"
+    assert built.thresholds == (0.3, 0.3)
 
 
 def test_builders_and_loaders_name_every_argument_of_the_model():

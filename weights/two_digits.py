@@ -8,6 +8,7 @@ explained for both digits. With --preset FOLDER a model that was trained so is t
 """
 
 import argparse
+import runpy
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,13 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import keras_vit
-from keras_vit import explanation
+from keras_vit.explanation.curves import BASELINES
 from keras_vit.explanation.drawing import overlay
-from keras_vit.explanation.faithfulness import BASELINES, Curve
 from weights.train_digits import digits
 
+FAITHFULNESS = runpy.run_path(
+    str(Path(__file__).parents[1] / "examples" / "paper" / "faithfulness.py")
+)
 METHODS = ("occlusion", "relevance", "integrated_gradients", "gradcam")
 LEFT, RIGHT = (0, 0, 16, 16), (16, 0, 32, 16)
 
@@ -105,12 +108,13 @@ def measure(model: Any, batch: np.ndarray, both: np.ndarray) -> None:
         most, top = (np.mean(left & right) for left, right in (share, point))
         print(f"{method}: right for both digits, most of the map {most:.0%}, its top {top:.0%}")
     for k in (0, 1):
-        areas = explanation.compare_methods(model, batch[:60], both[:60, k], METHODS, baseline=-1)
+        compare = FAITHFULNESS["compare_methods"]
+        areas = compare(model, batch[:60], both[:60, k], METHODS, baseline=-1)
         for name, (deleted, inserted) in areas.items():
             print(f"digit {k + 1}, {name}: {deleted:.3f} {inserted:.3f}")
 
 
-def draw_faithfulness(curves: Mapping[str, tuple[Curve, Curve]]) -> Any:
+def draw_faithfulness(curves: Mapping[str, tuple[Any, Any]]) -> Any:
     """Returns a figure of deletion and insertion curves, means over the images.
 
     Args:
@@ -170,8 +174,8 @@ def draw(model: Any, batch: np.ndarray, both: np.ndarray, folder: Path) -> None:
     for name in ("relevance", "integrated_gradients", "random", "centre"):
         map_ = keras_vit.explain(model, batch[:60], both[:60, 0], name).maps
         curves[name] = tuple(
-            curve(model, batch[:60], map_, both[:60, 0], baseline=-1)
-            for curve in (explanation.deletion, explanation.insertion)
+            FAITHFULNESS[curve](model, batch[:60], map_, both[:60, 0], baseline=-1)
+            for curve in ("deletion", "insertion")
         )
     figures["curves"] = draw_faithfulness(curves)
     for name, figure in figures.items():

@@ -311,7 +311,7 @@ def pretrain(
         raise ConfigError(f"batch_size={batch_size} is not divisible by accumulate={accumulate}.")
     images, held_out = training_and_validation(
         data,
-        Preprocessor.described(PresetConfig(config, published.protocol)),
+        Preprocessor.from_description(PresetConfig(config, published.protocol)),
         split=split,
         validation=validation,
         batch_size=batch_size // accumulate,

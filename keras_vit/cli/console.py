@@ -1,10 +1,12 @@
 """Functions that the commands share: printing, progress, lists of image files, the model."""
 
+import contextlib
 import csv
+import functools
 import io
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,11 +95,21 @@ def show(
             print("\t".join(visible(cell) for cell in row))
 
 
-def images_per_second() -> Progress:
-    """Returns a progress bar for images on stderr, which is hidden if stderr is no terminal."""
+@contextlib.contextmanager
+def progress_of_images(name: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Shows a progress bar on stderr if it is a terminal.
+
+    Args:
+        name: name of the work, before the bar.
+        total: number of images.
+
+    Yields:
+        A function that is called with the number of further images.
+    """
     stderr = Screen(stderr=True)
     columns = (*Progress.get_default_columns(), _ImagesPerSecond())
-    return Progress(*columns, console=stderr, disable=not stderr.is_terminal)
+    with Progress(*columns, console=stderr, disable=not stderr.is_terminal) as progress:
+        yield functools.partial(progress.advance, progress.add_task(name, total=total))
 
 
 def image_files(names: Iterable[str]) -> list[Path]:

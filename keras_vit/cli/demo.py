@@ -1,6 +1,5 @@
 """`make demo`: the embedded preset predicts, learns another question, and explains itself."""
 
-import json
 import os
 import subprocess
 import sys
@@ -15,7 +14,9 @@ from rich.text import Text
 from keras_vit.cli.screen import Screen
 from keras_vit.environment.backend import ONLY_PREDICTS, installed, require_training
 from keras_vit.errors import ConfigError
+from keras_vit.evaluation import evaluate
 from keras_vit.explanation.drawing import draw_explanations
+from keras_vit.finetune import transfer_recipe
 from keras_vit.model import VisionTransformer
 
 console = Screen()
@@ -40,38 +41,24 @@ def run(folder: Path) -> None:
     console.print(f"   {model.count_params():,} parameters, {model.config.image_size} pixels")
 
     _step("2. Predict", f" {len(test)} digits it has never seen")
-    answers = model.classify(test, top=1)
-    right = np.mean(
-        [int(answer[0][0]) == k for answer, k in zip(answers, test_digits, strict=True)]
-    )
-    console.print(
-        f"   {right:.1%} right; the first is a {answers[0][0][0]} ({answers[0][0][1]:.1%})"
-    )
+    score = evaluate(model, (model.preprocessor(test), test_digits))
+    (label, probability), *_ = model.classify(test[:1])[0]
+    console.print(f"   {score.top1:.1%} right; the first is a {label} ({probability:.1%})")
 
     _step("3. Fine-tune", " at twice the resolution: is the digit odd or even?")
     height, width = model.config.image_size or (0, 0)
     tuned = VisionTransformer.from_preset(
         "vit_digits", image_size=(2 * height, 2 * width), num_classes=2, labels=("even", "odd")
     )
-    steps = 2 * -(-len(train) // 64)
-    rate = keras.optimizers.schedules.CosineDecay(
-        0.0, steps - steps // 10, warmup_target=0.01, warmup_steps=steps // 10
-    )
-    tuned.compile(
-        keras.optimizers.SGD(rate, momentum=0.9, global_clipnorm=1.0),  # section B.1.1
-        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        metrics=["accuracy"],
-    )
-    images, wanted = tuned.preprocessor(test), test_digits % 2
-    before = tuned.evaluate(images, wanted, batch_size=120, verbose=0)[1]
+    steps = -(-len(train) // 64)
+    recipe = transfer_recipe(tuned, 2 * steps, 64, learning_rate=0.01, steps_per_epoch=steps)
+    tuned.compile(**recipe.compile_args)
+    images, parities = tuned.preprocessor(test), test_digits % 2
+    before = evaluate(tuned, (images, parities)).top1
     tuned.fit(
-        tuned.preprocessor(train),
-        train_digits % 2,
-        batch_size=64,
-        epochs=2,
-        verbose=2,
+        tuned.preprocessor(train), train_digits % 2, batch_size=64, verbose=2, **recipe.fit_args
     )
-    after = tuned.evaluate(images, wanted, batch_size=120, verbose=0)[1]
+    after = evaluate(tuned, (images, parities)).top1
     console.print(f"   {before:.1%} right before (a zero head), {after:.1%} after")
 
     _step("4. Save", " and reload in another process")
@@ -112,8 +99,8 @@ def _digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 def _logits_under(backend: str, preset: Path, images: np.ndarray) -> np.ndarray:
     """Loads the preset in another process and returns its logits."""
     code = (
-        "import sys, json, numpy as np, keras_vit\n"
-        "preset, images, out = json.loads(sys.argv[1])\n"
+        "import sys, numpy as np, keras_vit\n"
+        "preset, images, out = sys.argv[1:]\n"
         "model = keras_vit.VisionTransformer.from_preset(preset)\n"
         "np.save(out, model.predict(np.load(images), verbose=0))\n"
     )
@@ -121,6 +108,6 @@ def _logits_under(backend: str, preset: Path, images: np.ndarray) -> np.ndarray:
         files = [str(preset), str(Path(work, "images.npy")), str(Path(work, "logits.npy"))]
         np.save(files[1], images)
         environment = {**os.environ, "KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
-        command = [sys.executable, "-c", code, json.dumps(files)]
+        command = [sys.executable, "-c", code, *files]
         subprocess.run(command, env=environment, check=True, stderr=subprocess.DEVNULL)
         return np.load(files[2])

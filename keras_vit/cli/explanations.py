@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from keras_vit.cli.console import image_files, load_model, tell
-from keras_vit.cli.options import Pixels, size_of, stated
+from keras_vit.cli.options import Pixels, drop_unset, size_of
 
 Method = Literal[
     "relevance", "integrated_gradients", "gradcam", "occlusion", "rollout", "attention"
@@ -40,7 +40,7 @@ def explain(
             size needs it.
     """
     paths = image_files(images)
-    model = load_model(preset, **stated({"image_size": size_of(image_size)}))
+    model = load_model(preset, **drop_unset({"image_size": size_of(image_size)}))
     if out.suffix.lower() == ".png":
         from keras_vit.explanation.drawing import draw_explanations
 

@@ -9,13 +9,13 @@ from cyclopts import Group, Parameter
 
 from keras_vit.cli.console import (
     image_files,
-    images_per_second,
     load_model,
+    progress_of_images,
     show,
     tell,
     warn_on_stderr,
 )
-from keras_vit.cli.options import Output, Positive, stated
+from keras_vit.cli.options import Output, Positive, drop_unset
 from keras_vit.errors import KerasViTError
 
 _PLAIN = Output()
@@ -38,17 +38,16 @@ def predict(
     model = load_model(preset)
     unreadable: list[Path] = []
     answers: dict[str, list[tuple[str, float]]] = {}
-    with images_per_second() as progress:
-        task = progress.add_task("Predicting", total=len(paths))
+    with progress_of_images("Predicting", len(paths)) as advance:
 
         def leave_out(path: Path, reason: KerasViTError) -> None:
             warn_on_stderr(reason)
             unreadable.append(path)
-            progress.advance(task)
+            advance(1)
 
         for path, labels in model.classify_each(paths, top, unreadable=leave_out):
             answers[str(path)] = labels
-            progress.advance(task)
+            advance(1)
     rows = [(p, n, f"{q:.4f}") for p, labels in answers.items() for n, q in labels]
     named = {p: [{"label": n, "probability": q} for n, q in a] for p, a in answers.items()}
     if answers or output.json:
@@ -104,53 +103,27 @@ def embed(
         batch_size: images per step.
         engine: run on Ray Data.
     """
-    options = stated(vars(ray))
-    if engine == "ray":
-        return _embed_on_ray(images, preset, out, layer, batch_size, options)
-    if options:
+    options = drop_unset(vars(ray))
+    if options and engine is None:
         option = next(iter(options)).replace("_", "-")
         raise KerasViTError(f"--{option} is an option of --engine ray.")
+    options |= {"batch_size": batch_size, "unreadable": lambda _, reason: warn_on_stderr(reason)}
+    if engine == "ray":
+        from keras_vit.checkpoints import Source
+        from keras_vit.ray import write_dataset
+
+        Source.of(preset)  # an unknown name is refused before Ray starts
+        dataset = write_dataset(images, out, preset, layer, **options)
+        count = f"{dataset.num_images} images, {dataset.unreadable} of them unreadable"
+        tell(f"{count}: {out} written.")
+        return int(bool(dataset.unreadable))
     paths = image_files(images)
     model = load_model(preset)
     from keras_vit.evaluation import embed as embed_images
 
-    with images_per_second() as progress:
-        task = progress.add_task("Embedding", total=len(paths))
-        written = embed_images(
-            model,
-            paths,
-            out,
-            layer,
-            batch_size=batch_size,
-            unreadable=lambda path, reason: warn_on_stderr(reason),
-            progress=lambda count: progress.advance(task, count),
-        )
+    with progress_of_images("Embedding", len(paths)) as advance:
+        written = embed_images(model, paths, out, layer, progress=advance, **options)
     tell(f"{written.num_images} images: {out} written.")
-    return int(bool(written.unreadable))
-
-
-def _embed_on_ray(
-    images: list[str],
-    preset: str,
-    out: str,
-    layer: str,
-    batch_size: int,
-    options: dict[str, Any],
-) -> int:
-    from keras_vit.checkpoints import Source
-    from keras_vit.ray import write_dataset
-
-    Source.of(preset)  # an unknown name is refused before Ray starts
-    written = write_dataset(
-        images,
-        out,
-        preset,
-        layer,
-        batch_size=batch_size,
-        unreadable=lambda path, reason: warn_on_stderr(reason),
-        **options,
-    )
-    tell(f"{written.num_images} images, {written.unreadable} of them unreadable: {out} written.")
     return int(bool(written.unreadable))
 
 
@@ -196,9 +169,8 @@ def evaluate(
         batch_size=batch_size,
         unreadable="skip" if skip_unreadable else "raise",
     )
-    with images_per_second() as progress:
-        task = progress.add_task("Evaluating", total=images.num_images)
-        score = evaluate_model(model, images, progress=lambda n: progress.advance(task, n))
+    with progress_of_images("Evaluating", images.num_images) as advance:
+        score = evaluate_model(model, images, progress=advance)
     rows: list[Sequence[object]] = [("images", score.count), ("top-1", f"{score.top1:.2%}")]
     if model.config.num_classes > 5:
         rows.append(("top-5", f"{score.top5:.2%}"))
@@ -254,11 +226,8 @@ def probe(
         batch_size=batch_size,
         unreadable="skip" if skip_unreadable else "raise",
     )
-    with images_per_second() as progress:
-        task = progress.add_task("Reading", total=images.num_images)
-        result = probe_model(
-            model, images, cache=out / "features", progress=lambda n: progress.advance(task, n)
-        )
+    with progress_of_images("Reading", images.num_images) as advance:
+        result = probe_model(model, images, cache=out / "features", progress=advance)
     result.into(model).save_to_preset(out / "preset")
     write_json(out / "probe.json", result.to_dict())
     if images.paths is not None:

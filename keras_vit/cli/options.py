@@ -25,7 +25,7 @@ def size_of(pixels: tuple[int, ...] | None) -> int | tuple[int, int] | None:
     return (pixels[0], pixels[1]) if len(pixels) > 1 else pixels[0]
 
 
-def stated(options: dict[str, Any]) -> dict[str, Any]:
+def drop_unset(options: dict[str, Any]) -> dict[str, Any]:
     """Returns the options that the user has stated, 0 included; others are None or False."""
     return {k: v for k, v in options.items() if v is not None and v is not False}
 
@@ -59,4 +59,4 @@ class Fields:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields that the user has stated."""
-        return stated({"image_size": size_of(self.image_size), "num_heads": self.num_heads})
+        return drop_unset({"image_size": size_of(self.image_size), "num_heads": self.num_heads})

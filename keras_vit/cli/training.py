@@ -9,7 +9,7 @@ from cyclopts import Group, Parameter
 from cyclopts.validators import LimitedChoice, mutually_exclusive
 
 from keras_vit.cli.console import console, start_backend, tell
-from keras_vit.cli.options import Pixels, Positive, Share, size_of, stated
+from keras_vit.cli.options import Pixels, Positive, Share, drop_unset, size_of
 
 if TYPE_CHECKING:
     from keras_vit.finetune import Plan
@@ -139,7 +139,7 @@ def finetune(
         seed=seed,
         announce=_announce,
         verbose=1 if console.is_terminal else 2,
-        **stated(vars(recipe)),
+        **drop_unset(vars(recipe)),
     )
     if "val_accuracy" in finished.history:
         console.print(f"Highest validation accuracy: {max(finished.history['val_accuracy']):.1%}")

@@ -50,9 +50,8 @@ def data_shard() -> tuple[int, int]:
     distribution = keras.distribution.distribution()
     if distribution is None:
         return 0, 1
-    mesh = distribution.device_mesh
-    axis = list(mesh.axis_names).index(distribution.batch_dim_name)
-    devices = np.moveaxis(mesh.backend_mesh.devices, axis, 0)
+    mesh = distribution.device_mesh.backend_mesh
+    devices = np.moveaxis(mesh.devices, mesh.axis_names.index(distribution.batch_dim_name), 0)
     rows = devices.reshape(len(devices), -1)
     own = [k for k, row in enumerate(rows) if any(d.process_index == index for d in row)]
     if not own or own != list(range(own[0], own[0] + len(own))) or own[0] % len(own):
@@ -74,8 +73,7 @@ def batch_parts() -> int:
     distribution = keras.distribution.distribution() if backend == "jax" else None
     if distribution is None:
         return 1
-    mesh = distribution.device_mesh
-    return int(mesh.shape[list(mesh.axis_names).index(distribution.batch_dim_name)])
+    return int(distribution.device_mesh.backend_mesh.shape[distribution.batch_dim_name])
 
 
 def together() -> tuple[int, int]:

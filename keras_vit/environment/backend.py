@@ -128,22 +128,17 @@ def refusal() -> BackendError | None:
     return None
 
 
-def no_training() -> BackendError:
-    """Returns the error for a training, or for gradients, on a backend that only predicts."""
-    return BackendError(
-        "OpenVINO predicts, but computes no gradients, which training and some explanations need: "
-        "set KERAS_BACKEND to jax, torch or tensorflow for them."
-    )
-
-
 def require_training() -> None:
-    """Raises the error of `no_training` if the chosen backend only predicts.
+    """Refuses a training, or gradients, on a backend that only predicts.
 
     Raises:
         BackendError: the chosen backend is OpenVINO.
     """
     if chosen_backend()[0] == ONLY_PREDICTS:
-        raise no_training()
+        raise BackendError(
+            "OpenVINO predicts, but computes no gradients, which training and some explanations "
+            "need: set KERAS_BACKEND to jax, torch or tensorflow for them."
+        )
 
 
 def _is_there(package: str) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 from PIL import ExifTags
 
 from keras_vit.errors import ConfigError
-from keras_vit.images.decoding import name_of, opened
+from keras_vit.images.decoding import name_of, open_image
 from keras_vit.images.inputs import Pixels
 from keras_vit.images.resampling import size_of
 from keras_vit.interpolate import resampling_matrix
@@ -21,7 +21,7 @@ def read_map(labels: Any, k: int) -> np.ndarray:
     """Returns the label map of image `k`, integers `(height, width)`."""
     array = labels
     if isinstance(labels, (str, os.PathLike)):
-        with opened(labels) as image:
+        with open_image(labels) as image:
             array = np.asarray(image)
     array = np.asarray(array)
     if array.ndim != 2 or array.dtype.kind not in "iub":
@@ -92,7 +92,7 @@ def _own_size(source: Any) -> tuple[int, int]:
         raise source
     if isinstance(source, Pixels):
         return size_of(source.values)
-    with opened(source) as image:
+    with open_image(source) as image:
         is_turned = image.getexif().get(ExifTags.Base.Orientation, 1) > 4
         return (image.width, image.height) if is_turned else (image.height, image.width)
 

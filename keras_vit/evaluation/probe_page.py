@@ -10,7 +10,7 @@ from typing import Any
 
 from keras_vit.evaluation.probing import Probe
 from keras_vit.files import written_beside
-from keras_vit.images.decoding import decoded
+from keras_vit.images.decoding import decode_image
 from keras_vit.text import visible
 
 _SIDE = 160
@@ -75,7 +75,7 @@ def write_page(
 
 
 def _figure(image: Any, words: str) -> str:
-    picture = decoded(image, 3)
+    picture = decode_image(image, 3)
     picture.thumbnail((_SIDE, _SIDE))
     file = io.BytesIO()
     picture.save(file, "jpeg", quality=80)

@@ -129,8 +129,8 @@ class Probe:
             f"and {high:.1%}.",
             f"Features: {place}; l2={self.l2:g}.",
             f"{more} more images would add about {100 * self.gain(more):.1f} points.",
-            f"{len(self.suspects)} labels look wrong; {len(self.pairs)} pairs of images look alike "
-            "across classes.",
+            f"Labels that look wrong: {len(self.suspects)}. Pairs of images that look alike across "
+            f"classes: {len(self.pairs)}.",
         ]
 
     def to_dict(self) -> dict[str, Any]:

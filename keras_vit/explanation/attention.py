@@ -1,4 +1,4 @@
-"""Explanations of a prediction: attention weights of chosen blocks, and attention rollout."""
+"""Attention weights of chosen blocks, attention rollout, and the tokens that the head reads."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,7 +20,8 @@ def attention_maps(
 ) -> dict[int, np.ndarray]:
     """Returns the softmax weights of chosen blocks (Eq. 6).
 
-    The chosen blocks form their weights, which the backend's fused attention does not.
+    The chosen blocks compute their attention step by step, because the backend's fused attention
+    returns no weights.
 
     Args:
         model: a `VisionTransformer`.
@@ -45,27 +46,22 @@ def attention_maps(
 def attention_rollout(
     maps: Mapping[int, np.ndarray],
     grid: tuple[int, int],
-    class_token: bool = True,
     reads: np.ndarray | None = None,
 ) -> np.ndarray:
     """Returns how much each patch contributes to the prediction (Abnar and Zuidema 2020; Figure 6).
 
-    The mean of the heads is mixed half and half with the
-    identity for the residual connection; the matrices of all blocks are multiplied. Tokens before
-    the patches, a class token or registers, take part in the product and are left out of the
-    result.
+    The mean of the heads is mixed half and half with the identity for the residual connection, and
+    the matrices of all blocks are multiplied. The product includes the tokens before the patches, a
+    class token or registers; the result has the patches alone.
 
     Args:
         maps: result of `attention_maps`, for all blocks or the last blocks.
         grid: the patch grid, `model.config.grid`.
-        class_token: True if the prediction reads the first token, False if it reads the mean
-            of the patches.
-        reads: result of `read_tokens`, for any other pooling: the share of each token,
-            `(tokens,)` or `(batch, tokens)`. None uses `class_token`.
+        reads: the share of each token in the input of the head, `(tokens,)` or `(batch, tokens)`,
+            as `read_tokens` returns it; None for a head that reads the class token.
 
     Returns:
         The contributions, float32 `(batch, rows, columns)`; each image sums to 1.
-
     """
     rollout: Any = None
     for block in sorted(maps):
@@ -74,12 +70,10 @@ def attention_rollout(
         weights = weights / weights.sum(axis=-1, keepdims=True)
         rollout = weights if rollout is None else weights @ rollout
     before = rollout.shape[-1] - grid[0] * grid[1]
-    if reads is not None:
-        shares = np.broadcast_to(np.asarray(reads, "float32"), rollout.shape[:2])
-        read = np.einsum("bt,btp->bp", shares, rollout)
-    else:
-        read = rollout[:, 0] if class_token else rollout[:, before:].mean(axis=1)
-    patches = read[:, before:]
+    if reads is None:
+        reads = np.eye(1, rollout.shape[-1])[0]
+    shares = np.broadcast_to(np.asarray(reads, "float32"), rollout.shape[:2])
+    patches = np.einsum("bt,btp->bp", shares, rollout)[:, before:]
     patches = patches / patches.sum(axis=1, keepdims=True)
     return patches.reshape(-1, *grid)
 
@@ -108,20 +102,17 @@ def share_tokens(config: ViTConfig, num_tokens: int) -> np.ndarray:
     """
     if not config.is_pooled:
         raise ConfigError(
-            "A share of each token in what the head reads is known for pooled models; this one "
-            f"has classifier={config.classifier!r}."
+            "The head of a pooled model reads a share of each token; this model does not pool: "
+            f"classifier={config.classifier!r}."
         )
-    first = np.arange(num_tokens) < 1
-    front = np.arange(num_tokens) < 2
-    averaged = np.arange(num_tokens) >= (
-        0 if config.class_token_in_mean else config.num_prefix_tokens
-    )
+    place = np.arange(num_tokens)
+    averaged = place >= (0 if config.class_token_in_mean else config.num_prefix_tokens)
     mean = averaged / averaged.sum()
     shares = {
-        "token": first * 1.0,
+        "token": place < 1,
         "gap": mean,
-        "token_and_mean": (first + mean) / 2,
-        "token_and_distillation": front / 2,
+        "token_and_mean": ((place < 1) + mean) / 2,
+        "token_and_distillation": (place < 2) / 2,
     }[config.classifier]
     return shares.astype("float32")
 

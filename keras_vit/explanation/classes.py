@@ -31,8 +31,8 @@ def class_index(model: VisionTransformer, target: int | str) -> int:
             return matches[0]
         if matches:
             raise ConfigError(
-                f"target={shown(target)}: are the classes {', '.join(map(str, matches))}: give one "
-                "of these numbers."
+                f"target={shown(target)} names the classes {', '.join(map(str, matches))}. "
+                "Give one of these numbers."
             )
         if not target.isdecimal() or len(target) >= 10:
             raise ConfigError(
@@ -69,8 +69,8 @@ def choose_classes(
     config = model.config
     if not config.has_one_prediction:
         raise ConfigError(
-            f"A class can be explained where the model predicts one; this model has num_classes="
-            f"{config.num_classes} and classifier={config.classifier!r}."
+            "An explanation of a class needs a model with one prediction per image; this model has "
+            f"num_classes={config.num_classes} and classifier={config.classifier!r}."
         )
     if target is None:
         return run(model, images, batch_size=batch_size).argmax(-1).astype("int32")
@@ -97,7 +97,7 @@ def score_classes(
         stages: intermediate results to read and change, or None.
 
     Raises:
-        ConfigError: an attention whose weights are read was replaced.
+        ConfigError: a stage is the weights of an attention layer that the user has replaced.
     """
     further = {} if stages is None else {"stages": stages}
     outputs = keras.ops.cast(model(images, training=False, **further), "float32")

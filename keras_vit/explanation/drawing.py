@@ -1,4 +1,4 @@
-"""Pictures of explanations: every patch is a square of one colour, aspect ratios are kept."""
+"""Pictures of explanations: images with a coloured square over every patch."""
 
 import os
 import textwrap

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 
 from keras_vit.distribution.processes import on_all_devices
-from keras_vit.environment import backend as chosen
+from keras_vit.environment.backend import require_training
 
 
 def compile_call(model: keras.Model, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -63,8 +63,7 @@ def gradient(function: Callable[..., Any], sources: list[Any]) -> tuple[list[Any
             tape.watch(sources)
             score, other = function(sources)
         return tape.gradient(score, sources, unconnected_gradients="zero"), other
-    if backend == chosen.ONLY_PREDICTS:
-        raise chosen.no_training()
+    require_training()
     import torch
 
     with torch.enable_grad():

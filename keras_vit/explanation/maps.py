@@ -43,7 +43,8 @@ def explain(
     """Returns a map over each image of the evidence for a class.
 
     Attention is not explanation: a map of weights shows where a model looked, not which change
-    would alter its prediction. `keras_vit.explanation.compare_methods` measures the methods.
+    would alter its prediction. The report of `keras-vit explain` and the example
+    `examples/paper/faithfulness.py` measure the methods.
 
     | method | map | options |
     |---|---|---|

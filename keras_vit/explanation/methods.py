@@ -1,4 +1,4 @@
-"""The methods of explanation: each takes a batch and classes, and returns a map over the patches.
+"""The methods of explanation: each takes images and classes, and returns maps over the patches.
 
 A score is the model's own output for the class: the logit, or the probability of a model with
 `classifier_activation="softmax"`.
@@ -66,8 +66,7 @@ def rollout(model: VisionTransformer) -> OneBatch:
     def run(images: np.ndarray, chosen: np.ndarray) -> np.ndarray:
         maps = attention_maps(model, images, batch_size=len(images))
         shares = read_tokens(model, images, len(images))
-        grid = grid_of(model, images)
-        return attention_rollout(maps, grid, reads=shares)
+        return attention_rollout(maps, grid_of(model, images), shares)
 
     return run
 
@@ -270,14 +269,14 @@ def _baseline(model: VisionTransformer, baseline: Any) -> np.ndarray:
 
 
 def _patches(model: VisionTransformer, images: np.ndarray, read: np.ndarray) -> np.ndarray:
-    """Drops the tokens before the patches, and reshapes the patches to their grid."""
+    """Returns the values of the patches in their grid, without the tokens before them."""
     return read[:, model.config.num_prefix_tokens :].reshape(-1, *grid_of(model, images))
 
 
 def _refuse_quantised(model: VisionTransformer, method: str) -> None:
     if parts := quantised_parts(model.layers):
         raise ConfigError(
-            f"method={method!r} needs gradients, which the quantised {next(iter(parts))} has not: "
+            f"method={method!r} needs gradients, and the quantised {next(iter(parts))} has none: "
             "explain the model from before its quantisation, or choose attention, rollout or "
             "occlusion."
         )

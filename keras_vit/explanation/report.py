@@ -1,4 +1,4 @@
-"""A report that opens from disk: one page that shows what speaks for the classes of images."""
+"""A report that opens from disk: one page that shows the evidence for the classes of images."""
 
 import base64
 import hashlib
@@ -18,7 +18,7 @@ from keras_vit.errors import ConfigError
 from keras_vit.explanation import drawing
 from keras_vit.explanation.attention import attention_maps, grid_of, probe_weights, read_tokens
 from keras_vit.explanation.classes import class_index
-from keras_vit.explanation.faithfulness import BASELINES, deletion, insertion
+from keras_vit.explanation.curves import BASELINES, areas_below, blur, grey, replace_pixels
 from keras_vit.explanation.maps import explain
 from keras_vit.explanation.pixels import pixels_per_patch
 from keras_vit.files import written_beside
@@ -27,12 +27,12 @@ from keras_vit.model import VisionTransformer
 from keras_vit.text import visible
 
 METHODS = ("relevance", "integrated_gradients", "gradcam", "rollout")
-"""What stands side by side, behind the first method."""
+"""The methods that stand side by side, behind the first one."""
 
 _ROOM = 1_200_000
-"""Characters that the attention between patches may take in the whole page."""
+"""Most characters of the attention between patches in the whole page."""
 _MOST_JPEG = 20_000
-"""Bytes of a picture: a report of ten images has ninety pictures, and stays below 5 MB."""
+"""Most bytes of a picture: a report of ten images has ninety pictures, and stays below 5 MB."""
 
 
 def write_report(
@@ -44,20 +44,20 @@ def write_report(
     targets: Sequence[int | str] = (),
     command: str = "",
 ) -> Path:
-    """Writes `index.html`, one file that asks nothing of a network, and returns its path.
+    """Writes `index.html`, one file that opens without a network, and returns its path.
 
     Args:
         model: a `VisionTransformer` of a fixed size with one prediction per image.
-        folder: where to write; it is made if it is not there. Other files in it stay.
-        images: paths, PIL images or arrays, as of `model.preprocessor`.
-        method: the explanation that comes first.
-        targets: classes to explain, by index or label; the two most probable ones of each image
-            without any.
-        command: the command that the report quotes.
+        folder: output folder, which is created if it does not exist. Other files in it stay.
+        images: paths, PIL images or arrays, as for `model.preprocessor`.
+        method: the method of `keras_vit.explain` that comes first.
+        targets: classes to explain, by index or label; without any, the two most probable classes
+            of each image.
+        command: the command line that the report quotes.
 
     Raises:
-        ConfigError: matplotlib is not installed, the model takes any size, no such method or
-            class, or an image that cannot be read.
+        ConfigError: matplotlib is not installed, the model takes images of any size, the method
+            or class is unknown, or an image cannot be read.
     """
     drawing.figure_class()
     if model.config.image_size is None:
@@ -95,7 +95,7 @@ def write_report(
 
 
 def _page(facts: Mapping[str, Any]) -> str:
-    """Returns the page with its facts; it may run the script and the style of its own, no more."""
+    """Returns the page with its facts; its policy allows its own script and style alone."""
     page = resources.files(__package__).joinpath("report.html").read_text(encoding="utf-8")
     for tag, digest in hash_elements(page).items():
         page = page.replace(f"{tag}-hash", digest)
@@ -127,17 +127,19 @@ def _make_visible(value: Any) -> Any:
 def _explain_all(
     model: VisionTransformer, batch: np.ndarray, methods: Sequence[str], targets: Sequence[int]
 ) -> list[dict[str, Any]]:
-    """Returns what the page shows of each image: predictions, maps, curves and attention."""
+    """Returns predictions, maps, curves and attention of each image, as the page shows them."""
     outputs = model.probabilities(batch)
     labels = model.labels or tuple(map(str, range(model.config.num_classes)))
     ranked = np.argsort(-outputs, axis=1, kind="stable")[:, :2].astype("int32")
     classes = np.tile(np.asarray(targets, "int32"), (len(batch), 1)) if targets else ranked
     maps = [{name: explain(model, batch, column, name) for name in methods} for column in classes.T]
     baselines = {name: explain(model, batch, None, name) for name in BASELINES}
+    grey_batch = np.full_like(batch, grey(model))
+    starts_and_ends = ((batch, grey_batch), (blur(model, batch), batch))  # deletion, insertion
     curves = {
         name: [
-            curve(model, batch, explanation.maps, classes[:, 0], steps=8)
-            for curve in (deletion, insertion)
+            replace_pixels(model, *pair, explanation.maps, classes[:, 0], steps=8)
+            for pair in starts_and_ends
         ]
         for name, explanation in {**maps[0], **baselines}.items()
     }
@@ -167,8 +169,8 @@ def _explain_all(
                 {
                     "method": name,
                     "baseline": name in BASELINES,
-                    "probabilities": [curve.probabilities[i].tolist() for curve in pair],
-                    "areas": [float(curve.areas[i]) for curve in pair],
+                    "probabilities": [curve[i].tolist() for curve in pair],
+                    "areas": [float(areas_below(curve)[i]) for curve in pair],
                 }
                 for name, pair in curves.items()
             ],
@@ -181,7 +183,7 @@ def _explain_all(
 
 
 def _attention(model: VisionTransformer, image: np.ndarray, room: int) -> dict[str, Any]:
-    """Returns the attention of what the head reads, in every block and head, and of each patch."""
+    """Returns the attention of the head's input, in every block and head, and of each patch."""
     prefix = model.config.num_prefix_tokens
     maps, shares = attention_maps(model, image), read_tokens(model, image)
     read = {
@@ -205,7 +207,11 @@ def _attention(model: VisionTransformer, image: np.ndarray, room: int) -> dict[s
 def _between_patches(
     maps: Mapping[int, np.ndarray], prefix: int, room: int
 ) -> dict[str, Any] | None:
-    """Attention from patch to patch: of each head if there is room, else means of fewer blocks."""
+    """Returns the attention of patches to patches, in at most `room` characters.
+
+    Each head of each block is kept if it fits; else the means over the heads, of as many blocks as
+    fit. None if not even the last block fits.
+    """
     every = list(maps)
     count = maps[every[0]].shape[-1] - prefix
     for has_heads, step in ((True, 1), *((False, step) for step in (1, 2, 3, 4, 6, 12, 24))):
@@ -228,7 +234,7 @@ def _with_mean(weights: np.ndarray) -> np.ndarray:
 
 
 def _eight_bits(rows: np.ndarray, levels: int = 256) -> tuple[np.ndarray, list[float]]:
-    """Square roots of each row's shares of its largest value, in 8 bits, and the largest values."""
+    """Returns square roots of rows in 8 bits, relative to their largest values, and these."""
     largest = rows.max(axis=1, keepdims=True)
     shares = np.sqrt(np.clip(rows / np.maximum(largest, 1e-30), 0, 1))
     values = np.round(np.round(shares * (levels - 1)) * (255 / (levels - 1)))
@@ -236,7 +242,7 @@ def _eight_bits(rows: np.ndarray, levels: int = 256) -> tuple[np.ndarray, list[f
 
 
 def _pack(values: np.ndarray) -> str:
-    """Returns uint8 numbers by zlib in base64."""
+    """Returns uint8 numbers, compressed by zlib and written in base64."""
     return base64.b64encode(zlib.compress(values.tobytes(), 9)).decode()
 
 

@@ -1,7 +1,7 @@
 """A model out of the process that it was trained in: one folder that runs without keras_vit.
 
-`plan` is what one export shall be, `graph` the function that is written down, `pixels` its
-preprocessing, `formats` the ways to write it; `verification` opens the result in its own runtime.
+`plan` has the arguments of an export, `graph` the function that is written, `pixels` its
+preprocessing, and `formats` the converters; `verification` opens the result in its own runtime.
 """
 
 from keras_vit.exporting.formats import FORMATS

@@ -22,12 +22,12 @@ def rebuild(model: VisionTransformer, plan: ExportPlan, folder: Path) -> VisionT
     """Returns the model in float32 at the size of the export.
 
     Args:
-        model: a model of any policy; it is returned itself where nothing differs.
+        model: a model of any policy; it is returned itself if it has the size and is float32.
         plan: the plan of the export.
-        folder: a folder for a preset of the model, where it has to be built again.
+        folder: folder for a preset, from which the model is built again.
 
     Raises:
-        ExportError: the model has to be built again, and is of a class of the user's.
+        ExportError: the model has to be built again, and its class is not `VisionTransformer`.
     """
     same_size = model.config.image_size == plan.image_size
     if same_size and model.dtype_policy.name == "float32":
@@ -36,11 +36,11 @@ def rebuild(model: VisionTransformer, plan: ExportPlan, folder: Path) -> VisionT
 
 
 def write_elsewhere(model: VisionTransformer, plan: ExportPlan, folder: Path, backend: str) -> None:
-    """Writes the artefact in a process of another backend, on the processor alone.
+    """Writes the artefact in a process of another backend, which computes on the CPU.
 
     Raises:
-        ExportError: the model is of a class of the user's, or the process failed; the message has
-            its last line.
+        ExportError: the model's class is not `VisionTransformer`, or the process failed; the
+            message has its last line.
     """
     request = {
         "preset": str(_preset(model, folder.parent)),
@@ -78,9 +78,8 @@ def _preset(model: VisionTransformer, folder: Path) -> Path:
     """Returns a preset of the model below `folder`."""
     if type(model) is not VisionTransformer:
         raise ExportError(
-            f"A {type(model).__name__} is not built again from its weights, by this backend or "
-            "another. Export it in float32, at its own size, under the backend that writes the "
-            "format."
+            f"A {type(model).__name__} cannot be built again from a preset, as this export needs. "
+            "Export it in float32, at its own size, under the backend that writes the format."
         )
     path = folder / "preset"
     if not path.exists():

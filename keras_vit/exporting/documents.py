@@ -31,8 +31,8 @@ def write(
         name: the name that the folder will have.
         form: the format.
         graph: the model by the plan of the export.
-        comparison: how near the artefact is to the model, or None if they were not compared.
-        notes: sentences on what the export does differently from its arguments.
+        comparison: difference of the artefact from the model, or None without a comparison.
+        notes: a sentence for each difference of the export from its arguments.
     """
     plan, model = graph.plan, graph.model
     labels = model.labels if plan.outputs != "features" else None

@@ -19,7 +19,7 @@ _STAGES = {"features": "pre_logits", "logits": "logits"}
 
 
 class ExportGraph:
-    """A model with what stands before it and behind it, by a plan.
+    """A model between the preparation of its images and the form of its outputs, by a plan.
 
     Args:
         model: a `VisionTransformer`.
@@ -49,7 +49,7 @@ class ExportGraph:
         return outputs if self._normalise is None else self._normalise(outputs)
 
     def answers(self, images: np.ndarray) -> np.ndarray:
-        """Returns what the model itself answers by its inference function, float32, joined."""
+        """Returns the outputs of the model by its own inference function, float32, joined."""
         prepared = as_float32(self._prepare(ops.convert_to_tensor(images)))
         outputs = self.model.inference.run(self.model, prepared, self._stages)
         if self._stages:

@@ -22,7 +22,7 @@ Parameters = Mapping[str, Any]
 
 
 class Axis(NamedTuple):
-    """How one side of an image is resized and cropped; numbers are floats or float scalars.
+    """The resize and crop of one side of an image; numbers are floats or float scalars.
 
     Args:
         first: the first old pixel that is read.
@@ -40,7 +40,7 @@ class Axis(NamedTuple):
 
 
 def refusal(protocol: Any, size: Size | None) -> str | None:
-    """Returns why a graph cannot prepare images by this protocol, or None."""
+    """Returns the part of a protocol that a graph cannot compute, in words, or None."""
     parameters = complete(protocol)
     if size is not None and parameters.get("crop_mode") == "border":
         return "a frame of the mean colour (crop_mode='border')"
@@ -51,7 +51,7 @@ def refusal(protocol: Any, size: Size | None) -> str | None:
 
 
 def rounds(protocol: Any) -> bool:
-    """Whether resized pixels become whole numbers, as in the library of the protocol."""
+    """Whether the protocol rounds resized pixels to whole numbers."""
     parameters = complete(protocol)
     return parameters["name"] != "paper" and parameters.get("resize") != "float"
 
@@ -167,7 +167,7 @@ _ROUNDING: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "transformers": (_to_8_bits, _to_8_bits),
     "keras_hub": (_as_it_is, ops.round),
 }
-"""What happens to pixels between the two products, and after them."""
+"""The functions of pixels between the two products, and after them."""
 
 
 def _filter(parameters: Parameters) -> Callable[[Axis, Any], Any]:

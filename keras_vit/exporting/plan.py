@@ -1,4 +1,4 @@
-"""One export as plain data that a process of another backend can read."""
+"""`ExportPlan`: an export as plain data, which a process of another backend can read."""
 
 import dataclasses
 from collections.abc import Mapping

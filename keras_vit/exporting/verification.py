@@ -1,4 +1,4 @@
-"""An artefact in its own runtime beside the model, on several batches and sizes."""
+"""The comparison of an artefact in its own runtime with the model, on several sizes."""
 
 import dataclasses
 from collections.abc import Callable
@@ -13,25 +13,25 @@ from keras_vit.exporting.graph import ExportGraph
 from keras_vit.exporting.plan import ExportPlan
 
 TOLERANCES = {"float32": 5e-5, "float16": 2e-2, "int8": 0.25}
-"""Largest difference of each precision, of the largest output."""
+"""Largest difference of each precision, relative to the largest output."""
 
 ROUNDED = 5e-3
 """The tolerance in float32 where the graph rounds resized pixels to 8 bits.
 
-Two runtimes add up in different orders, and a pixel on the edge of two levels falls to either.
+Two runtimes add numbers in different orders, so a pixel between two levels may become either.
 """
 
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """How near an artefact is to the model.
+    """The difference of an artefact's outputs from the model's.
 
     Args:
-        difference: the largest one, of the largest output.
-        tolerance: above which nothing is written.
+        difference: largest difference, relative to the largest output.
+        tolerance: limit of the difference; an artefact above it is not written.
         runs: shape of each input with its difference.
-        int8_difference: the largest one of the int8 model that the folder holds beside the float32
-            one; None where it holds no second model.
+        int8_difference: largest difference of the int8 model that the folder holds beside the
+            float32 model; None without a second model.
     """
 
     difference: float
@@ -41,10 +41,10 @@ class Comparison:
 
 
 def verify(form: Format, graph: ExportGraph, folder: Path) -> Comparison:
-    """Returns how near the artefact in a folder is to the graph that it was made of.
+    """Returns the difference of the artefact in a folder from its graph.
 
     Raises:
-        ExportError: it answers otherwise, or cannot be run.
+        ExportError: the difference is above the tolerance, or the artefact cannot be run.
     """
     plan = graph.plan
     tolerance = TOLERANCES[plan.precision]
@@ -90,8 +90,8 @@ def _compare(
         difference = float(np.abs(result.astype("float32") - expected).max()) / scale
         if not difference <= tolerance:
             raise ExportError(
-                f"The {plan.format} model differs from the model by {difference:.1e} of its "
-                f"largest output, which is above {tolerance:.0e}. Nothing was written."
+                f"The exported {plan.format} model differs from the model by {difference:.1e} of "
+                f"its largest output, which is above {tolerance:.0e}. Nothing was written."
             )
         runs.append((images.shape, difference))
     largest = max(difference for _, difference in runs)

@@ -1,4 +1,4 @@
-"""From a model to a folder that runs without keras_vit: written, opened, compared, renamed."""
+"""`export`: writes a folder that runs without keras_vit, and compares it with the model."""
 
 import contextlib
 import dataclasses
@@ -13,7 +13,7 @@ import keras
 from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError, ExportError, KerasViTError, first_line, nearest
 from keras_vit.exporting import child, documents, pixels, verification
-from keras_vit.exporting.formats import BACKENDS, FORMATS, load_format
+from keras_vit.exporting.formats import FORMATS, load_format
 from keras_vit.exporting.formats.base import Format
 from keras_vit.exporting.graph import ExportGraph
 from keras_vit.exporting.plan import ExportPlan
@@ -27,13 +27,13 @@ PRECISIONS = ("float32", "float16", "int8")
 
 @dataclasses.dataclass(frozen=True)
 class Exported:
-    """What `keras_vit.export` wrote.
+    """The result of `keras_vit.export`.
 
     Args:
-        folder: the place.
+        folder: the output folder.
         format: name of the format.
-        verification: result of the comparison, a `keras_vit.exporting.verification.Comparison`;
-            None if nothing was compared.
+        verification: difference from the model, a `keras_vit.exporting.verification.Comparison`;
+            None without a comparison.
         notes: sentences on what the export does differently from its arguments.
         num_bytes: bytes of all files.
     """
@@ -67,7 +67,7 @@ def export(
 
     Args:
         model: a `VisionTransformer`; it is written in float32, whatever its policy.
-        path: the folder; an export of the same format that is there gives way.
+        path: output folder. An existing export of the same format is replaced.
         format: `"onnx"`, `"openvino"`, `"torch"` (torch.export), `"saved_model"` (TensorFlow),
             `"litert"`, `"stablehlo"` (JAX) or `"transformers_js"`.
         preprocessing: whether the graph takes uint8 images `(batch, height, width, channels)` of
@@ -75,22 +75,22 @@ def export(
             floats. `docs/export.md` states how near both are.
         outputs: `"probabilities"`, `"logits"`, or `"features"`, the output of `pre_logits`;
             transformers.js takes logits, and for a model without a head its tokens and features.
-        image_size: another one than the model's; positions are resized.
+        image_size: image size, if other than the model's; positions are resized.
         batch: images of each call, or `"dynamic"` for any number.
         precision: `"float32"`, `"float16"` or `"int8"` (products of matrices).
-        calibration: images, of any kind that `model.preprocessor` takes, from which int8 takes the
-            ranges of activations. Without them, each call measures the ranges (ONNX, LiteRT), or
+        calibration: images of any kind that `model.preprocessor` takes; they fix the ranges of
+            activations in int8. Without them, each call measures the ranges (ONNX, LiteRT), or
             activations stay float32 (OpenVINO).
         verify: whether the result is opened in its own runtime and compared with the model.
 
     Returns:
-        What was written, and how near it is to the model.
+        The folder, and its largest difference from the model.
 
     Raises:
-        ConfigError: an argument that cannot be.
+        ConfigError: an argument has an invalid value.
         ExportError: the format cannot hold the model, a converter or runtime is not installed, or
-            the result answers otherwise than the model. Nothing is written.
-        WriteError: the place cannot be written; what stood there is as it was.
+            the outputs differ from the model's. Nothing is written.
+        WriteError: the folder cannot be written; earlier content stays as it was.
     """
     if not isinstance(model, VisionTransformer):
         raise ConfigError(f"model: expected a VisionTransformer, found {type(model).__name__}.")
@@ -108,11 +108,11 @@ def export(
     )
     if calibration is not None and not (precision == "int8" and form.takes_calibration):
         raise ConfigError(
-            "calibration images serve precision='int8' of format='onnx' and 'openvino' alone."
+            "calibration: only precision='int8' of format='onnx' and 'openvino' takes images."
         )
     _check_installed(format, form, precision, verify)
     folder = Path(path)
-    names = (*form.files, *documents.FILES)
+    names = (form.model, *form.beside, *documents.FILES)
     weights = 4 * model.count_params()
     with folder_written_beside(folder, names, ExportError) as new, room_checked(new, weights):
         if form.describe is not None:
@@ -121,12 +121,11 @@ def export(
         images = None if calibration is None else list(graph.inputs(calibration))
         if images == []:
             raise ConfigError("calibration: expected at least one image.")
-        backend = BACKENDS.get(format, "torch")
         with _failures_named(format):
-            if keras.backend.backend() == backend:
+            if keras.backend.backend() == form.backend:
                 form.write(graph, plan, new)
             else:
-                child.write_elsewhere(model, plan, new, backend)
+                child.write_elsewhere(model, plan, new, form.backend)
             if form.finish is not None:
                 form.finish(new, plan, images)
         comparison = verification.verify(form, graph, new) if verify else None
@@ -154,10 +153,10 @@ def _plan(
     batch: int | Literal["dynamic"],
     precision: str,
 ) -> tuple[ExportPlan, list[str]]:
-    """Returns the plan of an export, and sentences on what it does otherwise than its arguments.
+    """Returns the plan of an export, and a sentence for each difference from its arguments.
 
     Raises:
-        ConfigError: an argument that cannot be.
+        ConfigError: an argument has an invalid value.
         ExportError: the format cannot hold the model.
     """
     _check_choice("outputs", outputs, OUTPUTS)
@@ -212,7 +211,7 @@ def _plan(
 def _preparation(
     form: Format, config: ViTConfig, protocol: ProtocolSpec
 ) -> tuple[Literal["resize", "scale", "nothing"], str | None]:
-    """Returns what the graph does to images, and a sentence if that is less than it might be."""
+    """Returns the preparation of images in the graph, and a sentence if a step is left out."""
     if not form.prepares:
         return "nothing", "Images are prepared by the readers of this format, not by the graph."
     if reason := pixels.refusal(protocol, config.image_size):
@@ -228,7 +227,7 @@ def _preparation(
 
 @contextlib.contextmanager
 def _failures_named(format: str) -> Iterator[None]:
-    """Raises `ExportError` for what a converter raises, whose classes have no common base."""
+    """Raises `ExportError` for every exception of a converter; they have no common base."""
     try:
         yield
     except (KerasViTError, OSError, MemoryError):
@@ -256,7 +255,4 @@ def _check_installed(name: str, form: Format, precision: str, verify: bool) -> N
 
 
 def _is_there(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except (ImportError, ValueError):
-        return False
+    return importlib.util.find_spec(module) is not None

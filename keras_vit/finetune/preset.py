@@ -126,7 +126,7 @@ def finetune_preset(
     source, description = _start(preset, from_scratch, image_size)
     images, held_out = training_and_validation(
         data,
-        Preprocessor.described(description, image_size),
+        Preprocessor.from_description(description, image_size),
         split=split,
         validation=validation,
         labels=labels,

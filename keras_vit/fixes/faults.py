@@ -1,7 +1,7 @@
 """The releases in which faults of other libraries were seen, and private names that are gone.
 
 A canary, run with the oldest and the newest of these releases, saw the fault in both. A workaround
-acts in every release that keras_vit supports, up to `fixed`.
+acts in every release that keras_vit supports, and goes when the oldest of them lacks the fault.
 """
 
 import re
@@ -20,8 +20,6 @@ class Fault(NamedTuple):
         first: oldest release in which the fault was seen.
         last: newest release in which the fault was seen.
         where: file of `keras_vit` with the workaround.
-        fixed: first release without the fault, from which on the workaround does not act; None if
-            the newest supported release has the fault.
     """
 
     report: str
@@ -29,7 +27,6 @@ class Fault(NamedTuple):
     first: str
     last: str
     where: str
-    fixed: str | None = None
 
 
 FAULTS = (

@@ -26,13 +26,13 @@ def of(policy: Any) -> dict[str, Any]:
     Raises:
         ConfigError: a variable has an unknown value.
     """
-    asked = os.environ.get("KERAS_VIT_OPENVINO_PRECISION") or None
-    if asked not in (None, *PRECISIONS):
+    precision = os.environ.get("KERAS_VIT_OPENVINO_PRECISION") or None
+    if precision not in (None, *PRECISIONS):
         raise ConfigError(
-            f"KERAS_VIT_OPENVINO_PRECISION={asked!r}: expected {', '.join(PRECISIONS)}."
+            f"KERAS_VIT_OPENVINO_PRECISION={precision!r}: expected {', '.join(PRECISIONS)}."
         )
     settings: dict[str, Any] = {
-        "INFERENCE_PRECISION_HINT": _HINTS.get(asked or policy.compute_dtype, "f32"),
+        "INFERENCE_PRECISION_HINT": _HINTS.get(precision or policy.compute_dtype, "f32"),
         "PERFORMANCE_HINT": "LATENCY",
     }
     if threads := os.environ.get("KERAS_VIT_OPENVINO_THREADS"):

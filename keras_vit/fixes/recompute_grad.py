@@ -30,8 +30,8 @@ def remat(function: Callable[..., Any]) -> Callable[..., Any]:
                 tape.watch([*again, *variables])
                 y = function(*again)
             zeros = tf.UnconnectedGradients.ZERO
-            found = tape.gradient(y, [*again, *variables], dy, unconnected_gradients=zeros)
-            return found[: len(inputs)], found[len(inputs) :]
+            gradients = tape.gradient(y, [*again, *variables], dy, unconnected_gradients=zeros)
+            return gradients[: len(inputs)], gradients[len(inputs) :]
 
         return first_run(*inputs), gradient
 

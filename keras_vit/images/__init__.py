@@ -1,4 +1,4 @@
-"""From image files, arrays and tensors to the batch that a model expects."""
+"""Prepares image files, arrays and tensors as the batch that a model expects."""
 
 from keras_vit.images.image_files import ImageFiles, is_image_file, list_images
 from keras_vit.images.preprocessor import Preprocessor

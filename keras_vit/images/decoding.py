@@ -1,4 +1,4 @@
-"""From an encoded image to an upright Pillow image of 8 bits per channel, within stated limits.
+"""Decodes an image file to an upright Pillow image of 8 bits per channel, within limits.
 
 A file is opened once and decoded only if it is a regular file, Pillow knows its format, and its
 header states no more pixels than the limit. Every exception of Pillow becomes a `ConfigError`
@@ -23,14 +23,14 @@ from keras_vit.errors import ConfigError
 
 
 class TooManyPixelsError(ConfigError):
-    """An encoded image states more pixels than are read."""
+    """The header of an encoded image states more pixels than the limit."""
 
 
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 """Pillow's modes by number of channels."""
 
-_MOST_BYTES = 2**28  # read from a file object
-_LARGE = 2**24  # pixels
+_MOST_BYTES = 2**28  # of an image in a file object
+_LARGE = 2**24  # pixels of an image that is decoded alone
 
 _REFUSED_FORMATS = {
     "EPS",  # Pillow would run Ghostscript on it
@@ -47,15 +47,15 @@ _REFUSED_FORMATS = {
 def formats() -> tuple[str, ...]:
     """Returns the formats, including Pillow's plugins, that are recognised by their first bytes."""
     Image.init()
-    told = (name for name, (_, accepts) in Image.OPEN.items() if accepts is not None)
-    return tuple(name for name in told if name not in _REFUSED_FORMATS)
+    recognised = (name for name, (_, accepts) in Image.OPEN.items() if accepts is not None)
+    return tuple(name for name in recognised if name not in _REFUSED_FORMATS)
 
 
 def format_of_name(name: str) -> str | None:
-    """Returns the format that the suffix of a file name stands for, or None."""
+    """Returns Pillow's format for the suffix of a file name, or None."""
     Image.init()
-    found = Image.EXTENSION.get(PurePath(name).suffix.lower())
-    return found if found in Image.OPEN and found not in _REFUSED_FORMATS else None
+    format_ = Image.EXTENSION.get(PurePath(name).suffix.lower())
+    return format_ if format_ in Image.OPEN and format_ not in _REFUSED_FORMATS else None
 
 
 def name_of(source: Any) -> str:
@@ -68,7 +68,7 @@ def name_of(source: Any) -> str:
     return name if isinstance(name, str) else "an encoded image"
 
 
-def decoded(source: Any, channels: int, max_pixels: int | None = None) -> Image.Image:
+def decode_image(source: Any, channels: int, max_pixels: int | None = None) -> Image.Image:
     """Returns an image upright, in 8 bits, with this many channels.
 
     Args:
@@ -83,25 +83,25 @@ def decoded(source: Any, channels: int, max_pixels: int | None = None) -> Image.
     """
     if channels not in MODES:
         raise ConfigError(f"A model of {channels} channels takes arrays; files have 1, 3 or 4.")
-    with opened(source, max_pixels) as image, _refusals(name_of(source)):
+    with open_image(source, max_pixels) as image, _refusals(name_of(source)):
         large = image.width * image.height > _LARGE
         with _turn_of_large_images(os.getpid()) if large else contextlib.nullcontext():
             image.load()
-            return _converted(_upright(image), MODES[channels])
+            return _convert(_turn_upright(image), MODES[channels])
 
 
 def size_in_header(source: Any, max_pixels: int | None = None) -> tuple[int, int]:
     """Returns (height, width) from the header, without decoding a pixel.
 
     Raises:
-        ConfigError: as `decoded`, except for faults that only decoding shows.
+        ConfigError: as `decode_image`, except for damage that only decoding finds.
     """
-    with opened(source, max_pixels) as image:
+    with open_image(source, max_pixels) as image:
         return image.height, image.width
 
 
 @contextlib.contextmanager
-def opened(source: Any, max_pixels: int | None = None) -> Iterator[Image.Image]:
+def open_image(source: Any, max_pixels: int | None = None) -> Iterator[Image.Image]:
     """Yields an image whose header is read and whose pixels are not decoded.
 
     Raises:
@@ -116,8 +116,8 @@ def opened(source: Any, max_pixels: int | None = None) -> Iterator[Image.Image]:
             file = stack.enter_context(_file(source, name))
             # Some formats have no characteristic first bytes; the suffix decides for them.
             by_name = format_of_name(name)
-            known = formats() if by_name in (None, *formats()) else (*formats(), by_name)
-            image = stack.enter_context(Image.open(file, formats=known))
+            accepted = formats() if by_name in (None, *formats()) else (*formats(), by_name)
+            image = stack.enter_context(Image.open(file, formats=accepted))
             pixels = image.width * image.height
             if pixels > limit:
                 raise TooManyPixelsError(
@@ -206,7 +206,7 @@ def _refusals(name: str) -> Iterator[None]:
         raise ConfigError(f"{name}: not a readable image ({reason}).{hint}") from error
 
 
-def _upright(image: Image.Image) -> Image.Image:
+def _turn_upright(image: Image.Image) -> Image.Image:
     """Returns the image turned upright by its EXIF tag; the argument is not changed."""
     if image.getexif().get(ExifTags.Base.Orientation, 1) == 1:
         return image
@@ -221,7 +221,7 @@ def _check_range(image: Image.Image) -> None:
         )
 
 
-def _converted(image: Image.Image, mode: str) -> Image.Image:
+def _convert(image: Image.Image, mode: str) -> Image.Image:
     _check_range(image)
     if image.mode.startswith("I;16"):  # Pillow would clip at 255; libpng keeps the high byte
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))

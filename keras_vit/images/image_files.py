@@ -36,9 +36,9 @@ def list_images(folder: str | os.PathLike[str]) -> ImageFiles:
     Raises:
         ConfigError: a folder cannot be listed.
     """
-    found = ImageFiles([], 0, [])
-    hidden = _walk(os.fsdecode(folder), found, ())
-    return found._replace(hidden=hidden)
+    files = ImageFiles([], 0, [])
+    hidden = _walk(os.fsdecode(folder), files, ())
+    return files._replace(hidden=hidden)
 
 
 def _looks_like_one(path: str) -> bool:
@@ -51,7 +51,7 @@ def _looks_like_one(path: str) -> bool:
     return True
 
 
-def _walk(folder: str, found: ImageFiles, above: tuple[tuple[int, int], ...]) -> int:
+def _walk(folder: str, files: ImageFiles, above: tuple[tuple[int, int], ...]) -> int:
     """Adds images and other files of a folder; returns the number of hidden entries."""
     try:
         status = Path(folder).stat()
@@ -68,8 +68,8 @@ def _walk(folder: str, found: ImageFiles, above: tuple[tuple[int, int], ...]) ->
         if entry.name.startswith("."):
             hidden += 1
         elif entry.is_dir():
-            hidden += _walk(entry.path, found, (*above, here))
+            hidden += _walk(entry.path, files, (*above, here))
         else:
             is_image = entry.is_file() and _looks_like_one(entry.path)
-            (found.images if is_image else found.others).append(entry.path)
+            (files.images if is_image else files.others).append(entry.path)
     return hidden

@@ -1,4 +1,4 @@
-"""The interpretation of a user's images: from objects of many kinds to single images.
+"""Interprets a user's images: divides objects of many kinds into single images.
 
 `docs/preprocessing.md` states the rules in three tables, for the kind of an object, the axes of an
 array, and its values; tests/images/test_inputs.py tests each row.
@@ -36,29 +36,29 @@ class Pixels:
     white: int
 
 
-class Found(NamedTuple):
+class UserImage(NamedTuple):
     """An image in the user's form, and the source to decode, or the error if it is no image."""
 
-    given: Item
+    item: Item
     source: Any  # a name, encoded bytes, a file object, a Pillow image, `Pixels` or a ConfigError
 
 
-def images_in(given: Any, channels: int) -> Iterator[Found]:
+def images_in(value: Any, channels: int) -> Iterator[UserImage]:
     """Yields the images of a user's object, one at a time, in order.
 
     An object that is no image is yielded with a `ConfigError` as its source, so that a caller
     may continue with the next one.
 
     Args:
-        given: any object; an iterator is read on demand.
+        value: any object; an iterator is read on demand.
         channels: number of channels of the model, which identifies the channel axis of an array.
     """
-    images = next(images for is_such, images in _KINDS if is_such(given))
-    yield from images(given, channels)
+    images = next(images for is_such, images in _KINDS if is_such(value))
+    yield from images(value, channels)
 
 
 class PixelImages(Sequence[Pixels]):
-    """The images of an array or tensor, by its axes and values.
+    """The images of an array or tensor, whose axes and range are recognised.
 
     Args:
         array: one image or a batch.
@@ -101,67 +101,67 @@ def as_array(value: Any) -> np.ndarray:
         ) from error
 
 
-def _name(given: Any, _: int) -> Iterator[Found]:
-    name = os.fsdecode(given)
+def _name(value: Any, _: int) -> Iterator[UserImage]:
+    name = os.fsdecode(value)
     if name.startswith("~") and not os.path.lexists(name):
         with contextlib.suppress(RuntimeError):  # no such user
             name = str(Path(name).expanduser())
-    yield Found(given, name or ConfigError("An empty file name, expected an image file."))
+    yield UserImage(value, name or ConfigError("An empty file name, expected an image file."))
 
 
-def _url(given: str, _: int) -> Iterator[Found]:
-    shown = given if len(given) < 200 else f"{given[:200]}..."
-    if given.startswith("data:"):
+def _url(value: str, _: int) -> Iterator[UserImage]:
+    shown = value if len(value) < 200 else f"{value[:200]}..."
+    if value.startswith("data:"):
         fix = "Give its bytes: base64.b64decode(url.partition(',')[2])."
-    elif given.startswith(("http:", "https:", "ftp:")):
+    elif value.startswith(("http:", "https:", "ftp:")):
         fix = f"Fetch it first: path = keras.utils.get_file(origin={shown!r})"
     else:
         fix = "Open it with its library, such as fsspec, and give the file object."
-    yield Found(given, ConfigError(f"{shown}: URLs are not fetched here. {fix}"))
+    yield UserImage(value, ConfigError(f"{shown}: URLs are not fetched here. {fix}"))
 
 
-def _encoded(given: Any, _: int) -> Iterator[Found]:
-    yield Found(given, given)
+def _as_it_is(value: Any, _: int) -> Iterator[UserImage]:
+    yield UserImage(value, value)
 
 
-def _array(given: Any, channels: int) -> Iterator[Found]:
+def _array(value: Any, channels: int) -> Iterator[UserImage]:
     try:
-        images = PixelImages(given, channels)
+        images = PixelImages(value, channels)
     except ConfigError as error:
-        yield Found(given, error)
+        yield UserImage(value, error)
         return
     is_one_image = (
-        len(images) == 1 and images[0].values.size == np.prod(given.shape) and len(given.shape) < 4
+        len(images) == 1 and images[0].values.size == np.prod(value.shape) and len(value.shape) < 4
     )
     for pixels in images:
-        yield Found(given if is_one_image else pixels.values, pixels)
+        yield UserImage(value if is_one_image else pixels.values, pixels)
 
 
-def _elements_of_array(given: Any, channels: int) -> Iterator[Found]:
-    for element in np.asarray(given).reshape(-1).tolist():
+def _elements_of_array(value: Any, channels: int) -> Iterator[UserImage]:
+    for element in np.asarray(value).reshape(-1).tolist():
         yield from images_in(element, channels)
 
 
-def _elements(given: Iterable[Any], channels: int) -> Iterator[Found]:
-    for element in given:
+def _elements(value: Iterable[Any], channels: int) -> Iterator[UserImage]:
+    for element in value:
         yield from images_in(element, channels)
 
 
-def _of_mapping(given: Mapping[Any, Any], _: int) -> Iterator[Found]:
-    keys = ", ".join(map(repr, list(given)[:5]))
-    yield Found(
-        given,
-        ConfigError(f"A {type(given).__name__} with {keys}: give the value that is an image."),
+def _mapping(value: Mapping[Any, Any], _: int) -> Iterator[UserImage]:
+    keys = ", ".join(map(repr, list(value)[:5]))
+    yield UserImage(
+        value,
+        ConfigError(f"A {type(value).__name__} with {keys}: give the value that is an image."),
     )
 
 
-def _none(given: Any, _: int) -> Iterator[Found]:
-    what = "None" if given is None else f"a {type(given).__name__}"
-    yield Found(
-        given,
+def _none(value: Any, _: int) -> Iterator[UserImage]:
+    kind = "None" if value is None else f"a {type(value).__name__}"
+    yield UserImage(
+        value,
         ConfigError(
             f"An image is a file name, encoded bytes, a file object, a PIL image or an array of "
-            f"pixels; found {what}."
+            f"pixels; found {kind}."
         ),
     )
 
@@ -191,16 +191,16 @@ def _is_array_of_objects(value: Any) -> bool:
     return getattr(dtype, "kind", "") in ("O", "S", "U") or getattr(dtype, "name", "") == "string"
 
 
-_KINDS: tuple[tuple[Callable[[Any], bool], Callable[[Any, int], Iterator[Found]]], ...] = (
+_KINDS: tuple[tuple[Callable[[Any], bool], Callable[[Any, int], Iterator[UserImage]]], ...] = (
     (_is_url, _url),
     (lambda value: isinstance(value, (str, os.PathLike)), _name),
     (_is_name_in_bytes, _name),
-    (_is_bytes, _encoded),
-    (lambda value: hasattr(value, "read"), _encoded),
-    (lambda value: isinstance(value, Image.Image), _encoded),
+    (_is_bytes, _as_it_is),
+    (lambda value: hasattr(value, "read"), _as_it_is),
+    (lambda value: isinstance(value, (Image.Image, Pixels, ConfigError)), _as_it_is),
     (_is_array_of_objects, _elements_of_array),
     (_is_array, _array),
-    (lambda value: isinstance(value, Mapping), _of_mapping),
+    (lambda value: isinstance(value, Mapping), _mapping),
     (lambda value: isinstance(value, Iterable), _elements),
     (lambda value: True, _none),
 )
@@ -308,12 +308,12 @@ def eight_bit_range(pixels: Pixels) -> np.ndarray:
 
 
 def _out_of_range(values: np.ndarray, low: float, high: float) -> str:
-    found = f"Pixels must be in [0, 255] or [0, 1], found [{low:g}, {high:g}]."
+    message = f"Pixels must be in [0, 255] or [0, 1], found [{low:g}, {high:g}]."
     if low < 0:
         return (
-            f"{found} Images with values below 0 are prepared already: give them to model.predict, "
-            "or call the model. If resizing made the values negative, use np.clip."
+            f"{message} Images with values below 0 are prepared already: give them to "
+            "model.predict, or call the model. If resizing made the values negative, use np.clip."
         )
     if values.dtype.kind != "f" and high <= 65535:
-        return f"{found} Pixels of 16 bits become 8 bits by // 257."
-    return found
+        return f"{message} Pixels of 16 bits become 8 bits by // 257."
+    return message

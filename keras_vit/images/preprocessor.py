@@ -1,4 +1,4 @@
-"""From images of every kind to the float32 batch that a model takes.
+"""`Preprocessor`: from images of every kind to the float32 batch that a model takes.
 
 The preprocessor uses only NumPy and Pillow, so it runs in any data loader and with any backend.
 `inputs` interprets the user's images, `decoding` reads files, `resizing` applies the protocols.
@@ -15,8 +15,8 @@ import numpy as np
 
 from keras_vit.config.rules import pair
 from keras_vit.errors import ConfigError
-from keras_vit.images.decoding import decoded, pixel_limit
-from keras_vit.images.inputs import Found, Item, Pixels, eight_bit_range, images_in
+from keras_vit.images.decoding import decode_image, pixel_limit
+from keras_vit.images.inputs import Item, Pixels, UserImage, eight_bit_range, images_in
 from keras_vit.images.protocols import ProtocolSpec, compact, complete
 from keras_vit.images.resampling import Picture, Size, pixels_of
 from keras_vit.images.resizing import RESIZE, resize_small_for
@@ -72,10 +72,10 @@ class Preprocessor:
             pixel_limit(self.max_pixels)
         parameters = complete(self.protocol)
         for key in ("mean", "std"):
-            found = parameters[key]
-            if isinstance(found, list) and len(found) != self.channels:
+            numbers = parameters[key]
+            if isinstance(numbers, list) and len(numbers) != self.channels:
                 raise ConfigError(
-                    f"Protocol {parameters['name']!r}: {key} has {len(found)} numbers, expected "
+                    f"Protocol {parameters['name']!r}: {key} has {len(numbers)} numbers, expected "
                     f"one, or one for each of {self.channels} channels."
                 )
         if size is not None and parameters.get("resize_small") is not None:
@@ -108,24 +108,28 @@ class Preprocessor:
         """
         from keras_vit.checkpoints.inspection import inspect  # reads all dialects' tables
 
-        return cls.described(inspect(source), image_size)
+        return cls.from_description(inspect(source), image_size)
 
     @classmethod
-    def described(cls, found: Any, image_size: int | Size | None = None) -> "Preprocessor":
+    def from_description(
+        cls, description: Any, image_size: int | Size | None = None
+    ) -> "Preprocessor":
         """Returns the preprocessor for a result of `keras_vit.checkpoints.inspect`.
 
         Args:
-            found: a `PresetConfig` or a `CheckpointInfo`.
+            description: a `PresetConfig` or a `CheckpointInfo`.
             image_size: image size instead of the checkpoint's.
 
         Raises:
             ConfigError: the checkpoint does not state its image size.
         """
-        size = image_size or found.config.image_size
-        if size is None and "image_size" in getattr(found, "undetermined", ()):
-            raise ConfigError(f"{found.path} does not tell its image_size; give it by name.")
-        scaled = not found.config.rescale
-        return cls(size, found.config.channels, found.protocol, scaled=scaled)
+        size = image_size or description.config.image_size
+        if size is None and "image_size" in getattr(description, "undetermined", ()):
+            raise ConfigError(
+                f"{description.path} does not state its image_size: give image_size=."
+            )
+        scaled = not description.config.rescale
+        return cls(size, description.config.channels, description.protocol, scaled=scaled)
 
     def __call__(self, images: Any) -> np.ndarray:
         results = self._prepare(list(images_in(images, self.channels)))
@@ -157,22 +161,22 @@ class Preprocessor:
             raise ConfigError(f"batch_size={batch_size}, expected at least 1.")
         source = images_in(images, self.channels)
 
-        def prepare_next() -> tuple[list[Found], list[Any]]:
-            found = list(itertools.islice(source, batch_size))
-            return found, self._prepare(found)
+        def prepare_next() -> tuple[list[UserImage], list[Any]]:
+            images = list(itertools.islice(source, batch_size))
+            return images, self._prepare(images)
 
         with ThreadPoolExecutor(1, "keras_vit-batches") as ahead:
             coming = ahead.submit(prepare_next)
             while (batch := coming.result())[0]:
                 coming = ahead.submit(prepare_next)
                 readable = []
-                for found, result in zip(*batch, strict=True):
+                for image, result in zip(*batch, strict=True):
                     if not isinstance(result, ConfigError):
-                        readable.append((found.given, result))
+                        readable.append((image.item, result))
                     elif unreadable is None:
                         raise result
                     else:
-                        unreadable(found.given, result)
+                        unreadable(image.item, result)
                 if readable:
                     items, arrays = zip(*readable, strict=True)
                     yield list(items), self.stack(arrays)
@@ -186,12 +190,10 @@ class Preprocessor:
         Raises:
             ConfigError: the image cannot be read, or does not fit the model.
         """
-        if isinstance(item, Pixels):
-            return self._with_channels(eight_bit_range(item))
-        found = list(itertools.islice(images_in(item, self.channels), 2))
-        if len(found) != 1:
-            raise ConfigError(f"Expected one image, found {'several' if found else 'none'}.")
-        return self._decoded(found[0].source)
+        images = list(itertools.islice(images_in(item, self.channels), 2))
+        if len(images) != 1:
+            raise ConfigError(f"Expected one image, found {'several' if images else 'none'}.")
+        return self._decode(images[0].source)
 
     def resize(self, image: Picture) -> np.ndarray:
         """Returns a decoded image, resized and cropped to the model's size: the second step.
@@ -245,10 +247,10 @@ class Preprocessor:
         stacked = np.stack(images)
         return stacked if self.data_format == "channels_last" else np.moveaxis(stacked, -1, 1)
 
-    def _prepare(self, found: list[Found]) -> list[np.ndarray | ConfigError]:
+    def _prepare(self, images: list[UserImage]) -> list[np.ndarray | ConfigError]:
         """Returns a float32 array (height, width, channels), or the error, for each image."""
         # An object that occurs twice is read once: two threads must not read one file object.
-        sources = {id(image.source): image.source for image in found}
+        sources = {id(image.source): image.source for image in images}
         workers = min(len(sources), os.cpu_count() or 1)
         if workers < 2:
             results = list(map(self._one, sources.values()))
@@ -257,24 +259,24 @@ class Preprocessor:
             with ThreadPoolExecutor(workers, "keras_vit-images") as pool:
                 results = list(pool.map(self._one, sources.values()))
         prepared = dict(zip(sources, results, strict=True))
-        return [prepared[id(image.source)] for image in found]
+        return [prepared[id(image.source)] for image in images]
 
     def _one(self, source: Any) -> np.ndarray | ConfigError:
         try:
-            return self.scale(self.resize(self._decoded(source)))
+            return self.scale(self.resize(self._decode(source)))
         except ConfigError as error:
             return error
         except MemoryError:
             return ConfigError("Not enough memory to prepare an image.")
 
-    def _decoded(self, source: Any) -> Picture:
+    def _decode(self, source: Any) -> Picture:
         if isinstance(source, ConfigError):
             raise source
         if isinstance(source, Pixels):
-            return self._with_channels(eight_bit_range(source))
-        return decoded(source, self.channels, self.max_pixels)
+            return self._set_channels(eight_bit_range(source))
+        return decode_image(source, self.channels, self.max_pixels)
 
-    def _with_channels(self, array: np.ndarray) -> np.ndarray:
+    def _set_channels(self, array: np.ndarray) -> np.ndarray:
         channels = array.shape[-1]
         if channels == self.channels:
             return array

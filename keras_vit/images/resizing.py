@@ -1,4 +1,4 @@
-"""From a decoded image of any size to the model's size, by the rules of each protocol.
+"""Resizes a decoded image to the model's size, by the rules of each protocol.
 
 Each function takes an image, (height, width) and the protocol's parameters, and returns
 `(height, width, channels)`, uint8 or float32, in [0, 255].
@@ -43,7 +43,7 @@ def _big_vision(image: Picture, size: Size, parameters: dict[str, Any]) -> np.nd
     sides = np.array(pixels.shape[:2], np.float32)
     small = np.float32(resize_small_for(size, parameters))
     height, width = np.rint(sides * (small / sides.min()))
-    target = _affordable(int(height), int(width))
+    target = _check_size(int(height), int(width))
     resized = RESIZE_OF_TENSORFLOW[parameters["method"], parameters["antialias"]](pixels, target)
     # big_vision casts back to the type of its input, which truncates to whole numbers.
     return np.clip(centre(resized, size), 0, 255).astype(pixels.dtype, copy=False)
@@ -65,9 +65,9 @@ def _timm(image: Picture, size: Size, parameters: dict[str, Any]) -> np.ndarray:
     else:
         ratio = min(height / scaled[0], width / scaled[1])
         target = (round(height / ratio), round(width / ratio))
-    resized = resize_with_pillow(image, _affordable(*target), parameters["interpolation"])
+    resized = resize_with_pillow(image, _check_size(*target), parameters["interpolation"])
     if mode == "border":
-        resized = _framed(resized, size, parameters["mean"])
+        resized = _add_frame(resized, size, parameters["mean"])
     # torchvision's center_crop rounds half to even.
     top, left = (round((have - want) / 2) for have, want in zip(resized.shape, size, strict=False))
     return resized[top : top + size[0], left : left + size[1]]
@@ -108,21 +108,21 @@ RESIZE: dict[str, Callable[[Picture, Size, dict[str, Any]], np.ndarray]] = {
 """The resizing function of each protocol, by name."""
 
 
-def _affordable(height: int, width: int) -> Size:
-    """Returns the size, unless a long and thin image would take gigabytes before its crop.
+def _check_size(height: int, width: int) -> Size:
+    """Returns the size; refuses a long and thin image that would take gigabytes before its crop.
 
     Raises:
         ConfigError: the size has more than `_MOST_PIXELS` pixels.
     """
     if height * width > _MOST_PIXELS:
         raise ConfigError(
-            f"An image so long would have {height}x{width} pixels before its central crop; crop it "
-            "first, or choose a protocol that squashes."
+            f"The image is too long: it would have {height}x{width} pixels before its central "
+            "crop. Crop it first, or choose a protocol that squashes."
         )
     return height, width
 
 
-def _framed(image: np.ndarray, size: Size, mean: float | list[float]) -> np.ndarray:
+def _add_frame(image: np.ndarray, size: Size, mean: float | list[float]) -> np.ndarray:
     """Returns the image in a frame of the mean colour that fills it up to `size`."""
     height, width = (max(have, want) for have, want in zip(image.shape, size, strict=False))
     top, left = (height - image.shape[0]) // 2, (width - image.shape[1]) // 2

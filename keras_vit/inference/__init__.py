@@ -82,9 +82,7 @@ class Inference:
         weights = model.weights
         with self.lock:
             # LoRA, quantisation and replaced layers change the weights of a model.
-            if len(weights) != len(self._weights) or any(
-                new is not old for new, old in zip(weights, self._weights, strict=True)
-            ):
+            if not are_same(weights, self._weights):
                 self._programs.clear()
                 self._weights = weights
             if stages not in self._programs:
@@ -104,6 +102,11 @@ def call(model: keras.Model, images: Any, stages: tuple[str, ...]) -> dict[str, 
     if not stages:
         return {"": model(images, training=False)}
     return model(images, training=False, stages=stages)
+
+
+def are_same(new: Sequence[Any], old: Sequence[Any]) -> bool:
+    """Whether two lists hold the same objects."""
+    return list(map(id, new)) == list(map(id, old))
 
 
 def as_float32(value: Any) -> np.ndarray:

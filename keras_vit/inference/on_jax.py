@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from keras_vit import inference
-from keras_vit.distribution.processes import whole
+from keras_vit.distribution.processes import batch_parts, whole
 
 
 def padded_size(count: int, batch_size: int) -> int:
@@ -18,7 +18,7 @@ def padded_size(count: int, batch_size: int) -> int:
     divide the images of a batch.
     """
     size = min(1 << (count - 1).bit_length(), batch_size)
-    return size + -size % _devices_of_a_batch()
+    return size + -size % batch_parts()
 
 
 class Program:
@@ -56,15 +56,6 @@ class Program:
         )
         current = {id(variable): value for variable, value in pairs}
         return [current[id(weight)] for weight in self._weights]
-
-
-def _devices_of_a_batch() -> int:
-    """The number of devices along the axis of the batch."""
-    distribution = keras.distribution.distribution()
-    if distribution is None:
-        return 1
-    mesh = distribution.device_mesh
-    return int(mesh.shape[list(mesh.axis_names).index(distribution.batch_dim_name)])
 
 
 def _divided(images: np.ndarray) -> Any:

@@ -36,9 +36,7 @@ class Program:
         with self._owner.lock:
             # `Variable.assign` replaces the tensor, so that the old tensor is another object.
             values = [weight.value for weight in self._model.weights]
-            if len(values) != len(self._values) or any(
-                new is not old for new, old in zip(values, self._values, strict=True)
-            ):
+            if not inference.are_same(values, self._values):
                 self._values = values
                 self._compiled.clear()
             settings = openvino_settings.of(self._model.dtype_policy)
@@ -56,8 +54,8 @@ class _Compiled:
     ) -> None:
         dtype = keras.ops.convert_to_tensor(images[:0]).output.get_element_type()
         parameter = openvino.opset16.parameter([-1, *images.shape[1:]], dtype)
-        given = keras.ops.convert_to_tensor(parameter.output(0))
-        values = inference.call(model, given, stages)
+        symbol = keras.ops.convert_to_tensor(parameter.output(0))
+        values = inference.call(model, symbol, stages)
         self._names = list(values)
         graph = openvino.Model([value.output for value in values.values()], [parameter], "vit")
         # OpenVINO numbers the nodes of a process. Its cache of compiled models compares names.

@@ -2,7 +2,8 @@
 
 `reference` implements them with `keras.ops`, for every backend. If a faster form for one backend
 saves more than 3 % of the time or 5 % of the memory, the file with the backend's name has it, with
-the same signature, values and gradients. Layers import the operations from this package.
+the same signature, values and gradients; an operation that the file lacks is the reference. Layers
+import the operations from this package.
 
 The environment variable `KERAS_VIT_KERNELS` is read when keras_vit is imported: `fast`, or
 `reference` for plain operations without custom gradients. A wrong number should first be checked
@@ -12,10 +13,12 @@ under `reference`.
 import importlib
 import os
 from types import ModuleType
+from typing import Any
 
 import keras
 
 from keras_vit.errors import ConfigError
+from keras_vit.kernels import reference
 
 CHOICES = ("fast", "reference")
 
@@ -24,7 +27,7 @@ def _forms_of(choice: str) -> ModuleType:
     """Returns the module that implements the operations.
 
     Raises:
-        ConfigError: KERAS_VIT_KERNELS is none of `CHOICES`.
+        ConfigError: KERAS_VIT_KERNELS is not one of `CHOICES`.
     """
     if choice not in CHOICES:
         raise ConfigError(
@@ -38,11 +41,18 @@ def _forms_of(choice: str) -> ModuleType:
 
 _choice = os.environ.get("KERAS_VIT_KERNELS") or "fast"
 _forms = _forms_of(_choice)
-attention, gelu, layer_norm = _forms.attention, _forms.gelu, _forms.layer_norm
-linear, patches, remat = _forms.linear, _forms.patches, _forms.remat
-rotate, tensor, uniform = _forms.rotate, _forms.tensor, _forms.uniform
+
+
+def _form(operation: str) -> Any:
+    """Returns the backend's form of an operation, or the reference."""
+    return getattr(_forms, operation, getattr(reference, operation))
+
+
+attention, gelu, layer_norm = _form("attention"), _form("gelu"), _form("layer_norm")
+linear, patches, remat = _form("linear"), _form("patches"), _form("remat")
+rotate, tensor, uniform = _form("rotate"), _form("tensor"), _form("uniform")
 have_whole_block = _choice == "fast" and keras.backend.backend() == "torch"
-"""Whether `layers.torch_block` computes a whole block of the encoder at once, in inference."""
+"""Whether `layers.torch_block` computes a block of the encoder by one function, in inference."""
 
 __all__ = [
     "attention",

@@ -14,13 +14,6 @@ from keras import ops
 
 from keras_vit.kernels import reference
 
-tensor = reference.tensor
-gelu = reference.gelu
-remat = reference.remat
-patches = reference.patches
-rotate = reference.rotate
-uniform = reference.uniform
-
 
 def _node(x: Any) -> Any:
     return ops.convert_to_tensor(x).output

@@ -11,7 +11,7 @@ import keras
 from keras import ops
 
 MOST_SCORES = 5 * 2**18
-"""Most attention scores of one head (tokens times others) that a CPU keeps at once.
+"""Most attention scores of one head (queries times keys) that a CPU holds at the same time.
 
 A square image of 560 pixels has this number at 16 pixels a patch. An image of 1024 pixels has
 thirteen times as many, and its scores are computed block by block.

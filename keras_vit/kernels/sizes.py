@@ -1,6 +1,6 @@
 """Sizes that only the running graph knows: tensors in TensorFlow, symbols in torch and in JAX.
 
-A model of any size is compiled and exported with such sizes. Keras's `arange` refuses a symbol of
+A model of any size is compiled and exported with these sizes. Keras's `arange` refuses a symbol of
 torch, and its `cast` turns a symbol into a constant: an exported file would then resize the
 positions of every image to the grid of the traced image.
 """

@@ -19,7 +19,7 @@ from keras_vit.kernels.torch_products import is_transformed
 
 
 def _plain_where_transformed(fast: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorates a fast form, which the reference replaces under `torch.func` and forward mode.
+    """Decorates a fast form: under `torch.func` and in forward mode the reference computes.
 
     torch's fused operations and functions with custom gradients support neither tangents nor
     derivatives of every order.
@@ -105,8 +105,8 @@ def rotate(x: Any, table: Any, neighbours: bool) -> Any:
     Its memory is in the order of heads, tokens, channels, in which torch's attention on CPUs is
     quickest.
     """
-    kept = torch.is_grad_enabled() and (x.requires_grad or table.requires_grad)
-    if kept or x.dtype != table.dtype or _is_recorded():
+    has_gradient = torch.is_grad_enabled() and (x.requires_grad or table.requires_grad)
+    if has_gradient or x.dtype != table.dtype or _is_recorded():
         return reference.rotate(x, table, neighbours)
     cosines, sines = table
     batch, tokens, heads, head_dim = x.shape
@@ -125,8 +125,6 @@ def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
     """See `reference.layer_norm`. On CPUs torch's norm takes 16 bits and computes in 32 bits."""
     if torch.jit.is_tracing():  # a traced shape consists of tensors, which torch's norm refuses
         return reference.layer_norm(x, gamma, beta, epsilon)
-    if x.dtype is gamma.dtype is beta.dtype is torch.float32:
-        return torch.nn.functional.layer_norm(x, x.shape[-1:], gamma, beta, epsilon)
     dtype = torch.promote_types(x.dtype, torch.float32)
     gamma, beta = gamma.to(dtype), beta.to(dtype)
     inner = x if x.device.type == "cpu" else x.to(dtype)
@@ -233,7 +231,7 @@ def _with_last(x: Any, axes: int, *sizes: int) -> Any:
 def uniform(shape: tuple[int, ...], limit: float, seed: Any) -> Any:
     """See `reference.uniform`. The numbers are the same, without two temporary arrays.
 
-    glibc before 2.38 does not reuse the memory of such arrays: a ViT-B with drawn weights took
+    glibc before 2.38 does not reuse the memory of temporary arrays: a ViT-B with drawn weights took
     half as much memory again.
     """
     device = keras.ops.zeros(()).device

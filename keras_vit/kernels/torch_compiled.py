@@ -1,26 +1,20 @@
 """Imports torch: oneDNN's products as operators that a program of `torch.compile` calls.
 
-torch's compiler calls oneDNN's operation with constant weights alone, and MKL for all others. With
-these operators a compiled program has the products of `torch_products`: values, gradients, and the
-GELU behind a product in inference. Exporters get torch's own operations.
+torch's compiler calls oneDNN's operation only with constant weights, and MKL with all others. With
+these operators a compiled program has the products of `torch_products`: values, gradients, and in
+inference the GELU behind a product. Exporters get torch's own operations.
 """
 
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from keras_vit.kernels import torch_products
 
-_LIBRARY = torch.library.Library("keras_vit", "DEF")
-_LIBRARY.define("product(Tensor rows, Tensor matrix, Tensor? bias) -> Tensor")
-_LIBRARY.define(
-    "product_then_gelu(Tensor rows, Tensor matrix, Tensor? bias, bool approximate) -> Tensor"
-)
-_LIBRARY.define("attention(Tensor query, Tensor key, Tensor value, Tensor? bias) -> Tensor")
-
 
 def serve(*tensors: Any) -> bool:
-    """Whether the operators compute `tensors` (None is left out) in the program being compiled."""
+    """Whether torch compiles a program, and the operators take its `tensors`; None is left out."""
     return (
         torch.compiler.is_compiling()
         and torch_products.are_chosen()
@@ -30,33 +24,47 @@ def serve(*tensors: Any) -> bool:
         and all(
             x is None or (x.device.type == "cpu" and x.dtype == tensors[0].dtype) for x in tensors
         )
-        and torch_products.is_of_onednn(tensors[0].dtype)
+        and tensors[0].dtype in torch_products.TYPES
     )
 
 
-def product(rows: Any, matrix: Any, bias: Any) -> Any:
+@torch.library.custom_op("keras_vit::product", mutates_args=(), device_types="cpu")
+def product(rows: Tensor, matrix: Tensor, bias: Tensor | None) -> Tensor:
     """See `torch_products.product`."""
-    return torch.ops.keras_vit.product(rows, matrix, bias)
-
-
-def product_then_gelu(rows: Any, matrix: Any, bias: Any, approximate: bool) -> Any:
-    """See `torch_products.product_then_gelu`."""
-    return torch.ops.keras_vit.product_then_gelu(rows, matrix, bias, approximate)
-
-
-def attention(query: Any, key: Any, value: Any, bias: Any) -> Any:
-    """See `torch_products.attention`; where oneDNN does not serve, torch's fused attention does."""
-    return torch.ops.keras_vit.attention(query, key, value, bias)
-
-
-@torch.library.impl(_LIBRARY, "product", "CPU")
-def _product(rows: Any, matrix: Any, bias: Any) -> Any:
     return torch_products.value(rows, matrix, bias)
 
 
-@torch.library.register_fake("keras_vit::product", lib=_LIBRARY)
-def _product_shape(rows: Any, matrix: Any, bias: Any) -> Any:
+@torch.library.custom_op("keras_vit::product_then_gelu", mutates_args=(), device_types="cpu")
+def product_then_gelu(
+    rows: Tensor, matrix: Tensor, bias: Tensor | None, approximate: bool
+) -> Tensor:
+    """See `torch_products.product_then_gelu`; torch computes where oneDNN cannot."""
+    y = torch_products.product_then_gelu(rows, matrix, bias, approximate)
+    if y is None:
+        y = torch_products.value(rows, matrix, bias)
+        torch.ops.aten.gelu_(y, approximate="tanh" if approximate else "none")
+    return y
+
+
+@torch.library.custom_op("keras_vit::attention", mutates_args=(), device_types="cpu")
+def attention(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> Tensor:
+    """See `torch_products.attention`; torch's fused attention computes where oneDNN cannot."""
+    with torch.no_grad():
+        y = torch_products.attention(query, key, value, bias)
+    if y is None:
+        y = torch_products.fused_attention(query, key, value, bias)
+    return y.contiguous()
+
+
+@product.register_fake
+@product_then_gelu.register_fake
+def _product_shape(rows: Any, matrix: Any, bias: Any, approximate: bool = False) -> Any:
     return rows.new_empty((rows.shape[0], matrix.shape[1]))
+
+
+@attention.register_fake
+def _attention_shape(query: Any, key: Any, value: Any, bias: Any) -> Any:
+    return query.new_empty(query.shape)
 
 
 def _keep(ctx: Any, inputs: Any, output: Any) -> None:
@@ -73,32 +81,4 @@ def _gradients(ctx: Any, dy: Any) -> Any:
     )
 
 
-torch.library.register_autograd("keras_vit::product", _gradients, setup_context=_keep, lib=_LIBRARY)
-
-
-@torch.library.impl(_LIBRARY, "product_then_gelu", "CPU")
-def _product_then_gelu(rows: Any, matrix: Any, bias: Any, approximate: bool) -> Any:
-    y = torch_products.product_then_gelu(rows, matrix, bias, approximate)
-    if y is None:
-        y = torch_products.value(rows, matrix, bias)
-        torch.ops.aten.gelu_(y, approximate="tanh" if approximate else "none")
-    return y
-
-
-@torch.library.register_fake("keras_vit::product_then_gelu", lib=_LIBRARY)
-def _product_then_gelu_shape(rows: Any, matrix: Any, bias: Any, approximate: bool) -> Any:
-    return rows.new_empty((rows.shape[0], matrix.shape[1]))
-
-
-@torch.library.impl(_LIBRARY, "attention", "CPU")
-def _attention(query: Any, key: Any, value: Any, bias: Any) -> Any:
-    with torch.no_grad():
-        y = torch_products.attention(query, key, value, bias)
-    if y is None:
-        y = torch_products.fused_attention(query, key, value, bias)
-    return y.contiguous()
-
-
-@torch.library.register_fake("keras_vit::attention", lib=_LIBRARY)
-def _attention_shape(query: Any, key: Any, value: Any, bias: Any) -> Any:
-    return query.new_empty(query.shape)
+product.register_autograd(_gradients, setup_context=_keep)

@@ -28,7 +28,8 @@ _SCHEMA = (
     "mkldnn::_linear_pointwise(Tensor X, Tensor W, Tensor? B, str attr, Scalar?[] scalars, "
     "str? algorithm) -> Tensor Y"
 )
-_TYPES = (torch.float32, torch.bfloat16)
+TYPES = (torch.float32, torch.bfloat16)
+"""The types whose products oneDNN computes."""
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -58,8 +59,8 @@ _linear_gelu: Any = _operation() if _choice in ("onednn", "gelu") else None
 _attends = _linear is not None and torch_stacks.are_float32()
 """Whether oneDNN computes the products of attention, too."""
 _FEWEST_SCORES, _MOST_SCORES = 2**14, 2**20
-"""With fewer scores per head torch's fused attention is quicker, as it is for 50 tokens. At most as
-many are computed at once, so that they stay in the cache between two operations."""
+"""Scores per head. With fewer, as for 50 tokens, torch's fused attention is faster. Of more, oneDNN
+computes this many at a time, so that they stay in the cache between two operations."""
 
 
 if _operation() is not None:
@@ -91,11 +92,6 @@ def are_chosen() -> bool:
     return _linear is not None
 
 
-def take_gelu() -> bool:
-    """Whether oneDNN computes the products that a GELU follows, together with the GELU."""
-    return _linear_gelu is not None
-
-
 def product(rows: Any, matrix: Any, bias: Any) -> Any:
     """Returns `rows @ matrix + bias` by oneDNN, or by torch where oneDNN cannot.
 
@@ -111,15 +107,10 @@ def product(rows: Any, matrix: Any, bias: Any) -> Any:
 
 
 def value(rows: Any, matrix: Any, bias: Any) -> Any:
-    """Returns `rows @ matrix + bias` without a gradient, of tensors that `is_of_onednn` accepts."""
+    """Returns `rows @ matrix + bias` without a gradient, of tensors of one of `TYPES`."""
     if _linear is None or not rows.numel() or not matrix.numel():
         return plain(rows, matrix, bias)
     return _product(rows, matrix if _lies_dense(matrix) else matrix.contiguous(), bias)
-
-
-def is_of_onednn(dtype: Any) -> bool:
-    """Whether oneDNN computes products of a type of torch."""
-    return dtype in _TYPES
 
 
 def product_then_gelu(rows: Any, matrix: Any, bias: Any, approximate: bool) -> Any:
@@ -201,7 +192,7 @@ def _is_for_onednn(first: Any, second: Any, third: Any) -> bool:
         first.device.type == "cpu"
         and type(first) in _PLAIN  # a subclass of torch.Tensor need not know the operation
         and type(second) in _PLAIN
-        and first.dtype in _TYPES
+        and first.dtype in TYPES
         and second.dtype == first.dtype
         and (third is None or (type(third) in _PLAIN and third.dtype == first.dtype))
         and first.numel() > 0

@@ -179,14 +179,9 @@ class Attention(ConfiguredLayer):
     def compute_mask(self, *arguments):
         """Returns None: an output does not carry the mask of the context."""
 
-    def compute_output_shape(
-        self, inputs_shape, context_shape=None, rotary_shape=None, bias_shape=None
-    ):
-        return inputs_shape
-
 
 HIDDEN = -1e30
-"""Bias of a masked token. It is finite: a softmax of -inf alone is NaN, and so is its gradient."""
+"""Bias of a masked token. It is finite: a softmax over -inf is NaN, and so is its gradient."""
 
 
 def masked_bias(bias, mask):

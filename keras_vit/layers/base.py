@@ -30,7 +30,7 @@ class ConfiguredLayer(keras.layers.Layer):
         return {**super().get_config(), **arguments}
 
     def compute_output_shape(self, input_shape: Any) -> Any:
-        """Returns the shape of the input; layers of several inputs or another shape override it."""
+        """Returns the shape of the first input; a layer whose output differs overrides it."""
         return input_shape
 
     def get_build_config(self) -> dict[str, Any] | None:

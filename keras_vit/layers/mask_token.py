@@ -26,6 +26,3 @@ class MaskToken(ConfiguredLayer):
             return inputs
         token = ops.cast(self.token, inputs.dtype)
         return ops.where(ops.expand_dims(masked, -1), token, inputs)
-
-    def compute_output_shape(self, inputs_shape, masked_shape=None):
-        return inputs_shape

@@ -35,9 +35,6 @@ class Pool(ConfiguredLayer):
         self.kind = kind
         self.skip = skip
 
-    def build(self, input_shape):
-        pass
-
     def call(self, inputs):
         if self.kind == "token":
             return inputs[:, 0]

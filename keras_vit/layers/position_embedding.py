@@ -115,9 +115,6 @@ class AddPositionEmbs(ConfiguredLayer):
             return grid
         return ops.concatenate([embedding[:, : self._prefix], grid], axis=1)
 
-    def compute_output_shape(self, inputs_shape, patches_shape=None):
-        return inputs_shape
-
 
 def sincos2d(rows, columns, hidden_size):
     """Returns fixed 2D sine-cosine embeddings, float32 `(1, rows * columns, hidden_size)`.

@@ -28,10 +28,10 @@ def quantised_parts(layers: list[Any]) -> dict[str, dict[str, Any]]:
 
 def quantise_parts(layers: list[Any], parts: Parts) -> None:
     """Quantises the parts of built `layers` that `quantised_parts` has listed."""
-    found = dict(_parts(layers))
+    by_path = dict(_parts(layers))
     for path, quantised in parts.items():
         config = keras.saving.deserialize_keras_object(quantised["config"])
-        found[path].quantize(quantised["mode"], config=config)
+        by_path[path].quantize(quantised["mode"], config=config)
 
 
 def _parts(layers: list[Any]) -> Iterator[tuple[str, Any]]:

@@ -16,8 +16,8 @@ class RelativePositionBias(ConfiguredLayer):
     (k, l) the row of the distance (i - k, j - l) in the table, a weight `(distances, heads)`.
 
     The table has (2 rows - 1)(2 columns - 1) distances, row by row from the most negative. With
-    tokens before the patches it ends in three more rows: from such a token to a patch, from a patch
-    to such a token, and between two such tokens. It is zero at first.
+    prefix tokens, which stand before the patches, it ends in three more rows: from a prefix token
+    to a patch, from a patch to a prefix token, and between two prefix tokens. It starts at zero.
 
     Args:
         num_heads: number of heads.

@@ -89,7 +89,7 @@ def _same_padded_shape(input_shape, filters, strides, data_format):
 
 
 class _ResNetLayer(ConfiguredLayer):
-    """The common part of the root and the units: numerics, and makers of convolutions and norms."""
+    """The common part of the root and the units: numerics, and pairs of convolution and norm."""
 
     def __init__(
         self,
@@ -105,8 +105,9 @@ class _ResNetLayer(ConfiguredLayer):
         self.group_norm_epsilon = group_norm_epsilon
         self.data_format = data_format or keras.config.image_data_format()
 
-    def _conv(self, filters, kernel_size, strides, name):
-        return StdConv2D(
+    def _pair(self, suffix, input_shape, filters, kernel_size, strides=1, gamma="ones"):
+        """Returns a convolution and its norm, built, and the shape of their output."""
+        conv = StdConv2D(
             filters,
             kernel_size,
             strides,
@@ -114,18 +115,20 @@ class _ResNetLayer(ConfiguredLayer):
             epsilon=self.std_conv_epsilon,
             data_format=self.data_format,
             dtype=self.dtype_policy,
-            name=name,
+            name=f"conv{suffix}",
         )
-
-    def _norm(self, name, gamma_initializer="ones"):
-        return GroupNorm(
+        norm = GroupNorm(
             groups=GROUP_NORM_GROUPS,
             axis=-1 if self.data_format == "channels_last" else 1,
             epsilon=self.group_norm_epsilon,
-            gamma_initializer=gamma_initializer,
+            gamma_initializer=gamma,
             dtype=float32_under_mixed(self.dtype_policy),
-            name=name,
+            name=f"norm{suffix}",
         )
+        conv.build(input_shape)
+        shape = conv.compute_output_shape(input_shape)
+        norm.build(shape)
+        return conv, norm, shape
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -147,10 +150,7 @@ class ResNetRoot(_ResNetLayer):
         self.filters = filters
 
     def build(self, input_shape):
-        self.conv = self._conv(self.filters, 7, 2, "conv")
-        self.norm = self._norm("norm")
-        self.conv.build(input_shape)
-        self.norm.build(self.conv.compute_output_shape(input_shape))
+        self.conv, self.norm, _ = self._pair("", input_shape, self.filters, 7, 2)
 
     def call(self, inputs):
         x = ops.relu(self.norm(self.conv(inputs)))
@@ -189,25 +189,12 @@ class BottleneckUnit(_ResNetLayer):
         channels = input_shape[-1 if self.data_format == "channels_last" else 1]
         self.has_projection = channels != 4 * self.filters or self.strides != 1
         if self.has_projection:
-            self.conv_proj = self._conv(4 * self.filters, 1, self.strides, "conv_proj")
-            self.norm_proj = self._norm("norm_proj")
-            self._build_pair(self.conv_proj, self.norm_proj, input_shape)
-        self.conv1 = self._conv(self.filters, 1, 1, "conv1")
-        self.norm1 = self._norm("norm1")
-        shape = self._build_pair(self.conv1, self.norm1, input_shape)
-        self.conv2 = self._conv(self.filters, 3, self.strides, "conv2")
-        self.norm2 = self._norm("norm2")
-        shape = self._build_pair(self.conv2, self.norm2, shape)
-        self.conv3 = self._conv(4 * self.filters, 1, 1, "conv3")
-        self.norm3 = self._norm("norm3", gamma_initializer="zeros")
-        self._build_pair(self.conv3, self.norm3, shape)
-
-    @staticmethod
-    def _build_pair(conv, norm, input_shape):
-        conv.build(input_shape)
-        output_shape = conv.compute_output_shape(input_shape)
-        norm.build(output_shape)
-        return output_shape
+            self.conv_proj, self.norm_proj, _ = self._pair(
+                "_proj", input_shape, 4 * self.filters, 1, self.strides
+            )
+        self.conv1, self.norm1, shape = self._pair("1", input_shape, self.filters, 1)
+        self.conv2, self.norm2, shape = self._pair("2", shape, self.filters, 3, self.strides)
+        self.conv3, self.norm3, _ = self._pair("3", shape, 4 * self.filters, 1, gamma="zeros")
 
     def call(self, inputs):
         shortcut = self.norm_proj(self.conv_proj(inputs)) if self.has_projection else inputs

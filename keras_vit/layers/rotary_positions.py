@@ -79,9 +79,6 @@ class RotaryPositions(ConfiguredLayer):
         # Numbers, because torch's compiler does not follow NumPy.
         self._frequencies = tuple(float(theta ** (-4 * k / head_dim)) for k in range(head_dim // 4))
 
-    def build(self, patches_shape):
-        pass
-
     def call(self, patches):
         rows, columns = ops.shape(patches)[1:3]
         y, x = self._coordinate(rows, 0), self._coordinate(columns, 1)

@@ -32,12 +32,9 @@ class StochasticDepth(ConfiguredLayer):
         if rate > 0:  # with a name of its own, as in `Dropout`
             self.seed_generator = keras.random.SeedGenerator(seed, name=f"{self.name}_seed")
 
-    def build(self, input_shape):
-        pass
-
     def call(self, inputs, training=None):
         if not training or self.rate == 0:
             return inputs
         shape = (ops.shape(inputs)[0],) + (1,) * (len(inputs.shape) - 1)
-        kept = keras.random.uniform(shape, dtype="float32", seed=self.seed_generator) >= self.rate
-        return inputs * ops.cast(ops.cast(kept, "float32") / (1 - self.rate), inputs.dtype)
+        stays = keras.random.uniform(shape, dtype="float32", seed=self.seed_generator) >= self.rate
+        return inputs * ops.cast(ops.cast(stays, "float32") / (1 - self.rate), inputs.dtype)

@@ -1,7 +1,7 @@
-"""Imports torch: a whole block of the encoder at once, in inference.
+"""Imports torch: a block of the encoder as one function, for inference.
 
 Keras and torch spend 50 microseconds on the call of a layer before it computes, and a block has ten
-parts: a fifth of the time of ViT-S/16 with one image. `call_block` looks at the block once, and
+parts: a fifth of the time of ViT-S/16 with one image. `call_block` examines the block once, and
 computes Eqs. 2 and 3 if all parts are as `TransformerBlock.build` has made them. Otherwise, and
 wherever a gradient is recorded, Keras calls the block and each part.
 """
@@ -24,24 +24,23 @@ from keras_vit.layers.rms_norm import RMSNorm
 from keras_vit.layers.transformer_block import TransformerBlock
 
 
-def call_block(block: Any, z: Any, rotary: Any = None, bias: Any = None, **arguments: Any) -> Any:
-    """Returns `block(z, rotary, bias, **arguments)`, at once where that gives the same.
+def call_block(block: Any, z: Any, **arguments: Any) -> Any:
+    """Returns `block(z, **arguments)`, by one function if no part of the block was changed.
 
     Args:
         block: a `TransformerBlock`, or a layer that a user put in its place.
         z: a tensor `(batch, tokens, hidden_size)`.
-        rotary: the output of `RotaryPositions`, or None.
-        bias: the bias of the attention, or None.
-        arguments: `training`, and what else a block takes.
+        arguments: the other arguments of `TransformerBlock.call`. The function takes `rotary` and
+            `bias`; with any other argument, such as `training=True`, Keras calls the block.
     """
     # `torch.jit.trace` traces with and without gradients and compares both programs.
     is_plain = not (torch.is_grad_enabled() or torch.jit.is_tracing())
-    is_plain = is_plain and all(x is None or x is False for x in arguments.values())
+    others = (x for name, x in arguments.items() if name not in ("rotary", "bias"))
+    is_plain = is_plain and all(x is None or x is False for x in others)
     if is_plain and type(z) is torch.Tensor and not z.is_meta and _is_as_built(block):
-        z, rotary = _cast(block, z, rotary)
-        return _encode(block, z, rotary, bias)
-    further = {"rotary": rotary, "bias": bias}
-    return block(z, **{k: x for k, x in further.items() if x is not None}, **arguments)
+        z, rotary = _cast(block, z, arguments.get("rotary"))
+        return _encode(block, z, rotary, arguments.get("bias"))
+    return block(z, **arguments)
 
 
 def _cast(block: Any, *tensors: Any) -> Any:
@@ -61,7 +60,7 @@ def _encode(block: Any, z: Any, rotary: Any, bias: Any) -> Any:
 
 
 def _attend(attention: Any, x: Any, rotary: Any, bias: Any) -> Any:
-    """MSA(x), Eqs. 5 to 8."""
+    """Returns MSA(x), Eqs. 5 to 8."""
     query, key = attention.query.call(x), attention.key.call(x)
     query, key = attention.turn(query, key, rotary)
     x = kernels.attention(query, key, attention.value.call(x), bias)
@@ -71,7 +70,7 @@ def _attend(attention: Any, x: Any, rotary: Any, bias: Any) -> Any:
 
 
 def _transform(mlp: Any, x: Any) -> Any:
-    """MLP(x)."""
+    """Returns MLP(x) of Eq. 3."""
     if mlp.gate_activation is not None:
         x = activate(mlp.gate.call(x), mlp.gate_activation) * mlp.value.call(x)
     elif mlp.gelu in ("tanh", "exact"):
@@ -117,7 +116,7 @@ def _is_original(part: Any, policy: Any) -> bool:
         and (part.dtype_policy is policy or not part.autocast or kind in _NORMS)
         and part.activity_regularizer is None
         and (kind not in _DENSE or part.quantization_mode is None)
-        # Without these attributes, torch says nothing about its hooks: Keras calls the parts.
+        # A torch without these attributes may have hooks elsewhere: then Keras calls the parts.
         and not getattr(part, "_forward_hooks", True)
         and not getattr(part, "_forward_pre_hooks", True)
         and getattr(part, "_compiled_call_impl", True) is None  # `part.compile()` of torch

@@ -39,11 +39,11 @@ class TransformerBlock(ConfiguredLayer):
         norm: `"layer"` or `"rms"`.
         sub_norm_attention: whether a norm precedes the projection of the heads.
         sub_norm_mlp: whether a norm precedes the last product of the MLP.
-        layer_scale: initial value of a `LayerScale` behind each branch; None for no such layer.
+        layer_scale: initial value of a `LayerScale` behind each branch; None for no LayerScale.
         rope: form of the rotary positions, see `Attention`; None for no rotation.
         rope_theta: base of the initial frequencies that `"mixed"` learns.
         attention_bias: a layer, as `keras.layers.serialize` describes it, that is called with the
-            block's input and returns a bias of the attention's scores; None for no such layer.
+            block's input and returns a bias of the attention's scores; None for no bias.
         remat: whether training keeps only the input, and computes the block again for the
             gradient: this saves memory and costs a forward pass.
     """
@@ -168,7 +168,7 @@ class TransformerBlock(ConfiguredLayer):
         return self.stochastic_depth(x, training=True) if drops else x
 
     def with_own_bias(self, bias, inputs):
-        """Returns the bias of a call and, added to it, that of `attention_bias`; None for none."""
+        """Returns the sum of a call's bias and the block's own, or None if there is neither."""
         if self.attention_bias is None:
             return bias
         own = self.bias_layer(inputs)
@@ -181,6 +181,3 @@ class TransformerBlock(ConfiguredLayer):
 
     def compute_mask(self, *arguments):
         """Returns None: every block is given the mask anew."""
-
-    def compute_output_shape(self, inputs_shape, rotary_shape=None, bias_shape=None):
-        return inputs_shape

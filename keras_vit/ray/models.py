@@ -1,6 +1,5 @@
-"""`Embed` and `Classify`: a batch of images in, one row per image out, with an error in its row."""
+"""`Embed` and `Classify`: one row per image, with the features or labels, or the error."""
 
-import functools
 import itertools
 import os
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,6 @@ import numpy as np
 from keras_vit.data.records import Encoded
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation.extraction import identity_of
-from keras_vit.images import Preprocessor
 from keras_vit.inference import run
 from keras_vit.labels import top_labels
 from keras_vit.model import VisionTransformer
@@ -26,7 +24,7 @@ IMAGE_COLUMNS = ("image", "bytes", "path")
 
 
 class _PerImage:
-    """A model in a worker, from rows with images to rows with answers.
+    """A model in a worker, which turns rows with images into rows with answers.
 
     Args:
         preset: as for `VisionTransformer.from_preset`; each worker loads it.
@@ -39,6 +37,8 @@ class _PerImage:
     Raises:
         ConfigError: pyarrow is not installed, or the preset cannot be loaded.
     """
+
+    _layer = "labels"
 
     def __init__(
         self,
@@ -91,31 +91,45 @@ class _PerImage:
     def about(self) -> dict[str, Any]:
         """Returns everything that determines an answer, as plain JSON types."""
         preprocessor = self.model.preprocessor
-        size = preprocessor.image_size
-        return {"protocol": preprocessor.protocol, "image_size": size}
+        facts = {"protocol": preprocessor.protocol, "image_size": preprocessor.image_size}
+        return {**identity_of(self.model, self._layer), **facts}
 
     def _answer(self, images: Sequence[Any]) -> tuple[list[Any], list[str | None]]:
         """Returns an answer or None, and None or an error, for each image."""
         answers: list[Any] = [None] * len(images)
         errors: list[str | None] = [None] * len(images)
-        prepare = functools.partial(
-            _prepare, self.model.preprocessor, smallest=self.model.config.patch_size
-        )
-        prepared = enumerate(self._pool.map(prepare, images))  # threads decode ahead
+        prepared = enumerate(self._pool.map(self._prepare, images))  # threads decode ahead
         while step := list(itertools.islice(prepared, self._batch_size)):
-            readable = []
-            for k, pixels in step:
-                if isinstance(pixels, ConfigError):
-                    errors[k] = str(pixels)
-                else:
-                    readable.append((k, pixels))
-            # A model of any size takes images of one size at a time.
-            for _, group in itertools.groupby(readable, lambda pair: pair[1].shape):
-                places, alike = zip(*group, strict=True)
-                rows = self._compute(self.model.preprocessor.stack(alike), self._batch_size)
+            # A model of any size takes images of one size at a time; an error has no size.
+            for size, group in itertools.groupby(step, lambda pair: getattr(pair[1], "shape", ())):
+                places, results = zip(*group, strict=True)
+                if not size:
+                    for k, error in zip(places, results, strict=True):
+                        errors[k] = str(error)
+                    continue
+                rows = self._compute(self.model.preprocessor.stack(results), self._batch_size)
                 for k, row in zip(places, rows, strict=True):
                     answers[k] = row
         return answers, errors
+
+    def _prepare(self, image: Any) -> np.ndarray | ConfigError:
+        """Returns float32 `(height, width, channels)`, or the error of an unreadable image.
+
+        An image smaller than a patch is unreadable for a model of any size.
+        """
+        preprocessor, (high, wide) = self.model.preprocessor, self.model.config.patch_size
+        try:
+            if isinstance(image, str) and is_address(image):
+                image = Encoded(read_bytes(image), image)
+            pixels = preprocessor.scale(preprocessor.resize(preprocessor.decode(image)))
+        except ConfigError as error:
+            return error
+        except MemoryError:
+            return ConfigError("Not enough memory to prepare an image.")
+        if pixels.shape[0] < high or pixels.shape[1] < wide:
+            size = f"{pixels.shape[0]}x{pixels.shape[1]} pixels"
+            return ConfigError(f"{size}, expected at least {high}x{wide}, a patch.")
+        return pixels
 
     def _compute(self, images: np.ndarray, size: int) -> Sequence[Any]:
         """Returns the answer to each prepared image; `size` images make a full step."""
@@ -166,10 +180,6 @@ class Embed(_PerImage):
             )
         self._width = int(shape[1] or 0)
 
-    def about(self) -> dict[str, Any]:
-        """Returns everything that determines the features, as plain JSON types."""
-        return {**identity_of(self.model, self._layer), **super().about()}
-
     def _compute(self, images: np.ndarray, size: int) -> Sequence[Any]:
         return list(run(self.model, images, [self._layer], size)[self._layer])
 
@@ -201,18 +211,16 @@ class Classify(_PerImage):
             raise ConfigError(f"top={top}, expected at least 1.")
         if not config.has_one_prediction:
             raise ConfigError(
-                f"Classify needs one prediction per image; this model has num_classes="
+                "Classify needs a model with one prediction per image; this model has num_classes="
                 f"{config.num_classes} and classifier={config.classifier!r}."
             )
         self._top = top
 
     def about(self) -> dict[str, Any]:
         """Returns everything that determines the labels, as plain JSON types."""
-        identity = {**identity_of(self.model, "labels"), **super().about()}
-        facts: dict[str, Any] = {"top": self._top, "labels": self.model.labels}
-        if self.model.thresholds is not None:
-            facts["thresholds"] = list(self.model.thresholds)
-        return {**identity, **facts}
+        thresholds = self.model.thresholds
+        facts = {} if thresholds is None else {"thresholds": list(thresholds)}
+        return {**super().about(), "top": self._top, "labels": self.model.labels, **facts}
 
     def _compute(self, images: np.ndarray, size: int) -> Sequence[Any]:
         shares = self.model.probabilities(images, size)
@@ -233,22 +241,3 @@ def _image(value: Any, path: Any) -> Any:
     if isinstance(value, bytes | bytearray | memoryview):
         return Encoded(bytes(value), str(path) if path is not None else "an encoded image")
     return value
-
-
-def _prepare(preprocessor: Preprocessor, image: Any, *, smallest: tuple[int, int]) -> Any:
-    """Returns float32 `(height, width, channels)`, or the `ConfigError` of an unreadable image.
-
-    An image smaller than `smallest`, a patch, is unreadable for a model of any size.
-    """
-    try:
-        if isinstance(image, str) and is_address(image):
-            image = Encoded(read_bytes(image), image)
-        pixels = preprocessor.scale(preprocessor.resize(preprocessor.decode(image)))
-        if pixels.shape[0] < smallest[0] or pixels.shape[1] < smallest[1]:
-            size = f"{pixels.shape[0]}x{pixels.shape[1]} pixels"
-            return ConfigError(f"{size}, expected at least {smallest[0]}x{smallest[1]}, a patch.")
-        return pixels
-    except ConfigError as error:
-        return error
-    except MemoryError:
-        return ConfigError("Not enough memory to prepare an image.")

@@ -1,4 +1,4 @@
-"""A run over any number of images: Ray Data computes and writes what no earlier run has written."""
+"""`write_dataset`: Ray Data computes and writes the images that no earlier run has written."""
 
 import contextlib
 import functools
@@ -14,21 +14,21 @@ import keras
 import numpy as np
 
 from keras_vit import __version__
-from keras_vit.errors import ConfigError, first_line, shown
+from keras_vit.errors import ConfigError, shown
 from keras_vit.ray.models import Classify, Embed, ImageSize
 from keras_vit.ray.storage import file_system, files, images_at, is_address, pyarrow
 
 _ATTEMPTS = 10
-"""Times that a part is tried again after its worker has died."""
+"""Most repetitions of a part after its worker has died."""
 
-_LARGEST_PART = 512  # images, whose pixels a worker holds
+_LARGEST_PART = 512  # images; a worker holds their pixels
 _PARTS_PER_WORKER = 8
 
 _NOT_COMPARED = ("keras_vit", "preset")
 
 
 class Written(NamedTuple):
-    """The result of `write_dataset`: images in the data set, and those that cannot be read."""
+    """The result of `write_dataset`: numbers of all images, and of unreadable images, in it."""
 
     num_images: int
     unreadable: int
@@ -48,7 +48,7 @@ def write_dataset(
     gpus_per_worker: float = 0,
     unreadable: Callable[[str, str], None] | None = None,
 ) -> Written:
-    """Writes the features or labels of images to a folder of Parquet files, by workers of Ray.
+    """Writes the features or labels of images to a folder of Parquet files, by Ray workers.
 
     Every image has one row: `path`, then `features`, or `labels` and `probabilities`, and `error`,
     the reason if the image cannot be read. The rows are in no particular order. The metadata of
@@ -56,8 +56,9 @@ def write_dataset(
     configuration and the preprocessing.
 
     Ray runs on the cluster that the environment variable `RAY_ADDRESS` names, or to which this
-    process is connected; else it starts on this machine for the duration of the call. A part of a
-    worker that dies is computed again. If this process dies, the same call writes what
+    process is connected; else it starts on this machine for the duration of the call. While no
+    machine has what a worker needs, Ray says so on stderr and waits. A part of a worker that dies
+    is computed again. If this process dies, the same call writes what
     is missing; it also adds images that are new in the folders. One call at a time writes to a
     folder.
 
@@ -78,46 +79,36 @@ def write_dataset(
             of those that an earlier call found.
 
     Raises:
-        ConfigError: Ray is not installed, the cluster cannot be reached or has too few processors,
-            there is no image, the model does not fit, or the folder cannot be written or holds a
-            data set of another model.
+        ConfigError: Ray is not installed, the cluster cannot be reached, there is no image, the
+            model does not fit, or the folder cannot be written or holds a data set of another
+            model.
     """
     ray = _ray()
-    for name, value in (("workers", workers), ("cpus_per_worker", cpus_per_worker)):
-        if value < 1:
-            raise ConfigError(f"{name}={value}, expected at least 1.")
+    if workers < 1 or cpus_per_worker < 1:
+        raise ConfigError(
+            f"workers={workers}, cpus_per_worker={cpus_per_worker}: expected at least 1 of each."
+        )
     if top is not None and layer != "pre_logits":
         raise ConfigError(f"layer={layer!r} and top={top}: give one, for features or for labels.")
-    source = os.fspath(preset)
-    source = os.path.abspath(source) if Path(source).exists() else source  # noqa: PTH100
     kind: type[Embed | Classify] = Embed if top is None else Classify
+    source = os.fspath(preset)
+    source = _absolute(source) if Path(source).exists() else source
     arguments: tuple[Any, ...] = (source, layer if top is None else top)
-    options: dict[str, Any] = {
-        "batch_size": batch_size,
-        "threads": cpus_per_worker,
-        "image_size": image_size,
-    }
+    options: dict[str, Any] = {"batch_size": batch_size, "threads": cpus_per_worker}
+    options["image_size"] = image_size
     folder = _absolute(os.fspath(out))
-    names = [name for place in images for name in images_at(_absolute(os.fspath(place)))]
-    if not names:
-        raise ConfigError("No image was given, or the folders have no image in them.")
-    _check_names(names)
+    names = _image_names(images)
     model = kind(*arguments, **options)
     about = {"keras_vit": __version__, "preset": source, **json.loads(json.dumps(model.about()))}
     rows = _written_rows(folder, about)
-    missing = [name for name in dict.fromkeys(names) if name not in rows]
-    if missing:
+    if missing := [{"path": name} for name in names if name not in rows]:
         part = min(_LARGEST_PART, -(-len(missing) // (_PARTS_PER_WORKER * workers)))
         parts = -(-len(missing) // part)
         schema = model({"path": np.array([], object)}).schema
         schema = schema.with_metadata({"keras_vit": json.dumps(about)})
         system, path = file_system(folder)
-        needs = {"CPU": cpus_per_worker, "GPU": gpus_per_worker}
-        with _connected(ray, workers, needs), _failures_named(ray, folder):
-            images_of_parts = ray.data.from_items(
-                [{"path": name} for name in missing], override_num_blocks=parts
-            )
-            answers = images_of_parts.map_batches(
+        with _cluster(ray, folder, num_cpus=workers * cpus_per_worker + 1):
+            rows_of_images = ray.data.from_items(missing, override_num_blocks=parts).map_batches(
                 kind,
                 fn_constructor_args=arguments,
                 fn_constructor_kwargs=options,
@@ -127,22 +118,34 @@ def write_dataset(
                 num_gpus=gpus_per_worker or None,
                 ray_remote_args_fn=functools.partial(dict, max_task_retries=_ATTEMPTS),
             )
-            answers.write_parquet(path, filesystem=system, schema=schema, use_dictionary=False)
+            rows_of_images.write_parquet(
+                path, filesystem=system, schema=schema, use_dictionary=False
+            )
         rows = _written_rows(folder, about)
     errors = {name: reason for name, reason in rows.items() if reason is not None}
-    for name, reason in errors.items():
-        if unreadable is not None:
+    if unreadable is not None:
+        for name, reason in errors.items():
             unreadable(name, reason)
     return Written(len(rows), len(errors))
 
 
-def _check_names(names: list[str]) -> None:
+def _image_names(images: Iterable[str | os.PathLike[str]]) -> list[str]:
+    """Returns the paths and addresses of all images, each once.
+
+    Raises:
+        ConfigError: there is no image, or Parquet cannot hold the name of one.
+    """
+    places = (_absolute(os.fspath(place)) for place in images)
+    names = list(dict.fromkeys(name for place in places for name in images_at(place)))
+    if not names:
+        raise ConfigError("No image was given, or the folders have no image in them.")
     for name in names:
         if name != name.encode(errors="replace").decode():
             raise ConfigError(
                 f"{name}: the name of this file is no UTF-8, the only text that Parquet holds. "
                 "Rename the file."
             )
+    return names
 
 
 def _written_rows(folder: str, about: dict[str, Any]) -> dict[str, str | None]:
@@ -151,7 +154,7 @@ def _written_rows(folder: str, about: dict[str, Any]) -> dict[str, str | None]:
     A file that a killed run left without its end is removed.
 
     Raises:
-        ConfigError: a Parquet file of the folder is no part of the data set of this model.
+        ConfigError: a Parquet file of the folder does not belong to the data set of this model.
     """
     pa = pyarrow()
     system, _ = file_system(folder)
@@ -171,8 +174,8 @@ def _written_rows(folder: str, about: dict[str, Any]) -> dict[str, str | None]:
         rows.update(zip(table["path"].to_pylist(), table["error"].to_pylist(), strict=True))
     if broken and not rows:
         raise ConfigError(
-            f"{broken[0]}: is no whole Parquet file, and no other file shows that a run of "
-            "keras_vit left it. Remove it, or choose another folder."
+            f"{broken[0]}: is no whole Parquet file, and no other file shows that keras_vit wrote "
+            "it. Remove it, or choose another folder."
         )
     for path in broken:
         system.delete_file(path)
@@ -181,7 +184,7 @@ def _written_rows(folder: str, about: dict[str, Any]) -> dict[str, str | None]:
 
 def _check_model(file: str, metadata: dict[bytes, bytes], about: dict[str, Any]) -> None:
     if b"keras_vit" not in metadata:
-        raise ConfigError(f"{file}: is no file of keras_vit. Choose another folder.")
+        raise ConfigError(f"{file}: was not written by keras_vit. Choose another folder.")
     earlier = json.loads(metadata[b"keras_vit"])
     for key, value in about.items():
         if key not in _NOT_COMPARED and value != earlier.get(key):
@@ -193,17 +196,35 @@ def _check_model(file: str, metadata: dict[bytes, bytes], about: dict[str, Any])
 
 
 @contextlib.contextmanager
-def _failures_named(ray: Any, folder: str) -> Iterator[None]:
-    """Raises `ConfigError` for the failures of Ray; its reports of progress are left out."""
+def _cluster(ray: Any, folder: str, num_cpus: int) -> Iterator[None]:
+    """Connects this process to a cluster, and raises `ConfigError` for the failures of Ray.
+
+    Ray's warnings are shown: it says within seconds that no machine has what a worker needs.
+
+    Args:
+        ray: the module.
+        folder: the folder of the data set, for messages.
+        num_cpus: least number of processors of a cluster that starts on this machine.
+    """
+    connection: Any = contextlib.nullcontext()
     logger = logging.getLogger("ray.data")
     level = logger.level
-    logger.setLevel(logging.ERROR)
+    logger.setLevel(logging.WARNING)
     try:
-        with warnings.catch_warnings():
-            # Ray 2.60 means to replace this argument, and has no other for the attempts yet.
+        if not ray.is_initialized():
+            options: dict[str, Any] = {"logging_level": "WARNING"}
+            if "RAY_ADDRESS" in os.environ:
+                options["runtime_env"] = {"env_vars": {"KERAS_BACKEND": keras.backend.backend()}}
+            else:
+                os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+                num_cpus = max(os.cpu_count() or 1, num_cpus)
+                options |= {"address": "local", "num_cpus": num_cpus, "include_dashboard": False}
+            connection = ray.init(**options)
+        with connection, warnings.catch_warnings():
+            # Ray 2.60 means to replace `ray_remote_args_fn`, and has no other for the attempts yet.
             warnings.filterwarnings("ignore", message="`ray_remote_args_fn` is deprecated")
             yield
-    except (ray.exceptions.RayError, OSError) as error:
+    except (ray.exceptions.RayError, OSError, RuntimeError, ValueError) as error:
         reason = str(error).strip().rpartition("\n")[2]
         raise ConfigError(
             f"{folder}: the run on Ray failed ({reason}). What was written stays; the same call "
@@ -211,41 +232,6 @@ def _failures_named(ray: Any, folder: str) -> Iterator[None]:
         ) from error
     finally:
         logger.setLevel(level)
-
-
-@contextlib.contextmanager
-def _connected(ray: Any, workers: int, needs: dict[str, float]) -> Iterator[None]:
-    """Connects this process to a cluster with room for a worker."""
-    own = not ray.is_initialized()
-    if own:
-        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
-        if "RAY_ADDRESS" in os.environ:
-            quiet["runtime_env"] = {"env_vars": {"KERAS_BACKEND": keras.backend.backend()}}
-        else:
-            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-            os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
-            cpus = max(os.cpu_count() or 1, workers * int(needs["CPU"]) + 1)
-            quiet |= {"address": "local", "num_cpus": cpus, "include_dashboard": False}
-        try:
-            ray.init(**quiet)
-        except (ConnectionError, RuntimeError, ValueError, OSError, TimeoutError) as error:
-            raise ConfigError(
-                f"RAY_ADDRESS={os.environ.get('RAY_ADDRESS', '')!r}: Ray does not start "
-                f"({first_line(error)}). Start a cluster with `ray start --head`, or unset the "
-                "variable to run on this machine."
-            ) from error
-    try:
-        rooms = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        if not any(all(room.get(k, 0) >= v for k, v in needs.items()) for room in rooms):
-            lacking = " and ".join(f"{v:g} {k}" for k, v in needs.items() if v)
-            raise ConfigError(
-                f"No machine of the Ray cluster has {lacking}, which a worker needs. Ask for less "
-                "by cpus_per_worker= and gpus_per_worker=, or add a machine."
-            )
-        yield
-    finally:
-        if own:
-            ray.shutdown()
 
 
 def _absolute(place: str) -> str:

@@ -1,8 +1,9 @@
-"""Folders and images at paths of this machine and at addresses, by pyarrow's file systems."""
+"""Reads folders and images at paths of this machine and at addresses, by pyarrow."""
 
 import contextlib
 import functools
 import posixpath
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -36,28 +37,25 @@ def file_system(place: str) -> tuple[Any, str]:
     """Returns the file system of a place, and the path in it.
 
     Args:
-        place: a path of this machine, or an address such as `s3://bucket/folder`, `gs://` or any
-            other that pyarrow or an installed fsspec package reads.
+        place: a path of this machine, or an address that pyarrow reads, such as
+            `s3://bucket/folder`, or `fsspec+az://container/folder` by an installed fsspec package.
 
     Raises:
-        ConfigError: no installed package reads this kind of address.
+        ConfigError: pyarrow cannot read this kind of address.
     """
     if not is_address(place):
         return pyarrow().fs.LocalFileSystem(), str(Path(place).absolute())
     scheme, _, rest = place.partition("://")
     host, _, path = rest.partition("/")
     with _reading(place):
-        system, start = _root(f"{scheme}://{host}/")
+        system, start = _connect(f"{scheme}://{host}/")
     return system, posixpath.join(start, path)
 
 
 @functools.cache  # so that a client of S3 is made once
-def _root(address: str) -> tuple[Any, str]:
-    pa = pyarrow()
-    try:
-        return pa.fs.FileSystem.from_uri(address)
-    except pa.ArrowInvalid:  # pyarrow itself does not read this kind; an fsspec package may
-        return pa.fs.FileSystem.from_uri(f"fsspec+{address}")
+def _connect(address: str) -> tuple[Any, str]:
+    system_and_path: tuple[Any, str] = pyarrow().fs.FileSystem.from_uri(address)
+    return system_and_path
 
 
 def files(place: str, *, recursive: bool = False) -> list[Any]:
@@ -92,11 +90,8 @@ def images_at(place: str) -> list[str]:
     if not is_address(place):
         return list_images(place).images
     names = sorted(posixpath.relpath(info.path, path) for info in files(place, recursive=True))
-    return [
-        posixpath.join(place, name)
-        for name in names
-        if format_of_name(name) and not any(part.startswith(".") for part in name.split("/"))
-    ]
+    shown = (name for name in names if not re.search(r"(^|/)\.", name))
+    return [posixpath.join(place, name) for name in shown if format_of_name(name)]
 
 
 def read_bytes(address: str) -> bytes:

@@ -1,13 +1,12 @@
 """A model behind an HTTP address: `keras-vit serve`.
 
-`settings` are the limits, `bodies` reads images out of requests, and `engine` is the model's part.
-`batching` computes the images of several requests at once. `routes` is the HTTP interface, `hosts`
-the names of the server, `server` the port and signals.
+`settings` has the limits, `bodies` reads the images of a request, and `engine` prepares and
+computes them. `batching` computes the images of several requests at once. `routes` is the HTTP
+interface, `hosts` checks the names of the server, and `server` has the port and signals.
 
-The room stands on FastAPI and uvicorn. LitServe 0.2.19, which stands on both too, keeps less than
-is promised here: its queue has no bound, so there is no 429; SIGTERM ends its main process without
-an answer to the requests that were accepted; a body is a form or JSON, never the bytes of an image;
-and its processes hand each other pickles, which keras_vit never reads.
+The server uses FastAPI and uvicorn. LitServe 0.2.19 uses both too, but its queue has no limit, so
+there is no 429; SIGTERM ends its main process before accepted requests are answered; a body is a
+form or JSON, never the bytes of an image; and its processes exchange pickles.
 """
 
 import importlib.util
@@ -48,15 +47,15 @@ def serve(
     access_log: bool = False,
     announce: Any = print,
 ) -> None:
-    """Serves a model over HTTP until SIGTERM or Ctrl-C; returns when all is answered.
+    """Serves a model over HTTP until SIGTERM or Ctrl-C; accepted requests are answered first.
 
     Args:
         source: as for `VisionTransformer.from_preset`.
         host: the address to listen at; `"0.0.0.0"` for every address of the machine.
-        port: 0 for any that is free.
+        port: the port to listen at; 0 for any free port.
         settings: the limits; None for the defaults.
         access_log: whether a line is logged for each request.
-        announce: called with a sentence that holds the address.
+        announce: function that is called with a sentence with the address.
 
     Raises:
         ConfigError: the extra `serve` is not installed, the server cannot listen at the address, or
@@ -70,7 +69,7 @@ def serve(
 
 
 def check_installed() -> None:
-    """Returns if the libraries of the room are installed; raises `ConfigError` otherwise."""
+    """Raises `ConfigError` if a library of the extra `serve` is not installed."""
     names = ("fastapi", "fastapi_offline", "uvicorn", "python_multipart")
     missing = [name for name in names if importlib.util.find_spec(name) is None]
     if missing:

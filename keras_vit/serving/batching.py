@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 Function = Callable[[np.ndarray], Any]
-"""A batch of prepared images -> a sequence with a row for each."""
+"""A function of a batch of prepared images, which returns a row for each."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -26,13 +26,13 @@ class _Image:
 
 
 class Batcher:
-    """Computes images in the order in which they came, as many at once as wait.
+    """Computes images in the order of their arrival, several in one batch.
 
-    A batch holds images of one function and one size. It starts when it is full, or when its first
-    image has waited `wait` seconds; images that came during the previous batch have waited already.
+    A batch has images of one function and one size. It starts when it is full, or when its first
+    image has waited `wait` seconds; the time of the previous batch counts as waiting.
 
     Args:
-        functions: by name.
+        functions: functions that compute a batch, by name.
         largest: most images of a batch.
         wait: seconds that the first image of a batch waits for others.
     """
@@ -48,11 +48,11 @@ class Batcher:
 
     @property
     def is_alive(self) -> bool:
-        """Whether images are computed."""
+        """Whether the batcher still computes images."""
         return not self._task.done()
 
     async def compute(self, function: str, pixels: np.ndarray) -> Any:
-        """Returns the row of one prepared image; if the caller is cancelled, it is left out."""
+        """Returns the row of one prepared image; a cancelled call leaves its image out."""
         loop = asyncio.get_running_loop()
         image = _Image(function, pixels, loop.create_future(), loop.time())
         self._waiting.append(image)
@@ -60,7 +60,7 @@ class Batcher:
         return await image.answer
 
     def close(self) -> None:
-        """Ends the work; the server has answered all requests before."""
+        """Stops; images that still wait are not computed."""
         self._task.cancel()
         self._thread.shutdown()
 
@@ -81,7 +81,7 @@ class Batcher:
             await self._arrival.wait()
 
     def _next(self) -> list[_Image]:
-        """Returns the images that go with the first one."""
+        """Returns the images of the next batch, which fit the first image that waits."""
         alike = [image for image in self._waiting if image.goes_with(self._waiting[0])]
         return alike[: self._largest]
 

@@ -1,9 +1,8 @@
-"""From the body of a request to encoded images: bytes, a form of files, or a JSON list."""
+"""Reads the images of a request: bytes, a form of files, or a JSON list."""
 
 import asyncio
-from typing import Annotated, Any
+from typing import Any
 
-from annotated_types import MaxLen
 from fastapi import HTTPException
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from starlette.exceptions import HTTPException as StarletteHTTPException
@@ -34,7 +33,10 @@ CONTENT = {
         }
     },
 }
-"""The bodies that are taken, in the words of OpenAPI."""
+"""The accepted bodies, as OpenAPI describes them."""
+
+
+_LIST = TypeAdapter(list[bytes], config=ConfigDict(val_json_bytes="base64"))
 
 
 async def read_images(request: Request, settings: Settings) -> list[bytes]:
@@ -47,15 +49,15 @@ async def read_images(request: Request, settings: Settings) -> list[bytes]:
     kind = request.headers.get("content-type", "application/octet-stream")
     kind = kind.partition(";")[0].strip().lower()
     if not (kind in CONTENT or kind.startswith("image/")):
-        raise HTTPException(415, f"Content-Type {shown(kind)} is not taken; send {_WAYS}.")
+        raise HTTPException(415, f"Content-Type {shown(kind)} is not accepted; send {_WAYS}.")
     limited = Request(request.scope, _limit(request, settings.max_bytes))
     try:
         async with asyncio.timeout(settings.read_timeout):
             if kind == "multipart/form-data":
-                images = await _form_files(limited, settings)
+                images = await _form_files(limited)
             else:
                 body = await limited.body()
-                images = _decode_list(body, settings) if kind == "application/json" else [body]
+                images = _decode_list(body) if kind == "application/json" else [body]
     except TimeoutError as error:
         raise HTTPException(
             408,
@@ -71,18 +73,17 @@ async def read_images(request: Request, settings: Settings) -> list[bytes]:
         raise HTTPException(400, f"The body is empty; send {_WAYS}.")
     if not images:
         raise HTTPException(400, f"The request holds no image; send {_WAYS}.")
+    if len(images) > settings.images_per_request:
+        raise HTTPException(
+            413,
+            f"The request has more than {settings.images_per_request} images. Divide them among "
+            "several requests, or give the server a larger Settings.max_images.",
+        )
     return images
 
 
 def _limit(request: Request, most: int) -> Any:
-    """Returns the channel of a request's body, which refuses more than `most` bytes."""
-    too_large = HTTPException(
-        413,
-        f"The body has more than {most:,} bytes. Send smaller images or fewer at once, or start "
-        "the server with a larger --max-bytes.",
-    )
-    if int(request.headers.get("content-length", "0")) > most:
-        raise too_large
+    """Returns the function that receives a request's body, and refuses more than `most` bytes."""
     count = 0
 
     async def receive() -> Any:
@@ -90,48 +91,35 @@ def _limit(request: Request, most: int) -> Any:
         message = await request.receive()
         count += len(message.get("body", b""))
         if count > most:
-            raise too_large
+            raise HTTPException(
+                413,
+                f"The body has more than {most:,} bytes. Send smaller images or fewer at once, or "
+                "start the server with a larger --max-bytes.",
+            )
         return message
 
     return receive
 
 
-async def _form_files(request: Request, settings: Settings) -> list[bytes]:
-    most = settings.images_per_request
+async def _form_files(request: Request) -> list[bytes]:
     try:
-        async with request.form(max_files=most, max_part_size=settings.max_bytes) as form:
+        async with request.form() as form:
             files = [value for _, value in form.multi_items() if not isinstance(value, str)]
             return [await file.read() for file in files]
     except HTTPException:
         raise
     except StarletteHTTPException as error:
-        if "Too many files" in error.detail:
-            raise _too_many(settings) from error
         raise HTTPException(
             400, f"The form cannot be read: {error.detail} Send {_WAYS}."
         ) from error
 
 
-def _decode_list(body: bytes, settings: Settings) -> list[bytes]:
-    images = TypeAdapter(
-        Annotated[list[bytes], MaxLen(settings.images_per_request)],
-        config=ConfigDict(val_json_bytes="base64"),
-    )
+def _decode_list(body: bytes) -> list[bytes]:
     try:
-        return images.validate_json(body)
+        return _LIST.validate_json(body)
     except ValidationError as error:
         fault = error.errors()[0]
-        if fault["type"] == "too_long":
-            raise _too_many(settings) from error
         place = f"Element {fault['loc'][0]} of the list" if fault["loc"] else "The body"
         raise HTTPException(
             400, f"{place}: {fault['msg'].rstrip('.')}; send a JSON list of images in base64."
         ) from error
-
-
-def _too_many(settings: Settings) -> HTTPException:
-    return HTTPException(
-        413,
-        f"The request has more than {settings.images_per_request} images. Divide them among "
-        "several requests, or give the server a larger Settings.max_images.",
-    )

@@ -1,4 +1,4 @@
-"""The model's part of a server: an encoded image to a prepared one, a batch to rows."""
+"""`Engine`: prepares encoded images, and computes a batch of them."""
 
 import dataclasses
 import io
@@ -22,7 +22,7 @@ class Engine:
     """A model, and the functions that requests call.
 
     Args:
-        model: model of any kind that takes image files.
+        model: a `VisionTransformer` that takes image files.
         settings: the limits.
 
     Raises:
@@ -32,8 +32,8 @@ class Engine:
     def __init__(self, model: VisionTransformer, settings: Settings) -> None:
         if model.config.channels not in MODES:
             raise ConfigError(
-                f"The model takes {model.config.channels} channels; image files, which a server "
-                "takes, have 1, 3 or 4."
+                f"The model takes {model.config.channels} channels; the image files that a server "
+                "receives have 1, 3 or 4."
             )
         self.model = model
         self.most_pixels = pixel_limit(settings.max_pixels)
@@ -51,7 +51,7 @@ class Engine:
     def warm_up(self) -> None:
         """Computes black images in every size of a batch, so that no request waits for a compiler.
 
-        A model of any size is left as it is: its sizes are not known.
+        A model of any size compiles later, because the sizes of its images are unknown.
         """
         if self.model.config.image_size is None:
             return
@@ -75,8 +75,8 @@ class Engine:
         except TooManyPixelsError as error:
             raise HTTPException(
                 413,
-                f"An image has more pixels than the {self.most_pixels:,} that are taken. Send a "
-                "smaller one, or start the server with a larger --max-pixels.",
+                f"An image has more pixels than the limit, {self.most_pixels:,}. Send a smaller "
+                "image, or start the server with a larger --max-pixels.",
             ) from error
         except ConfigError as error:
             reason = str(error)  # it begins with "an encoded image"
@@ -87,7 +87,7 @@ class Engine:
         if image.shape[first] < high or image.shape[first + 1] < wide:
             raise HTTPException(
                 422,
-                f"The image is smaller than a patch of {high}x{wide} pixels. Send a larger one.",
+                f"The image is smaller than a patch of {high}x{wide} pixels. Send a larger image.",
             )
         return image
 

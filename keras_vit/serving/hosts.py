@@ -12,8 +12,8 @@ from starlette.responses import JSONResponse
 from keras_vit.errors import shown
 
 
-class KnownHosts:
-    """Refuses requests for a name that is none of the server's, with 400.
+def refuse_other_hosts(app: Any, allowed_hosts: Sequence[str]) -> Any:
+    """Returns an application that refuses requests to any other host, with 400.
 
     A stranger's page reaches a server by a name of the stranger's (DNS rebinding), never by an
     address in numbers, which Starlette's `TrustedHostMiddleware` would refuse.
@@ -23,30 +23,27 @@ class KnownHosts:
         allowed_hosts: names, as in `keras_vit.serving.Settings`.
     """
 
-    def __init__(self, app: Any, allowed_hosts: Sequence[str]) -> None:
-        self._app = app
-        self._names = [name.lower() for name in allowed_hosts]
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Passes the request on, or answers 400."""
-        app = self._app
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        target = app
         if scope["type"] == "http":
             host = Headers(scope=scope).get("host", "")
-            name = host.partition(":")[0].lower()
-            is_known = any(fnmatch.fnmatchcase(name, pattern) for pattern in self._names)
-            if not (is_known or _is_address(host)):
+            if not _is_own(host, allowed_hosts):
                 sentence = (
-                    f"This server has not the name {shown(host)}. Use its address in numbers, or "
+                    f"{shown(host)} is no name of this server. Use its address in numbers, or "
                     "start it with --allowed-hosts and this name (Settings.allowed_hosts)."
                 )
-                app = JSONResponse({"detail": sentence}, 400)
-        await app(scope, receive, send)
+                target = JSONResponse({"detail": sentence}, 400)
+        await target(scope, receive, send)
+
+    return answer
 
 
-def _is_address(host: str) -> bool:
-    """Whether a header `Host` holds an IP address, with or without a port."""
+def _is_own(host: str, allowed_hosts: Sequence[str]) -> bool:
+    """Whether a header `Host` has an allowed name or an IP address, with or without a port."""
+    name = ""
     try:
-        ipaddress.ip_address(urlsplit(f"//{host}").hostname or "")
+        name = urlsplit(f"//{host}").hostname or ""
+        ipaddress.ip_address(name)
     except ValueError:
-        return False
+        return any(fnmatch.fnmatchcase(name, pattern.lower()) for pattern in allowed_hosts)
     return True

@@ -1,4 +1,4 @@
-"""The HTTP interface: routes, statuses, and the way of a request to its answer."""
+"""The HTTP interface: routes, their answers and their refusals."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ from keras_vit.model import VisionTransformer
 from keras_vit.serving.batching import Batcher
 from keras_vit.serving.bodies import CONTENT, read_images
 from keras_vit.serving.engine import Engine
-from keras_vit.serving.hosts import KnownHosts
+from keras_vit.serving.hosts import refuse_other_hosts
 from keras_vit.serving.settings import Settings
 from keras_vit.text import visible
 
@@ -32,7 +32,7 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
     400: {"description": "The body is malformed."},
     408: {"description": "The body did not arrive in time."},
     413: {"description": "The body is too large, or an image has too many pixels."},
-    415: {"description": "The body is of a type that is not taken, or no readable image."},
+    415: {"description": "The type of the body is not accepted, or an image is not readable."},
     422: {"description": "The image does not fit the model, or `top` is no positive number."},
     429: {"description": "Too many images wait; `Retry-After` says when to try again."},
     503: {"description": "The answer took too long; `Retry-After` says when to try again."},
@@ -43,7 +43,7 @@ class Service:
     """Answers requests: reads their images, and has them computed.
 
     Args:
-        engine: the model's part.
+        engine: the model with its functions.
         settings: the limits.
     """
 
@@ -89,7 +89,7 @@ class Service:
         loop = asyncio.get_running_loop()
         image = await loop.run_in_executor(self.readers, self.engine.prepare, encoded)
         if self.batcher is None:
-            raise HTTPException(503, "The server has ended.")
+            raise HTTPException(503, "The server is shutting down.")
         try:
             return image, await self.batcher.compute(function, image)
         except ConfigError as error:  # an image of a size that a model of any size cannot take
@@ -122,7 +122,7 @@ def build_application(model: VisionTransformer, settings: Settings) -> Any:
         description="Classifies images. Limits and labels: `GET /metadata`.",
         lifespan=service.run,
     )
-    app.add_middleware(KnownHosts, allowed_hosts=settings.allowed_hosts)
+    app.add_middleware(refuse_other_hosts, allowed_hosts=settings.allowed_hosts)
 
     @app.exception_handler(RequestValidationError)
     async def correct(request: Request, error: RequestValidationError) -> Response:
@@ -163,7 +163,7 @@ def build_application(model: VisionTransformer, settings: Settings) -> Any:
         image, row = (await service.answer(request, "attention"))[0]
         return Response(engine.picture(image, row), media_type="image/png")
 
-    @app.get("/healthz", responses={503: {"description": "Nothing is computed any more."}})
+    @app.get("/healthz", responses={503: {"description": "The model computes no more images."}})
     async def healthz() -> Response:
         """Whether the model can answer, and how many images wait."""
         alive = service.batcher is not None and service.batcher.is_alive

@@ -32,7 +32,7 @@ def run(
     """Serves until a signal; see `keras_vit.serving.serve`."""
     settings = dataclasses.replace(settings, allowed_hosts=(*settings.allowed_hosts, host))
     with _listen(host, port) as listening:
-        # A client hears of too many pixels by 413; the log need not repeat Pillow's own limit.
+        # The answer 413 tells the client of too many pixels; Pillow need not warn of them too.
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
         app = build_application(VisionTransformer.from_preset(source), settings)
         server = uvicorn.Server(configuration(app, settings, access_log))
@@ -58,7 +58,7 @@ def configuration(app: Any, settings: Settings, access_log: bool = False) -> uvi
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Returns a socket with the port; clients that come before uvicorn wait in its queue."""
+    """Returns a socket that listens; it holds early clients until uvicorn starts."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
@@ -72,7 +72,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 @contextmanager
 def _sigterm_ends_quietly() -> Iterator[None]:
-    """After it has drained, uvicorn raises the signal again; the exit status shall be 0."""
+    """Ignores the signal that uvicorn raises again at its end, so that the exit status is 0."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""The limits of a server."""
+"""The limits of a server: sizes, numbers, seconds and names."""
 
 import dataclasses
 
@@ -7,24 +7,26 @@ from keras_vit.errors import ConfigError
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How much a server takes, and how long it waits.
+    """The limits of a server, and the time that it waits.
 
     Args:
         max_batch: most images that the model computes at once.
         batch_wait: seconds that the first image of a batch waits for others.
         max_bytes: most bytes of a request's body; a request beyond it gets 413.
-        max_pixels: most pixels of an image, 413; None for `environment.limits.IMAGE_PIXELS`.
-        max_images: most images of a request, 413; never more than `max_queue`.
-        max_queue: most images that are accepted and not answered, 429. A request counts from its
-            headers on, as one image until its body is read.
+        max_pixels: most pixels of an image; a larger image gets 413. None for
+            `environment.limits.IMAGE_PIXELS`.
+        max_images: most images of a request, and never more than `max_queue`; a request beyond it
+            gets 413.
+        max_queue: most images that wait for an answer; a request beyond it gets 429. A request
+            counts as one image from its headers on, until its body is read.
         max_connections: most open connections; a request on another one gets 503.
-        timeout: seconds from the body to the answer, 503.
-        read_timeout: seconds for the body of a request, 408.
-        drain: seconds that accepted requests get after SIGTERM.
-        allowed_hosts: names of the server in requests (the header `Host`), 400 for any other name:
-            a page of a stranger could else reach the server by a name of its own that points to it
-            (DNS rebinding). `"*.example.org"` stands for all names below one, `"*"` for every name.
-            Addresses in numbers are always taken.
+        timeout: seconds from the body to the answer; a later answer becomes 503.
+        read_timeout: seconds for the body of a request; a slower one gets 408.
+        drain: seconds after SIGTERM in which accepted requests are answered.
+        allowed_hosts: names of the server in requests (the header `Host`); any other name gets 400,
+            because a stranger's page could reach the server by a name of its own (DNS rebinding).
+            `"*.example.org"` stands for all names below one, `"*"` for every name. Addresses in
+            numbers are always allowed.
 
     Raises:
         ConfigError: a number is not above 0, or a name of a host has a star inside.
@@ -51,14 +53,10 @@ class Settings:
         for name in self.allowed_hosts:
             if "*" in name.removeprefix("*.") and name != "*":
                 raise ConfigError(
-                    f"allowed_hosts: {name!r} is no name of a host; a star stands alone or in "
-                    "front, as in '*.example.org'."
+                    f"allowed_hosts: {name!r} is no name of a host. A star stands alone or at the "
+                    "beginning, as in '*.example.org'."
                 )
-        for field in dataclasses.fields(self):
-            if field.name == "allowed_hosts":
-                continue
-            value = getattr(self, field.name)
-            if (field.name == "batch_wait" and value == 0) or value is None:
-                continue
-            if not value > 0:
-                raise ConfigError(f"{field.name}={value!r}: expected a number above 0.")
+        numbers = {name: value for name, value in vars(self).items() if name != "allowed_hosts"}
+        for name, value in numbers.items():
+            if not (value is None or value > 0 or (name == "batch_wait" and value == 0)):
+                raise ConfigError(f"{name}={value!r}: expected a number above 0.")

@@ -214,10 +214,11 @@ def list_presets(
         values = sorted({getattr(row, column) for row in CATALOG.values()})
         if value is not None and value not in values:
             names = [str(each) for each in values]
+            guess = nearest(value, names) if isinstance(value, str) else ""
             argument = "resolution" if column == "image_size" else column
             advice = " from_preset(..., image_size=...) loads a model at any other."
             raise ConfigError(
-                f"{argument}={value!r}: no preset has it.{nearest(str(value), names)} Known: "
+                f"{argument}={value!r}: no preset has it.{guess} Known: "
                 f"{', '.join(names)}.{advice if argument == 'resolution' else ''}"
             )
     filters |= {"variant": variant, "hybrid": hybrid}

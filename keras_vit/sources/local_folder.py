@@ -3,7 +3,7 @@
 from io import BufferedReader
 from pathlib import Path
 
-from keras_vit.errors import SourceError
+from keras_vit.errors import SourceError, listed
 from keras_vit.files import OpenFolder, exists, open_plain
 from keras_vit.sources.place import Place
 
@@ -25,6 +25,13 @@ class LocalFolder(Place):
         self._folder = _open_folder(path)
         self.is_file = self._folder is None
         self.files = {path.name: None} if self._folder is None else self._folder.sizes()
+
+    def folder_advice(self) -> str:
+        """Names the presets in subfolders, such as the `best/` and `last/` of a training."""
+        presets = sorted(str(path.parent) for path in self._path.glob("*/config.json"))
+        return (
+            f"Name one of its presets: {listed(presets)}." if presets else super().folder_advice()
+        )
 
     def open(self, name: str) -> BufferedReader:
         try:

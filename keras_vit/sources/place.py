@@ -37,6 +37,10 @@ class Place:
     provenance: Mapping[str, Any] = {}
     pickle_advice = note = ""
 
+    def folder_advice(self) -> str:
+        """Returns advice for a folder that holds no weights itself."""
+        return "If they are in a subfolder, name it."
+
     def open(self, name: str) -> BufferedReader:
         """Opens a file, after a download if necessary; its `name` is a path for messages.
 

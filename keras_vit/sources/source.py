@@ -304,7 +304,7 @@ def _weights_named(
     elif pickles:
         advice = place.pickle_advice
     else:
-        advice = "If they are in a subfolder, name it."
+        advice = place.folder_advice()
     raise SourceError(
         f"{place.address}: expected one file of weights ({WEIGHTS}, {INDEX}, {H5} or an npz), "
         f"found {', '.join(weights) or 'none'}.{place.note} {advice}"

@@ -190,3 +190,12 @@ def test_an_absent_path_and_an_empty_folder_are_refused(tmp_path):
         checkpoints.load(tmp_path / "absent.npz")
     with pytest.raises(CheckpointError, match=r"expected one file of weights .* found none"):
         checkpoints.load(tmp_path)
+
+
+def test_presets_in_subfolders_are_named(tmp_path):
+    """As `best/` and `last/` of a training, whose folder itself is no preset."""
+    for name in ("best", "last"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text("{}")
+    with pytest.raises(CheckpointError, match=f"Name one of its presets: {tmp_path}/best, "):
+        checkpoints.load(tmp_path)

@@ -36,8 +36,8 @@ def test_finetune_trains_on_folders_and_saves_presets(desk, capsys):
     printed = capsys.readouterr().out
     assert "Epoch 4/4" in printed
     assert "Highest validation accuracy" in printed
-    for found in ("40 to train on, 12 to validate", "classes      2, of", "head         new"):
-        assert found in printed
+    for line in ("40 to train on, 12 to validate", "classes      2, of", "head         new"):
+        assert line in printed
     assert "4 of 8 images; an epoch has 1 batch" in printed
     assert f"keras-vit predict IMAGE --preset {out / 'best'}" in printed
     with (out / "log.csv").open() as file:
@@ -81,7 +81,6 @@ def test_bad_arguments_are_refused_by_name(desk, capsys, arguments, message):
     assert not (desk / "bad").exists()
 
 
-@pytest.mark.on_one_backend("torch")
 def test_results_that_need_a_missing_package_are_named(desk, capsys, monkeypatch, tmp_path):
     """Before the training begins, with the name of the package."""
     monkeypatch.setattr("keras_vit.cli.training.find_spec", lambda name: None)
@@ -92,7 +91,7 @@ def test_results_that_need_a_missing_package_are_named(desk, capsys, monkeypatch
 
 def test_the_head_is_kept_if_the_classes_are_those_of_the_preset(desk, tmp_path):
     """Other classes, or the same classes in another order, get a head of zeros."""
-    kept = []
+    heads = []
     names = ("loop", "open")
     for labels in (names, names[::-1], None):
         model = tiny(channels=1, num_classes=2, labels=labels)
@@ -101,21 +100,20 @@ def test_the_head_is_kept_if_the_classes_are_those_of_the_preset(desk, tmp_path)
 
         def see(plan):
             bias = keras.ops.convert_to_numpy(plan.model.get_layer("head").bias)
-            kept.append((plan.keeps_head, bias.tolist()))
+            heads.append((plan.keeps_head, bias.tolist()))
             raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
             finetune_preset(
                 tmp_path / "preset", desk / "train", out=tmp_path / "out", steps=2, announce=see
             )
-    assert kept == [(True, [3, -3]), (False, [0, 0]), (False, [0, 0])]
+    assert heads == [(True, [3, -3]), (False, [0, 0]), (False, [0, 0])]
 
 
-@pytest.mark.on_one_backend("torch")
 def test_from_scratch_trains_a_variant_by_the_augreg_recipe(desk, tmp_path):
     """The model has fresh weights, and the class names of the folder as labels."""
     plans = []
-    done = finetune_preset(
+    trained = finetune_preset(
         "vit_ti16",
         desk / "test",
         out=tmp_path / "out",
@@ -128,6 +126,6 @@ def test_from_scratch_trains_a_variant_by_the_augreg_recipe(desk, tmp_path):
     )
     assert plans[0].recipe.settings["recipe"] == "augreg"
     assert plans[0].recipe.settings["learning_rate"] == 0.001
-    model = VisionTransformer.from_preset(done.preset)
+    model = VisionTransformer.from_preset(trained.preset)
     assert (model.labels, model.config.hidden_size) == (("loop", "open"), 192)
-    assert done.preset == tmp_path / "out" / "last"
+    assert trained.preset == tmp_path / "out" / "last"

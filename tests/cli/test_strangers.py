@@ -61,6 +61,7 @@ def test_explain_draws_a_label_of_dollars_and_braces(capsys, preset, image, tmp_
     VisionTransformer.from_preset(preset, labels=(r"$\frac{$", *"abcd")).save_to_preset(preset)
     target = tmp_path / "[/red].png"
     assert "[/red].png" in printed(capsys, 0, "explain", image, "--preset", preset, "--out", target)
+    assert Image.open(target).size[0] > 100
 
 
 def test_an_error_shows_control_characters_of_a_path_as_escapes(capsys, tmp_path):

@@ -20,7 +20,13 @@ import numpy as np
 from keras_vit import distribution, finetune
 from tests.distribution import functions
 from tests.distribution.functions import IMAGES, LABELS, compiled
-from tests.distribution.training import distance, message, model_of, trained_on_whole_passes
+from tests.distribution.training import (
+    distance,
+    losses_of_fit,
+    message,
+    model_of,
+    trained_on_whole_passes,
+)
 from tests.thorough import THOROUGH, times
 
 COUNTS = (1, 7, 8, 9) if THOROUGH else (9,)
@@ -34,13 +40,7 @@ def trained():
         model, STEPS, 32, learning_rate=0.1, clip_norm=0.1, accumulate=2, ema=0.5
     )
     model.compile(**recipe.compile_args)
-    losses = []
-    watch = keras.callbacks.LambdaCallback(
-        on_train_batch_end=lambda batch, logs: losses.append(float(logs["loss"]))
-    )
-    fit = {**recipe.fit_args, "callbacks": [*recipe.fit_args["callbacks"], watch]}
-    rows = np.arange(16 * 2 * STEPS) % 16
-    model.fit(IMAGES[rows], LABELS[rows], batch_size=16, shuffle=False, verbose=0, **fit)
+    losses = losses_of_fit(model, recipe, IMAGES, LABELS, STEPS)
     everything = [*model.weights, *model.optimizer.variables]
     parts = sum(v.value.addressable_shards[0].data.nbytes for v in everything)
     share = parts / sum(v.value.nbytes for v in everything)

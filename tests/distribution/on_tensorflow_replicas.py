@@ -28,13 +28,7 @@ def trained(strategy, recipe, **options):
         model = model_of()
         made = recipe(model, STEPS, 16 * options.get("accumulate", 1), one_hot=False, **options)
         model.compile(**made.compile_args)
-    losses = []
-    watch = keras.callbacks.LambdaCallback(
-        on_train_batch_end=lambda batch, logs: losses.append(float(logs["loss"]))
-    )
-    fit = {**made.fit_args, "callbacks": [*made.fit_args["callbacks"], watch]}
-    rows = np.arange(16 * 2 * STEPS) % 16
-    model.fit(IMAGES[rows], LABELS[rows], batch_size=16, shuffle=False, verbose=0, **fit)
+    losses = training.losses_of_fit(model, made, IMAGES, LABELS, STEPS)
     # Softmax makes the gradient of the keys' bias zero; Adam amplifies its rounding.
     weights = [w for w in model.weights if not w.path.endswith("key/bias")]
     variables = [*weights, *model.optimizer.variables]

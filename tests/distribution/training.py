@@ -112,6 +112,18 @@ def trained(
     return Trained(data.shard, losses, [np.array(whole(v), "float64") for v in variables])
 
 
+def losses_of_fit(model: Any, recipe: Any, images: Any, labels: Any, steps: int) -> list[float]:
+    """Fits `2 * steps` batches of the 16 images by a recipe; returns the loss of each batch."""
+    losses: list[float] = []
+    watch = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: losses.append(float(logs["loss"]))
+    )
+    fit = {**recipe.fit_args, "callbacks": [*recipe.fit_args["callbacks"], watch]}
+    rows = np.arange(16 * 2 * steps) % 16
+    model.fit(images[rows], labels[rows], batch_size=16, shuffle=False, verbose=0, **fit)
+    return losses
+
+
 def trained_on_whole_passes(
     connect: Callable[[Any], object] = lambda model: None, shard: tuple[int, int] | None = None
 ) -> list[np.ndarray]:

@@ -50,9 +50,9 @@ def test_rollout_follows_its_definition():
     maps = {b: rng.dirichlet(np.ones(7), (2, 3, 7)).astype("float32") for b in (0, 1)}
     mixed = [(maps[b].mean(1) + np.eye(7)) / 2 for b in (0, 1)]
     product = mixed[1] @ mixed[0]
-    want = product[:, 0, 1:] / product[:, 0, 1:].sum(1, keepdims=True)
-    got = attention_rollout(maps, (2, 3))
-    np.testing.assert_allclose(got, want.reshape(2, 2, 3), rtol=1e-5)
+    expected = product[:, 0, 1:] / product[:, 0, 1:].sum(1, keepdims=True)
+    result = attention_rollout(maps, (2, 3))
+    np.testing.assert_allclose(result, expected.reshape(2, 2, 3), rtol=1e-5)
 
 
 @pytest.mark.parametrize("before", [0, 1, 5])
@@ -60,9 +60,10 @@ def test_rollout_shows_the_attended_patch_for_any_number_of_tokens_before(before
     """All tokens attend to the patch in row 1, column 1."""
     weights = np.zeros((1, 2, before + 6, before + 6), "float32")
     weights[..., before + 4] = 1
-    for reads in ({"class_token": before > 0}, {"reads": np.full(before + 6, 1 / (before + 6))}):
-        got = attention_rollout({0: weights}, (2, 3), **reads)
-        assert np.unravel_index(got[0].argmax(), (2, 3)) == (1, 1)
+    mean_of_patches = np.arange(before + 6) >= before
+    for reads in (mean_of_patches, *([None] if before else [])):
+        result = attention_rollout({0: weights}, (2, 3), reads)
+        assert np.unravel_index(result[0].argmax(), (2, 3)) == (1, 1)
 
 
 def drawn(monkeypatch, model, images, path) -> list[np.ndarray]:
@@ -104,9 +105,10 @@ def test_an_overlay_leaves_the_photograph_where_its_map_is_zero():
 
 @pytest.mark.on_one_backend("torch")
 def test_pictures_are_large_and_keep_the_aspect_ratio(tmp_path):
-    """An image of a row of two is 288 pixels wide, whatever its own size."""
+    """An image of a row of two is 288 pixels wide, also for a model of any size."""
     photos = np.zeros((2, 16, 32, 3), "uint8")
-    draw_explanations(random_tiny(image_size=(16, 32)), photos, tmp_path / "x.png")
+    model = random_tiny(image_size=None, position_grid=(2, 4))
+    draw_explanations(model, photos, tmp_path / "x.png")
     width, height = Image.open(tmp_path / "x.png").size
     assert width == 2 * 288
     assert height - 288 == pytest.approx(50, abs=20)  # two pictures of 144, and a title

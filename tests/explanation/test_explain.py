@@ -63,17 +63,17 @@ def test_the_reference_gives_the_logits_of_the_model(case):
 def test_relevance_equals_the_reference(case):
     """Gradient times attention through all blocks, combined as the head combines tokens."""
     model, images, reference = case
-    found = explain(model, images, np.array([3, 1]))
-    assert_close(found.patches.reshape(2, -1), reference.relevance())
-    assert found.maps.shape == (2, *images_size(model, images))
-    assert found.classes.tolist() == [3, 1]
+    result = explain(model, images, np.array([3, 1]))
+    assert_close(result.patches.reshape(2, -1), reference.relevance())
+    assert result.maps.shape == (2, *images_size(model, images))
+    assert result.classes.tolist() == [3, 1]
 
 
 def test_gradcam_equals_the_reference(case):
     """The tokens that enter the first block, weighted by their mean gradient."""
     model, images, reference = case
-    found = explain(model, images, np.array([3, 1]), "gradcam", block=0)
-    assert_close(found.patches.reshape(2, -1), reference.gradcam(0))
+    result = explain(model, images, np.array([3, 1]), "gradcam", block=0)
+    assert_close(result.patches.reshape(2, -1), reference.gradcam(0))
 
 
 def images_size(model, images):
@@ -84,10 +84,10 @@ def images_size(model, images):
 def test_integrated_gradients_equal_the_reference(name):
     """From a black image to the image, summed over channels; patches sum their pixels."""
     model, images, reference = made(MODELS[name])
-    found = explain(model, images, np.array([3, 1]), "integrated_gradients", steps=3)
-    wanted = reference.integrated_gradients(-1, 3)
-    assert_close(found.maps, wanted)
-    assert_close(found.patches.sum((1, 2)), wanted.sum((1, 2)), 1e-4)
+    result = explain(model, images, np.array([3, 1]), "integrated_gradients", steps=3)
+    expected = reference.integrated_gradients(-1, 3)
+    assert_close(result.maps, expected)
+    assert_close(result.patches.sum((1, 2)), expected.sum((1, 2)), 1e-4)
 
 
 @not_by_backend
@@ -97,16 +97,16 @@ def test_integrated_gradients_of_a_hybrid_sum_to_the_rise_of_the_score():
     start = 0.5 * normal(24, 16, 3, seed=5)  # unequal pixels, for which max pooling has no ties
     images = start + 0.1 * images
     options = {"steps": 200, "baseline": start}
-    found = explain(model, images, 3, "integrated_gradients", **options)
+    result = explain(model, images, 3, "integrated_gradients", **options)
     high, low = (model.predict(x, verbose=0)[0, 3] for x in (images, start[None]))
-    np.testing.assert_allclose(found.maps.sum(), high - low, rtol=3e-2)
+    np.testing.assert_allclose(result.maps.sum(), high - low, rtol=3e-2)
 
 
 @pytest.mark.parametrize("name", ["token, any size", "gap, channels first"])
 def test_occlusion_is_the_fall_of_the_score_for_each_black_square(name):
     """Squares of 8 pixels."""
     model, images, _ = made(MODELS[name])
-    found = explain(model, images, np.array([3, 1]), "occlusion")
+    result = explain(model, images, np.array([3, 1]), "occlusion")
     height, width = images_size(model, images)
     whole = model.predict(images, verbose=0)
     for r in range(height // 8):
@@ -116,16 +116,16 @@ def test_occlusion_is_the_fall_of_the_score_for_each_black_square(name):
             view = covered if last else np.moveaxis(covered, 1, -1)
             view[:, 8 * r : 8 * r + 8, 8 * c : 8 * c + 8] = -1
             fall = (whole - model.predict(covered, verbose=0))[[0, 1], [3, 1]]
-            assert_close(found.patches[:, r, c], fall, 1e-4)
+            assert_close(result.patches[:, r, c], fall, 1e-4)
 
 
 @not_by_backend
 def test_occlusion_by_larger_squares_is_their_mean():
     """One square of two by two patches covers an image of four: each patch gets its fall."""
     model, images, _ = made({})
-    found = explain(model, images, 3, "occlusion", window=2)
+    result = explain(model, images, 3, "occlusion", window=2)
     fall = (model.predict(images, verbose=0) - model.predict(images * 0 - 1, verbose=0))[:, 3]
-    assert_close(found.patches, np.tile(fall[:, None, None], (1, 2, 2)), 1e-4)
+    assert_close(result.patches, np.tile(fall[:, None, None], (1, 2, 2)), 1e-4)
 
 
 @pytest.mark.parametrize("name", MODELS if ON_TORCH else ["map"])
@@ -134,17 +134,17 @@ def test_attention_and_rollout_equal_their_definitions(name):
     model, images, _ = made(MODELS[name])
     maps, reads = attention_maps(model, images), read_tokens(model, images)
     skip = model.config.num_prefix_tokens
-    found = explain(model, images, method="attention", block=-1, head=1)
+    result = explain(model, images, method="attention", block=-1, head=1)
     last = np.einsum("bt,btk->bk", reads, maps[model.config.num_layers - 1][:, 1])
-    assert_close(found.patches.reshape(2, -1), last[:, skip:])
-    assert found.classes is None
-    found = explain(model, images, method="rollout")
+    assert_close(result.patches.reshape(2, -1), last[:, skip:])
+    assert result.classes is None
+    result = explain(model, images, method="rollout")
     product = np.eye(maps[0].shape[-1])
     for weights in maps.values():
         weights = weights.mean(1) + np.eye(weights.shape[-1])
         product = (weights / weights.sum(-1, keepdims=True)) @ product
-    wanted = np.einsum("bt,btk->bk", reads, product)[:, skip:]
-    assert_close(found.patches.reshape(2, -1), wanted / wanted.sum(1, keepdims=True))
+    expected = np.einsum("bt,btk->bk", reads, product)[:, skip:]
+    assert_close(result.patches.reshape(2, -1), expected / expected.sum(1, keepdims=True))
 
 
 @not_by_backend
@@ -153,10 +153,10 @@ def test_attention_of_a_map_head_is_that_of_its_probe():
     model, images, reference = made(MODELS["map"])
     reference.encoder(reference.z)
     probe = reference.attention[-1].detach().numpy()[:, :, 0]
-    found = explain(model, images, method="attention")
-    assert_close(found.patches.reshape(2, -1), probe.mean(1))
-    found = explain(model, images, method="attention", head=1)
-    assert_close(found.patches.reshape(2, -1), probe[:, 1])
+    result = explain(model, images, method="attention")
+    assert_close(result.patches.reshape(2, -1), probe.mean(1))
+    result = explain(model, images, method="attention", head=1)
+    assert_close(result.patches.reshape(2, -1), probe[:, 1])
 
 
 @not_by_backend
@@ -183,9 +183,9 @@ def test_a_target_is_an_index_a_label_or_the_prediction():
 def test_a_pixel_has_the_value_of_its_patch():
     """The map is not interpolated; pixels that fill no patch have the value zero."""
     model = random_tiny(image_size=None, position_grid=(2, 2))
-    found = explain(model, normal(1, 19, 16, 3), 0)
-    np.testing.assert_array_equal(found.maps[0, :16], found.patches[0].repeat(8, 0).repeat(8, 1))
-    assert not found.maps[0, 16:].any()
+    result = explain(model, normal(1, 19, 16, 3), 0)
+    np.testing.assert_array_equal(result.maps[0, :16], result.patches[0].repeat(8, 0).repeat(8, 1))
+    assert not result.maps[0, 16:].any()
 
 
 @not_by_backend
@@ -205,7 +205,7 @@ def test_a_model_of_features_has_attention_and_no_classes():
     """Attention and rollout need no class; the message of the other methods names num_classes."""
     model, images = random_tiny(num_classes=0), normal(1, 16, 16, 3)
     assert explain(model, images, method="rollout").classes is None
-    with pytest.raises(ConfigError, match=r"where the model predicts one; .* num_classes=0"):
+    with pytest.raises(ConfigError, match=r"with one prediction per image; .* num_classes=0"):
         explain(model, images)
 
 
@@ -216,13 +216,13 @@ def test_an_attention_layer_of_the_user_is_explained():
     attention = model.get_layer("block_0").attention
 
     class Doubled(type(attention)):
-        def call(self, inputs, **told):
-            return 2 * super().call(inputs, **told)
+        def call(self, inputs, **options):
+            return 2 * super().call(inputs, **options)
 
     attention.__class__ = Doubled
     after = explain(model, images, 0).maps
     assert not np.allclose(before, after)
-    type(attention).call = lambda self, inputs, **told: inputs
+    type(attention).call = lambda self, inputs, **options: inputs
     with pytest.raises(ConfigError, match="block_0 computed no attention weights"):
         explain(model, images, 0)
 
@@ -253,7 +253,7 @@ def test_bad_arguments_of_explain_are_refused():
     refused("target=9 is no class: the model has 5, from 0 to 4", model, target=9)
     refused("target=-1 is no class", model, target=-1)
     refused("'dig' is no label of the model. Did you mean 'dog'", model, target="dig")
-    refused("'crane': are the classes 0, 1: give one of these numbers", model, target="crane")
+    refused("'crane' names the classes 0, 1. Give one of these numbers", model, target="crane")
     refused("expected an index, a label or None", model, target=1.5)
     refused("one class for each image", model, target=np.array([1, 2]))
     refused("expected an index, a label or None", model, target=["x"])
@@ -285,7 +285,7 @@ def test_a_quantised_model_has_attention_and_no_gradients():
     """Methods that need gradients are refused."""
     model = random_tiny()
     model.quantize("int8")
-    refused("needs gradients, which the quantised block_0/", model, target=0)
+    refused("needs gradients, and the quantised block_0/.* has none", model, target=0)
     assert np.isfinite(explain(model, normal(1, 16, 16, 3), method="rollout").maps).all()
 
 

@@ -1,6 +1,5 @@
 """The report of `keras-vit explain`, opened from disk in a real browser."""
 
-import json
 import time
 
 import keras
@@ -10,6 +9,7 @@ from PIL import Image
 
 from keras_vit import ConfigError, VisionTransformer, attention_maps, cli
 from keras_vit.explanation.report import _between_patches, _encode, write_report
+from tests.browser import requested_urls, resize
 from tests.digits import digits
 from tests.helpers import random_tiny
 
@@ -56,12 +56,7 @@ def test_the_page_in_a_browser(browser, report):
     page, model, paths = report
     viewers = opened(browser, page)
     assert len(viewers) == 2
-    asked = [
-        json.loads(entry["message"])["message"]["params"]["request"]["url"]
-        for entry in browser.get_log("performance")
-        if '"Network.requestWillBeSent"' in entry["message"]
-    ]
-    assert {url.split(":")[0] for url in asked} <= {"file", "data"}
+    assert {url.split(":")[0] for url in requested_urls(browser)} <= {"file", "data"}
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
 
     status = viewers[0].find_elements("css selector", "output")[1]
@@ -105,8 +100,7 @@ def test_text_of_strangers_is_inert(browser, report):
 @pytest.mark.parametrize("width", [400, 1400])
 def test_the_page_fits_the_screen(browser, report, width):
     """Nothing is wider than the screen; every picture says what it shows."""
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    resize(browser, width, 900)
     opened(browser, report[0])
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
     for image in browser.find_elements("css selector", "figure img"):
@@ -118,17 +112,17 @@ def test_attention_between_patches_fits_its_room(room):
     """Heads give way first, then every second block, then all; the last block goes last."""
     rng = np.random.default_rng(0)
     maps = {block: rng.dirichlet(np.ones(65), (1, 3, 65)) for block in range(6)}
-    kept = _between_patches(maps, 1, room)
+    stored = _between_patches(maps, 1, room)
     if room == 100:
-        assert kept is None
+        assert stored is None
         return
-    assert len(kept["data"]) <= room
-    assert kept["heads"] == (room == 500_000)
-    assert kept["blocks"][-1] == 5
-    assert (len(kept["blocks"]) == 6) == (room > 20_000)
+    assert len(stored["data"]) <= room
+    assert stored["heads"] == (room == 500_000)
+    assert stored["blocks"][-1] == 5
+    assert (len(stored["blocks"]) == 6) == (room > 20_000)
 
 
-def test_requests_that_cannot_be_met(tmp_path, capsys):
+def test_invalid_requests_write_no_report(tmp_path, capsys):
     """One sentence each, and nothing is written."""
     out = tmp_path / "out"
     model = random_tiny(image_size=None, position_grid=(2, 2))

@@ -63,43 +63,41 @@ def test_images_of_any_size_become_probabilities(written):
         photo = photo_of(sides, 3)
         (answer,) = model.classify(Image.fromarray(photo), top=5)
         probabilities = run(photo[None])[0]
-        found = {label: probabilities[LABELS.index(label)] for label, _ in answer}
-        assert found == pytest.approx(dict(answer), abs=0.02)  # a pixel may differ by a level
+        result = {label: probabilities[LABELS.index(label)] for label, _ in answer}
+        assert result == pytest.approx(dict(answer), abs=0.02)  # a pixel may differ by a level
 
 
 @pytest.mark.on_one_backend("torch", "jax")
-def test_the_folder_tells_what_it_is(written):
+def test_the_folder_describes_the_model(written):
     """Labels, input, protocol and comparison stand beside the model, and inside the ONNX file."""
     import onnxruntime
 
     _, _, folder = written
-    assert {path.name for path in folder.iterdir()} == {
-        "model.onnx",
-        "labels.txt",
-        "README.md",
-        "export.json",
-    }
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"model.onnx", "labels.txt", "README.md", "export.json"}
     assert folder.joinpath("labels.txt").read_text().splitlines() == list(LABELS)
-    told = json.loads(folder.joinpath("export.json").read_text())
-    assert told["input"]["shape"] == [None, None, None, 3]
-    assert told["protocol"] == "timm"
-    assert told["verification"]["runs"]
+    facts = json.loads(folder.joinpath("export.json").read_text())
+    assert facts["input"]["shape"] == [None, None, None, 3]
+    assert facts["protocol"] == "timm"
+    assert facts["verification"]["runs"]
     metadata = onnxruntime.InferenceSession(folder / "model.onnx").get_modelmeta()
     assert json.loads(metadata.custom_metadata_map["keras_vit.labels"]) == list(LABELS)
     assert json.loads(metadata.custom_metadata_map["keras_vit.protocol"]) == "timm"
 
 
-def program_of(folder):
-    return folder.joinpath("README.md").read_text().split("```python\n")[1].split("```")[0]
+def program_of(folder, photo):
+    """Returns the program of a README with the path of a photo, which it writes."""
+    Image.fromarray(photo).save(folder / "photo.png")
+    text = folder.joinpath("README.md").read_text().split("```python\n")[1].split("```")[0]
+    return text.replace("photo.jpg", "photo.png")
 
 
 def printed(folder, photo, monkeypatch, capsys):
-    """Runs the program of a README, here and now but without keras_vit; returns what it prints."""
-    Image.fromarray(photo).save(folder / "photo.png")
+    """Runs the program of a README in this process without keras_vit; returns its output."""
     with monkeypatch.context() as patch:
         patch.chdir(folder)
         patch.setitem(sys.modules, "keras_vit", None)
-        exec(program_of(folder).replace("photo.jpg", "photo.png"), {})
+        exec(program_of(folder, photo), {})
     return capsys.readouterr().out
 
 
@@ -107,17 +105,15 @@ def printed(folder, photo, monkeypatch, capsys):
 def test_the_program_in_the_readme_runs_without_keras_vit(written):
     """It prints the label that the model gives."""
     model, _, folder = written
-    program = program_of(folder)
     photo = photo_of((40, 30), 3)
-    Image.fromarray(photo).save(folder / "photo.png")
-    program = program.replace("photo.jpg", "photo.png")
+    program = program_of(folder, photo)
     blocked = "import sys; sys.modules['keras_vit'] = sys.modules['keras'] = None\n"
     try:
         command = [sys.executable, "-c", blocked + program]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+        process = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     finally:
         (folder / "photo.png").unlink()
-    assert done.stdout.split()[0].strip("'") == model.classify(Image.fromarray(photo))[0][0][0]
+    assert process.stdout.split()[0].strip("'") == model.classify(Image.fromarray(photo))[0][0][0]
 
 
 @torch_alone
@@ -161,19 +157,9 @@ def test_float16_of_onnx_takes_prepared_images(tmp_path):
 
 
 def plan_of(precision, format="onnx"):
-    return ExportPlan(
-        format=format,
-        outputs="probabilities",
-        prepares="resize",
-        image_size=(16, 16),
-        channels=3,
-        batch=None,
-        precision=precision,
-        protocol="timm",
-        scaled=True,
-        channels_first=False,
-        unit=(8, 8),
-    )
+    fixed = {"outputs": "probabilities", "prepares": "resize", "protocol": "timm", "batch": None}
+    sizes = {"image_size": (16, 16), "channels": 3, "channels_first": False, "unit": (8, 8)}
+    return ExportPlan(format=format, precision=precision, scaled=True, **fixed, **sizes)
 
 
 @torch_alone
@@ -195,13 +181,13 @@ def graphs(written, tmp_path_factory):
     """OpenVINO's files of the ONNX export: in float32, with int8 weights, and int8 throughout."""
     _, _, folder = written
     photos = [photo_of((40 + k, 30), 3) for k in range(8)]
-    found = {}
+    folders = {}
     for kind, images in (("float32", None), ("int8", None), ("calibrated", photos)):
-        found[kind] = tmp_path_factory.mktemp(kind)
-        (found[kind] / "model.onnx").write_bytes((folder / "model.onnx").read_bytes())
+        folders[kind] = tmp_path_factory.mktemp(kind)
+        (folders[kind] / "model.onnx").write_bytes((folder / "model.onnx").read_bytes())
         plan = plan_of("float32" if kind == "float32" else "int8", "openvino")
-        load_format("openvino").finish(found[kind], plan, images)
-    return found
+        load_format("openvino").finish(folders[kind], plan, images)
+    return folders
 
 
 @torch_alone
@@ -267,7 +253,7 @@ def test_another_size_and_policy(tmp_path):
 
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow writes it")
 @pytest.mark.parametrize("precision", ["float32", "int8"])
-def test_litert(tmp_path, precision, monkeypatch, capsys):
+def test_litert_takes_pixels_of_one_size(tmp_path, precision, monkeypatch, capsys):
     """A flatbuffer of one size takes its uint8 pixels; the program in the README runs it."""
     model = tiny(num_layers=1)
     exported = keras_vit.export(model, tmp_path / "model", "litert", precision=precision)
@@ -294,7 +280,7 @@ def test_litert(tmp_path, precision, monkeypatch, capsys):
             {},
             {"format": "litert", "precision": "int8", "calibration": []},
             ConfigError,
-            "'onnx' and 'openvino' alone",
+            "of format='onnx' and 'openvino' takes images",
         ),
         ({}, {"format": "torch", "precision": "float16"}, ExportError, "not written in float16"),
         (
@@ -305,7 +291,7 @@ def test_litert(tmp_path, precision, monkeypatch, capsys):
         ),
     ],
 )
-def test_what_cannot_be_is_refused_before_writing(tmp_path, fields, arguments, error, message):
+def test_invalid_arguments_are_refused_before_writing(tmp_path, fields, arguments, error, message):
     """One sentence, and no folder."""
     with pytest.raises(error, match=message):
         keras_vit.export(tiny(num_layers=1, **fields), tmp_path / "model", **arguments)
@@ -343,7 +329,7 @@ def test_a_subclass_is_not_rebuilt_without_its_own_code(tmp_path):
         pass
 
     fields = tiny(num_layers=1).config
-    with pytest.raises(ExportError, match="A Own is not built again"):
+    with pytest.raises(ExportError, match="A Own cannot be built again"):
         keras_vit.export(Own(fields), tmp_path / "model", "stablehlo", verify=False)
     assert list(tmp_path.iterdir()) == []
 
@@ -357,7 +343,7 @@ def test_a_folder_with_other_files_stays(tmp_path):
 
 
 @torch_alone
-def test_the_command(tmp_path, capsys):
+def test_the_command_export_writes_a_preset(tmp_path, capsys):
     """`keras-vit export` writes a preset and says where, and how near."""
     preset = tmp_path / "preset"
     tiny(num_layers=1).save_to_preset(preset)

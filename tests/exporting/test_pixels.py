@@ -15,21 +15,13 @@ PROTOCOLS = {
     "paper": ("paper", 1e-3, 1e-3),
     "area": ({"name": "big_vision", "resize_small": 40, "image_size": 32}, 1, 0.3),
     "bilinear": ({"name": "big_vision", "method": "bilinear"}, 1, 0.01),
-    "bilinear, antialias": (
-        {"name": "big_vision", "method": "bilinear", "antialias": True},
-        1,
-        0.02,
-    ),
+    "antialias": ({"name": "big_vision", "method": "bilinear", "antialias": True}, 1, 0.02),
     "keras_hub": ("keras_hub", 1, 0.01),
     "keras_hub, antialias": ({"name": "keras_hub", "antialias": True}, 1, 0.01),
     "timm": ("timm", 3, 0.3),
     "timm, squash": ({"name": "timm", "crop_mode": "squash"}, 3, 0.3),
     "transformers": ("transformers", 2, 0.3),
-    "transformers, crop": (
-        {"name": "transformers", "crop_pct": 0.9, "interpolation": "bicubic"},
-        3,
-        0.3,
-    ),
+    "crop": ({"name": "transformers", "crop_pct": 0.9, "interpolation": "bicubic"}, 3, 0.3),
 }
 """Protocol, and how far a pixel may be from the preprocessor's: at most, and in the mean.
 
@@ -59,8 +51,8 @@ def test_resized_pixels_are_the_preprocessor_s(name, sides, size):
     photo = photo_of(sides, 3)
     expected = Preprocessor(size, protocol=protocol).resize(Image.fromarray(photo))
     batch = keras.ops.convert_to_tensor(np.moveaxis(photo, -1, 0)[None].astype("float32"))
-    found = np.moveaxis(numpy_of(compiled(pixels.resize, size, protocol)(batch))[0], 0, -1)
-    difference = np.abs(found - np.asarray(expected, "float32"))
+    result = np.moveaxis(numpy_of(compiled(pixels.resize, size, protocol)(batch))[0], 0, -1)
+    difference = np.abs(result - np.asarray(expected, "float32"))
     assert difference.max() <= most
     assert difference.mean() <= mean
 
@@ -71,12 +63,12 @@ def test_scaled_pixels_are_the_preprocessor_s():
     photo = photo_of((8, 9), 3)
     expected = Preprocessor(None, protocol=protocol).scale(photo)
     batch = keras.ops.convert_to_tensor(np.moveaxis(photo, -1, 0)[None].astype("float32"))
-    found = np.moveaxis(numpy_of(pixels.scale(batch, protocol))[0], 0, -1)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
+    result = np.moveaxis(numpy_of(pixels.scale(batch, protocol))[0], 0, -1)
+    np.testing.assert_allclose(result, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("parameter", [{"crop_mode": "border"}, {"interpolation": "lanczos"}])
-def test_what_a_graph_cannot_prepare_is_named(parameter):
+def test_protocols_that_no_graph_can_prepare_are_named(parameter):
     """A frame, and Pillow's rarer filters, stay with the preprocessor."""
     (value,) = parameter.values()
     assert value in pixels.refusal({"name": "timm", **parameter}, (32, 32))

@@ -76,7 +76,7 @@ def test_the_file_of_a_family_gives_the_outputs_of_transformers(written, name):
     assert relative_error(answer, join_outputs([reference[key] for key in names])) <= 1e-5
 
 
-def test_what_transformers_js_has_no_class_for_is_refused(tmp_path):
+def test_a_class_that_transformers_js_lacks_is_refused(tmp_path):
     """CLIP's classifier is one; features are those of a model without a head."""
     with pytest.raises(keras_vit.errors.ExportError, match="has no CLIPForImageClassification"):
         keras_vit.export(load_case("hf_clip_classifier"), tmp_path / "x", "transformers_js")

@@ -55,7 +55,8 @@ def test_training_gives_the_weights_of_a_plain_keras_model():
     """With dropout and validation data; the history is equal too."""
     model = vit(dropout_rate=0.1)
     whole = keras.Model(model.input, model.output)
-    start = model.get_weights(), [numpy_of(v) for v in model.non_trainable_variables]
+    seeds = [keras.ops.convert_to_numpy(v) for v in model.non_trainable_variables]
+    start = model.get_weights(), seeds
     results = []
     for trained in (model, compiled(whole)):
         model.set_weights(start[0])
@@ -67,10 +68,6 @@ def test_training_gives_the_weights_of_a_plain_keras_model():
     for expected, actual in zip(results[1][0], results[0][0], strict=True):
         np.testing.assert_allclose(actual, expected, atol=1e-6)
     np.testing.assert_allclose(results[0][1], results[1][1], atol=1e-6)
-
-
-def numpy_of(value) -> np.ndarray:
-    return keras.ops.convert_to_numpy(value)
 
 
 @pytest.mark.parametrize("method", ["predict", "evaluate", "classify"])

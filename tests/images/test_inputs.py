@@ -18,7 +18,7 @@ from keras_vit import ConfigError, Preprocessor
 DOCS = (Path(__file__).parents[2] / "docs" / "preprocessing.md").read_text()
 KINDS, LAYOUTS, RANGES = (
     set(re.findall(r"^\| (.+?) \|", rows, re.MULTILINE))
-    for rows in re.findall(r"\| taken for \|\n\|---\|---\|\n((?:\|.*\n)+)", DOCS)
+    for rows in re.findall(r"\| (?:meaning|range) \|\n\|---\|---\|\n((?:\|.*\n)+)", DOCS)
 )
 """The first column of the three tables."""
 PHOTO = np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype="uint8")
@@ -218,8 +218,8 @@ def test_pil_images_are_rotated_upright_by_their_exif_tag():
     file = io.BytesIO()
     image.save(file, "png", exif=image.getexif())
     turned = Image.open(file)
-    want = Preprocessor((30, 20))(file)
-    np.testing.assert_array_equal(Preprocessor((30, 20))(turned), want)
+    expected = Preprocessor((30, 20))(file)
+    np.testing.assert_array_equal(Preprocessor((30, 20))(turned), expected)
     assert turned.size == (30, 20)
 
 
@@ -307,11 +307,11 @@ VALUES = {
 @pytest.mark.parametrize("row", VALUES)
 def test_every_accepted_range_is_scaled(row):
     """[0, 1] and [0, 255] are distinguished, with a warning where values fit both."""
-    for given, want, warning in VALUES[row]:
+    for given, target, warning in VALUES[row]:
         expected = pytest.warns(UserWarning, match=warning) if warning else contextlib.nullcontext()
         with expected:
-            found = PREPARE(given)[0]
-        np.testing.assert_allclose(found, want, atol=2e-6)
+            result = PREPARE(given)[0]
+        np.testing.assert_allclose(result, target, atol=2e-6)
 
 
 @pytest.mark.parametrize(
@@ -342,9 +342,9 @@ def test_every_row_of_layouts_and_ranges_has_a_test():
 def test_all_images_of_a_batch_have_one_range():
     """A dark image beside a bright image is not scaled as [0, 1]."""
     batch = np.stack([PHOTO / 255.0, PHOTO * 1.0])
-    found = PREPARE(batch)
-    np.testing.assert_allclose(found[0], PHOTO / 255 / 127.5 - 1, atol=1e-6)
-    np.testing.assert_array_equal(found[1], WANT)
+    result = PREPARE(batch)
+    np.testing.assert_allclose(result[0], PHOTO / 255 / 127.5 - 1, atol=1e-6)
+    np.testing.assert_array_equal(result[1], WANT)
 
 
 @pytest.mark.parametrize("nothing", [[], (), np.zeros((0, 4, 4, 3), "uint8"), "", os.devnull])

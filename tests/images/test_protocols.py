@@ -63,7 +63,7 @@ def by_big_vision(stated, photo, size):
     sides = [int(tf.round(tf.cast(side, tf.float32) * factor)) for side in photo.shape[:2]]
     image = tf.image.resize(photo, sides, stated["method"], antialias=stated["antialias"])
     image = tf.cast(tf.clip_by_value(image, 0, 255), tf.uint8)
-    top, left = ((have - want) // 2 for have, want in zip(sides, size, strict=True))
+    top, left = ((have - expected) // 2 for have, expected in zip(sides, size, strict=True))
     image = tf.image.crop_to_bounding_box(image, top, left, *size)
     return (tf.cast(image, tf.float32) / 255.0 * 2 - 1).numpy()
 

@@ -62,17 +62,13 @@ class Case:
 
 def _tokens(name: str, layer: type, arguments: dict, output=(BATCH, TOKENS, WIDTH), **rest) -> Case:
     """A case with an input `(batch, tokens, width)`; `other_output` follows from `output`."""
-    return Case(
-        name,
-        layer,
-        arguments,
-        inputs={"inputs": (BATCH, TOKENS, WIDTH)},
-        output=output,
-        free={"inputs": (None, None, WIDTH)},
-        other={"inputs": (3, 4, WIDTH)},
-        other_output=(3, *(side - 2 if side < WIDTH else side for side in output[1:])),
-        **rest,
-    )
+    shapes = {
+        "inputs": {"inputs": (BATCH, TOKENS, WIDTH)},
+        "free": {"inputs": (None, None, WIDTH)},
+        "other": {"inputs": (3, 4, WIDTH)},
+        "other_output": (3, *(side - 2 if side < WIDTH else side for side in output[1:])),
+    }
+    return Case(name, layer, arguments, output=output, **{**shapes, **rest})
 
 
 def _images(
@@ -141,15 +137,11 @@ CASES = (
     _tokens("ClassToken", layers.ClassToken, {}, (BATCH, TOKENS + 1, WIDTH), weights=1),
     _tokens("Pool-token", layers.Pool, {"kind": "token"}, (BATCH, WIDTH)),
     _tokens("Pool-gap", layers.Pool, {"kind": "gap"}, (BATCH, WIDTH)),
-    Case(
+    _tokens(
         "Pool-token_and_mean",
         layers.Pool,
         {"kind": "token_and_mean", "skip": 2},
-        inputs={"inputs": (BATCH, TOKENS, WIDTH)},
-        output=(BATCH, 2 * WIDTH),
-        free={"inputs": (None, None, WIDTH)},
-        other={"inputs": (3, 4, WIDTH)},
-        other_output=(3, 2 * WIDTH),
+        (BATCH, 2 * WIDTH),
     ),
     Case(
         "DistilledHead",
@@ -230,12 +222,10 @@ CASES = (
             ("mixed", lambda tokens: (tokens, 2)),
         )
     ),
-    Case(
+    _tokens(
         "AddPositionEmbs",
         layers.AddPositionEmbs,
         {"grid": (2, 3)},
-        inputs={"inputs": (BATCH, TOKENS, WIDTH)},
-        output=(BATCH, TOKENS, WIDTH),
         free={"inputs": (None, TOKENS, WIDTH)},
         other={"inputs": (3, TOKENS, WIDTH)},
         other_output=(3, TOKENS, WIDTH),

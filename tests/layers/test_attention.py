@@ -27,29 +27,33 @@ def built(x, context=None, **arguments):
     return randomise(layer)
 
 
-def test_self_attention_equals_the_formula():
-    """Without a context, queries, keys and values all come from the input."""
+@pytest.mark.parametrize("context", [None, normal(2, 6, 5, seed=1)], ids=["self", "cross"])
+def test_outputs_and_weights_equal_the_formulas(context):
+    """Keys and values come from the input, or from a context of other tokens and width."""
+    x = normal(2, 3, 8)
+    layer = built(x, context)
+    others, w = x if context is None else context, weights_of(layer)
+    assert_close(run(layer, x, context), formulas.attention(x, others, w))
+    weights = layer.attention_weights(x, context)
+    assert_close(weights, formulas.attention_weights(x, others, w))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "biases"),
+    [
+        ({"qkv_bias": False}, {"out"}),
+        ({"qkv_bias": (True, False, True), "projection_bias": False}, {"query", "value"}),
+    ],
+)
+def test_each_bias_can_be_left_out(arguments, biases):
+    """All of query, key and value; or, as in DINOv3 and EVA-02, that of the key."""
     x = normal(2, 6, 8)
-    layer = built(x)
-    assert_close(run(layer, x), formulas.attention(x, x, weights_of(layer)))
-
-
-def test_cross_attention_equals_the_formula():
-    """Keys and values come from the context, which may have other tokens and another width."""
-    x, context = normal(2, 3, 8), normal(2, 6, 5, seed=1)
-    layer = built(x, context)
-    assert_close(run(layer, x, context), formulas.attention(x, context, weights_of(layer)))
-
-
-def test_attention_weights_equal_the_formula():
-    """Eq. 6: one row per query, one column per token of the context."""
-    x, context = normal(2, 3, 8), normal(2, 6, 5, seed=1)
-    layer = built(x, context)
-    found = numpy_of(layer.attention_weights(x, context))
-    assert found.shape == (2, 2, 3, 6)
-    assert_close(found, formulas.attention_weights(x, context, weights_of(layer)))
-    own = built(x)
-    assert_close(own.attention_weights(x), formulas.attention_weights(x, x, weights_of(own)))
+    layer = built(x, **arguments)
+    w = weights_of(layer)
+    assert {path for path in w if "bias" in path} == {f"{name}/bias" for name in biases}
+    zeros = {f"{name}/bias": np.zeros((2, 4)) for name in ("query", "key", "value")}
+    expected = formulas.attention(x, x, {**zeros, "out/bias": np.zeros(8), **w})
+    assert_close(run(layer, x), expected)
 
 
 def test_a_bias_is_added_to_the_scores():
@@ -94,22 +98,6 @@ def test_a_mask_and_a_bias_act_together():
     assert_close(found[1:], run(layer, x[1:], bias=bias), 1e-6)
 
 
-def test_kernels_have_the_axes_of_flax():
-    """Query, key and value map width to heads, out maps heads to width."""
-    layer = built(normal(2, 3, 8), normal(2, 6, 6))
-    shapes = {path: value.shape for path, value in weights_of(layer).items()}
-    assert shapes == {
-        "query/kernel": (8, 2, 4),
-        "query/bias": (2, 4),
-        "key/kernel": (6, 2, 4),
-        "key/bias": (2, 4),
-        "value/kernel": (6, 2, 4),
-        "value/bias": (2, 4),
-        "out/kernel": (2, 4, 8),
-        "out/bias": (8,),
-    }
-
-
 @pytest.mark.parametrize("policy", POLICIES)
 def test_softmax_is_float32_under_every_policy(policy):
     """Weights over 500 tokens sum to 1 within 1e-6; in 16 bits the sum is off by over 1e-4."""
@@ -119,23 +107,6 @@ def test_softmax_is_float32_under_every_policy(policy):
     assert dtype_of(weights) == "float32"
     sums = numpy_of(weights).sum(-1, dtype="float64")
     np.testing.assert_allclose(sums, 1.0, rtol=0, atol=1e-6)
-
-
-def test_training_without_dropout_equals_inference():
-    """A dropout rate of zero takes the fused path in training too."""
-    x = normal(2, 6, 8)
-    layer = built(x)
-    np.testing.assert_array_equal(run(layer, x, training=True), run(layer, x))
-
-
-def test_dropout_preserves_the_mean_output():
-    """Kept weights are enlarged for the dropped ones: the mean of 4,000 draws stays."""
-    x = np.repeat(normal(1, 3, 8), 4000, axis=0)
-    layer = built(x, dropout_rate=0.3)
-    draws = run(layer, x, training=True)
-    error = draws.std(0) / np.sqrt(len(draws))
-    assert (error > 1e-4).all()
-    assert (np.abs(draws.mean(0) - run(layer, x[:1])[0]) < 5 * error).all()
 
 
 def test_dropout_falls_on_the_weights_and_not_on_the_output():
@@ -153,26 +124,6 @@ def test_dropout_falls_on_the_weights_and_not_on_the_output():
     distance = np.abs(found[:, None] - outcomes).max(-1)
     assert (distance.min(1) < 1e-5).all()
     assert set(distance.argmin(1)) == {0, 1, 2, 3}
-
-
-def test_without_qkv_biases_the_formula_has_zero_biases():
-    """The output projection keeps its bias."""
-    x = normal(2, 6, 8)
-    layer = built(x, qkv_bias=False)
-    w = weights_of(layer)
-    assert set(w) == {"query/kernel", "key/kernel", "value/kernel", "out/kernel", "out/bias"}
-    zeros = {f"{name}/bias": np.zeros((2, 4)) for name in ("query", "key", "value")}
-    assert_close(run(layer, x), formulas.attention(x, x, {**w, **zeros}))
-
-
-def test_each_bias_can_be_left_out_separately():
-    """Biases of query and value alone, as in DINOv3 and EVA-02, and none of the output."""
-    x = normal(2, 6, 8)
-    layer = built(x, qkv_bias=(True, False, True), projection_bias=False)
-    w = weights_of(layer)
-    assert {name for name in w if "bias" in name} == {"query/bias", "value/bias"}
-    zeros = {"key/bias": np.zeros((2, 4)), "out/bias": np.zeros(8)}
-    assert_close(run(layer, x), formulas.attention(x, x, {**w, **zeros}))
 
 
 def test_a_sub_norm_precedes_the_output():

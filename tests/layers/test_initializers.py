@@ -29,38 +29,29 @@ def test_the_limit_counts_fans_of_the_flattened_kernel(shape, input_axes, fans):
     assert abs(values.std() - limit / np.sqrt(3)) < 0.1 * limit
 
 
-def test_an_int_seed_repeats_the_values_and_another_seed_differs():
-    """As with every initialiser of Keras."""
-    first, again, other = (numpy_of(XavierUniform(seed=seed)((4, 5))) for seed in (3, 3, 4))
-    np.testing.assert_array_equal(first, again)
-    assert not np.array_equal(first, other)
+@pytest.mark.parametrize("seed", [3, None])
+def test_a_seed_repeats_the_values(seed):
+    """An int at every call; the global seed for each of two different draws."""
 
-
-def test_without_a_seed_the_global_seed_decides():
-    """`set_random_seed` repeats the draws; one initialiser draws different values each time."""
-
-    def draws():
-        keras.utils.set_random_seed(5)
-        initializer = XavierUniform()
+    def draws(start):
+        keras.utils.set_random_seed(start)
+        initializer = XavierUniform(seed=seed if seed is None else seed + start)
         return [numpy_of(initializer((4, 5))) for _ in range(2)]
 
-    first, again = draws(), draws()
+    first, again, other = draws(5), draws(5), draws(6)
     np.testing.assert_array_equal(first, again)
-    assert not np.array_equal(first[0], first[1])
+    assert not np.array_equal(first, other)
+    assert np.array_equal(first[0], first[1]) == (seed is not None)
 
 
-def test_values_have_the_requested_dtype():
-    """The default is float32."""
-    assert dtype_of(XavierUniform()((2, 2))) == "float32"
-    assert dtype_of(XavierUniform()((2, 2), dtype="bfloat16")) == "bfloat16"
-
-
-def test_serialises_without_custom_objects():
-    """The revived initialiser has the same class and arguments."""
+def test_an_initialiser_is_rebuilt_and_gives_the_requested_dtype():
+    """From JSON, without `custom_objects`; the default dtype is float32."""
     serialised = through_json(keras.saving.serialize_keras_object(XavierUniform(2, seed=1)))
     revived = keras.saving.deserialize_keras_object(serialised)
     assert type(revived) is XavierUniform
     assert (revived.input_axes, revived.seed) == (2, 1)
+    assert dtype_of(revived((2, 2))) == "float32"
+    assert dtype_of(revived((2, 2), dtype="bfloat16")) == "bfloat16"
 
 
 @pytest.mark.parametrize("initializer", [LecunNormal(), RandomNormal(stddev=0.1), XavierUniform()])

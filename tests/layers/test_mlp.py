@@ -23,13 +23,6 @@ def test_equals_the_formula(form):
     assert_close(run(layer, x), formulas.mlp(x, weights_of(layer), form), 2e-6)
 
 
-def test_the_tanh_and_the_exact_gelu_differ():
-    """They differ by more than the tolerance of the test before, which tells them apart."""
-    x = 2 * normal(2, 6, 8)
-    tanh, exact = (run(built(x, gelu=form), x) for form in ("tanh", "exact"))
-    assert np.abs(tanh - exact).max() > 1e-5 * np.abs(exact).max()
-
-
 @pytest.mark.parametrize("form", ["silu", "exact", "quick"])
 def test_a_gated_mlp_multiplies_the_value_by_the_activated_gate(form):
     """W_1 (act(W_gate x) * W_value x)."""
@@ -52,17 +45,6 @@ def test_a_sub_norm_precedes_the_last_product(kind):
     assert_close(run(layer, x), norm(hidden, w, "sub_norm", 0.1) @ w["dense_1/kernel"], 2e-6)
 
 
-def test_kernels_have_the_axes_of_flax():
-    """Kernels are (inputs, outputs); the hidden layer has `mlp_dim` channels."""
-    shapes = {path: value.shape for path, value in weights_of(built(normal(2, 6, 8))).items()}
-    assert shapes == {
-        "dense_0/kernel": (8, 16),
-        "dense_0/bias": (16,),
-        "dense_1/kernel": (16, 8),
-        "dense_1/bias": (8,),
-    }
-
-
 def test_biases_start_near_zero():
     """Normal with a standard deviation of 1e-6, as in the reference."""
     layer = MLP(64, name="mlp")
@@ -71,18 +53,12 @@ def test_biases_start_near_zero():
     assert all(5e-7 < bias.std() < 2e-6 for bias in biases)
 
 
-def test_dropout_acts_on_the_output():
-    """About half of the output is exactly zero at a rate of one half."""
-    x = normal(64, 6, 8)
-    zeros = run(built(x, dropout_rate=0.5), x, training=True) == 0
-    assert 0.4 < zeros.mean() < 0.6
-
-
-def test_dropout_acts_on_the_hidden_layer():
-    """Over equal examples, the outputs that are not dropped take many different values."""
+def test_dropout_acts_on_the_hidden_layer_and_on_the_output():
+    """Over equal examples, half of the outputs are zero, and the others have many values."""
     x = np.repeat(normal(1, 1, 8), 256, axis=0)
     layer = built(x, dropout_rate=0.5)
     actual = run(layer, x, training=True)[:, 0, 0]
+    assert 0.3 < (actual == 0).mean() < 0.7
     assert len(np.unique(actual[actual != 0].round(4))) > 10
 
 

@@ -1,6 +1,7 @@
 """The patch embedding against a matrix product of flattened patches."""
 
 import numpy as np
+import pytest
 
 from keras_vit.layers import PatchEmbedding
 from tests.helpers import assert_close, normal, randomise, run, weights_of
@@ -31,18 +32,12 @@ def expected(images, layer):
     ], axis=1)  # fmt: skip
 
 
-def test_every_patch_is_projected_in_reading_order():
-    """Tokens run along the rows of the patch grid, from top to bottom."""
+@pytest.mark.parametrize(("flatten", "grid"), [(True, (6,)), (False, (2, 3))])
+def test_every_patch_is_projected_in_reading_order(flatten, grid):
+    """From top to bottom along the rows of the grid, which `flatten` makes one axis."""
     images = normal(2, 4, 9, 3)
-    layer = built(images, (2, 3))
-    assert_close(run(layer, images), expected(images, layer).reshape(2, 6, 8))
-
-
-def test_flatten_false_keeps_the_patch_grid():
-    """Rows and columns have an axis each."""
-    images = normal(2, 4, 9, 3)
-    layer = built(images, (2, 3), flatten=False)
-    assert_close(run(layer, images), expected(images, layer))
+    layer = built(images, (2, 3), flatten=flatten)
+    assert_close(run(layer, images), expected(images, layer).reshape(2, *grid, 8))
 
 
 def test_pixels_that_fill_no_patch_are_dropped():

@@ -8,9 +8,7 @@ from keras_vit.errors import ConfigError
 from keras_vit.layers import MAPHead, Pool
 from tests import formulas
 from tests.helpers import (
-    MIXED_POLICIES,
     assert_close,
-    dtype_of,
     normal,
     numpy_of,
     randomise,
@@ -20,37 +18,22 @@ from tests.helpers import (
 from tests.words import raises
 
 
-def test_token_takes_the_first_token():
-    """The other tokens are ignored."""
+@pytest.mark.parametrize(
+    ("kind", "skip", "expected"),
+    [
+        ("token", 0, lambda x: x[:, 0]),
+        ("gap", 0, lambda x: x.mean(1)),
+        ("gap", 3, lambda x: x[:, 3:].mean(1)),
+        ("gap_without_first", 0, lambda x: x[:, 1:].mean(1)),
+        ("token_and_mean", 3, lambda x: np.concatenate([x[:, 0], x[:, 3:].mean(1)], axis=1)),
+        ("two_tokens", 0, lambda x: x[:, :2]),
+        ("mean_of_two_tokens", 0, lambda x: x[:, :2].mean(1)),
+    ],
+)
+def test_each_kind_pools_by_its_formula(kind, skip, expected):
+    """Means leave out the first `skip` tokens, such as registers before the patches."""
     x = normal(2, 5, 8)
-    np.testing.assert_array_equal(numpy_of(Pool("token")(x)), x[:, 0])
-
-
-def test_gap_takes_the_mean_of_all_tokens():
-    """The first token counts like every other."""
-    x = normal(2, 5, 8)
-    assert_close(Pool("gap")(x), x.mean(1), 1e-6)
-
-
-def test_gap_without_first_excludes_the_class_token():
-    """The output is the mean of the patch tokens alone."""
-    x = normal(2, 5, 8)
-    assert_close(Pool("gap_without_first")(x), x[:, 1:].mean(1), 1e-6)
-
-
-def test_means_skip_the_tokens_before_the_patches():
-    """For the kind "gap", and for "token_and_mean", which puts the class token before the mean."""
-    x = normal(2, 5, 8)
-    assert_close(Pool("gap", skip=3)(x), x[:, 3:].mean(1), 1e-6)
-    both = np.concatenate([x[:, 0], x[:, 3:].mean(1)], axis=1)
-    assert_close(Pool("token_and_mean", skip=3)(x), both, 1e-6)
-
-
-def test_the_kinds_for_two_tokens_return_both_or_their_mean():
-    """The class token and the distillation token."""
-    x = normal(2, 5, 8)
-    np.testing.assert_array_equal(numpy_of(Pool("two_tokens")(x)), x[:, :2])
-    assert_close(Pool("mean_of_two_tokens")(x), x[:, :2].mean(1), 1e-6)
+    assert_close(Pool(kind, skip=skip)(x), expected(x), 1e-6)
 
 
 def test_map_head_ignores_the_first_tokens_with_skip():
@@ -93,13 +76,3 @@ def test_map_head_starts_with_a_xavier_probe():
     limit = np.sqrt(6 / (1 + 64))
     assert probe.shape == (1, 1, 64)
     assert 0.9 * limit < np.abs(probe).max() <= limit
-
-
-@pytest.mark.parametrize("policy", MIXED_POLICIES)
-def test_map_head_normalises_in_float32(policy):
-    """Under a mixed policy its norm computes and returns float32."""
-    layer = map_head(normal(2, 5, 8), dtype=policy)
-    x = 300 + normal(2, 1, 8)  # 16 bits resolve 300 in steps of 0.25 or 2
-    actual = layer.norm(x)
-    assert dtype_of(actual) == "float32"
-    assert_close(actual, formulas.layer_norm(x.astype("float64"), weights_of(layer), "norm"), 1e-4)

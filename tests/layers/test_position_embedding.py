@@ -103,34 +103,11 @@ def test_sincos2d_equals_the_formula_and_has_no_weights(class_token):
         assert_close(actual[int(class_token) :], formulas.sincos2d(*grid, 8), 1e-6)
 
 
-def test_sincos2d_does_not_add_to_the_class_token():
-    """The class token passes unchanged."""
-    layer = built((2, 3), True, position="sincos2d")
-    x = normal(1, 7, 8)
-    np.testing.assert_array_equal(run(layer, x)[:, 0], x[:, 0])
-
-
 def test_embeddings_start_with_a_standard_deviation_of_0_02():
     """As in the reference."""
     layer = AddPositionEmbs((10, 10), name="position_embedding")
     layer.build((None, 100, 64))
     assert abs(weights_of(layer)["embedding"].std() - 0.02) < 0.001
-
-
-@pytest.mark.parametrize(("class_token", "tokens"), [(False, 9), (True, 10)])
-def test_without_a_grid_the_layer_infers_a_square_from_the_tokens(class_token, tokens):
-    """The number of tokens of the first input gives the grid."""
-    layer = AddPositionEmbs(class_token=class_token)
-    layer.build((None, tokens, 8))
-    assert layer.grid == (3, 3)
-
-
-def test_without_a_grid_the_layer_takes_the_grid_of_the_patches():
-    """The grid of the first `patches` is kept."""
-    layer = AddPositionEmbs(class_token=True, name="position_embedding")
-    layer.build((None, 7, 8), (None, 2, 3, 1))
-    assert layer.grid == (2, 3)
-    assert weights_of(layer)["embedding"].shape == (1, 7, 8)
 
 
 def test_a_saved_model_keeps_the_inferred_grid(tmp_path):
@@ -147,13 +124,30 @@ def test_a_saved_model_keeps_the_inferred_grid(tmp_path):
     np.testing.assert_array_equal(run(loaded, **call), run(layer, **call))
 
 
-def test_without_a_grid_a_number_of_tokens_that_is_no_square_is_refused():
-    """The message names the tokens and the argument to pass."""
-    with raises(ConfigError, "7 tokens", "class_token=False", "grid=(rows, columns)"):
-        AddPositionEmbs()(normal(1, 7, 8))
+@pytest.mark.parametrize(
+    ("class_token", "shapes", "grid"),
+    [
+        (False, [(None, 9, 8)], (3, 3)),
+        (True, [(None, 10, 8)], (3, 3)),
+        (True, [(None, 7, 8), (None, 2, 3, 1)], (2, 3)),
+    ],
+)
+def test_without_a_grid_the_layer_infers_the_grid(class_token, shapes, grid):
+    """A square from the number of tokens, or the grid of the first `patches`."""
+    layer = AddPositionEmbs(class_token=class_token, name="position_embedding")
+    layer.build(*shapes)
+    assert layer.grid == grid
+    assert weights_of(layer)["embedding"].shape == (1, *shapes[0][1:])
 
 
-def test_tokens_of_another_grid_are_refused_without_patches():
-    """The message names the tokens, the grid, and the argument to pass."""
-    with raises(ConfigError, "8 tokens", "grid=(2, 3)", "class_token=True", "patches"):
-        AddPositionEmbs((2, 3), class_token=True)(normal(1, 8, 8))
+@pytest.mark.parametrize(
+    ("grid", "class_token", "words"),
+    [
+        (None, False, ["7 tokens", "class_token=False", "grid=(rows, columns)"]),
+        ((2, 3), False, ["7 tokens", "grid=(2, 3)", "class_token=False", "patches"]),
+    ],
+)
+def test_tokens_that_fit_no_grid_are_refused(grid, class_token, words):
+    """No square, or another grid without `patches`; the message names the argument to pass."""
+    with raises(ConfigError, *words):
+        AddPositionEmbs(grid, class_token=class_token)(normal(1, 7, 8))

@@ -9,29 +9,15 @@ from tests.helpers import POLICIES, run
 from tests.words import raises
 
 
+@pytest.mark.parametrize("shape", [(2000,), (2000, 2, 3), (2000, 2, 3, 4)])
 @pytest.mark.parametrize("policy", POLICIES)
-def test_whole_examples_are_dropped_and_the_others_enlarged(policy):
+def test_whole_examples_are_dropped_and_the_others_enlarged(policy, shape):
     """Every example is zero or `x / (1 - rate)`; the share of zeros is about `rate`."""
-    x = np.ones((2000, 2, 3), "float32")
-    actual = run(StochasticDepth(0.75, dtype=policy), x, training=True).reshape(2000, 6)
+    x = np.ones(shape, "float32")
+    actual = run(StochasticDepth(0.75, dtype=policy), x, training=True).reshape(2000, -1)
     assert (actual == actual[:, :1]).all()
     assert set(np.unique(actual)) == {0.0, 4.0}
     assert abs((actual[:, 0] == 0).mean() - 0.75) < 5 * np.sqrt(0.75 * 0.25 / 2000)
-
-
-def test_the_mean_is_preserved():
-    """Over 4,000 examples the mean is that of the input, within five standard errors."""
-    actual = run(StochasticDepth(0.2), np.ones((4000, 1), "float32"), training=True)
-    assert abs(actual.mean() - 1) < 5 * actual.std() / np.sqrt(4000)
-
-
-@pytest.mark.parametrize("shape", [(64,), (64, 2, 3, 4)])
-def test_inputs_of_any_rank_are_dropped_by_example(shape):
-    """The first axis counts the examples."""
-    actual = run(StochasticDepth(0.5), np.ones(shape, "float32"), training=True)
-    actual = actual.reshape(64, -1)
-    assert (actual == actual[:, :1]).all()
-    assert set(np.unique(actual)) == {0.0, 2.0}
 
 
 def test_a_seed_repeats_the_draws():

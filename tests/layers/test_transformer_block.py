@@ -12,6 +12,7 @@ from tests.helpers import (
     dtype_of,
     normal,
     numpy_of,
+    output_and_gradients,
     randomise,
     run,
     weights_of,
@@ -92,17 +93,15 @@ def test_masked_tokens_move_neither_outputs_nor_gradients(remat):
     mask = np.array([[True] * 4 + [False] * 2, [False] * 6])
     bias = normal(1, 2, 6, 6, seed=3)
     block = built(x, remat=remat)
-    found, by_x, by_bias = outputs_and_gradients(block, x, bias, mask)
-    alone, own_by_x, own_by_bias = outputs_and_gradients(
-        block, x[:1, :4], bias[:, :, :4, :4], mask[:1, :4]
-    )
+    found, by_x, by_bias = step(block, x, bias, mask)
+    alone, own_by_x, own_by_bias = step(block, x[:1, :4], bias[:, :, :4, :4], mask[:1, :4])
     assert_close(found[:1, :4], alone, 1e-6)
     assert_close(by_x[:1, :4], own_by_x, 1e-5)
     assert np.isfinite(by_x).all() and np.isfinite(by_bias).all()
     assert np.abs(own_by_bias).max() > 0
 
 
-def outputs_and_gradients(block, x, bias, mask):
+def step(block, x, bias, mask):
     """The output in training, and the gradients of the sum of squares of its unmasked tokens."""
 
     def loss(x, bias):
@@ -111,24 +110,8 @@ def outputs_and_gradients(block, x, bias, mask):
         return keras.ops.sum(keras.ops.square(y * real)), y
 
     inputs = [keras.ops.convert_to_tensor(array) for array in (x, bias)]
-    backend = keras.backend.backend()
-    if backend == "jax":
-        import jax
-
-        (_, y), gradients = jax.value_and_grad(loss, (0, 1), has_aux=True)(*inputs)
-    elif backend == "torch":
-        inputs = [tensor.detach().requires_grad_() for tensor in inputs]
-        total, y = loss(*inputs)
-        total.backward()
-        y, gradients = y.detach(), [tensor.grad for tensor in inputs]
-    else:
-        import tensorflow as tf
-
-        with tf.GradientTape() as tape:
-            tape.watch(inputs)
-            total, y = loss(*inputs)
-        gradients = tape.gradient(total, inputs)
-    return [numpy_of(tensor) for tensor in (y, *gradients)]
+    output, gradients = output_and_gradients(loss, inputs)
+    return [numpy_of(tensor) for tensor in (output, *gradients)]
 
 
 @keras.saving.register_keras_serializable("tests")

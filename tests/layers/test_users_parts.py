@@ -109,11 +109,14 @@ def test_a_replaced_dropout_is_called_in_training():
     assert calls == [True, True, True]
 
 
-def test_a_changed_activation_is_applied(model):
-    """An activation that returns zero on the last projection makes the MLP branch zero."""
-    dense = model.get_layer("block_0").mlp.dense_1
-    dense.activation = lambda x: 0 * x
-    block = model.get_layer("block_0")
+@pytest.mark.parametrize("change", ["activation", "call of the class"])
+def test_a_changed_activation_or_class_is_applied(change, model, monkeypatch):
+    """Zeros from the last projection make the MLP branch zero, in layers that exist already."""
+    block, original = model.get_layer("block_0"), Dense.call
+    if change == "activation":
+        block.mlp.dense_1.activation = lambda x: 0 * x
+    else:
+        monkeypatch.setattr(Dense, "call", lambda self, x, training=None: 0 * original(self, x))
     tokens = normal(2, 5, 16)
     branch = block.attention(block.attention_norm(tokens))
     assert_close(block(tokens), numpy_of(branch) + tokens)
@@ -141,15 +144,6 @@ def test_a_replaced_call_of_an_instance_is_called(model):
     dense.call = lambda inputs, training=None: seen.append(inputs) or original(inputs)
     model(IMAGES)
     assert len(seen) == 1
-
-
-def test_a_replaced_call_of_a_class_is_called(model, monkeypatch):
-    """A patched `Dense.call` applies to layers that exist already."""
-    original = Dense.call
-    monkeypatch.setattr(Dense, "call", lambda self, x, training=None: 0 * original(self, x))
-    block, tokens = model.get_layer("block_0"), normal(2, 5, 16)
-    branch = block.attention(block.attention_norm(tokens))
-    assert_close(block(tokens), numpy_of(branch) + tokens)
 
 
 @one_graph

@@ -55,8 +55,8 @@ def test_arrays_encoded_bytes_and_files_have_the_same_features(embed, expected, 
         rows["features"].column_names == rows["path"].column_names == ["path", "features", "error"]
     )
     for table in rows.values():
-        found = np.array(table["features"].to_pylist(), np.float32)
-        np.testing.assert_allclose(found, expected, atol=1e-5)
+        result = np.array(table["features"].to_pylist(), np.float32)
+        np.testing.assert_allclose(result, expected, atol=1e-5)
         assert table["error"].null_count == 9
 
 
@@ -70,12 +70,12 @@ def test_an_unreadable_image_has_an_error_in_its_row(embed, expected):
     assert [k for k, error in enumerate(errors) if error] == [1, 2, 7, 8]
     assert errors[1].startswith("1.png: not a readable image")
     assert errors[7].startswith("7.png: not a readable image")
-    found = table["features"].to_pylist()
+    result = table["features"].to_pylist()
     for k in range(9):
         if errors[k] is None:
-            np.testing.assert_allclose(found[k], expected[k], atol=1e-5)
+            np.testing.assert_allclose(result[k], expected[k], atol=1e-5)
         else:
-            assert found[k] is None
+            assert result[k] is None
 
 
 def test_a_model_of_any_size_takes_images_of_several_sizes(tmp_path):
@@ -111,7 +111,7 @@ def test_labels_are_those_of_classify():
         np.testing.assert_allclose(row["probabilities"], [share for _, share in answer], atol=1e-5)
 
 
-def test_what_no_row_can_hold_is_refused(embed):
+def test_layers_columns_and_tops_that_fit_no_row_are_refused(embed):
     """Several tokens per image, unknown columns, no labels to give."""
     with pytest.raises(ConfigError, match="one row of features per image"):
         Embed("vit_digits", "block_0")

@@ -114,7 +114,7 @@ def test_bad_arguments_are_refused_before_a_cluster_starts(photos, tmp_path):
 
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "mine.parquet").write_bytes(parquet(pa.table({"x": [1]})))
-    with pytest.raises(ConfigError, match=r"mine.parquet: is no file of keras_vit"):
+    with pytest.raises(ConfigError, match=r"mine.parquet: was not written by keras_vit"):
         write_dataset([photos[0]], tmp_path / "b", "vit_digits")
     with pytest.raises(ConfigError, match="workers=0"):
         write_dataset([photos[0]], tmp_path / "a", "vit_digits", workers=0)

@@ -18,7 +18,7 @@ def place(request, tmp_path):
         return str(tmp_path / "out")
     if request.param == "file":
         return f"file://{tmp_path}/out"
-    return f"memory://{uuid.uuid4().hex}/out"
+    return f"fsspec+memory://{uuid.uuid4().hex}/out"
 
 
 def test_images_below_a_folder_are_found(place):

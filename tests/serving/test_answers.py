@@ -91,7 +91,7 @@ def test_several_images_in_one_request(address, model, images, way):
 
 
 @torch_alone
-def test_what_the_server_tells_of_itself(address, model):
+def test_health_metadata_and_openapi_describe_the_server(address, model):
     """Health, metadata with labels and limits, and OpenAPI with the bodies that are taken."""
     assert requests.get(f"{address}/healthz", timeout=60).json()["status"] == "ok"
     metadata = requests.get(f"{address}/metadata", timeout=60).json()

@@ -69,7 +69,7 @@ def test_sigterm_lets_accepted_requests_be_answered():
             requests.get(health, timeout=60)
 
 
-def test_a_port_that_is_taken_and_a_name_that_is_none(capsys):
+def test_a_taken_port_and_an_unknown_preset_are_refused(capsys):
     """One sentence each, before a model is loaded."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -23,9 +23,9 @@ BACKEND = keras.backend.backend()
 
 
 def example(name):
-    found = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
     return module
 
 
@@ -56,11 +56,11 @@ def test_a_model_repository_answers_as_the_model(tmp_path, server):
     random_tiny(channels=1, num_classes=10, labels=tuple("0123456789")).save_to_preset(preset)
     folder = example("model_repository").write(str(preset), tmp_path, server)
     images = digits()[1][:4]
-    found = probabilities_by(server, folder / "1", images)
+    result = probabilities_by(server, folder / "1", images)
     model = VisionTransformer.from_preset(preset)
     expected = [answer[0][0] for answer in model.classify(images, top=1)]
     labels = (folder / "labels.txt").read_text().splitlines()
-    assert [labels[k] for k in found.argmax(axis=1)] == expected
+    assert [labels[k] for k in result.argmax(axis=1)] == expected
     if server == "triton":
         text = (folder / "config.pbtxt").read_text()
         assert 'name: "images", data_type: TYPE_UINT8, dims: [ -1, -1, 1 ]' in text
@@ -77,12 +77,12 @@ def test_the_client_speaks_each_protocol(tmp_path):
     with served(model) as address:
         answer = client.keras_vit(address, str(path))["predictions"][0]
     assert [(a["label"], a["probability"]) for a in answer] == model.classify(path, top=3)[0]
-    asked = {}
+    bodies = {}
 
     class StandIn(BaseHTTPRequestHandler):
         def do_POST(self):
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            asked[self.path] = json.loads(body)
+            bodies[self.path] = json.loads(body)
             self.send_response(200)
             self.end_headers()
             self.wfile.write(b"{}")
@@ -97,6 +97,6 @@ def test_the_client_speaks_each_protocol(tmp_path):
             ask(address, str(path))
         server.shutdown()
     pixels = np.asarray(Image.open(path).convert("RGB"))[None]
-    (sent,) = asked["/v2/models/vit/infer"]["inputs"]
+    (sent,) = bodies["/v2/models/vit/infer"]["inputs"]
     assert sent["shape"] == [1, 8, 8, 3] and sent["data"] == pixels.ravel().tolist()
-    assert asked["/v1/models/vit:predict"]["instances"] == pixels.tolist()
+    assert bodies["/v1/models/vit:predict"]["instances"] == pixels.tolist()

@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import json
 import re
 
 import keras
@@ -11,6 +10,7 @@ import requests
 
 from keras_vit import VisionTransformer
 from keras_vit.text import visible
+from tests.browser import requested_urls
 from tests.digits import digits
 from tests.serving.live import encoded, served, wait_until
 
@@ -49,14 +49,6 @@ def rows(browser):
     return browser.execute_script(f"{script}.map((row) => [...row.cells].map((c) => c.innerText))")
 
 
-def requested(browser):
-    return [
-        json.loads(entry["message"])["message"]["params"]["request"]["url"]
-        for entry in browser.get_log("performance")
-        if '"Network.requestWillBeSent"' in entry["message"]
-    ]
-
-
 def test_a_dropped_image_is_classified_and_its_attention_is_seen(browser, address, model, tmp_path):
     """Labels as `classify` gives them, two pictures, no foreign request, no error."""
     _, images, _, classes = digits()
@@ -79,7 +71,7 @@ def test_a_dropped_image_is_classified_and_its_attention_is_seen(browser, addres
     path.write_bytes(encoded(images[other, ..., 0]))
     browser.find_element("id", "file").send_keys(str(path))
     wait_until(lambda: rows(browser)[0][0] == "3")
-    assert all(url.startswith((address, "blob:")) for url in requested(browser))
+    assert all(url.startswith((address, "blob:")) for url in requested_urls(browser))
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 
@@ -94,7 +86,7 @@ def test_the_page_may_run_its_own_script_and_no_other(address):
     assert "default-src 'none'" in policy and "unsafe" not in policy
 
 
-def test_what_is_no_image_gets_the_server_s_sentence(browser, address):
+def test_a_file_that_is_no_image_shows_the_message_of_the_server(browser, address):
     """The labels of the image before are taken away."""
     browser.get(f"{address}/")
     wait_until(lambda: browser.title == "digits")
@@ -109,4 +101,4 @@ def test_the_openapi_page_needs_no_network(browser, address):
     browser.get_log("performance")
     browser.get(f"{address}/docs")
     wait_until(lambda: "/classify" in browser.find_element("css selector", "body").text)
-    assert all(url.startswith((address, "data:")) for url in requested(browser))
+    assert all(url.startswith((address, "data:")) for url in requested_urls(browser))

@@ -1,4 +1,4 @@
-"""The questions that each format answers."""
+"""`Format`: the declaration of an export format."""
 
 import dataclasses
 from collections.abc import Callable
@@ -18,33 +18,38 @@ class Format:
 
     Args:
         model: name of the model's file or folder.
-        files: names of what a folder of this format may hold, beside what every folder holds.
-        writes: modules that writing needs, and the extra of keras_vit that brings them.
-        reads: likewise for the runtime.
-        write: writes the graph of a plan into a folder, in the process of the right backend.
-        describe: writes what the format's readers want beside the model; returns the plan with
-            the outputs that they take.
-        finish: last step, without a backend: `(folder, plan, calibration)`.
-        open: returns the function that runs the artefact of a folder.
-        open_int8: likewise for the int8 model that a folder holds beside the float32 one, or None.
-        program: the program in the README, which runs the artefact without keras_vit.
+        writes: modules that writing needs, and the extra of keras_vit that installs each.
+        reads: modules that the runtime needs, and the extra that installs each.
+        write: function that writes the graph of a plan into a folder, in a process of `backend`.
+        open: function that returns the artefact of a folder as a function of images.
+        program: program of the README, which runs the artefact without keras_vit.
+        beside: names of further files or folders of the format.
+        backend: backend that writes the format.
         any_size: whether the input's height and width may stay open.
         precisions: precisions that the format can hold.
-        quantises: modules that int8 needs beside `writes`, and the extra that brings them.
+        quantises: modules that int8 needs beside `writes`, and the extra that installs each.
         takes_calibration: whether int8 can take the ranges of activations from images.
-        refusal: returns why the format cannot hold a model, and the way round, or None.
+        open_int8: as `open`, for the int8 model that a folder holds beside the float32 one, or
+            None.
+        describe: function that writes the JSON of the format's readers beside the model, and
+            returns the plan with the outputs that they expect; or None.
+        finish: last step of writing, which needs no backend: `(folder, plan, calibration)`; or
+            None.
+        refusal: function that returns the reason why the format cannot hold a model, with another
+            way, or None.
         channels_first: whether the format's readers give channels first.
         input: name of the input.
         prepares: whether the graph may prepare images.
     """
 
     model: str
-    files: tuple[str, ...]
     writes: dict[str, str]
     reads: dict[str, str]
     write: Callable[[Any, ExportPlan, Path], None]
     open: Callable[[Path, ExportPlan], Run]
     program: str
+    beside: tuple[str, ...] = ()
+    backend: str = "torch"
     any_size: bool = True
     precisions: tuple[str, ...] = ("float32",)
     quantises: dict[str, str] = dataclasses.field(default_factory=dict)

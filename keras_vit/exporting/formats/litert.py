@@ -54,9 +54,9 @@ def _refusal(plan: ExportPlan) -> str | None:
 
 FORMAT = Format(
     model="model.tflite",
-    files=("model.tflite",),
     writes={"tensorflow": "tensorflow"},
     reads={"ai_edge_litert": "litert"},
+    backend="tensorflow",
     write=_write,
     open=_open,
     any_size=False,

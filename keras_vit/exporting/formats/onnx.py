@@ -64,7 +64,7 @@ def _refusal(plan: ExportPlan) -> str | None:
 
 FORMAT = Format(
     model="model.onnx",
-    files=("model.onnx", "model.onnx.data"),
+    beside=("model.onnx.data",),
     writes={"torch": "torch", "onnx": "export", "onnxscript": "export"},
     reads={"onnxruntime": "export"},
     write=write,

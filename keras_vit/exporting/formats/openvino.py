@@ -20,14 +20,14 @@ def _finish(folder: Path, plan: ExportPlan, calibration: list[np.ndarray] | None
     if plan.precision == "int8":
         model = _quantised(model, calibration, plan.input)
     openvino.save_model(model, folder / "model.xml", compress_to_fp16=plan.precision == "float16")
-    for name in onnx.FORMAT.files:
+    for name in (onnx.FORMAT.model, *onnx.FORMAT.beside):
         (folder / name).unlink(missing_ok=True)
 
 
 def _quantised(model: Any, calibration: list[np.ndarray] | None, input: str) -> Any:
-    """Returns the int8 form of a model: its weights alone, or activations too where calibrated.
+    """Returns the int8 form of a model: weights alone, or with images activations too.
 
-    What prepares images stays float32.
+    The preparation of images stays float32.
     """
     import nncf
 
@@ -63,7 +63,7 @@ def _open(folder: Path, plan: ExportPlan) -> Run:
 
 FORMAT = Format(
     model="model.xml",
-    files=("model.xml", "model.bin"),
+    beside=("model.bin",),
     writes={"torch": "torch", "onnx": "export", "onnxscript": "export", "openvino": "openvino"},
     reads={"openvino": "openvino"},
     write=onnx.write,

@@ -31,9 +31,9 @@ def _open(folder: Path, plan: ExportPlan) -> Run:
 
 FORMAT = Format(
     model="model",
-    files=("model",),
     writes={"tensorflow": "tensorflow"},
     reads={"tensorflow": "tensorflow"},
+    backend="tensorflow",
     write=write,
     open=_open,
     program="""\

@@ -41,9 +41,9 @@ def _open(folder: Path, plan: ExportPlan) -> Run:
 
 FORMAT = Format(
     model="model.stablehlo",
-    files=("model.stablehlo",),
     writes={"jax": "jax"},
     reads={"jax": "jax"},
+    backend="jax",
     write=_write,
     open=_open,
     program="""\

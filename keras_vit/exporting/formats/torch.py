@@ -79,7 +79,6 @@ def _open(folder: Path, plan: ExportPlan) -> Run:
 
 FORMAT = Format(
     model="model.pt2",
-    files=("model.pt2",),
     writes={"torch": "torch"},
     reads={"torch": "torch"},
     write=_write,

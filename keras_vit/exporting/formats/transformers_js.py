@@ -108,7 +108,7 @@ def _open_int8(folder: Path, plan: ExportPlan) -> Run:
 
 FORMAT = Format(
     model="onnx",
-    files=("onnx", _CONFIG, _PROCESSOR),
+    beside=(_CONFIG, _PROCESSOR),
     writes=onnx.FORMAT.writes,
     reads=onnx.FORMAT.reads,
     write=onnx.write,

@@ -1,17 +1,23 @@
-"""Deletion and insertion against their definitions, pixel by pixel."""
+"""Deletion and insertion of examples/paper/faithfulness.py, pixel by pixel."""
+
+import runpy
+from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
 
 from keras_vit import ConfigError, explain
-from keras_vit.explanation import compare_methods, deletion, insertion
-from keras_vit.explanation.faithfulness import blur
+from keras_vit.explanation.curves import blur
 from tests.helpers import assert_close, normal, random_tiny
 
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "torch", reason="arithmetic of NumPy around a model's predictions"
 )
+
+FILE = Path(__file__).parents[1] / "examples" / "paper" / "faithfulness.py"
+EXAMPLE = runpy.run_path(str(FILE))
+deletion, insertion = EXAMPLE["deletion"], EXAMPLE["insertion"]
 
 
 def softmax_of(model, image):
@@ -30,23 +36,23 @@ def test_deletion_takes_pixels_by_importance(channels_first):
         model, np.moveaxis(image, -1, 1) if channels_first else image, importance, 2, steps=4
     )
     order = np.argsort(-importance.ravel())
-    wanted = []
+    expected = []
     for count in (0, 64, 128, 192, 256):
         gone = image[0].reshape(-1, 3).copy()
         gone[order[:count]] = 0
         gone = gone.reshape(16, 16, 3)
-        wanted.append(softmax_of(model, np.moveaxis(gone, -1, 0) if channels_first else gone)[2])
-    assert_close(curve.probabilities[0], np.array(wanted))
+        expected.append(softmax_of(model, np.moveaxis(gone, -1, 0) if channels_first else gone)[2])
+    assert_close(curve.probabilities[0], np.array(expected))
     np.testing.assert_allclose(curve.shares, [0, 0.25, 0.5, 0.75, 1])
-    np.testing.assert_allclose(curve.areas[0], np.trapezoid(wanted, dx=0.25), rtol=1e-5)
+    np.testing.assert_allclose(curve.areas[0], np.trapezoid(expected, dx=0.25), rtol=1e-5)
 
 
 def test_insertion_is_deletion_by_the_reversed_order():
     """With the same baseline."""
     model, images, maps = random_tiny(), normal(3, 16, 16, 3), normal(3, 16, 16, seed=1)
-    comes = insertion(model, images, maps, 1, baseline=0, steps=4)
-    goes = deletion(model, images, -maps, 1, baseline=0, steps=4)
-    assert_close(comes.probabilities, goes.probabilities[:, ::-1])
+    inserted = insertion(model, images, maps, 1, baseline=0, steps=4)
+    deleted = deletion(model, images, -maps, 1, baseline=0, steps=4)
+    assert_close(inserted.probabilities, deleted.probabilities[:, ::-1])
 
 
 def test_without_a_target_the_curves_follow_the_models_prediction():
@@ -62,20 +68,20 @@ def test_the_blur_equals_the_gaussian_filter_of_scipy():
     from scipy.ndimage import gaussian_filter
 
     images = normal(2, 224, 112, 1)
-    wanted = [
+    expected = [
         gaussian_filter(image[..., 0], (5, 4), mode="nearest", radius=(6, 4)) for image in images
     ]
-    assert_close(blur(random_tiny(), images)[..., 0], np.array(wanted))
+    assert_close(blur(random_tiny(), images)[..., 0], np.array(expected))
 
 
 def test_compare_methods_gives_the_mean_areas_of_methods_and_baselines():
     """Of deletion and of insertion."""
     model, images = random_tiny(), normal(2, 16, 16, 3)
-    told = compare_methods(model, images, 3, ("relevance", "rollout"), steps=4)
-    assert list(told) == ["relevance", "rollout", "random", "centre"]
+    areas = EXAMPLE["compare_methods"](model, images, 3, ("relevance", "rollout"), steps=4)
+    assert list(areas) == ["relevance", "rollout", "random", "centre"]
     maps = explain(model, images, 3, "relevance").maps
-    assert told["relevance"].deletion == deletion(model, images, maps, 3, steps=4).areas.mean()
-    assert told["relevance"].insertion == insertion(model, images, maps, 3, steps=4).areas.mean()
+    assert areas["relevance"].deletion == deletion(model, images, maps, 3, steps=4).areas.mean()
+    assert areas["relevance"].insertion == insertion(model, images, maps, 3, steps=4).areas.mean()
 
 
 def test_bad_arguments_of_deletion_and_insertion_are_refused():
