@@ -103,8 +103,11 @@ def record(path: Path, row: Row, answer: str) -> None:
     key = f"| {', '.join(names)} | {row.backend} | {what} |"
     lines = path.read_text().splitlines() if path.exists() else []
     line = f"{key} {datetime.date.today().isoformat()} | {answer.replace('|', ' ')} |"
-    place = next((k for k, known in enumerate(lines) if known.startswith(key)), len(lines))
-    lines[place : place + 1] = [line]
+    place = next((k for k, known in enumerate(lines) if known.startswith(key)), None)
+    if place is None:  # behind the table's last row
+        place = max((k + 1 for k, known in enumerate(lines) if known.startswith("|")), default=0)
+        lines.insert(place, "")
+    lines[place] = line
     path.write_text("\n".join(lines) + "\n")
 
 
