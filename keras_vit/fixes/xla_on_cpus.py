@@ -45,8 +45,9 @@ def _remat(function: Callable[..., Any], *inputs: Any) -> Any:
 
 def _run_again(pure: Callable[..., Any], inputs: Any, dy: Any) -> Any:
     """Returns the gradient of a second run, which no platform merges with the first."""
+    gradients = jax.jit(functools.partial(_gradients, pure), inline=True)  # both share its trace
     on_cpus, elsewhere = (
-        functools.partial(form, pure) for form in (_in_a_branch, _behind_a_barrier)
+        functools.partial(form, gradients) for form in (_in_a_branch, _behind_a_barrier)
     )
     return jax.lax.platform_dependent(inputs, dy, cpu=on_cpus, default=elsewhere)
 
@@ -56,19 +57,19 @@ def _gradients(pure: Callable[..., Any], inputs: Any, dy: Any) -> Any:
     return jax.tree.map(lambda d: None if _is_fixed(d) else d, gradients)
 
 
-def _in_a_branch(pure: Callable[..., Any], inputs: Any, dy: Any) -> Any:
+def _in_a_branch(gradients: Callable[..., Any], inputs: Any, dy: Any) -> Any:
     """Returns the gradient, in a branch that the program always takes but XLA cannot predict."""
     some = next(part for part in jax.tree.leaves(dy) if not _is_fixed(part))
     return jax.lax.cond(
         some[(0,) * some.ndim] * 0 != 1,
-        lambda: _gradients(pure, inputs, dy),
+        lambda: gradients(inputs, dy),
         lambda: jax.tree.map(lambda x: None if _is_fixed(x) else jnp.zeros_like(x), inputs),
     )
 
 
-def _behind_a_barrier(pure: Callable[..., Any], inputs: Any, dy: Any) -> Any:
+def _behind_a_barrier(gradients: Callable[..., Any], inputs: Any, dy: Any) -> Any:
     """Returns the gradient of inputs that wait for `dy`, as `jax.checkpoint` does."""
-    return _gradients(pure, *jax.lax.optimization_barrier((inputs, dy)))
+    return gradients(*jax.lax.optimization_barrier((inputs, dy)))
 
 
 def _is_fixed(x: Any) -> bool:
