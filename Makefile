@@ -4,8 +4,8 @@
 # make test-thorough   the same with every case on every backend and every count in full: two hours
 # make test-floors   a training on each backend with the oldest versions that are promised
 # make test-keras VERSION=3.14.0   the suite on another Keras
-# make test-versions   goldens, fit, save, load and export on the oldest and the newest Keras, once
-#              per backend; VERSION=path adds a checkout of Keras
+# make test-versions   goldens, fit, save, load and export with the oldest and the newest releases of
+#              the dependencies, into tests/VERSIONS.md; VERSION=path adds a checkout of Keras
 # make docs    the site, in docs/_build/html: warnings and dead links are errors
 # make dist    wheel and sdist, checked, and tried in fresh environments with each backend alone
 # make lint    ruff, mypy, and the rules of words (tests/prose.py)
@@ -20,8 +20,6 @@ PYTHON ?= python3
 BACKEND ?= jax
 BACKENDS ?= jax torch tensorflow openvino
 WORKERS ?= 2
-# The oldest and the newest Keras that pyproject.toml allows.
-KERAS ?= 3.14.0 3.15.1
 
 BIN := .venv/bin
 FIGURES ?= benchmarks/results/cpu.json
@@ -70,26 +68,16 @@ test-floors:
 # The suite on another Keras, in an environment of its own: make test-keras VERSION=3.14.0
 test-keras: .venv/.test
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
-		--target .venv-keras/keras-$(VERSION) keras==$(VERSION)
+		--target .venv-versions/keras==$(VERSION) keras==$(VERSION)
 	@for backend in $(BACKENDS); do \
-		PYTHONPATH=.venv-keras/keras-$(VERSION) KERAS_BACKEND=$$backend $(BIN)/python -m pytest \
+		PYTHONPATH=.venv-versions/keras==$(VERSION) KERAS_BACKEND=$$backend $(BIN)/python -m pytest \
 			--quiet --numprocesses $(WORKERS) --dist worksteal $(PYTEST_ARGS) || exit 1; \
 	done
 
-# The other packages are those of .venv.
+# The oldest and the newest releases that pyproject.toml promises, each in front of the packages of
+# .venv. tests/VERSIONS.md records what was run.
 test-versions: .venv/.test
-	@for keras in $(KERAS) $(VERSION); do \
-		folder=$$keras; \
-		if [ ! -d $$folder ]; then \
-			folder=.venv-keras/keras-$$keras; \
-			[ -d $$folder ] || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
-				--no-deps --target $$folder keras==$$keras || exit 1; \
-		fi; \
-		for backend in $(BACKENDS); do \
-			PYTHONPATH=$$folder:$(CURDIR) KERAS_BACKEND=$$backend \
-				$(BIN)/python -m tests.release || exit 1; \
-		done; \
-	done
+	$(BIN)/python -m tests.versions --backends $(BACKENDS) $(if $(VERSION),--checkout $(VERSION))
 
 lint: .venv/.lint
 	$(BIN)/ruff check .
@@ -172,7 +160,7 @@ bench-gpu: .venv/.test
 	$(BIN)/python -m benchmarks.gpu $(GPU_FIGURES) $(GPU_ARGS)
 
 clean:
-	rm -rf .venv .venv-floors .venv-keras demo build dist docs/_build docs/gallery
+	rm -rf .venv .venv-floors .venv-versions demo build dist docs/_build docs/gallery
 
 .venv/.base: 
 	$(PYTHON) -m venv .venv

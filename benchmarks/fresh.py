@@ -4,8 +4,9 @@ Each prints one JSON object. Megabytes are of the resident set; `base_mb` is the
 process with its library imported, `peak_mb` the highest ever.
 """
 
+import itertools
 import json
-import resource
+import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -16,10 +17,7 @@ import psutil
 
 from benchmarks.peers import PEERS, Job
 from benchmarks.sizes import Size, size_named
-
-
-def _peak_mb() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+from benchmarks.worker import peak_mb
 
 
 def _now_mb() -> float:
@@ -68,7 +66,7 @@ def load(library: str, folder: str) -> dict[str, float]:
     run = {"timm": _load_timm, "keras_vit": _load_ours}[library](Path(folder))
     base, begun = _now_mb(), time.perf_counter()
     run()
-    return {"seconds": time.perf_counter() - begun, "base_mb": base, "peak_mb": _peak_mb()}
+    return {"seconds": time.perf_counter() - begun, "base_mb": base, "peak_mb": peak_mb()}
 
 
 def _load_timm(folder: Path) -> Callable[[], Any]:
@@ -107,7 +105,7 @@ def memory(peer: str, job: dict[str, Any]) -> dict[str, float]:
     size = size_named(job["model"], job["image_size"])
     step = PEERS[peer].make(Job(job["task"], size, job["batch"], job["dtype"]))
     step(2)
-    return {"base_mb": base, "peak_mb": _peak_mb()}
+    return {"base_mb": base, "peak_mb": peak_mb()}
 
 
 def _idle_mb(peer: str) -> float:
@@ -136,10 +134,49 @@ def finetuning(model: str, image_size: int, batch: int, remat: bool) -> dict[str
     keras.ops.zeros(1)  # starts the backend
     base = _now_mb()
     vit = keras_vit.VisionTransformer(**size_named(model, image_size).fields(), remat=remat)
-    vit.compile(**transfer_recipe(vit, steps=3, batch_size=batch).compile)
+    vit.compile(**transfer_recipe(vit, steps=3, batch_size=batch).compile_args)
     images = np.zeros((3 * batch, image_size, image_size, 3), "float32")
     vit.fit(images, np.zeros(3 * batch, "int32"), batch_size=batch, verbose=0)
-    return {"base_mb": base, "peak_mb": _peak_mb()}
+    return {"base_mb": base, "peak_mb": peak_mb()}
+
+
+def fit(
+    model: str,
+    image_size: int,
+    batch: int,
+    dtype: str,
+    folder: str,
+    workers: int,
+    in_memory: bool,
+) -> dict[str, float]:
+    """Images per second of `fit` on photographs, after an epoch that compiles and fills caches."""
+    import keras
+    import numpy as np
+
+    import keras_vit
+    from keras_vit.data import from_arrays
+    from keras_vit.finetune import transfer_recipe
+
+    vit = keras_vit.VisionTransformer(**size_named(model, image_size).fields(), dtype=dtype)
+    paths = [str(path) for path in sorted(Path(folder).glob("*.jpg"))]
+    labels = np.arange(len(paths)) % vit.config.num_classes
+    if in_memory:
+        data: Any = {"x": np.asarray(vit.preprocessor(paths)), "y": labels, "batch_size": batch}
+    else:
+        photographs = from_arrays(
+            paths, labels, vit, batch, augmentation="none", cache=False, threads=workers
+        )
+        data = {"x": photographs}
+    ends: list[float] = []
+    watch = keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda epoch, logs: ends.append(time.perf_counter())
+    )
+    epochs = 4
+    recipe = transfer_recipe(vit, steps=epochs * len(paths) // batch, batch_size=batch)
+    vit.compile(**recipe.compile_args)
+    vit.fit(**data, epochs=epochs, verbose=0, callbacks=[watch])
+    each = statistics.median(after - before for before, after in itertools.pairwise(ends))
+    return {"images_per_second": len(paths) / each, "peak_mb": peak_mb()}
 
 
 def images(library: str, folder: str, batch: int, workers: int, training: bool) -> dict[str, float]:
@@ -209,6 +246,7 @@ def main() -> None:
         "load": load,
         "memory": memory,
         "finetuning": finetuning,
+        "fit": fit,
         "input": images,
     }
     measure = measures[request.pop("measure")]

@@ -10,6 +10,7 @@ import dataclasses
 import json
 import os
 import random
+import select
 import statistics
 import subprocess
 import sys
@@ -63,8 +64,14 @@ class Resident:
         assert self._process.stdin and self._process.stdout  # noqa: S101  both are pipes
         self._input, self._output = self._process.stdin, self._process.stdout
 
-    def wait_until_ready(self) -> None:
-        """Waits until the peer is built and warm. Raises `PeerError` if that failed."""
+    def wait_until_ready(self, seconds: float | None = None) -> None:
+        """Waits until the peer is built and warm.
+
+        Raises:
+            PeerError: that failed, or took longer than `seconds`.
+        """
+        if not select.select([self._output], [], [], seconds)[0]:
+            raise PeerError("it was not ready in time")
         self._answer()
 
     def _answer(self) -> dict[str, Any]:
@@ -120,16 +127,19 @@ class Result:
     failed: dict[str, str]
 
     def ratios(self, name: str, anchor: str = ANCHOR) -> list[float]:
-        """Seconds of the anchor over seconds of the peer, round by round: higher is faster."""
-        pairs = zip(self.turns[anchor], self.turns[name], strict=True)
+        """Seconds of the anchor over seconds of the peer, round by round: higher is faster.
+
+        In the middle of a round one of both may have a turn more.
+        """
+        pairs = zip(self.turns[anchor], self.turns[name], strict=False)
         return [a.seconds / p.seconds for a, p in pairs]
 
     def of_fastest(self, name: str) -> list[float]:
         """The least time of the products by any library, over the time of the peer, per round."""
         units = [self.turns[unit] for unit in UNITS if unit in self.turns]
-        fastest = [min(turn.seconds for turn in turns) for turns in zip(*units, strict=True)]
+        fastest = [min(turn.seconds for turn in turns) for turns in zip(*units, strict=False)]
         turns = self.turns[name]
-        return [unit / turn.seconds for unit, turn in zip(fastest, turns, strict=True)]
+        return [unit / turn.seconds for unit, turn in zip(fastest, turns, strict=False)]
 
     def median(self, name: str, anchor: str = ANCHOR) -> float:
         """The median of `ratios`."""
@@ -143,10 +153,24 @@ def run(
     say: Callable[[str], None],
     seconds: float | None = None,
     units: Sequence[str] = (ANCHOR,),
+    start_seconds: float | None = None,
+    keep: Callable[[Result], None] = lambda result: None,
 ) -> Result:
-    """Starts units and peers, then gives each its turn in every round, of about `seconds` each."""
+    """Starts units and peers, then gives each its turn in every round.
+
+    Args:
+        names: the peers.
+        request: the task, model, image size, batch and dtype.
+        rounds: turns of each.
+        say: told what is being done.
+        seconds: about how long a turn takes.
+        units: peers that compute the products alone.
+        start_seconds: who is not ready by then leaves the run; None waits.
+        keep: gets what is known after every turn.
+    """
     residents: dict[str, Resident] = {}
     result = Result({}, {})
+    end = None if start_seconds is None else time.monotonic() + start_seconds
     try:
         for name in dict.fromkeys([*units, *names]):
             say(f"starting {name}")
@@ -157,7 +181,8 @@ def run(
         for name in list(residents):
             say(f"waiting for {name}")
             try:
-                residents[name].wait_until_ready()
+                left = None if end is None else max(0.0, end - time.monotonic())
+                residents[name].wait_until_ready(left)
             except PeerError as failure:
                 result.failed[name] = str(failure)
                 residents.pop(name).close()
@@ -173,6 +198,7 @@ def run(
                 say(f"round {number + 1} of {rounds}: {name}")
                 for turn in _guarded(residents, result, name, steps[name]):
                     result.turns.setdefault(name, []).append(turn)
+                keep(result)
     finally:
         for resident in residents.values():
             resident.close()
@@ -196,20 +222,28 @@ def _guarded(
         residents.pop(name).close()
 
 
+Answers = dict[str, list[dict[str, float]]]
+"""What each measurement of `run_fresh` answered in every round."""
+
+
 def run_fresh(
-    requests: dict[str, tuple[str, dict[str, Any]]], rounds: int, say: Callable[[str], None]
-) -> tuple[dict[str, list[dict[str, float]]], dict[str, str]]:
+    requests: dict[str, tuple[str, dict[str, Any]]],
+    rounds: int,
+    say: Callable[[str], None],
+    keep: Callable[[Answers, dict[str, str]], None] = lambda answers, failed: None,
+) -> tuple[Answers, dict[str, str]]:
     """Runs measurements of `benchmarks.fresh`, each in a new process, round by round.
 
     Args:
         requests: by name, the backend ("" for none) and what to ask for.
         rounds: how often each is measured.
         say: told what is being done.
+        keep: gets what is known after every measurement.
 
     Returns:
         What each answered in every round, and why some did not.
     """
-    answers: dict[str, list[dict[str, float]]] = {}
+    answers: Answers = {}
     failed: dict[str, str] = {}
     for number in range(rounds):
         for name, (backend, request) in requests.items():
@@ -230,4 +264,5 @@ def run_fresh(
                 answers.pop(name, None)
             else:
                 answers.setdefault(name, []).append(json.loads(done.stdout))
+            keep(answers, failed)
     return answers, failed

@@ -1,8 +1,10 @@
 """Programs for accelerators, read on a machine that has none: python -m benchmarks.lowered FILE.
 
 JAX lowers the forward pass and the training step of Keras for CUDA and for TPUs, from abstract
-weights and images; torch records both on its meta device (FX), and TensorFlow writes its graph, of
-two blocks. No weight is stored on JAX and torch, and nothing is computed. `cuda+cudnn` is the
+weights and images; torch records both on its meta device (FX), and TensorFlow writes its graph for
+"/GPU:0", of two blocks. Its HLO for CUDA cannot be read here: `experimental_get_compiler_ir` of
+TensorFlow 2.21 asks for the device's driver ("No JIT device registered for CUDA"), and for TPUs it
+fails too. No weight is stored on JAX and torch, and nothing is computed. `cuda+cudnn` is the
 program that a GPU with cuDNN would write for itself; the GPU is pretended.
 
 The table says what would be slow: products in float32 where bfloat16 was meant, forms for CPUs,
@@ -26,7 +28,7 @@ from benchmarks.sizes import size_named
 
 MODELS = ("S/16", "B/16", "DINOv2-B/14", "L/16")
 BATCHES = (1, 256)
-PLATFORMS = {"jax": ("cuda", "cuda+cudnn", "tpu"), "torch": ("meta",), "tensorflow": ("graph",)}
+PLATFORMS = {"jax": ("cuda", "cuda+cudnn", "tpu"), "torch": ("meta",), "tensorflow": ("gpu",)}
 _ON_HOST = re.compile("callback|PyFunc|py_function")
 
 
@@ -326,17 +328,26 @@ def _of_tensorflow(
         "train": (lambda images, labels: model.train_step((images, labels))),
     }
     found = {}
+    platform = PLATFORMS["tensorflow"][0]
     for task, function in tasks.items():
-        definition = tf.function(function).get_concrete_function(*specs).graph.as_graph_def()
+
+        @tf.function
+        def placed(images: Any, labels: Any, function: Any = function) -> Any:
+            with tf.device(f"/{platform}:0"):  # the tracing needs no such device
+                return function(images, labels)
+
+        definition = placed.get_concrete_function(*specs).graph.as_graph_def()
         nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
         counts = collections.Counter(node.op for node in nodes)
         products = [n for n in nodes if re.search("MatMul|Einsum|Conv2D", n.op)]
-        found[task, "graph"] = Program(
+        scopes = {part for n in nodes for part in n.name.split("/") if part.endswith("_on_cpus")}
+        found[task, platform] = Program(
             products=len(products),
             float32_products=sum(n.attr["T"].type == tf.float32.as_datatype_enum for n in products),
             casts=counts["Cast"] / depth,
             transposes=counts["Transpose"] / depth,
             attention=_counted({"Softmax": counts["Softmax"]}, depth),
+            cpu_forms=tuple(sorted(scopes)),
             host_calls=sum(n for op, n in counts.items() if _ON_HOST.search(op)),
             constants=sum(len(n.attr["value"].tensor.tensor_content) for n in nodes),
         )

@@ -39,12 +39,13 @@ def speed_rows(result: Result) -> list[Row]:
     rows: list[Row] = []
     units = [unit for unit in UNITS if unit in result.turns]
     for name, turns in result.turns.items():
-        ratios = result.ratios(name) if ANCHOR in result.turns else [float("nan")]
+        ratios = (result.ratios(name) if ANCHOR in result.turns else []) or [float("nan")]
+        of_fastest = result.of_fastest(name) if units else []
         rows.append({
             "peer": name,
             "share": round(statistics.median(ratios), 3),
             "range": [round(min(ratios), 3), round(max(ratios), 3)],
-            "of_fastest": round(statistics.median(result.of_fastest(name)), 3) if units else None,
+            "of_fastest": round(statistics.median(of_fastest), 3) if of_fastest else None,
             "milliseconds": round(statistics.median(t.seconds for t in turns) * 1e3, 2),
             "other_load": round(max(turn.other_load for turn in turns), 2),
             "peak_mb": round(max(turn.peak_mb for turn in turns)),
@@ -61,7 +62,7 @@ def fresh_rows(answers: dict[str, list[dict[str, float]]], failed: dict[str, str
             key: round(statistics.median(measure[key] for measure in measures), 3)
             for key in measures[0]
         }
-        if "peak_mb" in medians:
+        if "base_mb" in medians:
             medians["above_idle_mb"] = round(medians["peak_mb"] - medians["base_mb"], 1)
         rows.append({"peer": name, **medians})
     return rows + [{"peer": name, "failed": reason} for name, reason in failed.items()]

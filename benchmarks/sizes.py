@@ -3,6 +3,8 @@
 import dataclasses
 from typing import Any
 
+from keras_vit.config.variants import VARIANTS
+
 FAMILIES: dict[str, dict[str, Any]] = {
     "": {},
     "dinov2": {"layer_scale": True, "numerics": {"gelu": "exact"}},
@@ -31,6 +33,7 @@ class Size:
     Args:
         family: a key of `FAMILIES`; `""` is the paper's model.
         prefix_tokens: class token and registers.
+        resnet: the stem of a hybrid, whose `products` are not known.
     """
 
     name: str
@@ -43,6 +46,7 @@ class Size:
     num_classes: int = 1000
     family: str = ""
     prefix_tokens: int = 1
+    resnet: Any = None
 
     @property
     def tokens(self) -> int:
@@ -51,10 +55,9 @@ class Size:
 
     def fields(self) -> dict[str, Any]:
         """Returns the fields of `keras_vit.ViTConfig`."""
-        fields = dataclasses.asdict(self)
-        for own in ("name", "family", "prefix_tokens"):
-            del fields[own]
-        return {**fields, **FAMILIES[self.family]}
+        own = ("name", "family", "prefix_tokens")
+        names = [field.name for field in dataclasses.fields(self) if field.name not in own]
+        return {**{name: getattr(self, name) for name in names}, **FAMILIES[self.family]}
 
     def products(self, batch: int) -> list[tuple[int, int, int, int, int]]:
         """Returns the matrix products of a forward pass as (count, stack, rows, inner, columns).
@@ -81,6 +84,9 @@ class Size:
 _SIZES = {
     size.name: size
     for size in (
+        Size("tiny", 64, 1, 1, 256, 16, 32, 10),
+        Size("tiny DINOv2", 64, 1, 1, 256, 14, 28, 10, family="dinov2"),
+        Size("tiny DINOv3", 64, 1, 1, 256, 16, 32, 10, family="dinov3", prefix_tokens=5),
         Size("Ti/16", 192, 12, 3, 768, 16),
         Size("S/32", 384, 12, 6, 1536, 32),
         Size("S/16", 384, 12, 6, 1536, 16),
@@ -99,10 +105,19 @@ _SIZES = {
 }
 
 
-NAMES = tuple(_SIZES)
+NAMES = tuple(name for name in _SIZES if "tiny" not in name)
 
 
 def size_named(name: str, image_size: int | None = None) -> Size:
-    """Returns `"S/16"` and the like, at its own image size or another. Raises `KeyError`."""
-    size = _SIZES[name]
+    """Returns `"S/16"` and the like, or a variant, at its own image size or another.
+
+    Raises:
+        KeyError: there is no such size.
+    """
+    size = _SIZES.get(name) or _size_of_variant(name)
     return size if image_size is None else dataclasses.replace(size, image_size=image_size)
+
+
+def _size_of_variant(name: str) -> Size:
+    names = ("hidden_size", "num_layers", "num_heads", "mlp_dim", "patch_size", "resnet")
+    return Size(name, **{field: VARIANTS[name].fields[field] for field in names})

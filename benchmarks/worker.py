@@ -35,13 +35,13 @@ def main() -> None:
             answer({
                 "seconds": time.perf_counter() - start,
                 "cpu": time.process_time() - cpu,
-                "peak_mb": _peak_mb(),
+                "peak_mb": peak_mb(),
             })  # fmt: skip
     except Exception as error:  # one peer that fails leaves the others running
         answer({"error": f"{type(error).__name__}: {error}".splitlines()[0][:300]})
 
 
-def _peak_mb() -> float:
+def peak_mb() -> float:
     """Returns the most memory of the GPU that the process has used, or else of its resident set."""
     torch, jax = sys.modules.get("torch"), sys.modules.get("jax")
     if torch is not None and torch.cuda.is_available() and torch.cuda.max_memory_allocated():

@@ -6,9 +6,9 @@ A model says what it sees, and which parts of the image speak for the answer::
 
     python examples/01_classify_and_explain.py
 
-It takes a preset that ships with keras_vit, ``vit_digits``, and an image that does too. Any file,
-array or PIL image of your own takes the place of the image, and any name of ``keras-vit list`` the
-place of the preset: ``vit_b16.augreg_i21k_ft_i1k_384`` knows the thousand classes of ImageNet.
+The preset ``vit_digits`` and the image ship with keras_vit. Replace the image by any file, array or
+PIL image of your own, and the preset by any name of ``keras-vit list``:
+``vit_b16.augreg_i21k_ft_i1k_384`` knows the thousand classes of ImageNet.
 """
 
 import matplotlib.pyplot as plt
@@ -21,7 +21,7 @@ model = keras_vit.VisionTransformer.from_preset("vit_digits")
 photo = Image.open(keras_vit.data.example_image())
 
 # %%
-# ``classify`` prepares the image as the preset's training did, and names the most probable classes.
+# ``classify`` prepares the image as for the preset's training, and names the most probable classes.
 
 answer = model.classify(photo, top=3)[0]
 for label, probability in answer:
@@ -45,5 +45,5 @@ for axis in axes:
 figure.savefig("explained.png")
 
 # %%
-# No map is the whole truth. :doc:`/explain` tells what each method shows, and measures which
+# No map is the whole truth. :doc:`/explain` says what each method shows, and how to measure which
 # of them to believe.

@@ -6,8 +6,8 @@ A preset learns your classes from a folder that holds one folder of images per c
 
     python examples/02_fine_tune_a_folder.py
 
-The folder here is made of scikit-learn's handwritten digits, with a question that the preset was
-not trained on: does the digit have a loop? With photographs of your own, begin below at
+The program first makes a folder of scikit-learn's handwritten digits, with a question that the
+preset was not trained on: does the digit have a loop? With photographs of your own, begin at
 ``from_folder``. The command line does the same: ``keras-vit finetune digits --preset vit_digits``.
 """
 
@@ -30,8 +30,9 @@ for k, (pixels, digit) in enumerate(zip(digits.images[:600], digits.target, stri
     Image.fromarray(np.round(pixels * (255 / 16)).astype("uint8")).resize((32, 32)).save(path)
 
 # %%
-# Images are prepared as the preset expects, at twice its resolution: more patches of the same size,
-# as the paper fine-tunes. A fifth of each class is held out.
+# The preset's preprocessor prepares the images, at twice the resolution of the preset. The model
+# then has more patches of the same size, as in the paper's fine-tuning. A fifth of each class is
+# held out.
 
 preprocessor = keras_vit.Preprocessor.from_preset("vit_digits", image_size=32)
 images = keras_vit.data.from_folder(folder, preprocessor, batch_size=32, steps_per_epoch=10)
@@ -39,8 +40,8 @@ data, validation = images.hold_out(0.2)
 print(data.class_counts)
 
 # %%
-# A new head starts at zero, and the position embeddings are resized from 4x4 to 8x8. The recipe is
-# that of appendix B.1.1: momentum, cosine decay, warm-up and clipping.
+# A new head starts at zero, and the position embeddings are resized from 4x4 to 8x8. The recipe
+# follows the paper's appendix B.1.1: momentum, cosine decay, warm-up and clipping.
 
 model = keras_vit.VisionTransformer.from_preset(
     "vit_digits", num_classes=data.num_classes, labels=data.class_names, image_size=32
@@ -49,9 +50,9 @@ steps = 60
 recipe = transfer_recipe(model, steps, batch_size=32, learning_rate=0.01, steps_per_epoch=10)
 
 # %%
-# ``train`` compiles and fits with ``recipe.compile_args`` and ``recipe.fit_args``, two dicts for a
-# ``compile`` and ``fit`` of your own, and keeps the best preset, a log and the state of the
-# training: run again after an interruption, the program goes on where it stopped.
+# ``train`` calls ``compile`` and ``fit`` with the two dicts ``recipe.compile_args`` and
+# ``recipe.fit_args``. It writes the best preset, a log and the state of the training. After an
+# interruption, run the program again: it goes on where it stopped.
 
 history = train(model, data, validation, recipe=recipe, out="loops", resume=True, verbose=2)
 
@@ -63,7 +64,7 @@ axis.set(xlabel="updates", ylabel="accuracy")
 axis.legend()
 
 # %%
-# The best preset is a folder like any other. ``keras_vit.upload_preset`` shares it on the Hub.
+# The best preset is a folder. ``keras_vit.upload_preset`` shares it on the Hub.
 
 tuned = keras_vit.VisionTransformer.from_preset("loops/best")
 print(tuned.classify(keras_vit.data.example_image(), top=1))

@@ -2,18 +2,18 @@
 Fine-tune on TensorFlow Datasets
 ================================
 
-Fine-tune on a data set of TensorFlow Datasets: here digits, made on the spot::
+Fine-tune on a data set of TensorFlow Datasets. This one has digits, and the program prepares it::
 
     python examples/03_fine_tune_on_tfds.py
 
-The paper's CIFAR-10 (table 4; ViT-B/16 from ImageNet-21k reaches 98.95 % there, table 5) is::
+For CIFAR-10 as in the paper's table 4, where ViT-B/16 reaches 98.95 %, write::
 
     model = VisionTransformer.from_preset("vit_b16.orig_i21k_224", num_classes=10, image_size=384)
     train = from_tfds("cifar10", model, 512, split="train[:98%]", augmentation="none",
                       steps_per_epoch=100)
     test = from_tfds("cifar10", model, 64, split="test")
     recipe = transfer_recipe(model, 10_000, batch_size=512, learning_rate=0.03,
-                             steps_per_epoch=100)  # of 0.001, 0.003, 0.01 and 0.03 the best
+                             steps_per_epoch=100)  # the best of 0.001, 0.003, 0.01 and 0.03
 """
 
 from pathlib import Path
@@ -29,7 +29,7 @@ from keras_vit.finetune import transfer_recipe
 steps = 40
 folder = Path("tensorflow_datasets")
 
-# A data set of one's own: what `tfds new` makes a file for, in a few lines.
+# A small data set of digits, in place of one that `tfds build` prepares.
 digits = load_digits()
 rows = [
     (k, {"image": np.round(image * (255 / 16)).astype("uint8")[..., None], "label": int(digit < 5)})
@@ -50,7 +50,7 @@ tfds.dataset_builders.AdhocBuilder(
 ).download_and_prepare()
 
 model = VisionTransformer.from_preset("vit_digits", num_classes=2, labels=("5 to 9", "0 to 4"))
-shifts = Augmentation(crop=(0.6, 1.0), flip=False)  # a digit has a left and a right
+shifts = Augmentation(crop=(0.6, 1.0), flip=False)  # a mirrored digit is another sign
 train = from_tfds(
     "small_digits", model, data_dir=folder, augmentation=shifts, steps_per_epoch=steps
 )

@@ -2,7 +2,7 @@
 Judge frozen features
 =====================
 
-Judge frozen features by linear classifiers: few-shot, linear probe, and a probe as a head::
+Train linear classifiers on the features of a frozen model, to see how good the features are::
 
     python examples/04_linear_probe.py
 """
@@ -17,19 +17,19 @@ digits = load_digits()
 images = np.round(digits.images * (255 / 16)).astype("uint8")[..., None]  # (1797, 8, 8, 1)
 has_loop = np.isin(digits.target, (0, 6, 8, 9)).astype("int32")
 
-# The representation that the head reads, computed once and kept on disk.
+# The vectors that the head would read, computed once and kept on disk.
 batch = model.preprocessor(images)
 train = keras_vit.features(model, (batch[:1400], has_loop[:1400]), cache="features")
 test = keras_vit.features(model, (batch[1400:], has_loop[1400:]), cache="features")
 
 # Section 4.1 and Figure 4 of the paper: regularised least squares onto targets of -1 and 1.
 for shots, accuracies in keras_vit.few_shot(train, test, shots=(1, 5, 10)).items():
-    print(f"{shots:2} images per class: {np.mean(accuracies):.1%}, {np.std(accuracies):.1%} apart")
+    print(f"{shots:2} images per class: {np.mean(accuracies):.1%} +- {np.std(accuracies):.1%}")
 
 probe = keras_vit.linear_probe(train.values, train.labels)
 print(f"linear probe, l2={probe.l2:g}: {probe.accuracy(test.values, test.labels):.1%}")
 
-# The probe as the head of an ordinary classifier, to save, or to fine-tune from.
+# The probe becomes the head of an ordinary classifier, to save or to fine-tune.
 classifier = probe.into(model, labels=("open", "with a loop"))
 print(f"as a model: {keras_vit.evaluate(classifier, (batch[1400:], has_loop[1400:])).top1:.1%}")
 classifier.save_to_preset("loops-by-a-probe")

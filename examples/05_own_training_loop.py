@@ -2,7 +2,7 @@
 A training loop of your own
 ===========================
 
-Train without `fit`: a loop in each backend's own words, with the paper's recipe::
+Train by the paper's recipe without ``fit``, in a loop of your own on any backend::
 
     python examples/05_own_training_loop.py
 """
@@ -27,7 +27,7 @@ batches = [(model.preprocessor(images[k]), has_loop[k]) for k in rows]
 if keras.backend.backend() == "jax":
     import jax
 
-    seeds = [variable.value for variable in model.non_trainable_variables]  # of dropout, here none
+    seeds = [variable.value for variable in model.non_trainable_variables]  # seeds of dropout
 
     def loss_of(weights, x, y):
         return loss(y, model.stateless_call(weights, seeds, x, training=True)[0])

@@ -6,8 +6,8 @@ Pre-train on digits without labels, then fine-tune on 500 with labels (appendix 
 
     python examples/06_masked_patch_pretraining.py 60 20
 
-The numbers are steps of pre-training and of fine-tuning, and a seed. :doc:`/paper` has
-figures.
+The arguments are the steps of pre-training, the steps of fine-tuning and, if given, a seed.
+:doc:`/paper` has accuracies.
 """
 
 import sys
@@ -28,7 +28,7 @@ keras.utils.set_random_seed(seed)
 random = np.random.default_rng(seed)
 sizes: dict = {"hidden_size": 48, "mlp_dim": 96, "num_heads": 4, "num_layers": 3}
 config = ViTConfig(image_size=(16, 16), patch_size=(4, 4), channels=1, **sizes)
-task = MaskedPatchPrediction(config)  # of one channel: 8 colours
+task = MaskedPatchPrediction(config)  # one channel in 3 bits: 8 colours to predict
 data = load_digits()
 images = np.round(data.images * (255 / 16)).astype("uint8")[..., None]
 images = task.encoder.preprocessor(images)  # 8x8 to 16x16 pixels
@@ -38,8 +38,8 @@ split = train_test_split(rest, digits, test_size=500, stratify=digits, random_st
 unlabelled, labelled, _, digits = split
 
 
-def drawn(count, batches, size):
-    """Indices of so many batches out of passes over `count` images."""
+def draw_rows(count, batches, size):
+    """Returns indices for `batches` batches, from shuffled passes over `count` images."""
     passes = [random.permutation(count) for _ in range(-(-batches * size // count))]
     return np.concatenate(passes)[: batches * size]
 
@@ -50,18 +50,18 @@ def rate(peak, steps):
 
 
 def accuracy(model):
-    """Fine-tunes as in section B.1.1, in small; returns the share of test digits told right."""
+    """Fine-tunes as in appendix B.1.1, in small; returns the accuracy on the test digits."""
     optimizer = keras.optimizers.SGD(rate(0.03, steps), momentum=0.9, global_clipnorm=1.0)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer, loss, metrics=["accuracy"])
-    chosen = drawn(500, steps, 50)
+    chosen = draw_rows(500, steps, 50)
     model.fit(labelled[chosen], digits[chosen], batch_size=50, shuffle=False, verbose=0)
     return model.evaluate(test, test_digits, verbose=0)[1]
 
 
 scratch = accuracy(task.classifier(num_classes=10))
 task.compile(keras.optimizers.AdamW(rate(3e-3, pretraining_steps), 0.03, global_clipnorm=1.0))
-chosen = drawn(len(unlabelled), pretraining_steps, 128)
+chosen = draw_rows(len(unlabelled), pretraining_steps, 128)
 task.fit(unlabelled[chosen], batch_size=128, shuffle=False, verbose=2)
 pretrained = accuracy(task.classifier(num_classes=10))
-print(f"test accuracy after {steps} steps: {scratch:.1%} from scratch, {pretrained:.1%} after it")
+print(f"after {steps} steps: {scratch:.1%} from scratch, {pretrained:.1%} pre-trained")

@@ -6,7 +6,7 @@ The features of a model find the images that look most like a given one::
 
     python examples/07_find_similar_images.py
 
-They are computed once for a folder of images, and kept in a file. The command line does the same:
+The program computes them once for a folder of images, and keeps them in a file. The command is
 ``keras-vit embed pictures --preset vit_digits --out pictures.npy``.
 """
 
@@ -28,8 +28,8 @@ for k, image in enumerate(digits.images[:200]):
     Image.fromarray(pixels).save(folder / f"{k:03d}_is_a_{digits.target[k]}.png")
 
 # %%
-# ``embed`` writes a row of features for each file. Interrupted, the same call goes on where it
-# stopped.
+# ``embed`` writes a row of features for each file. After an interruption, the same call goes on
+# where it stopped.
 
 model = keras_vit.VisionTransformer.from_preset("vit_digits")
 if not Path("pictures.npy").exists():

@@ -10,7 +10,7 @@ Fine-tune on several devices, each with its share of every batch (data paralleli
 import os
 import sys
 
-# Four devices out of one CPU, to try it. With several GPUs or TPUs, leave this out.
+# Divides one CPU into four devices, to try the program. Leave the line out on GPUs or TPUs.
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
 
 import keras
@@ -27,14 +27,14 @@ if keras.backend.backend() != "jax":
     )
     sys.exit()
 
-devices = keras.distribution.list_devices("cpu")  # None for what is there, GPUs first
+devices = keras.distribution.list_devices("cpu")  # without "cpu": GPUs or TPUs
 keras.distribution.set_distribution(keras_vit.distribution.data_parallel(devices))
 
 digits = load_digits()
 images = np.round(digits.images * (255 / 16)).astype("uint8")[..., None]  # (1797, 8, 8, 1)
 is_odd = (digits.target % 2).astype("int32")
 
-# Weights and optimizer live on every device from here on; gradients are averaged over them.
+# Every device has the weights and the optimizer; gradients are averaged over the devices.
 model = keras_vit.VisionTransformer.from_preset("vit_digits", num_classes=2, labels=("even", "odd"))
 recipe = keras_vit.finetune.transfer_recipe(model, int(sys.argv[1]), batch_size=64)
 model.compile(**recipe.compile_args)

@@ -2,7 +2,7 @@
 An official checkpoint
 ======================
 
-Read an official npz file at another resolution, and write it back::
+Read an npz file of the official code at another resolution, and write it back::
 
     python examples/09_official_checkpoint.py ViT-B_16.npz mine.npz
 """
@@ -14,8 +14,8 @@ import numpy as np
 import keras_vit
 
 source, destination = sys.argv[1:]
-found = keras_vit.checkpoints.inspect(source)
-print(f"{found.dialect} names, {found.num_parameters:,} parameters")
+summary = keras_vit.checkpoints.inspect(source)
+print(f"{summary.dialect} names, {summary.num_parameters:,} parameters")
 
 model = keras_vit.checkpoints.load(source, image_size=32)  # position embeddings are resized
 logits = model.predict(np.zeros((1, 32, 32, model.config.channels)), verbose=0)

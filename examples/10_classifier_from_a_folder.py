@@ -2,7 +2,7 @@
 A classifier from a folder, in a minute
 =======================================
 
-A classifier from a folder of images, without training, and what it tells of their labels::
+Make a classifier from a folder of images in a minute, and find labels that are probably wrong::
 
     python examples/10_classifier_from_a_folder.py
 
@@ -23,8 +23,8 @@ from sklearn.neighbors import KNeighborsClassifier
 import keras_vit
 
 # %%
-# A folder with a folder per class: digits with a loop and without one. Three files lie in the wrong
-# folder.
+# The folder has a folder per class: digits with a loop and without one. Three files lie in the
+# wrong folder.
 
 digits = load_digits()
 loops = np.isin(digits.target, (0, 6, 8, 9)).astype(int)
@@ -38,15 +38,15 @@ for k in range(400):
     Image.fromarray(pixels).save(where / f"{k:03d}.png")
 
 # %%
-# One pass over the images. Ridge regression has an exact leave-one-out error, by which ``probe``
-# chooses block, pooling and penalty: all images serve for fit and score.
+# ``probe`` passes over the images once. The exact leave-one-out error of its ridge regression
+# chooses block, pooling and penalty, so that no image is held out.
 
 model = keras_vit.VisionTransformer.from_preset("vit_digits")
 probe = keras_vit.probe(model, folder, cache="loops-features")
 print("\n".join(probe.summary()))
 
 # %%
-# The images whose label the classifier of all *other* images doubts most.
+# These images have labels that the classifier of all *other* images doubts most.
 
 figure, axes = plt.subplots(1, len(misplaced), figsize=(6, 2.2), layout="constrained")
 for axis, suspect in zip(axes, probe.suspects, strict=False):
@@ -56,15 +56,15 @@ for axis, suspect in zip(axes, probe.suspects, strict=False):
 figure.savefig("loops-suspects.png")
 
 # %%
-# Is the accuracy right? On five random halves of 400 images: the leave-one-out accuracy and its
-# interval beside the accuracy on the other half, and two usual ways on the same features. The
-# digits are easy for the preset, so the encoder here has fresh weights.
+# Is the accuracy right? For five random halves of 400 images, the table compares the leave-one-out
+# accuracy and its interval with the accuracy on the other half, and with two usual classifiers of
+# the same features. Trained features would get all digits right, so this encoder has fresh weights.
 
 pixels = np.round(digits.images[:400] * (255 / 16)).astype("uint8")[..., None]
 keras.utils.set_random_seed(0)
 model = keras_vit.VisionTransformer.from_preset("vit_digits", load_weights=False)
 features = keras_vit.features(model, model.preprocessor(pixels)).values
-warnings.filterwarnings("ignore", category=FutureWarning)  # scikit-learn, of its own defaults
+warnings.filterwarnings("ignore", category=FutureWarning)  # about scikit-learn's defaults
 
 
 def votes(distance):

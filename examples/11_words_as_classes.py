@@ -8,8 +8,8 @@ Classify by embeddings of words, without training (zero-shot)::
 
 CLIP and SigLIP were trained to bring a photograph and its description near each other. The library
 of the text tower embeds the words; ``head_from_embeddings`` makes them the head of the vision
-tower. The page of families has the lines for transformers. This page needs no download: in place
-of a text tower it takes the mean of a few images as the embedding of a word.
+tower. :doc:`/families` has the lines for transformers. This program needs no download: it takes the
+features of a few images as the embeddings of a word, in place of a text tower.
 """
 
 import numpy as np
@@ -25,9 +25,8 @@ images = model.preprocessor(np.round(digits.images * (255 / 16)).astype("uint8")
 features = keras_vit.features(model, images).values
 
 # %%
-# Five vectors for each word, as several prompts would give: ``(words, vectors, width)``. They are
-# averaged as CLIP averages prompts. A file ``.npz`` or ``.safetensors`` with an array per word does
-# the same.
+# A ``.npz`` or ``.safetensors`` file holds an array per word. Here it has five vectors for each
+# word, as from five texts, which are averaged as CLIP averages them.
 
 embeddings = {word: features[:500][digits.target[:500] == k][:5] for k, word in enumerate(WORDS)}
 np.savez("words.npz", **embeddings)
@@ -39,7 +38,7 @@ np.savez("words.npz", **embeddings)
 reader = model.head_from_embeddings("words.npz", scale=20.0)
 print(reader.classify(keras_vit.data.example_image(), top=3))
 score = keras_vit.evaluate(reader, (images[500:], digits.target[500:]))
-print(f"by five vectors for each word: {score.top1:.1%} of {score.count} images are right")
+print(f"five vectors for each word: {score.top1:.1%} of {score.count} images are right")
 
 # %%
 # Other words make another classifier of the same encoder.

@@ -6,8 +6,8 @@ A linear layer on the patches of a frozen model segments images::
 
     python examples/12_segment_shapes.py
 
-The images are shapes on noise: plain ones, and ones with horizontal or vertical stripes. The model
-learned handwritten digits and nothing of this.
+The images show plain, horizontally striped and vertically striped shapes on noise. The model has
+only learned handwritten digits.
 """
 
 import matplotlib.pyplot as plt
@@ -39,16 +39,15 @@ def draw(count: int, height: int, width: int, seed: int) -> tuple[np.ndarray, np
 
 
 # %%
-# The model sees patches of two pixels. One pass over 200 images gives the features of four blocks,
-# and the layer is a least-squares fit, so there is no training. Class weights make up for the large
-# background.
+# ``dense_probe`` passes over 200 images once for the features of four blocks, and solves a
+# least-squares problem. Class weights make up for the large background.
 
 model = keras_vit.VisionTransformer.from_preset("vit_digits", image_size=64)
 images, labels = draw(200, 64, 64, seed=0)
 probe = dense_probe(model, images, labels, blocks=(0, 1, 2, 3), class_weights=(0.3, 1, 1, 1))
 
 # %%
-# New images: the mean over classes of intersection over union, and the share of right pixels.
+# On new images, it prints intersection over union, and the share of right pixels.
 
 images, labels = draw(50, 64, 64, seed=1)
 scores = probe.evaluate(model, images, labels)

@@ -2,13 +2,13 @@
 Many labels per image
 =====================
 
-Multi-label classification: a picture may show several of the classes, or none. A table names the
+In multi-label classification a picture may show several of the classes, or none. A table names the
 labels of each image::
 
     python examples/13_many_labels.py
 
-The pictures here are drawn: circles, squares and triangles in noise, up to three on a picture. With
-photographs of your own, begin below at ``from_folder``. The command line does the same:
+The program first draws pictures with up to three circles, squares and triangles in noise. With
+photographs of your own, begin at ``from_folder``. The command line does the same:
 ``keras-vit finetune shapes --labels labels.csv --multi-label --preset vit_digits --out run``.
 """
 
@@ -47,8 +47,8 @@ with (folder / "labels.csv").open("w", newline="") as file:
     csv.writer(file).writerows([["path", "labels"], *rows])
 
 # %%
-# ``labels.csv`` has a line per picture, ``000.png,circle triangle``. Labels are rows of zeros and
-# ones, and about a fifth of every class is held out.
+# ``labels.csv`` has a line per picture, such as ``000.png,circle triangle``. About a fifth of every
+# class is held out.
 
 preprocessor = keras_vit.Preprocessor.from_preset("vit_digits", image_size=32)
 images = keras_vit.data.from_folder(
@@ -58,8 +58,8 @@ data, validation = images.hold_out(0.2)
 print(data.class_counts)
 
 # %%
-# ``multi_label=True`` makes the recipe one of many labels: binary cross-entropy, and as metrics the
-# area below precision and recall and F1.
+# With ``multi_label=True`` the recipe takes binary cross-entropy as its loss, and as metrics the
+# area below precision and recall, and F1.
 
 model = keras_vit.VisionTransformer.from_preset(
     "vit_digits", num_classes=data.num_classes, labels=data.class_names, image_size=32
@@ -68,8 +68,9 @@ recipe = transfer_recipe(model, 80, 32, steps_per_epoch=10, multi_label=True)
 train(model, data, validation, recipe=recipe, out="shapes_run", resume=True, verbose=2)
 
 # %%
-# A label is given where its probability reaches the threshold of its class, at first 0.5. The
-# thresholds with the highest F1 on the held-out pictures take its place, and stay in the preset.
+# A picture has the labels whose probability reaches the threshold of their class, at first 0.5.
+# ``choose_thresholds`` finds those with the highest F1 on the held-out pictures; the preset keeps
+# them.
 
 model.thresholds = choose_thresholds(model, validation)
 model.save_to_preset("shapes_model")

@@ -1,8 +1,7 @@
 """The costs of a model from its configuration: parameters, floating-point operations, memory.
 
-A multiply-add counts as two operations, and only matrix products and convolutions count, as in
-table 6 of the paper. Norms, activations, softmax and additions are left out: they are below 1 % of
-the operations of the paper's models.
+A multiply-add counts as two operations. As in table 6 of the paper, only matrix products and
+convolutions count; norms, activations, softmax and additions are below 1 % of the operations.
 """
 
 import dataclasses
@@ -142,16 +141,17 @@ def memory(
     For each token of a block the gradient needs nine vectors of `hidden_size` (the input of the
     block, both norms' outputs, query, key, value, the concatenated heads, and the two sums) and two
     of `mlp_dim`. Attention weights are not kept, since fused kernels compute them again. The
-    stem of a hybrid is left out. `benchmarks/` measures the additional memory of a library.
+    stem of a hybrid is left out. The library of a backend needs further memory.
 
     Args:
         model: a `VisionTransformer`, or a `ViTConfig`.
         batch_size: images per step.
         optimizer: `"sgd"` with momentum, or `"adamw"`.
-        image_size: as in `flops`.
+        image_size: pixels, an int or (height, width); None for the size of the model.
 
     Raises:
-        ConfigError: as `flops`; or the optimizer is unknown.
+        ConfigError: the optimizer is unknown, `image_size` is None for a model of any size, or the
+            image is smaller than a patch.
     """
     config = _config_of(model)
     if optimizer not in _OPTIMIZER_STATE:

@@ -80,7 +80,7 @@ def shown(value: object, most: int = 120, quoted: bool = True) -> str:
     Args:
         value: any value.
         most: number of characters that are kept.
-        quoted: whether a string has quotation marks.
+        quoted: whether the result shows a string with quotation marks.
     """
     brief = reprlib.Repr()
     brief.maxstring = brief.maxother = most

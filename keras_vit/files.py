@@ -1,4 +1,4 @@
-"""Writes files and folders that get their names when they are complete.
+"""Writes files and folders that get their names only when they are complete.
 
 An unfinished file lies in a hidden folder `.NAME.xxxxxxxx.unfinished` beside its destination; the
 writer holds a lock on that folder. A killed process leaves the folder behind without the lock, and
@@ -253,7 +253,7 @@ def _sweep(place: Path) -> None:
 
 
 def _clear(work: Path, place: Path) -> None:
-    """Removes a hidden folder; first moves an old folder in it back if `place` is still free."""
+    """Removes a writer's hidden folder; an old folder inside moves back to a free `place` first."""
     if (work / "old").exists() and not place.exists():
         try:
             (work / "old").rename(place)

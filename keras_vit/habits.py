@@ -39,7 +39,7 @@ HABITS = {
     "vit_g14": _FAMILY,
     "vit_l14": _FAMILY,
 }
-"""Names of the package."""
+"""Names that users look for in `keras_vit`, and a sentence on each."""
 
 MODEL_HABITS = {
     "backbone": _FEATURES,
@@ -57,7 +57,7 @@ MODEL_HABITS = {
     "reset_classifier": _HEAD,
     "save_pretrained": "model.save_to_preset(folder) saves the model as a preset",
 }
-"""Attributes of a model."""
+"""Attributes that users look for in a model, and a sentence on each."""
 
 
 def answer_habit(name: str) -> str:

@@ -1,4 +1,4 @@
-"""A head from outside: a `Dense` layer of Keras, a file, or embeddings of words."""
+"""Gives a model a head from a `Dense` layer of Keras, a file, or embeddings of words."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -166,7 +166,8 @@ def _read_arrays(path: Path, allow_pickle_weights: bool = False) -> dict[str, np
 def copy_with_head(model: Any, kernel: Any, bias: Any, fields: dict[str, Any]) -> Any:
     """Returns a copy of a model with other fields, its weights, and another head.
 
-    Thresholds and the length of the pre_logits belonged to the model's own head.
+    Thresholds and the scaling of the pre_logits to length 1 belong to the old head; the copy has
+    neither.
     """
     of_head = {"thresholds": None, "unit_pre_logits": False}
     with blank_weights():

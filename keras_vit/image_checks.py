@@ -1,9 +1,8 @@
-"""Checks of a model's images; imports JAX or torch to know which tensors have values.
+"""Checks the shape and the pixels of images; imports JAX or torch to know which have values.
 
-Functions of keras_vit refuse images of a wrong shape with the fix in the message; Keras refuses
-them in its own words where it checks them first. Pixels out of range cause one warning per
-model: values are read from arrays that functions of keras_vit get and from the first batch on
-torch; integers are known by their type in every call, also of `fit`. A traced tensor has no values.
+A wrong shape is refused with the fix in the message. Pixels out of range cause one warning per
+model. Their values are read from arrays, and on torch from the first batch; integers are seen by
+their type in every call, also in `fit`. A traced tensor has no values, so nothing is read.
 """
 
 from typing import Any
@@ -53,7 +52,7 @@ class ImageChecks:
         Keras checks shapes too, except in the compiled steps of JAX.
 
         Raises:
-            ConfigError: as `check`.
+            ConfigError: the shape is not the model's; the message names the fix.
         """
         images = _only(inputs)
         shape = getattr(images, "shape", None)

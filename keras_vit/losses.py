@@ -1,4 +1,4 @@
-"""A `compile` that adapts cross-entropy losses to the logits or probabilities of the model.
+"""Adapts cross-entropy losses and metrics of `compile` to the logits or probabilities of a model.
 
 `model.compile("adam", "sparse_categorical_crossentropy")` is in every tutorial of Keras. The string
 stands for a loss of probabilities; with logits the loss silently becomes NaN. A model knows
@@ -41,7 +41,7 @@ _CAUSES = (
 def losses_of_head(
     config: ViTConfig, loss: Any, metrics: Any, weighted_metrics: Any, has_thresholds: bool = False
 ) -> tuple[Any, Any, Any]:
-    """Returns loss, metrics and weighted metrics of `compile`, fit to a model's outputs.
+    """Returns loss, metrics and weighted metrics of `compile`, adapted to a model's outputs.
 
     A model without a head keeps them unchanged. A model that has thresholds gives an image many
     labels.
@@ -103,11 +103,11 @@ def _fit_metric(metric: Any, loss: Any, from_logits: bool, by_class: bool) -> An
 
 @keras.saving.register_keras_serializable("keras_vit")
 class ManyLabelsCrossentropy(keras.losses.Loss):
-    """Binary cross-entropy, mean over classes, with a weight for the images of each class.
+    """Binary cross-entropy, mean over classes, with a weight for the positive labels of each class.
 
     Args:
-        positive_weights: factor of the loss of each class where the label is 1; see
-            `ImageData.positive_weights`.
+        positive_weights: factor of the loss for each class, where the label is 1.
+            `ImageData.positive_weights` computes them from the numbers of images.
         from_logits: whether the model returns logits.
         **options: arguments of `keras.losses.Loss`.
     """
@@ -144,7 +144,7 @@ class F1OfLogits(keras.metrics.F1Score):
 def many_labels_loss(
     config: ViTConfig, positive_weights: Sequence[float] | None, label_smoothing: float
 ) -> keras.losses.Loss:
-    """Returns the loss of a model of many labels, fit to its output.
+    """Returns the loss of a multi-label model for its logits or probabilities.
 
     Raises:
         ConfigError: the weights are not one positive number per class, or come with smoothing.
@@ -163,8 +163,9 @@ def many_labels_loss(
 
 
 def many_labels_metrics(config: ViTConfig) -> list[keras.metrics.Metric]:
-    """Returns the metrics of a training with many labels: the area below the curve of precision
-    and recall, mean over classes, and F1 at a probability of 0.5, mean over classes.
+    """Returns the metrics of a multi-label training, both means over classes.
+
+    They are the area below the curve of precision and recall, and F1 at a probability of 0.5.
     """
     from_logits = config.classifier_activation is None
     f1 = F1OfLogits if from_logits else keras.metrics.F1Score
@@ -179,7 +180,7 @@ def many_labels_metrics(config: ViTConfig) -> list[keras.metrics.Metric]:
 
 
 class FirstLoss(keras.callbacks.Callback):
-    """Warns if a training begins with a loss far above chance; recipes carry it.
+    """A callback of the recipes that warns if a training begins with a loss far above chance.
 
     The cross-entropy of an untrained classifier is ln(classes); the limit is three times that. Only
     the loss of the first step is read.

@@ -1,4 +1,4 @@
-"""The tokens of chosen blocks: dense features, a vector for every patch."""
+"""The output tokens of chosen blocks, a vector for every patch (dense features)."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""The builders of the fourteen Vision Transformers of `keras_vit.config.variants`."""
+"""The builders of the papers' fourteen Vision Transformers, such as `vit_b16`."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Builder(Variant):
-    """A variant; call it to build the model."""
+    """An architecture with a name; call it to build the model."""
 
     def __call__(
         self,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from benchmarks import aims, gpu, growth, harness, profiles, readme, report, speed
+from benchmarks import aims, gpu, harness, profiles, readme, report, speed
 from benchmarks.peers import PEERS, Peer
 from benchmarks.sizes import Size, size_named
 from keras_vit import checkpoints, variants
@@ -205,15 +205,6 @@ def test_xla_instructions_are_attributed_to_the_function_they_come_from(tmp_path
     assert parts == {"dot.1": "products", "exp.2": "attention", "copy.3": "copies"}
 
 
-def test_expected_growth_is_linear_except_for_attention_scores():
-    """Twice the tokens take twice the projections and four times the attention scores."""
-    points = [{"tokens": 197, "milliseconds_per_image": {"products": 10.0}}]
-    linear, quadratic = growth.expected(points, 197)
-    assert linear + quadratic == pytest.approx(10.0)
-    assert growth.expected(points, 577)[1] / quadratic == pytest.approx((577 / 197) ** 2)
-    assert growth.expected(points, 577)[0] / linear == pytest.approx(577 / 197, rel=0.01)
-
-
 @pytest.mark.without_backend
 def test_the_readme_is_followed_from_top_to_bottom(tmp_path):
     """Installations, programs and commands in their order."""
@@ -249,7 +240,7 @@ def test_a_csv_of_speeds_has_one_row_per_measurement(tmp_path, monkeypatch):
     def run(peers, request, rounds, say, length, units):
         assert request == {
             "task": "forward",
-            "model": "B/16",
+            "model": "vit_b16",
             "image_size": 224,
             "batch": 8,
             "dtype": "float32",
@@ -260,13 +251,21 @@ def test_a_csv_of_speeds_has_one_row_per_measurement(tmp_path, monkeypatch):
     file = tmp_path / "machine.csv"
     for torch_seconds in (0.02, 0.01):
         seconds["keras_vit-torch-predict"] = torch_seconds
-        rows, failed = speed.measure("B/16", 8, "float32", ["torch", "jax"], 3, 2.0)
+        rows, failed = speed.measure("vit_b16", 8, "float32", ["torch", "jax"], 3, 2.0)
         speed.merge(file, rows)
         assert not failed
     header, by_torch, by_jax = file.read_text().splitlines()
     assert header == ("model,batch,precision,backend,images_per_second,ms,peak_mb,gmacs,version")
-    assert by_torch == f"B/16,8,float32,torch,800.0,10.00,500,17.56,{keras_vit.__version__}"
-    assert by_jax.startswith("B/16,8,float32,jax,200.0,40.00,")
+    assert by_torch == f"vit_b16,8,float32,torch,800.0,10.00,500,17.56,{keras_vit.__version__}"
+    assert by_jax.startswith("vit_b16,8,float32,jax,200.0,40.00,")
+
+
+WRITE_AND_WAIT = """
+import json, sys, time, pathlib
+pathlib.Path(sys.argv[1]).write_text(json.dumps([{"request": {}, "rows": [{"peer": "timm"}]}]))
+print("written", flush=True)
+time.sleep(60)
+"""
 
 
 @pytest.mark.without_backend
@@ -274,34 +273,82 @@ def test_the_plan_for_a_gpu_keeps_what_it_has(tmp_path):
     """A part that fails or takes too long ends alone; a second run does what is missing."""
     python = (sys.executable, "-c")
     file = tmp_path / "gpu.json"
+    endless = (*python, WRITE_AND_WAIT, str(tmp_path / "rows.json"))
     parts = [
         gpu.Part("good", (*python, "print('fine')"), 0.5),
+        gpu.Part("endless", endless, 0.08),
         gpu.Part("bad", (*python, "raise SystemExit(3)"), 0.5),
     ]
-    assert {k: p["code"] for k, p in gpu.run(parts, file, 5, tmp_path)["parts"].items()} == {
+    found = gpu.run(parts, file, 5, tmp_path)["parts"]
+    assert {name: part["code"] for name, part in found.items()} == {
         "good": 0,
+        "endless": None,
         "bad": 3,
     }
-    again = [gpu.Part("good", (*python, "raise SystemExit(4)"), 0.5), parts[1]]
+    again = [gpu.Part("good", (*python, "raise SystemExit(4)"), 0.5), *parts[1:]]
     report = gpu.run([*again, gpu.Part("late", python, 0.5)], file, 0.1, tmp_path)["parts"]
     assert report["good"]["text"] == "fine\n"
-    assert report["late"] == {"code": None, "text": "no time was left"}
+    assert report["endless"]["rows"] == [{"request": {}, "rows": [{"peer": "timm"}]}]
+    assert report["late"] == {"code": None, "rows": [], "text": "no time was left"}
     assert json.loads(file.read_text())["parts"] == report
+
+
+@pytest.mark.on_one_backend("torch")
+def test_the_figures_of_a_gpu_have_their_columns(tmp_path):
+    """One part of the plan in miniature, with torch's products alone."""
+    chosen = next(p for p in gpu.plan(True, tmp_path) if p.name == "forward tiny, batch 1")
+    names = chosen.command.index("--peers")
+    short = (*chosen.command[: names + 1], "timm", *chosen.command[names + 1 + len(gpu.PLAIN) :])
+    part = gpu.Part(chosen.name, short, 3)
+    report = gpu.run([part], tmp_path / "gpu.json", 5, tmp_path)
+    assert set(report) == {"parts", "published"}
+    found = report["parts"][part.name]
+    assert found["code"] == 0, found["text"]
+    (measured,) = found["rows"]
+    assert measured["request"]["dtype"] == "bfloat16"
+    assert measured["machine"]["versions"]["torch"] != "absent"
+    assert {row["peer"] for row in measured["rows"]} == {"products", "timm"}
+    for row in measured["rows"]:
+        assert row["milliseconds"] > 0
+        assert row["peak_mb"] > 0
+        assert row["share"] > 0
+
+
+@pytest.mark.without_backend
+def test_a_turn_more_of_one_peer_counts_for_no_round():
+    """Rows are written in the middle of a round too, and before the anchor's first turn."""
+    turns = {"products": [2.0], "timm": [4.0, 9.0], "flax": []}
+    result = harness.Result({n: [harness.Turn(s, 0.0) for s in t] for n, t in turns.items()}, {})
+    assert result.ratios("timm") == [0.5]
+    assert result.of_fastest("timm") == [0.5]
 
 
 @pytest.mark.without_backend
 @pytest.mark.parametrize("tiny", [True, False])
-def test_the_plan_for_a_gpu_fits_into_its_time(tiny, tmp_path):
+def test_the_plan_for_a_gpu_has_every_part(tiny, tmp_path):
     """Its limits add up to little more than the forty minutes; every peer and model exists."""
     parts = gpu.plan(tiny, tmp_path)
     assert len({part.name for part in parts}) == len(parts)
-    assert sum(part.minutes for part in parts) < 55
+    assert tiny or sum(part.minutes for part in parts) < 50
+    peers, tasks, trained = set(), set(), set()
     for part in parts:
-        if "--peers" in part.command:
-            model = part.command[part.command.index("--model") + 1]
+        options = list(part.command)
+        if "--task" in options:
+            task, model = (
+                options[options.index("--task") + 1],
+                options[options.index("--model") + 1],
+            )
             assert size_named(model)
-            assert set(part.command[part.command.index("--peers") + 1 :]) - {
-                "--image-size",
-                "384",
-                "1024",
-            } <= set(PEERS)
+            tasks.add(task)
+            trained |= {model} if task == "train" else set()
+        if "--units" in options:
+            rest = options[options.index("--peers") + 1 :]
+            peers.update(rest[: next(k for k, word in enumerate(rest) if word.startswith("--"))])
+    assert tasks == {"forward", "train", "fit", "input"}
+    assert (
+        {"timm", "timm-compiled", "timm-max-autotune", "keras_vit-jax-call"} <= peers <= set(PEERS)
+    )
+    assert {"keras_vit-torch-call", "keras_vit-torch-call-compiled"} <= peers
+    families = ("tiny",) if tiny else ("Ti/16", "S/16", "B/16", "L/16", "H/14")
+    assert {*families} <= trained
+    assert {name.split("-")[0].removeprefix("tiny ") for name in trained} >= {"DINOv2", "DINOv3"}

@@ -105,7 +105,7 @@ def _predicted(model: Any, images: np.ndarray, batch: int) -> Step:
         else:
             model.predict(many[steps], batch_size=batch, verbose=0)
 
-    predict(2)
+    predict(1)
     return predict
 
 

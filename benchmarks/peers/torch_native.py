@@ -61,10 +61,15 @@ def _timm_family(size: Size) -> Any:
     import timm
 
     pool = {"global_pool": "token"} if size.family == "dinov3" else {}
-    name = _TIMM_NAMES[size.family]
-    if size.family == "dinov2" and size.hidden_size == 768:
-        name = name.replace("small", "base")
-    return timm.create_model(name, img_size=size.image_size, num_classes=size.num_classes, **pool)
+    return timm.create_model(
+        _TIMM_NAMES[size.family],
+        img_size=size.image_size,
+        num_classes=size.num_classes,
+        embed_dim=size.hidden_size,
+        depth=size.num_layers,
+        num_heads=size.num_heads,
+        **pool,
+    )
 
 
 _TRANSFORMERS_NAMES = {

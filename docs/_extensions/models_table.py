@@ -29,7 +29,7 @@ COLUMNS = {
     "MB": "---:",
     "pixels": "---:",
     "top-1, %": "---:",
-    "reported by": "---",
+    "source": "---",
 }
 LAST = {"rung": "---:", "protocol": "---", "license": "---"}
 MEANS = {0.485: "ImageNet's mean", 0.48145466: "CLIP's mean", 0.5: ""}
@@ -63,7 +63,7 @@ def _row(preset: Preset, speeds: list[list[dict[str, str]]]) -> list[str]:
     parameters, gmacs = num_parameters(config) / 1e6, flops(config).forward / 2e9
     top1, reported = preset.top1, preset.reported
     if preset.upstream_top1 is not None:
-        top1, reported = preset.upstream_top1, "VT#62 (ImageNet-21k)"
+        top1, reported = preset.upstream_top1, "VT#62"
     return [
         f"`{preset.name}`",
         f"{parameters:,.1f}",

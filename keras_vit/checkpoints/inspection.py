@@ -15,7 +15,7 @@ import numpy as np
 from keras_vit.checkpoints import inference
 from keras_vit.checkpoints.containers import Reader, strip_prefix
 from keras_vit.checkpoints.dialects import Dialect, Statement
-from keras_vit.checkpoints.dialects.base import not_a_protocol
+from keras_vit.checkpoints.dialects.base import warn_of_protocol
 from keras_vit.checkpoints.dialects.keras_vit import keras_vit
 from keras_vit.checkpoints.opening import OpenSource, open_source
 from keras_vit.checkpoints.recognition import (
@@ -203,7 +203,7 @@ def open_checkpoint(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoi
 
 
 def _info(path: Path, dialect: str, stated: PresetConfig, **arrays: Any) -> CheckpointInfo:
-    """Returns a description: the contents of `config.json`, or its counterpart, and the arrays."""
+    """Returns what `inspect` reports: the facts of `config.json` and those of the arrays."""
     facts = {name: getattr(stated, name) for name in _STATED}
     return CheckpointInfo(path, dialect, **facts, **arrays)
 
@@ -322,7 +322,7 @@ def _protocol(statement: Statement, dialect: Dialect, config: ViTConfig) -> Prot
         if set(counts) <= {config.channels}:
             return compact(protocol)
         counted = f"A mean or std of {counts[0]} channels, where the model has {config.channels},"
-        not_a_protocol(counted)
+        warn_of_protocol(counted)
     return compact(dialect.images.default(config))
 
 

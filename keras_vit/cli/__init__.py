@@ -95,7 +95,7 @@ def _sentence(error: BaseException, command: str, bound: BoundArguments) -> str:
 
 
 def _run(command: Callable[..., Any], bound: BoundArguments) -> int | None:
-    """Runs a command; a backend that cannot be imported becomes one sentence."""
+    """Runs a command; raises one sentence if the backend cannot be imported."""
     try:
         status: int | None = command(*bound.args, **bound.kwargs)
         return status

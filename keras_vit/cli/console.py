@@ -40,7 +40,8 @@ def start_backend(saves: bool = False) -> None:
     """Imports Keras and its backend; prints a note if the choice needs one.
 
     Args:
-        saves: whether the command saves a model or draws seeds, see `backend.start`.
+        saves: whether the command saves a model or draws seeds. Keras then imports TensorFlow too,
+            if it is installed.
     """
     if note := backend.note():
         print(f"keras-vit: {note}", file=sys.stderr)
@@ -66,7 +67,7 @@ def show(
 ) -> None:
     """Prints rows as a table on a terminal, as tab-separated lines elsewhere, or as csv or JSON.
 
-    Cells are never cut. The first line has the headings.
+    No cell is shortened. The first line has the headings.
 
     Args:
         output: form that the user has chosen.
@@ -113,7 +114,7 @@ def progress_of_images(name: str, total: int) -> Iterator[Callable[[int], None]]
 
 
 def image_files(names: Iterable[str]) -> list[Path]:
-    """Returns the given files and the images in the given folders, each once.
+    """Returns the files, and the images in the folders, each once.
 
     A line on stderr states the number of hidden files that were left out.
 

@@ -1,4 +1,4 @@
-"""`make demo`: the embedded preset predicts, learns another question, and explains itself."""
+"""The command `keras-vit demo`: vit_digits predicts, learns another question, and is explained."""
 
 import os
 import subprocess

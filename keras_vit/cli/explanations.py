@@ -31,13 +31,15 @@ def explain(
     images.
 
     Args:
-        images: image files or folders of them.
-        preset: a name, a file or folder, or hf://owner/repo.
-        out: folder to write, or a FILE.png.
-        method: method that comes first, relevance by default; rollout for a FILE.png.
-        target: labels or indices; by default the two most probable classes of each image.
-        image_size: pixels, or height and width, if other than the stored size; a model of any
-            size needs it.
+        images: paths of image files or of folders of images.
+        preset: name of a preset, path of a file or folder, or hf://owner/repo.
+        out: path of the folder to write, or of a FILE.png.
+        method: method that the page shows first, by default relevance, or that FILE.png shows, by
+            default rollout.
+        target: labels or numbers of the classes to explain; by default the two most probable
+            classes of each image.
+        image_size: pixels of the images, or height and width; by default the model's. A model of
+            any size needs it.
     """
     paths = image_files(images)
     model = load_model(preset, **drop_unset({"image_size": size_of(image_size)}))

@@ -31,16 +31,17 @@ def export(
     """Write a model that runs without keras_vit.
 
     Args:
-        source: a name, a file or folder, or hf://owner/repo.
-        out: folder to write.
-        format: format of the file.
-        outputs: answer of the exported model.
-        preprocessing: take uint8 images of any size; without it, prepared floats.
-        image_size: pixels, or height and width, if other than the model's.
-        batch: images of each call; by default any number.
-        precision: type of the weights.
-        calibration: images or folders, for int8 of activations with fixed ranges.
-        verify: compare the result with the model.
+        source: name of a preset, path of a file or folder, or hf://owner/repo.
+        out: path of the folder to write.
+        format: format of the exported model.
+        outputs: numbers that the exported model returns.
+        preprocessing: the exported model takes uint8 images of any size and prepares them;
+            --no-preprocessing: it takes prepared floats.
+        image_size: pixels of the images, or height and width; by default the model's.
+        batch: number of images in a call; by default any number.
+        precision: number format of the weights.
+        calibration: image files or folders from which int8 takes the ranges of the activations.
+        verify: compare the exported model with the original; --no-verify leaves it out.
     """
     images = [str(path) for path in image_files(calibration)] if calibration else None
     model = load_model(source)

@@ -1,4 +1,4 @@
-"""Commands over image files: predict, embed, evaluate."""
+"""Commands that read images: predict, embed, evaluate and probe."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -26,13 +26,13 @@ def predict(
 ) -> int:
     """Classify images.
 
-    An image that cannot be read is named on stderr, the others are answered, and the exit status
-    is 1.
+    If an image cannot be read, a line on stderr names it, and the exit status is 1.
 
     Args:
-        images: image files or folders of them.
-        preset: a name, a file or folder, or hf://owner/repo.
-        top: labels per image: 5 by default; of a model of many labels all above their threshold.
+        images: paths of image files or of folders of images.
+        preset: name of a preset, path of a file or folder, or hf://owner/repo.
+        top: number of labels per image, by default 5; for a multi-label model by default all labels
+            that reach their threshold.
     """
     paths = image_files(images)
     model = load_model(preset)
@@ -58,13 +58,13 @@ def predict(
 @Parameter(name="*", group=Group("Ray, for many workers on this machine or a cluster"))
 @dataclasses.dataclass(frozen=True)
 class OnRay:
-    """Options of `--engine ray`.
+    """Options of --engine ray.
 
     Args:
-        workers: processes with the model, 1 by default.
-        top: write this number of labels in place of features.
-        cpus_per_worker: threads of a worker, 1 by default.
-        gpus_per_worker: accelerators of a worker, 0 by default.
+        workers: number of processes that each load the model, by default 1.
+        top: number of labels per image to write in place of features.
+        cpus_per_worker: number of threads of a worker, by default 1.
+        gpus_per_worker: number of accelerators of a worker, by default 0.
     """
 
     workers: Positive | None = None
@@ -96,12 +96,12 @@ def embed(
     has the reason in the column error.
 
     Args:
-        images: image files or folders of them.
-        preset: a name, a file or folder, or hf://owner/repo.
-        out: file to write, NAME.npy; with --engine ray a folder of Parquet files.
-        layer: layer that gives the features.
-        batch_size: images per step.
-        engine: run on Ray Data.
+        images: paths of image files or of folders of images.
+        preset: name of a preset, path of a file or folder, or hf://owner/repo.
+        out: path of the file to write, NAME.npy; with --engine ray path or address of a folder.
+        layer: name of the layer whose output is written; pre_logits is the input of the head.
+        batch_size: number of images in a batch.
+        engine: ray runs many workers by Ray Data; by default this process computes alone.
     """
     options = drop_unset(vars(ray))
     if options and engine is None:
@@ -141,20 +141,18 @@ def evaluate(
 ) -> int:
     """Score a classifier on labelled images: accuracy, loss and calibration error.
 
-    A preset of many labels (multi-label) is scored by mean average precision and F1 too.
-
-    The classes of the images are matched to the model's labels by name. The exit status is 1 if
-    images were left out.
+    A multi-label preset also gets mean average precision and F1. Names match the classes of the
+    images with the model's labels. The exit status is 1 if images were left out.
 
     Args:
-        data: a folder with a folder of images per class, tfds:NAME or hf:NAME.
-        preset: a name, a file or folder, or hf://owner/repo.
-        labels: table of the images' labels, CSV (path,label) or JSON; of tfds: and hf: data the
+        data: folder with a folder of images per class, tfds:NAME, or hf:OWNER/NAME.
+        preset: name of a preset, path of a file or folder, or hf://owner/repo.
+        labels: table of labels in the folder, CSV (path,label) or JSON; for tfds: and hf: data the
             name of the feature or column.
         split: split of tfds: or hf: data, test by default.
-        batch_size: images per step.
+        batch_size: number of images in a batch.
         skip_unreadable: leave out images that cannot be read.
-        classes: show the accuracy of each class, or F1.
+        classes: show the accuracy of each class too; F1 for a multi-label preset.
     """
     model = load_model(preset)
     from keras_vit.data import from_name
@@ -202,15 +200,15 @@ def probe(
 ) -> int:
     """Fit a classifier to a folder of images in a minute, and judge it.
 
-    Into the folder OUT go a preset, the results as probe.json, index.html with the pictures whose
-    labels look wrong, and the features. The exit status is 1 if images were left out.
+    The folder OUT gets a preset, the results in probe.json, the features, and a page index.html
+    with the pictures whose labels look wrong. The exit status is 1 if images were left out.
 
     Args:
-        data: a folder with a folder of images per class, tfds:NAME or hf:NAME.
-        preset: a name, a file or folder, or hf://owner/repo.
-        out: folder for the results.
+        data: folder with a folder of images per class, tfds:NAME, or hf:OWNER/NAME.
+        preset: name of a preset, path of a file or folder, or hf://owner/repo.
+        out: path of the folder for the results.
         split: split of tfds: or hf: data, test by default.
-        batch_size: images per step.
+        batch_size: number of images in a batch.
         skip_unreadable: leave out images that cannot be read.
     """
     model = load_model(preset)

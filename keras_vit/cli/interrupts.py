@@ -1,4 +1,4 @@
-"""Ctrl-C that Python has ignored."""
+"""Repeats a Ctrl-C that Python would ignore."""
 
 import _thread
 import signal
@@ -13,7 +13,7 @@ _PAUSE = 0.05  # seconds, in which the callback that Ctrl-C met ends
 
 @contextmanager
 def interrupts_repeated() -> Iterator[None]:
-    """Raises a `KeyboardInterrupt` again that Python has printed and ignored.
+    """Context in which a `KeyboardInterrupt` that Python printed and ignored is raised again.
 
     Python cannot raise it out of a callback of the garbage collector or out of `__del__`. JAX has
     such a callback, and the collector runs often while a model is built.

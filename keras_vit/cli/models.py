@@ -27,15 +27,15 @@ def list_(
     hybrid: Annotated[bool | None, Parameter(negative="--no-hybrid")] = None,
     output: Output = _PLAIN,
 ) -> None:
-    """Show presets, or the variants of the papers.
+    """Show the presets that can be loaded, or the architectures of the papers.
 
     Args:
-        variants: show architectures in place of presets.
-        variant: show presets of this variant alone.
-        family: vit, dinov2, dinov3, clip, siglip, deit, mae, ...
-        data: data of the training: i21k, i1k, i21k_ft_i1k, i1k_ft_i1k.
-        resolution: pixels of the images.
-        hybrid: show models with a ResNet before the Transformer, or models without it.
+        variants: show architectures with their sizes, in place of presets.
+        variant: only presets of this architecture, such as vit_b16.
+        family: only presets of this family: vit, dinov2, dinov3, clip, siglip, deit, mae, ...
+        data: only presets trained on this data: i21k, i1k, i21k_ft_i1k, i1k_ft_i1k.
+        resolution: only presets for images of this number of pixels, such as 384.
+        hybrid: only models with a ResNet before the Transformer; --no-hybrid: only others.
     """
     from keras_vit.checkpoints import inspect
     from keras_vit.config.variants import VARIANTS
@@ -67,7 +67,8 @@ def list_(
 def doctor(*, output: Output = _PLAIN) -> None:
     """Show the installed and the missing packages, the backend and the processor.
 
-    The backend torch is imported: its private names that are gone have a row each.
+    If the backend is torch, a row names each private function of torch that is gone, and its
+    replacement.
     """
     from keras_vit.environment.backend import chosen_backend, refusal
     from keras_vit.environment.components import components
@@ -83,10 +84,12 @@ def doctor(*, output: Output = _PLAIN) -> None:
 
 
 def info(source: str, /, *, output: Output = _PLAIN) -> None:
-    """Show the facts of a checkpoint or preset; with --json also the shape of every array.
+    """Show library, model and sizes of a checkpoint or preset.
+
+    With --json the answer also has the shape of every array.
 
     Args:
-        source: a name, a file or folder, or hf://owner/repo.
+        source: name of a preset, path of a file or folder, or hf://owner/repo.
     """
     from keras_vit.checkpoints import inspect
     from keras_vit.sources.catalog import CATALOG
@@ -165,13 +168,14 @@ def convert(
     lossy: bool = False,
     allow_pickle_weights: bool = False,
 ) -> None:
-    """Write a checkpoint in another dialect.
+    """Write a checkpoint for another library.
 
     Args:
-        source: a name, a file or folder, or hf://owner/repo.
-        destination: file or folder to write.
-        to: dialect to write.
-        lossy: write also a model whose arithmetic the other library cannot express.
+        source: name of a preset, path of a file or folder, or hf://owner/repo.
+        destination: path of the file or folder to write.
+        to: library that reads the result: timm, transformers, keras_hub, google, big_vision, ...
+        lossy: also write a model whose outputs will differ, because the other library lacks its
+            arithmetic.
         allow_pickle_weights: read a .bin or .pth file by torch.load(weights_only=True); see
             SECURITY.md.
     """
@@ -200,11 +204,13 @@ def verify(
     fields: Fields = _STORED,
     output: Output = _PLAIN,
 ) -> int:
-    """Compare a checkpoint's outputs with its own library's; the exit status is 1 if they differ.
+    """Compare the outputs of a checkpoint with those of its own library, or of another checkpoint.
+
+    The exit status is 1 if they differ.
 
     Args:
-        source: a name, a file or folder, or hf://owner/repo.
-        other: another checkpoint, to compare with instead of the library.
+        source: name of a preset, path of a file or folder, or hf://owner/repo.
+        other: another checkpoint to compare with, in place of the library.
     """
     start_backend()
     from keras_vit.checkpoints import verify as verify_checkpoint
@@ -234,13 +240,13 @@ def upload(
     overwrite: bool = False,
     message: str | None = None,
 ) -> None:
-    """Put a preset folder on the Hub.
+    """Upload a preset to the Hugging Face Hub.
 
     Args:
-        folder: preset folder.
-        target: hf://owner/repo[@branch].
+        folder: path of the preset.
+        target: address on the Hub, hf://owner/repo[@branch].
         private: make a new repository private.
-        overwrite: replace another preset.
+        overwrite: replace another preset at that address.
         message: message of the commit.
     """
     from keras_vit.sharing.upload import upload_preset

@@ -26,7 +26,7 @@ def size_of(pixels: tuple[int, ...] | None) -> int | tuple[int, int] | None:
 
 
 def drop_unset(options: dict[str, Any]) -> dict[str, Any]:
-    """Returns the options that the user has stated, 0 included; others are None or False."""
+    """Returns the options without those that are None or False; 0 counts as stated."""
     return {k: v for k, v in options.items() if v is not None and v is not False}
 
 
@@ -36,8 +36,8 @@ class Output:
     """The form of an answer on stdout.
 
     Args:
-        csv: print comma-separated lines.
-        json: print JSON.
+        csv: print the answer as comma-separated lines.
+        json: print the answer as JSON.
     """
 
     csv: Annotated[bool, Parameter(group=_FORMATS)] = False
@@ -50,8 +50,8 @@ class Fields:
     """Facts that the files of a checkpoint leave open, or that the user changes.
 
     Args:
-        image_size: pixels, or height and width, to which the positions are resized.
-        num_heads: attention heads, for files that do not state them.
+        image_size: pixels of the images, or height and width; the positions are resized to it.
+        num_heads: number of attention heads, for files that do not state it.
     """
 
     image_size: Pixels | None = None

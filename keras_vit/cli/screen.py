@@ -1,4 +1,4 @@
-"""The console of the command line: rich without markup, which strangers could misuse."""
+"""The console of the command line: rich without markup, because text from files could misuse it."""
 
 from typing import Any
 

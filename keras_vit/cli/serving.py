@@ -1,4 +1,4 @@
-"""The command that puts a model behind an HTTP address."""
+"""The command `keras-vit serve`."""
 
 from typing import Annotated
 
@@ -26,22 +26,22 @@ def serve(
 ) -> None:
     """Answer HTTP requests for labels and features.
 
-    POST /classify, POST /embed, GET /healthz, GET /metadata, a page on which one drops an image
-    at /, and the interface at /docs. SIGTERM and Ctrl-C let the accepted requests be answered
-    first.
+    The server has POST /classify, POST /embed, GET /healthz, GET /metadata, a page for dropped
+    images at /, and the interface at /docs. SIGTERM and Ctrl-C end it after it has answered the
+    accepted requests.
 
     Args:
-        source: a name, a file or folder, or hf://owner/repo.
-        host: address to listen at.
-        port: 0 for any.
-        allowed_hosts: names of the server beside --host and localhost; '*' for every name.
-        max_batch: most images of one step.
-        batch_wait: milliseconds that an image waits for others.
-        max_bytes: most bytes of a request's body.
-        max_pixels: most pixels of an image; 89,478,485 by default.
-        max_queue: most images that may wait.
-        timeout: seconds for an answer.
-        access_log: log a line for each request.
+        source: name of a preset, path of a file or folder, or hf://owner/repo.
+        host: address at which the server listens.
+        port: port at which the server listens; 0 for any free port.
+        allowed_hosts: further names by which clients may call the server; '*' for every name.
+        max_batch: largest number of images in a batch.
+        batch_wait: milliseconds that an image waits for others of its batch.
+        max_bytes: largest number of bytes in the body of a request.
+        max_pixels: largest number of pixels of an image; by default 89,478,485.
+        max_queue: largest number of images that wait; a request beyond it gets status 429.
+        timeout: seconds after which a request without an answer gets status 503.
+        access_log: print a line for each request.
     """
     from keras_vit.checkpoints import Source
     from keras_vit.serving import Settings, check_installed

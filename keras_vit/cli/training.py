@@ -23,19 +23,18 @@ _LEARNS = Group("Weights that learn; without an option all", validator=mutually_
 @Parameter(name="*")
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """The options of `keras_vit.finetune.recipe`.
+    """Options of the recipe: optimizer, learning rate, and the weights to train.
 
     Args:
-        optimizer: "muon" for Muon in place of the recipe's SGD, or AdamW from scratch.
-        learning_rate: peak of the learning rate, 0.01 by default and 0.001 from scratch or with
-            Muon.
-        warmup_steps: updates in which the learning rate rises.
-        weight_decay: decay of the weights per update, relative to the learning rate.
+        optimizer: muon trains by Muon; by default SGD, and AdamW from scratch.
+        learning_rate: highest learning rate; by default 0.01, and 0.001 from scratch or with Muon.
+        warmup_steps: number of weight updates in which the learning rate rises.
+        weight_decay: share of each weight, times the learning rate, that an update subtracts.
         ema: factor of the moving average of the weights, such as 0.999.
-        layer_decay: factor of the learning rate from block to block, such as 0.75.
-        head_only: train nothing but the head.
-        trainable_blocks: train this number of last blocks.
-        lora_rank: train low-rank additions of this rank.
+        layer_decay: learning rate of a block relative to the next block, such as 0.75.
+        head_only: train the head alone.
+        trainable_blocks: train this number of last blocks, and the head.
+        lora_rank: train low-rank additions (LoRA) of this rank, and the head.
     """
 
     optimizer: Literal["muon"] | None = None
@@ -76,34 +75,33 @@ def finetune(
     skip_unreadable: bool = False,
     seed: int = 0,
 ) -> None:
-    """Train a preset on images of your own.
+    """Train a preset on images of your own, by the paper's recipe.
 
-    The paper's recipe on your images: into the folder OUT go the presets best/ and last/,
-    log.csv and the state for --resume. The head of the preset stays if the images have its
-    classes.
+    The folder OUT gets the presets best/ and last/, log.csv and the state for --resume. The head
+    of the preset is kept if the images have its classes.
 
     Args:
-        data: a folder with a folder of images per class; tfds:NAME; or hf:OWNER/NAME.
-        out: folder for the results.
-        labels: table of the images' labels, CSV (path,label) or JSON; of tfds: and hf: data the
+        data: folder with a folder of images per class, tfds:NAME, or hf:OWNER/NAME.
+        out: path of the folder for the results.
+        labels: table of labels in the folder, CSV (path,label) or JSON; for tfds: and hf: data the
             name of the feature or column.
-        multi_label: images have many labels.
-        preset: a name, a file or folder, or hf://owner/repo.
-        from_scratch: variant with fresh weights, such as vit_ti16.
-        resume: continue the training in OUT.
-        steps: weight updates: 500 for up to 20,000 images, 10,000 for up to 500,000 (BiT's rule).
-        batch_size: images per step.
-        accumulate: batches per weight update.
-        image_size: pixels, or height and width, of the model.
-        dropout: dropout_rate of the model.
-        augmentation: augmentation of AugReg; "none" crops and flips. Without it images are not
-            changed.
-        label_smoothing: probability that is spread over all classes.
-        mixed_precision: policy of the model.
-        split: split of a tfds: or hf: data set.
-        validation: a share of the data, another folder or split, or "none".
+        multi_label: an image may have several labels, or none.
+        preset: name of a preset, path of a file or folder, or hf://owner/repo.
+        from_scratch: architecture to train with fresh weights, such as vit_ti16.
+        resume: continue the training in the folder OUT.
+        steps: number of weight updates. BiT's rule: 500 below 20,000 images, 10,000 below 500,000.
+        batch_size: number of images in a batch.
+        accumulate: number of batches for one weight update.
+        image_size: pixels of the model's images, or height and width.
+        dropout: share of activations that training drops (dropout_rate).
+        augmentation: random changes of the images, by the names of AugReg; none crops and flips.
+            Without this option images stay unchanged.
+        label_smoothing: probability that the targets spread over all classes.
+        mixed_precision: dtype policy of the model, for 16-bit arithmetic.
+        split: part of a tfds: or hf: data set to train on.
+        validation: share of the data that is held out, another folder or split, or none.
         skip_unreadable: leave out images that cannot be read.
-        seed: seed of order, augmentation and fresh weights.
+        seed: number from which the order, the augmentation and fresh weights are drawn.
     """
     source: Any
     if preset is not None:  # an unknown name is refused before a backend starts
@@ -184,10 +182,10 @@ def _announce(plan: "Plan") -> None:
 
 
 def demo(*, out: Path = Path("demo")) -> None:
-    """Predict, fine-tune, save, reload and explain.
+    """Show what keras_vit does: predict, fine-tune, save, reload and explain.
 
     Args:
-        out: folder for the results.
+        out: path of the folder for the results.
     """
     start_backend(saves=True)
     from keras_vit.cli.demo import run

@@ -1,4 +1,6 @@
-"""The part of each weight that a device keeps, from the axes that the lexicon states.
+"""Divides weights and images among the devices of JAX.
+
+`keras_vit.weights.lexicon` states the axes of each weight, which decide how it is divided.
 
 The mesh of devices has an axis "batch", which divides the images of a batch, an axis "model", or
 both. Tensor parallelism divides the axes num_heads and mlp_dim of the weights along "model", as in
@@ -49,7 +51,7 @@ def tensor_parallel(shards: int | None = None, devices: Sequence[str] | None = N
     Args:
         shards: devices that share one copy of the model; None for all devices. Eight devices with
             `shards=4` have two copies, and each copy takes half of a batch.
-        devices: as in `data_parallel`.
+        devices: names of `keras.distribution.list_devices()`; None for all devices.
 
     Raises:
         ConfigError: `shards` does not divide the number of devices, or the backend is not JAX;
@@ -62,12 +64,13 @@ def fully_sharded(shards: int = 1, devices: Sequence[str] | None = None) -> Any:
     """Returns the distribution in which parameters and optimizer are divided among all devices.
 
     Args:
-        shards: devices that share one copy of the model's products, as in `tensor_parallel`; 1
-            for no tensor parallelism.
-        devices: as in `data_parallel`.
+        shards: devices that also divide the heads and MLPs, as in `tensor_parallel`; 1 for no
+            tensor parallelism.
+        devices: names of `keras.distribution.list_devices()`; None for all devices.
 
     Raises:
-        ConfigError: as `tensor_parallel`.
+        ConfigError: `shards` does not divide the number of devices, or the backend is not JAX;
+            when a model is made, that `shards` does not divide its num_heads or mlp_dim.
     """
     return _Sharded(_mesh(devices, shards), fully_sharded=True)
 
@@ -78,7 +81,7 @@ def divided_axes(
     """Returns the mesh axis that divides each axis of a weight, or None.
 
     Args:
-        path: path of the weight; a path that the lexicon lacks is divided by `fully_sharded` alone.
+        path: path of the weight. A weight that the lexicon lacks is divided along "batch" alone.
         shape: shape of the weight.
         sizes: `{axis of the mesh: devices along it}`.
         fully_sharded: whether "batch" divides the longest of the other axes that it can divide.
@@ -125,7 +128,7 @@ class _Sharded(keras.distribution.ModelParallel):
 
 
 def _axes_of(path: str) -> list[str]:
-    """Returns the letters of a weight's axes, or an empty list."""
+    """Returns the letters of a weight's axes in the lexicon; empty for a weight that it lacks."""
     parts = path.split("/")
     for start in range(len(parts)):  # a surrounding model may stand before the lexicon's path
         name = "/".join(parts[start:])

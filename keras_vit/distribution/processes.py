@@ -1,4 +1,4 @@
-"""Processes of JAX or torch that work together: who they are, who writes.
+"""Processes of JAX or torch that work together: their numbers, their shares, and which one writes.
 
 torch: `torchrun --nproc-per-node 2 train.py` starts the processes, and `ddp(model)` connects them.
 JAX: `keras.distribution.initialize(...)` connects them before the first computation.
@@ -21,7 +21,7 @@ def process() -> tuple[int, int]:
     if backend == "jax":
         import jax
 
-        # JAX would start its devices to count the processes of one.
+        # Without this check JAX would start its devices to count one process.
         if jax.distributed.is_initialized():
             return jax.process_index(), jax.process_count()
     if backend == "torch":
@@ -110,9 +110,9 @@ def by_the_first(write: Callable[[], object], place: object) -> None:
 
 
 def by_one(write: Callable[[], object], place: object) -> None:
-    """Lets the first of the processes that call a model together write, as `by_the_first`.
+    """Lets one of the processes that share a model write; the others wait for it.
 
-    A process with a model of its own writes by itself.
+    A process with a model of its own writes itself.
     """
     if together()[1] == 1:
         write()
@@ -121,9 +121,9 @@ def by_one(write: Callable[[], object], place: object) -> None:
 
 
 def from_the_first(value: Any) -> Any:
-    """Returns the value of process 0, of JSON types; every process must call it.
+    """Returns the value that process 0 has, of JSON types; every process must call it.
 
-    A fact of the disk may differ in a process that asks a moment later.
+    Processes that read a file at different moments may otherwise have different values.
     """
     if process()[1] == 1:
         return value
@@ -134,7 +134,7 @@ def from_the_first(value: Any) -> Any:
 
 
 def whole(variable: Any) -> np.ndarray:
-    """Returns a variable as an array, also if devices of other processes hold parts of it.
+    """Returns a variable as a whole array, also if devices of other processes hold parts of it.
 
     The parts are gathered in every process, so that every process must call it.
     """
@@ -147,7 +147,7 @@ def whole(variable: Any) -> np.ndarray:
 
 
 def on_all_devices() -> Any:
-    """Returns the layout of a JAX array that every device has whole; None in one process."""
+    """Returns the layout of a JAX array that each device has as a whole; None in one process."""
     if together()[1] == 1:
         return None
     import jax
@@ -157,7 +157,10 @@ def on_all_devices() -> Any:
 
 
 def all_of(numbers: Sequence[int]) -> list[list[int]]:
-    """Returns the numbers of every process; every process must call it with as many, of 31 bits."""
+    """Returns the numbers of all processes, a list per process.
+
+    Every process calls the function, with equally many numbers below 2**31.
+    """
     if keras.backend.backend() == "jax":
         from jax.experimental import multihost_utils
 
@@ -185,5 +188,7 @@ def connect() -> None:
     if dist.is_initialized():
         return
     if "TORCHELASTIC_RUN_ID" not in os.environ:
-        raise ConfigError("ddp: torchrun did not start this process. torchrun train.py does.")
+        raise ConfigError(
+            "ddp: torchrun did not start this process. Start it by: torchrun train.py"
+        )
     dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")

@@ -1,4 +1,4 @@
-"""Training in processes that torchrun started, one per device: the mean of their gradients."""
+"""Trains one model in processes that torchrun started, by the mean of their gradients."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -35,7 +35,7 @@ def ddp(model: Any) -> Any:
     Raises:
         ConfigError: the backend is not torch, torchrun did not start this process, the optimizer
             is not a recipe's, the weights are sharded by FSDP, or the processes were given
-            different models or settings; then every process raises.
+            different models or settings. Every process raises then.
     """
     if keras.backend.backend() != "torch":
         raise ConfigError(
@@ -77,7 +77,7 @@ def _is_wrapped_by_keras(model: Any) -> bool:
 
 
 def mean_over_processes(gradients: Sequence[Any]) -> list[Any]:
-    """Returns the mean of torch gradients over all processes, bucket by bucket."""
+    """Returns the mean of torch gradients over all processes; a call sums some 25 MiB of them."""
     import torch
     import torch.distributed as dist
 

@@ -24,7 +24,7 @@ BACKENDS = {
 """Keras's name of each backend, and the packages that it needs."""
 
 ONLY_PREDICTS = "openvino"
-"""The backend without gradients: it is taken without the user's choice only if it is alone."""
+"""The backend without gradients; it is chosen automatically only if no other is installed."""
 
 _ONLY_ONE = "the only one that is installed; KERAS_BACKEND names another"
 _set_here: set[str] = set()
@@ -65,15 +65,15 @@ def start(saves: bool = False) -> str:
     """Imports Keras and its backend, without the lines that TensorFlow logs while it is imported.
 
     Two of TensorFlow's libraries write to stderr as they are loaded, whatever the value of
-    `TF_CPP_MIN_LOG_LEVEL` (version 2.21, found on 2026-11-23). The lines would head every answer
-    of the command line.
+    `TF_CPP_MIN_LOG_LEVEL` (version 2.21, 2026-11-23). The lines would stand above
+    every answer of the command line.
 
     Args:
-        saves: whether Keras will draw seeds or save a model. On every backend it then imports
-            TensorFlow, if that is installed.
+        saves: whether Keras will draw seeds or save a model. It then imports TensorFlow on every
+            backend, if TensorFlow is installed.
 
     Returns:
-        The lines. After an import that failed they are written to stderr.
+        The lines of the libraries. After a failed import they are written to stderr.
     """
     lines = ""
     if chosen_backend()[0] == "tensorflow":
@@ -86,7 +86,7 @@ def start(saves: bool = False) -> str:
 
 
 def _imported_silently(module: str) -> str:
-    """Imports a module and returns what was written to stderr meanwhile."""
+    """Imports a module; returns the text that was written to stderr meanwhile."""
     if module in sys.modules:
         return ""
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""The environment: installed backends and extras, and the processor; nothing is imported."""
+"""Lists the installed backends and extras, and the processor, without importing a package."""
 
 import dataclasses
 import importlib.metadata
@@ -40,7 +40,7 @@ class Component:
 
 
 def components() -> list[Component]:
-    """Returns the facts for a bug report, and the missing packages with their purposes."""
+    """Returns the parts of the environment for a bug report; a missing package has no version."""
     chosen, why = chosen_backend()
     parts = [
         Component("machine", "system", platform.platform()),
@@ -66,7 +66,7 @@ def components() -> list[Component]:
 
 
 def _instructions() -> tuple[str, str]:
-    """Returns the instruction sets of the processor, and what it is slow or fast at."""
+    """Returns the instruction sets of the processor, and a note on the speed of bfloat16."""
     machine = processor()
     note = ""
     if "amx_bf16" in machine.flags:

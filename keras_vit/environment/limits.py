@@ -1,4 +1,4 @@
-"""Limits on files from strangers. A file above a limit is refused before it is read.
+"""Limits on untrusted files. A file above a limit is refused before it is read.
 
 Each limit is far above the needs of a Vision Transformer. An environment variable raises it, for a
 process that reads larger files on purpose. SECURITY.md lists the limits.
@@ -63,4 +63,4 @@ IMAGE_PIXELS = Limit("KERAS_VIT_MAX_PIXELS", 89_478_485, "pixels")
 """Pixels in one encoded image. Pillow warns from the same number on: 256 MiB of 3 bytes each."""
 
 SMALL = 2**26
-"""Bytes that any file may expand to, even a small one: the zeros of a new head shrink to little."""
+"""Bytes that any file may expand to; small files of zeros, such as a new head's, need it."""

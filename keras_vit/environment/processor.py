@@ -1,4 +1,4 @@
-"""The processor: vendor and instruction sets, and which library computes torch's products on it."""
+"""The processor, and the library that computes torch's matrix products on it."""
 
 import dataclasses
 import functools
@@ -21,7 +21,7 @@ _INSTRUCTION_SETS = (
 _CPUINFO = Path("/proc/cpuinfo")
 
 PRODUCTS = ("auto", "onednn", "gelu", "torch")
-"""Values of the environment variable `KERAS_VIT_PRODUCTS`, see `products_of_torch`."""
+"""Values of the environment variable `KERAS_VIT_PRODUCTS`; `products_of_torch` explains them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +67,7 @@ def processor() -> Processor:
 
 
 def products_of_torch(machine: Processor | None = None) -> tuple[str, str]:
-    """Returns which of torch's matrix products on CPUs oneDNN computes, and why.
+    """Returns the matrix products that oneDNN computes for torch on CPUs, and the reason.
 
     - `"onednn"`: all products of the blocks, in inference those of attention too. This is the rule
       on AMD processors with AVX-512, where MKL, torch's own library, takes a slow path: half the

@@ -1,9 +1,8 @@
 """Makes the classes of keras_vit known to Keras, which looks them up when it loads a model.
 
-Keras knows a class of a saved model once the module of the class was imported. `import keras_vit`
-imports these modules if Keras is already imported. Otherwise `import keras_vit` starts no backend,
-so that it is quick: the first use of a public name of keras_vit that needs Keras then imports the
-modules.
+Keras can load a saved model after the modules of its classes were imported. If Keras is already
+imported, `import keras_vit` imports these modules. Otherwise it starts no backend, to be quick, and
+the first use of a public name that needs Keras imports them.
 """
 
 import importlib

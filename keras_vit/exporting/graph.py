@@ -19,7 +19,7 @@ _STAGES = {"features": "pre_logits", "logits": "logits"}
 
 
 class ExportGraph:
-    """A model between the preparation of its images and the form of its outputs, by a plan.
+    """The exported computation: preparation of the images, model, and form of the outputs.
 
     Args:
         model: a `VisionTransformer`.

@@ -1,7 +1,8 @@
 """The releases in which faults of other libraries were seen, and private names that are gone.
 
-A canary, run with the oldest and the newest of these releases, saw the fault in both. A workaround
-acts in every release that keras_vit supports, and goes when the oldest of them lacks the fault.
+A canary, a test that fails when the fault is gone, saw the fault in the oldest and the newest of
+these releases. A workaround acts in every release that keras_vit supports, and goes when the
+oldest of them lacks the fault.
 """
 
 import re
@@ -34,7 +35,7 @@ FAULTS = (
     Fault("threads", "keras", "3.15.1", "3.15.1", "fixes/trainer.py"),
     Fault("torch_gradients", "keras", "3.14.0", "3.15.1", "fixes/trainer.py"),
     Fault("openvino", "keras", "3.14.0", "3.15.1", "fixes/trainer.py"),
-    Fault("openvino", "openvino", "2026.4.1", "2026.4.1", "interpolate.py"),
+    Fault("openvino_abs", "openvino", "2026.4.1", "2026.4.1", "interpolate.py"),
     Fault("deleted_weights", "keras", "3.14.0", "3.15.1", "fixes/deleted_weights.py"),
     Fault("moments", "keras", "3.14.0", "3.15.1", "kernels/reference.py"),
     Fault("mirrored_clipping", "keras", "3.14.0", "3.15.1", "finetune/optimizers.py"),
@@ -64,16 +65,16 @@ def note_on(library: str) -> str:
 
 
 PLAIN_FORMS: dict[str, str] = {}
-"""The private names that an installed library lacks, and what computes in their place."""
+"""Each private name that an installed library lacks, and a sentence on its replacement."""
 
 
 def plain_form(name: str, form: Form, words: str) -> Form:
-    """Returns the form that computes without a private name, and lets `keras-vit doctor` say so.
+    """Returns the replacement of a missing private name, and lets `keras-vit doctor` report it.
 
     Args:
-        name: full name in the other library, which was not found.
-        form: value to use in place of the private name.
-        words: sentence for the user on the form that computes then.
+        name: full name that the other library lacks.
+        form: replacement, such as a function that computes without the private name.
+        words: sentence for the user on the replacement.
     """
     PLAIN_FORMS[name] = words
     return form

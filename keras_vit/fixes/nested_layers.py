@@ -1,4 +1,4 @@
-"""The layers inside a layer, which Keras lists by a private method alone.
+"""Finds the layers inside a layer, which only a private method of Keras lists.
 
 Symptom: `Model.layers` stops one level down, and a layer has no public list of its parts.
 

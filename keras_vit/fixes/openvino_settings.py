@@ -1,7 +1,7 @@
 """The settings of OpenVINO's compiled models, from the dtype policy and the environment.
 
-OpenVINO computes float32 models in bfloat16 on processors with bfloat16 instructions, unless it is
-told the precision (`INFERENCE_PRECISION_HINT`). keras_vit computes a float32 model in float32.
+OpenVINO computes float32 models in bfloat16 on processors with bfloat16 instructions, unless
+`INFERENCE_PRECISION_HINT` names the precision. keras_vit computes a float32 model in float32.
 """
 
 import os

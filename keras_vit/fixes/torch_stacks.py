@@ -1,4 +1,4 @@
-"""Multiplies stacks of float32 matrices by oneDNN, for which torch has only a setting.
+"""Multiplies stacks of float32 matrices by oneDNN, which torch does only after a global setting.
 
 Releases: `faults.py`. Report: docs/upstream/torch_stacks.md.
 
@@ -35,7 +35,7 @@ if hasattr(os, "register_at_fork"):  # a forked process begins with the setting 
 
 
 def are_float32() -> bool:
-    """Whether oneDNN may compute stacks here, with the precision of float32."""
+    """Whether oneDNN can compute stacks on this processor with the precision of float32."""
     return (
         hasattr(_SETTING, "fp32_precision")
         and torch.backends.mkldnn.is_available()
@@ -46,9 +46,9 @@ def are_float32() -> bool:
 
 @contextlib.contextmanager
 def by_onednn() -> Iterator[bool]:
-    """In the block, `torch.bmm` is oneDNN's; tells whether it is, or the program has forbidden it.
+    """Context in which oneDNN computes `torch.bmm`; yields False if the program forbids it.
 
-    No other thread enters such a block meanwhile, and no process is forked.
+    Other threads wait before they enter such a context or fork the process.
     """
     assert _SETTING is not None  # noqa: S101  the caller asks `are_float32`
     with _turn:

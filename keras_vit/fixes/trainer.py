@@ -1,12 +1,12 @@
-"""Two faults of `fit`, `evaluate` and `predict` of Keras, mended by public methods.
+"""Works around faults of Keras's `fit`, `evaluate` and `predict`, by public methods.
 
 Releases: `faults.py`; tests/fixes/test_trainer.py has the canaries.
 
 - JAX: Keras takes the weights out of the variables while it runs, and puts them back only after
-  success. A failed `evaluate` or `predict` left a model without weights, and threads that predicted
-  at once broke it. `kept_whole` puts them back, by `jax_state_sync`. `share_weights` keeps the
+  success. A failed `evaluate` or `predict` leaves a model without weights, and so do two threads in
+  `predict`. `kept_whole` puts them back, by `jax_state_sync`. `share_weights` keeps the
   weights of a running `fit` where the inference function finds them.
-- All backends: the metrics of a model are its variables, so that threads that evaluate at once
+- All backends: the metrics of a model are its variables, so that two threads in `evaluate`
   would count in the same metrics. `kept_whole` lets one thread evaluate or predict at a time.
 - torch: Keras frees the gradients of a step after the next forward pass, so that the peak of the
   memory has both. `FreedGradients`, a callback that recipes carry, frees them before.
@@ -27,7 +27,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def shown_as(method: Any) -> Callable[[Method], Method]:
-    """Decorates a method; `help` shows it with the signature and docstring of `method`."""
+    """Returns a decorator; `help` shows signature and docstring of `method` for its method."""
     return cast(Callable[[Method], Method], functools.wraps(method))
 
 
@@ -87,7 +87,7 @@ def share_weights(model: Any) -> None:
 
 
 class FreedGradients(keras.callbacks.Callback):
-    """Frees the gradients of the last step before the next one begins, on torch."""
+    """A callback of the recipes on torch that frees the gradients before the next step begins."""
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Resets the gradients, as `torch.nn.Module.zero_grad` does."""

@@ -2,11 +2,11 @@
 
 Releases: `faults.py`. Report: docs/upstream/xla_on_cpus.md.
 
-Symptoms: a gradient under `jax.checkpoint`, which `keras.remat` calls, needs as much memory as
-without it: the compiler removes the barriers of `jax.checkpoint` and merges the second run with the
-first. The GELU of the last block takes 384 MB instead of 192 MB for ViT-B/16 at 1024 pixels
-(benchmarks/notes, "Many tokens"): the compiler fuses it with the matrix products around it, and
-reserves an array as large as the hidden layer for each constant of the GELU.
+Symptoms: a gradient under `jax.checkpoint`, which `keras.remat` calls, saves no memory, because the
+compiler removes the barriers of `jax.checkpoint` and merges the second run with the first. The GELU
+of the last block takes 384 MB instead of 192 MB for ViT-B/16 at 1024 pixels (benchmarks/notes,
+"Many tokens"). The compiler fuses it with the matrix products around it, and reserves an array as
+large as the hidden layer for each constant of the GELU.
 
 Workarounds: in programs for CPUs the second run is inside a branch that is always taken, which the
 compiler cannot predict; the output of the GELU is clamped to limits that no finite number exceeds.
@@ -45,8 +45,9 @@ def _remat(function: Callable[..., Any], *inputs: Any) -> Any:
 
 def _run_again(pure: Callable[..., Any], inputs: Any, dy: Any) -> Any:
     """Returns the gradient of a second run, which no platform merges with the first."""
+    gradients = jax.jit(functools.partial(_gradients, pure), inline=True)  # both share its trace
     on_cpus, elsewhere = (
-        functools.partial(form, pure) for form in (_in_a_branch, _behind_a_barrier)
+        functools.partial(form, gradients) for form in (_in_a_branch, _behind_a_barrier)
     )
     return jax.lax.platform_dependent(inputs, dy, cpu=on_cpus, default=elsewhere)
 
@@ -56,19 +57,19 @@ def _gradients(pure: Callable[..., Any], inputs: Any, dy: Any) -> Any:
     return jax.tree.map(lambda d: None if _is_fixed(d) else d, gradients)
 
 
-def _in_a_branch(pure: Callable[..., Any], inputs: Any, dy: Any) -> Any:
+def _in_a_branch(gradients: Callable[..., Any], inputs: Any, dy: Any) -> Any:
     """Returns the gradient, in a branch that the program always takes but XLA cannot predict."""
     some = next(part for part in jax.tree.leaves(dy) if not _is_fixed(part))
     return jax.lax.cond(
         some[(0,) * some.ndim] * 0 != 1,
-        lambda: _gradients(pure, inputs, dy),
+        lambda: gradients(inputs, dy),
         lambda: jax.tree.map(lambda x: None if _is_fixed(x) else jnp.zeros_like(x), inputs),
     )
 
 
-def _behind_a_barrier(pure: Callable[..., Any], inputs: Any, dy: Any) -> Any:
+def _behind_a_barrier(gradients: Callable[..., Any], inputs: Any, dy: Any) -> Any:
     """Returns the gradient of inputs that wait for `dy`, as `jax.checkpoint` does."""
-    return _gradients(pure, *jax.lax.optimization_barrier((inputs, dy)))
+    return gradients(*jax.lax.optimization_barrier((inputs, dy)))
 
 
 def _is_fixed(x: Any) -> bool:

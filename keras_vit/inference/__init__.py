@@ -1,9 +1,9 @@
-"""The inference function: what a model computes for any number of images, from any thread.
+"""The inference function, which computes a model for any number of images in any thread.
 
 `classify`, `tokens`, `features`, `evaluate`, `embed`, explanations, the comparison of an export,
-the server and Ray compute by it. It calls the model with its present weights, also if they were
-replaced (`load_weights`, LoRA, quantisation), and leaves the trainer of Keras alone: it works
-during `fit` and after a `fit` that failed. One file per backend compiles the call:
+the server and Ray call it. It calls the model with its present weights, also after `load_weights`,
+LoRA or quantisation, and does not use the trainer of Keras: it works during `fit` and after a
+`fit` that failed. One file per backend compiles the call:
 
     jax         keras.StatelessScope under jax.jit; images divided among the devices
     tensorflow  tf.function
@@ -26,7 +26,7 @@ _BACKENDS = ("jax", "openvino", "tensorflow", "torch")
 
 
 class Inference:
-    """The compiled calls of one model; a model makes it once and keeps it.
+    """The compiled calls of one model, which has one such object.
 
     Args:
         model: a built `keras.Model` with one tensor of images as its input.
@@ -53,8 +53,8 @@ class Inference:
 
         Args:
             model: the model that this object belongs to.
-            images: array `(images, height, width, channels)` in the model's size and range, or
-                with the channels first.
+            images: array `(images, height, width, channels)`, or with the channels first, prepared
+                as the model takes them.
             stages: names of `keras_vit.graph.Stages`, for a `VisionTransformer`; empty for the
                 output of the model.
             batch_size: images per step; None for all in one step.
@@ -92,7 +92,7 @@ class Inference:
 
 
 def run(model: Any, images: Any, stages: Sequence[str] = (), batch_size: int | None = None) -> Any:
-    """Returns the output of a `VisionTransformer`, or its stages; see `Inference.run`."""
+    """Returns the output of a `VisionTransformer`, or of its stages, as `Inference.run` does."""
     model.check_images(images)
     return model.inference.run(model, images, stages, batch_size)
 
@@ -126,7 +126,7 @@ def _check(model: Any, stages: tuple[str, ...]) -> None:
 
 
 def _steps(images: np.ndarray, batch_size: int) -> Iterator[tuple[np.ndarray, int]]:
-    """Yields batches of few sizes, filled up with zeros, and their numbers of images."""
+    """Yields each batch, filled up with zeros to one of few sizes, and its number of images."""
     for start in range(0, len(images), batch_size):
         batch = images[start : start + batch_size]
         count, missing = len(batch), _backend().padded_size(len(batch), batch_size) - len(batch)

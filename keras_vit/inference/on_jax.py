@@ -1,4 +1,4 @@
-"""Inference on JAX: one program per stages and shape, on all devices of `keras.distribution`."""
+"""Inference on JAX: a program for each shape, on all devices of `keras.distribution`."""
 
 import itertools
 from typing import Any
@@ -12,10 +12,10 @@ from keras_vit.distribution.processes import batch_parts, whole
 
 
 def padded_size(count: int, batch_size: int) -> int:
-    """Returns the number of images that are computed for `count` images.
+    """Returns the size of the batch that computes `count` images.
 
-    XLA compiles for each number of images: powers of two up to the batch size are few. Devices
-    divide the images of a batch.
+    XLA compiles for each size, so a batch has a power of two of images, at most `batch_size`; the
+    devices must divide it.
     """
     size = min(1 << (count - 1).bit_length(), batch_size)
     return size + -size % batch_parts()
@@ -42,7 +42,7 @@ class Program:
         return {name: inference.as_float32(whole(value)) for name, value in values.items()}
 
     def _values(self) -> list[Any]:
-        """Returns the weights of the moment; a `fit` in another thread holds them itself."""
+        """Returns the current weights; during a `fit` in another thread, those of its last step."""
         try:
             return [weight.value for weight in self._weights]
         except TypeError:  # a weight without a value calls its initializer, which is None

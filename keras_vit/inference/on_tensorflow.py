@@ -10,7 +10,7 @@ from keras_vit import inference
 
 
 def padded_size(count: int, batch_size: int) -> int:
-    """Returns the number of images that are computed for `count` images."""
+    """Returns the size of the batch that computes `count` images; no padding is needed."""
     return count
 
 

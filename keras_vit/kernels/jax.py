@@ -66,6 +66,7 @@ def linear(x: Any, kernel: Any, bias: Any, axes: int = 1) -> Any:
     return y.reshape(*y.shape[:-1], *outputs)
 
 
+@functools.partial(jax.jit, static_argnames="epsilon", inline=True)  # blocks share one trace
 def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
     """See `reference.layer_norm`."""
     forms = _layer_norm_on_cpus, reference.layer_norm
@@ -99,6 +100,7 @@ def _normal_and_inverse(x: Any, epsilon: float) -> tuple[Any, Any]:
     return centred * inverse, inverse
 
 
+@functools.partial(jax.jit, inline=True)
 def attention(query: Any, key: Any, value: Any, bias: Any = None) -> Any:
     """See `reference.attention`. XLA writes it for accelerators, or cuDNN has a kernel."""
     plain = jax.nn.dot_product_attention

@@ -1,4 +1,4 @@
-"""Imports tensorflow: attention in blocks, and remat."""
+"""Imports tensorflow: on CPUs attention in blocks, and remat."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,18 +23,31 @@ def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
 
 
 def attention(query: Any, key: Any, value: Any, bias: Any = None) -> Any:
-    """See `reference.attention`. Many tokens are computed block by block.
+    """See `reference.attention`. On CPUs many tokens are computed block by block.
 
     Blocks save memory, not time: a training step of ViT-S/16 at 640 pixels takes 2,011 MB above the
     idle process, and 2,845 without them (benchmarks/notes).
     """
     tokens, others = query.shape[1], key.shape[1]
-    if tokens is None or others is None or tokens * others <= reference.MOST_SCORES:
+    few = tokens is None or others is None or tokens * others <= reference.MOST_SCORES
+    if few or not _is_on_cpu(query):
         return reference.attention(query, key, value, bias)
-    size = reference.block_of_queries(others)
+    with tf.name_scope("attention_on_cpus"):
+        return _in_blocks(query, key, value, bias)
+
+
+def _is_on_cpu(x: Any) -> bool:
+    """Whether a tensor is on a CPU; without a place it goes to an accelerator of the machine."""
+    place = tf.DeviceSpec.from_string(x.device).device_type
+    kinds = [place] if place else [d.device_type for d in tf.config.list_logical_devices()]
+    return set(kinds) == {"CPU"}
+
+
+def _in_blocks(query: Any, key: Any, value: Any, bias: Any) -> Any:
+    size = reference.block_of_queries(key.shape[1])
     attend = recompute_grad.remat(reference.attention)  # keeps no scores for the gradient
     done: list[Any] = []
-    for start in range(0, tokens, size):
+    for start in range(0, query.shape[1], size):
         with tf.control_dependencies(done[-1:]):
             rows = slice(start, start + size)
             further = () if bias is None else (_rows_of(bias, rows),)

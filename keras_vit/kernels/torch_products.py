@@ -72,9 +72,10 @@ if _operation() is not None:
 
 
 def is_transformed() -> bool:
-    """Whether `torch.func` or forward mode is active, for which torch has no public question.
+    """Returns whether `torch.func` or forward mode is active; True if torch has no such name.
 
-    They need more of an operation than a value and a gradient. True where torch no longer says it.
+    These transforms need more than the value and the gradient of an operation. torch has only
+    private names that tell whether they are active.
     """
     return bool(_transforms_are_active() or getattr(forward_ad, "_current_level", 0) >= 0)
 

@@ -1,4 +1,7 @@
-"""Names of classes; lists of the names of ImageNet's classes are shipped."""
+"""Names of classes, and the probability from which an image has a label.
+
+The names of ImageNet's classes ship with the package.
+"""
 
 import functools
 from collections.abc import Sequence
@@ -17,7 +20,10 @@ Thresholds = float | Sequence[float]
 """The least probability with which an image has a label: one for all classes, or one per class."""
 
 NAMED = {"imagenet1k": 1000, "imagenet21k": 21843}
-"""Shipped lists and their lengths, in the order of ILSVRC 2012 and of Google's 21k heads."""
+"""Lists that ship with the package, and their numbers of names.
+
+Their orders are those of ILSVRC 2012 and of Google's heads for ImageNet-21k.
+"""
 
 
 @functools.cache

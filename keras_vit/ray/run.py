@@ -57,7 +57,7 @@ def write_dataset(
 
     Ray runs on the cluster that the environment variable `RAY_ADDRESS` names, or to which this
     process is connected; else it starts on this machine for the duration of the call. While no
-    machine has what a worker needs, Ray says so on stderr and waits. A part of a worker that dies
+    machine has the processors of a worker, Ray prints so and waits. A part of a worker that dies
     is computed again. If this process dies, the same call writes what
     is missing; it also adds images that are new in the folders. One call at a time writes to a
     folder.
@@ -199,7 +199,7 @@ def _check_model(file: str, metadata: dict[bytes, bytes], about: dict[str, Any])
 def _cluster(ray: Any, folder: str, num_cpus: int) -> Iterator[None]:
     """Connects this process to a cluster, and raises `ConfigError` for the failures of Ray.
 
-    Ray's warnings are shown: it says within seconds that no machine has what a worker needs.
+    Ray's messages are shown: it says within seconds that no machine fits a worker.
 
     Args:
         ray: the module.

@@ -130,7 +130,7 @@ class Word:
 
     @functools.cached_property
     def conditions(self) -> tuple[Condition, ...]:
-        """The conditions of `held_by`."""
+        """The parsed `held_by`: a model has the weight if all of these conditions hold."""
         return tuple(_conditions(self.held_by))
 
     @property

@@ -78,7 +78,7 @@ def _spelling(name: str) -> Spelling:
 
 
 def placeholders(template: str) -> list[str]:
-    """Returns the placeholders of a template, in order; a spelling counts as its placeholder."""
+    """Returns the placeholders of a template, in order, whichever spelling the template has."""
     return [_spelling(name).placeholder for name in re.findall(r"{([\w-]+)}", template)]
 
 

@@ -149,6 +149,15 @@ def models_of(dialect) -> list[Facts]:
     return found
 
 
+def written_by(dialect, table, config) -> tuple[dict, dict]:
+    """The JSON files that a dialect writes, and the object in them that a table describes."""
+    files = json.loads(json.dumps(dialect.write_json(config, LABELS)))
+    place = files[table.file]
+    for key in table.at:
+        place = place[key]
+    return files, place
+
+
 def stated_by(dialect, files) -> dict:
     """The facts read from JSON by field; fields without a fact have the dialect's defaults."""
     stated = dialect.read_json(json.loads(json.dumps(files)))
@@ -161,7 +170,6 @@ def stated_by(dialect, files) -> dict:
 @pytest.mark.parametrize(("dialect", "table", "row"), ROWS)
 def test_a_row_reads_the_field_that_it_has_written(dialect, table, row):
     """For every model; every row is written for at least one model."""
-    fields = (row.field,) if isinstance(row, JsonField) else row.fields
     written = 0
     for facts in models_of(dialect):
         files = dialect.write_json(facts.config, facts.labels)
@@ -171,8 +179,8 @@ def test_a_row_reads_the_field_that_it_has_written(dialect, table, row):
         stated = stated_by(dialect, files)
         if stated["class_token"] is None:
             stated["class_token"] = stated["classifier"] == "token"
-        for field in fields:
-            want, got = facts.of(field), stated[field]
+        for field in row.fields:
+            want, got = facts.get(field), stated[field]
             if field == "class_token":
                 want = facts.config.has_class_token
             if field in ("patch_size", "image_size"):
@@ -184,10 +192,9 @@ def test_a_row_reads_the_field_that_it_has_written(dialect, table, row):
 @pytest.mark.parametrize(("dialect", "table", "row"), ROWS)
 def test_a_row_writes_different_values_for_different_fields(dialect, table, row):
     """Over all models of the dialect."""
-    fields = (row.field,) if isinstance(row, JsonField) else row.fields
     seen = {}
     for facts in models_of(dialect):
-        key = json.dumps([facts.of(field) for field in fields], default=str)
+        key = json.dumps([facts.get(field) for field in row.fields], default=str)
         seen.setdefault(key, set()).add(json.dumps(row.write_for(facts), sort_keys=True))
     varies = {content for contents in seen.values() for content in contents}
     assert len(seen) > 1, "OTHERS has no two models that differ in this field"
@@ -197,10 +204,7 @@ def test_a_row_writes_different_values_for_different_fields(dialect, table, row)
 @pytest.mark.parametrize(("dialect", "table", "row"), CONSTANTS)
 def test_another_value_of_a_constant_is_refused(dialect, table, row):
     """The message names file, key, the value found and the value expected."""
-    files = json.loads(json.dumps(dialect.write_json(models_of(dialect)[0].config, LABELS)))
-    place = files[table.file]
-    for key in table.at:
-        place = place[key]
+    files, place = written_by(dialect, table, models_of(dialect)[0].config)
     place[row.key] = "otherwise"
     with pytest.raises(ValueError, match=f"{table.file} has {row.key}='otherwise', expected"):
         dialect.read_json(files)
@@ -210,10 +214,7 @@ def test_another_value_of_a_constant_is_refused(dialect, table, row):
 @pytest.mark.parametrize("wrong", [{"a": 1}, [[]], "\x00", 10**30, -1.5, True], ids=str)
 def test_a_value_of_another_type_is_read_or_refused_by_a_value_error(dialect, table, row, wrong):
     """No other exception escapes, and the message is short."""
-    files = json.loads(json.dumps(dialect.write_json(models_of(dialect)[0].config, LABELS)))
-    place = files[table.file]
-    for key in table.at:
-        place = place[key]
+    files, place = written_by(dialect, table, models_of(dialect)[0].config)
     place[row.keys[0]] = wrong
     try:
         dialect.read_json(files)
@@ -260,10 +261,7 @@ def test_an_absent_key_has_a_default_or_is_named_as_missing(dialect, table, row)
     """The library's default is read, or no fact, or the required key is named."""
     if not isinstance(row, JsonField):
         return
-    files = json.loads(json.dumps(dialect.write_json(models_of(dialect)[0].config, LABELS)))
-    place = files[table.file]
-    for key in table.at:
-        place = place[key]
+    files, place = written_by(dialect, table, models_of(dialect)[0].config)
     place.pop(row.key, None)
     if row.default is REQUIRED:
         with pytest.raises(ValueError, match=f"{table.file} has no {row.key}"):

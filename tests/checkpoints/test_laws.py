@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from keras_vit import VisionTransformer
 from keras_vit.checkpoints.adapt import adapt_config
 from keras_vit.checkpoints.dialects import DIALECTS, Unsupported
+from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.timm import architectures
 from keras_vit.checkpoints.inspection import open_checkpoint
 from keras_vit.checkpoints.opening import OpenSource
@@ -110,6 +111,12 @@ def test_a_dialect_has_a_name_or_a_reason_for_every_word_of_the_lexicon(dialect)
     assert dialect.words.keys() == {word.path for word in lexicon.LEXICON}
     for path, answer in dialect.words.items():
         assert answer.reason if isinstance(answer, Unsupported) else dialect.all_names(path)
+
+
+@pytest.mark.without_backend
+def test_a_name_for_a_layer_that_the_lexicon_lacks_is_an_error():
+    with pytest.raises(LookupError, match="block_{l}/nrom is neither a layer nor a weight"):
+        TORCH.names({"block_{l}/nrom": "norm1"})
 
 
 @pytest.mark.parametrize(

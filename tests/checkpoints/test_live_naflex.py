@@ -100,5 +100,5 @@ def test_parts_that_keras_vit_lacks_are_named(arguments, part, tmp_path):
 
 def test_a_model_of_images_of_one_size_is_not_written_as_naflex(tmp_path):
     """The message names the difference."""
-    with raises(CheckpointError, "another native_aspect than True"):
+    with raises(CheckpointError, "native_aspect other than True"):
         checkpoints.save(random_tiny(classifier="map"), tmp_path / "x", "timm/naflex")

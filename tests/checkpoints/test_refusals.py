@@ -15,9 +15,9 @@ from tests.words import raises
 pytestmark = pytest.mark.on_one_backend("torch")
 
 EXACT = {"numerics": {"gelu": "exact"}}
-SINCOS = ({"position": "sincos2d"}, "position='sincos2d'")
+SINCOS = ({"position": "sincos2d"}, "position other than 'learned'")
 NO_POOLING = {"classifier": "map"}
-CLASS_POSITION = ({"position_before_class": True}, "position_before_class=True")
+CLASS_POSITION = ({"position_before_class": True}, "position_before_class other than False")
 OTHER_GRID = ({"position_grid": (3, 3)}, "positions stored for another grid than that of image_si")
 MEAN_BESIDE_A_TOKEN = {"classifier": "gap", "class_token": True}
 TOWER = {"num_classes": 0}
@@ -43,7 +43,7 @@ INEXPRESSIBLE = {
         CLASS_POSITION,
         (HYBRID, "no place for root/conv/kernel"),
         (NO_POOLING, "no place for pool/probe: transformers' ViT has no attention pooling"),
-        (MEAN_BESIDE_A_TOKEN, "a classifier other than 'token'"),
+        (MEAN_BESIDE_A_TOKEN, "classifier other than 'token'"),
         ({"representation_size": 9}, "a head behind a representation layer"),
     ),
     "keras_hub": (
@@ -59,13 +59,13 @@ INEXPRESSIBLE = {
     "transformers/clip": ((TOWER, "text tower"),),
     "transformers/siglip": ((POOLED_TOWER, "text tower"),),
     "transformers/siglip2_vision_model": (
-        (POOLED_TOWER, "another native_aspect than True"),
+        (POOLED_TOWER, "native_aspect other than True"),
         (
             {**POOLED_TOWER, "native_aspect": True, "image_size": (16, 32), "patch_size": (8, 8)},
             "positions of a grid that is no square",
         ),
     ),
-    "open_clip": ((TOWER, "a vision tower alone, where this library has a text tower too"),),
+    "open_clip": ((TOWER, "a vision tower without a text tower"),),
 }
 
 

@@ -31,8 +31,8 @@ class StoredAs:
         axes: axes of the array; a placeholder in only one of path and name is an axis of
             the other. None: the axes of the lexicon.
         also: other axes that an array in a file may have.
-        when: the models whose files have this name, for a weight with several names. The
-            first name that applies to a model is written; any name is read.
+        when: condition on the configuration, for a weight with several names: the models whose
+            files have this name. The first name that applies is written; any name is read.
         implies: fields of `ViTConfig` that follow from this name in a file; fields of
             `Numerics` are under `"numerics"`.
         outside: whether this name lacks the dialect's prefix.
@@ -63,7 +63,8 @@ class Unsupported:
     reason: str
 
 
-Names = StoredAs | Unsupported | tuple[StoredAs, ...]
+AllNames = tuple[StoredAs, ...]
+Names = StoredAs | Unsupported | AllNames
 
 
 def with_reasons(reasons: Mapping[str, str], words: Mapping[str, Names]) -> dict[str, Names]:
@@ -85,7 +86,7 @@ def with_reasons(reasons: Mapping[str, str], words: Mapping[str, Names]) -> dict
         if word.path not in words:
             starts = [start for start in reasons if word.path.startswith(start)]
             if not starts and word.part:
-                complete_words[word.path] = Unsupported(f"none of its models has {word.part}")
+                complete_words[word.path] = Unsupported(f"no model of the library has {word.part}")
                 continue
             if not starts:
                 raise LookupError(f"{word.path} has neither a name nor a reason")
@@ -94,6 +95,7 @@ def with_reasons(reasons: Mapping[str, str], words: Mapping[str, Names]) -> dict
 
 
 Limit = tuple[Callable[[ViTConfig], bool], str]
+"""A condition on the configuration of models that a library lacks, and its description."""
 
 
 def _differs(field: str, value: Any, config: ViTConfig) -> bool:
@@ -167,16 +169,20 @@ class PreparationWords:
     expresses: Callable[[Mapping[str, Any]], bool] = lambda protocol: False
 
 
-def not_a_protocol(what: str) -> None:
-    """Warns that a file states a preparation of images that keras_vit cannot express."""
+def warn_of_protocol(statement: str) -> None:
+    """Warns that a file states a preparation of images that keras_vit cannot express.
+
+    Args:
+        statement: file, key and value, such as `"config.json with interpolation='box'"`.
+    """
     log.warning(
-        "%s is no protocol of keras_vit: images are prepared by its default for these files. "
-        "Give protocol=... to choose.",
-        what,
+        "%s is no protocol of keras_vit, which prepares images by its default for these files. "
+        "Give protocol=... to choose another protocol.",
+        statement,
     )
 
 
-def same_everywhere(value: float | list[float], config: ViTConfig) -> list[float]:
+def per_channel(value: float | list[float], config: ViTConfig) -> list[float]:
     """Returns a protocol's mean or std as one number per channel."""
     return list(value) if isinstance(value, list) else [value] * config.channels
 
@@ -189,7 +195,7 @@ class Dialect:
         name: name in `checkpoints.save(..., dialect=name)`. A family other than the plain
             ViT is called `"library/family"`.
         library: name of the library.
-        container: `"npz"`, `"safetensors"` or `"h5"`.
+        container: format of the file: `"npz"`, `"safetensors"` or `"h5"`.
         words: path template -> `StoredAs`, several of them with conditions, or
             `Unsupported`, for every word of the lexicon.
         prefixes: prefixes that all names in a file may have.
@@ -199,9 +205,9 @@ class Dialect:
             inferred from the arrays, except for the number of heads and `undetermined`.
         deduce: takes the fields inferred from the arrays and returns further fields that follow
             from them for the library's own models; JSON and caller have precedence.
-        undetermined: takes the fields inferred from the arrays, and the prefix of the file under
-            `"prefix"`. Returns the fields of `ViTConfig` and `Numerics` that a caller must give
-            for files without JSON, and the values of published weights.
+        undetermined: takes the fields inferred from the arrays, with the prefix of the file under
+            `"prefix"`. Returns, for files without JSON, each field of `ViTConfig` and `Numerics`
+            that a caller must give, and the values of published weights.
         derived: takes a configuration and returns the names of arrays that the library computes
             from others, and the reason for each. They are neither read nor written.
         row_numbers: name of an array -> name of an array of integers `(1, rows)`, by which the
@@ -216,7 +222,8 @@ class Dialect:
         numerics: the arithmetic of the library, for which its weights were trained; None
             if the files state any arithmetic.
         expresses: fields of `Numerics` that the library can vary.
-        varies: those that it can give some values, and which.
+        varies: field of `Numerics` -> the values that the library can give it, for a field that
+            the library cannot vary freely.
         fields: fields of `ViTConfig` that every file of the dialect has; models that differ in one
             of them are refused, unless a row of `json` states the field.
         switches: names of the `SWITCHES` that the library has and that neither a name of a weight
@@ -272,7 +279,7 @@ class Dialect:
         return (
             *(((always, self.only_read),) if self.only_read else ()),
             *(
-                (functools.partial(_differs, field, value), f"another {field} than {value!r}")
+                (functools.partial(_differs, field, value), f"{field} other than {value!r}")
                 for field, value in self.fields.items()
                 if field not in self._stated_fields
             ),

@@ -1,4 +1,4 @@
-"""Checkpoints of google-research/big_vision, `models/vit.py`.
+"""Checkpoints of google-research/big_vision (`models/vit.py`), such as `vit_s16_i1k_90ep.npz`.
 
 Two layouts: `big_vision` with one set of arrays per block, `big_vision_scan` with
 all blocks in one set whose first axis is the depth. Positions belong to the patches
@@ -22,7 +22,7 @@ from keras_vit.checkpoints.dialects.names import FLAX
 from keras_vit.config import Numerics, ViTConfig
 from keras_vit.weights.lexicon import LEXICON
 
-_NO_STEM = "big_vision's ViT has no ResNet stem; the official code has"
+_NO_STEM = "big_vision's ViT has no ResNet stem; google-research/vision_transformer has one"
 
 
 def _words(stacked: bool) -> dict[str, Names]:
@@ -80,16 +80,19 @@ big_vision = Dialect(
     fields={"qkv_bias": True},
     images=PreparationWords(default=lambda config: "big_vision"),
     impossible=(
-        (lambda c: c.has_class_token and "token" not in c.classifier, "an unread class token"),
+        (
+            lambda c: c.has_class_token and "token" not in c.classifier,
+            "a class token that the head does not read",
+        ),
         (
             lambda c: c.position == "learned" and _loses_its_rectangle(c),
-            "a class token with a position of its own on a grid that is no square",
+            "a class token with a position, beside a grid that is not square",
         ),
     ),
     limits=(
         (
             lambda c: c.position == "learned" and _is_read_as_old(c),
-            "a grid of k^2 + 1 patches, whose first row it would take for a class token's",
+            "a grid of k^2 + 1 patches, whose first position it would take for the class token's",
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""The rows for the arithmetic of DINOv3, which two libraries share under different keys."""
+"""JSON rows of transformers' `DINOv3ViTModel` and keras-hub's `DINOV3Backbone` by their keys."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -93,4 +93,4 @@ OWN_ROPE: tuple[Limit, ...] = (
     (lambda c: c.rope is None, "rope=None"),
     (lambda c: c.rope not in (None, _own_rope(c)), "a rope of another form than 'dinov3'"),
 )
-"""Models that no file of DINOv3 can hold."""
+"""Refusals of models whose positions DINOv3 cannot express."""

@@ -1,10 +1,10 @@
-"""The names in Facebook's own files of DINOv2, MAE and DeiT-III, once they are safetensors.
+"""Facebook's own files of DINOv2, MAE and DeiT-III, such as `dinov2_vitb14_pretrain.pth`.
 
 DINO's and DeiT's files, and MAE's encoders, have the names of timm's `VisionTransformer`. DINOv2
 has registers and a packed gated MLP under other names (`dinov2/models/vision_transformer.py`),
 MAE's files of the pre-training have a decoder too (`models_mae.py`), and DeiT-III calls the scales
 of its branches `gamma_1` and `gamma_2` (`deit/models_v2.py`). MAE's mask token has the decoder's
-width and DINOv2's the encoder's, under one name; both are left out.
+width and DINOv2's the encoder's, under one name; keras_vit ignores both.
 """
 
 from keras_vit.checkpoints.dialects.base import (
@@ -13,7 +13,7 @@ from keras_vit.checkpoints.dialects.base import (
     with_reasons,
 )
 from keras_vit.checkpoints.dialects.names import TORCH
-from keras_vit.checkpoints.dialects.torch_layout import IMAGENET
+from keras_vit.checkpoints.dialects.torch_conventions import IMAGENET
 from keras_vit.config import Numerics
 
 facebook = Dialect(
@@ -30,5 +30,5 @@ facebook = Dialect(
     images=PreparationWords(default=lambda config: IMAGENET),
     numerics=Numerics(gelu="exact", position_resize="bicubic"),
     fields={"classifier": "token", "position": "learned", "position_before_registers": True},
-    only_read="files in Facebook's own names, which nothing but Facebook's own code reads",
+    only_read="files in Facebook's own names, which only Facebook's own code reads",
 )

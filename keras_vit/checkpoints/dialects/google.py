@@ -1,9 +1,8 @@
 """The official checkpoints of google-research/vision_transformer, such as `ViT-B_16.npz`.
 
-Two spellings of one model. `google`: names from before flax linen, which every
-published npz of the paper and of AugReg has; the submodules of a block are numbered
-together in the order of their creation. `google_linen`: the names of files that
-today's code writes; submodules are numbered per class. Sources:
+There are two spellings of one model. `google` has the names from before flax linen, as every
+published npz of the paper and of AugReg: one count numbers all submodules of a block.
+`google_linen` has the names that today's code writes: one count for each class. Sources:
 `vit_jax/models_vit.py`, `vit_jax/models_resnet.py`, `vit_jax/checkpoint.py`.
 """
 
@@ -43,7 +42,10 @@ google = Dialect(
     numerics=Numerics(),
     fields={"position": "learned", "position_before_class": False, "qkv_bias": True},
     impossible=(
-        (lambda c: c.has_class_token and "token" not in c.classifier, "an unread class token"),
+        (
+            lambda c: c.has_class_token and "token" not in c.classifier,
+            "a class token that the head does not read",
+        ),
     ),
 )
 

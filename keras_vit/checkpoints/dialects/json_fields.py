@@ -1,4 +1,4 @@
-"""The JSON beside the weights as a table: the same rows read it and write it.
+"""Tables of the JSON beside weights, such as `config.json`: the same rows read and write it.
 
 A row states a key of the library, the corresponding field of `ViTConfig`, and the conversion
 of their values. `"numerics.gelu"` is a field of `Numerics`, `"labels"` are the names of the
@@ -35,7 +35,7 @@ class Facts:
     config: ViTConfig
     labels: tuple[str, ...] | None = None
 
-    def of(self, field: str) -> Any:
+    def get(self, field: str) -> Any:
         """Returns the value of a field, by its name in a row."""
         if field == "labels":
             return self.labels
@@ -154,7 +154,7 @@ class JsonField(_OneKey):
             return {self.field: self.codec.read(value)}
 
     def _value_for(self, facts: Facts) -> Any:
-        return self.write(facts) if self.write else self.codec.write(facts.of(self.field))
+        return self.write(facts) if self.write else self.codec.write(facts.get(self.field))
 
 
 @dataclasses.dataclass(frozen=True)

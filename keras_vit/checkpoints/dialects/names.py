@@ -13,10 +13,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Names, StoredAs
+from keras_vit.checkpoints.dialects.base import AllNames, StoredAs
 from keras_vit.weights.lexicon import LEXICON, Word
 
 Section = Mapping[str, Any]
+
+_WORDS_AT: dict[str, list[Word]] = {word.path: [word] for word in LEXICON}
+"""Path of a weight, or of a layer -> the words of the lexicon there."""
+for _word in LEXICON:
+    _WORDS_AT.setdefault(_word.path.rpartition("/")[0], []).append(_word)
 
 
 @functools.cache
@@ -37,35 +42,37 @@ class Layout:
     parameters: Mapping[str, str]
     axes: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
-    def names(self, *sections: str | Section) -> dict[str, Names]:
+    def names(self, *sections: str | Section) -> dict[str, AllNames]:
         """Returns the name of each weight; a later section replaces names of an earlier one.
 
         Args:
             *sections: names of sections of `names.json`, or sections written in place.
+
+        Raises:
+            LookupError: a section has a key that is neither a layer nor a weight of the lexicon.
         """
-        names: dict[str, Names] = {}
+        names: dict[str, AllNames] = {}
         for section in sections:
             rows = _sections()[section] if isinstance(section, str) else section
             for place, entry in rows.items():
-                names |= self._names_at(place, entry if isinstance(entry, list) else [entry])
+                own = dict(self._names_at(place, entry if isinstance(entry, list) else [entry]))
+                if not own:
+                    raise LookupError(f"{place} is neither a layer nor a weight of the lexicon")
+                names |= own
         return names
 
-    def _names_at(self, place: str, entries: list[Any]) -> Iterator[tuple[str, Names]]:
+    def _names_at(self, place: str, entries: list[Any]) -> Iterator[tuple[str, AllNames]]:
         """Yields path and names of a weight, or of each weight of a layer."""
-        for word in LEXICON:
-            layer, _, parameter = word.path.rpartition("/")
-            if place == word.path:
-                yield word.path, tuple(_stored(word, entry) for entry in entries)
-            elif place == layer:
-                suffix, axes = self.parameters[parameter], self.axes.get(word.axes)
-                layers = [_stored(word, entry) for entry in entries]
-                yield (
-                    word.path,
-                    tuple(
-                        dataclasses.replace(one, name=one.name + suffix, axes=axes)
-                        for one in layers
-                    ),
+        for word in _WORDS_AT.get(place, ()):
+            names = tuple(_stored(word, entry) for entry in entries)
+            if place != word.path:
+                suffix = self.parameters[word.path.rpartition("/")[2]]
+                axes = self.axes.get(word.axes)
+                names = tuple(
+                    dataclasses.replace(stored, name=stored.name + suffix, axes=axes)
+                    for stored in names
                 )
+            yield word.path, names
 
 
 def _stored(word: Word, entry: str | Section) -> StoredAs:

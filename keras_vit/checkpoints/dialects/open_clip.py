@@ -1,7 +1,7 @@
-"""The vision towers in open_clip's files of two towers: open_clip's own, and towers of timm.
+"""open_clip's files of two towers, such as `open_clip_model.safetensors`: the vision tower.
 
-OpenAI's own files have the same names. The arrays do not show the form of the GELU:
-`open_clip_config.json` or the caller states it.
+The tower is open_clip's `VisionTransformer` or a model of timm. OpenAI's own files have the same
+names. The arrays do not show the form of the GELU: `open_clip_config.json` or the caller states it.
 """
 
 import dataclasses
@@ -33,9 +33,9 @@ _OF_TEXT = {
     r"text\..*|transformer\..*|token_embedding\..*|ln_final\..*": "the text tower",
     r"positional_embedding|text_projection(\..*)?": "the text tower",
     r"logit_scale|logit_bias": "temperature and bias of the contrastive loss",
-    r"input_resolution|context_length|vocab_size": "sizes that the arrays tell",
+    r"input_resolution|context_length|vocab_size": "sizes that follow from the arrays",
 }
-_WITH_TEXT = "a vision tower alone, where this library has a text tower too"
+_WITH_TEXT = "a vision tower without a text tower, which open_clip's models have"
 
 
 def _heads(content: Json) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""torchvision's `VisionTransformer` (`vit_b_16` and its kin): a state dict, without JSON.
+"""torchvision's `VisionTransformer` (such as `vit_b_16`): a state dict, without JSON.
 
 Query, key and value are one array, as in torch's MultiheadAttention. The number of heads does not
 follow from the arrays.
@@ -10,7 +10,7 @@ from keras_vit.checkpoints.dialects.base import (
     with_reasons,
 )
 from keras_vit.checkpoints.dialects.names import TORCH
-from keras_vit.checkpoints.dialects.torch_layout import (
+from keras_vit.checkpoints.dialects.torch_conventions import (
     IMAGENET,
     POSITIONS_OF_ANOTHER_GRID,
 )
@@ -39,8 +39,8 @@ torchvision = Dialect(
         "qkv_bias": True,
     },
     impossible=(
-        (lambda c: len({*c.patch_size}) > 1, "patches of another shape than a square"),
-        (lambda c: len({*c.source_grid}) > 1, "a grid of another shape than a square"),
+        (lambda c: len({*c.patch_size}) > 1, "patches that are not square"),
+        (lambda c: len({*c.source_grid}) > 1, "a grid that is not square"),
         (lambda c: c.num_classes == 0, "num_classes=0"),
         POSITIONS_OF_ANOTHER_GRID,
     ),

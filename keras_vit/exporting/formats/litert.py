@@ -1,4 +1,4 @@
-"""Imports tensorflow: a flatbuffer of LiteRT, model.tflite, for telephones."""
+"""Writes model.tflite, the flatbuffer that LiteRT runs on phones. The module needs tensorflow."""
 
 from pathlib import Path
 from typing import Any

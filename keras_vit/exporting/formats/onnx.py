@@ -1,4 +1,7 @@
-"""Imports torch: an ONNX file of opset 20, by torch's exporter of recorded programs."""
+"""Writes model.onnx, of opset 20, by `torch.onnx.export` of a recorded program.
+
+The module needs torch.
+"""
 
 import json
 import sys

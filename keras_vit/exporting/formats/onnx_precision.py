@@ -1,4 +1,4 @@
-"""ONNX files of fewer bits: int8 products of matrices, and float16."""
+"""Converts ONNX files to fewer bits: int8 products of matrices, or float16."""
 
 import logging
 import types

@@ -1,4 +1,4 @@
-"""OpenVINO's intermediate representation, model.xml and model.bin, read from the ONNX file."""
+"""Writes model.xml and model.bin, which OpenVINO converts from the ONNX file."""
 
 import contextlib
 import io

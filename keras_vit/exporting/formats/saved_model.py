@@ -1,4 +1,4 @@
-"""Imports tensorflow: a SavedModel, as TensorFlow Serving reads it."""
+"""Writes a SavedModel, which TensorFlow Serving reads. The module needs tensorflow."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,7 @@
-"""Imports jax: StableHLO with the weights in it, as `jax.export` serialises it."""
+"""Writes model.stablehlo, a program of `jax.export` that holds the weights.
+
+The module needs jax.
+"""
 
 from pathlib import Path
 from typing import Any

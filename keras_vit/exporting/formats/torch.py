@@ -1,4 +1,4 @@
-"""Imports torch: a program of `torch.export`, model.pt2."""
+"""Writes model.pt2, a program of `torch.export`. The module needs torch."""
 
 import contextlib
 import io

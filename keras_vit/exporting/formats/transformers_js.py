@@ -1,4 +1,4 @@
-"""The folder that transformers.js loads in a browser or in Node: ONNX files and JSON.
+"""Writes the folder that transformers.js loads in a browser or in Node: ONNX files and JSON.
 
 A model with a head is exported as its classifier, one without a head as its encoder.
 """

@@ -1,4 +1,4 @@
-"""Presets of keras-hub: one file for each backbone.
+"""Presets of keras-hub, such as `vit_base_patch16_224_imagenet`: one file for each backbone.
 
 A preset is a folder with `config.json`, `model.weights.h5` and, for a classifier, `task.json` and
 `task.weights.h5`. Layers are named by class and order of creation.

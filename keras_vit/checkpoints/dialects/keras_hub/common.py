@@ -1,4 +1,4 @@
-"""The names of arrays and the keys of backbone and task that families of keras-hub share."""
+"""Rows of backbone and task that families of keras-hub share, such as `hidden_dim`."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -93,11 +93,11 @@ SOME_ATTENTION_BIASES = (
 
 NOT_SQUARE = (
     lambda config: len({*fitting_image_size(config)}) > 1,
-    "images of another shape than a square",
+    "images that are not square",
 )
 NO_SQUARE_PATCH = (
     lambda config: len({*config.patch_size}) > 1,
-    "patches of another shape than a square",
+    "patches that are not square",
 )
 
 
@@ -134,7 +134,7 @@ def classifier_family(
         module: module in keras-hub's models, such as `"vit"`.
         class_name: first part of the names of its classes, such as `"ViT"`.
         backbone, task: rows of the two objects, beside those of all such families.
-        beside: keys of another object that the rows of the task also read.
+        beside: takes all files; returns keys of another object that the rows of the task also read.
         **more: further fields of `Dialect`.
     """
     whole = f"{class_name}Backbone"

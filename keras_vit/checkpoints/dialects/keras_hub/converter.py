@@ -7,8 +7,8 @@ import numpy as np
 
 from keras_vit.checkpoints.dialects.base import (
     PreparationWords,
-    not_a_protocol,
-    same_everywhere,
+    per_channel,
+    warn_of_protocol,
 )
 from keras_vit.checkpoints.dialects.json_fields import Json, naming, object_at
 from keras_vit.checkpoints.dialects.keras_hub.objects import serialised
@@ -28,7 +28,7 @@ def _read(files: Json) -> ProtocolSpec | None:
     converter = object_at(files[file], places[file])
     method = converter.get("interpolation", "bilinear")
     if method != "bilinear" or converter.get("pad_to_aspect_ratio"):
-        not_a_protocol(f"An image converter with interpolation={method!r} or pad_to_aspect_ratio")
+        warn_of_protocol(f"An image converter with interpolation={method!r} or pad_to_aspect_ratio")
         return None
     # x * scale + offset = (x / 255 - mean) / std
     scale, offset = converter.get("scale"), converter.get("offset")
@@ -61,8 +61,8 @@ def _writer(module: str, class_name: str) -> Callable[[dict[str, Any], ViTConfig
         if not config.num_classes:
             return {}
         height, width = fitting_image_size(config)
-        std = same_everywhere(protocol["std"], config)
-        mean = same_everywhere(protocol["mean"], config)
+        std = per_channel(protocol["std"], config)
+        mean = per_channel(protocol["mean"], config)
         converter = serialised(
             f"{module}.{module}_image_converter",
             f"{class_name}ImageConverter",

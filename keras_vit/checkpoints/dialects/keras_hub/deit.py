@@ -1,4 +1,4 @@
-"""DeiTBackbone and DeiTImageClassifier of keras-hub.
+"""keras-hub's `DeiTBackbone` and `DeiTImageClassifier`.
 
 The distillation token takes part in the attention and has no head. A classifier with
 `pooling="gap"` averages it and the class token too.

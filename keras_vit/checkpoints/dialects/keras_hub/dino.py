@@ -1,4 +1,4 @@
-"""DINOV2Backbone and DINOV3Backbone of keras-hub.
+"""keras-hub's `DINOV2Backbone` and `DINOV3Backbone`, such as `dinov2_base`.
 
 The tokens of the embedding are numbered, and a token that a model lacks shifts the numbers
 behind it. DINOv2 stores its positions twice: unchanged, and resized to the images of the
@@ -144,7 +144,7 @@ dinov2 = encoder_family(
         *impossible("token"),
         (
             lambda c: len({*c.source_grid}) > 1 or len({*(c.grid or (1,))}) > 1,
-            "a grid of another shape than a square",
+            "a grid that is not square",
         ),
         (
             lambda c: c.mlp == "gated" and swiglu_width(_hidden_of(c)) != c.mlp_dim,

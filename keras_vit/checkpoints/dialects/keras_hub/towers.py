@@ -1,4 +1,4 @@
-"""CLIPVisionEncoder and SigLIPVisionEncoder of keras-hub, alone and inside a backbone."""
+"""keras-hub's `CLIPVisionEncoder` and `SigLIPVisionEncoder`, alone or inside `CLIPBackbone`."""
 
 import dataclasses
 import re
@@ -132,7 +132,7 @@ def _inside(
             **{prefix + pattern: why for pattern, why in dialect.ignored.items()},
         },
         row_numbers={prefix + a: prefix + b for a, b in dialect.row_numbers.items()},
-        only_read="a vision encoder alone, where this class has a text encoder too",
+        only_read="a vision encoder without a text encoder, which this class has",
     )
 
 

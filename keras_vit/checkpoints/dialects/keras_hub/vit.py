@@ -1,4 +1,4 @@
-"""ViTBackbone and ViTImageClassifier of keras-hub.
+"""keras-hub's `ViTBackbone` and `ViTImageClassifier`, such as `vit_base_patch16_224_imagenet`.
 
 With `intermediate_dim` the first Dense layer of the task is `pre_logits` and the second
 the head; without `intermediate_dim` the first is the head.

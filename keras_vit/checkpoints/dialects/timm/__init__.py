@@ -1,8 +1,8 @@
 """Checkpoints of timm (huggingface/pytorch-image-models): one dialect for each class.
 
-A checkpoint is a folder with `model.safetensors` and `config.json`, as on the Hub, or the
-safetensors file alone. In timm the name of an architecture implies arithmetic, and the file alone
-lacks that name (`architectures.py`).
+A checkpoint is a folder with `model.safetensors` and `config.json`, as in the Hub's
+`timm/vit_base_patch16_224.augreg_in21k`, or the safetensors file alone. In timm the name of an
+architecture implies arithmetic (`architectures.py`). A file alone lacks the name (`bare_files.py`).
 """
 
 import dataclasses

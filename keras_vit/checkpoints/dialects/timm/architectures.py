@@ -75,11 +75,11 @@ def _refuse_parts(architecture: Any, arguments: Arguments) -> None:
 
 
 def arguments_of(config: Json) -> Arguments:
-    """Returns every argument of the model that `config.json` is of, as far as it is known.
+    """Returns the arguments of the model that `config.json` describes.
 
     Args:
-        config: the content of `config.json`. An architecture that timm did not register gives
-            what `model_args` say, and no more.
+        config: the content of `config.json`. For an architecture that timm did not register,
+            the arguments are those of `model_args` alone.
 
     Raises:
         ValueError: the model has a part that keras_vit lacks.
@@ -96,7 +96,7 @@ def arguments_of(config: Json) -> Arguments:
 
 
 def assumed_arguments(config: Json) -> Arguments:
-    """Returns the arguments that a model was made with where `model_args` do not say.
+    """Returns values for arguments that `model_args` lacks, by the architecture's name.
 
     The patch size is left to the arrays, where they tell it.
     """
@@ -111,7 +111,7 @@ def assumed_arguments(config: Json) -> Arguments:
 
 
 def norm_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of `norm_layer`: a class of timm, or its name in JSON."""
+    """Returns the fields that `norm_layer`, a class of timm or its name, states."""
     layer = arguments.get("norm_layer")
     if layer is None:
         return {}

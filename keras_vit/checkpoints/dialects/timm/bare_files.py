@@ -1,8 +1,8 @@
-"""Facts that the arrays tell where no `config.json` names a registered architecture.
+"""Facts about a timm file without `config.json`, such as `model.safetensors` of a ViT-B/16.
 
-Two architectures can have the same arrays and compute otherwise: with another GELU, with or without
-rotary positions, with norms before or behind the branches. A fact on which all architectures with
-the file's parts agree is taken; any other has to be given.
+Two architectures can have the same arrays and compute differently: with another GELU, without
+rotary positions, with norms behind the branches. keras_vit takes a fact on which all
+registered architectures with the file's parts agree; a caller must give the other facts.
 """
 
 import functools
@@ -20,7 +20,7 @@ from keras_vit.errors import listed
 Fields = Mapping[str, Any]
 
 _BEHIND = {"block_fn": "ResPostBlock", "use_post_norm": True}
-"""Arguments of blocks with norms behind the branches, whose arrays are those of other blocks."""
+"""Arguments of blocks with norms behind the branches; other blocks have the same arrays."""
 
 _NUMERICS = ("gelu", "layer_norm_epsilon")
 _HIDDEN = (*_NUMERICS, "rope", "classifier", "class_token_in_mean", "prefix_in_map")
@@ -152,7 +152,7 @@ def _differ(fits: list[_Architecture], key: str) -> bool:
 
 
 def _who(fits: list[_Architecture], key: str) -> str:
-    """One architecture for each value of a fact."""
+    """Returns, for a message, each value of a fact with one architecture that has it."""
     values: dict[str, str] = {}
     for architecture in fits:
         values.setdefault(repr(architecture.facts[key]), architecture.name)

@@ -1,8 +1,9 @@
 """timm's `Eva` and `Beit`: EVA, EVA-02, DINOv3, the Perception Encoder, RoPE-ViT, and BEiT.
 
-`Eva` goes back to `Beit` and has its names; a relative position bias makes a model a `Beit`. Rotary
-positions and their form stand in the architecture's name alone. EVA's attention has no bias
-of the key and holds those of query and value as arrays of their own.
+An example is `eva02_base_patch14_224`. `Eva` has the names of `Beit`; keras_vit writes a model with
+a relative position bias as a `Beit`. The architecture's name alone states the form of rotary
+positions. EVA's attention has no bias of the key, and separate arrays for the biases of query and
+value.
 """
 
 import dataclasses
@@ -47,7 +48,7 @@ from keras_vit.checkpoints.dialects.timm.rows import (
     read_pooling,
     tables,
 )
-from keras_vit.checkpoints.dialects.torch_layout import POSITIONS_OF_ANOTHER_GRID
+from keras_vit.checkpoints.dialects.torch_conventions import POSITIONS_OF_ANOTHER_GRID
 from keras_vit.config import Numerics, Rope, ViTConfig
 
 _NO_KEY = (True, False, True)
@@ -64,7 +65,7 @@ def _is_split(config: ViTConfig) -> bool:
 
 
 def _has_packed_mlp(config: ViTConfig) -> bool:
-    """Whether gate and value are one array: in EVA-02 tiny and small, not with a norm or DINOv3."""
+    """Whether gate and value are one array, as in EVA-02 tiny and small, but not in DINOv3."""
     return not config.sub_norm_mlp and not (config.rope and config.rope.form == "dinov3")
 
 
@@ -189,7 +190,7 @@ def _pooling(config: ViTConfig) -> dict[str, Any]:
 
 
 def _pool_sizes(content: Json) -> dict[str, Any]:
-    """Sizes of attention pooling; those that are absent are the blocks'."""
+    """Returns the sizes of attention pooling; an absent size is that of the blocks."""
     fields: dict[str, Any] = {}
     if content.get("global_pool") == "map" and (heads := content.get("attn_pool_num_heads")):
         fields["map_num_heads"] = None if heads == content.get("num_heads") else heads
@@ -300,7 +301,7 @@ _ARGUMENTS_OF_BEIT: tuple[Row, ...] = (
         },
     ),
 )
-"""Arguments of `Beit`; what both classes have is read by the rows above."""
+"""Arguments of `Beit`. The rows of `Eva` read the arguments of both classes."""
 
 
 def _architecture(config: ViTConfig) -> str:
@@ -333,7 +334,7 @@ _LACKING_IN_BEIT: tuple[Limit, ...] = (
     (lambda c: c.classifier == "map", "attention pooling"),
     (lambda c: c.numerics.layer_norm_epsilon != EPSILONS[0], f"another epsilon than {EPSILONS[0]}"),
 )
-"""What `Eva` has and `Beit` has not."""
+"""Parts that `Eva` can have and `Beit` cannot."""
 
 eva = Dialect(
     name="timm/eva",
@@ -363,7 +364,7 @@ eva = Dialect(
     switches=("final_norm", "position", "qkv_bias"),
     impossible=(
         (lambda c: c.resnet is not None, "a ResNet stem"),
-        (lambda c: c.position == "sincos2d", "position='sincos2d'"),
+        (lambda c: c.position == "sincos2d", "position other than 'learned' or 'none'"),
         POSITIONS_OF_ANOTHER_GRID,
         *IMPOSSIBLE,
         (lambda c: c.class_token_in_mean, "a mean of the class token too"),

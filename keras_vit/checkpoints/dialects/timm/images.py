@@ -1,15 +1,15 @@
-"""`pretrained_cfg`: timm's preparation of images (`timm/data/config.py`)."""
+"""timm's preparation of images: `pretrained_cfg` of `config.json` (`timm/data/config.py`)."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from keras_vit.checkpoints.dialects.base import (
     PreparationWords,
-    not_a_protocol,
-    same_everywhere,
+    per_channel,
+    warn_of_protocol,
 )
 from keras_vit.checkpoints.dialects.json_fields import Json, object_at
-from keras_vit.checkpoints.dialects.torch_layout import stored_image_size
+from keras_vit.checkpoints.dialects.torch_conventions import stored_image_size
 from keras_vit.config import ViTConfig
 from keras_vit.images.protocols import FILTERS, ProtocolSpec, complete
 
@@ -33,7 +33,7 @@ def _read(files: Json) -> ProtocolSpec | None:
     if not own:
         return None
     if own.get("interpolation", "bicubic") not in FILTERS:
-        not_a_protocol(f"config.json with interpolation={own['interpolation']!r}")
+        warn_of_protocol(f"config.json with interpolation={own['interpolation']!r}")
         return None
     protocol = {"name": "timm", **_DEFAULTS, **own}
     for key in ("mean", "std"):  # may be absent for models without 3 channels
@@ -50,8 +50,8 @@ def _write(protocol: dict[str, Any], config: ViTConfig) -> dict[str, Any]:
         "interpolation": protocol["interpolation"],
         "crop_pct": protocol["crop_pct"],
         "crop_mode": protocol.get("crop_mode", "squash"),
-        "mean": same_everywhere(protocol["mean"], config),
-        "std": same_everywhere(protocol["std"], config),
+        "mean": per_channel(protocol["mean"], config),
+        "std": per_channel(protocol["std"], config),
     }
     return {"config.json": {"pretrained_cfg": words}}
 

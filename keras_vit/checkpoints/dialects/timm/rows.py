@@ -24,7 +24,7 @@ from keras_vit.checkpoints.dialects.timm.architectures import (
     assumed_arguments,
     ratio_of,
 )
-from keras_vit.checkpoints.dialects.torch_layout import stored_image_size
+from keras_vit.checkpoints.dialects.torch_conventions import stored_image_size
 from keras_vit.config import ViTConfig
 from keras_vit.labels import NAMED
 from keras_vit.text import log
@@ -37,7 +37,7 @@ POOL_OF = {
 
 
 def read_pooling(content: Json) -> dict[str, Any]:
-    """Returns the classifier of a `global_pool`, and what stands among the tokens that it reads."""
+    """Returns the classifier of a `global_pool`, and whether there is a class token."""
     if "global_pool" not in content:
         return {}
     pool, has_token = content["global_pool"], content.get("class_token")
@@ -54,11 +54,11 @@ def read_pooling(content: Json) -> dict[str, Any]:
 
 
 def dim_row(size_of: Callable[[Json], int], ratio: Callable[[ViTConfig], float]) -> Row:
-    """Returns the row of the width of the MLP.
+    """Returns the row of the MLP's width.
 
     Args:
-        size_of: from the arguments to the width.
-        ratio: from the model to `mlp_ratio`.
+        size_of: returns the width from the arguments.
+        ratio: returns `mlp_ratio` for a model.
     """
 
     def read(content: Json) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def _adds_positions_first(config: ViTConfig) -> bool:
 
 
 def pre_norm_row(key: str) -> Row:
-    """Returns the row of the norm before the blocks; a model with it has no bias of patches."""
+    """Returns the row of the norm before the blocks; with this norm, patches have no bias."""
 
     def read(content: Json) -> dict[str, Any]:
         if key not in content:
@@ -146,7 +146,7 @@ IMPOSSIBLE: tuple[Limit, ...] = (
         "attention pooling with a LayerNorm behind blocks with RMSNorm",
     ),
 )
-"""What neither class of timm has."""
+"""Models that neither `VisionTransformer` nor `Eva` of timm can express."""
 
 
 def _num_classes(content: Json) -> dict[str, Any]:
@@ -214,8 +214,8 @@ def tables(architecture: Row, arguments: tuple[Row, ...]) -> tuple[JsonTable, ..
     )
 
 
-def tell_of_the_gelu(config: Json, arguments: Arguments) -> None:
-    """Says where timm computes otherwise than the weights were trained, by its own note."""
+def warn_of_gelu(config: Json, arguments: Arguments) -> None:
+    """Warns if timm, by its own note, computes another GELU than the weights were trained with."""
     notes = object_at(config, ("pretrained_cfg",)).get("notes")
     if "QuickGELU" in str(notes) and arguments.get("act_layer") != "quick_gelu":
         log.warning(
@@ -227,7 +227,7 @@ def tell_of_the_gelu(config: Json, arguments: Arguments) -> None:
 
 
 def imagenet(files: Json, num_classes: int) -> Labels:
-    """The labels of a head on ImageNet, which the weights' tag names last."""
+    """Returns the name of ImageNet's labels if the tag of the weights ends with it, or None."""
     config = files["config.json"]
     tag = object_at(config, ("pretrained_cfg",)).get("tag")
     tag = str(tag or str(config.get("architecture")).partition(".")[2])

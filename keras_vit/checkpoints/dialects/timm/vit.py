@@ -1,8 +1,8 @@
 """timm's `VisionTransformer`, its distilled form (DeiT) and its hybrids.
 
-CLIP, DINOv2, SigLIP, DeiT, MAE, BEiT-3 and AIMv2 are architectures of this class. Query, key and
-value are one array. Hybrids have the layout of timm's ResNetV2, and epsilons of their own
-(`vision_transformer_hybrid.py`, `layers/std_conv.py`).
+Examples are `vit_base_patch16_224` and the architectures of CLIP, DINOv2, SigLIP, DeiT, MAE, BEiT-3
+and AIMv2. Query, key and value are one array. Hybrids have the layout of timm's ResNetV2, and other
+epsilons than the official code (`vision_transformer_hybrid.py`, `layers/std_conv.py`).
 """
 
 from typing import Any
@@ -36,9 +36,9 @@ from keras_vit.checkpoints.dialects.timm.rows import (
     pre_norm_row,
     read_pooling,
     tables,
-    tell_of_the_gelu,
+    warn_of_gelu,
 )
-from keras_vit.checkpoints.dialects.torch_layout import POSITIONS_OF_ANOTHER_GRID
+from keras_vit.checkpoints.dialects.torch_conventions import POSITIONS_OF_ANOTHER_GRID
 from keras_vit.config import Numerics, ViTConfig
 
 
@@ -53,9 +53,9 @@ _MLPS = {"Mlp": "plain", "GluMlp": "gated", "SwiGLU": "gated"}
 
 
 def _architecture(content: Json) -> dict[str, Any]:
-    """What no key of `config.json` tells: norms, their epsilon, and the kind of MLP."""
+    """Returns the facts that only the architecture's name tells: norms, epsilon, kind of MLP."""
     arguments = arguments_of(content)
-    tell_of_the_gelu(content, arguments)
+    warn_of_gelu(content, arguments)
     fields = norm_of(arguments)
     if "mlp_layer" in arguments:
         fields["mlp"] = one_of(_MLPS).read(arguments["mlp_layer"])
@@ -196,7 +196,7 @@ vit = Dialect(
     fields={"position": "learned"},
     switches=("position",),
     impossible=(
-        (lambda c: c.position == "sincos2d", "position='sincos2d'"),
+        (lambda c: c.position == "sincos2d", "position other than 'learned' or 'none'"),
         POSITIONS_OF_ANOTHER_GRID,
         *IMPOSSIBLE,
         (

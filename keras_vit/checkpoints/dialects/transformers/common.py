@@ -1,13 +1,10 @@
-"""The names of blocks and the keys of config.json that families of transformers share.
-
-Two naming schemes serve eleven families. DeiT, MAE, MSN and I-JEPA have the names of ViT's
-blocks; CLIP and SigLIP have one scheme of their own.
-"""
+"""Rows of `config.json` and limits that families of transformers share, such as `hidden_size`."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from keras_vit.checkpoints.dialects.base import (
+    AllNames,
     Dialect,
     Identity,
     Limit,
@@ -28,17 +25,17 @@ from keras_vit.checkpoints.dialects.json_fields import (
     one_of,
 )
 from keras_vit.checkpoints.dialects.names import TORCH
-from keras_vit.checkpoints.dialects.torch_layout import (
+from keras_vit.checkpoints.dialects.torch_conventions import (
     POSITIONS_OF_ANOTHER_GRID,
     stored_image_size,
 )
 from keras_vit.checkpoints.dialects.transformers.processor import processor
-from keras_vit.config import POSITIONS, Numerics, ViTConfig
+from keras_vit.config import Numerics, ViTConfig
 from keras_vit.errors import shown
 from keras_vit.text import log
 
 
-def classifier_names(**implies: Any) -> dict[str, Names]:
+def classifier_names(**implies: Any) -> dict[str, AllNames]:
     """Returns the names of the head of a class for image classification.
 
     Args:
@@ -89,7 +86,7 @@ GELU_OF_CLIP = {
     "gelu": "'quick' in the weights of OpenAI, MetaCLIP and DFN, 'exact' in those of LAION and "
     "DataComp"
 }
-"""The fields that cannot be inferred from CLIP's arrays, and their values in known weights."""
+"""Fields that CLIP's arrays do not tell, and their values in published weights."""
 
 IMAGE_SIZE = JsonField("image_size", "image_size", write=_image_size)
 
@@ -137,7 +134,7 @@ def arithmetic_rows(gelu: str, epsilon: float) -> tuple[Row, ...]:
     """Returns the rows of the GELU and of LayerNorm's epsilon.
 
     Args:
-        gelu, epsilon: the family's values for absent keys.
+        gelu, epsilon: values of `hidden_act` and `layer_norm_eps` where the keys are absent.
     """
     return (
         JsonField("hidden_act", "numerics.gelu", one_of(GELUS), default=gelu),
@@ -158,23 +155,27 @@ VIT_REASONS = {
 }
 
 
+_HEAD_BEHIND_REPRESENTATION: Limit = (
+    lambda c: c.representation_size is not None and has_head(c),
+    "a head behind a representation layer",
+)
+
+
 def impossible(*classifiers: str, positions: tuple[str, ...] = ("learned",)) -> tuple[Limit, ...]:
     """Returns the refusals of models that no file of a family can hold, beside its `fields`.
 
     Args:
-        *classifiers: the classifiers that the family supports.
-        positions: the kinds of positions that the family supports.
+        *classifiers: the classifiers that the family supports; a single one is in `fields`.
+        positions: the kinds of positions that the family supports; a single one is in `fields`.
     """
-    words = " or ".join(map(repr, classifiers))
-    others = " or ".join(repr(kind) for kind in POSITIONS if kind not in positions)
-    return (
-        (lambda c: c.position not in positions, f"position={others}"),
-        (lambda c: c.classifier not in classifiers, f"a classifier other than {words}"),
-        (
-            lambda c: c.representation_size is not None and has_head(c),
-            "a head behind a representation layer",
-        ),
-    )
+    limits = [_HEAD_BEHIND_REPRESENTATION]
+    if len(classifiers) > 1:
+        words = " or ".join(map(repr, classifiers))
+        limits.append((lambda c: c.classifier not in classifiers, f"classifier other than {words}"))
+    if len(positions) > 1:
+        words = " or ".join(map(repr, positions))
+        limits.append((lambda c: c.position not in positions, f"position other than {words}"))
+    return tuple(limits)
 
 
 def dialect(
@@ -200,11 +201,13 @@ def dialect(
         epsilon, gelu, resize: the arithmetic of the family: LayerNorm's epsilon, the form of the
             GELU, and the way to resize positions.
         classifiers, positions: the classifiers and the kinds of positions that the family has;
-            where it has several, its rows state which.
+            where it has several, its rows state one of them.
         **more: further fields of `Dialect`; `fields` and `impossible` are added to those that
             follow from the arguments.
     """
     fields: dict[str, Any] = {} if len(positions) > 1 else {"position": positions[0]}
+    if len(classifiers) == 1:
+        fields["classifier"] = classifiers[0]
     if "learned" in positions:
         fields["position_before_class"] = False
     own: dict[str, Any] = {

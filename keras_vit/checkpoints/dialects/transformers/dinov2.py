@@ -1,4 +1,6 @@
-"""Dinov2Model, Dinov2ForImageClassification, and both with registers.
+"""transformers' `Dinov2Model` and `Dinov2ForImageClassification`, and both with registers.
+
+An example is `facebook/dinov2-base`.
 
 The classifier reads the class token and, behind it, the mean of the patches. Positions belong to
 the class token and the patches; registers join after them.
@@ -82,9 +84,12 @@ def _dinov2(
         impossible=(
             (
                 lambda c: (c.classifier == "token_and_mean") != (c.num_classes > 0),
-                "a head that reads another thing than the class token and the mean of the patches",
+                "a head that reads anything but the class token and the mean of the patches",
             ),
-            (lambda c: _ratio_of(c) is None, "an mlp_dim that no whole mlp_ratio gives"),
+            (
+                lambda c: _ratio_of(c) is None,
+                "an mlp_dim that follows from no integer mlp_ratio",
+            ),
         ),
         **more,
     )
@@ -95,7 +100,7 @@ dinov2 = _dinov2(
     "Dinov2",
     {
         **_WORDS,
-        "register_tokens/tokens": Unsupported("of dinov2_with_registers"),
+        "register_tokens/tokens": Unsupported("only dinov2_with_registers has registers"),
     },
     (),
 )

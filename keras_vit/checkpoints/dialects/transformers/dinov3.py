@@ -1,4 +1,4 @@
-"""DINOv3ViTModel: rotary positions, registers, layer scale, no bias of the key."""
+"""transformers' `DINOv3ViTModel`, such as `facebook/dinov3-vitb16-pretrain-lvd1689m`."""
 
 from keras_vit.checkpoints.dialects.dinov3_rows import OWN_ROPE, dinov3_rows
 from keras_vit.checkpoints.dialects.names import TORCH
@@ -28,7 +28,7 @@ dinov3 = dialect(
     prefixes=("", "model."),
     needs_json="theta of the rotary positions",
     expresses=("gelu", "gate", "layer_norm_epsilon", "position_resize"),
-    fields={"classifier": "token", "num_classes": 0, "layer_scale": True, "mask_token": True},
+    fields={"num_classes": 0, "layer_scale": True, "mask_token": True},
     switches=("qkv_bias",),
     impossible=OWN_ROPE,
 )

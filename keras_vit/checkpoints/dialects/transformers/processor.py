@@ -1,4 +1,4 @@
-"""`preprocessor_config.json`: transformers' preparation of images, also by feature extractors."""
+"""transformers' preparation of images: `preprocessor_config.json`, in present and former forms."""
 
 import math
 from collections.abc import Mapping
@@ -6,11 +6,11 @@ from typing import Any
 
 from keras_vit.checkpoints.dialects.base import (
     PreparationWords,
-    not_a_protocol,
-    same_everywhere,
+    per_channel,
+    warn_of_protocol,
 )
 from keras_vit.checkpoints.dialects.json_fields import Json, naming, number
-from keras_vit.checkpoints.dialects.torch_layout import stored_image_size
+from keras_vit.checkpoints.dialects.torch_conventions import stored_image_size
 from keras_vit.config import ViTConfig
 from keras_vit.images.protocols import TENSOR_FILTERS, ProtocolSpec, complete
 
@@ -21,8 +21,8 @@ _RESAMPLE = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
 
 
 _CROPPING = ("CLIP", "ChineseCLIP", "Bit")
-"""Starts of the classes to which an int as `size` is the smaller side, and that crop to 224 pixels
-where `crop_size` is absent."""
+"""Starts of the names of classes that read an int `size` as the smaller side, and that crop to 224
+pixels where `crop_size` is absent."""
 
 _NO_NUMBER = ("resample", "image_mean", "image_std", "rescale_factor", "crop_size")
 """Keys that newer releases write as null where the class's default holds."""
@@ -39,7 +39,7 @@ def _read(files: Json) -> ProtocolSpec | None:
     if edge is not None and crop is not None:
         return _protocol(processor, name="timm", crop_pct=min(crop) / edge)
     if (processor.get("size") and size is None) or processor.get("do_pad"):
-        not_a_protocol(f"{FILE} with size={processor.get('size')!r} or do_pad")
+        warn_of_protocol(f"{FILE} with size={processor.get('size')!r} or do_pad")
         return None
     crop_pct = 1.0
     if processor.get("do_center_crop") and size and crop:
@@ -144,8 +144,8 @@ def _write(protocol: dict[str, Any], config: ViTConfig) -> dict[str, Any]:
         "do_rescale": True,
         "rescale_factor": 1 / 255,
         "do_normalize": True,
-        "image_mean": same_everywhere(protocol["mean"], config),
-        "image_std": same_everywhere(protocol["std"], config),
+        "image_mean": per_channel(protocol["mean"], config),
+        "image_std": per_channel(protocol["std"], config),
     }
     if _crops_the_smaller_side(protocol):
         edge = math.floor(min(height, width) / protocol["crop_pct"])

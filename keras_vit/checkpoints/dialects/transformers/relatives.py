@@ -1,7 +1,7 @@
-"""Vision towers that are ViT, CLIP's or SigLIP's encoder under another name, alone or in a model.
+"""transformers' vision towers with the encoder of ViT, CLIP or SigLIP, such as `BlipVisionModel`.
 
 One dialect reads a family's vision class and the whole models that have it as a part; it writes the
-vision class. Of a whole model, what stands beside the tower is left out.
+vision class. It ignores the other parts of a whole model.
 """
 
 import dataclasses
@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs
+from keras_vit.checkpoints.dialects.base import AllNames, Dialect, Identity, Names, StoredAs
 from keras_vit.checkpoints.dialects.dinov3_rows import GELUS
 from keras_vit.checkpoints.dialects.json_fields import (
     JsonConstant,
@@ -98,7 +98,7 @@ def _relative(
         json=(
             JsonTable("config.json", table, assumed=lambda content: defaults, beside=of_the_part),
         ),
-        fields={"classifier": classifier, "num_classes": 0, **fields},
+        fields={"num_classes": 0, **fields},
         impossible=((lambda c: c.projection_dim is not None, "a projection: this class has none"),),
         **more,
     )
@@ -142,7 +142,7 @@ def _clip(
     )
 
 
-def _also_named(words: Mapping[str, Names], old: str, new: str) -> dict[str, Names]:
+def _also_named(words: Mapping[str, AllNames], old: str, new: str) -> dict[str, AllNames]:
     """Returns the names, and beside each that has `old` the same name with `new`."""
     return {
         path: (*names, *(dataclasses.replace(n, name=n.name.replace(old, new)) for n in names))

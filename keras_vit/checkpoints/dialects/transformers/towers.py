@@ -1,7 +1,8 @@
-"""The vision towers of CLIP and SigLIP, alone, beside a text tower, or under a classifier.
+"""transformers' CLIP and SigLIP: a vision tower alone, beside a text tower, or under a classifier.
 
-A file of two towers holds `text_model.*`, which keras_vit leaves out, and puts `vision_model.` in
-front of the names of the vision tower; config.json then nests the sizes in `vision_config`.
+An example is `openai/clip-vit-base-patch32`, of the class `CLIPModel`. In a file of two towers,
+keras_vit ignores `text_model.*`, the names of the vision tower begin with `vision_model.`, and
+config.json nests the sizes in `vision_config`.
 """
 
 import dataclasses
@@ -47,12 +48,12 @@ _OF_TEXT = {
     r"logit_scale|logit_bias": "temperature and bias of the contrastive loss",
     r"(vision_model\.)?embeddings\.position_ids": "the numbers of the positions",
 }
-_WITH_TEXT = "a vision tower alone, where this class has a text tower too"
+_WITH_TEXT = "a vision tower without a text tower, which this class has"
 
 
 @dataclasses.dataclass(frozen=True)
 class _Encoder:
-    """What the classes of one kind of vision tower share.
+    """Names and rows that the classes of one kind of vision tower share.
 
     Args:
         model_type: the word of config.json for a model of two towers.
@@ -219,7 +220,6 @@ clip_vision = _tower(
     "token",
     {},
     is_part=False,
-    fields={"classifier": "token", "num_classes": 0},
     prefixes=("", _TOWER),
 )
 clip_projection = _tower(
@@ -230,7 +230,6 @@ clip_projection = _tower(
     _PROJECTION,
     is_part=False,
     rows=(JsonField("projection_dim", "projection_dim", default=512),),
-    fields={"classifier": "token", "num_classes": 0},
     refusals=((lambda c: c.projection_dim is None, "projection_dim=None"),),
     prefixes=(_TOWER, ""),
     prefix_for=lambda config: _TOWER,
@@ -242,7 +241,7 @@ clip_classifier = _tower(
     "gap",
     classifier_names(),
     is_part=True,
-    fields={"classifier": "gap", "class_token": True, "final_norm": False},
+    fields={"class_token": True, "final_norm": False},
     refusals=(_NO_CLASSES,),
     ignored={r"vision_model\.post_layernorm\..*": "a norm that the class does not use"},
 )
@@ -253,7 +252,6 @@ clip = _tower(
     "token",
     _PROJECTION,
     is_part=True,
-    fields={"classifier": "token", "num_classes": 0},
     only_read=_WITH_TEXT,
 )
 
@@ -266,7 +264,7 @@ def _siglip(encoder: _Encoder, name: str) -> tuple[Dialect, ...]:
         name: start of the names of its classes.
     """
     kind = encoder.model_type
-    skipped = "an attention pooling that the class skips"
+    skipped = "an attention pooling that the class does not use"
     unpooled = {path: Unsupported(skipped) for path in encoder.words if path.startswith("pool/")}
     return (
         _tower(
@@ -285,7 +283,7 @@ def _siglip(encoder: _Encoder, name: str) -> tuple[Dialect, ...]:
             "gap",
             {**unpooled, **classifier_names()},
             is_part=True,
-            fields={"classifier": "gap"},
+            fields={},
             refusals=(_NO_CLASSES,),
             ignored={r"vision_model\.head\..*": skipped},
         ),

@@ -1,4 +1,6 @@
-"""ViT of transformers, and DeiT, MAE, MSN, I-JEPA, BEiT, Flava and DPT, which have its blocks.
+"""transformers' ViT, and DeiT, MAE, MSN, I-JEPA, BEiT, Flava and DPT, which have its blocks.
+
+An example is `google/vit-base-patch16-224`, of the class `ViTForImageClassification`.
 
 Files of a classifier have the prefix of the family, such as `vit.`, in every name except the
 head's; files of an encoder have none. The pooler of an encoder is the representation layer of
@@ -23,7 +25,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
     one_of,
 )
 from keras_vit.checkpoints.dialects.names import TORCH
-from keras_vit.checkpoints.dialects.torch_layout import stored_image_size
+from keras_vit.checkpoints.dialects.torch_conventions import stored_image_size
 from keras_vit.checkpoints.dialects.transformers.common import (
     DROPOUT_ROWS,
     LABEL_ROWS,
@@ -64,10 +66,9 @@ def _family(
         epsilon: LayerNorm's epsilon where config.json has none.
         rows: further rows of config.json.
         classifiers: inputs of the head, see `ViTConfig`.
-        fields: fields of `ViTConfig` that every file has, beside a single classifier.
+        fields: fields of `ViTConfig` that every file has.
         **more: further arguments of `dialect`.
     """
-    fixed = ("classifier",) if len(classifiers) == 1 else ()
     note = classes if isinstance(classes, JsonNote) else architectures(*classes)
     has_classifier = isinstance(classes, JsonNote) or classes[0]
     return dialect(
@@ -84,7 +85,7 @@ def _family(
         ),
         epsilon=epsilon,
         classifiers=classifiers,
-        fields={**dict.fromkeys(fixed, classifiers[0]), **(fields or {})},
+        fields=fields or {},
         **{
             "prefixes": (prefix, ""),
             "prefix_for": lambda config: prefix if config.num_classes else "",
@@ -298,7 +299,7 @@ flava_image = _family(
     _POOLER,
     prefixes=("", "image_model.", "flava.image_model."),
     ignored={r".*embeddings\.mask_token": _MASK},
-    only_read="an image model alone, where Flava's files have text and multimodal models too",
+    only_read="an image model without the text and multimodal models of Flava",
 )
 
 dpt = _family(
@@ -307,11 +308,11 @@ dpt = _family(
     (None, "DPTModel"),
     {},
     ignored={
-        r"(neck|head|auxiliary_head)\..*": "what makes depths or segments of the tokens",
+        r"(neck|head|auxiliary_head)\..*": "the decoder of depths or segments",
         r"(dpt\.)?pooler\..*": "a layer that no class of DPT reads",
     },
     rows=(JsonConstant("is_hybrid", False), JsonConstant("backbone_config", None)),
-    only_read="an encoder alone, where DPT has a decoder too",
+    only_read="an encoder without the decoder of DPT",
 )
 
 FAMILIES = (vit, deit, vit_mae, vit_msn, ijepa, beit, data2vec_vision, flava_image, dpt)

@@ -1,4 +1,4 @@
-"""The layout that torch's libraries share: names of parameters, and axes with outputs first."""
+"""Conventions of libraries on torch: ImageNet's preparation of images, and stored image sizes."""
 
 from typing import Any
 
