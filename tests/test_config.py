@@ -39,7 +39,6 @@ def test_the_defaults_are_those_of_the_paper():
     fields = ViTConfig(**SIZES).to_dict()
     assert {name: value for name, value in fields.items() if value and name not in SIZES} == {
         "image_size": [224, 224],
-        "native_aspect": False,
         "channels": 3,
         "num_classes": 1000,
         "classifier": "token",
