@@ -208,3 +208,21 @@ def test_no_warning_takes_places_for_pixels(recwarn):
     model = model_of(POOLS["map"])
     run(model, model.preprocessor.pack(normal(1, 16, 48).clip(-1, 1), [(1, 16)]))
     assert not [warning for warning in recwarn if "pixels" in str(warning.message)]
+
+
+def test_a_server_answers_what_classify_answers(tmp_path):
+    """An image has fewer rows of patches than a patch has pixels; a map of attention is refused."""
+    testclient = pytest.importorskip("fastapi.testclient")
+    from keras_vit.serving import application
+
+    model, file = model_of(POOLS["gap"], image_size=8, patch_size=4), tmp_path / "image.png"
+    pictures()[0].save(file)
+    with testclient.TestClient(application(model), base_url="http://localhost") as client:
+        headers = {"Content-Type": "image/png"}
+        answer = client.post("/classify?top=1", content=file.read_bytes(), headers=headers)
+        (best,) = answer.json()["predictions"][0]
+        label, share = model.classify(file, top=1)[0][0]
+        assert best["label"] == label
+        assert best["probability"] == pytest.approx(share, rel=1e-5)
+        refused = client.post("/attention", content=file.read_bytes(), headers=headers)
+        assert refused.status_code == 404

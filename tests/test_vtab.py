@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.data.test_tfds import prepare
+from tests.digits import digits
 from tests.helpers import tiny
 
 pytestmark = pytest.mark.skipif(keras.backend.backend() != "torch", reason="one small training")
@@ -26,7 +27,15 @@ def vtab(monkeypatch):
 def folder(tmp_path_factory):
     """A folder with digits under the name of cifar100."""
     folder = tmp_path_factory.mktemp("tfds")
-    prepare(folder, "array_record", name="cifar100", count=2000)
+    train, test, train_digits, test_digits = digits()
+    chosen = np.arange(2000) % len(train)
+    prepare(
+        folder,
+        "array_record",
+        name="cifar100",
+        train=zip(train[chosen], train_digits[chosen].tolist(), strict=True),
+        test=zip(test[:20], test_digits[:20].tolist(), strict=True),
+    )
     return folder
 
 

@@ -82,6 +82,8 @@ class Engine:
             reason = str(error)  # it begins with "an encoded image"
             raise HTTPException(415, reason[:1].upper() + reason[1:]) from error
         image: np.ndarray = batch[0]
+        if self.model.config.native_aspect:  # packed patches, of which an image has one or more
+            return image
         first = 0 if self.model.data_format == "channels_last" else 1
         high, wide = self.model.config.stride
         if image.shape[first] < high or image.shape[first + 1] < wide:

@@ -160,6 +160,8 @@ def build_application(model: VisionTransformer, settings: Settings) -> Any:
     @app.post("/attention", openapi_extra=_BODY, responses=_REFUSALS)
     async def attention(request: Request) -> Response:
         """Answers with a PNG of the first image, dark where the attention rollout is small."""
+        if model.config.native_aspect:
+            raise HTTPException(404, "Images of unequal shape have no map of attention here.")
         image, row = (await service.answer(request, "attention"))[0]
         return Response(engine.picture(image, row), media_type="image/png")
 

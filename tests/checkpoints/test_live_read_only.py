@@ -60,7 +60,7 @@ def test_flava_image_model(tmp_path):
     ours = checkpoints.load(tmp_path)
     assert ours.config.representation_size == 24
     assert relative_error(numpy_of(ours(IMAGE)), want) <= 1e-5
-    with pytest.raises(CheckpointError, match="an image model alone"):
+    with pytest.raises(CheckpointError, match="an image model without the text"):
         checkpoints.save(ours, tmp_path / "x", "transformers/flava_image_model")
 
 

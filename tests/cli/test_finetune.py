@@ -81,14 +81,6 @@ def test_bad_arguments_are_refused_by_name(desk, capsys, arguments, message):
     assert not (desk / "bad").exists()
 
 
-def test_results_that_need_a_missing_package_are_named(desk, capsys, monkeypatch, tmp_path):
-    """Before the training begins, with the name of the package."""
-    monkeypatch.setattr("keras_vit.cli.training.find_spec", lambda name: None)
-    assert finetune(desk, "--steps", 1, "--out", tmp_path / "out") == 0
-    printed = capsys.readouterr().out
-    assert "not written: matplotlib is not installed" in printed
-
-
 def test_the_head_is_kept_if_the_classes_are_those_of_the_preset(desk, tmp_path):
     """Other classes, or the same classes in another order, get a head of zeros."""
     heads = []

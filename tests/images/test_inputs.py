@@ -297,7 +297,7 @@ VALUES = {
         (np.zeros((20, 30, 3)), np.full_like(WANT, -1), None),
     ],
     "floats that all are 0 or 1": [(BINARY, 2 * BINARY - 1, "all 0 or 1 are taken for black and")],
-    "[0, 255], but none above 3": [
+    "any of [0, 255], but none above 3": [
         (PHOTO // 128, PHOTO // 128 / 127.5 - 1, "almost black, at most 1:"),
         (PHOTO / 255 * 1.5, PHOTO / 255 * 1.5 / 127.5 - 1, "almost black, at most 1.5"),
     ],
