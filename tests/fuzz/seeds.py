@@ -23,6 +23,7 @@ IMAGES = {"png": "PNG", "jpg": "JPEG", "bmp": "BMP", "gif": "GIF", "webp": "WEBP
 _NPZ = ("google", "google_linen", "big_vision", "big_vision_scan")
 FAMILIES = {
     "timm/eva": "timm_dinov3_plus",
+    "timm/naflex": "../naflex/timm_naflex_map",
     "transformers/beit": "hf_beit_classifier",
     "transformers/data2vec-vision": "hf_data2vec_classifier",
     "transformers/dinov2": "hf_dinov2_classifier",

@@ -6,16 +6,15 @@
 
 Each model is made small, with a random value in every array, saved as the library saves it, and
 read by keras_vit. It is equal, refused with a reason, or wrong. A sweep writes its outcomes to
-`tests/sweeps/results/` and their table into `tests/sweeps/RECORD.md`; the module of a sweep has a
-function
-`outcomes`.
+`tests/sweeps/results/` and their table into `tests/sweeps/RECORD.md`; the module of a sweep
+defines `outcomes`.
 """
 
 import dataclasses
 from collections.abc import Callable
 
-TOLERANCE = 1e-5
-"""Of the largest value."""
+TOLERANCE, HYBRID_TOLERANCE = 1e-5, 3e-5
+"""Largest differences that count as equal, as shares of the largest value."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,10 +34,12 @@ class Outcome:
     file: str = ""
 
 
-def judged(compare: Callable[[], float], refusal: type[Exception]) -> str:
+def judged(
+    compare: Callable[[], float], refusal: type[Exception], tolerance: float = TOLERANCE
+) -> str:
     """Returns what a comparison ends in: equal, wrong, or the words of a refusal."""
     try:
         error = compare()
     except refusal as reason:
         return f"refused: {reason}"
-    return "equal" if error <= TOLERANCE else f"wrong by {error:.1e}"
+    return "equal" if error <= tolerance else f"wrong by {error:.1e}"

@@ -14,7 +14,7 @@ import numpy as np
 from keras_vit import CheckpointError, checkpoints
 from keras_vit.checkpoints.dialects.timm.architectures import row_of
 from tests import torchvision_shim  # noqa: F401
-from tests.sweeps import Outcome, judged
+from tests.sweeps import HYBRID_TOLERANCE, TOLERANCE, Outcome, judged
 
 import timm  # isort: skip
 import torch  # isort: skip
@@ -80,9 +80,10 @@ def outcome(module: str, name: str, tags: tuple[str, ...]) -> Outcome:
         config["model_args"] = {**(config.get("model_args") or {}), **sizes}
         (folder / "config.json").write_text(json.dumps(config))
         heads = getattr(getattr(model.blocks[0], "attn", None), "num_heads", 2)
+        tolerance = HYBRID_TOLERANCE if module.endswith("hybrid") else TOLERANCE
         answers = [
-            judged(lambda: compare(folder), CheckpointError),
-            judged(lambda: compare(file, num_heads=heads), CheckpointError),
+            judged(lambda: compare(folder), CheckpointError, tolerance),
+            judged(lambda: compare(file, num_heads=heads), CheckpointError, tolerance),
         ]
     # The path of the file, which is a temporary one.
     answers = [re.sub(r"refused: \S*?: ?", "refused: ", answer, count=1) for answer in answers]
