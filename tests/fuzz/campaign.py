@@ -203,7 +203,12 @@ class _Child:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"},
+            env={
+                **os.environ,
+                "OMP_NUM_THREADS": "1",
+                "MALLOC_ARENA_MAX": "2",
+                "KERAS_BACKEND": "numpy",
+            },
         )
         assert self._process.stdout is not None
         if self._process.stdout.readline() != "ready\n":

@@ -38,24 +38,6 @@ def test_outputs_and_weights_equal_the_formulas(context):
     assert_close(weights, formulas.attention_weights(x, others, w))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "biases"),
-    [
-        ({"qkv_bias": False}, {"out"}),
-        ({"qkv_bias": (True, False, True), "projection_bias": False}, {"query", "value"}),
-    ],
-)
-def test_each_bias_can_be_left_out(arguments, biases):
-    """All of query, key and value; or, as in DINOv3 and EVA-02, that of the key."""
-    x = normal(2, 6, 8)
-    layer = built(x, **arguments)
-    w = weights_of(layer)
-    assert {path for path in w if "bias" in path} == {f"{name}/bias" for name in biases}
-    zeros = {f"{name}/bias": np.zeros((2, 4)) for name in ("query", "key", "value")}
-    expected = formulas.attention(x, x, {**zeros, "out/bias": np.zeros(8), **w})
-    assert_close(run(layer, x), expected)
-
-
 def test_a_bias_is_added_to_the_scores():
     """Before the softmax, also where the weights are formed."""
     x = normal(2, 6, 8)
@@ -124,16 +106,6 @@ def test_dropout_falls_on_the_weights_and_not_on_the_output():
     distance = np.abs(found[:, None] - outcomes).max(-1)
     assert (distance.min(1) < 1e-5).all()
     assert set(distance.argmin(1)) == {0, 1, 2, 3}
-
-
-def test_a_sub_norm_precedes_the_output():
-    """The concatenated heads pass a layer norm before the output projection."""
-    x = normal(2, 6, 8)
-    layer = built(x, sub_norm="layer", norm_epsilon=0.1)
-    w = weights_of(layer)
-    out = {"out/kernel": np.eye(8).reshape(2, 4, 8), "out/bias": np.zeros(8)}
-    heads = formulas.layer_norm(formulas.attention(x, x, {**w, **out}), w, "sub_norm", 0.1)
-    assert_close(run(layer, x), heads @ w["out/kernel"].reshape(8, 8) + w["out/bias"])
 
 
 def test_a_width_that_heads_do_not_divide_is_refused():

@@ -1,15 +1,12 @@
-"""Small layers of other families: LayerScale, RMSNorm, extra tokens, and the distilled head."""
+"""Small layers of other families: RMSNorm, the mask token, and the distilled head."""
 
 import keras
 import numpy as np
 
 from keras_vit.layers import (
     DistilledHead,
-    LayerScale,
     MaskToken,
-    RegisterTokens,
     RMSNorm,
-    TransformerBlock,
 )
 from tests import formulas
 from tests.helpers import assert_close, normal, numpy_of, randomise, run, weights_of
@@ -21,49 +18,12 @@ def built(layer, *shapes):
     return randomise(layer)
 
 
-def test_layer_scale_multiplies_every_channel():
-    """The weight of each channel starts at `initial_value`."""
-    layer = LayerScale(0.25, name="scale")
-    layer.build((None, None, 8))
-    assert (weights_of(layer)["gamma"] == 0.25).all()
-    x = normal(2, 6, 8)
-    assert_close(run(randomise(layer), x), x * weights_of(layer)["gamma"])
-
-
-def test_a_block_scales_each_branch_before_the_residual_sum():
-    """z' = g_1 MSA(LN(z)) + z, then g_2 MLP(LN(z')) + z'."""
-    x = normal(2, 6, 8)
-    block = built(TransformerBlock(2, 16, layer_scale=1e-5, name="block"), x.shape)
-    w = weights_of(block)
-    y = formulas.layer_norm(x, w, "attention_norm")
-    z = w["attention_scale/gamma"] * formulas.attention(y, y, w, "attention/") + x
-    y = formulas.mlp(formulas.layer_norm(z, w, "mlp_norm"), w, at="mlp/")
-    assert_close(run(block, x), w["mlp_scale/gamma"] * y + z)
-
-
-def test_rms_norm_does_not_subtract_the_mean():
-    """x / sqrt(mean(x^2) + epsilon) * gamma."""
-    x = 1 + normal(2, 6, 8)
-    layer = built(RMSNorm(epsilon=0.1, name="norm"), x.shape)
-    gamma = {"norm/gamma": weights_of(layer)["gamma"]}
-    assert_close(run(layer, x), formulas.rms_norm(x, gamma, "norm", 0.1))
-
-
 def test_rms_norm_of_large_numbers_is_exact_in_16_bits():
     """The square of 300 overflows float16, so the norm squares in float32."""
     x = (300 + normal(2, 6, 8)).astype("float16")
     layer = built(RMSNorm(name="norm", dtype="float32"), x.shape)
     gamma = {"norm/gamma": weights_of(layer)["gamma"]}
     assert_close(layer(x), formulas.rms_norm(x.astype("float64"), gamma, "norm"), 1e-5)
-
-
-def test_registers_are_inserted_after_the_first_tokens():
-    """[x_class; r_1; r_2; x_1; ...] for every example."""
-    x = normal(2, 4, 8)
-    layer = built(RegisterTokens(2, after=1, name="registers"), x.shape)
-    actual, tokens = run(layer, x), weights_of(layer)["tokens"]
-    np.testing.assert_array_equal(actual[:, [0, 3, 4, 5]], x)
-    np.testing.assert_allclose(actual[:, 1:3], np.repeat(tokens, 2, axis=0), rtol=1e-6)
 
 
 def test_the_mask_token_replaces_masked_patches():

@@ -15,14 +15,6 @@ def built(x, **arguments):
     return randomise(layer)
 
 
-@pytest.mark.parametrize("form", ["tanh", "exact", "quick"])
-def test_equals_the_formula(form):
-    """Dense, the GELU of the given form, Dense."""
-    x = 2 * normal(2, 6, 8)
-    layer = built(x, gelu=form)
-    assert_close(run(layer, x), formulas.mlp(x, weights_of(layer), form), 2e-6)
-
-
 @pytest.mark.parametrize("form", ["silu", "exact", "quick"])
 def test_a_gated_mlp_multiplies_the_value_by_the_activated_gate(form):
     """W_1 (act(W_gate x) * W_value x)."""

@@ -3,10 +3,8 @@
 import numpy as np
 import pytest
 
-from keras_vit.config import Numerics
 from keras_vit.errors import ConfigError
 from keras_vit.layers import MAPHead, Pool
-from tests import formulas
 from tests.helpers import (
     assert_close,
     normal,
@@ -16,35 +14,6 @@ from tests.helpers import (
     weights_of,
 )
 from tests.words import raises
-
-
-@pytest.mark.parametrize(
-    ("kind", "skip", "expected"),
-    [
-        ("token", 0, lambda x: x[:, 0]),
-        ("gap", 0, lambda x: x.mean(1)),
-        ("gap", 3, lambda x: x[:, 3:].mean(1)),
-        ("gap_without_first", 0, lambda x: x[:, 1:].mean(1)),
-        ("token_and_mean", 3, lambda x: np.concatenate([x[:, 0], x[:, 3:].mean(1)], axis=1)),
-        ("two_tokens", 0, lambda x: x[:, :2]),
-        ("mean_of_two_tokens", 0, lambda x: x[:, :2].mean(1)),
-    ],
-)
-def test_each_kind_pools_by_its_formula(kind, skip, expected):
-    """Means leave out the first `skip` tokens, such as registers before the patches."""
-    x = normal(2, 5, 8)
-    assert_close(Pool(kind, skip=skip)(x), expected(x), 1e-6)
-
-
-def test_map_head_ignores_the_first_tokens_with_skip():
-    """The probe attends to the remaining tokens only."""
-    x = normal(2, 5, 8)
-    layer = map_head(x, skip=2)
-    assert_close(run(layer, x), formulas.map_head(x[:, 2:], weights_of(layer)))
-    weights = numpy_of(layer.attention_weights(x))
-    assert weights.shape == (2, 2, 1, 3)
-    np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
-
 
 MASK = np.array([[1, 1, 0, 1, 1], [1, 1, 1, 0, 0]], bool)
 
@@ -77,15 +46,6 @@ def map_head(x, **arguments):
     layer = MAPHead(2, 16, name="pool", **arguments)
     layer.build(x.shape)
     return randomise(layer)
-
-
-@pytest.mark.parametrize(("form", "epsilon"), [("tanh", 1e-6), ("exact", 0.1)])
-def test_map_head_equals_the_formula(form, epsilon):
-    """A probe attends to all tokens; then x + MLP(LN(x)), as in big_vision."""
-    x = normal(2, 5, 8)
-    layer = map_head(x, gelu=form, layer_norm_epsilon=epsilon)
-    numerics = Numerics(gelu=form, layer_norm_epsilon=epsilon)
-    assert_close(run(layer, x), formulas.map_head(x, weights_of(layer), numerics))
 
 
 def test_map_head_starts_with_a_xavier_probe():

@@ -45,16 +45,6 @@ def test_every_resize_method_has_a_formula_here():
     assert set(RESIZES) == set(POSITION_RESIZES)
 
 
-@pytest.mark.parametrize("class_token", [False, True])
-def test_a_learned_embedding_is_added_to_every_token(class_token):
-    """The first embedding belongs to the class token, if there is one."""
-    layer = built((2, 3), class_token)
-    x = normal(2, 6 + class_token, 8)
-    embedding = weights_of(layer)["embedding"]
-    assert embedding.shape == (1, 6 + class_token, 8)
-    assert_close(run(layer, x), x + embedding, 1e-6)
-
-
 @pytest.mark.parametrize("target", sample([(5, 4), (2, 7), (1, 1), (6, 2)], (2, 7)))
 @pytest.mark.parametrize("resize", RESIZES)
 def test_embeddings_are_resized_to_another_grid(resize, target):
@@ -64,15 +54,6 @@ def test_embeddings_are_resized_to_another_grid(resize, target):
     embedding = weights_of(layer)["embedding"][0]
     expected = RESIZES[resize](embedding, source, target)
     assert_close(run(layer, zeros(target), patches=patches(target))[0], expected, 2e-6)
-
-
-def test_the_class_position_is_never_resized():
-    """The first embedding stays; the others are resized as without a class token."""
-    layer = built((2, 3), class_token=True)
-    embedding = weights_of(layer)["embedding"][0]
-    actual = run(layer, zeros((4, 5), True), patches=patches((4, 5)))[0]
-    np.testing.assert_array_equal(actual[0], embedding[0].astype("float32"))
-    assert_close(actual[1:], formulas.zoom(embedding[1:], (2, 3), (4, 5)), 2e-6)
 
 
 def test_embeddings_for_the_layers_own_grid_are_not_resized():
@@ -90,17 +71,6 @@ def test_a_resize_under_a_mixed_policy_only_rounds(policy):
     embedding = weights_of(layer)["embedding"][0]
     actual = layer(zeros(target), patches=patches(target))[0]
     assert_close(actual, formulas.zoom(embedding, source, target), ROUNDING[policy] / 4)
-
-
-@pytest.mark.parametrize("class_token", [False, True])
-def test_sincos2d_equals_the_formula_and_has_no_weights(class_token):
-    """For any grid; a class token gets no embedding."""
-    layer = built((2, 3), class_token, position="sincos2d")
-    assert not layer.weights
-    for grid in ((2, 3), (4, 5)):
-        actual = run(layer, zeros(grid, class_token), patches=patches(grid))[0]
-        assert not actual[:class_token].any()
-        assert_close(actual[int(class_token) :], formulas.sincos2d(*grid, 8), 1e-6)
 
 
 def test_embeddings_start_with_a_standard_deviation_of_0_02():

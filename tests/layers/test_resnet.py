@@ -1,6 +1,5 @@
 """Standardised convolutions, bottleneck units and the root of the hybrids."""
 
-import keras
 import numpy as np
 import pytest
 
@@ -84,17 +83,6 @@ def test_a_bottleneck_unit_equals_the_formula(strides, sides):
     assert_close(run(unit, images), np.maximum(x, 0))
 
 
-@pytest.mark.parametrize(
-    ("channels", "strides", "projects"), [(128, 1, False), (64, 1, True), (128, 2, True)]
-)
-def test_only_a_change_of_shape_is_projected(channels, strides, projects):
-    """If channels and resolution stay, the shortcut is the input itself."""
-    unit = BottleneckUnit(32, strides, data_format="channels_last", name="layer")
-    unit.build((None, None, None, channels))
-    assert ("conv_proj/kernel" in weights_of(unit)) == projects
-    assert len(weights_of(unit)) == 9 + 3 * projects
-
-
 def test_a_new_unit_passes_its_shortcut_through():
     """The scale of the last norm starts at zero, the other scales at one."""
     images = normal(1, 4, 4, 128)
@@ -140,24 +128,6 @@ def test_large_activations_are_normalised(policy):
     root = built(ResNetRoot, images, 64, dtype=policy)
     x = np.maximum(conv_norm(images, weights_of(root), 2), 0)
     assert_close(run(root, images), formulas.max_pool(x, 3, 2), ROUNDING[policy])
-
-
-@pytest.mark.parametrize("layer_class", [ResNetRoot, BottleneckUnit])
-def test_numerics_reach_all_convolutions_and_norms(layer_class):
-    """The form and the epsilons that the layer is given."""
-    numerics = {
-        "std_conv": "sqrt_var_plus_epsilon",
-        "std_conv_epsilon": 0.5,
-        "group_norm_epsilon": 0.25,
-    }
-    layer = layer_class(32, data_format="channels_last", **numerics)
-    layer.build((None, None, None, 3))
-    parts = list(layer._flatten_layers(include_self=False))
-    convs = [part for part in parts if isinstance(part, StdConv2D)]
-    norms = [part for part in parts if isinstance(part, keras.layers.GroupNormalization)]
-    assert {(conv.form, conv.epsilon) for conv in convs} == {("sqrt_var_plus_epsilon", 0.5)}
-    assert {norm.epsilon for norm in norms} == {0.25}
-    assert len(convs) == len(norms) == (1 if layer_class is ResNetRoot else 4)
 
 
 def test_the_statistics_of_a_group_norm_are_as_exact_as_float32_allows():

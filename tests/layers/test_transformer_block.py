@@ -26,22 +26,6 @@ def built(x, **arguments):
     return randomise(block)
 
 
-def test_equals_the_formula():
-    """z' = MSA(LN(z)) + z, then MLP(LN(z')) + z'."""
-    x = normal(2, 6, 8)
-    block = built(x)
-    assert_close(run(block, x), formulas.block(x, weights_of(block)))
-
-
-def test_attention_weights_are_computed_from_the_normed_input():
-    """Eq. 6 on LN(z)."""
-    x = normal(2, 6, 8)
-    block = built(x)
-    w = weights_of(block)
-    y = formulas.layer_norm(x, w, "attention_norm")
-    assert_close(block.attention_weights(x), formulas.attention_weights(y, y, w, "attention/"))
-
-
 @pytest.mark.parametrize("policy", MIXED_POLICIES)
 def test_norms_are_float32(policy):
     """Under a mixed policy both norms compute and return float32."""
