@@ -23,7 +23,6 @@ from keras_vit.sources.bucket import OFFICIAL
 from keras_vit.sources.catalog import CATALOG
 from tests.digits import LOOPS, write_folders
 from tests.golden import FOLDER
-from tests.sources.bucket_server import serving
 from tests.sources.hub_server import TOKEN, connect, served
 from tests.thorough import times
 
@@ -94,8 +93,8 @@ def given(desk, published, monkeypatch):
     """What the pages name and do not make: published files, arrays, a model."""
     shutil.copy(published / "ViT-B_16.npz", desk)
     shutil.copy(published / "vit_b_16.safetensors", desk)
-    with serving() as bucket:
-        monkeypatch.setenv("KERAS_VIT_BUCKET", bucket.url)
+    with served() as bucket:
+        monkeypatch.setenv("KERAS_VIT_BUCKET", bucket.endpoint)
         monkeypatch.setenv("KERAS_VIT_CACHE", str(desk / ".bucket"))
         for name in PUBLISHED:
             address = f"{OFFICIAL}{name}.npz"

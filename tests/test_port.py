@@ -13,7 +13,7 @@ from keras_vit.sources import bucket, catalog
 from keras_vit.sources.catalog import CATALOG, Preset
 from keras_vit.variants import variant
 from tests.helpers import random_tiny
-from tests.sources.bucket_server import serving
+from tests.sources.hub_server import connect, served
 from weights import port
 
 # What a preset computes on each backend is tested by the parity tests.
@@ -23,12 +23,9 @@ pytestmark = pytest.mark.on_one_backend("torch")
 @pytest.fixture
 def workshop(tmp_path, monkeypatch):
     """Runs port.py's main on a catalog of two small presets and one that the server lacks."""
-    monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
-    for name in ("KERAS_VIT_OFFLINE", "HF_HUB_OFFLINE"):
-        monkeypatch.delenv(name, raising=False)
     checkpoints.save(random_tiny(), tmp_path / "x.npz", "google")
-    with serving() as server:
-        monkeypatch.setenv("KERAS_VIT_BUCKET", server.url)
+    with served() as server:
+        connect(server, tmp_path / "cache", monkeypatch)
         tiny = Preset("", None, "i1k", "", 16, 5, "big_vision", top1=80.0, reported="x")
         rows = [replace(tiny, name=n, source=f"{bucket.OFFICIAL}{n}.npz") for n in ("one", "two")]
         for row in rows:
@@ -133,7 +130,7 @@ def test_contradictory_arguments_are_refused_before_a_download(workshop, argumen
     with pytest.raises(SystemExit) as stopped:
         workshop(*arguments)
     assert stopped.value.code == 2
-    assert not workshop.server.gets
+    assert not workshop.server.requests
 
 
 def test_each_preset_is_uploaded_to_its_own_repository(workshop, monkeypatch):

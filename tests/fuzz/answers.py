@@ -10,7 +10,7 @@ import hashlib
 import json
 import random
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,13 @@ import pytest
 
 from tests.fuzz import mutations
 from tests.fuzz.mutations import Mutation
-from tests.sources import bucket_server, hub_server
+from tests.sources import hub_server
 
 READERS = ("hub", "bucket")
 FILE = "x.answers"
 _ADDRESS = "hf://us/digits"
 _URL = "https://storage.googleapis.com/vit_models/x.npz"
+_NPZ = Path(__file__).parents[1] / "data" / "golden" / "vit_token_published.npz"
 _REQUESTS = {
     "hub": ("GET /api/models", "HEAD /us", "GET /us", "HEAD /cdn", "GET /cdn", "."),
     "bucket": ("HEAD", "GET", "."),
@@ -105,16 +106,26 @@ def answer_of(reader: str, folder: Path, good: Any) -> Any:
         RuntimeError: after the refusal, the server's right answers are not loaded.
     """
     from keras_vit.errors import KerasViTError
+    from keras_vit.sources.catalog import preset_named
 
     text = (folder / FILE).read_text()
     faults = json.loads(text) if text.startswith("[") else []
-    serve, load = (_hub, _load_hub) if reader == "hub" else (_bucket, _load_bucket)
-    with tempfile.TemporaryDirectory() as cache, serve(Path(cache), faults) as end:
+    load = _load_hub if reader == "hub" else _load_bucket
+    with (
+        tempfile.TemporaryDirectory() as cache,
+        hub_server.served() as server,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        server.add("us/digits", preset_named("vit_digits").folder)
+        server.files["vit_models/x.npz"] = _NPZ.read_bytes()
+        hub_server.connect(server, Path(cache), patch)
+        for fault in faults:
+            server.fail(**{**fault, "change": _changed(fault.get("change"))})
         try:
             return load()
         except KerasViTError as error:
             refusal = error
-        end()
+        server.faults.clear()
         try:
             later = load()
         except KerasViTError as error:
@@ -148,18 +159,6 @@ def _changed(spec: list[Any] | None) -> Callable[[bytes], bytes] | None:
     return change
 
 
-@contextlib.contextmanager
-def _hub(cache: Path, faults: list[dict[str, Any]]) -> Iterator[Callable[[], None]]:
-    from keras_vit.sources.catalog import preset_named
-
-    with hub_server.served() as hub, pytest.MonkeyPatch.context() as patch:
-        hub.add("us/digits", preset_named("vit_digits").folder)
-        hub_server.connect(hub, cache, patch)
-        for fault in faults:
-            hub.fail(**{**fault, "change": _changed(fault.get("change"))})
-        yield hub.faults.clear
-
-
 def _load_hub() -> Any:
     from keras_vit.checkpoints.inspection import open_checkpoint
     from keras_vit.checkpoints.opening import open_source
@@ -173,32 +172,6 @@ def _load_hub() -> Any:
         }
         assert opened.preset is not None
         return {"numbers": numbers, "told": repr(opened.preset.to_dict()), "of": about.dialect}
-
-
-@contextlib.contextmanager
-def _bucket(cache: Path, faults: list[dict[str, Any]]) -> Iterator[Callable[[], None]]:
-    from tests.fuzz.seeds import CHECKPOINTS
-
-    name = "vit_models/x.npz"
-    with bucket_server.serving() as server, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("KERAS_VIT_CACHE", str(cache))
-        patch.setenv("KERAS_VIT_BUCKET", server.url)
-        patch.setenv("no_proxy", "*")
-        hub_server.without_waiting(patch)
-        server.files[name] = (CHECKPOINTS / "vit_token_published.npz").read_bytes()
-        for fault in faults:
-            times = fault["times"] or 100
-            made = bucket_server.drawn(**{**fault, "change": _changed(fault.get("change"))})
-            if fault["where"] in ("GET", "."):
-                server.faults.setdefault(name, []).extend([made] * times)
-            if fault["where"] in ("HEAD", "."):
-                server.head_faults.setdefault(name, []).extend([made] * times)
-
-        def end() -> None:
-            server.faults.clear()
-            server.head_faults.clear()
-
-        yield end
 
 
 def _load_bucket() -> Any:

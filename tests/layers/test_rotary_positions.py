@@ -1,19 +1,41 @@
-"""Rotary positions in attention; goldens of each form compare tables and outputs."""
+"""Rotary positions: tables against their formulas, and attention with them."""
 
+import keras
 import numpy as np
+import pytest
 
+from keras_vit import kernels
 from keras_vit.errors import ConfigError
 from keras_vit.layers import Attention, MixedFrequencies, RotaryPositions
-from tests.helpers import normal, numpy_of, randomise
+from tests import formulas
+from tests.helpers import assert_close, normal, numpy_of, randomise
 from tests.words import raises
 
 ROWS, COLUMNS, HEAD_DIM = 3, 5, 8
+ROPES = {
+    "dinov3": {"form": "dinov3", "theta": 100.0},
+    "eva02": {"theta": 10_000.0, "reference_grid": (16, 16)},
+    "pe": {"theta": 10_000.0, "offset": 1.0, "reference_grid": (24, 12), "indexing": "xy"},
+}
 
 
 def table():
     """The table that the layer returns for a grid."""
     layer = RotaryPositions(HEAD_DIM, "axial", theta=100.0, indexing="xy")
     return layer(np.zeros((1, ROWS, COLUMNS, 1), "float32"))
+
+
+@pytest.mark.parametrize("rope", ROPES.values(), ids=ROPES)
+def test_a_table_rotates_pairs_of_channels_by_the_angles_of_their_patch(rope):
+    """Each pair of channels is a complex number, multiplied by e^(i angle)."""
+    x, form = normal(2, ROWS * COLUMNS, 3, HEAD_DIM), rope.get("form", "axial")
+    rotary = RotaryPositions(HEAD_DIM, **rope)(np.zeros((1, ROWS, COLUMNS, 1), "float32"))
+    rotary = keras.ops.expand_dims(rotary, 2)
+    actual = kernels.rotate(keras.ops.convert_to_tensor(x), rotary, form != "dinov3")
+    angles = formulas.rotary_angles(ROWS, COLUMNS, HEAD_DIM, **{"form": "axial", **rope})
+    pairs = "halves" if form == "dinov3" else "neighbours"
+    expected = formulas.rotated(np.swapaxes(x, 1, 2), angles, pairs)
+    assert_close(actual, np.swapaxes(expected, 1, 2).astype("float32"), 2e-6)
 
 
 def test_attention_depends_on_the_distance_of_patches_alone():

@@ -1,7 +1,8 @@
-"""A Hub on 127.0.0.1 with the HTTP that huggingface_hub uses, and failures that tests choose.
+"""A Hub and a bucket on 127.0.0.1 with the HTTP that huggingface_hub uses, and chosen failures.
 
 Repositories live in memory, with commits, branches, gates and tokens. Weights are stored with
-LFS: requests for them are redirected to another host, as to the Hub's CDN.
+LFS: requests for them are redirected to another host, as to the Hub's CDN. Files of a bucket have
+the headers of Google Cloud Storage.
 """
 
 import base64
@@ -72,8 +73,9 @@ class Fault:
         cut: the connection breaks after so many bytes of the body.
         reset: the connection breaks by a reset instead of its regular end.
         truncated: so many bytes fewer are announced and sent.
-        corrupt: the bytes of the body are inverted.
         change: what becomes of the bytes of the body.
+        silence: seconds before the connection ends without an answer.
+        times: so many requests fail; None for all.
     """
 
     where: str
@@ -82,18 +84,26 @@ class Fault:
     cut: int | None = None
     reset: bool = False
     truncated: int = 0
-    corrupt: bool = False
     change: Callable[[bytes], bytes] | None = None
+    silence: float = 0.0
+    times: int | None = None
+
+
+def inverted(content: bytes) -> bytes:
+    """A change of a body: every bit is another."""
+    return bytes(byte ^ 0xFF for byte in content)
 
 
 class Hub:
-    """The state of the server: repositories, uploaded objects, faults and requests."""
+    """The state of the server: repositories, files of the bucket, uploads, faults and requests."""
 
     def __init__(self) -> None:
         self.repos: dict[str, Repo] = {}
+        self.files: dict[str, bytes] = {}
         self.objects: dict[str, bytes] = {}
         self.faults: list[Fault] = []
         self.requests: list[str] = []
+        self.ranges: list[str | None] = []
         self.bytes_per_second: float | None = None
         self.endpoint = ""
 
@@ -127,9 +137,13 @@ class Hub:
                 by_name |= {name for name, content in tree.items() if sha256(content) in shas}
         return by_name
 
-    def fault_at(self, request: str) -> Fault | None:
-        """The fault of a request; None if the request succeeds."""
-        return next((fault for fault in self.faults if re.search(fault.where, request)), None)
+    def fault_at(self, request: str) -> Fault:
+        """The fault of a request; one without effect if the request succeeds."""
+        for fault in self.faults:
+            if fault.times != 0 and re.search(fault.where, request):
+                fault.times = fault.times and fault.times - 1
+                return fault
+        return Fault("")
 
 
 @contextmanager
@@ -149,8 +163,10 @@ def served() -> Iterator[Hub]:
 
 
 def environment(hub: Hub, cache: Path) -> dict[str, str]:
-    """Environment variables that point huggingface_hub at a Hub, with an empty cache."""
+    """Environment variables that point huggingface_hub and keras_vit at a server; a cache."""
     return {
+        "KERAS_VIT_BUCKET": hub.endpoint,
+        "KERAS_VIT_CACHE": str(cache),
         "HF_ENDPOINT": hub.endpoint,
         "HF_HOME": str(cache),
         "HF_HUB_CACHE": str(cache / "hub"),
@@ -163,13 +179,14 @@ def environment(hub: Hub, cache: Path) -> dict[str, str]:
 
 
 def connect(hub: Hub, cache: Path, monkeypatch) -> None:
-    """Points this process's huggingface_hub at a Hub, and leaves its waiting times out."""
+    """Points this process at a server, with an empty cache and no waiting between attempts."""
     from huggingface_hub import constants
     from huggingface_hub.utils import close_session
 
     for name, value in environment(hub, cache).items():
         monkeypatch.setenv(name, value)
-    monkeypatch.delenv("HF_TOKEN", raising=False)
+    for name in ("HF_TOKEN", "HF_HUB_OFFLINE", "KERAS_VIT_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(constants, "ENDPOINT", hub.endpoint)
     template = hub.endpoint + "/{repo_id}/resolve/{revision}/{filename}"
     monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
@@ -178,15 +195,10 @@ def connect(hub: Hub, cache: Path, monkeypatch) -> None:
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_PROGRESS_BARS", True)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    without_waiting(monkeypatch)
-    close_session()  # the session may have another proxy
-
-
-def without_waiting(monkeypatch) -> None:
-    """Leaves the waiting times of huggingface_hub out."""
     clock = types.SimpleNamespace(sleep=lambda seconds: None, time=time.time)
     for module in ("huggingface_hub.utils._http", "huggingface_hub.file_download"):
         monkeypatch.setattr(f"{module}.time", clock)
+    close_session()  # the session may have another proxy
 
 
 class _Server(ThreadingHTTPServer):
@@ -214,15 +226,27 @@ class _Handler(BaseHTTPRequestHandler):
         self.sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         request = f"{self.command} {path}"
         self.hub.requests.append(request)
+        if self.command == "GET":
+            self.hub.ranges.append(self.headers.get("Range"))
         self.fault = self.hub.fault_at(request)
-        if self.fault is not None and self.fault.status is not None:
-            # Status 204 has no body: what was sent nevertheless must not precede the next answer.
-            headers = {**self.fault.headers, "Connection": "close"}
-            return self._send(self.fault.status, b'{"error": "on purpose"}', headers)
+        if self.fault.silence:
+            time.sleep(self.fault.silence)
+            self.close_connection = True
+            return None
+        if self.fault.status is not None:
+            return self._send(self.fault.status, b'{"error": "on purpose"}')
+        if path[1:] in self.hub.files:
+            return self._file(self.hub.files[path[1:]])
         for pattern, method in self._ROUTES:
             if match := re.fullmatch(pattern, request):
                 return method(self, *match.groups())
         return self._send(404, b"no such route")
+
+    def _file(self, content: bytes) -> None:
+        """A file of the bucket."""
+        digest = hashlib.md5(content)
+        md5 = f"crc32c=AAAAAA==,md5={base64.b64encode(digest.digest()).decode()}"
+        self._bytes(content, {"ETag": f'"{digest.hexdigest()}"', "x-goog-hash": md5})
 
     # Repositories
 
@@ -299,22 +323,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _validate_yaml(self) -> None:
         """Checks the types of the fields as the Hub does."""
-        content = json.loads(self.sent)["content"]
-        match = re.match(r"---\n(.*?)\n---\n", content, re.DOTALL)
-        try:
-            data = yaml.safe_load(match[1]) if match else None
-        except yaml.YAMLError as error:
-            return self._json(400, {"errors": [{"message": str(error)}]})
-        errors = []
-        kinds = {"library_name": str, "license": str, "tags": list, "metrics": list}
-        for field, kind in kinds.items():
-            if not isinstance((data or {}).get(field, kind()), kind):
-                errors.append({"message": f'"{field}" must be of type {kind.__name__}'})
-        for model in (data or {}).get("model-index", []):
-            for result in model["results"]:
-                if not {"task", "dataset", "metrics"} <= set(result):
-                    errors.append({"message": '"model-index" is incomplete'})
-        self._json(400 if errors or data is None else 200, {"errors": errors, "warnings": []})
+        match = re.match(r"---\n(.*?)\n---\n", json.loads(self.sent)["content"], re.DOTALL)
+        data = yaml.safe_load(match[1]) if match else {}
+        errors = [
+            {"message": f'"{field}" must be of type {kind.__name__}'}
+            for field, kind in {"license": str, "tags": list, "metrics": list}.items()
+            if not isinstance(data.get(field, kind()), kind)
+        ]
+        self._json(400 if errors else 200, {"errors": errors, "warnings": []})
 
     def _preupload(self, name: str, revision: str) -> None:
         if (found := self._repo(name, revision)) is None:
@@ -391,50 +407,46 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _json(self, status: int, value: object) -> None:
         body = json.dumps(value).encode()
-        if self.fault is not None and self.fault.change is not None:
+        if self.fault.change is not None:
             body = self.fault.change(body)
         self._send(status, body, {"Content-Type": "application/json"})
 
     def _bytes(self, content: bytes, headers: dict[str, str]) -> None:
-        if self.fault is not None:
-            if self.fault.corrupt:
-                content = bytes(byte ^ 0xFF for byte in content)
-            if self.fault.change is not None:
-                content = self.fault.change(content)
-            content = content[: max(0, len(content) - self.fault.truncated)]
+        if self.fault.change is not None:
+            content = self.fault.change(content)
+        content = content[: max(0, len(content) - self.fault.truncated)]
         asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range") or "")
         if asked is None:
             return self._send(200, content, headers)
         start, end = int(asked[1]), min(int(asked[2] or len(content)) + 1, len(content))
+        if start > len(content):
+            return self._send(416, b"")
         span = f"bytes {start}-{end - 1}/{len(content)}"
-        self._send(206, content[start:end], {**headers, "Content-Range": span})
+        return self._send(206, content[start:end], {**headers, "Content-Range": span})
 
     def _send(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
         self.send_response(status)
-        stated: dict[str, str | None] = {**(headers or {}), "Content-Length": str(len(body))}
-        if self.fault is not None and self.fault.status is None and self.fault.headers:
-            stated |= self.fault.headers
-            self.close_connection = True  # a wrong length ends with the connection
+        stated = {**(headers or {}), "Content-Length": str(len(body)), **self.fault.headers}
+        if self.fault.headers or self.fault.status:
+            # A wrong length, and a body where the status has none, end with the connection.
+            stated["Connection"] = "close"
         for name, value in stated.items():
             if value is not None:
                 self.send_header(name, value)
         self.end_headers()
         if self.command == "HEAD":
             return
-        cut = self.fault.cut if self.fault is not None else None
-        body = body if cut is None else body[:cut]
+        if self.fault.cut is not None:
+            body = body[: self.fault.cut]
+            self.close_connection = True
         try:
             self._write(body)
         except OSError:  # the client has gone, perhaps killed
             self.close_connection = True
-        if cut is not None:
-            self.close_connection = True
-            if self.fault.reset:  # closing without lingering sends RST
-                self.connection.setsockopt(
-                    socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
-                )
-                self.rfile.close()
-                self.connection.close()
+        if self.fault.reset:  # closing without lingering sends RST
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.rfile.close()
+            self.connection.close()
 
     def _write(self, body: bytes) -> None:
         speed = self.hub.bytes_per_second

@@ -6,7 +6,6 @@ from keras_vit import PresetError, VisionTransformer, checkpoints
 from keras_vit.sources import augreg, bucket
 from keras_vit.sources.augreg import facts_of_name
 from keras_vit.variants import variant
-from tests.sources.bucket_server import serving
 from tests.words import raises
 
 pytestmark = pytest.mark.without_backend
@@ -50,19 +49,14 @@ def test_every_size_of_augreg_has_a_variant():
     )
 
 
-def test_a_file_of_augreg_loads_by_its_name(tmp_path, monkeypatch):
+def test_a_file_of_augreg_loads_by_its_name(hub, tmp_path):
     """The file determines the number of classes."""
-    monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
-    for variable in ("KERAS_VIT_OFFLINE", "HF_HUB_OFFLINE"):
-        monkeypatch.delenv(variable, raising=False)
     model = variant("vit_ti16")(32, num_classes=3, classifier="token")
     checkpoints.save(model, tmp_path / "x.npz", "google")
     name = "Ti_16-i21k-300ep-lr_0.001-aug_none-wd_0.03-do_0.0-sd_0.0--pets-steps_0k-lr_0.003-res_32"
-    with serving() as server:
-        monkeypatch.setenv("KERAS_VIT_BUCKET", server.url)
-        server.files[f"vit_models/augreg/{name}.npz"] = (tmp_path / "x.npz").read_bytes()
-        loaded = VisionTransformer.from_preset(f"augreg/{name}.npz")
-        assert (loaded.config.num_classes, loaded.config.image_size) == (3, (32, 32))
-        assert (loaded.labels, loaded.name) == (None, "vit_ti16")
-        with raises(PresetError, "404"):
-            VisionTransformer.from_preset(f"augreg/{UPSTREAM}")
+    hub.files[f"vit_models/augreg/{name}.npz"] = (tmp_path / "x.npz").read_bytes()
+    loaded = VisionTransformer.from_preset(f"augreg/{name}.npz")
+    assert (loaded.config.num_classes, loaded.config.image_size) == (3, (32, 32))
+    assert (loaded.labels, loaded.name) == (None, "vit_ti16")
+    with raises(PresetError, "404"):
+        VisionTransformer.from_preset(f"augreg/{UPSTREAM}")

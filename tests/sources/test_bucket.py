@@ -13,13 +13,11 @@ from pathlib import Path
 
 import pytest
 from huggingface_hub import constants
-from huggingface_hub.utils import close_session
 
 from keras_vit import PresetError
 from keras_vit.sources import bucket
 from keras_vit.sources.bucket import fetch
-from tests.sources.bucket_server import changed, cut, serving, silence, status
-from tests.sources.hub_server import without_waiting
+from tests.sources.hub_server import inverted
 from tests.thorough import KILLS
 from tests.words import raises
 
@@ -31,22 +29,19 @@ NAME = "vit_models/imagenet21k+imagenet2012/ViT-B_16.npz"
 
 
 @pytest.fixture
-def server(tmp_path, monkeypatch):
+def server(hub, monkeypatch):
     """A local bucket in place of the official bucket, and an empty cache."""
-    monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
-    for name in ("KERAS_VIT_OFFLINE", "HF_HUB_OFFLINE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("no_proxy", "*")
-    close_session()  # the session may have another proxy
-    without_waiting(monkeypatch)
     monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 65536)  # the default is 10 MB
-    with serving() as served:
-        monkeypatch.setenv("KERAS_VIT_BUCKET", served.url)
-        served.files[NAME] = CONTENT
-        yield served
+    hub.files[NAME] = CONTENT
+    return hub
 
 
 URL = bucket.OFFICIAL + NAME.replace("+", "%2B")
+
+
+def gets(server) -> int:
+    """How often the bytes of the file were requested."""
+    return server.requests.count(f"GET /{NAME}")
 
 
 def left_beside(path) -> list[str]:
@@ -63,7 +58,7 @@ def test_a_file_is_downloaded_once(server, tmp_path):
     assert bucket.sha256_in_cache("https://host/absent.npz", URL) == (URL, SHA256)
     assert left_beside(path) == ["ViT-B_16.npz.json"]
     assert fetch(URL) == path
-    assert server.gets[NAME] == 1
+    assert gets(server) == 1
 
 
 def test_offline_reads_the_cache_and_opens_no_connection(server, monkeypatch):
@@ -73,7 +68,7 @@ def test_offline_reads_the_cache_and_opens_no_connection(server, monkeypatch):
             patch.setenv(name, value)
             with raises(PresetError, URL, "not in the cache", "HF_HUB_OFFLINE", "Unset"):
                 fetch(URL)
-    assert not server.gets
+    assert not server.requests
     path = fetch(URL)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     assert fetch("https://storage.googleapis.com/absent.npz", URL) == path
@@ -82,7 +77,8 @@ def test_offline_reads_the_cache_and_opens_no_connection(server, monkeypatch):
 @pytest.fixture
 def interrupted(server):
     """The bucket, and a part of 65,536 bytes that a failed download has left."""
-    server.faults[NAME] = [cut(65536), status(503)]
+    server.fail("GET", cut=65536, times=1)
+    server.fail("GET", status=503, times=1)
     with raises(PresetError, NAME.replace("+", "%2B"), "503", "next call resumes"):
         fetch(URL)
     return server
@@ -106,8 +102,7 @@ def test_a_file_that_changed_is_not_joined_to_its_old_part(interrupted):
 
 def test_without_a_checksum_a_part_is_not_resumed(interrupted):
     """It is unknown whether the part belongs to the same file."""
-    size = {"Content-Length": str(len(CONTENT))}
-    interrupted.head_faults[NAME] = [changed(size, CONTENT)]
+    interrupted.fail("HEAD", headers={"x-goog-hash": None, "ETag": None})
     assert fetch(URL).read_bytes() == CONTENT
     assert interrupted.ranges[-1] is None
 
@@ -123,14 +118,14 @@ def test_a_part_that_is_longer_than_the_file_is_dropped(server):
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        (changed({}, CONTENT[::-1]), ("md5 is", "the server announced")),
-        (changed({"Content-Range": "x"}), ("next call resumes",)),
+        ({"change": inverted}, ("md5 is", "the server announced")),
+        ({"headers": {"Content-Range": "x"}}, ("next call resumes",)),
     ],
     ids=["other bytes", "no range"],
 )
 def test_a_damaged_answer_leaves_no_file(server, fault, words):
     """The next call goes through."""
-    server.faults[NAME] = [fault]
+    server.fail("GET", **fault, times=1)
     with raises(PresetError, "B_16.npz", *words):
         fetch(URL)
     assert not bucket.place(URL).exists()
@@ -138,27 +133,26 @@ def test_a_damaged_answer_leaves_no_file(server, fault, words):
 
 
 @pytest.mark.parametrize(
-    ("fault", "words"),
+    ("status", "words"),
     [
-        (status(404), ("no such file (status 404)", "moved or renamed")),
-        (status(403), ("answers 403 Forbidden", "public")),
-        (status(401), ("answers 401", "public")),
-        (status(204), ("answers 204", "expected 200")),
+        (404, ("no such file (status 404)", "moved or renamed")),
+        (403, ("answers 403 Forbidden", "public")),
+        (401, ("answers 401", "public")),
+        (204, ("answers 204", "expected 200")),
     ],
-    ids=["404", "403", "401", "204"],
 )
-def test_a_refusal_of_the_server_is_not_asked_again(server, fault, words):
+def test_a_refusal_of_the_server_is_not_asked_again(server, status, words):
     """The next call may succeed."""
-    server.head_faults[NAME] = [fault]
+    server.fail("HEAD", status=status, times=1)
     with raises(PresetError, "ViT-B_16.npz", *words):
         fetch(URL)
-    assert server.gets[NAME] == 0
+    assert gets(server) == 0
     assert fetch(URL).read_bytes() == CONTENT
 
 
 def test_timeouts_and_refused_connections_are_named(server, monkeypatch):
     """After the attempts of huggingface_hub's client."""
-    server.head_faults[NAME] = [silence(0.2)] * 9
+    server.fail("HEAD", silence=0.2)
     monkeypatch.setattr(bucket, "TIMEOUT", 0.1)
     with raises(PresetError, "timed out", "Check the connection"):
         fetch(URL)
@@ -210,10 +204,10 @@ def test_the_cache_is_in_the_assets_of_hugging_face_or_in_the_given_folder(monke
 
 def test_two_processes_share_one_download(server):
     """The second process waits for the first and uses its file."""
-    server.pause = 0.01
+    server.bytes_per_second = 2 * len(CONTENT)
     both = [downloading() for _ in range(2)]
     assert [process.wait(timeout=60) for process in both] == [0, 0]
-    assert server.gets[NAME] == 1
+    assert gets(server) == 1
 
 
 def downloading() -> subprocess.Popen:
@@ -230,13 +224,13 @@ def downloading() -> subprocess.Popen:
 
 def test_a_download_killed_at_any_moment_leaves_no_half_file_and_resumes(server):
     """`kill -9` at random moments of a slow download."""
-    server.pause = 0.01  # 46 pieces: half a second
+    server.bytes_per_second = 2 * len(CONTENT)  # half a second
     moments = random.Random(1)
     path = bucket.place(URL)
     for _ in range(KILLS):
-        seen = server.gets[NAME]
+        seen = gets(server)
         process = downloading()
-        while server.gets[NAME] == seen and process.poll() is None:
+        while gets(server) == seen and process.poll() is None:
             time.sleep(0.005)
         time.sleep(moments.uniform(0, 0.4))
         with contextlib.suppress(ProcessLookupError):  # the process has ended already
@@ -246,6 +240,6 @@ def test_a_download_killed_at_any_moment_leaves_no_half_file_and_resumes(server)
             assert path.read_bytes() == CONTENT
             path.unlink()
     assert any(server.ranges)
-    server.pause = 0
+    server.bytes_per_second = None
     assert fetch(URL).read_bytes() == CONTENT
     assert left_beside(path) == ["ViT-B_16.npz.json"]

@@ -23,8 +23,6 @@ from keras_vit.weights import lexicon
 from keras_vit.weights.lexicon import num_parameters
 from tests.golden import CASES, FOLDER, expected, outputs, relative_error
 from tests.helpers import random_tiny
-from tests.sources.bucket_server import serving
-from tests.sources.hub_server import connect, served
 from tests.test_variants import COUNTS, GAP_COUNTS
 from tests.words import raises
 
@@ -181,30 +179,23 @@ def test_a_row_is_described_without_a_download(monkeypatch):
 
 
 @pytest.fixture
-def rows(tmp_path, monkeypatch):
-    """Catalog rows of small models, whose files a local bucket serves; an empty cache."""
-    monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
-    for name in ("KERAS_VIT_OFFLINE", "HF_HUB_OFFLINE"):
-        monkeypatch.delenv(name, raising=False)
+def rows(hub, tmp_path, monkeypatch):
+    """Catalog rows of small models, whose files a local bucket serves."""
     model = random_tiny(representation_size=16)
     checkpoints.save(model, tmp_path / "x.npz", "google")
-    with serving() as server:
-        monkeypatch.setenv("KERAS_VIT_BUCKET", server.url)
-        content = (tmp_path / "x.npz").read_bytes()
-        server.files["vit_models/imagenet21k/tiny+x.npz"] = content
-        server.files["big_vision/sincos.npz"] = (FOLDER / "bv_sincos_rep.npz").read_bytes()
-        google = bucket.OFFICIAL + "vit_models/imagenet21k/"
-        tiny = Preset("tiny", None, "i21k", google + "tiny%2Bx.npz", 16, 5, "paper")
-        made = (
-            replace(tiny, top1=81.5, reported="a paper", zero_head=True),
-            replace(tiny, name="dash", source=google + "tiny-x.npz", alternatives=(tiny.source,)),
-            replace(tiny, name="gone", source=google + "gone.npz", unverified="whether it is"),
-            replace(tiny, name="sincos", source=bucket.OFFICIAL + "big_vision/sincos.npz",
-                    num_classes=6, fields={"position": "sincos2d"}),
-        )  # fmt: skip
-        added = {row.name: row for row in made}
-        monkeypatch.setattr(catalog, "CATALOG", {**CATALOG, **added})
-        yield model
+    hub.files["vit_models/imagenet21k/tiny+x.npz"] = (tmp_path / "x.npz").read_bytes()
+    hub.files["big_vision/sincos.npz"] = (FOLDER / "bv_sincos_rep.npz").read_bytes()
+    google = bucket.OFFICIAL + "vit_models/imagenet21k/"
+    tiny = Preset("tiny", None, "i21k", google + "tiny%2Bx.npz", 16, 5, "paper")
+    sincos = {"source": bucket.OFFICIAL + "big_vision/sincos.npz", "num_classes": 6}
+    made = (
+        replace(tiny, top1=81.5, reported="a paper", zero_head=True),
+        replace(tiny, name="dash", source=google + "tiny-x.npz", alternatives=(tiny.source,)),
+        replace(tiny, name="gone", source=google + "gone.npz", unverified="whether it is"),
+        replace(tiny, name="sincos", fields={"position": "sincos2d"}, **sincos),
+    )
+    monkeypatch.setattr(catalog, "CATALOG", {**CATALOG, **{row.name: row for row in made}})
+    return model
 
 
 def test_an_official_file_loads_by_its_name(rows, caplog):
@@ -239,17 +230,15 @@ def test_unverified_urls_have_alternatives_and_say_so_on_failure(rows):
         VisionTransformer.from_preset("gone")
 
 
-def test_a_row_may_have_its_file_on_the_hub(tmp_path, monkeypatch):
+def test_a_row_may_have_its_file_on_the_hub(hub, monkeypatch):
     """The Hub's client downloads the weights; protocol and provenance come from the row."""
     own = {"name": "timm", "crop_pct": 0.875}
     source = "hf://timm/vit_tiny.again"
     row = Preset("again", None, "i1k", source, 16, 6, own, 80.0, "x", dialect="timm")
     monkeypatch.setattr(catalog, "CATALOG", {"again": row})
     case = CASES["timm_token"]
-    with served() as hub:
-        connect(hub, tmp_path / "cache", monkeypatch)
-        hub.add("timm/vit_tiny.again", FOLDER / case["checkpoint"])
-        model = VisionTransformer.from_preset("again")
+    hub.add("timm/vit_tiny.again", FOLDER / case["checkpoint"])
+    model = VisionTransformer.from_preset("again")
     assert model.preprocessor.protocol == own
     facts = {"preset": "again", "repo": source, "reported_top1": 80.0}
     assert facts.items() <= dict(model.provenance).items()

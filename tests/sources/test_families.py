@@ -16,7 +16,6 @@ from keras_vit.sources.catalog import CATALOG, Preset, list_presets
 from keras_vit.weights import lexicon
 from tests.family_goldens import FOLDER, expected, relative_error
 from tests.helpers import numpy_of
-from tests.sources.hub_server import connect, served
 
 ROWS = {name: row for name, row in CATALOG.items() if row.family != "vit"}
 NAME = re.compile(r"vit_(ti|s|m|b|l|h|g|bigg|so400m_)\d+(plus|_reg4)?\.[a-z0-9_]+")
@@ -91,18 +90,16 @@ def test_rows_of_gated_repositories_say_so():
     assert all(note.startswith("gated: accept the license") for note in notes.values())
 
 
-def test_a_row_loads_from_its_repository(tmp_path, monkeypatch):
+def test_a_row_loads_from_its_repository(hub, monkeypatch):
     """Weights and protocol come from the repository; the model has a head only on request."""
     source = "hf://facebook/dinov2.again"
     own = {"family": "dinov2", "dialect": "transformers/dinov2"}
     fields = CATALOG["vit_b14.dinov2"].fields
     row = Preset("again", None, "x", source, 16, 0, {"name": "timm"}, **own, fields=fields)
     monkeypatch.setattr(catalog, "CATALOG", {"again": row})
-    with served() as hub:
-        connect(hub, tmp_path / "cache", monkeypatch)
-        hub.add("facebook/dinov2.again", FOLDER / "hf_dinov2_model")
-        model = VisionTransformer.from_preset("again")
-        headed = VisionTransformer.from_preset("again", num_classes=3)
+    hub.add("facebook/dinov2.again", FOLDER / "hf_dinov2_model")
+    model = VisionTransformer.from_preset("again")
+    headed = VisionTransformer.from_preset("again", num_classes=3)
     want = expected("hf_dinov2_model")
     assert relative_error(numpy_of(model(want["image"])), want["pre_logits"]) <= 1e-5
     assert headed.output_shape == (None, 3)

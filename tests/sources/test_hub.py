@@ -19,20 +19,12 @@ from keras_vit import CheckpointError, PresetError, VisionTransformer, cli
 from keras_vit.checkpoints import Source, inspect, load
 from keras_vit.sources.catalog import preset_named
 from tests.golden import CASES, FOLDER, expected, outputs, relative_error
-from tests.sources.hub_server import TOKEN, connect, environment, served
+from tests.sources.hub_server import TOKEN, environment, inverted, served
 from tests.thorough import KILLS
 
 DIGITS = preset_named("vit_digits").folder
 
 pytestmark = pytest.mark.on_one_backend("torch")
-
-
-@pytest.fixture
-def hub(tmp_path, monkeypatch):
-    """A Hub without repositories, and an empty cache."""
-    with served() as hub:
-        connect(hub, tmp_path / "cache", monkeypatch)
-        yield hub
 
 
 @pytest.fixture
@@ -352,8 +344,8 @@ LASTS = {
     "reset": (GET, {"cut": 100_000, "reset": True}, "model.safetensors: no connection to http"),
     "cut": (GET, {"cut": 0}, "model.safetensors: no connection to http://127.0.0.1"),
     "truncated": (GET, {"truncated": 1000}, "model.safetensors: cut short. Consistency"),
-    "other bytes": (GET, {"corrupt": True}, "model.safetensors: damaged on its way: its hash"),
-    "other JSON": (GET_JSON, {"corrupt": True}, "config.json: damaged on its way: its hash"),
+    "other bytes": (GET, {"change": inverted}, "model.safetensors: damaged on its way: its hash"),
+    "other JSON": (GET_JSON, {"change": inverted}, "config.json: damaged on its way: its hash"),
     "no ETag": (JSON_HEAD, {"headers": {"ETag": ""}}, "config.json: damaged on its way"),
 }
 
@@ -361,7 +353,7 @@ LASTS = {
 def test_a_small_file_is_compared_once_the_hub_states_its_hash(digits):
     """At first the Hub lists no hashes of small files, and sends other bytes."""
     digits.fail(INFO, change=lambda body: body.replace(b"blobId", b"x"))
-    digits.fail(GET_JSON, corrupt=True)
+    digits.fail(GET_JSON, change=inverted)
     assert "config.json" in refusal("hf://us/digits")
     digits.faults.clear()
     assert "damaged on its way" in refusal("hf://us/digits")
