@@ -18,15 +18,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pytest
+from huggingface_hub import constants
+from huggingface_hub.utils import close_session
 from PIL import Image
 from safetensors import safe_open
 
 from keras_vit import KerasViTError, VisionTransformer, embed
 from keras_vit.checkpoints import convert
 from keras_vit.checkpoints.opening import open_source
+from keras_vit.sources import bucket
+from keras_vit.sources.catalog import preset_named
 from keras_vit.sources.source import Source
-from tests.finetune import long_training
 from tests.fuzz.seeds import CHECKPOINTS
+from tests.sources.hub_server import connect, served
 
 SIZES = {"image_size": 16, "patch_size": 8, "hidden_size": 64, "mlp_dim": 128, "num_heads": 2}
 
@@ -80,7 +85,9 @@ def kill_saves(work: Path, count: int, rng: random.Random) -> Counter[str]:
         if not place.exists():
             outcomes["absent until the next save"] += 1
             models[0].save_to_preset(place)
-        outcomes["whole" if word_of(place) in "ab" else "mixed"] += 1
+        word = word_of(place)
+        is_whole = word in "ab" and f"- word: {word}" in (place / "README.md").read_text()
+        outcomes["whole" if is_whole else "mixed"] += 1
     models[0].save_to_preset(place)
     outcomes["left behind"] += len(list(work.iterdir())) - 1
     return outcomes
@@ -104,6 +111,42 @@ def kill_conversions(work: Path, count: int, rng: random.Random) -> Counter[str]
         outcomes["whole" if place.read_bytes() in whole else "damaged"] += 1
     convert_both()
     outcomes["left behind"] += len(list(work.iterdir())) - 1
+    return outcomes
+
+
+def kill_downloads(work: Path, count: int, rng: random.Random) -> Counter[str]:
+    """Kills downloads from a Hub and a bucket; a file is whole or absent, and the next call ends.
+
+    A download takes a fifth of a second.
+    """
+    outcomes, preset = Counter[str](), preset_named("vit_digits").folder
+    content = (preset / "model.safetensors").read_bytes()
+
+    def from_hub() -> None:
+        close_session()  # a fork must not share the connection
+        with Source.of("hf://us/digits").open():
+            pass
+
+    def from_bucket() -> None:
+        close_session()
+        bucket.fetch(f"{bucket.OFFICIAL}x.npz")
+
+    with served() as server, pytest.MonkeyPatch.context() as patch:
+        connect(server, work, patch)
+        patch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 65536)
+        server.add("us/digits", preset)
+        server.files["x.npz"] = content
+        for name, fetch in (("model.safetensors", from_hub), ("x.npz", from_bucket)):
+            for _ in range(count):
+                server.bytes_per_second = 5 * len(content)
+                killed(fetch, rng, 0.4)
+                left = [path.read_bytes() for path in work.rglob(name)]
+                outcomes["absent" if not left else "whole" if left == [content] else "damaged"] += 1
+                server.bytes_per_second = None
+                fetch()
+                outcomes["damaged"] += [p.read_bytes() for p in work.rglob(name)] != [content]
+                for folder in work.iterdir():
+                    shutil.rmtree(folder)
     return outcomes
 
 
@@ -135,10 +178,17 @@ def kill_trainings(work: Path, count: int, rng: random.Random) -> Counter[str]:
 
     The training has dropout, momentum, averages, accumulation and EarlyStopping.
     """
+    from tests.finetune import long_training  # imports a backend's tools of training
+
     place, outcomes = work / "x", Counter[str]()
-    unbroken = _trained(work / "unbroken")
+
+    def trained(place: Path) -> long_training.Result:
+        long_training.save(place, long_training.train(place))
+        return long_training.load(place)
+
+    unbroken = trained(work / "unbroken")
     start = time.monotonic()
-    _trained(work / "timed")  # the first training also imports and compiles
+    trained(work / "timed")  # the first training also imports and compiles
     longest = 0.8 * (time.monotonic() - start)
 
     def compare() -> None:
@@ -150,7 +200,7 @@ def kill_trainings(work: Path, count: int, rng: random.Random) -> Counter[str]:
         shutil.rmtree(place)
 
     def train() -> None:
-        _trained(place)
+        trained(place)
         (place / "done").touch()
         signal.pause()
 
@@ -164,15 +214,9 @@ def kill_trainings(work: Path, count: int, rng: random.Random) -> Counter[str]:
             shutil.rmtree(place)
         else:
             outcomes[f"went on at epoch {epoch}" if epoch else "before the first epoch's end"] += 1
-    _trained(place)
+    trained(place)
     compare()
     return outcomes
-
-
-def _trained(place: Path) -> long_training.Result:
-    """Weights and history of a training in a folder, as they are stored there in the end."""
-    long_training.save(place, long_training.train(place))
-    return long_training.load(place)
 
 
 def _epoch_of(place: Path) -> int:
@@ -222,7 +266,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=50, help="kills of each writer")
     parser.add_argument("--seconds", type=float, default=60, help="of readers beside writers")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", default="", help="those whose line has this word")
+    parser.add_argument("--only", nargs="*", default=[""], help="those whose line has such a word")
     arguments = parser.parse_args()
     rng = random.Random(arguments.seed)
     print(f"{datetime.datetime.now(datetime.UTC).date()}, seed {arguments.seed}\n")
@@ -231,11 +275,12 @@ def main() -> int:
     for name, run in (
         (f"{arguments.count} kills of save over a preset", kill_saves),
         (f"{arguments.count} kills of convert over a file", kill_conversions),
+        (f"{arguments.count} kills of each download", kill_downloads),
         (f"{arguments.count} kills of embed, and its end", kill_embeddings),
         (f"{arguments.count} kills of a training, and its end", kill_trainings),
         (f"2 writers, 8 readers, {arguments.seconds:.0f} s", None),
     ):
-        if arguments.only not in name:
+        if not any(word in name for word in arguments.only):
             continue
         with tempfile.TemporaryDirectory() as work:
             if run is None:

@@ -5,6 +5,7 @@ import os
 import pytest
 
 from keras_vit.checkpoints import dialects
+from tests.fuzz import answers
 from tests.fuzz.campaign import run
 from tests.fuzz.mutations import STRUCTURE
 from tests.fuzz.seeds import DIALECTS, READERS
@@ -25,7 +26,7 @@ def test_every_dialect_has_a_campaign():
     assert set(dialects.DIALECTS) <= set(READERS)
 
 
-@pytest.mark.parametrize("reader", [*DIALECTS, *OF_FAMILIES, "images"])
+@pytest.mark.parametrize("reader", [*DIALECTS, *OF_FAMILIES, "images", *answers.READERS])
 def test_the_first_inputs_of_a_campaign(reader, tmp_path):
     """Each is refused by an error that names the file, or read as far as its bytes allow."""
     counts, faults = run(reader, COUNT, keep=tmp_path)

@@ -1,7 +1,6 @@
 """Presets load by name, from a folder and from a file, and are saved whole or not at all."""
 
 import json
-import threading
 
 import keras
 import numpy as np
@@ -232,32 +231,6 @@ def test_a_preset_that_is_replaced_while_it_is_read_gives_one_state(saved, monke
         model.save_to_preset(folder)
         assert opened.preset.config == other.config
         assert opened.reader.read("head/bias").shape == (2,)
-
-
-def test_loads_beside_a_writer_give_one_of_its_presets(tmp_path):
-    """A thread saves two presets in turn; no load mixes them."""
-    models = [random_tiny(num_classes=2 + k, provenance={"k": k}) for k in range(2)]
-    for model in models:
-        model.get_layer("head").bias.assign([model.provenance["k"]] * model.config.num_classes)
-    models[0].save_to_preset(tmp_path / "mine")
-    stop = threading.Event()
-
-    def save():
-        while not stop.is_set():
-            for model in models:
-                model.save_to_preset(tmp_path / "mine")
-
-    writer = threading.Thread(target=save)
-    writer.start()
-    try:
-        for _ in range(40):
-            with open_source(checkpoints.Source.of(str(tmp_path / "mine"))) as opened:
-                k = opened.preset.provenance["k"]
-                assert opened.preset.config == models[k].config
-                assert opened.reader.read("head/bias").tolist() == [k] * (2 + k)
-    finally:
-        stop.set()
-        writer.join()
 
 
 def test_a_source_has_the_same_methods_for_a_file_and_a_folder(saved):

@@ -1,14 +1,10 @@
 """Downloads from the bucket are complete or absent, resumed, checked and cached."""
 
-import contextlib
 import errno
 import hashlib
-import os
 import random
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -18,7 +14,6 @@ from keras_vit import PresetError
 from keras_vit.sources import bucket
 from keras_vit.sources.bucket import fetch
 from tests.sources.hub_server import inverted
-from tests.thorough import KILLS
 from tests.words import raises
 
 pytestmark = pytest.mark.without_backend
@@ -220,26 +215,3 @@ def downloading() -> subprocess.Popen:
         f"sys.exit(hashlib.sha256(data).hexdigest() != {SHA256!r})"
     )
     return subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
-
-
-def test_a_download_killed_at_any_moment_leaves_no_half_file_and_resumes(server):
-    """`kill -9` at random moments of a slow download."""
-    server.bytes_per_second = 2 * len(CONTENT)  # half a second
-    moments = random.Random(1)
-    path = bucket.place(URL)
-    for _ in range(KILLS):
-        seen = gets(server)
-        process = downloading()
-        while gets(server) == seen and process.poll() is None:
-            time.sleep(0.005)
-        time.sleep(moments.uniform(0, 0.4))
-        with contextlib.suppress(ProcessLookupError):  # the process has ended already
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        if path.exists():
-            assert path.read_bytes() == CONTENT
-            path.unlink()
-    assert any(server.ranges)
-    server.bytes_per_second = None
-    assert fetch(URL).read_bytes() == CONTENT
-    assert left_beside(path) == ["ViT-B_16.npz.json"]

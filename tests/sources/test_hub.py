@@ -2,16 +2,8 @@
 
 import errno
 import json
-import os
-import random
-import re
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
-import keras
 import pytest
 from safetensors.numpy import load_file, save_file
 
@@ -19,8 +11,7 @@ from keras_vit import CheckpointError, PresetError, VisionTransformer, cli
 from keras_vit.checkpoints import Source, inspect, load
 from keras_vit.sources.catalog import preset_named
 from tests.golden import CASES, FOLDER, expected, outputs, relative_error
-from tests.sources.hub_server import TOKEN, environment, inverted, served
-from tests.thorough import KILLS
+from tests.sources.hub_server import TOKEN, inverted
 
 DIGITS = preset_named("vit_digits").folder
 
@@ -435,63 +426,3 @@ def test_a_full_disk_leaves_no_part_and_names_the_cache(digits, monkeypatch, tmp
     assert f"no space left on the disk of the cache, {tmp_path / 'cache' / 'hub'}" in said
     assert not list(tmp_path.rglob("*.incomplete"))
     assert fetched("hf://us/digits").is_dir()
-
-
-# Killed
-
-FETCH = """
-import os, signal, sys
-from huggingface_hub import HfApi, hf_hub_download, snapshot_download
-from keras_vit.checkpoints import Source
-for line in sys.stdin:
-    child = os.fork()
-    if child == 0:
-        with Source.of("hf://us/digits").open():
-            pass
-        if line == "wait\\n":  # to be killed, if that has not happened yet
-            signal.pause()
-        os._exit(0)
-    print(child, flush=True)
-    os.waitpid(child, 0)
-    print("gone", flush=True)
-"""
-
-
-@pytest.mark.skipif(keras.backend.backend() != "torch", reason="runs once, from torch")
-def test_a_download_killed_at_any_moment_leaves_whole_files_or_none(tmp_path):
-    """By `kill -9`; the next call succeeds."""
-    rng = random.Random(0)
-    wanted = (DIGITS / "model.safetensors").read_bytes()
-    with served() as hub:
-        hub.add("us/digits", DIGITS)
-        variables = {**os.environ, **environment(hub, tmp_path)}
-        with subprocess.Popen(
-            [sys.executable, "-c", FETCH],
-            env=variables,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as parent:
-            killed = 0
-            for moment in range(2 * KILLS):
-                kills = moment % 2 == 0
-                # A download that takes a fifth of a second is killed; a quick one follows.
-                hub.bytes_per_second = 5 * len(wanted) if kills else None
-                parent.stdin.write("wait\n" if kills else "go\n")
-                parent.stdin.flush()
-                child = int(parent.stdout.readline())
-                if kills:
-                    time.sleep(rng.uniform(0, 0.4))
-                    os.kill(child, signal.SIGKILL)
-                assert parent.stdout.readline() == "gone\n"
-                found = list(tmp_path.glob("hub/models--us--digits/snapshots/*/model.safetensors"))
-                assert [path.read_bytes() for path in found] in ([], [wanted])
-                killed += kills and not found
-                if not kills:
-                    assert found
-                    for path in (tmp_path / "hub" / "models--us--digits").rglob("*"):
-                        if path.is_symlink() or re.search(r"blobs/", str(path)):
-                            path.unlink()
-            parent.stdin.close()
-    print(f"{killed} of {KILLS} were killed before the weights were in the cache")
-    assert killed
