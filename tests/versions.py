@@ -51,12 +51,15 @@ def rows(checkout: str | None = None) -> Iterator[Row]:
     for backend in BACKENDS:
         yield Row(("numpy==2.0.0",), backend)
     yield Row(("huggingface-hub==2.4.0",), "torch", HUB)  # 2.0.0 asks the Hub about each card
+    written = "tests/checkpoints/test_written_files.py"
     for transformers in ("transformers==5.19.0", "transformers==5.24.0"):  # 5.19 allows hub 2
-        yield Row((transformers,), "torch", ("tests/checkpoints/test_live_transformers.py",))
-    yield Row(("timm==1.0.31",), "torch", ("tests/checkpoints/test_live_timm.py",))
+        live = "tests/checkpoints/test_live_transformers.py"
+        yield Row((transformers,), "torch", (live, written))
+    yield Row(("timm==1.0.31",), "torch", ("tests/checkpoints/test_live_timm.py", written))
     hub_files = ("test_live_keras_hub.py", "test_live_keras_hub_families.py")
     files = tuple(f"tests/checkpoints/{name}" for name in hub_files)
     yield Row(("keras-hub==0.32.0",), "tensorflow", files)
+    yield Row(("keras-hub==0.32.0",), "torch", (written,))
 
 
 def install(packages: tuple[str, ...], folder: Path) -> list[str]:

@@ -163,6 +163,33 @@ def test_json_that_contradicts_the_arrays_is_refused(name, at, changes, message,
     assert message in refused(folder)
 
 
+@pytest.mark.parametrize(
+    ("files", "messages"),
+    [
+        (
+            ["task.weights.h5"],
+            [
+                f"missing: task/layers/{name}, expected"
+                for name in ("dense/vars/0", "dense_1/vars/1")
+            ],
+        ),
+        (["task.json"], ["unexpected: task/layers/dense_1/vars/0"]),
+        (
+            ["config.json", "task.json"],
+            ["which name the layer of the head, are missing"],
+        ),
+    ],
+    ids=str,
+)
+def test_a_preset_without_some_of_its_files_is_refused(files, messages, tmp_path):
+    """By the arrays of the head, or by the files that name its layer, which is not guessed."""
+    folder = shutil.copytree(golden.FOLDER / "kh_intermediate", tmp_path / "copy")
+    for file in files:
+        (folder / file).unlink()
+    found = refused(folder)
+    assert [message for message in messages if message not in found] == []
+
+
 def test_a_clip_file_without_its_vision_tower_is_refused(tmp_path):
     """The message names the arrays that are there, and the family that the JSON names."""
     folder = shutil.copytree(family_goldens.FOLDER / "hf_clip_two_towers", tmp_path / "x")

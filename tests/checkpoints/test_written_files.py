@@ -1,0 +1,117 @@
+"""timm, transformers and keras-hub compute the model's outputs from files of keras_vit."""
+
+import pytest
+
+from keras_vit import CheckpointError, checkpoints
+from keras_vit.checkpoints.libraries import run_library
+from tests.golden import CASES, FOLDER, expected, relative_error
+from tests.helpers import normal, only_under, random_tiny
+from tests.words import raises
+
+# The goldens are compared on every backend; here the libraries read files.
+only_under("torch")
+from tests import torchvision_shim  # noqa: E402, F401
+from tests.live import channels_first, stored  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("offline")
+
+ANY_SIZE = {"image_size": None, "position_grid": (3, 2), "channels": 1, "qkv_bias": False}
+MODELS = {
+    "timm": (
+        ANY_SIZE,
+        {"classifier": "gap", "numerics": {"gelu": "exact", "pool_before_norm": True}},
+        {"classifier": "map", "class_token": True, "position_before_class": True},
+    ),
+    "transformers": (
+        ANY_SIZE,
+        {"numerics": {"gelu": "exact", "layer_norm_epsilon": 1e-12}},
+        {"num_classes": 0, "representation_size": 9},
+        {"num_classes": 0},
+    ),
+    "keras_hub": (
+        {"representation_size": 9},
+        {"classifier": "gap", "class_token": True, "class_token_in_mean": True},
+        {"image_size": (24, 16), "patch_size": (4, 8), "channels": 1},
+        {"numerics": {"gelu": "exact", "layer_norm_epsilon": 1e-3}},
+        {"num_classes": 0},
+    ),
+}
+EXACT = {"numerics": {"gelu": "exact"}}
+
+
+def outputs_of(dialect, folder, image):
+    """The logits, or pooled features, of the library's model."""
+    pytest.importorskip(dialect, exc_type=ImportError)
+    config = checkpoints.inspect(folder).config
+    if dialect == "transformers" and not (config.num_classes or config.representation_size):
+        import torch
+        from transformers import ViTModel
+
+        theirs = ViTModel.from_pretrained(folder, add_pooling_layer=False).eval()
+        with torch.no_grad():
+            return theirs(channels_first(image)).last_hidden_state[:, 0].numpy()
+    _, found = run_library(dialect, folder, image)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("dialect", "fields"),
+    [(dialect, fields) for dialect, rows in MODELS.items() for fields in rows],
+    ids=str,
+)
+def test_a_library_gives_the_outputs_of_a_saved_model(dialect, fields, tmp_path):
+    """Of random weights; the library reads the JSON and the arrays that `save` writes."""
+    model = random_tiny(**({**EXACT, **fields} if dialect == "keras_hub" else fields))
+    checkpoints.save(model, tmp_path / "x", dialect)
+    written = checkpoints.inspect(tmp_path / "x").config
+    image = normal(2, *written.image_size, written.channels)
+    found = outputs_of(dialect, tmp_path / "x", image)
+    assert relative_error(found, model.predict(image, verbose=0)) <= 1e-5
+
+
+OFFICIAL = {
+    "timm": (
+        *("vit_token_published", "vit_gap", "vit_headless", "vit_one_channel", "vit_patch_8x4"),
+        *("vit_crop", "vit_deep11", "vit_unpooled", "bv_none", "bv_tok", "bv_gap", "bv_map"),
+        *("kh_classifier", "kh_gap"),
+    ),
+    "transformers": (
+        *("vit_token_published", "vit_headless", "vit_one_channel", "vit_patch_8x4", "vit_crop"),
+        *("vit_deep11", "timm_token", "kh_classifier", "bv_from_published"),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "name"), [(dialect, name) for dialect, names in OFFICIAL.items() for name in names]
+)
+def test_a_library_gives_the_official_outputs_from_official_weights(dialect, name, tmp_path):
+    """config.json tells the library the GELU, epsilons, pooling and place of the class token."""
+    case, want = CASES[name], expected(name)
+    config = {"image_size": tuple(case["config"]["image_size"])}
+    config["classifier"] = case["config"]["classifier"]
+    checkpoints.convert(FOLDER / case["checkpoint"], tmp_path / "x", dialect, **config)
+    found = outputs_of(dialect, tmp_path / "x", want["image"])
+    assert relative_error(found, want["logits" if "logits" in want else "pre_logits"]) <= 1e-5
+
+
+def test_official_hybrids_are_written_only_as_lossy(tmp_path):
+    """timm's stem computes with other numerics, so its logits differ by up to 10 %."""
+    source, want = FOLDER / "hybrid_r_ti.npz", expected("hybrid_r_ti")
+    with raises(
+        CheckpointError,
+        "timm cannot express this model",
+        "numerics.group_norm_epsilon=1e-06, where it computes 1e-05",
+        "numerics.std_conv='std_plus_epsilon', where it computes 'sqrt_var_plus_epsilon'",
+        "numerics.std_conv_epsilon=1e-05, where it computes 1e-08",
+        "Nothing was written. lossy=True writes the weights nevertheless",
+    ):
+        checkpoints.convert(source, tmp_path / "x", "timm")
+    assert list(tmp_path.iterdir()) == []
+    checkpoints.convert(source, tmp_path / "x", "timm", lossy=True)
+    error = relative_error(outputs_of("timm", tmp_path / "x", want["image"]), want["logits"])
+    assert 1e-5 < error < 1e-1
+    checkpoints.convert(tmp_path / "x", tmp_path / "back.npz", "google", lossy=True)
+    arrays, back = stored(source), stored(tmp_path / "back.npz")
+    assert arrays.keys() == back.keys()
+    assert all((array == back[name]).all() for name, array in arrays.items())
