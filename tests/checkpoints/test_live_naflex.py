@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from keras_vit import CheckpointError, checkpoints
+from keras_vit import checkpoints
 from tests.checkpoints.test_naflex import FOLDER, expected
 from tests.golden import relative_error
-from tests.helpers import only_under, random_tiny
+from tests.helpers import only_under
 
 # The goldens are compared on every backend; here the libraries read files.
 only_under("torch")
@@ -18,7 +18,6 @@ from tests import torchvision_shim  # noqa: E402, F401
 timm = pytest.importorskip("timm")
 transformers = pytest.importorskip("transformers")
 from tests.data.make_naflex import TIMM  # noqa: E402
-from tests.words import raises  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("offline")
 
@@ -77,28 +76,3 @@ def test_a_tower_beside_its_text_reads_patches_of_any_shape(tmp_path):
     ours = checkpoints.load(tmp_path)
     batch = ours.preprocessor.pack(want["patches"], want["shapes"], want["mask"])
     assert relative_error(ours.predict(batch, verbose=0), features.numpy()) <= 1e-5
-
-
-@pytest.mark.parametrize(
-    ("arguments", "part"),
-    [
-        ({"pos_embed": "factorized"}, "positions of rows and of columns"),
-        ({"rope_type": "axial"}, "rotary positions"),
-        ({"swiglu_mlp": True}, "a gated MLP"),
-    ],
-)
-def test_parts_that_keras_vit_lacks_are_named(arguments, part, tmp_path):
-    """The message is about the part, before any array is read."""
-    content = json.loads((FOLDER / "timm_naflex_map" / "config.json").read_text())
-    content["model_args"] |= arguments
-    (tmp_path / "config.json").write_text(json.dumps(content))
-    source = FOLDER / "timm_naflex_map" / "model.safetensors"
-    (tmp_path / "model.safetensors").write_bytes(source.read_bytes())
-    with raises(CheckpointError, part, "keras_vit lacks"):
-        checkpoints.load(tmp_path)
-
-
-def test_a_model_of_images_of_one_size_is_not_written_as_naflex(tmp_path):
-    """The message names the difference."""
-    with raises(CheckpointError, "native_aspect other than True"):
-        checkpoints.save(random_tiny(classifier="map"), tmp_path / "x", "timm/naflex")

@@ -1,13 +1,12 @@
 """transformers reads the JSON that keras_vit writes, and keras_vit that of transformers."""
 
-import numpy as np
 import pytest
 
 from keras_vit import CheckpointError, checkpoints
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.translate import plan
 from keras_vit.variants import list_variants, variant
-from tests.helpers import only_under, random_tiny
+from tests.helpers import only_under
 from tests.words import raises
 
 # The goldens of transformers are compared on every backend; here files and arguments are.
@@ -46,18 +45,6 @@ def random_library_model(pooler=None, **fields):
         else:
             library_model = ViTModel(config, add_pooling_layer=pooler)
     return randomise(library_model)
-
-
-def test_auto_classes_find_the_model_and_the_image_processor(tmp_path):
-    """The processor of transformers prepares pixels as keras_vit's preprocessor does."""
-    model = random_tiny(image_size=(16, 24))
-    checkpoints.save(model, tmp_path / "x", dialect="transformers")
-    library_model = transformers.AutoModelForImageClassification.from_pretrained(tmp_path / "x")
-    assert isinstance(library_model, ViTForImageClassification)
-    processor = transformers.AutoImageProcessor.from_pretrained(tmp_path / "x")
-    pixels = np.random.default_rng(0).integers(0, 256, (16, 24, 3), "uint8")
-    got = processor(pixels, return_tensors="np")["pixel_values"]
-    assert np.abs(got.transpose(0, 2, 3, 1) - model.preprocessor(pixels)).max() <= 1e-6
 
 
 def test_labels_are_read_from_transformers_and_written_to_transformers(tmp_path):

@@ -22,8 +22,10 @@ OTHER_GRID = ({"position_grid": (3, 3)}, "positions stored for another grid than
 MEAN_BESIDE_A_TOKEN = {"classifier": "gap", "class_token": True}
 TOWER = {"num_classes": 0}
 POOLED_TOWER = {"num_classes": 0, "classifier": "map", "class_token": False}
+BIAS = {"qkv_bias": (True, False, True), "relative_position_bias": "block", "position": "none"}
 INEXPRESSIBLE = {
     "google": (
+        (BIAS, "a relative position bias"),
         SINCOS,
         CLASS_POSITION,
         (EXACT, "numerics.gelu='exact', where it computes 'tanh'"),
@@ -66,6 +68,16 @@ INEXPRESSIBLE = {
         ),
     ),
     "open_clip": ((TOWER, "a vision tower without a text tower"),),
+    "transformers/flava_image_model": ((TOWER, "an image model without the text"),),
+    "timm/naflex": ((NO_POOLING, "native_aspect other than True"),),
+    "timm/eva": (
+        ({**BIAS, "classifier": "gap"}, "no class token beside a relative position bias"),
+        ({**BIAS, "num_registers": 2}, "registers beside a relative position bias"),
+    ),
+    "transformers/beit": (
+        ({**BIAS, "image_size": (16, 32)}, "patches or a grid that are not square"),
+        ({**BIAS, "classifier": "gap"}, "without a class token"),
+    ),
 }
 
 
@@ -83,6 +95,7 @@ def test_a_model_that_a_library_cannot_express_is_not_written(dialect, fields, r
 
 
 BLOCK = "layers/vi_t_encoder/encoder_layers/vi_t_encoder_block"
+NAFLEX = "../naflex/timm_naflex_map"
 TIMM, HUB, TASK = ("model_args",), ("config",), ("task.json", "config")
 CONTRADICTIONS = (
     ("timm_token", TIMM, {"act_layer": "relu"}, "act_layer='relu', expected one of gelu"),
@@ -127,6 +140,18 @@ CONTRADICTIONS = (
         *("hf_dinov3_model", (), {"model_type": "dinov4_vit", "architectures": ["DINOv4Model"]}),
         "; the model is a DINOv4Model",
     ),
+    *(
+        ("hf_beit_classifier", (), {"architectures": [name]}, name)
+        for name in ("BeitForSemanticSegmentation", "BeitForMaskedImageModeling")
+    ),
+    ("hf_beit_classifier", (), {"image_size": [16, 24]}, "image_size=[16, 24], expected a square"),
+    (
+        *("hf_beit_classifier", (), {"use_shared_relative_position_bias": True}),
+        "use_relative_position_bias=True, beside use_shared_relative_position_bias",
+    ),
+    (NAFLEX, TIMM, {"pos_embed": "factorized"}, "positions of rows and of columns, which keras_vi"),
+    (NAFLEX, TIMM, {"rope_type": "axial"}, "rotary positions, which keras_vit lacks"),
+    (NAFLEX, TIMM, {"swiglu_mlp": True}, "a gated MLP, which keras_vit lacks"),
     ("kh_dinov2", HUB, {"num_heads": 4}, "query_dense/vars/0 is (16, 2, 8), expected (16, 4, 4)"),
 )
 """Golden, keys that lead to the object in its JSON, other values of it, and the message."""

@@ -8,7 +8,7 @@ from tests.sweeps.classes import outcome
 from tests.thorough import sample
 
 SAMPLE = {
-    "transformers": ("Dinov2WithRegistersModel", "IJepaModel"),
+    "transformers": ("Dinov2WithRegistersModel", "IJepaModel", "FlavaImageModel"),
     "keras_hub": ("DINOV3Backbone", "SigLIPVisionEncoder"),
 }
 

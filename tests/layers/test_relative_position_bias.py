@@ -5,7 +5,7 @@ import pytest
 
 from keras_vit import attention_maps, checkpoints, export
 from keras_vit.checkpoints.adapt import resize_distances
-from keras_vit.errors import CheckpointError, ConfigError
+from keras_vit.errors import ConfigError
 from keras_vit.images.protocols import complete
 from keras_vit.inference import run
 from keras_vit.layers.relative_position_bias import RelativePositionBias
@@ -106,51 +106,3 @@ def test_preparation_of_images_comes_from_the_files():
     assert protocols["timm_beitv2"]["mean"] == [0.485, 0.456, 0.406]
     assert protocols["hf_beit_model"] == "transformers"
     assert protocols["hf_data2vec_model"]["interpolation"] == "bicubic"
-
-
-def written(folder, **config):
-    """A copy of a golden whose config.json has other values."""
-    import json
-    import shutil
-
-    shutil.copytree(FOLDER / "hf_beit_classifier", folder)
-    content = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**content, **config}))
-    return folder
-
-
-@pytest.mark.without_backend
-@pytest.mark.parametrize(
-    ("config", "words"),
-    [
-        ({"architectures": ["BeitForSemanticSegmentation"]}, ["BeitForSemanticSegmentation"]),
-        ({"architectures": ["BeitForMaskedImageModeling"]}, ["BeitForMaskedImageModeling"]),
-        ({"image_size": [16, 24]}, ["image_size=[16, 24], expected a square"]),
-        (
-            {"use_shared_relative_position_bias": True},
-            ["use_relative_position_bias=True, beside use_shared_relative_position_bias"],
-        ),
-    ],
-)
-def test_what_this_class_of_transformers_lacks_is_refused(config, words, tmp_path):
-    with raises(CheckpointError, *words):
-        checkpoints.inspect(written(tmp_path / "x", **config))
-
-
-@pytest.mark.on_one_backend("torch")
-@pytest.mark.parametrize(
-    ("dialect", "fields", "words"),
-    [
-        ("timm/eva", {"classifier": "gap"}, "no class token beside a relative position bias"),
-        ("timm/eva", {"num_registers": 2}, "registers beside a relative position bias"),
-        ("transformers/beit", {"image_size": (16, 32)}, "patches or a grid that are not square"),
-        ("transformers/beit", {"classifier": "gap"}, "without a class token"),
-        ("google", {}, "a relative position bias"),
-    ],
-)
-def test_a_model_that_the_library_lacks_is_refused(dialect, fields, words, tmp_path):
-    """By the name of the part."""
-    own = {"qkv_bias": (True, False, True), "relative_position_bias": "block", "position": "none"}
-    model = random_tiny(**own, **fields)
-    with raises(CheckpointError, words):
-        checkpoints.save(model, tmp_path / "x", dialect=dialect)
