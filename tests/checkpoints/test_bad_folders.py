@@ -8,6 +8,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from keras_vit import CheckpointError, checkpoints
+from tests.checkpoints.shards import INDEX, split
 from tests.golden import FOLDER
 from tests.helpers import random_tiny
 
@@ -45,31 +46,17 @@ def test_a_folder_with_several_files_of_weights_is_refused(tmp_path):
         checkpoints.load(tmp_path)
 
 
-def shard(folder, files: dict[str, list[str]]):
-    """Splits model.safetensors into shards with an index, as transformers does."""
-    arrays = load_file(folder / "model.safetensors")
-    (folder / "model.safetensors").unlink()
-    rest = set(arrays) - {name for names in files.values() for name in names}
-    files = {**files, "model-00002-of-00002.safetensors": sorted(rest)}
-    for file, names in files.items():
-        save_file({name: arrays[name] for name in names}, folder / file)
-    weight_map = {name: file for file, names in files.items() for name in names}
-    index = folder / "model.safetensors.index.json"
-    index.write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
-    return index, weight_map
-
-
 def test_sharded_safetensors_load_and_bad_indices_are_refused(folder):
     """A missing shard, a long name, and an array in two shards."""
-    names = ["classifier.weight", "vit.layernorm.bias"]
-    index, weight_map = shard(folder, {"model-00001-of-00002.safetensors": names})
+    weight_map, index = split(folder), folder / INDEX
     whole = checkpoints.load(FOLDER / "hf_classifier")
     images = np.random.default_rng(0).uniform(-1, 1, (1, 16, 16, 3)).astype("float32")
     got = checkpoints.load(folder).predict(images, verbose=0)
     np.testing.assert_array_equal(got, whole.predict(images, verbose=0))
 
     shutil.copy(folder / "model-00001-of-00002.safetensors", folder / "extra.safetensors")
-    double = {**weight_map, "classifier.weight": "extra.safetensors"}
+    assert weight_map["classifier.bias"].startswith("model-00001")
+    double = {**weight_map, "classifier.bias": "extra.safetensors"}
     index.write_text(json.dumps({"weight_map": double}))
     assert "stands in two files" in refused(folder)
     index.write_text(json.dumps({"weight_map": {**weight_map, "classifier.bias": "x" * 5000}}))

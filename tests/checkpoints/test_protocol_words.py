@@ -53,51 +53,26 @@ def with_json(tmp_path, golden, name, **changes):
     return folder
 
 
-@pytest.mark.parametrize(
-    ("changes", "protocol"),
-    [
+SQUARE = {"height": 20, "width": 20}
+STATED = {
+    "timm_avg": (
         ({"crop_pct": 1.0, "crop_mode": "squash"}, {"crop_pct": 1.0, "crop_mode": "squash"}),
         ({"interpolation": "bilinear", **IMAGENET}, {"interpolation": "bilinear", **IMAGENET}),
         ({"crop_pct": None, "mean": None, "std": None}, {"crop_pct": 0.875, **IMAGENET}),
-    ],
-)
-def test_the_protocol_is_read_from_timms_pretrained_cfg(changes, protocol, tmp_path):
-    """Missing keys have timm's defaults."""
-    folder = with_json(tmp_path, "timm_avg", "config.json", **changes)
-    assert checkpoints.inspect(folder).protocol == {"name": "timm", **protocol}
-
-
-@pytest.mark.parametrize(
-    ("changes", "protocol"),
-    [
+    ),
+    "hf_classifier": (
         ({"size": 16, "resample": 3}, {"interpolation": "bicubic"}),
         (
-            {
-                "size": {"height": 20, "width": 20},
-                "do_center_crop": True,
-                "crop_size": {"height": 16, "width": 16},
-            },
+            {**{"size": SQUARE, "do_center_crop": True}, "crop_size": {"height": 16, "width": 16}},
             {"crop_pct": 0.8},
         ),
         ({"do_normalize": False}, {"mean": 0.0, "std": 1.0}),
-        (
-            {"rescale_factor": 1 / 127.5, "image_mean": [1] * 3, "image_std": [1] * 3},
-            {},
-        ),
+        ({"rescale_factor": 1 / 127.5, "image_mean": [1] * 3, "image_std": [1] * 3}, {}),
         ({"image_mean": IMAGENET["mean"], "image_std": IMAGENET["std"]}, IMAGENET),
-    ],
-)
-def test_the_protocol_is_read_from_transformers_preprocessor_config(changes, protocol, tmp_path):
-    """Of image processors and feature extractors; rescale_factor, mean and std are combined."""
-    folder = with_json(tmp_path, "hf_classifier", "preprocessor_config.json", **changes)
-    want = {"name": "transformers", **protocol} if protocol else "transformers"
-    assert checkpoints.inspect(folder).protocol == want
-
-
-@pytest.mark.parametrize(
-    ("changes", "protocol"),
-    [
-        ({"crop_to_aspect_ratio": False, "antialias": True}, ...),
+    ),
+    "kh_classifier": (
+        *(({word: value}, {word: value}) for word, value in
+          (("crop_to_aspect_ratio", False), ("antialias", True))),
         ({"scale": 1 / 255, "offset": None}, {"mean": 0.0, "std": 1.0}),
         (
             {
@@ -106,13 +81,24 @@ def test_the_protocol_is_read_from_transformers_preprocessor_config(changes, pro
             },
             IMAGENET,
         ),
-    ],
+    ),
+}  # fmt: skip
+FILES = {
+    "timm_avg": ("timm", "config.json"),
+    "hf_classifier": ("transformers", "preprocessor_config.json"),
+    "kh_classifier": ("keras_hub", "image_converter.json"),
+}
+
+
+@pytest.mark.parametrize(
+    ("golden", "changes", "protocol"),
+    [(golden, *row) for golden, rows in STATED.items() for row in rows],
 )
-def test_the_protocol_is_read_from_keras_hubs_image_converter(changes, protocol, tmp_path):
-    """scale and offset become a mean and a std."""
-    folder = with_json(tmp_path, "kh_classifier", "image_converter.json", **changes)
-    want = {"name": "keras_hub", **(changes if protocol is ... else protocol)}
-    assert checkpoints.inspect(folder).protocol == want
+def test_the_protocol_is_read_from_the_json_of_a_library(golden, changes, protocol, tmp_path):
+    """Missing keys have the library's defaults; scales and factors become a mean and a std."""
+    name, file = FILES[golden]
+    found = checkpoints.inspect(with_json(tmp_path, golden, file, **changes)).protocol
+    assert found == ({"name": name, **protocol} if protocol else name)
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from PIL import Image
 from safetensors.numpy import load_file, save_file
 
 from keras_vit.checkpoints import convert, save
-from keras_vit.checkpoints.containers import open_arrays
 from keras_vit.checkpoints.dialects.transformers.relatives import RELATIVES
 from tests.checkpoints.homes import HOMES
+from tests.checkpoints.shards import split
 from tests.fuzz import answers
 from tests.helpers import random_tiny
 
@@ -130,7 +130,7 @@ def make(reader: str, folder: Path) -> None:
         convert(source, folder / "x.npz", reader, lossy=True)
     elif reader == "sharded":
         convert(source, folder, "timm", lossy=True)
-        _shard(folder)
+        split(folder)
     elif reader == "keras_vit":
         _preset(source, folder)
     else:
@@ -193,19 +193,6 @@ def _build(reader: str, folder: Path) -> None:
         )
         model = transformers.DPTForDepthEstimation(config)
     model.save_pretrained(folder)
-
-
-def _shard(folder: Path) -> None:
-    with open_arrays(folder / "model.safetensors") as file:
-        names = sorted(file.shapes)
-        halves = (names[::2], names[1::2])
-        shards = [f"model-{k + 1:05}-of-00002.safetensors" for k in range(2)]
-        for half, shard in zip(halves, shards, strict=True):
-            save_file({name: np.array(file.read(name)) for name in half}, folder / shard)
-    (folder / "model.safetensors").unlink()
-    places = {name: s for half, s in zip(halves, shards, strict=True) for name in half}
-    index = folder / "model.safetensors.index.json"
-    index.write_text(json.dumps({"metadata": {}, "weight_map": places}))
 
 
 def _preset(source: Path, folder: Path) -> None:

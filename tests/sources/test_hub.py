@@ -2,14 +2,15 @@
 
 import errno
 import json
+import shutil
 from pathlib import Path
 
 import pytest
-from safetensors.numpy import load_file, save_file
 
 from keras_vit import CheckpointError, PresetError, VisionTransformer, cli
 from keras_vit.checkpoints import Source, inspect, load
 from keras_vit.sources.catalog import preset_named
+from tests.checkpoints.shards import split
 from tests.golden import CASES, FOLDER, expected, outputs, relative_error
 from tests.sources.hub_server import TOKEN, inverted
 
@@ -99,24 +100,16 @@ def test_only_the_needed_files_are_downloaded(hub):
     assert hub.fetched() == {"config.json", "preprocessor_config.json", "model.safetensors"}
 
 
-def sharded(files: dict[str, bytes], folder: Path) -> dict[str, bytes]:
-    """Splits the weights into two files with an index, as `save_pretrained` does."""
-    folder.mkdir()
-    (folder / "whole").write_bytes(files.pop("model.safetensors"))
-    arrays = load_file(folder / "whole")
-    weight_map = {}
-    for k in range(2):
-        part = dict(sorted(arrays.items())[k::2])
-        name = f"model-0000{k + 1}-of-00002.safetensors"
-        save_file(part, folder / name, {"format": "pt"})
-        files[name] = (folder / name).read_bytes()
-        weight_map |= dict.fromkeys(part, name)
-    return files | {"model.safetensors.index.json": json.dumps({"weight_map": weight_map}).encode()}
+def sharded(folder: Path) -> Path:
+    """A golden whose weights are in two files."""
+    shutil.copytree(FOLDER / "hf_classifier", folder)
+    split(folder)
+    return folder
 
 
 def test_every_shard_is_downloaded(hub, tmp_path):
     """And no other weights."""
-    hub.add("them/vit", sharded(golden("hf_classifier"), tmp_path / "shards") | {"x.bin": b"no"})
+    hub.add("them/vit", read(sharded(tmp_path / "shards")) | {"x.bin": b"no"})
     case, want = CASES["hf_classifier"], expected("hf_classifier")
     model = VisionTransformer.from_preset("hf://them/vit")
     got = outputs(model, want["image"], ["logits"])["logits"]
@@ -169,7 +162,7 @@ def test_inspect_downloads_no_weights(name, hub, tmp_path):
     if name == "digits":
         files = read(DIGITS)
     elif name == "sharded":
-        files = sharded(golden("hf_classifier"), tmp_path / "shards")
+        files = read(sharded(tmp_path / "shards"))
     else:
         files = golden(name)
     hub.add("them/vit", files)
