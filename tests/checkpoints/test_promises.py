@@ -348,26 +348,6 @@ def test_an_unknown_dtype_attribute_leaves_two_byte_void_as_it_is(tmp_path, attr
         assert reader.dtypes["a"] == np.dtype("V2")
 
 
-def test_an_h5_file_with_any_byte_damaged_is_read_or_refused(tmp_path):
-    """Every 31st byte is inverted in turn."""
-    array = np.arange(6, dtype="float32")
-    write_h5(tmp_path / "x.h5", lambda file: file.__setitem__("g/a", array))
-    content = (tmp_path / "x.h5").read_bytes()
-    refusals = 0
-    for place in range(8, len(content), 31):
-        (tmp_path / "y.h5").write_bytes(
-            content[:place] + bytes([content[place] ^ 0xFF]) + content[place + 1 :]
-        )
-        try:
-            with open_arrays(tmp_path / "y.h5") as reader:
-                for name in reader.shapes:
-                    reader.read(name)
-        except CheckpointError as error:
-            assert str(tmp_path / "y.h5") in str(error)
-            refusals += 1
-    assert refusals > 5
-
-
 @pytest.mark.skipif(os.name == "nt", reason="has no pipes with names")
 def test_pipes_devices_folders_and_absent_files_are_refused(tmp_path):
     """Opening a pipe does not wait, and a device does not fill the memory."""

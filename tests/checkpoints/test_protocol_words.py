@@ -29,6 +29,8 @@ EXACT = {"gelu": "exact"}
         ("hf_classifier", "transformers"),
         ("kh_classifier", "keras_hub"),
         ("kh_backbone", "keras_hub"),
+        ("../families/hf_beit_model", "transformers"),
+        ("../families/timm_beitv2", {"name": "timm", **IMAGENET}),
     ],
 )
 def test_loading_sets_the_protocol_of_the_library(source, protocol):

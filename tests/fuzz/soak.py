@@ -13,7 +13,6 @@ import resource
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from threading import Thread
 
 import keras
 import numpy as np
@@ -45,35 +44,11 @@ def growth(action: Callable[[int], object], count: int) -> tuple[float, float]:
     return first, resident() - first
 
 
-def threads_agree(model: VisionTransformer, count: int) -> int:
-    """How many of the answers of 8 threads that classify at once differ from that of one."""
-    expected = model.classify(IMAGES[:4], top=3)
-    differences: list[int] = []
-
-    def classify() -> None:
-        for _ in range(count):
-            actual = model.classify(IMAGES[:4], top=3)
-            same = all(
-                a[0] == b[0] and abs(a[1] - b[1]) < 1e-5
-                for row, wanted in zip(actual, expected, strict=True)
-                for a, b in zip(row, wanted, strict=True)
-            )
-            differences.append(not same)
-
-    threads = [Thread(target=classify) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return sum(differences) + 8 * count - len(differences)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.soak", description=__doc__)
     parser.add_argument("--predictions", type=int, default=2000)
     parser.add_argument("--models", type=int, default=300)
     parser.add_argument("--presets", type=int, default=50)
-    parser.add_argument("--threads", type=int, default=25, help="calls of each of 8 threads")
     arguments = parser.parse_args()
     model = VisionTransformer.from_preset("vit_digits")
     batch = model.preprocessor(IMAGES)
@@ -101,9 +76,7 @@ def main() -> int:
     ):
         first, more = growth(action, count)
         print(f"| {backend} | {what} | {count:,} | {first:.0f} | {more:+.1f} |", flush=True)
-    wrong = threads_agree(model, arguments.threads)
-    print(f"\n8 threads, {8 * arguments.threads} answers, {wrong} differ", flush=True)
-    return int(bool(wrong))
+    return 0
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ from keras_vit.sources.augreg import facts_of_name
 from keras_vit.sources.catalog import CATALOG, Preset, list_presets, preset_named
 from keras_vit.variants import variant
 from keras_vit.weights import lexicon
-from keras_vit.weights.lexicon import num_parameters
 from tests.golden import CASES, FOLDER, expected, outputs, relative_error
 from tests.helpers import random_tiny
 from tests.test_variants import COUNTS, GAP_COUNTS
@@ -34,10 +33,6 @@ NAME = re.compile(
     r"(_\d+ep)?_(?P<size>\d+)"
 )
 CLASSES = {"i21k": 21843, "i1k": 1000}
-README_SIZES = {
-    "vit_l16": 1243, "vit_b16": 391, "vit_s16": 115, "r50_vit_l32": 1337, "r26_vit_s32": 170,
-    "vit_ti16": 37, "vit_b32": 398, "vit_s32": 118, "r_vit_ti16": 40,
-}  # fmt: skip
 
 
 @every_row
@@ -89,17 +84,6 @@ def test_the_facts_of_a_row_are_consistent(name):
         assert row.data.startswith(facts["data"].partition("_ft_")[0])
 
 
-def test_accuracies_after_pre_training_are_part_of_the_provenance():
-    """As an author reports them in VT#62."""
-    told = {row.variant: row.upstream_top1 for row in CATALOG.values() if row.upstream_top1}
-    sizes = ("vit_b16", "vit_b32", "vit_l16", "vit_l32", "vit_h14")
-    assert told == dict(zip(sizes, (47.88, 44.04, 49.90, 45.42, 49.06), strict=True))
-    facts = CATALOG["vit_b16.orig_i21k_224"].provenance()
-    assert facts["upstream_top1"] == 47.88
-    assert facts["upstream_reported_by"].startswith("VT#62")
-    assert "reported_top1" not in facts
-
-
 @every_row
 def test_urls_are_well_formed(name):
     """Percent-encoded, in a public bucket, with a place in the cache; no two rows share a URL."""
@@ -116,13 +100,6 @@ def test_urls_are_well_formed(name):
         assert bucket.place(source).name == unquote(parts.path).rpartition("/")[2]
     others = [s for r in FETCHED.values() if r is not row for s in (r.source, *r.alternatives)]
     assert not set(sources) & set(others)
-
-
-@pytest.mark.parametrize("name", README_SIZES)
-def test_file_sizes_equal_those_of_the_readme(name):
-    """Nine AugReg files in MiB: float32 weights with 21,843 classes and without pre_logits."""
-    size = num_parameters(CATALOG[f"{name}.augreg_i21k_224"].config()) * 4 / 2**20
-    assert abs(size - README_SIZES[name]) < 1
 
 
 def test_the_catalog_has_the_ten_models_of_augreg():

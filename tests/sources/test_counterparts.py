@@ -7,7 +7,6 @@ from importlib import metadata
 import pytest
 
 from keras_vit.errors import SourceError
-from keras_vit.images.protocols import compact
 from keras_vit.sources.catalog import CATALOG, preset_named
 from keras_vit.weights.lexicon import num_parameters
 from tests.sources import counterparts
@@ -132,10 +131,3 @@ def test_the_strictest_of_the_stated_licenses_counts():
     both = {row.family for row in CATALOG.values() if row.licenses}
     assert both == {"mae", "msn", "clip"}
     assert CATALOG["vit_l14.clip_laion2b_224"].provenance()["licenses"]["timm 1.0.31"]
-
-
-def test_one_tower_of_laion_was_trained_with_means_of_one_half():
-    """A family's protocol is not a fact of its rows."""
-    assert compact(CATALOG["vit_l14.clip_laion2b_224"].protocol)["crop_pct"] == 1.0
-    assert CATALOG["vit_l14.clip_laion2b_224"].protocol["mean"] == 0.5
-    assert CATALOG["vit_h14.clip_laion2b_224"].protocol["mean"] != 0.5
