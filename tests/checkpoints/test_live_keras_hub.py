@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from keras_vit import checkpoints
-from tests.golden import relative_error
+from tests.golden import FOLDER, relative_error
 from tests.helpers import normal, numpy_of, only_under, random_tiny
 
 # The goldens of keras-hub are compared on every backend; here files and arguments are.
@@ -17,29 +17,7 @@ only_under("tensorflow")
 keras_hub = pytest.importorskip("keras_hub", exc_type=ImportError)
 pytestmark = pytest.mark.usefixtures("offline")
 
-BACKBONE = {
-    "image_shape": (16, 16, 3),
-    "patch_size": (8, 8),
-    "num_layers": 2,
-    "num_heads": 2,
-    "hidden_dim": 16,
-    "mlp_dim": 32,
-}
 EXACT = {"numerics": {"gelu": "exact"}}
-
-
-def random_hub_model(backbone=None, task=None, seed=0):
-    """A model of keras-hub with a random value in every weight; `task=None` for a backbone."""
-    model = keras_hub.models.ViTBackbone(**{**BACKBONE, **(backbone or {})})
-    hidden = model.hidden_dim
-    if task is not None:
-        model = keras_hub.models.ViTImageClassifier(model, **{"num_classes": 5, **task})
-    rng = np.random.default_rng(seed)
-    for weight in model.weights:
-        values = rng.standard_normal(weight.shape, "float32")
-        values *= min(0.3, (hidden / values.size) ** 0.5)  # keeps wide layers in bounds
-        weight.assign(values + (weight.name == "gamma"))
-    return model
 
 
 def stored(folder) -> dict[str, np.ndarray]:
@@ -67,7 +45,8 @@ def assert_same_arrays(left, right):
 
 def test_a_hub_classifier_with_softmax_is_loaded_as_logits(tmp_path):
     """The softmax of the logits equals the probabilities of keras-hub."""
-    hub_model = random_hub_model({}, {"activation": "softmax"})
+    load = keras_hub.models.ImageClassifier.from_preset
+    hub_model = load(str(FOLDER / "kh_classifier"), activation="softmax")
     hub_model.save_to_preset(str(tmp_path / "preset"))
     image = normal(2, 16, 16, 3)
     got = keras.ops.softmax(checkpoints.load(tmp_path / "preset")(image))
@@ -107,7 +86,8 @@ def test_both_libraries_give_the_same_logits_from_pixels(tmp_path):
 def test_bfloat16_presets_are_read_and_written_bit_for_bit(tmp_path):
     """HDF5 has no bfloat16, so Keras marks the arrays by an attribute."""
     folder, converted = tmp_path / "preset", tmp_path / "converted"
-    random_hub_model({"dtype": "bfloat16", "num_layers": 1}, {}).save_to_preset(str(folder))
+    load = keras_hub.models.ImageClassifier.from_preset
+    load(str(FOLDER / "kh_classifier"), dtype="bfloat16").save_to_preset(str(folder))
     arrays = stored(folder)
     assert {array.dtype.str for array in arrays.values()} == {"|V2"}
     kernel = numpy_of(checkpoints.load(folder).get_layer("head").kernel)
@@ -116,8 +96,5 @@ def test_bfloat16_presets_are_read_and_written_bit_for_bit(tmp_path):
     checkpoints.convert(folder, converted, "keras_hub")
     assert_same_arrays(folder, converted)
     image = normal(2, 16, 16, 3)
-    left, right = (
-        numpy_of(keras_hub.models.ImageClassifier.from_preset(str(path))(image))
-        for path in (folder, converted)
-    )
+    left, right = (numpy_of(load(str(path))(image)) for path in (folder, converted))
     assert np.array_equal(left, right)

@@ -1,11 +1,16 @@
 """transformers reads the JSON that keras_vit writes, and keras_vit that of transformers."""
 
+import shutil
+
+import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from keras_vit import CheckpointError, checkpoints
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.translate import plan
 from keras_vit.variants import list_variants, variant
+from tests.golden import FOLDER
 from tests.helpers import only_under
 from tests.words import raises
 
@@ -15,71 +20,37 @@ torch = pytest.importorskip("torch")
 from tests import torchvision_shim  # noqa: E402, F401
 
 transformers = pytest.importorskip("transformers")
-from transformers import ViTForImageClassification, ViTModel  # noqa: E402
 from transformers.core_model_loading import revert_weight_conversion  # noqa: E402
-
-from tests.live import (  # noqa: E402
-    randomise,
-    stored,
-)
 
 pytestmark = pytest.mark.usefixtures("offline", "blank_models")
 
-SIZES = {
-    "image_size": 16,
-    "patch_size": 4,
-    "hidden_size": 24,
-    "intermediate_size": 40,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 3,
-    "num_labels": 5,
-}
 
-
-def random_library_model(pooler=None, **fields):
-    """A model of transformers with random parameters."""
-    config = transformers.ViTConfig(**{**SIZES, **fields})
-    with torch.device("meta"):
-        if pooler is None:
-            library_model = ViTForImageClassification(config)
-        else:
-            library_model = ViTModel(config, add_pooling_layer=pooler)
-    return randomise(library_model)
-
-
-def test_labels_are_read_from_transformers_and_written_to_transformers(tmp_path):
-    """From id2label to `model.labels` and back."""
-    names = {0: "tench", 1: "goldfish", 2: "crane", 3: "crane, bird", 4: "Ä"}
-    library_model = random_library_model(
-        id2label=names, label2id={name: k for k, name in names.items()}
-    )
-    library_model.save_pretrained(tmp_path / "original")
-    model = checkpoints.load(tmp_path / "original")
-    assert model.labels == tuple(names.values())
+@pytest.mark.parametrize(
+    "names", [("tench", "goldfish", "crane", "crane, bird", "\u00c4"), None], ids=["names", "none"]
+)
+def test_labels_are_read_from_transformers_and_written_to_transformers(names, tmp_path):
+    """From id2label to `model.labels` and back; LABEL_0 and so on stand for no labels."""
+    folder = shutil.copytree(FOLDER / "hf_classifier", tmp_path / "original")
+    config = transformers.AutoConfig.from_pretrained(folder)
+    config.id2label = dict(enumerate(names or [f"LABEL_{k}" for k in range(5)]))
+    config.label2id = {name: k for k, name in config.id2label.items()}
+    config.save_pretrained(folder)
+    model = checkpoints.load(folder)
+    assert model.labels == names
     checkpoints.save(model, tmp_path / "saved", dialect="transformers")
-    checkpoints.convert(tmp_path / "original", tmp_path / "converted", "transformers")
-    for folder in ("saved", "converted"):
-        config = transformers.AutoConfig.from_pretrained(tmp_path / folder)
-        assert config.id2label == names
-        assert config.label2id == library_model.config.label2id
-
-
-def test_placeholder_names_are_no_labels(tmp_path):
-    """LABEL_0 and so on are read as no labels, and no labels are written so."""
-    random_library_model().save_pretrained(tmp_path / "original")
-    model = checkpoints.load(tmp_path / "original")
-    assert model.labels is None
-    checkpoints.save(model, tmp_path / "written", dialect="transformers")
-    assert checkpoints.load(tmp_path / "written").labels is None
-    assert transformers.AutoConfig.from_pretrained(tmp_path / "written").num_labels == 5
+    checkpoints.convert(folder, tmp_path / "converted", "transformers")
+    for place in ("saved", "converted"):
+        written = transformers.AutoConfig.from_pretrained(tmp_path / place)
+        assert (written.id2label, written.label2id) == (config.id2label, config.label2id)
+        assert checkpoints.inspect(tmp_path / place).labels == names
 
 
 def test_a_pooler_beside_a_classifier_is_not_read_as_a_layer_of_it(tmp_path):
     """transformers' classifier reads the class token, not the pooler; the array is refused."""
-    library_model = random_library_model()
-    library_model.vit.pooler = random_library_model(pooler=True).pooler
-    library_model.save_pretrained(tmp_path)
-    assert "vit.pooler.dense.weight" in stored(tmp_path / "model.safetensors")
+    arrays = load_file(FOLDER / "hf_classifier" / "model.safetensors")
+    arrays["vit.pooler.dense.weight"] = np.ones((24, 24), "float32")
+    shutil.copy(FOLDER / "hf_classifier" / "config.json", tmp_path)
+    save_file(arrays, tmp_path / "model.safetensors")
     with raises(CheckpointError, "unexpected: vit.pooler.dense.weight"):
         checkpoints.load(tmp_path)
 
@@ -90,11 +61,13 @@ def test_transformers_builds_every_plain_variant_as_planned():
         config = variant(name).config()
         if config.resnet is not None:
             continue
-        written = DIALECTS["transformers"].write_json(config, None)["config.json"]
+        written = transformers.ViTConfig.from_dict(
+            DIALECTS["transformers"].write_json(config, None)["config.json"]
+        )
         with torch.device("meta"):
-            library_model = ViTForImageClassification(transformers.ViTConfig.from_dict(written))
-        arrays = revert_weight_conversion(library_model, library_model.state_dict())
+            theirs = transformers.ViTForImageClassification(written)
+        arrays = revert_weight_conversion(theirs, theirs.state_dict())
         moves = plan(config, DIALECTS["transformers"], "vit.")
         planned = {move.name: move.file_shape for move in moves}
         assert {name: tuple(array.shape) for name, array in arrays.items()} == planned
-        assert library_model.config.num_attention_heads == config.num_heads
+        assert theirs.config.num_attention_heads == config.num_heads

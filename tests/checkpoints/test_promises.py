@@ -254,34 +254,6 @@ def write_h5(path, fill) -> None:
         fill(file)
 
 
-def external(file):
-    file.create_dataset("a", (10,), "u1", external=[("/etc/passwd", 0, 10)])
-
-
-def virtual(file):
-    layout = h5py.VirtualLayout((10,), "u1")
-    layout[:] = h5py.VirtualSource("/etc/passwd.h5", "x", (10,))
-    file.create_virtual_dataset("a", layout)
-
-
-def never_written(file):
-    file.create_dataset("a", (600_000_000,), "f4")  # 2.4 GB
-
-
-def chunks_never_written(file):
-    file.create_dataset("a", (1000, 1000), "f4", chunks=(10, 1000))[:990] = 1
-
-
-def large_chunks(file):
-    file.create_dataset("a", (10,), "f4", chunks=(10**9,), maxshape=(None,))
-
-
-def bomb(file):
-    file.create_dataset(
-        "a", data=np.zeros(30 * MIB, "f4"), chunks=(MIB,), compression="gzip", shuffle=True
-    )
-
-
 def foreign_filter(file):
     plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     plist.set_chunk((4,))
@@ -291,13 +263,34 @@ def foreign_filter(file):
     file["a"][:] = 1
 
 
+PACKED = {"chunks": (MIB,), "compression": "gzip", "shuffle": True}
 BAD_FILES = {
-    "external storage": (external, "lies in another file"),
-    "a virtual dataset": (virtual, "lies in another file"),
-    "never written": (never_written, "promises 2,400,000,000 bytes, 0 are"),
-    "chunks never written": (chunks_never_written, "chunks that were never written"),
-    "large chunks": (large_chunks, "chunks that were never written"),
-    "zeros 1000:1": (bomb, "KERAS_VIT_MAX_EXPANSION"),
+    "external storage": (
+        lambda f: f.create_dataset("a", (10,), "u1", external=[("/etc/passwd", 0, 10)]),
+        "lies in another file",
+    ),
+    "a virtual dataset": (
+        lambda f: f.create_virtual_dataset("a", h5py.VirtualLayout((10,), "u1")),
+        "lies in another file",
+    ),
+    "never written": (
+        lambda f: f.create_dataset("a", (600_000_000,), "f4"),
+        "promises 2,400,000,000 bytes, 0 are",
+    ),
+    "chunks never written": (
+        lambda f: f.create_dataset("a", (1000, 1000), "f4", chunks=(10, 1000)).write_direct(
+            np.ones((990, 1000), "f4"), dest_sel=np.s_[:990]
+        ),
+        "chunks that were never written",
+    ),
+    "large chunks": (
+        lambda f: f.create_dataset("a", (10,), "f4", chunks=(10**9,), maxshape=(None,)),
+        "chunks that were never written",
+    ),
+    "zeros 1000:1": (
+        lambda f: f.create_dataset("a", data=np.zeros(30 * MIB, "f4"), **PACKED),
+        "KERAS_VIT_MAX_EXPANSION",
+    ),
     "a foreign filter": (foreign_filter, "is encoded by HDF5 filters"),
     "no dataspace": (lambda f: f.create_dataset("a", data=h5py.Empty("f4")), "'a' is empty"),
     "an external link": (

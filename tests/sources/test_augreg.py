@@ -3,7 +3,7 @@
 import pytest
 
 from keras_vit import PresetError, VisionTransformer, checkpoints
-from keras_vit.sources import augreg, bucket
+from keras_vit.sources import bucket
 from keras_vit.sources.augreg import facts_of_name
 from keras_vit.variants import variant
 from tests.words import raises
@@ -40,13 +40,6 @@ def test_names_of_another_form_are_refused(name):
     """The message shows an example."""
     with raises(PresetError, "no file name of AugReg", "S_16-i21k"):
         facts_of_name(name)
-
-
-def test_every_size_of_augreg_has_a_variant():
-    """The table of sizes names existing variants."""
-    assert {variant(name).name for name in augreg._VARIANTS.values()} == set(
-        augreg._VARIANTS.values()
-    )
 
 
 def test_a_file_of_augreg_loads_by_its_name(hub, tmp_path):

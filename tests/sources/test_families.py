@@ -21,17 +21,9 @@ ROWS = {name: row for name, row in CATALOG.items() if row.family != "vit"}
 NAME = re.compile(r"vit_(ti|s|m|b|l|h|g|bigg|so400m_)\d+(plus|_reg4)?\.[a-z0-9_]+")
 
 MILLIONS = {
-    "vit_s14.dinov2": 22.1,
-    "vit_b14.dinov2": 86.6,
-    "vit_l14_reg4.dinov2": 304.4,
     "vit_g14.dinov2": 1136.5,
-    "vit_s16.dinov3_lvd1689m": 21.6,
-    "vit_l16.dinov3_lvd1689m": 303.1,
-    "vit_b32.clip_openai_224": 87.8,
     "vit_l14.clip_openai_336": 304.3,
-    "vit_b16.siglip_webli_224": 92.9,
     "vit_so400m_14.siglip_webli_384": 428.2,
-    "vit_b16.deit_i1k_224": 86.6,
     "vit_ti16.deit_distilled_i1k_224": 5.9,
     "vit_m16.deit3_i1k_224": 38.8,
     "vit_b16.deit3_i21k_ft_i1k_384": 86.9,
