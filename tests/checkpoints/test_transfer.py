@@ -56,16 +56,6 @@ def test_convert_translates_published_names_to_linen_and_back(tmp_path):
     assert_same_file(tmp_path / "published.npz", published)
 
 
-def test_convert_through_safetensors_is_lossless(tmp_path):
-    """From npz to keras_vit's safetensors and back, for a hybrid."""
-    source = FOLDER / "hybrid_r50.npz"
-    checkpoints.convert(source, tmp_path / "x.safetensors", "keras_vit")
-    converted, back = tmp_path / "x.safetensors", tmp_path / "back.npz"
-    numerics = checkpoints.inspect(source).config.numerics
-    checkpoints.convert(converted, back, "google", numerics=numerics)
-    assert_same_file(back, source)
-
-
 def test_convert_refuses_its_source_and_a_folder_of_keras_vit(tmp_path):
     """Such a folder would lack config.json, without which weights are refused."""
     with pytest.raises(CheckpointError, match="source and destination are one file"):
@@ -163,13 +153,6 @@ def test_positions_are_resized_to_a_grid_with_an_equal_number_of_cells(tmp_path)
     assert got.shape == stored.shape
     assert np.array_equal(got[0, [0, 5, 30, 35]], stored[0, [0, 8, 27, 35]])  # corners stay
     assert not np.allclose(got, stored)
-
-
-def test_an_any_size_model_keeps_the_stored_grid():
-    """With `image_size=None`, positions are resized in every call."""
-    model = checkpoints.load(FOLDER / "vit_gap.npz", image_size=None, position_grid=(5, 3))
-    assert model.config.source_grid == (5, 3)
-    assert model.predict(np.zeros((1, 40, 44, 3)), verbose=0).shape == (1, 7)
 
 
 def test_load_passes_arguments_to_the_model():

@@ -9,7 +9,6 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 from keras_vit import CheckpointError, PresetError, VisionTransformer, checkpoints
-from keras_vit.checkpoints import inspect
 from keras_vit.checkpoints.opening import open_source
 from keras_vit.files import OpenFolder
 from keras_vit.sources.catalog import list_presets, preset_named
@@ -246,13 +245,6 @@ def test_a_source_has_the_same_methods_for_a_file_and_a_folder(saved):
     assert (file.preset(), file.provenance()) == (None, {})
     with open_source(file) as opened, file.local() as path:
         assert "cls" in opened.reader.shapes and path == opened.reader.path
-
-
-def test_inspect_reads_only_config_json(saved):
-    """The weights may be missing."""
-    folder, model = saved
-    (folder / "model.safetensors").unlink()
-    assert inspect(folder).config == model.config
 
 
 def test_card_obeys_no_provenance(tmp_path):

@@ -1,12 +1,9 @@
 """The facts of a catalog row, as keras_vit and timm state them, under the same names."""
 
-import functools
-import importlib
-import inspect
 import json
 from pathlib import Path
-from unittest import mock
 
+from keras_vit.checkpoints.dialects.timm.architectures import defaults_of, row_of
 from keras_vit.images.protocols import complete
 from keras_vit.sources.catalog import Preset
 
@@ -58,14 +55,16 @@ def of_timm(tag: str) -> dict:
     import timm
 
     config = timm.get_pretrained_cfg(tag)
-    cls, given = _arguments(tag.partition(".")[0])
-    pool = "token_and_distillation" if "Distilled" in cls.__name__ else _POOLS[_pool(cls, given)]
-    activation = given.get("act_layer") or "gelu"
+    row = row_of(tag)
+    assert row is not None
+    given = {"global_pool": "token", **defaults_of(row), **row}
+    is_distilled = "Distilled" in given.get("class", "")
+    pool = "token_and_distillation" if is_distilled else _POOLS[given["global_pool"]]
     facts = {
         "pixels": config.input_size[-1],
         "classes": config.num_classes,
         "license": _SPDX[config.license],
-        "activation": _ACTIVATIONS[getattr(activation, "__name__", activation)],
+        "activation": _ACTIVATIONS[given.get("act_layer", "gelu")],
         "registers": given.get("reg_tokens", given.get("num_reg_tokens", 0)),
         "head": pool,
         "mean": _one(config.mean),
@@ -79,29 +78,5 @@ def of_timm(tag: str) -> dict:
     return facts
 
 
-def _pool(cls, given: dict) -> str:
-    return given.get("global_pool", inspect.signature(cls).parameters["global_pool"].default)
-
-
 def _one(values: tuple) -> float | list[float]:
     return values[0] if len(set(values)) == 1 else list(values)
-
-
-class _Built(Exception):  # noqa: N818  carries what an entry point passes on; nothing failed
-    """The class and the arguments that an entry point builds a model with."""
-
-
-@functools.cache
-def _arguments(architecture: str) -> tuple:
-    from timm.models import _registry
-
-    def record(cls, variant, pretrained, **arguments):
-        raise _Built(cls, arguments)
-
-    module = importlib.import_module(_registry._model_entrypoints[architecture].__module__)
-    with mock.patch.object(module, "build_model_with_cfg", record):
-        try:
-            _registry._model_entrypoints[architecture](pretrained=False)
-        except _Built as built:
-            return built.args
-    raise AssertionError(architecture)

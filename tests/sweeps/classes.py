@@ -4,10 +4,12 @@ A case has a name, and a function that writes the library's checkpoint into a fo
 images, NHWC, and the library's output for them.
 """
 
+import functools
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +24,7 @@ Case = Callable[[Path], tuple[np.ndarray, np.ndarray]]
 def outcome(name: str, case: Case) -> Outcome:
     """Compares one model of a library with keras_vit."""
     with TemporaryDirectory() as folder:
-        image, want = case(Path(folder))
+        image, want = case(folder=Path(folder))
 
         def compare() -> float:
             model = checkpoints.load(folder, image_size=image.shape[1:3])
@@ -37,3 +39,13 @@ def outcomes(library: str, names: tuple[str, ...] = ()) -> Iterator[Outcome]:
     for name, case in importlib.import_module(f"tests.sweeps.{library}").CASES.items():
         if not names or name in names:
             yield outcome(name, case)
+
+
+def named(rows: Iterable[tuple], build: Callable[..., Any], common: Container[str]) -> dict:
+    """Returns a case for each row `(class, fields, ...)`, named by its class and its own fields."""
+    cases = {}
+    for seed, (name, fields, *rest) in enumerate(rows):
+        own = {key: value for key, value in fields.items() if key not in common}
+        title = f"{name} {own}" if own else name
+        cases[title] = functools.partial(build, name, fields, *rest, seed)
+    return cases

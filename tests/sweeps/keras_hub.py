@@ -1,10 +1,9 @@
 """The vision backbones of keras-hub that keras_vit has, with options of each."""
 
-import functools
-
 import numpy as np
 
 from tests.helpers import normal, numpy_of
+from tests.sweeps.classes import named
 
 SIZES = {
     "image_shape": (16, 16, 3),
@@ -17,7 +16,7 @@ PLAIN = {**SIZES, "intermediate_dim": 24}
 DINOV2 = {**PLAIN, "position_embedding_shape": (16, 16, 3)}
 
 
-def _case(folder, name, fields, seed):
+def _case(name, fields, seed, folder):
     import keras_hub
 
     model = getattr(keras_hub.models, name)(**fields)
@@ -57,12 +56,4 @@ _ROWS = (
 )
 
 
-def _named(name, fields):
-    own = {k: v for k, v in fields.items() if k not in {*DINOV2, "mlp_dim"}}
-    return f"{name} {own}" if own else name
-
-
-CASES = {
-    _named(name, fields): functools.partial(_case, name=name, fields=fields, seed=seed)
-    for seed, (name, fields) in enumerate(_ROWS)
-}
+CASES = named(_ROWS, _case, {*DINOV2, "mlp_dim"})

@@ -1,12 +1,11 @@
 """The classes of transformers that hold an encoder which keras_vit has, with options of each."""
 
-import functools
-
 import numpy as np
 import torch
 
 from tests import torchvision_shim  # noqa: F401
 from tests.helpers import normal
+from tests.sweeps.classes import named
 
 SIZES = {"hidden_size": 24, "num_attention_heads": 3, "num_hidden_layers": 2, "patch_size": 4}
 PLAIN = {**SIZES, "intermediate_size": 40, "image_size": 16}
@@ -34,7 +33,7 @@ def _embeds(output):
     return output.image_embeds
 
 
-def _case(folder, name, fields, read, seed):
+def _case(name, fields, read, seed, folder):
     import transformers
 
     torch.manual_seed(seed)
@@ -86,12 +85,4 @@ _ROWS = (
 )
 
 
-def _named(name, fields):
-    own = {k: v for k, v in fields.items() if k not in {*PLAIN, "num_register_tokens"}}
-    return f"{name} {own}" if own else name
-
-
-CASES = {
-    _named(name, fields): functools.partial(_case, name=name, fields=fields, read=read, seed=seed)
-    for seed, (name, fields, read) in enumerate(_ROWS)
-}
+CASES = named(_ROWS, _case, {*PLAIN, "num_register_tokens"})
