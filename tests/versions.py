@@ -56,9 +56,7 @@ def rows(checkout: str | None = None) -> Iterator[Row]:
         live = "tests/checkpoints/test_live_transformers.py"
         yield Row((transformers,), "torch", (live, written))
     yield Row(("timm==1.0.31",), "torch", ("tests/checkpoints/test_live_timm.py", written))
-    hub_files = ("test_live_keras_hub.py", "test_live_keras_hub_families.py")
-    files = tuple(f"tests/checkpoints/{name}" for name in hub_files)
-    yield Row(("keras-hub==0.32.0",), "tensorflow", files)
+    yield Row(("keras-hub==0.32.0",), "tensorflow", ("tests/checkpoints/test_live_keras_hub.py",))
     yield Row(("keras-hub==0.32.0",), "torch", (written,))
 
 

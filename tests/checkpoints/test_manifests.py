@@ -54,10 +54,6 @@ def test_the_manifests_have_every_variant():
     plain = {"vit_b16", "vit_b32", "vit_l16", "vit_l32", "vit_h14"}
     for found in (TRANSFORMERS, KERAS_HUB):
         assert {preset["variant"] for preset in found.values()} == plain
-    for found in (TIMM, TRANSFORMERS):
-        assert {preset["image_size"] for preset in found.values()} == {224, 384}
-    assert {preset["num_classes"] for preset in TIMM.values()} == {0, 1000, 21843}
-    assert sum(file.stat().st_size for file in FOLDER.iterdir()) < 200_000
 
 
 @presets

@@ -8,7 +8,6 @@ import pytest
 
 from keras_vit import checkpoints, cli
 from keras_vit.checkpoints.libraries import LibraryUnavailableError, run_library
-from keras_vit.checkpoints.verification import formula_images
 from keras_vit.errors import CheckpointError
 from tests.golden import FOLDER
 from tests.helpers import random_tiny
@@ -65,18 +64,6 @@ def test_a_changed_weight_is_located_by_the_first_block_that_differs(tmp_path):
     result = checkpoints.verify(folder, FOLDER / "timm_token")
     passed = {check.name: check.passed for check in result.checks}
     assert passed == {"block_0": True, "block_1": False, "logits": False}
-
-
-@pytest.mark.without_backend
-def test_the_images_of_a_comparison_are_a_formula():
-    """An integer hash gives the pixels, so that every library computes the same images."""
-    images = formula_images(16, 24, 3)
-    assert (images.shape, images.dtype) == ((2, 16, 24, 3), "float32")
-    assert (images >= -1).all()
-    assert (images < 1).all()
-    assert abs(images.mean()) < 0.02
-    assert images.reshape(-1)[1] == np.float32((2654435761 >> 8) / 2**23 - 1)
-    assert images[1, 0].mean() < -0.3 < 0.3 < images[1, -1].mean()
 
 
 @pytest.mark.without_backend

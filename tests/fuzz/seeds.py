@@ -52,25 +52,6 @@ FAMILIES = {
     "open_clip/timm_eva_trunk": "timm_eva02_clip",
 }
 """Files of `tests/data/families`, as the libraries wrote them, by the dialect of their names."""
-BUILT = (
-    "facebook",
-    "transformers/siglip2",
-    "transformers/siglip2_classifier",
-    "transformers/flava_image_model",
-    "transformers/dpt",
-    "keras_hub/clip_backbone",
-    "keras_hub/siglip_backbone",
-)
-"""Dialects whose input is written anew, with random weights or with other names."""
-WRITTEN = tuple(dialect.name for dialect in RELATIVES)
-"""Dialects whose input keras_vit itself writes."""
-_TIMM_FAMILIES = {"timm: dinov2": "timm_dinov2_reg4", "timm: siglip": "timm_siglip2_so400m_rect"}
-"""Families that share timm's names, and differ in their JSON."""
-
-DIALECTS = (*_NPZ, "timm", "transformers", "sharded", "keras_hub", "keras_vit")
-READERS = (*DIALECTS, *FAMILIES, *BUILT, *WRITTEN, *_TIMM_FAMILIES, "images", *answers.READERS)
-"""What a campaign is about: a dialect with its container and JSON, presets, images, servers."""
-
 _GIVEN: dict[str, dict[str, Any]] = {
     "facebook": {"num_heads": 3},
     "torchvision": {"num_heads": 3},
@@ -93,8 +74,34 @@ _SIZES = {
     "intermediate_size": 40,
     "num_attention_heads": 3,
     "num_hidden_layers": 2,
-    "patch_size": 4,
 }
+_PACKED = {**_SIZES, "patch_size": 4, "num_patches": 16}
+_VISION = {**_SIZES, "patch_size": 4, "image_size": 16}
+_TEXT = {**_SIZES, "vocab_size": 30, "projection_size": 24}
+_NECK = {"neck_hidden_sizes": [4] * 4, "fusion_hidden_size": 4, "hidden_act": "gelu"}
+_CLASSES: dict[str, tuple[str, dict[str, Any]]] = {
+    "transformers/siglip2": ("Siglip2Model", {"vision_config": _PACKED, "text_config": _TEXT}),
+    "transformers/siglip2_classifier": (
+        "Siglip2ForImageClassification",
+        {"vision_config": _PACKED, "num_labels": 5},
+    ),
+    "transformers/flava_image_model": ("FlavaImageModel", _VISION),
+    "transformers/dpt": (
+        "DPTForDepthEstimation",
+        {**_VISION, **_NECK, "backbone_out_indices": [0, 0, 1, 1]},
+    ),
+}
+"""Classes of transformers, and the arguments of small models of them."""
+BUILT = ("facebook", *_CLASSES, "keras_hub/clip_backbone", "keras_hub/siglip_backbone")
+"""Dialects whose input is written anew, with random weights or with other names."""
+WRITTEN = tuple(dialect.name for dialect in RELATIVES)
+"""Dialects whose input keras_vit itself writes."""
+_TIMM_FAMILIES = {"timm: dinov2": "timm_dinov2_reg4", "timm: siglip": "timm_siglip2_so400m_rect"}
+"""Families that share timm's names, and differ in their JSON."""
+
+DIALECTS = (*_NPZ, "timm", "transformers", "sharded", "keras_hub", "keras_vit")
+READERS = (*DIALECTS, *FAMILIES, *BUILT, *WRITTEN, *_TIMM_FAMILIES, "images", *answers.READERS)
+"""What a campaign is about: a dialect with its container and JSON, presets, images, servers."""
 
 
 def given(reader: str) -> dict[str, Any]:
@@ -170,29 +177,9 @@ def _build(reader: str, folder: Path) -> None:
 
     from tests import torchvision_shim  # noqa: F401
 
-    vision = {**_SIZES, "num_patches": 16}
-    if reader == "transformers/siglip2":
-        text = {k: v for k, v in _SIZES.items() if k != "patch_size"}
-        config = transformers.Siglip2Config(
-            vision_config=vision, text_config={**text, "vocab_size": 30, "projection_size": 24}
-        )
-        model = transformers.Siglip2Model(config)
-    elif reader == "transformers/siglip2_classifier":
-        config = transformers.Siglip2Config(vision_config=vision, num_labels=5)
-        model = transformers.Siglip2ForImageClassification(config)
-    elif reader == "transformers/flava_image_model":
-        model = transformers.FlavaImageModel(transformers.FlavaImageConfig(**_SIZES, image_size=16))
-    else:
-        config = transformers.DPTConfig(
-            **_SIZES,
-            image_size=16,
-            backbone_out_indices=[0, 0, 1, 1],
-            neck_hidden_sizes=[4, 4, 4, 4],
-            fusion_hidden_size=4,
-            hidden_act="gelu",
-        )
-        model = transformers.DPTForDepthEstimation(config)
-    model.save_pretrained(folder)
+    name, fields = _CLASSES[reader]
+    kind = getattr(transformers, name)
+    return kind(kind.config_class(**fields)).save_pretrained(folder)
 
 
 def _preset(source: Path, folder: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from keras_vit import ConfigError
 from keras_vit.layers.dropout import Dropout
-from tests.helpers import numpy_of, run, run_layer_test, tiny
+from tests.helpers import numpy_of, run, tiny
 
 RATES = dict.fromkeys(("dropout_rate", "attention_dropout_rate", "stochastic_depth_rate"), 0.1)
 
@@ -24,18 +24,6 @@ def test_dropout_with_a_seed_drops_the_values_that_keras_drops():
     np.testing.assert_array_equal(numpy_of(Dropout(0.3)(x)), x)
     with pytest.raises(ConfigError, match=r"rate must be in \[0, 1\], found 1.5"):
         Dropout(1.5)
-
-
-def test_keras_own_layer_test_passes_for_dropout():
-    run_layer_test(
-        Dropout,
-        {"rate": 0.3},
-        input_shape=(2, 3),
-        expected_output_shape=(2, 3),
-        expected_num_trainable_weights=0,
-        expected_num_non_trainable_weights=0,
-        expected_num_seed_generators=1,
-    )
 
 
 def test_equal_models_have_equal_variable_paths():

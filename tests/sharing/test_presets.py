@@ -12,7 +12,6 @@ from keras_vit import CheckpointError, PresetError, VisionTransformer, checkpoin
 from keras_vit.checkpoints.opening import open_source
 from keras_vit.files import OpenFolder
 from keras_vit.sources.catalog import list_presets, preset_named
-from tests.golden import FOLDER
 from tests.helpers import random_tiny, tiny
 
 
@@ -230,21 +229,6 @@ def test_a_preset_that_is_replaced_while_it_is_read_gives_one_state(saved, monke
         model.save_to_preset(folder)
         assert opened.preset.config == other.config
         assert opened.reader.read("head/bias").shape == (2,)
-
-
-def test_a_source_has_the_same_methods_for_a_file_and_a_folder(saved):
-    """Preset, open weights and provenance."""
-    folder, model = saved
-    source = checkpoints.Source.of(folder)
-    assert checkpoints.Source.of(source) is source
-    assert source.preset().config == model.config
-    assert source.provenance(source.preset()) == {"source": "nowhere"}
-    with source.local() as path:
-        assert path == folder
-    file = checkpoints.Source.of(FOLDER / "vit_token_published.npz")
-    assert (file.preset(), file.provenance()) == (None, {})
-    with open_source(file) as opened, file.local() as path:
-        assert "cls" in opened.reader.shapes and path == opened.reader.path
 
 
 def test_card_obeys_no_provenance(tmp_path):

@@ -353,8 +353,7 @@ class _Handler(BaseHTTPRequestHandler):
             entry = {"oid": wanted["oid"], "size": wanted["size"]}
             if wanted["oid"] not in self.hub.objects:
                 place = f"{self.hub.endpoint}/storage/{wanted['oid']}"
-                verify = {"href": f"{place}/verify"}
-                entry["actions"] = {"upload": {"href": place}, "verify": verify}
+                entry["actions"] = {"upload": {"href": place}}
             objects.append(entry)
         self._json(200, {"transfer": "basic", "objects": objects})
 
@@ -363,9 +362,6 @@ class _Handler(BaseHTTPRequestHandler):
             return self._send(400, b"wrong checksum")
         self.hub.objects[oid] = self.sent
         self._send(200, b"")
-
-    def _verify(self, oid: str) -> None:
-        self._send(200 if oid in self.hub.objects else 404, b"")
 
     def _commit(self, name: str, revision: str) -> None:
         if not self._authorised():
@@ -400,7 +396,6 @@ class _Handler(BaseHTTPRequestHandler):
         (r"POST /api/models/([^/]+/[^/]+)/commit/(.+)", _commit),
         (r"POST /([^/]+/[^/]+).git/info/lfs/objects/batch", _batch),
         (r"PUT /storage/(\w+)", _store),
-        (r"POST /storage/(\w+)/verify", _verify),
     )
 
     # Answers

@@ -102,14 +102,6 @@ def test_urls_are_well_formed(name):
     assert not set(sources) & set(others)
 
 
-def test_the_catalog_has_the_ten_models_of_augreg():
-    """Ten at 224 pixels, pre-trained and fine-tuned, and nine at 384."""
-    assert len(list_presets(data="i21k", resolution=224, family="vit")) == 10 + 6
-    named = [name for name in CATALOG if ".augreg_i21k_ft_i1k_" in name]
-    assert len([n for n in named if n.endswith("_224")]) == 10
-    assert len([n for n in named if n.endswith("_384")]) == 9
-
-
 def test_list_presets_filters_by_variant_data_resolution_and_hybrid():
     """Alone and together; unknown values are refused with the nearest."""
     assert list_presets() == list(CATALOG)

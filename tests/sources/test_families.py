@@ -5,14 +5,13 @@ import re
 
 import pytest
 
-from keras_vit import VisionTransformer, checkpoints, cli
-from keras_vit.checkpoints import inspect
+from keras_vit import VisionTransformer, checkpoints
 from keras_vit.checkpoints.dialects import DIALECTS, dialects_named
 from keras_vit.checkpoints.translate import plan
 from keras_vit.config import Numerics
 from keras_vit.images.protocols import complete
 from keras_vit.sources import catalog
-from keras_vit.sources.catalog import CATALOG, Preset, list_presets
+from keras_vit.sources.catalog import CATALOG, Preset
 from keras_vit.weights import lexicon
 from tests.family_goldens import FOLDER, expected, relative_error
 from tests.helpers import numpy_of
@@ -97,11 +96,3 @@ def test_a_row_loads_from_its_repository(hub, monkeypatch):
     assert headed.output_shape == (None, 3)
     own = checkpoints.inspect(FOLDER / "hf_dinov2_model").protocol
     assert model.preprocessor.protocol == own
-
-
-def test_keras_vit_list_filters_by_family(capsys):
-    """`keras-vit list --family dinov2`: a line per row with its size and license."""
-    assert cli.main(["list", "--family", "dinov2"]) == 0
-    printed = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in printed[1:]] == list_presets(family="dinov2")
-    assert inspect("vit_b14.dinov2").config.num_classes == 0

@@ -1,16 +1,29 @@
-"""A sample of timm's sweep, and the documentation of all sweeps."""
+"""A sample of the sweeps, and the documentation of all sweeps."""
 
 from pathlib import Path
 
-import keras
 import pytest
 
-from tests.sweeps import results
+from tests.sweeps import classes, results
 
 pytest.importorskip("torch")
 from tests import torchvision_shim  # noqa: F401
 
-pytest.importorskip("timm")
+on_torch = pytest.mark.on_one_backend("torch")
+CLASSES = {
+    "transformers": ("Dinov2WithRegistersModel", "IJepaModel", "FlavaImageModel"),
+    "keras_hub": ("DINOV3Backbone", "SigLIPVisionEncoder"),
+}
+
+
+@on_torch
+@pytest.mark.parametrize("library", CLASSES)
+def test_random_models_of_a_library_are_equal(library):
+    """Every array is random, and the outputs are within 1e-5 of the library's."""
+    pytest.importorskip(library, exc_type=ImportError)
+    outcomes = list(classes.outcomes(library, CLASSES[library]))
+    assert [outcome.folder for outcome in outcomes] == ["equal"] * len(CLASSES[library])
+
 
 SAMPLE = {
     "vit_small_patch14_reg4_dinov2": ("equal", "equal"),
@@ -23,10 +36,11 @@ SAMPLE = {
 """Architectures of timm, and what becomes of them by folder and by file."""
 
 
-@pytest.mark.skipif(keras.backend.backend() != "torch", reason="timm is torch's")
+@on_torch
 @pytest.mark.parametrize("name", SAMPLE)
 def test_a_sample_of_timm(name):
     """Equal to timm, or refused; never wrong."""
+    pytest.importorskip("timm")
     from tests.sweeps import timm  # imports torchvision
 
     [outcome] = timm.outcomes("timm", (name,))
