@@ -8,13 +8,6 @@ from tests.golden import FOLDER
 pytestmark = pytest.mark.without_backend
 
 
-def test_a_given_image_size_determines_the_grid_of_a_rectangle():
-    """`undetermined` is then empty."""
-    info = checkpoints.inspect(FOLDER / "vit_gap.npz", image_size=(20, 12))
-    assert info.undetermined == ()
-    assert info.config.grid == (5, 3)
-
-
 def test_inspect_counts_the_parameters_of_the_model():
     """As `count_params` of the loaded model."""
     info = checkpoints.inspect(FOLDER / "vit_token_published.npz")

@@ -2,7 +2,6 @@
 
 import logging
 import tracemalloc
-import zipfile
 
 import keras
 import ml_dtypes
@@ -168,14 +167,6 @@ def test_load_passes_arguments_to_the_model():
 def test_numerics_of_layers_that_a_model_lacks_do_not_prevent_saving(tmp_path):
     """A plain model has no standardised convolutions, so their epsilon is free."""
     checkpoints.save(tiny(numerics={"std_conv_epsilon": 1e-8}), tmp_path / "x.npz")
-
-
-def test_a_saved_file_has_the_mode_of_the_umask(tmp_path):
-    """Not the private mode of a temporary file."""
-    checkpoints.save(tiny(), tmp_path / "x.npz")
-    (tmp_path / "plain").touch()
-    assert (tmp_path / "x.npz").stat().st_mode == (tmp_path / "plain").stat().st_mode
-    assert zipfile.is_zipfile(tmp_path / "x.npz")
 
 
 def test_weight_paths_do_not_depend_on_the_name_or_the_outer_model():

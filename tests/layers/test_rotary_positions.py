@@ -8,7 +8,7 @@ from keras_vit import kernels
 from keras_vit.errors import ConfigError
 from keras_vit.layers import Attention, MixedFrequencies, RotaryPositions
 from tests import formulas
-from tests.helpers import assert_close, normal, numpy_of, randomise
+from tests.helpers import assert_close, normal, numpy_of
 from tests.words import raises
 
 ROWS, COLUMNS, HEAD_DIM = 3, 5, 8
@@ -36,19 +36,6 @@ def test_a_table_rotates_pairs_of_channels_by_the_angles_of_their_patch(rope):
     pairs = "halves" if form == "dinov3" else "neighbours"
     expected = formulas.rotated(np.swapaxes(x, 1, 2), angles, pairs)
     assert_close(actual, np.swapaxes(expected, 1, 2).astype("float32"), 2e-6)
-
-
-def test_attention_depends_on_the_distance_of_patches_alone():
-    """Equal tokens one row and one column apart have the same weight at two places."""
-    x = np.ones((1, ROWS * COLUMNS, 16), "float32")
-    layer = Attention(2, rope="axial", name="attention")
-    layer.build(x.shape, None, (2, ROWS * COLUMNS, HEAD_DIM))
-    weights = numpy_of(randomise(layer).attention_weights(x, rotary=table()))
-    logits = np.log(weights).reshape(2, ROWS, COLUMNS, ROWS, COLUMNS)
-    first = logits[:, 0, 0, 1, 1] - logits[:, 0, 0, 0, 0]
-    second = logits[:, 1, 3, 2, 4] - logits[:, 1, 3, 1, 3]
-    np.testing.assert_allclose(first, second, atol=1e-5)
-    assert np.abs(first).max() > 1e-3
 
 
 def test_mixed_frequencies_start_as_rotated_axial_frequencies():
