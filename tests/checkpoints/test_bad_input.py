@@ -22,24 +22,18 @@ def arrays():
 
 
 def refused(tmp_path, arrays, error=CheckpointError, **fields) -> str:
-    """Writes the arrays, loads them, and returns the message of the refusal."""
+    """Writes arrays, or the bytes of a file, loads them, and returns the refusal's message."""
     path = tmp_path / "spoilt.npz"
-    write_npz(path, arrays.items())
+    if isinstance(arrays, bytes):
+        path.write_bytes(arrays)
+    else:
+        write_npz(path, arrays.items())
     with pytest.raises(error) as caught:
         checkpoints.load(path, **fields)
     message = str(caught.value)
     if error is CheckpointError:
         assert str(path) in message
     return message
-
-
-def refused_bytes(tmp_path, content: bytes) -> str:
-    path = tmp_path / "spoilt.npz"
-    path.write_bytes(content)
-    with pytest.raises(CheckpointError) as caught:
-        checkpoints.load(path)
-    assert str(path) in str(caught.value)
-    return str(caught.value)
 
 
 def test_one_message_lists_all_missing_misshapen_and_unexpected_arrays(tmp_path, arrays):
@@ -136,7 +130,7 @@ def test_an_npz_with_pickled_objects_is_refused(tmp_path):
     """No object is unpickled."""
     buffer = io.BytesIO()
     np.savez(buffer, cls=np.array([{"a": 1}], dtype=object))
-    assert "array 'cls' holds pickled Python objects" in refused_bytes(tmp_path, buffer.getvalue())
+    assert "array 'cls' holds pickled Python objects" in refused(tmp_path, buffer.getvalue())
 
 
 def test_a_torch_pickle_is_refused_with_the_way_to_safetensors(tmp_path):
@@ -144,21 +138,21 @@ def test_a_torch_pickle_is_refused_with_the_way_to_safetensors(tmp_path):
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as file:
         file.writestr("archive/data.pkl", b"\x80\x02}.")
-    message = refused_bytes(tmp_path, buffer.getvalue())
+    message = refused(tmp_path, buffer.getvalue())
     assert "torch pickle" in message and "safetensors.torch.save_file" in message
-    assert "Python pickle" in refused_bytes(tmp_path, b"\x80\x04\x95" + bytes(20))
+    assert "Python pickle" in refused(tmp_path, b"\x80\x04\x95" + bytes(20))
 
 
 @pytest.mark.parametrize("kept", [0, 3, 100, 20_000])
 def test_a_cut_npz_file_is_refused(tmp_path, kept):
     """The message says that the file is not complete, or no npz file."""
-    message = refused_bytes(tmp_path, SOURCE.read_bytes()[:kept])
+    message = refused(tmp_path, SOURCE.read_bytes()[:kept])
     assert "not a complete npz" in message or "neither an npz" in message
 
 
 def test_an_html_page_saved_as_a_file_is_refused_by_its_first_bytes(tmp_path):
     """Failed downloads leave such files."""
-    assert "begins with b'<!DOCTYP'" in refused_bytes(tmp_path, b"<!DOCTYPE html><html></html>")
+    assert "begins with b'<!DOCTYP'" in refused(tmp_path, b"<!DOCTYPE html><html></html>")
 
 
 def test_an_array_with_damaged_bytes_is_refused_by_name(tmp_path):
@@ -168,7 +162,7 @@ def test_an_array_with_damaged_bytes_is_refused_by_name(tmp_path):
         member = max(file.infolist(), key=lambda info: info.file_size)
     middle = member.header_offset + member.compress_size // 2
     content[middle] ^= 0xFF
-    message = refused_bytes(tmp_path, bytes(content))
+    message = refused(tmp_path, bytes(content))
     assert f"array {member.filename.removesuffix('.npy')!r} is damaged" in message
 
 
@@ -181,7 +175,7 @@ def test_two_arrays_of_one_name_are_refused(tmp_path):
     with zipfile.ZipFile(buffer, "w") as file:
         file.writestr("cls.npy", npy.getvalue())
         file.writestr("cls.npy", npy.getvalue())
-    assert "array 'cls' stands twice" in refused_bytes(tmp_path, buffer.getvalue())
+    assert "array 'cls' stands twice" in refused(tmp_path, buffer.getvalue())
 
 
 def test_an_absent_path_and_an_empty_folder_are_refused(tmp_path):

@@ -239,6 +239,11 @@ def test_a_weight_beyond_the_range_of_float16_is_refused(tmp_path, caplog):
     assert not caplog.text
 
 
+def test_inspect_counts_the_parameters_of_the_model():
+    """As `count_params` of the loaded model."""
+    assert checkpoints.inspect(SOURCE).num_parameters == checkpoints.load(SOURCE).count_params()
+
+
 def test_save_refuses_other_models_by_their_class(tmp_path):
     """A Sequential model and a string."""
     other = keras.Sequential([keras.layers.Dense(2)], name="other")

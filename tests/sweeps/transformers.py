@@ -13,27 +13,15 @@ DINOV2 = {**SIZES, "image_size": 16}
 ROPE = {**PLAIN, "num_attention_heads": 2, "num_register_tokens": 3}
 
 
-def _logits(output):
-    return output.logits
+def _read(output, part):
+    """An output of a class, or the first of its tokens, or their mean."""
+    if part in ("first", "mean"):
+        tokens = output.last_hidden_state
+        return tokens[:, 0] if part == "first" else tokens.mean(1)
+    return getattr(output, {"pooled": "pooler_output"}.get(part, part))
 
 
-def _first(output):
-    return output.last_hidden_state[:, 0]
-
-
-def _mean(output):
-    return output.last_hidden_state.mean(1)
-
-
-def _pooled(output):
-    return output.pooler_output
-
-
-def _embeds(output):
-    return output.image_embeds
-
-
-def _case(name, fields, read, seed, folder):
+def _case(name, fields, part, seed, folder):
     import transformers
 
     torch.manual_seed(seed)
@@ -52,36 +40,36 @@ def _case(name, fields, read, seed, folder):
     more = {"noise": torch.arange(16.0).repeat(2, 1)} if "MAE" in name else {}
     with torch.no_grad():
         output = model(torch.from_numpy(image.transpose(0, 3, 1, 2).copy()), **more)
-    return image, np.asarray(read(output))
+    return image, np.asarray(_read(output, part))
 
 
 _ROWS = (
-    ("ViTModel", PLAIN, _pooled),
-    ("ViTForImageClassification", PLAIN, _logits),
-    ("ViTForImageClassification", {**PLAIN, "qkv_bias": False}, _logits),
-    ("DeiTModel", PLAIN, _pooled),
-    ("DeiTForImageClassification", PLAIN, _logits),
-    ("DeiTForImageClassificationWithTeacher", PLAIN, _logits),
-    ("ViTMAEModel", {**PLAIN, "mask_ratio": 0.0}, _first),
-    ("ViTMSNModel", PLAIN, _first),
-    ("ViTMSNForImageClassification", PLAIN, _logits),
-    ("IJepaModel", PLAIN, _mean),
-    ("IJepaForImageClassification", PLAIN, _logits),
-    ("Dinov2Model", DINOV2, _pooled),
-    ("Dinov2Model", {**DINOV2, "use_swiglu_ffn": True}, _pooled),
-    ("Dinov2ForImageClassification", DINOV2, _logits),
-    ("Dinov2WithRegistersModel", {**DINOV2, "num_register_tokens": 2}, _pooled),
-    ("Dinov2WithRegistersForImageClassification", DINOV2, _logits),
-    ("DINOv3ViTModel", ROPE, _pooled),
-    ("DINOv3ViTModel", {**ROPE, "use_gated_mlp": True, "hidden_act": "silu"}, _pooled),
-    ("DINOv3ViTModel", {**ROPE, "key_bias": True, "mlp_bias": False, "rope_theta": 50.0}, _pooled),
-    ("CLIPVisionModel", PLAIN, _pooled),
-    ("CLIPVisionModel", {**PLAIN, "hidden_act": "gelu"}, _pooled),
-    ("CLIPVisionModelWithProjection", {**PLAIN, "projection_dim": 7}, _embeds),
-    ("CLIPForImageClassification", PLAIN, _logits),
-    ("SiglipVisionModel", PLAIN, _pooled),
-    ("SiglipForImageClassification", PLAIN, _logits),
-    ("FlavaImageModel", PLAIN, _pooled),
+    ("ViTModel", PLAIN, "pooled"),
+    ("ViTForImageClassification", PLAIN, "logits"),
+    ("ViTForImageClassification", {**PLAIN, "qkv_bias": False}, "logits"),
+    ("DeiTModel", PLAIN, "pooled"),
+    ("DeiTForImageClassification", PLAIN, "logits"),
+    ("DeiTForImageClassificationWithTeacher", PLAIN, "logits"),
+    ("ViTMAEModel", {**PLAIN, "mask_ratio": 0.0}, "first"),
+    ("ViTMSNModel", PLAIN, "first"),
+    ("ViTMSNForImageClassification", PLAIN, "logits"),
+    ("IJepaModel", PLAIN, "mean"),
+    ("IJepaForImageClassification", PLAIN, "logits"),
+    ("Dinov2Model", DINOV2, "pooled"),
+    ("Dinov2Model", {**DINOV2, "use_swiglu_ffn": True}, "pooled"),
+    ("Dinov2ForImageClassification", DINOV2, "logits"),
+    ("Dinov2WithRegistersModel", {**DINOV2, "num_register_tokens": 2}, "pooled"),
+    ("Dinov2WithRegistersForImageClassification", DINOV2, "logits"),
+    ("DINOv3ViTModel", ROPE, "pooled"),
+    ("DINOv3ViTModel", {**ROPE, "use_gated_mlp": True, "hidden_act": "silu"}, "pooled"),
+    ("DINOv3ViTModel", {**ROPE, "key_bias": True, "mlp_bias": False, "rope_theta": 50.0}, "pooled"),
+    ("CLIPVisionModel", PLAIN, "pooled"),
+    ("CLIPVisionModel", {**PLAIN, "hidden_act": "gelu"}, "pooled"),
+    ("CLIPVisionModelWithProjection", {**PLAIN, "projection_dim": 7}, "image_embeds"),
+    ("CLIPForImageClassification", PLAIN, "logits"),
+    ("SiglipVisionModel", PLAIN, "pooled"),
+    ("SiglipForImageClassification", PLAIN, "logits"),
+    ("FlavaImageModel", PLAIN, "pooled"),
 )
 
 
