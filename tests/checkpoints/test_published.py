@@ -67,17 +67,17 @@ def test_a_published_repository_is_recognised(name, tmp_path):
 
 _PIXELS = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
 CHANGES = {
-    "no class": {"config.json": {"architectures": None}},
+    "no class": {"config.json": {"architectures": ...}},
     "no release": {
         "config.json": dict.fromkeys(
-            ("transformers_version", "torch_dtype", "dtype", "_name_or_path")
+            ("transformers_version", "torch_dtype", "dtype", "_name_or_path"), ...
         )
     },
     "keys of other releases and of training": {
         "config.json": {
             **{"dtype": "bfloat16", "_attn_implementation": "sdpa", "attention_type": "sdpa"},
             **{"encoder_stride": 16, "initializer_range": 0.5, "mask_ratio": 0.6},
-            **{"use_cache": True, "problem_type": "", "num_labels": 2},
+            **{"use_cache": True, "problem_type": None, "num_labels": 2},
         }
     },
     "a feature extractor": {
@@ -97,7 +97,7 @@ CHANGES = {
     "16 bits": {},
     "buffers": {},
 }
-"""Keys of JSON files that other releases write otherwise; None where they lack one or the file."""
+"""Keys of JSON that other releases write otherwise; `...` for a key that they lack, None for a file."""
 
 
 def _change(repository: dict, change: str) -> None:
@@ -106,7 +106,7 @@ def _change(repository: dict, change: str) -> None:
         old = files.pop(name, {})
         if keys is not None:
             new = {**(old if name == "config.json" else {}), **keys}
-            files[name] = {key: value for key, value in new.items() if value is not None}
+            files[name] = {key: value for key, value in new.items() if value is not ...}
     for name, (dtype, shape) in list(arrays.items()):
         if change == "16 bits" and dtype == "F32":
             arrays[name][0] = "BF16"

@@ -14,6 +14,7 @@ from tests.checkpoints.shards import split
 from tests.golden import CASES, FOLDER, expected, outputs, relative_error
 from tests.sources.hub_server import TOKEN, inverted
 
+OFFLINE = ("huggingface_hub.constants.HF_HUB_OFFLINE", True)
 DIGITS = preset_named("vit_digits").folder
 
 pytestmark = pytest.mark.on_one_backend("torch")
@@ -47,10 +48,6 @@ def refusal(source: str) -> str:
     with pytest.raises(PresetError) as caught:
         fetched(source)
     return str(caught.value)
-
-
-def offline(monkeypatch) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
 
 
 # Downloads
@@ -199,11 +196,11 @@ def test_offline_loads_from_the_cache(digits, monkeypatch):
     """Files that are not in the cache are refused; `inspect` downloads the JSON alone."""
     inspect("hf://us/digits")
     with monkeypatch.context() as patch:
-        offline(patch)
+        patch.setattr(*OFFLINE)
         assert "not in the cache" in refusal("hf://us/digits")
     online = load("hf://us/digits")
     digits.requests.clear()
-    offline(monkeypatch)
+    monkeypatch.setattr(*OFFLINE)
     assert load("hf://us/digits").provenance == online.provenance
     assert load(f"hf://us/digits@{online.provenance['commit']}").labels == online.labels
     for source in ("hf://us/other", "hf://us/digits@v2", "hf://us/digits/sub"):
