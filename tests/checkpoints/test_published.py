@@ -97,7 +97,7 @@ CHANGES = {
     "16 bits": {},
     "buffers": {},
 }
-"""Keys of JSON that other releases write otherwise; `...` for a key that they lack, None for a file."""
+"""Keys of JSON that other releases write otherwise: `...` for an absent key, None for no file."""
 
 
 def _change(repository: dict, change: str) -> None:
