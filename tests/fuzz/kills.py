@@ -33,13 +33,13 @@ from keras_vit.sources.source import Source
 from tests.fuzz.seeds import CHECKPOINTS
 from tests.sources.hub_server import connect, served
 
-SIZES = {"image_size": 16, "patch_size": 8, "hidden_size": 64, "mlp_dim": 128, "num_heads": 2}
+SIZES = {"image_size": 16, "patch_size": 8, "hidden_size": 128, "mlp_dim": 256, "num_heads": 2}
 
 
 def model_of(word: str) -> VisionTransformer:
     """A model whose labels, provenance and head all say which one it is."""
     model = VisionTransformer(
-        **SIZES, num_layers=2, num_classes=2, labels=(word, "x"), provenance={"word": word}
+        **SIZES, num_layers=4, num_classes=2, labels=(word, "x"), provenance={"word": word}
     )
     for weight in model.weights:
         weight.assign(np.full(weight.shape, float(ord(word)), "float32"))
