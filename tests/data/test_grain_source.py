@@ -127,28 +127,3 @@ def test_fit_on_grain_is_fit_on_the_data():
     expected = trained(data, epochs=2)
     batches = data.to_grain(epochs=2).to_iter_dataset()
     np.testing.assert_allclose(trained(batches, epochs=2, steps_per_epoch=2), expected, rtol=1e-5)
-
-
-def test_fit_takes_a_data_loader_of_grain():
-    """Its transformations prepare the images; two of its shards are disjoint."""
-    preprocessor = keras_vit.Preprocessor.from_preset("vit_digits")
-    images, labels = digits()[0][:32], digits()[2][:32]
-
-    class Prepare(grain.transforms.Map):
-        def map(self, k):
-            return preprocessor(images[k])[0], np.int32(labels[k])
-
-    def loader(shard):
-        sampler = grain.samplers.IndexSampler(
-            32,
-            shard_options=grain.sharding.ShardOptions(*shard),
-            shuffle=True,
-            num_epochs=1,
-            seed=0,
-        )
-        operations = [Prepare(), grain.transforms.Batch(8, drop_remainder=True)]
-        return grain.DataLoader(data_source=range(32), sampler=sampler, operations=operations)
-
-    seen = [np.concatenate([y for _, y in loader((k, 2))]) for k in range(2)]
-    assert sorted(np.concatenate(seen)) == sorted(labels)
-    assert np.isfinite(trained(loader((0, 1)), epochs=1)).all()

@@ -7,7 +7,6 @@ import pytest
 import keras_vit
 from keras_vit import ConfigError, attention_maps, explain
 from keras_vit.explanation import read_tokens
-from keras_vit.explanation.methods import METHODS
 from tests.explanation.reference import Reference
 from tests.helpers import HYBRID, assert_close, normal, random_tiny
 
@@ -287,10 +286,3 @@ def test_a_quantised_model_has_attention_and_no_gradients():
     model.quantize("int8")
     refused("needs gradients, and the quantised block_0/.* has none", model, target=0)
     assert np.isfinite(explain(model, normal(1, 16, 16, 3), method="rollout").maps).all()
-
-
-@not_by_backend
-def test_the_docstring_of_explain_lists_every_method():
-    """The table has a row for each."""
-    for name in METHODS:
-        assert f'`"{name}"`' in explain.__doc__

@@ -6,7 +6,6 @@ import pytest
 
 from keras_vit import ConfigError
 from keras_vit.finetune import LayerwiseMuon, augreg_recipe, transfer_recipe
-from keras_vit.finetune.muon import as_matrix, orthogonalise
 from tests.finetune.updates import after_each
 from tests.helpers import assert_close, normal, numpy_of, random_tiny
 
@@ -72,26 +71,6 @@ def test_other_variables_move_as_by_adamw():
         moved.append(after_each(kind(0.01, weight_decay=0.1), weights, gradients))
     for ours, adamw in zip(*moved, strict=True):
         np.testing.assert_array_equal(ours, adamw)
-
-
-def test_the_matrices_of_a_kernel_are_those_of_its_product():
-    """`x W` by the matrix equals the product by the kernel with heads."""
-    query, out = normal(8, 2, 4), normal(2, 4, 8, seed=1)
-    x, heads = normal(3, 8, seed=2), normal(3, 2, 4, seed=3)
-    matrix = numpy_of(as_matrix(keras.ops.convert_to_tensor(query), "attention/query/kernel"))
-    assert_close(x @ matrix, np.einsum("bm,mhd->bhd", x, query).reshape(3, 8), 1e-6)
-    matrix = numpy_of(as_matrix(keras.ops.convert_to_tensor(out), "attention/out/kernel"))
-    assert_close(heads.reshape(3, 8) @ matrix, np.einsum("bhd,hdm->bm", heads, out), 1e-6)
-
-
-@pytest.mark.parametrize("shape", [(12, 4), (4, 12), (8, 8)], ids=str)
-def test_orthogonalised_matrices_have_singular_values_near_one(shape):
-    """The singular vectors stay: `U^T step V` is diagonal."""
-    matrix = normal(*shape)
-    u, _, vt = np.linalg.svd(matrix, full_matrices=False)
-    found = u.T @ numpy_of(orthogonalise(keras.ops.convert_to_tensor(matrix))) @ vt.T
-    assert np.abs(found - np.diag(np.diag(found))).max() < 1e-4
-    assert (np.abs(np.diag(found) - 1) < 0.4).all()
 
 
 def test_a_matrix_moves_as_by_torch():

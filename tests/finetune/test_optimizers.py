@@ -9,17 +9,6 @@ from keras_vit.finetune import LayerwiseAdamW, LayerwiseSGD
 from tests.helpers import normal, numpy_of
 
 
-def test_keras_keeps_averages_sums_and_the_count_of_batches_by_name():
-    """The optimizers find them among their `variables`, in the order of the weights."""
-    weights = [keras.Variable(np.ones((k + 1,), "float32"), name=f"w{k}") for k in range(3)]
-    optimizer = LayerwiseAdamW(0.1, use_ema=True, gradient_accumulation_steps=2)
-    optimizer.build(weights)
-    assert optimizer.batches.name == "iteration"
-    for state in (optimizer.averages, optimizer.sums, optimizer.means, optimizer.squares):
-        assert [tuple(each.shape) for each in state] == [(1,), (2,), (3,)]
-    assert len(optimizer.variables) == 2 + 4 * 3
-
-
 def test_canary_keras_decays_all_variables_at_one_rate():
     """Fails when Keras's decay follows a rate per variable: simplify optimizers.py then."""
     variable = keras.Variable(np.ones((2,), "float32"))

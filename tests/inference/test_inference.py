@@ -60,14 +60,6 @@ def test_the_stages_of_a_block_belong_together():
     check(values[names[1]], numpy_of(block.attention_weights(values[names[0]])))
 
 
-def test_the_stages_keep_their_order_beyond_ten_blocks():
-    model = random_tiny(num_layers=11)
-    maps = keras_vit.attention_maps(model, IMAGES[:1])
-    assert list(maps) == list(range(11))
-    tokens = run(model, IMAGES[:1], ["block_10/input"])["block_10/input"]
-    check(maps[10], numpy_of(model.get_layer("block_10").attention_weights(tokens)))
-
-
 def test_an_unknown_stage_is_refused_with_the_nearest_name():
     with pytest.raises(ConfigError, match="pre_logit.*pre_logits"):
         run(random_tiny(), IMAGES, ["pre_logit"])
