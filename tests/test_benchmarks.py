@@ -111,20 +111,6 @@ def test_an_aim_is_read_from_the_newest_run_that_has_both_peers():
         assert aims.table([], table).count("not measured") == len(table)
 
 
-def test_every_aim_on_amd_asks_for_peers_that_exist(monkeypatch):
-    """A misspelt peer would be "not measured" for ever."""
-    asked = set()
-
-    def rows(runs, *peers, **request):
-        asked.update(peers)
-        return {}
-
-    monkeypatch.setattr(aims, "_rows", rows)
-    aims.table([], aims.AIMS_ON_AMD)
-    assert asked - {"keras_vit-torch"} <= set(PEERS)  # that one is of the task `first`
-    assert len(asked) > 8
-
-
 @pytest.mark.on_one_backend("torch")
 def test_a_run_continues_without_the_peers_that_fail(monkeypatch):
     """One peer is not installed, one cannot be built; the result names each with its reason."""
@@ -321,34 +307,3 @@ def test_a_turn_more_of_one_peer_counts_for_no_round():
     result = harness.Result({n: [harness.Turn(s, 0.0) for s in t] for n, t in turns.items()}, {})
     assert result.ratios("timm") == [0.5]
     assert result.of_fastest("timm") == [0.5]
-
-
-@pytest.mark.without_backend
-@pytest.mark.parametrize("tiny", [True, False])
-def test_the_plan_for_a_gpu_has_every_part(tiny, tmp_path):
-    """Its limits add up to little more than the forty minutes; every peer and model exists."""
-    parts = gpu.plan(tiny, tmp_path)
-    assert len({part.name for part in parts}) == len(parts)
-    assert tiny or sum(part.minutes for part in parts) < 50
-    peers, tasks, trained = set(), set(), set()
-    for part in parts:
-        options = list(part.command)
-        if "--task" in options:
-            task, model = (
-                options[options.index("--task") + 1],
-                options[options.index("--model") + 1],
-            )
-            assert size_named(model)
-            tasks.add(task)
-            trained |= {model} if task == "train" else set()
-        if "--units" in options:
-            rest = options[options.index("--peers") + 1 :]
-            peers.update(rest[: next(k for k, word in enumerate(rest) if word.startswith("--"))])
-    assert tasks == {"forward", "train", "fit", "input"}
-    assert (
-        {"timm", "timm-compiled", "timm-max-autotune", "keras_vit-jax-call"} <= peers <= set(PEERS)
-    )
-    assert {"keras_vit-torch-call", "keras_vit-torch-call-compiled"} <= peers
-    families = ("tiny",) if tiny else ("Ti/16", "S/16", "B/16", "L/16", "H/14")
-    assert {*families} <= trained
-    assert {name.split("-")[0].removeprefix("tiny ") for name in trained} >= {"DINOv2", "DINOv3"}

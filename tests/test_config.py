@@ -34,37 +34,6 @@ def config(**fields):
     return ViTConfig(**{**SIZES, "image_size": 32, **fields})
 
 
-def test_the_defaults_are_those_of_the_paper():
-    """224 pixels, 1000 classes, a class token; every other field is off."""
-    fields = ViTConfig(**SIZES).to_dict()
-    assert {name: value for name, value in fields.items() if value and name not in SIZES} == {
-        "image_size": [224, 224],
-        "channels": 3,
-        "num_classes": 1000,
-        "classifier": "token",
-        "prefix_in_map": True,
-        "patch_bias": True,
-        "norm": "layer",
-        "final_norm": True,
-        "qkv_bias": True,
-        "projection_bias": True,
-        "mlp_bias": True,
-        "mlp": "plain",
-        "layer_scale_init": 1e-5,
-        "position": "learned",
-        "numerics": {
-            "gelu": "tanh",
-            "gate": "silu",
-            "layer_norm_epsilon": 1e-6,
-            "group_norm_epsilon": 1e-6,
-            "std_conv": "std_plus_epsilon",
-            "std_conv_epsilon": 1e-5,
-            "position_resize": "bilinear_align_corners",
-            "pool_before_norm": False,
-        },
-    }
-
-
 def test_a_config_is_frozen():
     """No field of the configuration or of its parts can be set."""
     for frozen, field in ((config(), "hidden_size"), (Numerics(), "gelu"), (ResNetStem(), "width")):
@@ -200,17 +169,6 @@ def test_replace_changes_a_field_and_validates_the_result():
         config().replace(num_heads=5)
 
 
-@pytest.mark.parametrize("side", range(1, 70))
-def test_each_halving_of_the_stem_rounds_up(side):
-    """As with SAME padding, an odd side gives the feature map of the next even side."""
-    assert ResNetStem(()).halvings == 2
-    assert ResNetStem((3, 4, 9)).halvings == 4
-    root, r50 = config(resnet={}, patch_size=8), config(**R50)
-    ceil = [-(-side // divisor) for divisor in (4, 16)]
-    assert root.feature_map_of((side, 64)) == (ceil[0], 16)
-    assert r50.feature_map_of((64, side)) == (4, ceil[1])
-
-
 FACTS = [
     # fields, image size, feature map, grid, remainder
     ({}, (32, 32), (32, 32), (4, 4), (0, 0)),
@@ -235,17 +193,6 @@ def test_feature_map_grid_and_remainder_follow_from_the_image_size(
     assert made.feature_map_of(size) == feature_map
     assert made.grid_of(size) == grid
     assert made.remainder_of(size) == rest
-
-
-def test_crop_remainder_takes_the_largest_grid_that_fits():
-    """The remaining rows and columns are reported by `remainder_of`."""
-    made = config(image_size=(35, 30), crop_remainder=True)
-    assert (made.grid, made.remainder_of(made.image_size)) == ((4, 3), (3, 6))
-
-
-def test_a_hybrid_of_patch_one_takes_odd_sizes_without_cropping():
-    """The stem pads, so every cell of its feature map is a patch."""
-    assert config(**R50, image_size=(45, 33)).grid == (3, 3)
 
 
 def test_an_any_size_config_starts_at_the_grid_of_224_pixels():

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit import VisionTransformer, attention_maps, features, linear_probe
+from keras_vit import attention_maps, features, linear_probe
 from keras_vit.checkpoints.transfer import weights_by_path
 from keras_vit.errors import ConfigError
 from keras_vit.explanation import read_tokens
@@ -54,21 +54,6 @@ def test_every_weight_changes_the_output(fields):
         turned = model.config.rope is not None and path.startswith("block_")
         without_effect = path.endswith("key/bias") and not turned
         assert (moved > 1e-4) != (without_effect or path == "mask_token/token"), path
-
-
-@pytest.mark.on_one_backend("torch")
-@families
-def test_a_saved_model_and_a_preset_give_the_same_output(fields, tmp_path):
-    """`.keras` files and preset folders keep configuration and weights."""
-    model = random_family(fields)
-    model.save(tmp_path / "model.keras")
-    model.save_to_preset(tmp_path / "preset")
-    for loaded in (
-        keras.saving.load_model(tmp_path / "model.keras"),
-        VisionTransformer.from_preset(tmp_path / "preset"),
-    ):
-        assert loaded.config == model.config
-        np.testing.assert_array_equal(numpy_of(loaded(IMAGES)), numpy_of(model(IMAGES)))
 
 
 @pytest.mark.parametrize("fields", [FAMILIES[name] for name in ANY_SIZE], ids=ANY_SIZE)

@@ -11,7 +11,6 @@ import pytest
 from keras_vit import CheckpointError, ConfigError, VisionTransformer, checkpoints, labels
 from keras_vit.checkpoints import inspect
 from keras_vit.checkpoints.dialects import DIALECTS
-from keras_vit.config import ViTConfig
 from tests.helpers import tiny
 
 NAMES = {
@@ -166,9 +165,3 @@ def test_a_list_is_exported_as_its_names(tmp_path):
     assert back.get_config()["labels"] == "imagenet1k"
     with pytest.raises((CheckpointError, ConfigError), match="2 labels, expected 1000"):
         checkpoints.convert(tmp_path / "timm", tmp_path / "x", "transformers", labels=["a", "b"])
-
-
-def test_a_config_has_no_labels():
-    """Labels belong to a model, not to its architecture."""
-    with pytest.raises(ConfigError, match="labels"):
-        ViTConfig.from_dict({"labels": ["a"]})

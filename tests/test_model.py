@@ -102,32 +102,6 @@ def test_logits_equal_the_formulas(fields):
     assert_close(actual, expected)
 
 
-@pytest.mark.parametrize(
-    ("fields", "shape"),
-    [
-        ({"num_classes": 0, "classifier": "unpooled"}, (4, 16)),
-        ({"image_size": None}, (5,)),
-        ({"image_size": None, "classifier": "unpooled"}, (None, 5)),
-        ({**HYBRID, "image_size": (29, 47), "classifier": "unpooled"}, (4 * 6, 5)),
-    ],
-    ids=str,
-)
-def test_shapes_are_known_before_a_call(fields, shape):
-    """`output_shape` distinguishes logits and features, pooled or per token."""
-    assert tiny(**fields).output_shape == (None, *shape)
-
-
-@pytest.mark.parametrize(
-    ("image_size", "channels", "shape"),
-    [(16, 3, (16, 16, 3)), ((24, 16), 1, (24, 16, 1)), (None, 5, (None, None, 5))],
-)
-def test_the_input_has_the_requested_size_and_channels(image_size, channels, shape):
-    """An int, a pair, or any size; any number of channels."""
-    assert tiny(image_size=image_size, channels=channels).input_shape == (None, *shape)
-    first = tiny(image_size=image_size, channels=channels, data_format="channels_first")
-    assert first.input_shape == (None, shape[-1], *shape[:-1])
-
-
 def test_an_any_size_model_equals_models_of_fixed_size():
     """At the stored grid, and at another grid with resized positions, in one graph."""
     model = random_tiny(image_size=None, position_grid=(2, 3))

@@ -34,12 +34,6 @@ COUNTS = {
     "r50_vit_b16": (98_659_112, 114_687_379, 197),
     "r50_vit_l32": (328_994_856, 350_358_931, 50),
 }
-GAP_COUNTS = {
-    "vit_s16": 22_049_896,
-    "vit_b16": 86_566_120,
-    "vit_s32": 22_878_184,
-    "vit_b32": 88_222_696,
-}
 DROPOUT = {"vit_l16", "vit_h14", "r50_vit_b16", "r50_vit_l32"}
 
 every_variant = pytest.mark.parametrize("name", list_variants())
@@ -62,14 +56,6 @@ def test_parameters_and_tokens_equal_those_of_the_reference(name):
     assert count(variant(name).config()) == small
     assert count(variant(name).config(num_classes=21843)) == large
     assert variant(name).config().num_tokens == tokens
-
-
-@pytest.mark.parametrize("name", GAP_COUNTS)
-def test_without_a_class_token_its_weight_and_position_are_missing(name):
-    """The parameter counts of the classifier "gap"."""
-    config = variant(name).config(classifier="gap")
-    assert count(config) == GAP_COUNTS[name]
-    assert config.num_tokens == COUNTS[name][2] - 1
 
 
 @pytest.mark.parametrize("name", ["vit_ti16", "vit_s32", "r_vit_ti16"])
@@ -114,12 +100,6 @@ def test_an_unknown_variant_is_refused_with_the_nearest_name():
     """The message lists all variants."""
     with raises(ConfigError, "'vit_b61'", "mean 'vit_b16'", "vit_ti16", "r50_vit_l32"):
         variant("vit_b61")
-
-
-def test_an_unknown_field_of_a_builder_is_refused_with_the_nearest_name():
-    """As by `ViTConfig`."""
-    with raises(ConfigError, "Unknown field num_clases.", "mean 'num_classes'"):
-        keras_vit.vit_ti16(num_clases=3)
 
 
 def test_a_builder_passes_fields_and_the_arguments_of_the_model_on():
