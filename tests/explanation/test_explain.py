@@ -10,7 +10,6 @@ from keras_vit.explanation import read_tokens
 from tests.explanation.reference import Reference
 from tests.helpers import HYBRID, assert_close, normal, random_tiny
 
-GRADIENTS = ("relevance", "gradcam", "integrated_gradients", "occlusion")
 MODELS = {
     "token, any size": {"image_size": None, "position_grid": (2, 2), "num_layers": 2},
     "map": {"classifier": "map", "class_token": True, "prefix_in_map": False},
