@@ -47,16 +47,6 @@ def test_the_shipped_lists_equal_the_output_of_their_script():
         assert labels.expand(word) == tuple(name_of[identifier] for identifier in identifiers)
 
 
-def test_a_list_is_read_when_a_models_labels_are_first_used():
-    """Building a model with `labels="imagenet1k"` does not read the list."""
-    labels._read.cache_clear()
-    model = tiny(num_classes=1000, labels="imagenet1k")
-    model.get_config()
-    assert labels._read.cache_info().currsize == 0
-    assert len(model.labels) == 1000
-    assert labels._read.cache_info().currsize == 1
-
-
 def test_configs_presets_and_keras_files_store_the_name_of_a_list(tmp_path):
     """`model.labels` gives the class names; the files hold "imagenet1k"."""
     model = tiny(num_classes=1000, labels="imagenet1k", protocol={"name": "timm", "crop_pct": 1.0})

@@ -150,25 +150,6 @@ def test_a_hybrid_computes_its_stem_before_the_patches():
     assert_close(stages[3], projected)
 
 
-def test_numerics_reach_every_part():
-    """Root, units, blocks and norms of a hybrid have the forms and epsilons of `numerics`."""
-    numerics = {
-        "std_conv": "sqrt_var_plus_epsilon",
-        "std_conv_epsilon": 0.5,
-        "group_norm_epsilon": 0.25,
-        "layer_norm_epsilon": 0.125,
-        "position_resize": "bilinear_half_pixel",
-    }
-    model = tiny(**HYBRID, numerics=numerics)
-    for name in ("root", "stage1_unit1"):
-        layer = model.get_layer(name)
-        actual = (layer.std_conv, layer.std_conv_epsilon, layer.group_norm_epsilon)
-        assert actual == ("sqrt_var_plus_epsilon", 0.5, 0.25)
-    assert model.get_layer("block_0").layer_norm_epsilon == 0.125
-    assert model.get_layer("encoder_norm").epsilon == 0.125
-    assert model.get_layer("position_embedding").resize == "bilinear_half_pixel"
-
-
 @pytest.mark.parametrize(
     "fields", [{}, {"image_size": (24, 16), "channels": 1}, {**HYBRID}], ids=str
 )
@@ -301,9 +282,6 @@ def test_fields_given_beside_a_config_replace_its_fields():
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"num_class": 3}, ["Unknown field num_class.", "mean 'num_classes'"]),
-        ({"classifier": "tok"}, ["classifier='tok'", "mean 'token'"]),
-        ({"num_heads": 3}, ["hidden_size=16", "num_heads=3"]),
         ({"data_format": "channels"}, ["data_format='channels'", "channels_last, channels_first"]),
         ({"labels": ["cat"]}, ["1 labels", "num_classes=5"]),
     ],

@@ -127,15 +127,6 @@ def test_a_full_size_file_becomes_the_preset_of_its_catalog_row(
     assert (card.config, card.labels) == (row.config(), "imagenet1k")
 
 
-@pytest.mark.parametrize("arguments", [(), ("one", "--all"), ("one", "--upload", "hf://me/x")])
-def test_contradictory_arguments_are_refused_before_a_download(workshop, arguments):
-    """No preset, presets beside --all, and one upload target without {name}."""
-    with pytest.raises(SystemExit) as stopped:
-        workshop(*arguments)
-    assert stopped.value.code == 2
-    assert not workshop.server.gets
-
-
 def test_each_preset_is_uploaded_to_its_own_repository(workshop, monkeypatch):
     """Also a preset that an earlier run has made."""
     sent = []

@@ -218,16 +218,6 @@ def model_step(model):
     return found
 
 
-def test_a_model_gives_the_numbers_of_the_fallback(onednn, monkeypatch):
-    """Output and all gradients, and the same after the operation went missing."""
-    model = random_tiny(num_layers=2)
-    found = model_step(model)
-    assert onednn
-    choose(monkeypatch, None, None)
-    for got, want in zip(found, model_step(model), strict=True):
-        assert_close(got, want, 2e-6)
-
-
 CHANGES = {
     "assign": lambda model, path: model.get_layer("block_0").mlp.dense_0.kernel.assign(
         normal(16, 32, seed=3)

@@ -122,31 +122,6 @@ def test_lora_adapts_every_projection_and_scales_by_alpha_over_rank():
     assert_close(merged(IMAGES), numpy_of(model(IMAGES)))
 
 
-def test_layer_decay_scales_the_first_update_of_each_layer():
-    """The ratio of the updates with and without layer decay is the layer's multiplier."""
-    model = random_tiny(**SMALL)
-    start = values_of(model)
-    gradients = {
-        path: normal(*value.shape, seed=k) for k, (path, value) in enumerate(start.items())
-    }
-
-    def moves(**options):
-        for weight in model.weights:
-            weight.assign(start[weight.path])
-        recipe = transfer_recipe(model, 1000, 4, learning_rate=1.0, warmup_steps=0, **options)
-        now = [gradients[weight.path][None] for weight in model.trainable_weights]
-        after_each(recipe.compile_args["optimizer"], model.trainable_weights, now)
-        return {path: value - start[path] for path, value in values_of(model).items()}
-
-    whole, decayed = moves(), moves(layer_decay=0.5)
-    share = {"head": 1, "encoder_norm": 1, "block_1": 0.5, "block_0": 0.25}
-    for path, move in whole.items():
-        expected = share.get(path.split("/")[0], 0.125) * move
-        assert_close(decayed[path], expected, 1e-4)  # small differences of large numbers
-    # The gradients are clipped by their common norm, before the multipliers apply.
-    assert abs(np.sqrt(sum(np.square(move).sum() for move in whole.values())) - 1) < 1e-3
-
-
 @pytest.mark.parametrize("largest", [3.0, np.inf])
 def test_clipping_does_not_change_gradient_tensors_of_the_caller(largest):
     """A gradient given twice counts twice in the norm; an infinite gradient gives NaN weights."""

@@ -9,7 +9,6 @@ import pytest
 
 from keras_vit import ConfigError, VisionTransformer
 from keras_vit.data import from_arrays
-from keras_vit.errors import WriteError
 from keras_vit.finetune import train, transfer_recipe
 from tests.digits import digits
 from tests.helpers import random_tiny, tiny
@@ -98,10 +97,3 @@ def test_a_recipe_for_another_batch_size_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="made for batch_size=4, the data have batch_size=2"):
         train(model, data, recipe=recipe, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_a_folder_that_cannot_be_made_is_named(tmp_path):
-    """Its parent is a file."""
-    (tmp_path / "file").touch()
-    with pytest.raises(WriteError, match="out: cannot be written"):
-        run(tmp_path / "file" / "out")
