@@ -33,7 +33,7 @@ def test_two_processes_train_as_one(reports, way):
     [*((f"{count} images", 1e-5) for count in COUNTS), ("resumed", 0), ("preset", 1e-6)],
 )
 def test_each_process_gets_what_one_process_gets(reports, index, finding, most):
-    """From all functions that run a model, a resumed training, and a model that was saved sharded."""
+    """From all functions that run a model, a resumed training, and a sharded model that was saved."""
     assert reports[index][finding] <= most
 
 
@@ -41,7 +41,5 @@ def test_the_first_process_writes_for_both(reports):
     """One process goes on with its state; where it cannot write, all learn it."""
     assert [report["files"] for report in reports] == [["state.safetensors"]] * 2
     assert reports[0]["resumed by one"] < 1e-5
-    for report, words in zip(
-        reports, ("cannot be written", "process 0 could not write"), strict=True
-    ):
-        assert all(words in sentence for sentence in report["unwritable"])
+    assert all("cannot be written" in sentence for sentence in reports[0]["unwritable"])
+    assert all("process 0 could not write" in sentence for sentence in reports[1]["unwritable"])

@@ -32,7 +32,7 @@ def rate_at(recipe, step):
     [(transfer_recipe, 10_000, 0.03, 512, 500), (augreg_recipe, 200_000, 0.001, 4096, 10_000)],
 )
 def test_the_defaults_are_those_of_the_papers(make, steps, rate, batch_size, warmup_steps, model):
-    """`vit_jax/configs/common.py`, and section 3 of "How to train your ViT?"; for the rest optax."""
+    """`vit_jax/configs/common.py`, and section 3 of "How to train your ViT?"."""
     recipe = make(model, steps)
     assert (recipe.batch_size, recipe.settings["warmup_steps"]) == (batch_size, warmup_steps)
     assert (recipe.fit_args["epochs"], recipe.fit_args["steps_per_epoch"]) == (1, steps)
