@@ -33,7 +33,7 @@ def test_two_processes_train_as_one(reports, way):
     [*((f"{count} images", 1e-5) for count in COUNTS), ("resumed", 0), ("preset", 1e-6)],
 )
 def test_each_process_gets_what_one_process_gets(reports, index, finding, most):
-    """From all functions that run a model, a resumed training, and a sharded model that was saved."""
+    """From all functions that run a model, a resumed training, and a preset of a sharded model."""
     assert reports[index][finding] <= most
 
 

@@ -192,11 +192,3 @@ def test_a_fit_in_another_thread_does_not_disturb_inference():
     check(after, numpy_of(model(IMAGES)))
     assert np.abs(during - before).max() > 0
     assert np.abs(after - during).max() > 0
-
-
-@pytest.mark.skipif(keras.backend.backend() != "jax", reason="only XLA compiles for each size")
-def test_few_sizes_are_compiled():
-    from keras_vit.inference.on_jax import padded_size
-
-    assert {padded_size(count, 32) for count in range(1, 33)} == {1, 2, 4, 8, 16, 32}
-    assert {padded_size(count, 24) for count in range(1, 25)} == {1, 2, 4, 8, 16, 24}
