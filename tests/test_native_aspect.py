@@ -134,35 +134,6 @@ def test_a_folder_of_mixed_shapes_is_classified_and_has_features(folder, tmp_pat
 
 
 @pytest.mark.on_one_backend("torch")
-@pytest.mark.parametrize(
-    "use",
-    [
-        lambda model, path: model.tokens(model.preprocessor(pictures())),
-        lambda model, path: explain(model, model.preprocessor(pictures())),
-        lambda model, path: export(model, path, format="onnx"),
-    ],
-    ids=["tokens", "explain", "export"],
-)
-def test_what_needs_a_grid_is_refused_with_the_way_out(use, tmp_path):
-    """One sentence that names the argument which loads the weights for one size."""
-    with raises(ConfigError, "images of one size", "native_aspect=False", "(16, 16)"):
-        use(model_of(POOLS["map"]), tmp_path / "x.onnx")
-
-
-@pytest.mark.on_one_backend("torch")
-def test_other_arrays_than_packed_patches_are_refused():
-    """An image, or packed patches of another limit; the message says what makes the right ones."""
-    model = model_of(POOLS["map"])
-    for given in (normal(2, 16, 16, 3), normal(2, 25, 50)):
-        with raises(ConfigError, "packed patches (batch, 16, 50)", "preprocessor", "pack()"):
-            run(model, given)
-    with raises(ConfigError, "2x9 patches", "1 to 16", "image_size="):
-        model.preprocessor.pack(normal(1, 18, 48), [(2, 9)])
-    with raises(ConfigError, "one size", "packed patches"):
-        model.preprocessor.pixels(model.preprocessor(pictures()))
-
-
-@pytest.mark.on_one_backend("torch")
 def test_mixing_of_packed_patches_is_refused(folder):
     """Mixup would mix the places of patches; a crop and a flip are of the image."""
     model = model_of(POOLS["gap"], num_classes=2)
@@ -172,19 +143,33 @@ def test_mixing_of_packed_patches_is_refused(folder):
     assert batch.shape == (5, 16, 50)
 
 
+SIZED = ("images of one size", "native_aspect=False", "(16, 16)")
+PACKED = ("packed patches (batch, 16, 50)", "preprocessor", "pack()")
+GAP = {"classifier": "gap"}
+
+
 @pytest.mark.on_one_backend("torch")
 @pytest.mark.parametrize(
-    ("fields", "words"),
+    ("call", "words"),
     [
-        ({"image_size": None}, ("native_aspect=True", "image_size=None")),
-        ({"rope": {"form": "axial"}}, ("native_aspect=True", "excludes", "rope")),
-        ({"position": "sincos2d"}, ("native_aspect=True", "sincos2d")),
+        (lambda model: model.tokens(model.preprocessor(pictures())), SIZED),
+        (lambda model: explain(model, model.preprocessor(pictures())), SIZED),
+        (lambda model: export(model, "absent/x.onnx", format="onnx"), SIZED),
+        (lambda model: run(model, normal(2, 16, 16, 3)), PACKED),
+        (lambda model: run(model, normal(2, 25, 50)), PACKED),
+        (lambda model: model.preprocessor.pack(normal(1, 18, 48), [(2, 9)]),
+         ("2x9 patches", "1 to 16", "image_size=")),
+        (lambda model: model.preprocessor.pixels(model.preprocessor(pictures())),
+         ("one size", "packed patches")),
+        (lambda _: model_of(GAP, image_size=None), ("native_aspect=True", "image_size=None")),
+        (lambda _: model_of(GAP, rope={"form": "axial"}), ("native_aspect=True", "rope")),
+        (lambda _: model_of(GAP, position="sincos2d"), ("native_aspect=True", "sincos2d")),
     ],
-)
-def test_parts_that_need_one_grid_are_refused(fields, words):
-    """The message names both fields."""
+)  # fmt: skip
+def test_what_needs_one_size_and_other_arrays_are_refused(call, words):
+    """One sentence, which names the way out."""
     with raises(ConfigError, *words):
-        model_of({"classifier": "gap", **fields})
+        call(model_of(POOLS["map"]))
 
 
 def test_no_warning_takes_places_for_pixels(recwarn):
