@@ -65,8 +65,8 @@ def test_saved_models_load_without_custom_objects(imports, tmp_path, without_ker
     if compiled := "keras_vit.model" not in imports:
         model.compile(LayerwiseSGD(0.1), "mse")
     model.save(tmp_path / "model.keras")
-    load = f"{imports}; print(vars(keras.saving.load_model({str(tmp_path / 'model.keras')!r})))"
-    process = without_keras.run("-c", load)
+    load = f"{imports}; model = keras.saving.load_model({str(tmp_path / 'model.keras')!r})"
+    process = without_keras.run("-c", f"{load}; print(type(model), vars(model))")
     assert "VisionTransformer" in process.stdout, process.stderr
     assert ("LayerwiseSGD" in process.stdout) == compiled
 
