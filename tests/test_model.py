@@ -9,9 +9,6 @@ from keras_vit.config import CLASSIFIERS
 from keras_vit.errors import ConfigError
 from tests import formulas
 from tests.helpers import (
-    HYBRID,
-    MIXED_POLICIES,
-    ROUNDING,
     assert_close,
     copy_weights,
     dtype_of,
@@ -148,37 +145,6 @@ def test_a_hybrid_computes_its_stem_before_the_patches():
     w = weights_of(model)
     projected = stages[2] @ w["patch_embedding/kernel"][0, 0] + w["patch_embedding/bias"]
     assert_close(stages[3], projected)
-
-
-@pytest.mark.parametrize(
-    "fields", [{}, {"image_size": (24, 16), "channels": 1}, {**HYBRID}], ids=str
-)
-def test_channels_first_equals_channels_last(fields):
-    """The same weights on transposed images give the same logits."""
-    last = random_tiny(**fields, data_format="channels_last")
-    first = copy_weights(last, tiny(**fields, data_format="channels_first"))
-    images = normal(2, *last.config.image_size, last.config.channels)
-    assert_close(run(first, np.moveaxis(images, -1, 1)), run(last, images))
-
-
-@pytest.mark.parametrize("policy", MIXED_POLICIES)
-@pytest.mark.parametrize(
-    "fields",
-    [{"classifier": "map", "representation_size": 7}, {**HYBRID}],
-    ids=["map", "hybrid"],
-)
-def test_mixed_precision_gives_float32_logits_near_those_of_float32(policy, fields):
-    """The body rounds to 16 bits, the head computes in float32."""
-    exact = random_tiny(**fields)
-    mixed = copy_weights(exact, tiny(**fields, dtype=policy))
-    images = normal(2, *exact.config.image_size, 3)
-    assert dtype_of(mixed.output) == "float32"
-    assert {dtype_of(weight) for weight in mixed.weights} == {"float32"}
-    actual = mixed.predict(images, verbose=0)
-    assert actual.dtype == "float32"
-    expected = run(exact, images)
-    assert_close(actual, expected, 2 * ROUNDING[policy])
-    assert np.abs(actual - expected).max() > 1e-5 * np.abs(expected).max()  # 16 bits were used
 
 
 def test_policy_and_data_format_default_to_the_settings_of_keras():

@@ -4,8 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit import ConfigError
-from keras_vit.finetune import LayerwiseAdamW, LayerwiseSGD
+from keras_vit.finetune import LayerwiseSGD
 from tests.helpers import normal, numpy_of
 
 
@@ -56,16 +55,6 @@ def test_a_loss_scale_and_a_constraint_are_applied():
     optimizer = LayerwiseSGD(1.0, loss_scale_factor=4.0)
     optimizer.apply([keras.ops.convert_to_tensor([2.0, 8.0])], [weight])
     np.testing.assert_allclose(numpy_of(weight), [0.5, 0])
-
-
-def test_options_that_the_optimizers_lack_are_refused():
-    """Each message says what to use instead."""
-    with pytest.raises(ConfigError, match=r"amsgrad; use keras.optimizers.AdamW"):
-        LayerwiseAdamW(amsgrad=True)
-    with pytest.raises(ConfigError, match=r"SwapEMAWeights"):
-        LayerwiseSGD(0.1, use_ema=True, ema_overwrite_frequency=2)
-    with pytest.raises(ConfigError, match="no regular expression"):
-        LayerwiseSGD(0.1, decays="(")
 
 
 def test_a_config_of_version_0_1_0_is_read():

@@ -5,16 +5,13 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.errors import CheckpointError, ConfigError
 from keras_vit.finetune import (
     LayerwiseSGD,
     enable_lora,
-    layer_decay_multipliers,
     merge_lora,
     train_last_blocks,
     train_only,
     transfer_recipe,
-    zero_head,
 )
 from keras_vit.finetune.lora import PROJECTIONS
 from tests.finetune.updates import after_each
@@ -201,34 +198,3 @@ def test_the_recipe_resets_the_head_only_with_new_head():
     np.testing.assert_array_equal(values_of(model)["head/kernel"], head)
     transfer_recipe(model, 10, new_head=True)
     assert not numpy_of(model(IMAGES)).any()
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda m: train_only(m, ["blok_0"]), "'blok_0'; the layers are patch_embedding, "),
-        (lambda m: train_last_blocks(m, 3), "trainable_blocks=3: the model has 2 blocks"),
-        (
-            lambda m: layer_decay_multipliers(m, 1.5),
-            r"layer_decay=1.5: expected a number in \(0, 1",
-        ),
-        (lambda m: enable_lora(m, 0), "lora_rank=0: expected a positive int"),
-        (lambda m: enable_lora(m, 2, ["query"]), r"\['query'\]: expected some of attention/query"),
-        (lambda m: [enable_lora(m, 2) for _ in range(2)], "adapted already; use merge_lora"),
-        (lambda m: zero_head(tiny(num_classes=0)), "num_classes=0, so no head"),
-    ],
-)
-def test_bad_choices_are_refused(call, message):
-    """The message names the choice and the values allowed."""
-    with pytest.raises(ConfigError, match=message):
-        call(tiny(**SMALL))
-
-
-def test_a_preset_with_unmerged_lora_is_refused(tmp_path):
-    """A preset file stores kernels alone, so the LoRA matrices would be lost."""
-    model = random_tiny()
-    enable_lora(model, 2)
-    with pytest.raises(CheckpointError, match="merge_lora"):
-        model.save_to_preset(tmp_path / "preset")
-    assert not (tmp_path / "preset").exists()
-    merge_lora(model).save_to_preset(tmp_path / "preset")
