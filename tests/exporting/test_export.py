@@ -20,7 +20,7 @@ from keras_vit.exporting.formats import load_format, onnx, onnx_precision
 from keras_vit.exporting.graph import ExportGraph
 from keras_vit.exporting.plan import ExportPlan
 from tests.exporting.photo import photo_of
-from tests.helpers import random_tiny
+from tests.helpers import assert_close, normal, numpy_of, random_tiny
 
 BACKEND = keras.backend.backend()
 OWN = {"torch": "torch", "jax": "stablehlo", "tensorflow": "saved_model"}[BACKEND]
@@ -377,3 +377,19 @@ def test_probabilities_of_many_labels_are_sigmoids():
     images = np.random.default_rng(0).standard_normal((2, 16, 16, 3)).astype("float32")
     np.testing.assert_allclose(graph.answers(images), model.probabilities(images), rtol=1e-5)
     assert graph.facts()["thresholds"] == (0.25,) * 5
+
+
+@torch_alone
+def test_torch_jit_trace_records_only_operations_of_torch():
+    """Keras's exports to OpenVINO and ONNX use `torch.jit.trace`.
+
+    A converter would read a Python function in the graph as uninitialised memory.
+    """
+    import torch
+
+    model = random_tiny().eval()
+    images = torch.from_numpy(normal(2, 16, 16, 3))
+    traced = torch.jit.trace(model, (torch.zeros(2, 16, 16, 3),))  # traces twice and compares
+    assert "PythonOp" not in str(traced.inlined_graph)
+    assert "^" not in str(traced.inlined_graph)
+    assert_close(traced(images), numpy_of(model(images)), 2e-6)
