@@ -152,24 +152,6 @@ def test_gelu_equals_its_reference(shape, approximate, dtype, monkeypatch):
     np.testing.assert_array_equal(numpy_of(kernels.gelu(spent, approximate)), alone)
 
 
-@pytest.mark.skipif(keras.backend.backend() != "torch", reason="a form of torch alone")
-@pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("approximate", [True, False])
-def test_a_product_then_gelu_equals_its_reference(approximate, dtype):
-    """In inference, where the GELU may overwrite the product, and with gradients."""
-    from keras_vit.kernels.torch import linear_then_gelu
-
-    x, kernel, bias = (
-        keras.ops.convert_to_tensor(normal(*shape), dtype=dtype)
-        for shape in ((2, 5, 4), (4, 6), (6,))
-    )
-    expected = numpy_of(reference.gelu(reference.linear(x, kernel, bias), approximate))
-    with no_gradient():
-        alone = linear_then_gelu(x, kernel, bias, approximate)
-    recorded = linear_then_gelu(x, kernel.requires_grad_(), bias, approximate).detach()
-    assert_equal([numpy_of(alone), numpy_of(recorded)], [expected] * 2, TOLERANCE[dtype])
-
-
 def no_gradient():
     """The context in which `predict` runs a model."""
     if keras.backend.backend() != "torch":

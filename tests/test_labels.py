@@ -11,7 +11,6 @@ import pytest
 from keras_vit import CheckpointError, ConfigError, VisionTransformer, checkpoints, labels
 from keras_vit.checkpoints import inspect
 from keras_vit.checkpoints.dialects import DIALECTS
-from keras_vit.config import ViTConfig
 from tests.helpers import tiny
 
 NAMES = {
@@ -46,16 +45,6 @@ def test_the_shipped_lists_equal_the_output_of_their_script():
     ):
         identifiers = (folder / file).read_text().split()
         assert labels.expand(word) == tuple(name_of[identifier] for identifier in identifiers)
-
-
-def test_a_list_is_read_when_a_models_labels_are_first_used():
-    """Building a model with `labels="imagenet1k"` does not read the list."""
-    labels._read.cache_clear()
-    model = tiny(num_classes=1000, labels="imagenet1k")
-    model.get_config()
-    assert labels._read.cache_info().currsize == 0
-    assert len(model.labels) == 1000
-    assert labels._read.cache_info().currsize == 1
 
 
 def test_configs_presets_and_keras_files_store_the_name_of_a_list(tmp_path):
@@ -166,9 +155,3 @@ def test_a_list_is_exported_as_its_names(tmp_path):
     assert back.get_config()["labels"] == "imagenet1k"
     with pytest.raises((CheckpointError, ConfigError), match="2 labels, expected 1000"):
         checkpoints.convert(tmp_path / "timm", tmp_path / "x", "transformers", labels=["a", "b"])
-
-
-def test_a_config_has_no_labels():
-    """Labels belong to a model, not to its architecture."""
-    with pytest.raises(ConfigError, match="labels"):
-        ViTConfig.from_dict({"labels": ["a"]})

@@ -9,9 +9,6 @@ from keras_vit.config import CLASSIFIERS
 from keras_vit.errors import ConfigError
 from tests import formulas
 from tests.helpers import (
-    HYBRID,
-    MIXED_POLICIES,
-    ROUNDING,
     assert_close,
     copy_weights,
     dtype_of,
@@ -102,32 +99,6 @@ def test_logits_equal_the_formulas(fields):
     assert_close(actual, expected)
 
 
-@pytest.mark.parametrize(
-    ("fields", "shape"),
-    [
-        ({"num_classes": 0, "classifier": "unpooled"}, (4, 16)),
-        ({"image_size": None}, (5,)),
-        ({"image_size": None, "classifier": "unpooled"}, (None, 5)),
-        ({**HYBRID, "image_size": (29, 47), "classifier": "unpooled"}, (4 * 6, 5)),
-    ],
-    ids=str,
-)
-def test_shapes_are_known_before_a_call(fields, shape):
-    """`output_shape` distinguishes logits and features, pooled or per token."""
-    assert tiny(**fields).output_shape == (None, *shape)
-
-
-@pytest.mark.parametrize(
-    ("image_size", "channels", "shape"),
-    [(16, 3, (16, 16, 3)), ((24, 16), 1, (24, 16, 1)), (None, 5, (None, None, 5))],
-)
-def test_the_input_has_the_requested_size_and_channels(image_size, channels, shape):
-    """An int, a pair, or any size; any number of channels."""
-    assert tiny(image_size=image_size, channels=channels).input_shape == (None, *shape)
-    first = tiny(image_size=image_size, channels=channels, data_format="channels_first")
-    assert first.input_shape == (None, shape[-1], *shape[:-1])
-
-
 def test_an_any_size_model_equals_models_of_fixed_size():
     """At the stored grid, and at another grid with resized positions, in one graph."""
     model = random_tiny(image_size=None, position_grid=(2, 3))
@@ -174,56 +145,6 @@ def test_a_hybrid_computes_its_stem_before_the_patches():
     w = weights_of(model)
     projected = stages[2] @ w["patch_embedding/kernel"][0, 0] + w["patch_embedding/bias"]
     assert_close(stages[3], projected)
-
-
-def test_numerics_reach_every_part():
-    """Root, units, blocks and norms of a hybrid have the forms and epsilons of `numerics`."""
-    numerics = {
-        "std_conv": "sqrt_var_plus_epsilon",
-        "std_conv_epsilon": 0.5,
-        "group_norm_epsilon": 0.25,
-        "layer_norm_epsilon": 0.125,
-        "position_resize": "bilinear_half_pixel",
-    }
-    model = tiny(**HYBRID, numerics=numerics)
-    for name in ("root", "stage1_unit1"):
-        layer = model.get_layer(name)
-        actual = (layer.std_conv, layer.std_conv_epsilon, layer.group_norm_epsilon)
-        assert actual == ("sqrt_var_plus_epsilon", 0.5, 0.25)
-    assert model.get_layer("block_0").layer_norm_epsilon == 0.125
-    assert model.get_layer("encoder_norm").epsilon == 0.125
-    assert model.get_layer("position_embedding").resize == "bilinear_half_pixel"
-
-
-@pytest.mark.parametrize(
-    "fields", [{}, {"image_size": (24, 16), "channels": 1}, {**HYBRID}], ids=str
-)
-def test_channels_first_equals_channels_last(fields):
-    """The same weights on transposed images give the same logits."""
-    last = random_tiny(**fields, data_format="channels_last")
-    first = copy_weights(last, tiny(**fields, data_format="channels_first"))
-    images = normal(2, *last.config.image_size, last.config.channels)
-    assert_close(run(first, np.moveaxis(images, -1, 1)), run(last, images))
-
-
-@pytest.mark.parametrize("policy", MIXED_POLICIES)
-@pytest.mark.parametrize(
-    "fields",
-    [{"classifier": "map", "representation_size": 7}, {**HYBRID}],
-    ids=["map", "hybrid"],
-)
-def test_mixed_precision_gives_float32_logits_near_those_of_float32(policy, fields):
-    """The body rounds to 16 bits, the head computes in float32."""
-    exact = random_tiny(**fields)
-    mixed = copy_weights(exact, tiny(**fields, dtype=policy))
-    images = normal(2, *exact.config.image_size, 3)
-    assert dtype_of(mixed.output) == "float32"
-    assert {dtype_of(weight) for weight in mixed.weights} == {"float32"}
-    actual = mixed.predict(images, verbose=0)
-    assert actual.dtype == "float32"
-    expected = run(exact, images)
-    assert_close(actual, expected, 2 * ROUNDING[policy])
-    assert np.abs(actual - expected).max() > 1e-5 * np.abs(expected).max()  # 16 bits were used
 
 
 def test_policy_and_data_format_default_to_the_settings_of_keras():
@@ -327,9 +248,6 @@ def test_fields_given_beside_a_config_replace_its_fields():
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"num_class": 3}, ["Unknown field num_class.", "mean 'num_classes'"]),
-        ({"classifier": "tok"}, ["classifier='tok'", "mean 'token'"]),
-        ({"num_heads": 3}, ["hidden_size=16", "num_heads=3"]),
         ({"data_format": "channels"}, ["data_format='channels'", "channels_last, channels_first"]),
         ({"labels": ["cat"]}, ["1 labels", "num_classes=5"]),
     ],

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from keras_vit import ConfigError, VisionTransformer
+from tests.families import FAMILIES
 from tests.helpers import HYBRID, assert_close, normal, numpy_of, random_tiny, tiny
 from tests.thorough import sample
 from tests.words import through_json
@@ -17,6 +18,9 @@ KINDS = {
     "any size": {"image_size": None, "position_grid": (3, 2)},
     "hybrid": HYBRID,
     "mixed": {"dtype": "mixed_bfloat16", "data_format": "channels_first"},
+    "softmax": {"classifier_activation": "softmax", "rescale": True},
+    "native aspect": {"native_aspect": True, "position_grid": (3, 3), "num_registers": 1},
+    **FAMILIES,
 }
 every_kind = pytest.mark.parametrize("kind", sample(KINDS, "map", "any size", "mixed"))
 
@@ -24,35 +28,29 @@ every_kind = pytest.mark.parametrize("kind", sample(KINDS, "map", "any size", "m
 def images_for(model):
     """Two images of the model's size, or of 16 by 24 pixels."""
     images = normal(2, *(model.config.image_size or (16, 24)), model.config.channels)
+    if model.config.native_aspect:
+        return model.preprocessor.stack(images)
     return np.moveaxis(images, -1, 1) if model.data_format == "channels_first" else images
 
 
 @every_kind
-def test_a_keras_file_restores_class_config_and_logits(kind, tmp_path):
+def test_keras_files_and_presets_restore_class_config_and_logits(kind, tmp_path):
     """Without `custom_objects`."""
     model = random_tiny(**KINDS[kind])
+    settings = {"dtype": model.dtype_policy, "data_format": model.data_format}
     model.save(tmp_path / "model.keras")
+    model.save_to_preset(tmp_path / "preset")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
-    assert type(loaded) is VisionTransformer
+    preset = VisionTransformer.from_preset(tmp_path / "preset", **settings)
     assert through_json(loaded.get_config()) == through_json(model.get_config())
-    assert loaded.config == model.config
-    assert loaded.config.source_grid == model.config.source_grid
-    assert loaded.dtype_policy == model.dtype_policy
-    assert [w.path for w in loaded.weights] == [w.path for w in model.weights]
     images = images_for(model)
-    np.testing.assert_array_equal(numpy_of(loaded(images)), numpy_of(model(images)))
-
-
-@every_kind
-def test_a_weights_file_fills_a_new_model(kind, tmp_path):
-    """`.weights.h5` into a model of the same fields gives the same logits."""
-    model = random_tiny(**KINDS[kind])
-    model.save_weights(tmp_path / "model.weights.h5")
-    other = tiny(**KINDS[kind])
-    images = images_for(model)
-    assert not np.array_equal(numpy_of(other(images)), numpy_of(model(images)))
-    other.load_weights(tmp_path / "model.weights.h5")
-    np.testing.assert_array_equal(numpy_of(other(images)), numpy_of(model(images)))
+    for each in (loaded, preset):
+        assert type(each) is VisionTransformer
+        assert each.config == model.config
+        assert each.config.source_grid == model.config.source_grid
+        assert each.dtype_policy == model.dtype_policy
+        assert [w.path for w in each.weights] == [w.path for w in model.weights]
+        np.testing.assert_array_equal(numpy_of(each(images)), numpy_of(model(images)))
 
 
 def test_training_resumes_from_a_keras_file(tmp_path):
@@ -126,15 +124,6 @@ def test_a_model_inside_another_is_saved_and_loaded(nest, tmp_path):
     fresh = nest(tiny(num_classes=0))
     fresh.load_weights(tmp_path / "outer.weights.h5")
     np.testing.assert_array_equal(numpy_of(fresh(IMAGES)), expected)
-
-
-def test_an_outer_model_trains_or_freezes_the_model_inside():
-    """`backbone.trainable` decides whether the outer model trains its weights."""
-    backbone = random_tiny(num_classes=0)
-    outer = nested_functional(backbone)
-    assert len(outer.trainable_weights) == len(backbone.trainable_weights) + 2
-    backbone.trainable = False
-    assert len(outer.trainable_weights) == 2
 
 
 @pytest.mark.parametrize("name", ["model.h5", "model.hdf5"])

@@ -89,34 +89,3 @@ def test_dropout_follows_the_positions():
     embedded = keras.Model(model.input, model.get_layer("embedding_dropout").output)
     zeros = numpy_of(embedded(IMAGES, training=True)) == 0
     assert 0.4 < zeros.mean() < 0.6
-
-
-def test_rates_of_zero_make_training_equal_inference():
-    """No other part of the model depends on `training`."""
-    model = random_tiny()
-    assert_close(model(IMAGES, training=True), numpy_of(model(IMAGES)))
-
-
-def test_a_frozen_layer_does_not_train():
-    """`trainable = False` on a layer keeps its weights; the other layers train."""
-    model = random_tiny()
-    model.get_layer("patch_embedding").trainable = False
-    compiled(model, optimizer="sgd")
-    before = {weight.path: numpy_of(weight) for weight in model.weights}
-    model.fit(IMAGES, CLASSES, verbose=0)
-    same = {w.path: np.array_equal(numpy_of(w), before[w.path]) for w in model.weights}
-    assert same["patch_embedding/kernel"]
-    assert same["patch_embedding/bias"]
-    assert not same["head/kernel"]
-    assert not same["block_0/mlp/dense_0/kernel"]
-
-
-def test_summary_names_every_stage_and_counts():
-    """Keras's table lists the stages of the model by name."""
-    lines = []
-    model = tiny()
-    model.summary(print_fn=lambda line, **_: lines.append(line))
-    text = "\n".join(lines)
-    for name in ("patch_embedding", "position_embedding", "block_0", "encoder_norm", "head"):
-        assert name in text
-    assert f"{model.count_params():,}" in text

@@ -70,28 +70,12 @@ def test_full_square_images_give_what_a_model_of_images_gives(fields):
 
 
 @pytest.mark.on_one_backend("torch")
-@pools
-def test_a_saved_model_and_a_preset_give_the_same_output(fields, tmp_path):
-    """`.keras` files and preset folders keep the switch; so does the preprocessor of a preset."""
-    model = model_of(fields)
-    batch = model.preprocessor(pictures())
-    model.save(tmp_path / "model.keras")
-    model.save_to_preset(tmp_path / "preset")
-    for loaded in (
-        keras.saving.load_model(tmp_path / "model.keras"),
-        VisionTransformer.from_preset(tmp_path / "preset"),
-    ):
-        assert loaded.config == model.config
-        np.testing.assert_array_equal(numpy_of(loaded(batch)), numpy_of(model(batch)))
-    prepared = Preprocessor.from_preset(tmp_path / "preset")(pictures())
-    np.testing.assert_array_equal(prepared, batch)
-
-
-@pytest.mark.on_one_backend("torch")
 def test_another_image_size_moves_the_limit_and_not_the_stored_positions(tmp_path):
     """An image of 16 patches has the same output under a limit of 36."""
     model = model_of(POOLS["map"])
     model.save_to_preset(tmp_path / "preset")
+    prepared = Preprocessor.from_preset(tmp_path / "preset")(pictures())
+    np.testing.assert_array_equal(prepared, model.preprocessor(pictures()))
     larger = VisionTransformer.from_preset(tmp_path / "preset", image_size=24)
     assert larger.input_shape == (None, 36, 50)
     given = normal(1, 16, 48), [(2, 8)]
@@ -150,35 +134,6 @@ def test_a_folder_of_mixed_shapes_is_classified_and_has_features(folder, tmp_pat
 
 
 @pytest.mark.on_one_backend("torch")
-@pytest.mark.parametrize(
-    "use",
-    [
-        lambda model, path: model.tokens(model.preprocessor(pictures())),
-        lambda model, path: explain(model, model.preprocessor(pictures())),
-        lambda model, path: export(model, path, format="onnx"),
-    ],
-    ids=["tokens", "explain", "export"],
-)
-def test_what_needs_a_grid_is_refused_with_the_way_out(use, tmp_path):
-    """One sentence that names the argument which loads the weights for one size."""
-    with raises(ConfigError, "images of one size", "native_aspect=False", "(16, 16)"):
-        use(model_of(POOLS["map"]), tmp_path / "x.onnx")
-
-
-@pytest.mark.on_one_backend("torch")
-def test_other_arrays_than_packed_patches_are_refused():
-    """An image, or packed patches of another limit; the message says what makes the right ones."""
-    model = model_of(POOLS["map"])
-    for given in (normal(2, 16, 16, 3), normal(2, 25, 50)):
-        with raises(ConfigError, "packed patches (batch, 16, 50)", "preprocessor", "pack()"):
-            run(model, given)
-    with raises(ConfigError, "2x9 patches", "1 to 16", "image_size="):
-        model.preprocessor.pack(normal(1, 18, 48), [(2, 9)])
-    with raises(ConfigError, "one size", "packed patches"):
-        model.preprocessor.pixels(model.preprocessor(pictures()))
-
-
-@pytest.mark.on_one_backend("torch")
 def test_mixing_of_packed_patches_is_refused(folder):
     """Mixup would mix the places of patches; a crop and a flip are of the image."""
     model = model_of(POOLS["gap"], num_classes=2)
@@ -188,19 +143,33 @@ def test_mixing_of_packed_patches_is_refused(folder):
     assert batch.shape == (5, 16, 50)
 
 
+SIZED = ("images of one size", "native_aspect=False", "(16, 16)")
+PACKED = ("packed patches (batch, 16, 50)", "preprocessor", "pack()")
+GAP = {"classifier": "gap"}
+
+
 @pytest.mark.on_one_backend("torch")
 @pytest.mark.parametrize(
-    ("fields", "words"),
+    ("call", "words"),
     [
-        ({"image_size": None}, ("native_aspect=True", "image_size=None")),
-        ({"rope": {"form": "axial"}}, ("native_aspect=True", "excludes", "rope")),
-        ({"position": "sincos2d"}, ("native_aspect=True", "sincos2d")),
+        (lambda model: model.tokens(model.preprocessor(pictures())), SIZED),
+        (lambda model: explain(model, model.preprocessor(pictures())), SIZED),
+        (lambda model: export(model, "absent/x.onnx", format="onnx"), SIZED),
+        (lambda model: run(model, normal(2, 16, 16, 3)), PACKED),
+        (lambda model: run(model, normal(2, 25, 50)), PACKED),
+        (lambda model: model.preprocessor.pack(normal(1, 18, 48), [(2, 9)]),
+         ("2x9 patches", "1 to 16", "image_size=")),
+        (lambda model: model.preprocessor.pixels(model.preprocessor(pictures())),
+         ("one size", "packed patches")),
+        (lambda _: model_of(GAP, image_size=None), ("native_aspect=True", "image_size=None")),
+        (lambda _: model_of(GAP, rope={"form": "axial"}), ("native_aspect=True", "rope")),
+        (lambda _: model_of(GAP, position="sincos2d"), ("native_aspect=True", "sincos2d")),
     ],
-)
-def test_parts_that_need_one_grid_are_refused(fields, words):
-    """The message names both fields."""
+)  # fmt: skip
+def test_what_needs_one_size_and_other_arrays_are_refused(call, words):
+    """One sentence, which names the way out."""
     with raises(ConfigError, *words):
-        model_of({"classifier": "gap", **fields})
+        call(model_of(POOLS["map"]))
 
 
 def test_no_warning_takes_places_for_pixels(recwarn):

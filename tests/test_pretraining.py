@@ -3,14 +3,11 @@
 import runpy
 from pathlib import Path
 
-import keras
 import numpy as np
 import pytest
 
-from keras_vit import ConfigError, VisionTransformer, evaluate, list_variants, vit_s16
+from keras_vit import ConfigError, VisionTransformer, evaluate, vit_s16
 from keras_vit.data import AUGREG, from_arrays, from_folder
-from keras_vit.finetune import steps_for
-from keras_vit.variants import variant
 from tests.digits import LOOPS, write_folders
 from tests.helpers import tiny
 
@@ -24,14 +21,6 @@ TABLE_4 = runpy.run_path(str(FOLDER / "table4_rates.py"))
 sweep = TABLE_4["sweep"]
 SIZES = {"patch_size": 8, "hidden_size": 16, "mlp_dim": 32, "num_heads": 2, "num_layers": 1}
 EPOCHS, STEPS = 3, 4
-
-
-class Crash(keras.callbacks.Callback):
-    """Ends the training in its second epoch, as a crash of the process would."""
-
-    def on_train_batch_end(self, batch, logs=None):
-        if self.model.optimizer.iterations == STEPS + 1:
-            raise MemoryError("no memory")
 
 
 @pytest.fixture(scope="module")
@@ -87,19 +76,6 @@ def test_the_saved_preset_has_the_scores_of_the_held_out_images(desk, unbroken):
     assert trained.history["val_loss"][-1] == pytest.approx(actual.loss, rel=1e-5)
 
 
-def test_a_crashed_pretraining_resumes_with_identical_results(desk, unbroken, tmp_path):
-    """Weights, history and scores equal those of the uninterrupted training."""
-    expected, trained, _ = unbroken
-    out = tmp_path / "crashed"
-    with pytest.raises(MemoryError):
-        run(desk, out, callbacks=[Crash()])
-    again = run(desk, out, resume=True)
-    assert again.history == trained.history
-    assert again.evaluation == trained.evaluation
-    weights = "last/model.safetensors"
-    assert (out / weights).read_bytes() == (expected / weights).read_bytes()
-
-
 @pytest.mark.parametrize(
     ("named", "message"),
     [
@@ -115,38 +91,6 @@ def test_bad_arguments_are_refused_by_name(desk, tmp_path, named, message):
     with pytest.raises(ConfigError, match=message):
         pretrain(desk / "train", out=tmp_path / "out", **arguments)
     assert not (tmp_path / "out").exists()
-
-
-TABLE_3 = """
-    vit_b_i21k        90     1e-3  linear  0.03  0.1
-    vit_l_i21k        30,90  1e-3  linear  0.03  0.1
-    vit_i1k           300    3e-3  cosine  0.3   0.1
-"""
-"""Epochs, base learning rate, decay, weight decay and dropout of arXiv 2010.11929."""
-
-
-@pytest.mark.parametrize("row", TABLE_3.strip().splitlines(), ids=lambda row: row.split()[0])
-def test_pretraining_recipes_have_the_numbers_of_table_3(row):
-    """All have batches of 4,096 and 10,000 warm-up steps; only ImageNet's clips gradients."""
-    name, epochs, rate, decay, weight_decay, dropout = row.split()
-    actual = PRETRAINING[name]
-    assert actual.epochs == tuple(map(int, epochs.split(",")))
-    assert (actual.learning_rate, actual.decay) == (float(rate), decay)
-    assert actual.weight_decay == float(weight_decay)
-    for builder in map(variant, actual.variants):
-        assert builder.config(**actual.fields).dropout_rate == float(dropout)
-    assert (actual.batch_size, actual.warmup_steps) == (4096, 10_000)
-    assert actual.clip_norm == (1.0 if name == "vit_i1k" else None)
-
-
-def test_recipes_name_existing_variants_and_augmentations():
-    """AugReg's search space has 28 settings."""
-    space = augreg_search()
-    assert len(space) == 28
-    for recipe in (*PRETRAINING.values(), *space.values()):
-        assert set(recipe.variants) <= set(list_variants())
-        assert recipe.augmentation in AUGREG
-        assert "arXiv" in recipe.source
 
 
 @pytest.mark.on_one_backend("torch")
@@ -194,11 +138,3 @@ def test_a_sweep_finds_the_rate_that_learns():
     actual = sweep(build, data, 20, (1e-6, 0.1), validation_split=0.25)
     assert list(actual) == [1e-6, 0.1]
     assert actual[0.1] == 1.0
-
-
-def test_table_4_has_the_steps_of_bits_rule():
-    """For ImageNet, CIFAR-10 and Pets."""
-    images = {"imagenet": 1_281_167, "cifar10": 50_000, "oxford_iiit_pet": 3_680}
-    assert {name: TABLE_4["FINE_TUNING"][name][0] for name in images} == {
-        name: steps_for(count) for name, count in images.items()
-    }

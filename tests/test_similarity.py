@@ -55,12 +55,8 @@ def test_block_similarity_equals_its_definition():
     same = block_similarity(model, images, batch_size=5)  # 5 and 4
     np.testing.assert_allclose(np.diag(same), 1, rtol=1e-6)
     np.testing.assert_allclose(same, same.T, rtol=1e-6)
-
-
-@not_by_backend
-def test_block_similarity_needs_several_images():
     with pytest.raises(ConfigError, match="3 images"):
-        block_similarity(random_tiny(), normal(3, 16, 16, 3))
+        block_similarity(model, images[:3])
 
 
 def test_the_receptive_field_is_the_derivative_by_each_pixel():

@@ -1,6 +1,6 @@
 """The plans for full-size variants against the arrays of timm, transformers and keras-hub.
 
-`make_manifests.py` and `make_keras_hub_manifest.py` in tests/data make and describe the manifests.
+tests/data/manifests/README.md describes the manifests.
 """
 
 import gzip

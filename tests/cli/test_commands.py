@@ -49,34 +49,6 @@ def test_info_prints_json_with_the_shape_of_every_array(capsys):
     assert rectangle["resolution"] == "undetermined; give image_size on loading"
 
 
-def test_info_names_the_variant_of_a_full_size_file(capsys, tmp_path):
-    """A file with the sizes of vit_ti16 is named so, with its resolution and classes."""
-    from keras_vit.checkpoints.containers import write_npz
-    from keras_vit.checkpoints.dialects import DIALECTS
-    from keras_vit.checkpoints.translate import plan
-    from keras_vit.variants import variant
-
-    moves = plan(variant("vit_ti16").config(image_size=384), DIALECTS["google"])
-    arrays = ((m.name, np.zeros(m.file_shape, "float16")) for m in moves)
-    write_npz(tmp_path / "x.npz", arrays)
-    facts = json.loads(run(capsys, "info", tmp_path / "x.npz", "--json"))
-    assert (facts["variant"], facts["resolution"]) == ("vit_ti16", "384x384")
-    assert facts["classes"] == 1000
-
-
-@pytest.mark.without_backend
-def test_info_starts_no_backend():
-    """The process that prints the facts imports neither Keras nor a backend."""
-    code = (
-        "import sys; from keras_vit.cli import main\n"
-        f"main(['info', {str(FOLDER / 'vit_rep.npz')!r}])\n"
-        "sys.exit(bool({'keras', 'jax', 'torch', 'tensorflow'} & set(sys.modules)))"
-    )
-    start = time.perf_counter()
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
-    print(f"info took {time.perf_counter() - start:.2f} s")
-
-
 def test_convert_writes_another_dialect_and_another_image_size(capsys, tmp_path):
     """From a file of the dialect google."""
     destination = tmp_path / "x.npz"

@@ -101,35 +101,6 @@ def test_epochs_of_one_batch_are_counted_by_resume(tmp_path):
     assert trained_on(data, epochs=3, callbacks=[Resume(tmp_path, data)]) == expected
 
 
-class Wrapper(keras.utils.PyDataset):
-    """A data set that wraps the data and forwards the calls of an epoch."""
-
-    def __init__(self, data):
-        super().__init__()
-        self.data = data
-        self.num_classes = data.num_classes
-
-    def __len__(self):
-        return len(self.data)
-
-    def __getitem__(self, index):
-        return self.data[index]
-
-    def on_epoch_begin(self):
-        self.data.on_epoch_begin()
-
-    def on_epoch_end(self):
-        self.data.on_epoch_end()
-
-
-def test_a_wrapper_that_forwards_the_epochs_counts_them():
-    """`on_epoch_begin` and `on_epoch_end` reach the data through it."""
-    data = numbered(shuffle=True)
-    expected = epochs_of(data, 3)
-    assert trained_on(Wrapper(data), epochs=3) == expected
-    assert data.epoch == 3
-
-
 def test_concurrent_readers_get_the_batches_of_a_single_reader():
     """Twenty threads read five batches, as Keras's workers do through a wrapper."""
     data = numbered(shuffle=True)

@@ -10,7 +10,7 @@ from keras_vit import ConfigError, Preprocessor
 from keras_vit.data import Augmentation, from_arrays, from_grain
 from tests.data.test_shards import AUGMENTED
 from tests.digits import digits
-from tests.helpers import KERAS_3_14
+from tests.helpers import KERAS_3_14, numpy_of, random_tiny
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (29, 6, 6, 3), "uint8")
 LABELS = np.arange(29) % 3
@@ -129,26 +129,27 @@ def test_fit_on_grain_is_fit_on_the_data():
     np.testing.assert_allclose(trained(batches, epochs=2, steps_per_epoch=2), expected, rtol=1e-5)
 
 
-def test_fit_takes_a_data_loader_of_grain():
-    """Its transformations prepare the images; two of its shards are disjoint."""
-    preprocessor = keras_vit.Preprocessor.from_preset("vit_digits")
-    images, labels = digits()[0][:32], digits()[2][:32]
-
-    class Prepare(grain.transforms.Map):
-        def map(self, k):
-            return preprocessor(images[k])[0], np.int32(labels[k])
-
-    def loader(shard):
-        sampler = grain.samplers.IndexSampler(
-            32,
-            shard_options=grain.sharding.ShardOptions(*shard),
-            shuffle=True,
-            num_epochs=1,
-            seed=0,
-        )
-        operations = [Prepare(), grain.transforms.Batch(8, drop_remainder=True)]
-        return grain.DataLoader(data_source=range(32), sampler=sampler, operations=operations)
-
-    seen = [np.concatenate([y for _, y in loader((k, 2))]) for k in range(2)]
-    assert sorted(np.concatenate(seen)) == sorted(labels)
-    assert np.isfinite(trained(loader((0, 1)), epochs=1)).all()
+@pytest.mark.filterwarnings("ignore:`shuffle=True`")  # Keras warns of its own default
+def test_a_grain_data_set_trains_scores_and_gives_features():
+    """Batches come in Grain's order, prepared in its pipeline."""
+    model = random_tiny(num_classes=2)
+    pixels = np.random.default_rng(0).integers(0, 256, (12, 16, 16, 3), dtype="uint8")
+    labels = np.arange(12, dtype="int32") % 2
+    data = (
+        grain.MapDataset.range(12)
+        .map(lambda k: (model.preprocessor(pixels[k])[0], labels[k]))
+        .batch(4)
+        .to_iter_dataset()
+    )
+    before = numpy_of(model.get_layer("head").kernel)
+    model.compile(keras.optimizers.SGD(0.1), "auto")
+    model.fit(data, verbose=0)
+    assert not np.array_equal(numpy_of(model.get_layer("head").kernel), before)
+    images = model.preprocessor(pixels)
+    actual, expected = (keras_vit.evaluate(model, d) for d in (data, (images, labels)))
+    assert (actual.count, actual.top1) == (12, expected.top1)
+    np.testing.assert_allclose(
+        keras_vit.features(model, data).values,
+        keras_vit.features(model, images).values,
+        atol=1e-5,
+    )

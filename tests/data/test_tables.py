@@ -172,16 +172,6 @@ def test_hold_out_leaves_every_class_in_the_training_data(seed):
     assert min(train.class_counts.values()) >= 1
 
 
-def test_shards_divide_batches_of_many_labels():
-    """The shares of two processes are the batch of one, mixed labels included."""
-    images, labels = many(16)
-    options = {"batch_size": 8, "augmentation": "strong1", "shuffle": True}
-    whole = from_arrays(images, labels, PLAIN, **options)
-    shares = [from_arrays(images, labels, PLAIN, **options, shard=(k, 2))[0] for k in range(2)]
-    np.testing.assert_array_equal(whole[0][1], np.concatenate([share[1] for share in shares]))
-    assert not set(np.unique(whole[0][1])) <= {0, 1}  # mixup
-
-
 @pytest.mark.parametrize(
     ("labels", "message"),
     [

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from keras_vit import ConfigError, attention_maps, attention_rollout
+from keras_vit import ConfigError, attention_maps
 from keras_vit.explanation.drawing import draw_explanations, overlay
 from tests.helpers import normal, random_tiny
 
@@ -23,47 +23,10 @@ def test_attention_maps_of_chosen_blocks_equal_those_of_all_blocks():
         np.testing.assert_allclose(weights, every[block], atol=1e-6)
 
 
-def test_weights_are_float32_under_mixed_precision():
-    """The softmax computes in float32 in a mixed_bfloat16 model too."""
-    maps = attention_maps(random_tiny(dtype="mixed_bfloat16"), normal(1, 16, 16, 3), blocks=[0])
-    assert maps[0].dtype == np.float32
-    np.testing.assert_allclose(maps[0].sum(-1), 1, atol=1e-5)
-
-
-def test_maps_of_an_any_size_model_have_the_tokens_of_the_image():
-    """24x16 pixels give 6 patches and the class token."""
-    maps = attention_maps(
-        random_tiny(image_size=None, num_layers=2), normal(1, 24, 16, 3), blocks=[1]
-    )
-    assert maps[1].shape == (1, 2, 7, 7)
-
-
 def test_an_unknown_block_is_refused_by_its_number():
     """The message names the number of blocks."""
     with pytest.raises(ConfigError, match="there is no block 2; the model has 2"):
         attention_maps(random_tiny(num_layers=2), normal(1, 16, 16, 3), blocks=[2])
-
-
-def test_rollout_follows_its_definition():
-    """Heads are averaged, mixed half with the identity, and multiplied from first to last block."""
-    rng = np.random.default_rng(0)
-    maps = {b: rng.dirichlet(np.ones(7), (2, 3, 7)).astype("float32") for b in (0, 1)}
-    mixed = [(maps[b].mean(1) + np.eye(7)) / 2 for b in (0, 1)]
-    product = mixed[1] @ mixed[0]
-    expected = product[:, 0, 1:] / product[:, 0, 1:].sum(1, keepdims=True)
-    result = attention_rollout(maps, (2, 3))
-    np.testing.assert_allclose(result, expected.reshape(2, 2, 3), rtol=1e-5)
-
-
-@pytest.mark.parametrize("before", [0, 1, 5])
-def test_rollout_shows_the_attended_patch_for_any_number_of_tokens_before(before):
-    """All tokens attend to the patch in row 1, column 1."""
-    weights = np.zeros((1, 2, before + 6, before + 6), "float32")
-    weights[..., before + 4] = 1
-    mean_of_patches = np.arange(before + 6) >= before
-    for reads in (mean_of_patches, *([None] if before else [])):
-        result = attention_rollout({0: weights}, (2, 3), reads)
-        assert np.unravel_index(result[0].argmax(), (2, 3)) == (1, 1)
 
 
 def drawn(monkeypatch, model, images, path) -> list[np.ndarray]:

@@ -42,16 +42,3 @@ def test_the_map_of_a_digit_leans_to_its_half(program, pictures):
         for target in (left, right)
     )
     assert np.mean(of_left > of_right) >= 0.8
-
-
-def test_points_at_and_share_inside_follow_the_pixels_in_the_boxes(program):
-    """The middle of the largest pixels decides; an edge belongs to the box on its right."""
-    maps = np.zeros((3, 8, 8), "float32")
-    maps[0, 2:4, 2:4] = 1
-    maps[1, 5, 5] = 1
-    maps[2, 0, 0] = -1
-    result = program["points_at"](maps, [(2, 2, 4, 4), (0, 0, 5, 8), (0, 0, 8, 8)])
-    assert result.tolist() == [True, False, True]
-    maps[1, 0, 0] = 3
-    result = program["share_inside"](maps, [(2, 2, 3, 4), (0, 0, 5, 8), (0, 0, 8, 8)])
-    np.testing.assert_allclose(result, [0.5, 0.75, 0])

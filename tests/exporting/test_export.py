@@ -4,7 +4,6 @@ import dataclasses
 import json
 import subprocess
 import sys
-from typing import get_args
 
 import keras
 import numpy as np
@@ -17,11 +16,11 @@ from keras_vit import VisionTransformer
 from keras_vit.cli import main
 from keras_vit.errors import ConfigError, ExportError
 from keras_vit.exporting import documents, verification, writing
-from keras_vit.exporting.formats import FORMATS, load_format, onnx, onnx_precision
+from keras_vit.exporting.formats import load_format, onnx, onnx_precision
 from keras_vit.exporting.graph import ExportGraph
 from keras_vit.exporting.plan import ExportPlan
 from tests.exporting.photo import photo_of
-from tests.helpers import random_tiny
+from tests.helpers import assert_close, normal, numpy_of, random_tiny
 
 BACKEND = keras.backend.backend()
 OWN = {"torch": "torch", "jax": "stablehlo", "tensorflow": "saved_model"}[BACKEND]
@@ -356,14 +355,6 @@ def test_the_command_export_writes_a_preset(tmp_path, capsys):
 
 
 @torch_alone
-def test_the_command_knows_every_format():
-    """The names of the command line are those of `keras_vit.export`."""
-    from keras_vit.cli.exporting import Format
-
-    assert get_args(Format) == FORMATS
-
-
-@torch_alone
 def test_the_name_of_the_folder_is_text_in_the_readme(tmp_path):
     """A name with quotes, markup and a terminal escape; labels are printed with escapes."""
     name = 'x", y); evil("[a](http://b) \x1b[2J'
@@ -386,3 +377,19 @@ def test_probabilities_of_many_labels_are_sigmoids():
     images = np.random.default_rng(0).standard_normal((2, 16, 16, 3)).astype("float32")
     np.testing.assert_allclose(graph.answers(images), model.probabilities(images), rtol=1e-5)
     assert graph.facts()["thresholds"] == (0.25,) * 5
+
+
+@torch_alone
+def test_torch_jit_trace_records_only_operations_of_torch():
+    """Keras's exports to OpenVINO and ONNX use `torch.jit.trace`.
+
+    A converter would read a Python function in the graph as uninitialised memory.
+    """
+    import torch
+
+    model = random_tiny().eval()
+    images = torch.from_numpy(normal(2, 16, 16, 3))
+    traced = torch.jit.trace(model, (torch.zeros(2, 16, 16, 3),))  # traces twice and compares
+    assert "PythonOp" not in str(traced.inlined_graph)
+    assert "^" not in str(traced.inlined_graph)
+    assert_close(traced(images), numpy_of(model(images)), 2e-6)

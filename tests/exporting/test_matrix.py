@@ -7,14 +7,13 @@ The suite exports one cell of every format on torch, and of their own format on 
 import importlib.util
 
 import keras
-import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit import VisionTransformer
 from keras_vit.errors import ExportError
 from keras_vit.exporting import FORMATS
 from keras_vit.exporting.formats import load_format
+from tests.helpers import HYBRID, random_tiny
 from tests.thorough import THOROUGH
 
 BACKEND = keras.backend.backend()
@@ -29,7 +28,6 @@ TINY = {
     "numerics": {"gelu": "exact"},  # the only form that the JSON of transformers.js can express
 }
 ANY_SIZE = {"image_size": None, "position_grid": (4, 4)}
-HYBRID = {"resnet": {"num_layers": (1,), "width_factor": 0.5}, "patch_size": 2}
 DINOV2 = {"num_registers": 2, "layer_scale": True}
 DINOV3 = {**DINOV2, "position": "none", "rope": {"form": "dinov3"}, "mlp": "gated"}
 KINDS = {
@@ -56,19 +54,10 @@ SAMPLE = {
         ("transformers_js", "gap"),
         ("stablehlo", "any size, rotary, SwiGLU"),
     ],
-    "jax": [("stablehlo", "any size")],
+    "jax": [("stablehlo", "any size, hybrid"), ("stablehlo", "any size, rotary, SwiGLU")],
     "tensorflow": [("saved_model", "remat"), ("litert", "channels_first")],
 }
 CELLS = [(form, kind) for form in FORMATS for kind in KINDS] if THOROUGH else SAMPLE[BACKEND]
-
-
-def model_of(kind):
-    """A small model with random weights that let no part of it go unseen."""
-    model = VisionTransformer(**{**TINY, **KINDS[kind]})
-    rng = np.random.default_rng(0)
-    for weight in model.weights:
-        weight.assign(0.2 * rng.standard_normal(weight.shape) + (weight.name == "gamma"))
-    return model
 
 
 @pytest.mark.filterwarnings("ignore")  # of converters
@@ -79,8 +68,9 @@ def test_an_artefact_answers_as_the_model_or_is_refused(tmp_path, format, kind):
     for module in {**form.writes, **form.reads}:
         if importlib.util.find_spec(module) is None:
             pytest.skip(f"needs {module}")
+    model = random_tiny(**{**TINY, **KINDS[kind]})
     try:
-        exported = keras_vit.export(model_of(kind), tmp_path / "model", format, outputs="logits")
+        exported = keras_vit.export(model, tmp_path / "model", format, outputs="logits")
     except ExportError:
         assert "any size" in kind or format == "transformers_js"
         return

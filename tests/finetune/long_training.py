@@ -3,25 +3,18 @@
     KERAS_BACKEND=jax python -m tests.finetune.long_training FOLDER [KILL]
 
 KILL is `batch:N` (after the N-th batch of this process) or `write:N` (in the middle of
-writing the N-th state). `python -m tests.finetune.long_training --kills 20` kills it at
-random moments and compares the result with an uninterrupted run.
+writing the N-th state). `tests/fuzz/kills.py` kills it at random moments.
 """
 
 import argparse
 import json
 import os
-import random
 import signal
-import subprocess
-import sys
-import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
-from safetensors import safe_open
 
 from keras_vit.finetune import Resume
 from tests.helpers import random_tiny
@@ -111,13 +104,6 @@ class KillAtBatch(keras.callbacks.Callback):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Tell(keras.callbacks.Callback):
-    """Prints a line to the parent process after every batch."""
-
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        print("batch", flush=True)
-
-
 def kill_at_write(count: int) -> None:
     """Kills the process with half of the `count`-th state written."""
     import safetensors.numpy
@@ -134,37 +120,6 @@ def kill_at_write(count: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     safetensors.numpy.save_file = save_half
-
-
-def kill_often(kills: int, folder: Path, epochs: int) -> None:
-    """Kills a training `kills` times at random, and compares its end with an unbroken run."""
-    rng = random.Random(0)
-    results = []
-    for name, left in (("unbroken", 0), ("killed", kills)):
-        place = folder / name
-        while True:
-            command = [sys.executable, "-m", "tests.finetune.long_training", str(place), "--tell"]
-            child = subprocess.Popen(
-                [*command, "--epochs", str(epochs)], stdout=subprocess.PIPE, text=True
-            )
-            assert child.stdout is not None
-            if left > 0:
-                for _ in range(rng.randint(1, 3 * STEPS)):
-                    child.stdout.readline()
-                time.sleep(rng.uniform(0, 0.05))  # within a batch, a write or between
-                child.kill()
-            child.stdout.read()
-            if child.wait() == 0:
-                break
-            assert child.returncode == -signal.SIGKILL
-            left -= 1
-            with safe_open(place / "state.safetensors", framework="np") as file:
-                epoch = json.loads(file.metadata()["keras_vit"])["epoch"]
-            cut_short = " (in a write)" if list(place.glob(".state*")) else ""
-            print(f"kill {kills - left}: goes on at epoch {epoch}{cut_short}", flush=True)
-        results.append(load(place))
-    compare(*results)
-    print(f"{keras.backend.backend()}: {kills - left} kills, the same result")
 
 
 def save(folder: Path, result: Result) -> None:
@@ -189,18 +144,12 @@ def compare(one: Result, other: Result) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("folder", type=Path)
     parser.add_argument("kill", nargs="?")
-    parser.add_argument("--kills", type=int)
     parser.add_argument("--epochs", type=int, default=EPOCHS)
-    parser.add_argument("--tell", action="store_true")
     arguments = parser.parse_args()
     compile_alone()
-    if arguments.kills:
-        with tempfile.TemporaryDirectory() as folder:
-            kill_often(arguments.kills, Path(folder), arguments.epochs)
-        return
-    callbacks: list[keras.callbacks.Callback] = [Tell()] if arguments.tell else []
+    callbacks = []
     moment, _, count = (arguments.kill or "").partition(":")
     if moment == "batch":
         callbacks.append(KillAtBatch(int(count)))

@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 from sklearn.metrics import f1_score
 
-from keras_vit import ConfigError, VisionTransformer, cli, evaluate
+from keras_vit import VisionTransformer, cli, evaluate
 from keras_vit.data import from_arrays
-from keras_vit.finetune import augreg_recipe, finetune_preset, train, transfer_recipe
+from keras_vit.finetune import augreg_recipe, finetune_preset, transfer_recipe
 from keras_vit.losses import ManyLabelsCrossentropy, losses_of_head
 from tests.helpers import normal, numpy_of, random_tiny, tiny
 
@@ -88,32 +88,13 @@ def test_positive_weights_multiply_the_loss_of_labels_of_one(from_logits):
 
 
 def test_positive_weights_of_the_data_go_into_the_recipe():
-    """A number for each class, with multi_label alone, and not with smoothing."""
+    """A number for each class."""
     model = tiny(num_classes=3)
     images, labels = bars()
     weights = from_arrays(images, labels, model).positive_weights
     options = {"steps": 4, "batch_size": 8, "positive_weights": weights}
     loss = transfer_recipe(model, **options, multi_label=True).compile_args["loss"]
     np.testing.assert_allclose(loss.positive_weights, (~labels).sum(axis=0) / labels.sum(axis=0))
-    for wrong in ({"positive_weights": (1, 2)}, {"label_smoothing": 0.1}):
-        with pytest.raises(ConfigError, match="positive_weights"):
-            transfer_recipe(model, **{**options, **wrong}, multi_label=True)
-    with pytest.raises(ConfigError, match="give multi_label=True"):
-        transfer_recipe(tiny(num_classes=3), **options)
-
-
-def test_recipe_and_data_must_agree_on_many_labels(tmp_path):
-    """A softmax recipe with such data, and one of one label for a model with thresholds."""
-    model = tiny(num_classes=3)
-    data = from_arrays(*bars(), model, 8)
-    recipe = transfer_recipe(model, 4, 8, one_hot=True, steps_per_epoch=len(data))
-    with pytest.raises(ConfigError, match="have many labels each; give the recipe multi_label"):
-        train(model, data, recipe=recipe, out=tmp_path / "out")
-    model.thresholds = 0.5
-    with pytest.raises(ConfigError, match="model.thresholds = None"):
-        transfer_recipe(model, 4, 8)
-    with pytest.raises(ConfigError, match="need loss='sigmoid'"):
-        augreg_recipe(model, 4, 8, loss="softmax", multi_label=True)
 
 
 def test_one_call_trains_on_a_table_and_keeps_thresholds(photos, tmp_path):

@@ -4,20 +4,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit import ConfigError
-from keras_vit.finetune import LayerwiseAdamW, LayerwiseSGD
+from keras_vit.finetune import LayerwiseSGD
 from tests.helpers import normal, numpy_of
-
-
-def test_keras_keeps_averages_sums_and_the_count_of_batches_by_name():
-    """The optimizers find them among their `variables`, in the order of the weights."""
-    weights = [keras.Variable(np.ones((k + 1,), "float32"), name=f"w{k}") for k in range(3)]
-    optimizer = LayerwiseAdamW(0.1, use_ema=True, gradient_accumulation_steps=2)
-    optimizer.build(weights)
-    assert optimizer.batches.name == "iteration"
-    for state in (optimizer.averages, optimizer.sums, optimizer.means, optimizer.squares):
-        assert [tuple(each.shape) for each in state] == [(1,), (2,), (3,)]
-    assert len(optimizer.variables) == 2 + 4 * 3
 
 
 def test_canary_keras_decays_all_variables_at_one_rate():
@@ -67,16 +55,6 @@ def test_a_loss_scale_and_a_constraint_are_applied():
     optimizer = LayerwiseSGD(1.0, loss_scale_factor=4.0)
     optimizer.apply([keras.ops.convert_to_tensor([2.0, 8.0])], [weight])
     np.testing.assert_allclose(numpy_of(weight), [0.5, 0])
-
-
-def test_options_that_the_optimizers_lack_are_refused():
-    """Each message says what to use instead."""
-    with pytest.raises(ConfigError, match=r"amsgrad; use keras.optimizers.AdamW"):
-        LayerwiseAdamW(amsgrad=True)
-    with pytest.raises(ConfigError, match=r"SwapEMAWeights"):
-        LayerwiseSGD(0.1, use_ema=True, ema_overwrite_frequency=2)
-    with pytest.raises(ConfigError, match="no regular expression"):
-        LayerwiseSGD(0.1, decays="(")
 
 
 def test_a_config_of_version_0_1_0_is_read():

@@ -4,7 +4,6 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit.errors import ConfigError
 from keras_vit.finetune import (
     augreg_recipe,
     steps_for,
@@ -27,23 +26,17 @@ def rate_at(recipe, step):
     return float(recipe.compile_args["optimizer"]._learning_rate(step))
 
 
-def test_the_defaults_are_the_numbers_of_the_papers(model):
+@pytest.mark.parametrize(
+    ("make", "steps", "rate", "batch_size", "warmup_steps"),
+    [(transfer_recipe, 10_000, 0.03, 512, 500), (augreg_recipe, 200_000, 0.001, 4096, 10_000)],
+)
+def test_the_defaults_are_those_of_the_papers(make, steps, rate, batch_size, warmup_steps, model):
     """`vit_jax/configs/common.py`, and section 3 of "How to train your ViT?"."""
-    transfer = transfer_recipe(model, 10_000)
-    config = transfer.compile_args["optimizer"].get_config()
-    assert (config["momentum"], config["global_clipnorm"], config["weight_decay"]) == (0.9, 1.0, 0)
-    assert (transfer.batch_size, transfer.settings["warmup_steps"]) == (512, 500)
-    assert transfer.fit_args.keys() == {"epochs", "steps_per_epoch", "callbacks"}
-    assert (transfer.fit_args["epochs"], transfer.fit_args["steps_per_epoch"]) == (1, 10_000)
-    rates = [rate_at(transfer, step) for step in (0, 250, 500, 5250, 10_000)]
-    np.testing.assert_allclose(rates, [0, 0.015, 0.03, 0.015, 0], atol=1e-8)
-
-    augreg = augreg_recipe(model, 200_000)
-    config = augreg.compile_args["optimizer"].get_config()
-    assert (config["beta_1"], config["beta_2"], config["epsilon"]) == (0.9, 0.999, 1e-8)
-    assert (config["weight_decay"], config["global_clipnorm"]) == (0.1, 1.0)
-    assert (augreg.batch_size, augreg.settings["warmup_steps"]) == (4096, 10_000)
-    assert abs(rate_at(augreg, 10_000) - 0.001) < 1e-9
+    recipe = make(model, steps)
+    assert (recipe.batch_size, recipe.settings["warmup_steps"]) == (batch_size, warmup_steps)
+    assert (recipe.fit_args["epochs"], recipe.fit_args["steps_per_epoch"]) == (1, steps)
+    rates = [rate_at(recipe, step) for step in (0, warmup_steps, steps)]
+    np.testing.assert_allclose(rates, [0, rate, 0], atol=1e-8)
 
 
 def test_steps_for_follows_the_bit_rule_at_its_borders():
@@ -164,36 +157,3 @@ def test_the_recipe_chooses_the_loss_by_classes_and_labels(model):
         )
         < 1e-6
     )
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"steps": 0}, "steps=0: expected a positive int"),
-        ({"batch_size": 10, "accumulate": 4}, "batch_size=10 is not divisible by accumulate=4"),
-        ({"steps_per_epoch": 0}, "steps_per_epoch=0: expected a positive int or None"),
-        ({"decay": "rsqrt"}, "decay='rsqrt': expected cosine or linear"),
-        ({"warmup_steps": 100}, "warmup_steps=100: expected 0 to 99, below steps"),
-        ({"learning_rate": 0.0}, "learning_rate=0.0: expected a positive number"),
-        ({"ema": 1.0}, r"ema=1.0: expected a number in \[0, 1\)"),
-        ({"label_smoothing": 0.1}, "label_smoothing=0.1 needs labels .* one_hot=True"),
-        ({"head_only": True, "lora_rank": 4}, "head_only=True, .* lora_rank=4 exclude each other"),
-    ],
-    ids=str,
-)
-def test_bad_numbers_are_refused(options, message, model):
-    """The message names the argument and the values allowed; the model is not changed."""
-    trainable = len(model.trainable_weights)
-    with pytest.raises(ConfigError, match=message):
-        transfer_recipe(model, **{"steps": 100, "head_only": True, **options})
-    assert len(model.trainable_weights) == trainable
-
-
-def test_a_model_without_a_head_and_an_unknown_loss_are_refused(model):
-    """The message for a model without a head says how to make one with a head."""
-    with pytest.raises(ConfigError, match=r"num_classes=0.*from_preset\(..., num_classes=n\)"):
-        transfer_recipe(tiny(num_classes=0), 10)
-    with pytest.raises(ConfigError, match="loss='hinge': expected softmax or sigmoid"):
-        augreg_recipe(model, 10, loss="hinge")
-    with pytest.raises(ConfigError, match="loss='sigmoid' needs labels"):
-        augreg_recipe(model, 10, loss="sigmoid", one_hot=False)

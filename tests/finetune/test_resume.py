@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit import CheckpointError, ConfigError
+from keras_vit import CheckpointError
 from keras_vit.errors import WriteError
 from keras_vit.finetune import Resume
 from keras_vit.finetune.state import random_states, read_state, set_random_states, write_state
@@ -101,12 +101,6 @@ def test_a_damaged_or_foreign_state_file_is_refused(tmp_path):
     path.write_bytes(b"\x02\0\0\0\0\0\0\0{}")
     with pytest.raises(CheckpointError, match="state of format None"):
         fit(small_model(), tmp_path)
-
-
-def test_data_without_an_epoch_are_refused(tmp_path):
-    """An array has no attribute `epoch` that could restore the order of its batches."""
-    with pytest.raises(ConfigError, match="ndarray without an int attribute `epoch`.*from_arrays"):
-        Resume(tmp_path, np.zeros(3))
 
 
 @pytest.mark.parametrize("draw", [np.random.normal, random.random, lambda: random.gauss(0, 1)])

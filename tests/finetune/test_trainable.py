@@ -5,16 +5,13 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.errors import CheckpointError, ConfigError
 from keras_vit.finetune import (
     LayerwiseSGD,
     enable_lora,
-    layer_decay_multipliers,
     merge_lora,
     train_last_blocks,
     train_only,
     transfer_recipe,
-    zero_head,
 )
 from keras_vit.finetune.lora import PROJECTIONS
 from tests.finetune.updates import after_each
@@ -122,31 +119,6 @@ def test_lora_adapts_every_projection_and_scales_by_alpha_over_rank():
     assert_close(merged(IMAGES), numpy_of(model(IMAGES)))
 
 
-def test_layer_decay_scales_the_first_update_of_each_layer():
-    """The ratio of the updates with and without layer decay is the layer's multiplier."""
-    model = random_tiny(**SMALL)
-    start = values_of(model)
-    gradients = {
-        path: normal(*value.shape, seed=k) for k, (path, value) in enumerate(start.items())
-    }
-
-    def moves(**options):
-        for weight in model.weights:
-            weight.assign(start[weight.path])
-        recipe = transfer_recipe(model, 1000, 4, learning_rate=1.0, warmup_steps=0, **options)
-        now = [gradients[weight.path][None] for weight in model.trainable_weights]
-        after_each(recipe.compile_args["optimizer"], model.trainable_weights, now)
-        return {path: value - start[path] for path, value in values_of(model).items()}
-
-    whole, decayed = moves(), moves(layer_decay=0.5)
-    share = {"head": 1, "encoder_norm": 1, "block_1": 0.5, "block_0": 0.25}
-    for path, move in whole.items():
-        expected = share.get(path.split("/")[0], 0.125) * move
-        assert_close(decayed[path], expected, 1e-4)  # small differences of large numbers
-    # The gradients are clipped by their common norm, before the multipliers apply.
-    assert abs(np.sqrt(sum(np.square(move).sum() for move in whole.values())) - 1) < 1e-3
-
-
 @pytest.mark.parametrize("largest", [3.0, np.inf])
 def test_clipping_does_not_change_gradient_tensors_of_the_caller(largest):
     """A gradient given twice counts twice in the norm; an infinite gradient gives NaN weights."""
@@ -226,34 +198,3 @@ def test_the_recipe_resets_the_head_only_with_new_head():
     np.testing.assert_array_equal(values_of(model)["head/kernel"], head)
     transfer_recipe(model, 10, new_head=True)
     assert not numpy_of(model(IMAGES)).any()
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda m: train_only(m, ["blok_0"]), "'blok_0'; the layers are patch_embedding, "),
-        (lambda m: train_last_blocks(m, 3), "trainable_blocks=3: the model has 2 blocks"),
-        (
-            lambda m: layer_decay_multipliers(m, 1.5),
-            r"layer_decay=1.5: expected a number in \(0, 1",
-        ),
-        (lambda m: enable_lora(m, 0), "lora_rank=0: expected a positive int"),
-        (lambda m: enable_lora(m, 2, ["query"]), r"\['query'\]: expected some of attention/query"),
-        (lambda m: [enable_lora(m, 2) for _ in range(2)], "adapted already; use merge_lora"),
-        (lambda m: zero_head(tiny(num_classes=0)), "num_classes=0, so no head"),
-    ],
-)
-def test_bad_choices_are_refused(call, message):
-    """The message names the choice and the values allowed."""
-    with pytest.raises(ConfigError, match=message):
-        call(tiny(**SMALL))
-
-
-def test_a_preset_with_unmerged_lora_is_refused(tmp_path):
-    """A preset file stores kernels alone, so the LoRA matrices would be lost."""
-    model = random_tiny()
-    enable_lora(model, 2)
-    with pytest.raises(CheckpointError, match="merge_lora"):
-        model.save_to_preset(tmp_path / "preset")
-    assert not (tmp_path / "preset").exists()
-    merge_lora(model).save_to_preset(tmp_path / "preset")

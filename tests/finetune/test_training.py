@@ -9,10 +9,9 @@ import pytest
 
 from keras_vit import ConfigError, VisionTransformer
 from keras_vit.data import from_arrays
-from keras_vit.errors import WriteError
 from keras_vit.finetune import train, transfer_recipe
 from tests.digits import digits
-from tests.helpers import random_tiny, tiny
+from tests.helpers import tiny
 
 EPOCHS, STEPS = 3, 2
 
@@ -88,20 +87,3 @@ def test_the_folder_of_another_training_is_refused(unbroken):
     """The message names `--resume`."""
     with pytest.raises(ConfigError, match=r"unbroken: exists already.*--resume"):
         run(unbroken[0])
-
-
-def test_a_recipe_for_another_batch_size_is_refused(tmp_path):
-    """The schedule would be wrong for batches of another size."""
-    model = random_tiny(channels=1, num_classes=2)
-    data = from_arrays(np.zeros((4, 8, 8), "uint8"), np.array([0, 1, 0, 1]), model, 2)
-    recipe = transfer_recipe(model, 4, 4)
-    with pytest.raises(ConfigError, match="made for batch_size=4, the data have batch_size=2"):
-        train(model, data, recipe=recipe, out=tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_folder_that_cannot_be_made_is_named(tmp_path):
-    """Its parent is a file."""
-    (tmp_path / "file").touch()
-    with pytest.raises(WriteError, match="out: cannot be written"):
-        run(tmp_path / "file" / "out")

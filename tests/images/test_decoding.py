@@ -10,7 +10,6 @@ import pytest
 from PIL import Image
 
 from keras_vit import ConfigError, Preprocessor
-from keras_vit.images import decoding
 
 pytestmark = pytest.mark.without_backend
 
@@ -122,13 +121,6 @@ def test_flipped_bytes_are_read_or_refused(format_):
         assert is_read_or_refused(damaged)
 
 
-def test_messages_do_not_show_the_content_of_a_file():
-    """Bytes that are no image."""
-    reason = refusal(b"\x89PNG\r\n\x1a\n" + bytes(range(256)))
-    assert reason.startswith("an encoded image: not a readable image")
-    assert "\\x" not in reason
-
-
 def test_lack_of_memory_is_refused_in_one_sentence(monkeypatch):
     """While decoding and while resizing."""
 
@@ -142,12 +134,6 @@ def test_lack_of_memory_is_refused_in_one_sentence(monkeypatch):
     monkeypatch.setattr(Preprocessor, "scale", fail)
     with pytest.raises(ConfigError, match="Not enough memory to prepare an image"):
         PREPARE(encoded)
-
-
-def test_large_images_are_decoded_one_at_a_time(monkeypatch):
-    """Decoding takes several times the memory of the image."""
-    monkeypatch.setattr(decoding, "_LARGE", 1)
-    assert PREPARE([photo(), photo(), photo()]).shape == (3, 16, 16, 3)
 
 
 def test_text_files_and_endless_file_objects_are_refused():

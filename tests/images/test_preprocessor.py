@@ -1,6 +1,5 @@
 """`Preprocessor` turns images of every kind into float32 batches."""
 
-import pickle
 import re
 import threading
 from pathlib import Path
@@ -10,7 +9,6 @@ import pytest
 from PIL import Image
 
 from keras_vit import ConfigError, Preprocessor
-from keras_vit.images.resampling import resize_bilinear
 from tests.golden import FOLDER
 from tests.test_import import modules_after
 
@@ -27,13 +25,6 @@ def photo():
     return np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype="uint8")
 
 
-def test_pixels_are_scaled_to_minus_one_to_one(photo):
-    """By (x - 127.5) / 127.5: 0 becomes -1, 255 becomes 1."""
-    batch = Preprocessor((20, 30))(photo)
-    assert (batch.shape, batch.dtype) == ((1, 20, 30, 3), np.float32)
-    np.testing.assert_array_equal(batch[0], (photo.astype("float32") - 127.5) / 127.5)
-
-
 @pytest.mark.parametrize("data_format", ["channels_last", "channels_first"])
 def test_the_method_pixels_undoes_the_scaling(photo, data_format):
     """For a protocol with a mean and std per channel, and for both data formats."""
@@ -43,16 +34,6 @@ def test_the_method_pixels_undoes_the_scaling(photo, data_format):
     pictures = preprocess.pixels(preprocess([photo, photo]))
     assert (pictures.shape, pictures.dtype) == ((2, 20, 30, 3), np.float32)
     np.testing.assert_allclose(pictures[1], photo / 255, atol=1e-6)
-
-
-@pytest.mark.parametrize("size", [(16, 16), (40, 50), (7, 30), (1, 1)])
-def test_resize_equals_keras(photo, size):
-    """Bilinear with half-pixel centres, without antialias, as `keras.ops.image.resize`."""
-    import keras
-
-    image = photo.astype("float32")
-    expected = keras.ops.convert_to_numpy(keras.ops.image.resize(image[None], size))[0]
-    np.testing.assert_allclose(resize_bilinear(image, size), expected, atol=2e-3)
 
 
 def test_images_are_converted_to_the_channels_of_the_model(photo):
@@ -79,13 +60,6 @@ def test_a_file_with_an_exif_rotation_is_turned_upright(tmp_path):
     upright = Preprocessor((8, 4))(tmp_path / "turned.png")[0]
     assert (upright[:4] == 1).all()
     assert (upright[4:] == -1).all()
-
-
-def test_channels_first_gives_the_transposed_batch(photo):
-    """For a model with `data_format="channels_first"`."""
-    preprocess = Preprocessor((20, 30), data_format="channels_first")
-    expected = np.moveaxis(Preprocessor((20, 30))(photo), -1, 1)
-    np.testing.assert_array_equal(preprocess(photo), expected)
 
 
 def test_without_an_image_size_images_keep_their_size(photo):
@@ -143,14 +117,6 @@ def test_an_image_one_pixel_high_is_refused_before_a_central_crop(protocol):
     assert Preprocessor(224, protocol="transformers")(line).shape == (1, 224, 224, 3)
 
 
-def test_mean_and_std_of_a_protocol_scale_each_channel(photo):
-    """By (x / 255 - mean) / std."""
-    mean, std = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
-    protocol = {"name": "transformers", "mean": mean, "std": std}
-    result = Preprocessor((20, 30), protocol=protocol)(photo)[0]
-    np.testing.assert_allclose(result, (photo / 255 - mean) / std, atol=1e-6)
-
-
 def test_one_batch_is_prepared_ahead(photo):
     """While the caller uses a batch, a thread reads the next batch and no further."""
     read: list[int] = []
@@ -188,15 +154,6 @@ def test_batches_leave_out_unreadable_images(photo, tmp_path):
         list(preprocess.batches(images, 2))
     with pytest.raises(ConfigError, match="batch_size=0"):
         list(preprocess.batches(images, 0))
-
-
-def test_a_pickled_preprocessor_gives_the_same_batches(photo):
-    """Workers of data loaders get such copies."""
-    protocol = {"name": "big_vision", "resize_small": 10}
-    preprocess = Preprocessor(8, protocol=protocol)
-    copy = pickle.loads(pickle.dumps(preprocess))
-    assert copy == preprocess
-    np.testing.assert_array_equal(copy(photo), preprocess(photo))
 
 
 def test_from_preset_takes_size_channels_and_protocol_of_the_preset():

@@ -60,14 +60,6 @@ def test_the_stages_of_a_block_belong_together():
     check(values[names[1]], numpy_of(block.attention_weights(values[names[0]])))
 
 
-def test_the_stages_keep_their_order_beyond_ten_blocks():
-    model = random_tiny(num_layers=11)
-    maps = keras_vit.attention_maps(model, IMAGES[:1])
-    assert list(maps) == list(range(11))
-    tokens = run(model, IMAGES[:1], ["block_10/input"])["block_10/input"]
-    check(maps[10], numpy_of(model.get_layer("block_10").attention_weights(tokens)))
-
-
 def test_an_unknown_stage_is_refused_with_the_nearest_name():
     with pytest.raises(ConfigError, match="pre_logit.*pre_logits"):
         run(random_tiny(), IMAGES, ["pre_logit"])
@@ -200,11 +192,3 @@ def test_a_fit_in_another_thread_does_not_disturb_inference():
     check(after, numpy_of(model(IMAGES)))
     assert np.abs(during - before).max() > 0
     assert np.abs(after - during).max() > 0
-
-
-@pytest.mark.skipif(keras.backend.backend() != "jax", reason="only XLA compiles for each size")
-def test_few_sizes_are_compiled():
-    from keras_vit.inference.on_jax import padded_size
-
-    assert {padded_size(count, 32) for count in range(1, 33)} == {1, 2, 4, 8, 16, 32}
-    assert {padded_size(count, 24) for count in range(1, 25)} == {1, 2, 4, 8, 16, 24}

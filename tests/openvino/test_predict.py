@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import threading
 from importlib import metadata
 
 import keras
@@ -15,10 +14,8 @@ from packaging.utils import canonicalize_name
 import keras_vit
 from keras_vit import cli, kernels
 from keras_vit.errors import BackendError, ConfigError
-from keras_vit.finetune import enable_lora, finetune_preset
-from keras_vit.interpolate import resampling_matrix, resampling_weights
+from keras_vit.finetune import finetune_preset
 from keras_vit.kernels import reference
-from keras_vit.kernels.sizes import number, steps
 from tests.environment.test_backend import run_without
 from tests.helpers import assert_close, normal, numpy_of, random_tiny, randomise, tiny
 
@@ -59,16 +56,6 @@ def test_predict_uses_the_weights_after_every_change(change, tmp_path):
         assert np.abs(part(model, IMAGES).patches - tokens).max() > 1e-2
 
 
-def test_predict_uses_the_matrices_of_lora():
-    """They are new variables of the model."""
-    model = random_tiny()
-    before = predicted(model)
-    enable_lora(model, rank=2)
-    randomise(model, seed=1)
-    assert_close(predicted(model), numpy_of(model(IMAGES)), 1e-5)
-    assert np.abs(predicted(model) - before).max() > 1e-2
-
-
 def test_compiled_forms_are_kept_by_shape():
     """Any number of images uses one form; alternating sizes compile once each."""
     model = random_tiny(image_size=None, position_grid=(2, 2))
@@ -78,25 +65,6 @@ def test_compiled_forms_are_kept_by_shape():
         assert_close(predicted(model, images), numpy_of(model(images)), 1e-6)
     assert program(model, small[:1]) is first
     assert program(model, large) is second
-
-
-def test_threads_predict_the_same():
-    """Each call has a request of its own."""
-    model = random_tiny()
-    expected, found = predicted(model), []
-
-    def run():
-        for _ in range(5):
-            found.append(model.predict_on_batch(IMAGES))
-
-    threads = [threading.Thread(target=run) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 20
-    for output in found:
-        np.testing.assert_array_equal(output, expected)
 
 
 @pytest.mark.parametrize(
@@ -243,16 +211,6 @@ def test_canary_openvino_drops_an_abs():
     difference = opset16.subtract(numbers, opset16.constant(np.float32(2)))
     model = openvino.Model([opset16.abs(difference).output(0)], [])
     assert openvino.Core().compile_model(model, "CPU")({})[0].min() == -2
-
-
-@pytest.mark.parametrize("method", ["bilinear_half_pixel", "bicubic", "bicubic_antialias"])
-def test_positions_are_resized_in_the_graph_as_by_numpy(method):
-    """Within float32's rounding, up and down."""
-    for source, target in ((4, 6), (6, 4)):
-        found = resampling_weights(
-            source, number(target), steps(source), steps(target)[:, None], method, keras.ops
-        )
-        assert_close(numpy_of(found), resampling_matrix(source, target, method), 1e-6)
 
 
 def demanded_by(requirement, found):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import requests
 
-from keras_vit import VisionTransformer, features
+from keras_vit import features
 from keras_vit.serving.batching import Batcher
 from tests.digits import digits
 from tests.helpers import random_tiny
@@ -21,20 +21,9 @@ torch_alone = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def model():
-    return VisionTransformer.from_preset("vit_digits")
-
-
-@pytest.fixture(scope="module")
 def images():
     """Eight digits as PNG files."""
     return [encoded(image[..., 0]) for image in digits()[1][:8]]
-
-
-@pytest.fixture(scope="module")
-def address(model):
-    with served(model, max_batch=4) as started:
-        yield started
 
 
 def test_bytes_get_exactly_the_numbers_of_classify(address, model, images):

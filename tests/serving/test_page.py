@@ -12,7 +12,7 @@ from keras_vit import VisionTransformer
 from keras_vit.text import visible
 from tests.browser import requested_urls
 from tests.digits import digits
-from tests.serving.live import encoded, served, wait_until
+from tests.serving.live import encoded, wait_until
 
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "torch", reason="a page knows no backend"
@@ -31,12 +31,6 @@ document.getElementById("drop").dispatchEvent(new DragEvent("drop", options));
 def model():
     names = [*map(str, range(9)), EVIL]
     return VisionTransformer.from_preset("vit_digits", labels=names, name="digits")
-
-
-@pytest.fixture(scope="module")
-def address(model):
-    with served(model) as started:
-        yield started
 
 
 def drop(browser, content):

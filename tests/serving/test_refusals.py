@@ -3,35 +3,22 @@
 import http.client
 import json
 import socket
-import struct
 import threading
-import zlib
 
 import keras
 import numpy as np
 import pytest
 import requests
 
-from keras_vit import VisionTransformer
 from keras_vit.errors import ConfigError
 from keras_vit.serving import Settings
-from tests.digits import digits
 from tests.helpers import random_tiny
-from tests.serving.live import encoded, labels, post, served, wait_until
+from tests.images.test_decoding import bomb
+from tests.serving.live import labels, post, served, wait_until
 
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "torch", reason="what surrounds the model knows no backend"
 )
-
-
-@pytest.fixture(scope="module")
-def model():
-    return VisionTransformer.from_preset("vit_digits")
-
-
-@pytest.fixture(scope="module")
-def image():
-    return encoded(digits()[1][0, ..., 0])
 
 
 @pytest.fixture(scope="module")
@@ -55,19 +42,6 @@ def held(model, monkeypatch):
     go.set()
 
 
-def bomb():
-    """A PNG of 100 bytes whose header states 60,000 x 60,000 pixels."""
-
-    def chunk(kind, data):
-        return (
-            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-        )
-
-    header = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0)
-    parts = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0")) + chunk(b"IEND", b"")
-    return b"\x89PNG\r\n\x1a\n" + parts
-
-
 JSON = {"Content-Type": "application/json"}
 FORM = {"Content-Type": "multipart/form-data; boundary=x"}
 FILE = b'--x\r\nContent-Disposition: form-data; name="a"; filename="a"\r\n\r\nabc\r\n'
@@ -79,7 +53,7 @@ FILE = b'--x\r\nContent-Disposition: form-data; name="a"; filename="a"\r\n\r\nab
         (b"", {}, 400, "body is empty"),
         (b"\x00" * 50_001, {}, 413, "more than 50,000 bytes"),
         (b"no image", {}, 415, "no known format"),
-        (bomb(), {}, 413, "more pixels than the limit, 10,000"),
+        (bomb(60_000), {}, 413, "more pixels than the limit, 10,000"),
         (b"a=b", {"Content-Type": "application/x-www-form-urlencoded"}, 415, "is not accepted"),
         (b"<p>", {"Content-Type": "text/html"}, 415, "is not accepted"),
         (b"{", JSON, 400, "Invalid JSON"),
