@@ -11,15 +11,13 @@ import keras
 import numpy as np
 from rich.text import Text
 
-from keras_vit.cli.screen import Screen
+from keras_vit.cli.console import console
 from keras_vit.environment.backend import ONLY_PREDICTS, installed, require_training
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation import evaluate
 from keras_vit.explanation.drawing import draw_explanations
 from keras_vit.finetune import transfer_recipe
 from keras_vit.model import VisionTransformer
-
-console = Screen()
 
 
 def run(folder: Path) -> None:

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 from rich.progress import Progress
 
-from keras_vit.cli.console import console, show, start_backend, tell
+from keras_vit.cli.console import Screen, console, show, start_backend, tell
 from keras_vit.cli.options import Fields, Output, Positive
-from keras_vit.cli.screen import Screen
 
 if TYPE_CHECKING:
     from keras_vit.config import ViTConfig

@@ -17,9 +17,8 @@ import numpy as np
 from keras_vit.errors import ConfigError
 from keras_vit.explanation import drawing
 from keras_vit.explanation.attention import attention_maps, grid_of, probe_weights, read_tokens
-from keras_vit.explanation.classes import class_index
 from keras_vit.explanation.curves import BASELINES, areas_below, blur, grey, replace_pixels
-from keras_vit.explanation.maps import explain
+from keras_vit.explanation.maps import class_index, explain
 from keras_vit.explanation.pixels import pixels_per_patch
 from keras_vit.files import written_beside
 from keras_vit.labels import top_labels

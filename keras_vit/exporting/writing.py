@@ -14,9 +14,8 @@ from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError, ExportError, KerasViTError, first_line, nearest
 from keras_vit.exporting import child, documents, pixels, verification
 from keras_vit.exporting.formats import FORMATS, load_format
-from keras_vit.exporting.formats.base import Format
 from keras_vit.exporting.graph import ExportGraph
-from keras_vit.exporting.plan import ExportPlan
+from keras_vit.exporting.plan import ExportPlan, Format
 from keras_vit.files import folder_written_beside, room_checked
 from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.model import VisionTransformer
@@ -96,16 +95,33 @@ def export(
         raise ConfigError(f"model: expected a VisionTransformer, found {type(model).__name__}.")
     _check_choice("format", format, FORMATS)
     form = load_format(format)
-    plan, notes = _plan(
-        model,
-        format,
-        form,
-        preprocessing=preprocessing,
+    config = model.config if image_size is None else model.config.replace(image_size=image_size)
+    _check_arguments(format, form, config, outputs, batch, precision)
+    notes = []
+    if format == "transformers_js" and outputs == "probabilities":
+        notes.append("The outputs are logits, as the readers of this format take them.")
+        outputs = "logits"
+    protocol = model.preprocessor.protocol
+    prepares, reason = _preparation(form, config, protocol) if preprocessing else ("nothing", None)
+    notes += [reason] if reason else []
+    if model.dtype_policy.name != "float32":
+        notes.append(f"The policy {model.dtype_policy.name} became float32.")
+    plan = ExportPlan(
+        format=format,
         outputs=outputs,
-        image_size=image_size,
-        batch=batch,
+        prepares=prepares,
+        image_size=config.image_size,
+        channels=config.channels,
+        batch=None if batch == "dynamic" else batch,
         precision=precision,
+        protocol=protocol,
+        scaled=not config.rescale,
+        channels_first=form.channels_first,
+        unit=config.stride,
+        input=form.input,
     )
+    if refusal := form.refusal(plan):
+        raise ExportError(f"format={format!r}: {refusal}")
     if calibration is not None and not (precision == "int8" and form.takes_calibration):
         raise ConfigError(
             "calibration: only precision='int8' of format='onnx' and 'openvino' takes images."
@@ -142,18 +158,10 @@ def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
         )
 
 
-def _plan(
-    model: VisionTransformer,
-    name: str,
-    form: Format,
-    *,
-    preprocessing: bool,
-    outputs: str,
-    image_size: int | tuple[int, int] | None,
-    batch: int | Literal["dynamic"],
-    precision: str,
-) -> tuple[ExportPlan, list[str]]:
-    """Returns the plan of an export, and a sentence for each difference from its arguments.
+def _check_arguments(
+    name: str, form: Format, config: ViTConfig, outputs: str, batch: int | str, precision: str
+) -> None:
+    """Refuses arguments of `export` that are invalid, or that do not fit the format or the model.
 
     Raises:
         ConfigError: an argument has an invalid value.
@@ -163,7 +171,6 @@ def _plan(
     _check_choice("precision", precision, PRECISIONS)
     if batch != "dynamic" and not (type(batch) is int and batch > 0):
         raise ConfigError(f"batch={batch!r}, expected a positive number or 'dynamic'.")
-    config = model.config if image_size is None else model.config.replace(image_size=image_size)
     config.refuse_packed("An export")
     if outputs != "features" and config.num_classes == 0:
         raise ConfigError(
@@ -175,38 +182,11 @@ def _plan(
         if name == "transformers_js":
             way = "the folder holds float32 and int8 files anyway."
         raise ExportError(f"format={name!r} is not written in {precision}; {way}")
-    notes = []
-    if name == "transformers_js":
-        if outputs == "features" and config.num_classes:
-            raise ExportError(
-                f"format={name!r} holds the features of a model without a head: load it with "
-                "num_classes=0."
-            )
-        if outputs == "probabilities":
-            notes.append("The outputs are logits, as the readers of this format take them.")
-            outputs = "logits"
-    protocol = model.preprocessor.protocol
-    prepares, reason = _preparation(form, config, protocol) if preprocessing else ("nothing", None)
-    notes += [reason] if reason else []
-    if model.dtype_policy.name != "float32":
-        notes.append(f"The policy {model.dtype_policy.name} became float32.")
-    plan = ExportPlan(
-        format=name,
-        outputs=outputs,
-        prepares=prepares,
-        image_size=config.image_size,
-        channels=config.channels,
-        batch=None if batch == "dynamic" else batch,
-        precision=precision,
-        protocol=protocol,
-        scaled=not config.rescale,
-        channels_first=form.channels_first,
-        unit=config.stride,
-        input=form.input,
-    )
-    if refusal := form.refusal(plan):
-        raise ExportError(f"format={name!r}: {refusal}")
-    return plan, notes
+    if name == "transformers_js" and outputs == "features" and config.num_classes:
+        raise ExportError(
+            f"format={name!r} holds the features of a model without a head: load it with "
+            "num_classes=0."
+        )
 
 
 def _preparation(

@@ -358,7 +358,7 @@ def test_the_command_export_writes_a_preset(tmp_path, capsys):
 @torch_alone
 def test_the_command_knows_every_format():
     """The names of the command line are those of `keras_vit.export`."""
-    from keras_vit.cli.exporting import Format
+    from keras_vit.cli.products import Format
 
     assert get_args(Format) == FORMATS
 

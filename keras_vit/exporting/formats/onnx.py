@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from keras_vit.exporting.formats import onnx_precision
-from keras_vit.exporting.formats.base import Format, Run
 from keras_vit.exporting.formats.torch import recording, trace_arguments
 from keras_vit.exporting.graph import join_outputs
-from keras_vit.exporting.plan import ExportPlan
+from keras_vit.exporting.plan import ExportPlan, Format, Run
 
 OPSET = 20
 """The first with Gelu; OpenVINO reads it. One with Attention (23) is no faster in ONNX Runtime."""

@@ -14,8 +14,7 @@ import numpy as np
 from keras_vit import checkpoints
 from keras_vit.errors import ExportError
 from keras_vit.exporting.formats import onnx, onnx_precision
-from keras_vit.exporting.formats.base import Format, Run
-from keras_vit.exporting.plan import ExportPlan
+from keras_vit.exporting.plan import ExportPlan, Format, Run
 from keras_vit.files import write_json
 from keras_vit.model import VisionTransformer
 
