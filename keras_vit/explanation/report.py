@@ -58,14 +58,12 @@ def write_report(
         ConfigError: matplotlib is not installed, the model takes images of any size, the method
             or class is unknown, or an image cannot be read.
     """
-    drawing.figure_class()
+    colours = drawing.import_matplotlib().colormaps["inferno"]
+    to_hex = drawing.import_matplotlib("matplotlib.colors").to_hex
     if model.config.image_size is None:
         raise ConfigError(
             "A report needs a model of a fixed size: load it with image_size= (--image-size)."
         )
-    from matplotlib import colormaps
-    from matplotlib.colors import to_hex
-
     from keras_vit import __version__
 
     batch = model.preprocessor(list(images))
@@ -83,7 +81,7 @@ def write_report(
                 dict(model.provenance), indent=2, ensure_ascii=False, default=str
             ),
             "version": __version__,
-            "colours": [to_hex(colormaps["inferno"](0.25 + 0.75 * k / 255)) for k in range(256)],
+            "colours": [to_hex(colours(0.25 + 0.75 * k / 255)) for k in range(256)],
         }
     )
     path = Path(folder, "index.html")

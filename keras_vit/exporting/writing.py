@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import importlib.util
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, Literal
 import keras
 
 from keras_vit.config import ViTConfig
+from keras_vit.environment.extras import is_installed
 from keras_vit.errors import ConfigError, ExportError, KerasViTError, first_line, nearest
 from keras_vit.exporting import child, documents, pixels, verification
 from keras_vit.exporting.formats import FORMATS, load_format
@@ -223,7 +223,7 @@ def _check_installed(name: str, form: Format, precision: str, verify: bool) -> N
     """Raises `ExportError` where a converter or the runtime of a format is not installed."""
     converters = {**form.writes, **(form.quantises if precision == "int8" else {})}
     for modules, purpose in ((converters, "written"), (form.reads if verify else {}, "verified")):
-        missing = {module: extra for module, extra in modules.items() if not _is_there(module)}
+        missing = {module: extra for module, extra in modules.items() if not is_installed(module)}
         if missing:
             extras = ",".join(sorted(set(missing.values())))
             verb = "is" if len(missing) == 1 else "are"
@@ -233,7 +233,3 @@ def _check_installed(name: str, form: Format, precision: str, verify: bool) -> N
                 f"installed: pip install --upgrade 'keras-vit[{extras}]'."
                 f"{way if purpose == 'verified' else ''}"
             )
-
-
-def _is_there(module: str) -> bool:
-    return importlib.util.find_spec(module) is not None

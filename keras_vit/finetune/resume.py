@@ -1,4 +1,4 @@
-"""Resuming of a killed training, with the results of an uninterrupted one."""
+"""Resuming of a killed training to the results of an uninterrupted one; imports torch for seeds."""
 
 import dataclasses
 import errno

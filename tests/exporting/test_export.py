@@ -315,7 +315,7 @@ def test_a_missing_converter_is_named_with_the_line_that_installs_it(
     tmp_path, monkeypatch, absent, arguments, message
 ):
     """So is a missing runtime, without which one can still write."""
-    monkeypatch.setattr(writing, "_is_there", lambda name: name not in absent)
+    monkeypatch.setattr(writing, "is_installed", lambda name: name not in absent)
     with pytest.raises(ExportError, match=message):
         keras_vit.export(tiny(num_layers=1), tmp_path / "model", **arguments)
     assert list(tmp_path.iterdir()) == []
