@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
+from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError, nearest, shown
 from keras_vit.explanation.attention import grid_of, image_axes
 from keras_vit.explanation.methods import METHODS
-from keras_vit.explanation.pixels import per_patch, per_pixel
 from keras_vit.inference import run
 from keras_vit.model import VisionTransformer
 
@@ -107,10 +107,10 @@ def explain(
     if not np.isfinite(evidence).all():
         raise ConfigError(_why_not_finite(model, method))
     if gives_pixels:
-        sums = per_patch(evidence, grid_of(model, images), model.config)
+        sums = _per_patch(evidence, grid_of(model, images), model.config)
         return Explanation(evidence, sums, classes)
     height, width = (images.shape[axis] for axis in image_axes(model))
-    maps = per_pixel(evidence, (height, width), model.config)
+    maps = _per_pixel(evidence, (height, width), model.config)
     return Explanation(maps, evidence, classes if asks_class else None)
 
 
@@ -228,3 +228,24 @@ def _why_not_finite(model: VisionTransformer, method: str) -> str:
         if not np.isfinite(keras.ops.convert_to_numpy(keras.ops.cast(weight, "float32"))).all():
             return f"method={method!r} gave NaN: the weight {weight.path} is not finite."
     return f"method={method!r} gave NaN although all weights are finite; are the images?"
+
+
+def _per_pixel(patches: np.ndarray, image_size: tuple[int, int], config: ViTConfig) -> np.ndarray:
+    """Returns `(batch, height, width)`, in which each pixel has the value of its patch.
+
+    Pixels at the right and lower edge that fill no patch are 0: the model does not read them.
+    """
+    high, wide = config.stride
+    maps = patches.repeat(high, axis=1).repeat(wide, axis=2)[:, : image_size[0], : image_size[1]]
+    missing = [(0, side - seen) for side, seen in zip(image_size, maps.shape[1:], strict=True)]
+    return np.pad(maps, [(0, 0), *missing])
+
+
+def _per_patch(maps: np.ndarray, grid: tuple[int, int], config: ViTConfig) -> np.ndarray:
+    """Returns `(batch, rows, columns)`, the sums over the pixels of each patch."""
+    high, wide = config.stride
+    sides = grid[0] * high, grid[1] * wide
+    maps = maps[:, : sides[0], : sides[1]]
+    missing = [(0, side - seen) for side, seen in zip(sides, maps.shape[1:], strict=True)]
+    maps = np.pad(maps, [(0, 0), *missing])
+    return maps.reshape(len(maps), grid[0], high, grid[1], wide).sum(axis=(2, 4))

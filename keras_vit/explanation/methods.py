@@ -22,7 +22,6 @@ from keras_vit.explanation.attention import (
     share_tokens,
 )
 from keras_vit.explanation.gradients import compile_call, gradient
-from keras_vit.explanation.pixels import pixels_per_patch
 from keras_vit.graph import Stages
 from keras_vit.layers.quantisation import quantised_parts
 from keras_vit.model import VisionTransformer
@@ -179,7 +178,7 @@ def occlusion(model: VisionTransformer, window: int = 1, baseline: Any = None) -
         rows, columns = grid_of(model, images)
         if window > min(rows, columns):
             raise ConfigError(f"window={window} is larger than the grid of {rows} x {columns}.")
-        high, wide = pixels_per_patch(model.config)
+        high, wide = model.config.stride
         cover, whole = np.broadcast_to(pixels, images.shape), score(images, chosen)
         falls = np.zeros((len(images), rows, columns), "float32")
         squares = np.zeros((rows, columns), "float32")

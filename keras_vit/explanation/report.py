@@ -19,7 +19,6 @@ from keras_vit.explanation import drawing
 from keras_vit.explanation.attention import attention_maps, grid_of, probe_weights, read_tokens
 from keras_vit.explanation.curves import BASELINES, areas_below, blur, grey, replace_pixels
 from keras_vit.explanation.maps import class_index, explain
-from keras_vit.explanation.pixels import pixels_per_patch
 from keras_vit.files import written_beside
 from keras_vit.labels import top_labels
 from keras_vit.model import VisionTransformer
@@ -190,7 +189,7 @@ def _attention(model: VisionTransformer, image: np.ndarray, room: int) -> dict[s
     if model.config.classifier == "map":
         read["pooling"] = probe_weights(model, image)[0]
     rows, largest = _eight_bits(np.concatenate([_with_mean(w[:, prefix:]) for w in read.values()]))
-    sides = zip(pixels_per_patch(model.config), model.config.image_size or (), strict=True)
+    sides = zip(model.config.stride, model.config.image_size or (), strict=True)
     return {
         "grid": grid_of(model, image),
         "patch": [pixels / side for pixels, side in sides],

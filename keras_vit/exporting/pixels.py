@@ -91,7 +91,7 @@ def _filter(parameters: Parameters) -> Callable[[Axis, Any], Any]:
     if parameters.get("method") == "area":
         return _area
     method = "bilinear_antialias" if parameters.get("antialias") else "bilinear_half_pixel"
-    method = _ANTIALIASED.get(parameters.get("interpolation"), method)
+    method = _ANTIALIASED.get(parameters.get("interpolation", ""), method)
     return lambda axis, old: _resample(axis, old, method)
 
 

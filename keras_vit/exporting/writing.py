@@ -3,15 +3,16 @@
 import contextlib
 import dataclasses
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import keras
 
 from keras_vit.config import ViTConfig
+from keras_vit.config.rules import choice
 from keras_vit.environment.extras import is_installed
-from keras_vit.errors import ConfigError, ExportError, KerasViTError, first_line, nearest
+from keras_vit.errors import ConfigError, ExportError, KerasViTError, first_line
 from keras_vit.exporting import child, documents, pixels, verification
 from keras_vit.exporting.formats import FORMATS, load_format
 from keras_vit.exporting.graph import ExportGraph
@@ -20,8 +21,8 @@ from keras_vit.files import folder_written_beside, room_checked
 from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.model import VisionTransformer
 
-OUTPUTS = ("probabilities", "logits", "features")
-PRECISIONS = ("float32", "float16", "int8")
+OUTPUTS = choice("probabilities", "logits", "features")
+PRECISIONS = choice("float32", "float16", "int8")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +94,7 @@ def export(
     """
     if not isinstance(model, VisionTransformer):
         raise ConfigError(f"model: expected a VisionTransformer, found {type(model).__name__}.")
-    _check_choice("format", format, FORMATS)
+    choice(*FORMATS).check("format", format)
     form = load_format(format)
     config = model.config if image_size is None else model.config.replace(image_size=image_size)
     _check_arguments(format, form, config, outputs, batch, precision)
@@ -150,14 +151,6 @@ def export(
     return Exported(folder, format, comparison, tuple(notes), size)
 
 
-def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
-    """Raises `ConfigError` if a value is not one of the choices."""
-    if value not in choices:
-        raise ConfigError(
-            f"{name}={value!r} is not one of {', '.join(choices)}.{nearest(str(value), choices)}"
-        )
-
-
 def _check_arguments(
     name: str, form: Format, config: ViTConfig, outputs: str, batch: int | str, precision: str
 ) -> None:
@@ -167,8 +160,8 @@ def _check_arguments(
         ConfigError: an argument has an invalid value.
         ExportError: the format cannot hold the model.
     """
-    _check_choice("outputs", outputs, OUTPUTS)
-    _check_choice("precision", precision, PRECISIONS)
+    OUTPUTS.check("outputs", outputs)
+    PRECISIONS.check("precision", precision)
     if batch != "dynamic" and not (type(batch) is int and batch > 0):
         raise ConfigError(f"batch={batch!r}, expected a positive number or 'dynamic'.")
     config.refuse_packed("An export")

@@ -169,13 +169,13 @@ def test_the_recipe_chooses_the_loss_by_classes_and_labels(model):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"steps": 0}, "steps=0: expected a positive int"),
+        ({"steps": 0}, "steps must be a positive int, found 0"),
         ({"batch_size": 10, "accumulate": 4}, "batch_size=10 is not divisible by accumulate=4"),
-        ({"steps_per_epoch": 0}, "steps_per_epoch=0: expected a positive int or None"),
-        ({"decay": "rsqrt"}, "decay='rsqrt': expected cosine or linear"),
+        ({"steps_per_epoch": 0}, "steps_per_epoch must be a positive int or None, found 0"),
+        ({"decay": "rsqrt"}, "decay='rsqrt' is not one of cosine, linear"),
         ({"warmup_steps": 100}, "warmup_steps=100: expected 0 to 99, below steps"),
-        ({"learning_rate": 0.0}, "learning_rate=0.0: expected a positive number"),
-        ({"ema": 1.0}, r"ema=1.0: expected a number in \[0, 1\)"),
+        ({"learning_rate": 0.0}, "learning_rate must be a positive number, found 0.0"),
+        ({"ema": 1.0}, r"ema must be a number in \[0, 1\) or None, found 1.0"),
         ({"label_smoothing": 0.1}, "label_smoothing=0.1 needs labels .* one_hot=True"),
         ({"head_only": True, "lora_rank": 4}, "head_only=True, .* lora_rank=4 exclude each other"),
     ],
@@ -193,7 +193,7 @@ def test_a_model_without_a_head_and_an_unknown_loss_are_refused(model):
     """The message for a model without a head says how to make one with a head."""
     with pytest.raises(ConfigError, match=r"num_classes=0.*from_preset\(..., num_classes=n\)"):
         transfer_recipe(tiny(num_classes=0), 10)
-    with pytest.raises(ConfigError, match="loss='hinge': expected softmax or sigmoid"):
+    with pytest.raises(ConfigError, match="loss='hinge' is not one of softmax, sigmoid"):
         augreg_recipe(model, 10, loss="hinge")
     with pytest.raises(ConfigError, match="loss='sigmoid' needs labels"):
         augreg_recipe(model, 10, loss="sigmoid", one_hot=False)

@@ -237,7 +237,7 @@ def test_the_recipe_resets_the_head_only_with_new_head():
             lambda m: layer_decay_multipliers(m, 1.5),
             r"layer_decay=1.5: expected a number in \(0, 1",
         ),
-        (lambda m: enable_lora(m, 0), "lora_rank=0: expected a positive int"),
+        (lambda m: enable_lora(m, 0), "lora_rank must be a positive int, found 0"),
         (lambda m: enable_lora(m, 2, ["query"]), r"\['query'\]: expected some of attention/query"),
         (lambda m: [enable_lora(m, 2) for _ in range(2)], "adapted already; use merge_lora"),
         (lambda m: zero_head(tiny(num_classes=0)), "num_classes=0, so no head"),
