@@ -127,22 +127,13 @@ def list_differences(
     """
     config, names = model.config, records.class_names
     problems = []
-    for field in ("image_size", "channels"):
-        expected, actual = getattr(config, field), getattr(preprocessor, field)
+    for field in ("image_size", "channels", "scaled", "data_format", "patch_size"):
+        expected, actual = getattr(model.preprocessor, field), getattr(preprocessor, field)
         if expected is not None and expected != actual:
             problems.append(
                 f"the model takes {field}={expected}, the data are prepared for "
                 f"{field}={actual}; give the model itself as preprocessor"
             )
-    if preprocessor.scaled != model.preprocessor.scaled:
-        problems.append(
-            f"the model has rescale={config.rescale}, these data are prepared for the "
-            "opposite; give the model itself as preprocessor"
-        )
-    if preprocessor.data_format != model.data_format:
-        problems.append(
-            f"the model takes {model.data_format}, the data are {preprocessor.data_format}"
-        )
     if config.num_classes and config.num_classes != len(names):
         problems.append(
             f"the model has {config.num_classes} classes, the data {len(names)} ({listed(names)}); "
