@@ -48,23 +48,13 @@ def resize_small_for(size: Size, parameters: Parameters) -> int:
     return round(small * max(size) / meant_for)
 
 
-def _squash(sides: tuple[Any, Any], size: Size, target: Size) -> list[Axis]:
-    """The whole image at `target`, and of it the middle; an odd margin is smaller at first."""
+def _squash(sides: tuple[Any, Any], size: Size, parameters: Parameters, xp: Any) -> list[Axis]:
+    """The whole image, and of it the middle; an odd margin is smaller at first."""
+    targets = [round(side / parameters.get("crop_pct", 1.0)) for side in size]
     return [
         Axis(0.0, have, float(to), float((to - want) // 2), want)
-        for have, to, want in zip(sides, target, size, strict=True)
+        for have, to, want in zip(sides, targets, size, strict=True)
     ]
-
-
-def _paper(sides: tuple[Any, Any], size: Size, _: Parameters, xp: Any) -> list[Axis]:
-    return _squash(sides, size, size)
-
-
-def _transformers(
-    sides: tuple[Any, Any], size: Size, parameters: Parameters, xp: Any
-) -> list[Axis]:
-    height, width = (round(side / parameters["crop_pct"]) for side in size)
-    return _squash(sides, size, (height, width))
 
 
 def _big_vision(sides: tuple[Any, Any], size: Size, parameters: Parameters, xp: Any) -> list[Axis]:
@@ -105,9 +95,9 @@ def _keras_hub(sides: tuple[Any, Any], size: Size, parameters: Parameters, xp: A
 
 
 _AXES: dict[str, Callable[..., list[Axis]]] = {
-    "paper": _paper,
+    "paper": _squash,
     "big_vision": _big_vision,
     "timm": _timm,
-    "transformers": _transformers,
+    "transformers": _squash,
     "keras_hub": _keras_hub,
 }
