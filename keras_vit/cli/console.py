@@ -1,4 +1,4 @@
-"""What the commands share: printing, progress, lists of image files, the model.
+"""Functions that the commands share: printing, progress, lists of image files, the model.
 
 Text from files could misuse the markup of rich, so `Screen` prints it without markup.
 """
