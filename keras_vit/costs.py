@@ -1,4 +1,4 @@
-"""The costs of a model from its configuration: parameters, floating-point operations, memory.
+"""The floating-point operations of a model, from its configuration.
 
 A multiply-add counts as two operations. As in table 6 of the paper, only matrix products and
 convolutions count; norms, activations, softmax and additions are below 1 % of the operations.
@@ -16,10 +16,6 @@ from keras_vit.weights import lexicon
 
 if TYPE_CHECKING:
     from keras_vit.model import VisionTransformer
-
-_FLOAT32 = 4
-_OPTIMIZER_STATE = {"sgd": 1, "adamw": 2}
-"""Numbers per weight that an optimizer keeps: the trace of momentum; mean and variance."""
 
 _PARTS = {
     "stem": r"root/|stage\d",
@@ -53,20 +49,6 @@ class Flops:
         return sum(self.parts.values())
 
 
-@dataclasses.dataclass(frozen=True)
-class Memory:
-    """Predicted memory in bytes, with float32 weights and activations.
-
-    Attributes:
-        weights: bytes of the weights.
-        training: bytes of a training step: weights, gradients, the state of the optimizer, and
-            the activations of all blocks that the gradient needs.
-    """
-
-    weights: int
-    training: int
-
-
 def flops(
     model: "VisionTransformer | ViTConfig", image_size: int | tuple[int, int] | None = None
 ) -> Flops:
@@ -85,7 +67,7 @@ def flops(
     >>> round(counts.forward / 1e9, 1), round(counts.training / 1e9, 1)
     (9.2, 27.5)
     """
-    config = _config_of(model)
+    config = model if isinstance(model, ViTConfig) else model.config
     size = _size_of(config, image_size)
     rows, columns = config.grid_of(size)
     tokens = rows * columns + config.num_prefix_tokens
@@ -117,59 +99,6 @@ def flops(
         parts["pooling"] += 4 * attended * config.hidden_size
     counted = {part: parts[part] for part in (*_PARTS, "attention_products") if parts[part]}
     return Flops(counted, 3 * sum(counted.values()) - first)
-
-
-def parameters(model: "VisionTransformer | ViTConfig") -> int:
-    """Returns the number of weights that a model stores.
-
-    >>> import keras_vit
-    >>> from keras_vit.costs import parameters
-    >>> parameters(keras_vit.vit_s16())
-    22050664
-    """
-    return sum(math.prod(weight.shape) for weight in lexicon.weights(_config_of(model)))
-
-
-def memory(
-    model: "VisionTransformer | ViTConfig",
-    batch_size: int = 1,
-    optimizer: str = "sgd",
-    image_size: int | tuple[int, int] | None = None,
-) -> Memory:
-    """Predicts the memory of a model and of a training step.
-
-    For each token of a block the gradient needs nine vectors of `hidden_size` (the input of the
-    block, both norms' outputs, query, key, value, the concatenated heads, and the two sums) and two
-    of `mlp_dim`. Attention weights are not kept, since fused kernels compute them again. The
-    stem of a hybrid is left out. The library of a backend needs further memory.
-
-    Args:
-        model: a `VisionTransformer`, or a `ViTConfig`.
-        batch_size: images per step.
-        optimizer: `"sgd"` with momentum, or `"adamw"`.
-        image_size: pixels, an int or (height, width); None for the size of the model.
-
-    Raises:
-        ConfigError: the optimizer is unknown, `image_size` is None for a model of any size, or the
-            image is smaller than a patch.
-    """
-    config = _config_of(model)
-    if optimizer not in _OPTIMIZER_STATE:
-        raise ConfigError(f"optimizer={optimizer!r} is not one of {', '.join(_OPTIMIZER_STATE)}.")
-    rows, columns = config.grid_of(_size_of(config, image_size))
-    tokens = rows * columns + config.num_prefix_tokens
-    gates = 1 if config.mlp == "plain" else 2
-    per_token = 9 * config.hidden_size + (1 + gates) * config.mlp_dim
-    activations = batch_size * tokens * config.num_layers * per_token
-    weights = parameters(config)
-    return Memory(
-        _FLOAT32 * weights,
-        _FLOAT32 * (weights * (2 + _OPTIMIZER_STATE[optimizer]) + activations),
-    )
-
-
-def _config_of(model: "VisionTransformer | ViTConfig") -> ViTConfig:
-    return model if isinstance(model, ViTConfig) else model.config
 
 
 def _size_of(config: ViTConfig, image_size: int | tuple[int, int] | None) -> tuple[int, int]:

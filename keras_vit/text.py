@@ -4,7 +4,7 @@ Labels, provenance, tensor names, file names and error pages come from outside. 
 escape sequence in them could move the cursor, rename the window or hide a line; U+202E could
 turn `gpj.exe` into `exe.jpg`; `[red]` is markup for rich, `[x](y)` for Markdown and `$\frac$`
 for matplotlib. The functions here show such characters as escapes.
-`cli.screen.Screen` applies them to all output of rich, `KerasViTError` to its message, and `log`
+`cli.console.Screen` applies them to all output of rich, `KerasViTError` to its message, and `log`
 and `warn` to theirs.
 """
 

@@ -14,7 +14,10 @@ FLOORS = (
     {"environment", "files", "fixes", "distribution.processes"},
     {"config"},
     {"labels", "images.protocols"},
-    {f"images.{name}" for name in ("decoding", "image_files", "inputs", "resampling", "resizing")},
+    {
+        f"images.{name}"
+        for name in ("decoding", "geometry", "image_files", "inputs", "resampling", "resizing")
+    },
     {"layers.base", "kernels", "layers.precision", "layers.quantisation"},
     {"layers.initializers"},
     {"layers"},

@@ -11,7 +11,7 @@ from rich.table import Table
 
 import keras_vit
 from keras_vit import CheckpointError
-from keras_vit.cli.screen import Screen
+from keras_vit.cli.console import Screen
 from keras_vit.text import in_markdown, log, visible, warn
 
 pytestmark = pytest.mark.without_backend

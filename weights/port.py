@@ -28,7 +28,7 @@ from keras_vit import KerasViTError, PresetError, VisionTransformer
 from keras_vit.checkpoints.inspection import open_checkpoint
 from keras_vit.checkpoints.opening import open_source
 from keras_vit.checkpoints.verification import formula_images
-from keras_vit.cli.screen import Screen
+from keras_vit.cli.console import Screen
 from keras_vit.files import write_json
 from keras_vit.sharing.save import save_preset
 from keras_vit.sources import bucket

@@ -13,9 +13,8 @@ from sklearn.datasets import load_digits
 
 import keras_vit
 from keras_vit.errors import ConfigError
-from keras_vit.explanation.classes import Target, choose_classes
 from keras_vit.explanation.curves import BASELINES, areas_below, blur, grey, replace_pixels
-from keras_vit.explanation.maps import check_batch
+from keras_vit.explanation.maps import Target, check_batch, choose_classes
 from keras_vit.model import VisionTransformer
 
 

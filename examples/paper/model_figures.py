@@ -15,7 +15,6 @@ from matplotlib.ticker import MaxNLocator
 from sklearn.datasets import load_digits
 
 from keras_vit import VisionTransformer, ViTConfig, attention_maps
-from keras_vit.explanation.pixels import pixels_per_patch
 
 
 class Filters(NamedTuple):
@@ -86,7 +85,7 @@ def attention_distance(
     Returns:
         The distances of each block, `{block: float32 (heads,)}`.
     """
-    sides = pixels_per_patch(config)
+    sides = config.stride
     y, x = np.meshgrid(*(np.arange(n) * p for n, p in zip(grid, sides, strict=True)), indexing="ij")
     places = np.stack([y.ravel(), x.ravel()], axis=1)
     distance = np.linalg.norm(places[:, None] - places[None], axis=-1)

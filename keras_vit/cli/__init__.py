@@ -9,7 +9,7 @@ from typing import Any
 from cyclopts import App, CycloptsError, Parameter
 
 from keras_vit import __version__
-from keras_vit.cli import explanations, exporting, images, models, serving, training
+from keras_vit.cli import images, models, products, training
 from keras_vit.cli.interrupts import interrupts_repeated
 from keras_vit.environment.backend import refusal
 from keras_vit.errors import KerasViTError
@@ -37,9 +37,9 @@ for _command in (
     images.embed,
     images.evaluate,
     images.probe,
-    exporting.export,
-    serving.serve,
-    explanations.explain,
+    products.export,
+    products.serve,
+    products.explain,
     training.finetune,
     training.demo,
 ):

@@ -1,4 +1,7 @@
-"""Functions that the commands share: printing, progress, lists of image files, the model."""
+"""Functions that the commands share: printing, progress, lists of image files, the model.
+
+Text from files could misuse the markup of rich, so `Screen` prints it without markup.
+"""
 
 import contextlib
 import csv
@@ -10,18 +13,32 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Console
 from rich.progress import Progress, ProgressColumn, Task
 from rich.table import Table
 from rich.text import Text
 
 from keras_vit.cli.options import Output
-from keras_vit.cli.screen import Screen
 from keras_vit.environment import backend
 from keras_vit.errors import KerasViTError
 from keras_vit.text import visible
 
 if TYPE_CHECKING:
     from keras_vit.model import VisionTransformer
+
+
+class Screen(Console):
+    """A rich console that takes every string literally.
+
+    rich passes each line, cell and title to `render_str`, so that markup, emoji codes and terminal
+    escapes in a string have no effect. Styled text is a `rich.text.Text`.
+    """
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        shown = visible(text, lines=True)
+        shown = shown.encode(self.encoding, "backslashreplace").decode(self.encoding)
+        return super().render_str(shown, **{**options, "markup": False, "emoji": False})
+
 
 console = Screen()
 

@@ -1,9 +1,5 @@
 """The command `keras-vit demo`: vit_digits predicts, learns another question, and is explained."""
 
-import os
-import subprocess
-import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -11,15 +7,13 @@ import keras
 import numpy as np
 from rich.text import Text
 
-from keras_vit.cli.screen import Screen
-from keras_vit.environment.backend import ONLY_PREDICTS, installed, require_training
-from keras_vit.errors import ConfigError
+from keras_vit.cli.console import console
+from keras_vit.environment.backend import require_training
+from keras_vit.environment.extras import import_extra
 from keras_vit.evaluation import evaluate
 from keras_vit.explanation.drawing import draw_explanations
 from keras_vit.finetune import transfer_recipe
 from keras_vit.model import VisionTransformer
-
-console = Screen()
 
 
 def run(folder: Path) -> None:
@@ -61,14 +55,11 @@ def run(folder: Path) -> None:
     after = evaluate(tuned, (images, parities)).top1
     console.print(f"   {before:.1%} right before (a zero head), {after:.1%} after")
 
-    _step("4. Save", " and reload in another process")
+    _step("4. Save", " and reload")
     tuned.save_to_preset(folder / "vit_digits_odd_even")
-    logits = tuned.predict(images[:32], verbose=0)
-    here = keras.backend.backend()
-    backend = next((name for name in installed() if name not in (here, ONLY_PREDICTS)), here)
-    reloaded = _logits_under(backend, folder / "vit_digits_odd_even", images[:32])
-    difference = np.abs(reloaded - logits)
-    console.print(f"   largest difference of a logit under {backend}: {difference.max():.1e}")
+    reloaded = VisionTransformer.from_preset(folder / "vit_digits_odd_even")
+    difference = np.abs(reloaded.probabilities(images) - tuned.probabilities(images))
+    console.print(f"   largest difference of a probability: {difference.max():.1e}")
 
     _step("5. Explain", ": what the class token attends to")
     picture = folder / "attention.png"
@@ -83,31 +74,7 @@ def _step(name: str, purpose: str) -> None:
 
 def _digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Returns training and test digits, split as `weights/train_digits.py` does: uint8, labels."""
-    try:
-        from sklearn.datasets import load_digits
-        from sklearn.model_selection import train_test_split
-    except ImportError as error:
-        raise ConfigError("The demo needs scikit-learn: pip install 'keras-vit[demo]'.") from error
-    data = load_digits()
+    data = import_extra("sklearn.datasets", "demo", "The demo").load_digits()
     images = np.round(data.images * (255 / 16)).astype("uint8")[..., None]
-    split = train_test_split(
-        images, data.target, test_size=360, stratify=data.target, random_state=0
-    )
-    return tuple(split)
-
-
-def _logits_under(backend: str, preset: Path, images: np.ndarray) -> np.ndarray:
-    """Loads the preset in another process and returns its logits."""
-    code = (
-        "import sys, numpy as np, keras_vit\n"
-        "preset, images, out = sys.argv[1:]\n"
-        "model = keras_vit.VisionTransformer.from_preset(preset)\n"
-        "np.save(out, model.predict(np.load(images), verbose=0))\n"
-    )
-    with tempfile.TemporaryDirectory() as work:
-        files = [str(preset), str(Path(work, "images.npy")), str(Path(work, "logits.npy"))]
-        np.save(files[1], images)
-        environment = {**os.environ, "KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
-        command = [sys.executable, "-c", code, *files]
-        subprocess.run(command, env=environment, check=True, stderr=subprocess.DEVNULL)
-        return np.load(files[2])
+    split = import_extra("sklearn.model_selection", "demo", "The demo").train_test_split
+    return tuple(split(images, data.target, test_size=360, stratify=data.target, random_state=0))

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 from rich.progress import Progress
 
-from keras_vit.cli.console import console, show, start_backend, tell
+from keras_vit.cli.console import Screen, console, show, start_backend, tell
 from keras_vit.cli.options import Fields, Output, Positive
-from keras_vit.cli.screen import Screen
 
 if TYPE_CHECKING:
     from keras_vit.config import ViTConfig
@@ -145,16 +144,15 @@ def _model_facts(config: "ViTConfig", size_known: bool) -> dict[str, Any]:
 
 
 def _costs(config: "ViTConfig") -> dict[str, Any]:
-    from keras_vit.costs import flops, memory, parameters
+    from keras_vit.costs import flops
+    from keras_vit.weights.lexicon import num_parameters
 
-    operations, bytes_of = flops(config), memory(config)
+    operations = flops(config)
     return {
-        "parameters": parameters(config),
+        "parameters": num_parameters(config),
         "tokens": config.num_tokens,
         "GFLOPs per image": f"{operations.forward / 1e9:.3g} forward, "
         f"{operations.training / 1e9:.3g} in a training step",
-        "memory in float32": f"{bytes_of.weights / 2**20:,.0f} MiB of weights, "
-        f"{bytes_of.training / 2**20:,.0f} MiB predicted for a training step of SGD on one image",
     }
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from keras_vit.data.image_data import ImageData, Options, Prepares
 from keras_vit.data.records import Records, RowImages, multi_hot
+from keras_vit.environment.extras import import_extra
 from keras_vit.errors import ConfigError, nearest
 
 
@@ -41,12 +42,7 @@ def from_huggingface(
         ConfigError: as `ImageData`; or the library is not installed, finds no data set of
             this name, or the data set lacks the columns.
     """
-    try:
-        import datasets
-    except ImportError as error:
-        raise ConfigError(
-            "from_huggingface needs the library datasets: pip install 'keras-vit[huggingface]'."
-        ) from error
+    datasets = import_extra("datasets", "huggingface", "from_huggingface")
     table, title = name, "data set"
     if isinstance(name, str):
         title = f"{name}, {split}"

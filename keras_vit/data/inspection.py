@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit.data.records import Records
-from keras_vit.errors import ConfigError
+from keras_vit.errors import ConfigError, listed
 from keras_vit.images.decoding import size_in_header
 from keras_vit.images.preprocessor import Preprocessor
 from keras_vit.images.resampling import size_of
@@ -71,7 +71,7 @@ def inspect(
     readable = records.select(np.array(sorted(sizes), np.intp))
     emptied = np.flatnonzero(records.counts.astype(bool) & (readable.counts == 0))
     if len(emptied):
-        names = ", ".join(records.class_names[k] for k in emptied[:_NAMED])
+        names = listed(records.class_names[k] for k in emptied)
         raise ConfigError(f"{summary} No readable image is left of the classes {names}.")
     warn(f"{summary} Left out.")
     left_out = {records.where(k): reason for k, reason in reasons.items()}
@@ -127,26 +127,16 @@ def list_differences(
     """
     config, names = model.config, records.class_names
     problems = []
-    for field in ("image_size", "channels"):
-        expected, actual = getattr(config, field), getattr(preprocessor, field)
+    for field in ("image_size", "channels", "scaled", "data_format", "patch_size"):
+        expected, actual = getattr(model.preprocessor, field), getattr(preprocessor, field)
         if expected is not None and expected != actual:
             problems.append(
                 f"the model takes {field}={expected}, the data are prepared for "
                 f"{field}={actual}; give the model itself as preprocessor"
             )
-    if preprocessor.scaled != model.preprocessor.scaled:
-        problems.append(
-            f"the model has rescale={config.rescale}, these data are prepared for the "
-            "opposite; give the model itself as preprocessor"
-        )
-    if preprocessor.data_format != model.data_format:
-        problems.append(
-            f"the model takes {model.data_format}, the data are {preprocessor.data_format}"
-        )
     if config.num_classes and config.num_classes != len(names):
-        some = ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
         problems.append(
-            f"the model has {config.num_classes} classes, the data {len(names)} ({some}); "
+            f"the model has {config.num_classes} classes, the data {len(names)} ({listed(names)}); "
             f"load the model with num_classes={len(names)}"
         )
     least = config.patch_size if min_size is None else (min_size, min_size)

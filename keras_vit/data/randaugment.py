@@ -52,14 +52,6 @@ def _fill(image: Image.Image) -> int | tuple[int, ...]:
     return _GREY if image.mode == "L" else (_GREY,) * len(image.getbands())
 
 
-def _shear_x(image: Image.Image, level: float, rng: np.random.Generator) -> Image.Image:
-    return _affine(image, (1, _either(0.3 * level, rng), 0, 0, 1, 0))
-
-
-def _shear_y(image: Image.Image, level: float, rng: np.random.Generator) -> Image.Image:
-    return _affine(image, (1, 0, 0, _either(0.3 * level, rng), 1, 0))
-
-
 def _translate_x(image: Image.Image, level: float, rng: np.random.Generator) -> Image.Image:
     return _affine(image, (1, 0, _either(100 * level, rng) * image.width / _SIDE, 0, 1, 0))
 
@@ -103,8 +95,8 @@ OPERATIONS: dict[str, Operation] = {
     "Contrast": _enhance(ImageEnhance.Contrast),
     "Brightness": _enhance(ImageEnhance.Brightness),
     "Sharpness": _enhance(ImageEnhance.Sharpness),
-    "ShearX": _shear_x,
-    "ShearY": _shear_y,
+    "ShearX": lambda image, level, rng: _affine(image, (1, _either(0.3 * level, rng), 0, 0, 1, 0)),
+    "ShearY": lambda image, level, rng: _affine(image, (1, 0, 0, _either(0.3 * level, rng), 1, 0)),
     "TranslateX": _translate_x,
     "TranslateY": _translate_y,
     "Cutout": _cutout,

@@ -197,25 +197,6 @@ def value_of(record: Any, key: str | int, place: int, title: str, number: int) -
         ) from error
 
 
-def names_for(labels: np.ndarray, preprocessor: Any) -> tuple[str, ...]:
-    """Returns names for classes that labels give by number: a model's labels, or the numbers.
-
-    Args:
-        labels: integers `(images,)`, or zeros and ones `(images, classes)`.
-        preprocessor: a `Preprocessor`, or a model, whose labels or number of classes count.
-    """
-    named = getattr(preprocessor, "labels", None)
-    if named:
-        return tuple(named)
-    config = getattr(preprocessor, "config", None)
-    count = config.num_classes if config is not None else 0
-    if not count and labels.ndim == 2:
-        count = labels.shape[1]
-    if not count and labels.dtype.kind in "ui" and labels.size:
-        count = max(int(labels.max()), 0) + 1
-    return tuple(str(k) for k in range(count))
-
-
 def multi_hot(
     lists: Sequence[Any], class_names: Sequence[str] | None, title: str
 ) -> tuple[np.ndarray, tuple[str, ...]]:
@@ -252,10 +233,10 @@ def classes_of(
     """Returns the labels as indices, and the name of each class.
 
     Args:
-        labels: integers or words, `(images,)`.
-        class_names: names of the classes, in the order of the indices; None for those of
-            `names_for`, or for the sorted words.
-        preprocessor: as in `names_for`.
+        labels: integers or words, `(images,)`, or zeros and ones `(images, classes)`.
+        class_names: names of the classes, in the order of the indices; None for the labels of a
+            model, or else for the sorted words or the numbers.
+        preprocessor: a `Preprocessor`, or a model, whose labels or number of classes count.
         title: name of the data set in messages.
 
     Raises:
@@ -263,10 +244,15 @@ def classes_of(
     """
     if labels.dtype.kind == "S":
         labels = np.char.decode(labels)
-    if labels.dtype.kind not in "UO":
-        return labels, tuple(class_names or names_for(labels, preprocessor))
-    words, indices = np.unique(labels.astype(str), return_inverse=True)
     known = getattr(preprocessor, "labels", None)
+    if labels.dtype.kind not in "UO":
+        count = getattr(getattr(preprocessor, "config", None), "num_classes", 0)
+        if not count and labels.ndim == 2:
+            count = labels.shape[1]
+        elif not count and labels.dtype.kind in "ui" and labels.size:
+            count = max(int(labels.max()), 0) + 1
+        return labels, tuple(class_names or known or map(str, range(count)))
+    words, indices = np.unique(labels.astype(str), return_inverse=True)
     names = choose_names(words.tolist(), class_names, known, f"{title}: label ")
     return np.array([names.index(word) for word in words])[indices], names
 

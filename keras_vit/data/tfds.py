@@ -8,6 +8,7 @@ import numpy as np
 
 from keras_vit.data.image_data import ImageData, Options, Prepares
 from keras_vit.data.records import Records, RowImages, multi_hot, read_rows
+from keras_vit.environment.extras import import_extra
 from keras_vit.errors import ConfigError, nearest
 
 MOST_BYTES = 2**32
@@ -55,12 +56,7 @@ def from_tfds(
         ConfigError: as `ImageData`; or the library is not installed, does not know the data
             set, split or feature, or the split is too large for memory.
     """
-    try:
-        import tensorflow_datasets as tfds
-    except ImportError as error:
-        raise ConfigError(
-            "from_tfds needs the library tensorflow-datasets: pip install 'keras-vit[tfds]'."
-        ) from error
+    tfds = import_extra("tensorflow_datasets", "tfds", "from_tfds")
     builder = name
     if isinstance(name, str):
         try:

@@ -6,13 +6,14 @@ need not choose: `import keras_vit` makes Keras take the installed backend.
 """
 
 import contextlib
-import importlib.util
+import importlib
 import json
 import os
 import sys
 import tempfile
 from pathlib import Path
 
+from keras_vit.environment.extras import is_installed
 from keras_vit.errors import BackendError
 
 BACKENDS = {
@@ -78,7 +79,7 @@ def start(saves: bool = False) -> str:
     lines = ""
     if chosen_backend()[0] == "tensorflow":
         lines += _imported_silently("keras")
-    if saves and _is_there("tensorflow"):
+    if saves and is_installed("tensorflow"):
         importlib.import_module("keras")  # first, with its own backend
         with contextlib.suppress(ImportError):  # as Keras does
             lines += _imported_silently("tensorflow")
@@ -108,7 +109,7 @@ def _imported_silently(module: str) -> str:
 
 def installed() -> list[str]:
     """Returns the backends whose packages can be imported, without importing them."""
-    return [name for name, packages in BACKENDS.items() if all(map(_is_there, packages))]
+    return [name for name, packages in BACKENDS.items() if all(map(is_installed, packages))]
 
 
 def refusal() -> BackendError | None:
@@ -139,11 +140,3 @@ def require_training() -> None:
             "OpenVINO predicts, but computes no gradients, which training and some explanations "
             "need: set KERAS_BACKEND to jax, torch or tensorflow for them."
         )
-
-
-def _is_there(package: str) -> bool:
-    try:
-        spec = importlib.util.find_spec(package)
-    except (ImportError, ValueError):
-        return False
-    return spec is not None and spec.origin is not None  # an empty folder has no origin

@@ -7,20 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.errors import ConfigError
+from keras_vit.environment.extras import import_extra
 from keras_vit.explanation.maps import explain
 from keras_vit.files import written_beside
 from keras_vit.model import VisionTransformer
 from keras_vit.text import visible
 
 
-def figure_class() -> Any:
-    """Returns matplotlib's Figure; raises `ConfigError` if matplotlib is not installed."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ConfigError("Drawing needs matplotlib: pip install 'keras-vit[figures]'.") from error
-    return Figure
+def import_matplotlib(module: str = "matplotlib") -> Any:
+    """Returns a module of matplotlib; raises `ConfigError` if matplotlib is not installed."""
+    return import_extra(module, "figures", "Drawing")
 
 
 def overlay(picture: np.ndarray, map_: np.ndarray, most: float | None = None) -> np.ndarray:
@@ -33,12 +29,9 @@ def overlay(picture: np.ndarray, map_: np.ndarray, most: float | None = None) ->
         map_: the map, `(height, width)`.
         most: the value of the brightest colour; None for the largest value of the map.
     """
-    figure_class()
-    from matplotlib import colormaps
-
     most = float(map_.max()) if most is None else most
     share = np.clip(map_ / most, 0, 1) if most > 0 else np.zeros_like(map_)
-    colours = colormaps["inferno"](0.25 + 0.75 * share)[..., :3]
+    colours = import_matplotlib().colormaps["inferno"](0.25 + 0.75 * share)[..., :3]
     alpha = (0.65 * share)[..., None]
     shown = picture if picture.shape[-1] == 3 else picture[..., :1].repeat(3, axis=-1)
     return (shown * (1 - alpha) + colours * alpha).astype("float32")
@@ -63,7 +56,7 @@ def draw_explanations(
     Raises:
         ConfigError: matplotlib is not installed, or as `keras_vit.explain`.
     """
-    figure_type = figure_class()
+    figure_type = import_matplotlib("matplotlib.figure").Figure
     batch = model.preprocessor(images)
     if titles is None:
         titles = [

@@ -6,12 +6,14 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from keras_vit.errors import ConfigError, nearest
+from keras_vit.config import ViTConfig
+from keras_vit.errors import ConfigError, nearest, shown
 from keras_vit.explanation.attention import grid_of, image_axes
-from keras_vit.explanation.classes import Target, choose_classes
 from keras_vit.explanation.methods import METHODS
-from keras_vit.explanation.pixels import per_patch, per_pixel
+from keras_vit.inference import run
 from keras_vit.model import VisionTransformer
+
+Target = int | str | np.ndarray | None
 
 
 class Explanation(NamedTuple):
@@ -96,20 +98,92 @@ def explain(
         raise ConfigError(
             f"method={method!r} has no option {odd[0]!r}; it has {', '.join(names) or 'none'}."
         )
-    run = make(model, **options)
+    one_batch = make(model, **options)
 
     classes = None
     if asks_class or target is not None:
         classes = choose_classes(model, images, target, batch_size)
-    evidence = _in_batches(model, run, images, classes, batch_size)
+    evidence = _in_batches(model, one_batch, images, classes, batch_size)
     if not np.isfinite(evidence).all():
         raise ConfigError(_why_not_finite(model, method))
     if gives_pixels:
-        sums = per_patch(evidence, grid_of(model, images), model.config)
+        sums = _per_patch(evidence, grid_of(model, images), model.config)
         return Explanation(evidence, sums, classes)
     height, width = (images.shape[axis] for axis in image_axes(model))
-    maps = per_pixel(evidence, (height, width), model.config)
+    maps = _per_pixel(evidence, (height, width), model.config)
     return Explanation(maps, evidence, classes if asks_class else None)
+
+
+def class_index(model: VisionTransformer, target: int | str) -> int:
+    """Returns the index of a class that is given by index or label.
+
+    A label is a label of the model, or one of the names in a label such as `"tench, Tinca tinca"`.
+    A string of digits is an index if no label equals it.
+
+    Raises:
+        ConfigError: the model has no such class, or several classes with that name.
+    """
+    num_classes = model.config.num_classes
+    if isinstance(target, str):
+        labels = model.labels or ()
+        matches = [k for k, label in enumerate(labels) if label == target]
+        matches = matches or [k for k, label in enumerate(labels) if target in label.split(", ")]
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            raise ConfigError(
+                f"target={shown(target)} names the classes {', '.join(map(str, matches))}. "
+                "Give one of these numbers."
+            )
+        if not target.isdecimal() or len(target) >= 10:
+            raise ConfigError(
+                f"target={shown(target)} is no label of the model"
+                f"{'' if labels else ', which has none'}.{nearest(target, labels)} "
+                f"An index from 0 to {num_classes - 1} names a class too."
+            )
+        target = int(target)
+    if isinstance(target, bool) or not isinstance(target, (int, np.integer)):
+        raise ConfigError(f"target={shown(target)}: expected an index, a label or None.")
+    if not 0 <= target < num_classes:
+        raise ConfigError(
+            f"target={shown(int(target))} is no class: the model has {num_classes}, "
+            f"from 0 to {num_classes - 1}."
+        )
+    return int(target)
+
+
+def choose_classes(
+    model: VisionTransformer, images: np.ndarray, target: Target, batch_size: int
+) -> np.ndarray:
+    """Returns the class that is explained for each image, int32 `(batch,)`.
+
+    Args:
+        model: a model with one prediction per image.
+        images: a float batch in the model's size and range.
+        target: a class for all images, by index or label; an integer array `(batch,)` with one
+            class per image; or None for the predicted class.
+        batch_size: images per step.
+
+    Raises:
+        ConfigError: the model has no such class, or the numbers of classes and images differ.
+    """
+    config = model.config
+    if not config.has_one_prediction:
+        raise ConfigError(
+            "An explanation of a class needs a model with one prediction per image; this model has "
+            f"num_classes={config.num_classes} and classifier={config.classifier!r}."
+        )
+    if target is None:
+        return run(model, images, batch_size=batch_size).argmax(-1).astype("int32")
+    if isinstance(target, np.ndarray) and target.ndim:
+        if target.shape != (len(images),):
+            raise ConfigError(
+                f"target has the shape {target.shape}, expected ({len(images)},): one class for "
+                "each image."
+            )
+        return np.asarray([class_index(model, k) for k in target], "int32")
+    target = target.item() if isinstance(target, np.ndarray) else target
+    return np.full(len(images), class_index(model, target), "int32")
 
 
 def check_batch(images: Any, batch_size: int) -> np.ndarray:
@@ -127,7 +201,7 @@ def check_batch(images: Any, batch_size: int) -> np.ndarray:
 
 def _in_batches(
     model: VisionTransformer,
-    run: Any,
+    one_batch: Any,
     images: np.ndarray,
     classes: np.ndarray | None,
     batch_size: int,
@@ -144,7 +218,7 @@ def _in_batches(
         batch, one_hot = (
             np.pad(x[part], [(0, size - count)] + [(0, 0)] * (x.ndim - 1)) for x in (images, chosen)
         )
-        parts.append(run(batch, one_hot)[:count])
+        parts.append(one_batch(batch, one_hot)[:count])
     return np.concatenate(parts).astype("float32", copy=False)
 
 
@@ -154,3 +228,24 @@ def _why_not_finite(model: VisionTransformer, method: str) -> str:
         if not np.isfinite(keras.ops.convert_to_numpy(keras.ops.cast(weight, "float32"))).all():
             return f"method={method!r} gave NaN: the weight {weight.path} is not finite."
     return f"method={method!r} gave NaN although all weights are finite; are the images?"
+
+
+def _per_pixel(patches: np.ndarray, image_size: tuple[int, int], config: ViTConfig) -> np.ndarray:
+    """Returns `(batch, height, width)`, in which each pixel has the value of its patch.
+
+    Pixels at the right and lower edge that fill no patch are 0: the model does not read them.
+    """
+    high, wide = config.stride
+    maps = patches.repeat(high, axis=1).repeat(wide, axis=2)[:, : image_size[0], : image_size[1]]
+    missing = [(0, side - seen) for side, seen in zip(image_size, maps.shape[1:], strict=True)]
+    return np.pad(maps, [(0, 0), *missing])
+
+
+def _per_patch(maps: np.ndarray, grid: tuple[int, int], config: ViTConfig) -> np.ndarray:
+    """Returns `(batch, rows, columns)`, the sums over the pixels of each patch."""
+    high, wide = config.stride
+    sides = grid[0] * high, grid[1] * wide
+    maps = maps[:, : sides[0], : sides[1]]
+    missing = [(0, side - seen) for side, seen in zip(sides, maps.shape[1:], strict=True)]
+    maps = np.pad(maps, [(0, 0), *missing])
+    return maps.reshape(len(maps), grid[0], high, grid[1], wide).sum(axis=(2, 4))

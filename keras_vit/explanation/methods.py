@@ -21,9 +21,7 @@ from keras_vit.explanation.attention import (
     read_tokens,
     share_tokens,
 )
-from keras_vit.explanation.classes import black, score_classes
 from keras_vit.explanation.gradients import compile_call, gradient
-from keras_vit.explanation.pixels import pixels_per_patch
 from keras_vit.graph import Stages
 from keras_vit.layers.quantisation import quantised_parts
 from keras_vit.model import VisionTransformer
@@ -91,13 +89,7 @@ def relevance(model: VisionTransformer) -> OneBatch:
         shapes = [(batch, model.config.num_heads, tokens, tokens)] * len(blocks)
         if model.config.classifier == "map":
             shapes.append((batch, pool.num_heads, 1, tokens - pool.skip))
-
-        def score(changes: list[Any]) -> tuple[Any, list[Any]]:
-            stages = Stages(names, dict(zip(names, changes, strict=True)))
-            total = ops.sum(score_classes(model, images, chosen, stages))
-            return total, [stages.values[name] for name in names]
-
-        gradients, weights = gradient(score, [ops.zeros(shape, "float32") for shape in shapes])
+        gradients, weights = _slopes(model, images, chosen, dict(zip(names, shapes, strict=True)))
         seen = [ops.mean(ops.relu(g * a), axis=1) for g, a in zip(gradients, weights, strict=True)]
         total = ops.eye(tokens, dtype="float32")[None]
         for step in seen[: len(blocks)]:
@@ -127,14 +119,10 @@ def gradcam(model: VisionTransformer, block: int = -1) -> OneBatch:
         rows, columns = grid_of(model, images)
         shape = (images.shape[0], rows * columns + prefix, model.config.hidden_size)
 
-        def score(changes: list[Any]) -> tuple[Any, Any]:
-            stages = Stages([name], {name: changes[0]})
-            total = ops.sum(score_classes(model, images, chosen, stages))
-            return total, ops.cast(stages.values[name], "float32")
-
-        (slopes,), tokens = gradient(score, [ops.zeros(shape, "float32")])
+        (slopes,), (tokens,) = _slopes(model, images, chosen, {name: shape})
         channels = ops.mean(slopes[:, prefix:], axis=1, keepdims=True)
-        return ops.relu(ops.sum(tokens[:, prefix:] * channels, axis=-1))
+        patches = ops.cast(tokens[:, prefix:], "float32")
+        return ops.relu(ops.sum(patches * channels, axis=-1))
 
     run = compile_call(model, of_batch)
     return lambda images, chosen: run(images, chosen).reshape(-1, *grid_of(model, images))
@@ -155,7 +143,7 @@ def integrated_gradients(
 
     def of_batch(images: Any, chosen: Any) -> Any:
         def score(sources: list[Any]) -> tuple[Any, list[Any]]:
-            return ops.sum(score_classes(model, sources[0], chosen)), []
+            return _score(model, sources[0], chosen), []
 
         return gradient(score, [images])[0][0]
 
@@ -190,7 +178,7 @@ def occlusion(model: VisionTransformer, window: int = 1, baseline: Any = None) -
         rows, columns = grid_of(model, images)
         if window > min(rows, columns):
             raise ConfigError(f"window={window} is larger than the grid of {rows} x {columns}.")
-        high, wide = pixels_per_patch(model.config)
+        high, wide = model.config.stride
         cover, whole = np.broadcast_to(pixels, images.shape), score(images, chosen)
         falls = np.zeros((len(images), rows, columns), "float32")
         squares = np.zeros((rows, columns), "float32")
@@ -246,6 +234,36 @@ METHODS = {
 }
 
 
+def _score(model: VisionTransformer, images: Any, chosen: Any, **further: Any) -> Any:
+    """Returns the sum over a batch of the outputs of the chosen classes, a float32 scalar.
+
+    Args:
+        model: a model with one prediction per image.
+        images: a tensor of images.
+        chosen: one-hot classes, float32 `(batch, num_classes)`.
+        **further: further arguments of the call of the model.
+    """
+    outputs = ops.cast(model(images, training=False, **further), "float32")
+    return ops.sum(outputs * chosen)
+
+
+def _slopes(
+    model: VisionTransformer, images: Any, chosen: Any, shapes: dict[str, tuple[int, ...]]
+) -> tuple[list[Any], list[Any]]:
+    """Returns the gradients of the score by stages of the given shapes, and their values.
+
+    Raises:
+        ConfigError: a stage is the weights of an attention layer that the user has replaced.
+    """
+
+    def score(changes: list[Any]) -> tuple[Any, list[Any]]:
+        stages = Stages(list(shapes), dict(zip(shapes, changes, strict=True)))
+        total = _score(model, images, chosen, stages=stages)
+        return total, [stages.values[name] for name in shapes]
+
+    return gradient(score, [ops.zeros(shape, "float32") for shape in shapes.values()])
+
+
 def _block(model: VisionTransformer, block: int | str) -> int:
     if not isinstance(block, int) or isinstance(block, bool):
         pool = ' or "pool"' if model.config.classifier == "map" else ""
@@ -256,7 +274,9 @@ def _block(model: VisionTransformer, block: int | str) -> int:
 def _baseline(model: VisionTransformer, baseline: Any) -> np.ndarray:
     """Returns the given pixel or image, or a black pixel, to be broadcast over a batch."""
     if baseline is None:
-        return black(model)
+        mean, std = (np.atleast_1d(np.float32(x)) for x in model.preprocessor.normalisation)
+        pixel = -mean / std if model.preprocessor.scaled else np.zeros_like(mean)
+        return pixel if model.data_format == "channels_last" else pixel[:, None, None]
     start = np.asarray(baseline, "float32")
     shape = model.input_shape[1:]
     odd = start.ndim > 3 or any(

@@ -17,10 +17,8 @@ import numpy as np
 from keras_vit.errors import ConfigError
 from keras_vit.explanation import drawing
 from keras_vit.explanation.attention import attention_maps, grid_of, probe_weights, read_tokens
-from keras_vit.explanation.classes import class_index
 from keras_vit.explanation.curves import BASELINES, areas_below, blur, grey, replace_pixels
-from keras_vit.explanation.maps import explain
-from keras_vit.explanation.pixels import pixels_per_patch
+from keras_vit.explanation.maps import class_index, explain
 from keras_vit.files import written_beside
 from keras_vit.labels import top_labels
 from keras_vit.model import VisionTransformer
@@ -59,14 +57,12 @@ def write_report(
         ConfigError: matplotlib is not installed, the model takes images of any size, the method
             or class is unknown, or an image cannot be read.
     """
-    drawing.figure_class()
+    colours = drawing.import_matplotlib().colormaps["inferno"]
+    to_hex = drawing.import_matplotlib("matplotlib.colors").to_hex
     if model.config.image_size is None:
         raise ConfigError(
             "A report needs a model of a fixed size: load it with image_size= (--image-size)."
         )
-    from matplotlib import colormaps
-    from matplotlib.colors import to_hex
-
     from keras_vit import __version__
 
     batch = model.preprocessor(list(images))
@@ -84,7 +80,7 @@ def write_report(
                 dict(model.provenance), indent=2, ensure_ascii=False, default=str
             ),
             "version": __version__,
-            "colours": [to_hex(colormaps["inferno"](0.25 + 0.75 * k / 255)) for k in range(256)],
+            "colours": [to_hex(colours(0.25 + 0.75 * k / 255)) for k in range(256)],
         }
     )
     path = Path(folder, "index.html")
@@ -193,7 +189,7 @@ def _attention(model: VisionTransformer, image: np.ndarray, room: int) -> dict[s
     if model.config.classifier == "map":
         read["pooling"] = probe_weights(model, image)[0]
     rows, largest = _eight_bits(np.concatenate([_with_mean(w[:, prefix:]) for w in read.values()]))
-    sides = zip(pixels_per_patch(model.config), model.config.image_size or (), strict=True)
+    sides = zip(model.config.stride, model.config.image_size or (), strict=True)
     return {
         "grid": grid_of(model, image),
         "patch": [pixels / side for pixels, side in sides],

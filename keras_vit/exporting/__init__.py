@@ -1,6 +1,6 @@
 """A model out of the process that it was trained in: one folder that runs without keras_vit.
 
-`plan` has the arguments of an export, `graph` the function that is written, `pixels` its
+`plan` declares formats and exports, `graph` is the function that is written, `pixels` its
 preprocessing, and `formats` the converters; `verification` opens the result in its own runtime.
 """
 

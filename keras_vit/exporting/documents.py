@@ -5,9 +5,8 @@ import json
 from pathlib import Path
 
 from keras_vit import __version__
-from keras_vit.exporting.formats.base import Format
 from keras_vit.exporting.graph import ExportGraph
-from keras_vit.exporting.plan import ExportPlan
+from keras_vit.exporting.plan import ExportPlan, Format
 from keras_vit.exporting.verification import Comparison
 from keras_vit.files import write_json
 from keras_vit.images.protocols import complete

@@ -8,9 +8,8 @@ import numpy as np
 
 from keras_vit.errors import ExportError, first_line
 from keras_vit.exporting import pixels
-from keras_vit.exporting.formats.base import Format, Run
 from keras_vit.exporting.graph import ExportGraph
-from keras_vit.exporting.plan import ExportPlan
+from keras_vit.exporting.plan import ExportPlan, Format, Run
 
 TOLERANCES = {"float32": 5e-5, "float16": 2e-2, "int8": 0.25}
 """Largest difference of each precision, relative to the largest output."""

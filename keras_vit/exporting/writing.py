@@ -2,27 +2,27 @@
 
 import contextlib
 import dataclasses
-import importlib.util
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import keras
 
 from keras_vit.config import ViTConfig
-from keras_vit.errors import ConfigError, ExportError, KerasViTError, first_line, nearest
+from keras_vit.config.rules import choice
+from keras_vit.environment.extras import is_installed
+from keras_vit.errors import ConfigError, ExportError, KerasViTError, first_line
 from keras_vit.exporting import child, documents, pixels, verification
 from keras_vit.exporting.formats import FORMATS, load_format
-from keras_vit.exporting.formats.base import Format
 from keras_vit.exporting.graph import ExportGraph
-from keras_vit.exporting.plan import ExportPlan
+from keras_vit.exporting.plan import ExportPlan, Format
 from keras_vit.files import folder_written_beside, room_checked
 from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.model import VisionTransformer
 
-OUTPUTS = ("probabilities", "logits", "features")
-PRECISIONS = ("float32", "float16", "int8")
+OUTPUTS = choice("probabilities", "logits", "features")
+PRECISIONS = choice("float32", "float16", "int8")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,18 +94,35 @@ def export(
     """
     if not isinstance(model, VisionTransformer):
         raise ConfigError(f"model: expected a VisionTransformer, found {type(model).__name__}.")
-    _check_choice("format", format, FORMATS)
+    choice(*FORMATS).check("format", format)
     form = load_format(format)
-    plan, notes = _plan(
-        model,
-        format,
-        form,
-        preprocessing=preprocessing,
+    config = model.config if image_size is None else model.config.replace(image_size=image_size)
+    _check_arguments(format, form, config, outputs, batch, precision)
+    notes = []
+    if format == "transformers_js" and outputs == "probabilities":
+        notes.append("The outputs are logits, as the readers of this format take them.")
+        outputs = "logits"
+    protocol = model.preprocessor.protocol
+    prepares, reason = _preparation(form, config, protocol) if preprocessing else ("nothing", None)
+    notes += [reason] if reason else []
+    if model.dtype_policy.name != "float32":
+        notes.append(f"The policy {model.dtype_policy.name} became float32.")
+    plan = ExportPlan(
+        format=format,
         outputs=outputs,
-        image_size=image_size,
-        batch=batch,
+        prepares=prepares,
+        image_size=config.image_size,
+        channels=config.channels,
+        batch=None if batch == "dynamic" else batch,
         precision=precision,
+        protocol=protocol,
+        scaled=not config.rescale,
+        channels_first=form.channels_first,
+        unit=config.stride,
+        input=form.input,
     )
+    if refusal := form.refusal(plan):
+        raise ExportError(f"format={format!r}: {refusal}")
     if calibration is not None and not (precision == "int8" and form.takes_calibration):
         raise ConfigError(
             "calibration: only precision='int8' of format='onnx' and 'openvino' takes images."
@@ -134,36 +151,19 @@ def export(
     return Exported(folder, format, comparison, tuple(notes), size)
 
 
-def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
-    """Raises `ConfigError` if a value is not one of the choices."""
-    if value not in choices:
-        raise ConfigError(
-            f"{name}={value!r} is not one of {', '.join(choices)}.{nearest(str(value), choices)}"
-        )
-
-
-def _plan(
-    model: VisionTransformer,
-    name: str,
-    form: Format,
-    *,
-    preprocessing: bool,
-    outputs: str,
-    image_size: int | tuple[int, int] | None,
-    batch: int | Literal["dynamic"],
-    precision: str,
-) -> tuple[ExportPlan, list[str]]:
-    """Returns the plan of an export, and a sentence for each difference from its arguments.
+def _check_arguments(
+    name: str, form: Format, config: ViTConfig, outputs: str, batch: int | str, precision: str
+) -> None:
+    """Refuses arguments of `export` that are invalid, or that do not fit the format or the model.
 
     Raises:
         ConfigError: an argument has an invalid value.
         ExportError: the format cannot hold the model.
     """
-    _check_choice("outputs", outputs, OUTPUTS)
-    _check_choice("precision", precision, PRECISIONS)
+    OUTPUTS.check("outputs", outputs)
+    PRECISIONS.check("precision", precision)
     if batch != "dynamic" and not (type(batch) is int and batch > 0):
         raise ConfigError(f"batch={batch!r}, expected a positive number or 'dynamic'.")
-    config = model.config if image_size is None else model.config.replace(image_size=image_size)
     config.refuse_packed("An export")
     if outputs != "features" and config.num_classes == 0:
         raise ConfigError(
@@ -175,38 +175,11 @@ def _plan(
         if name == "transformers_js":
             way = "the folder holds float32 and int8 files anyway."
         raise ExportError(f"format={name!r} is not written in {precision}; {way}")
-    notes = []
-    if name == "transformers_js":
-        if outputs == "features" and config.num_classes:
-            raise ExportError(
-                f"format={name!r} holds the features of a model without a head: load it with "
-                "num_classes=0."
-            )
-        if outputs == "probabilities":
-            notes.append("The outputs are logits, as the readers of this format take them.")
-            outputs = "logits"
-    protocol = model.preprocessor.protocol
-    prepares, reason = _preparation(form, config, protocol) if preprocessing else ("nothing", None)
-    notes += [reason] if reason else []
-    if model.dtype_policy.name != "float32":
-        notes.append(f"The policy {model.dtype_policy.name} became float32.")
-    plan = ExportPlan(
-        format=name,
-        outputs=outputs,
-        prepares=prepares,
-        image_size=config.image_size,
-        channels=config.channels,
-        batch=None if batch == "dynamic" else batch,
-        precision=precision,
-        protocol=protocol,
-        scaled=not config.rescale,
-        channels_first=form.channels_first,
-        unit=config.stride,
-        input=form.input,
-    )
-    if refusal := form.refusal(plan):
-        raise ExportError(f"format={name!r}: {refusal}")
-    return plan, notes
+    if name == "transformers_js" and outputs == "features" and config.num_classes:
+        raise ExportError(
+            f"format={name!r} holds the features of a model without a head: load it with "
+            "num_classes=0."
+        )
 
 
 def _preparation(
@@ -243,7 +216,7 @@ def _check_installed(name: str, form: Format, precision: str, verify: bool) -> N
     """Raises `ExportError` where a converter or the runtime of a format is not installed."""
     converters = {**form.writes, **(form.quantises if precision == "int8" else {})}
     for modules, purpose in ((converters, "written"), (form.reads if verify else {}, "verified")):
-        missing = {module: extra for module, extra in modules.items() if not _is_there(module)}
+        missing = {module: extra for module, extra in modules.items() if not is_installed(module)}
         if missing:
             extras = ",".join(sorted(set(missing.values())))
             verb = "is" if len(missing) == 1 else "are"
@@ -253,7 +226,3 @@ def _check_installed(name: str, form: Format, precision: str, verify: bool) -> N
                 f"installed: pip install --upgrade 'keras-vit[{extras}]'."
                 f"{way if purpose == 'verified' else ''}"
             )
-
-
-def _is_there(module: str) -> bool:
-    return importlib.util.find_spec(module) is not None

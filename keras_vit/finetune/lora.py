@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from keras_vit.config.rules import POSITIVE
 from keras_vit.errors import ConfigError
 from keras_vit.finetune.trainable import train_only
 
@@ -48,8 +49,7 @@ def enable_lora(
         ConfigError: a target is unknown, the model is adapted already, or `rank` is not
             positive.
     """
-    if not isinstance(rank, int) or rank < 1:
-        raise ConfigError(f"lora_rank={rank!r}: expected a positive int.")
+    POSITIVE.check("lora_rank", rank)
     names = list(dict.fromkeys(path.split("/", 1)[1] for path in _projections(model)))
     targets = names if targets is None else targets
     unknown = [target for target in targets if target not in names]

@@ -2,11 +2,12 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import keras
 
+from keras_vit.config.rules import POSITIVE, POSITIVE_OR_NONE, Values, choice
 from keras_vit.errors import ConfigError
 from keras_vit.finetune.lora import enable_lora
 from keras_vit.finetune.muon import LayerwiseMuon
@@ -247,32 +248,24 @@ def _recipe(
     return Recipe(compile_args, fit_args, batch_size, {"recipe": name, **settings})
 
 
-def _is_positive_int(value: Any) -> bool:
-    return isinstance(value, int) and value > 0
-
-
-_VALID: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "steps": (_is_positive_int, "expected a positive int"),
-    "batch_size": (_is_positive_int, "expected a positive int"),
-    "accumulate": (_is_positive_int, "expected a positive int"),
-    "steps_per_epoch": (
-        lambda value: value is None or _is_positive_int(value),
-        "expected a positive int or None",
-    ),
-    "decay": (lambda value: value in ("cosine", "linear"), "expected cosine or linear"),
-    "loss": (lambda value: value in ("softmax", "sigmoid"), "expected softmax or sigmoid"),
-    "label_smoothing": (lambda value: 0 <= value < 1, "expected a number in [0, 1)"),
-    "ema": (lambda value: value is None or 0 <= value < 1, "expected a number in [0, 1) or None"),
-    "learning_rate": (lambda value: value > 0, "expected a positive number"),
-    "weight_decay": (lambda value: value >= 0, "expected 0 or more"),
+_VALID = {
+    "steps": POSITIVE,
+    "batch_size": POSITIVE,
+    "accumulate": POSITIVE,
+    "steps_per_epoch": POSITIVE_OR_NONE,
+    "decay": choice("cosine", "linear"),
+    "loss": choice("softmax", "sigmoid"),
+    "label_smoothing": Values(lambda value: 0 <= value < 1, "a number in [0, 1)"),
+    "ema": Values(lambda value: value is None or 0 <= value < 1, "a number in [0, 1) or None"),
+    "learning_rate": Values(lambda value: value > 0, "a positive number"),
+    "weight_decay": Values(lambda value: value >= 0, "0 or more"),
 }
 
 
 def _check(settings: dict[str, Any]) -> None:
-    for name, value in settings.items():
-        is_valid, expected = _VALID.get(name, (None, ""))
-        if is_valid is not None and not is_valid(value):
-            raise ConfigError(f"{name}={value!r}: {expected}.")
+    for name, valid in _VALID.items():
+        if name in settings:
+            valid.check(name, settings[name])
     steps, batch_size, accumulate = (settings[n] for n in ("steps", "batch_size", "accumulate"))
     if batch_size % accumulate:
         raise ConfigError(f"batch_size={batch_size} is not divisible by accumulate={accumulate}.")

@@ -9,7 +9,6 @@ import contextlib
 import functools
 import io
 import os
-import stat
 import threading
 from collections.abc import Iterator
 from pathlib import PurePath
@@ -20,6 +19,7 @@ from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from keras_vit.environment.limits import IMAGE_PIXELS
 from keras_vit.errors import ConfigError
+from keras_vit.files import open_plain
 
 
 class TooManyPixelsError(ConfigError):
@@ -154,7 +154,7 @@ def _turn_of_large_images(process: int) -> threading.Lock:
 def _file(source: Any, name: str) -> Any:
     """Returns a seekable binary file, as a context."""
     if isinstance(source, (str, os.PathLike)):
-        return _regular_file(name)
+        return open_plain(name)
     if isinstance(source, (bytes, bytearray, memoryview)):
         return io.BytesIO(source)
     with contextlib.suppress(AttributeError, OSError):  # a pipe cannot seek
@@ -165,17 +165,6 @@ def _file(source: Any, name: str) -> Any:
     if len(content) > _MOST_BYTES:
         raise ConfigError(f"{name}: more than {_MOST_BYTES} bytes in a file object; give its path.")
     return io.BytesIO(content)
-
-
-def _regular_file(name: str) -> Any:
-    # Opened without waiting, since a pipe without a writer would never open.
-    file = open(  # noqa: SIM115
-        name, "rb", opener=lambda path, flags: os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
-    )
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
-        raise ConfigError(f"{name}: a device, pipe or socket, expected an image file.")
-    return file
 
 
 @contextlib.contextmanager
@@ -200,7 +189,7 @@ def _refusals(name: str) -> Iterator[None]:
         hint = ""
         if name.lower().endswith((".heic", ".heif")):
             hint = " Install pillow-heif and call pillow_heif.register_heif_opener() first."
-        reason = str(error) or type(error).__name__
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         if isinstance(error, UnidentifiedImageError):  # Pillow's sentence has a memory address
             reason = "its first bytes are those of no known format"
         raise ConfigError(f"{name}: not a readable image ({reason}).{hint}") from error

@@ -17,11 +17,12 @@ import numpy as np
 from keras_vit.config.rules import pair
 from keras_vit.errors import ConfigError
 from keras_vit.images.decoding import decode_image, pixel_limit
+from keras_vit.images.geometry import resize_small_for
 from keras_vit.images.inputs import Item, Pixels, UserImage, eight_bit_range, images_in
 from keras_vit.images.packing import fit_to_patches, pack, pack_image
 from keras_vit.images.protocols import ProtocolSpec, compact, complete
 from keras_vit.images.resampling import Picture, Size, pixels_of, size_of
-from keras_vit.images.resizing import RESIZE, resize_small_for
+from keras_vit.images.resizing import resize
 
 Unreadable = Callable[[Item, ConfigError], None]
 
@@ -216,7 +217,7 @@ class Preprocessor:
         if self._patch is not None:  # no protocol crops an image whose aspect the model takes
             size = fit_to_patches(size_of(image), self._patch, self._most_patches)
             parameters = {**parameters, "crop_pct": 1.0, "crop_mode": "squash"}
-        return RESIZE[parameters["name"]](image, size, parameters)
+        return resize(image, size, parameters)
 
     def scale(self, image: np.ndarray) -> np.ndarray:
         """Returns pixels of [0, 255] in the model's range, float32: the third step."""

@@ -34,12 +34,6 @@ def size_of(image: Picture) -> Size:
     return image.height, image.width
 
 
-def centre(image: np.ndarray, size: Size) -> np.ndarray:
-    """Returns the middle of an array; an odd margin is smaller at the top and on the left."""
-    top, left = ((have - want) // 2 for have, want in zip(image.shape, size, strict=False))
-    return image[top : top + size[0], left : left + size[1]]
-
-
 def resize_with_pillow(image: Picture, size: tuple[int, ...], interpolation: str) -> np.ndarray:
     """Returns an image at another size by one of Pillow's filters, which antialias.
 

@@ -53,15 +53,3 @@ linear, patches, remat = _form("linear"), _form("patches"), _form("remat")
 rotate, tensor, uniform = _form("rotate"), _form("tensor"), _form("uniform")
 have_whole_block = _choice == "fast" and keras.backend.backend() == "torch"
 """Whether `layers.torch_block` computes a block of the encoder by one function, in inference."""
-
-__all__ = [
-    "attention",
-    "gelu",
-    "layer_norm",
-    "linear",
-    "patches",
-    "remat",
-    "rotate",
-    "tensor",
-    "uniform",
-]

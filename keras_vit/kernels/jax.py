@@ -24,11 +24,6 @@ from keras_vit.fixes import xla_on_cpus
 from keras_vit.kernels import reference
 from keras_vit.kernels.sizes import is_known
 
-tensor = reference.tensor
-patches = reference.patches
-rotate = reference.rotate
-uniform = reference.uniform
-
 
 def gelu(x: Any, approximate: bool) -> Any:
     """See `reference.gelu`. With many tokens on CPUs the result stays out of XLA's fusions.

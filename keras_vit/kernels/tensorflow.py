@@ -8,14 +8,6 @@ import tensorflow as tf
 from keras_vit.fixes import recompute_grad
 from keras_vit.kernels import reference
 
-tensor = reference.tensor
-gelu = reference.gelu
-layer_norm = reference.layer_norm
-linear = reference.linear
-patches = reference.patches
-rotate = reference.rotate
-uniform = reference.uniform
-
 
 def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
     """See `reference.remat`."""

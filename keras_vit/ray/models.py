@@ -117,7 +117,7 @@ class _PerImage:
 
         An image smaller than a patch is unreadable for a model of any size.
         """
-        preprocessor, (high, wide) = self.model.preprocessor, self.model.config.patch_size
+        preprocessor, (high, wide) = self.model.preprocessor, self.model.config.stride
         try:
             if isinstance(image, str) and is_address(image):
                 image = Encoded(read_bytes(image), image)

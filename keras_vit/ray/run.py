@@ -14,6 +14,7 @@ import keras
 import numpy as np
 
 from keras_vit import __version__
+from keras_vit.environment.extras import import_extra
 from keras_vit.errors import ConfigError, shown
 from keras_vit.ray.models import Classify, Embed, ImageSize
 from keras_vit.ray.storage import file_system, files, images_at, is_address, pyarrow
@@ -83,7 +84,8 @@ def write_dataset(
             model does not fit, or the folder cannot be written or holds a data set of another
             model.
     """
-    ray = _ray()
+    ray = import_extra("ray", "ray", "The engine ray")
+    import_extra("ray.data", "ray", "The engine ray")
     if workers < 1 or cpus_per_worker < 1:
         raise ConfigError(
             f"workers={workers}, cpus_per_worker={cpus_per_worker}: expected at least 1 of each."
@@ -237,12 +239,3 @@ def _cluster(ray: Any, folder: str, num_cpus: int) -> Iterator[None]:
 def _absolute(place: str) -> str:
     """Returns an absolute path, because a worker runs in another current folder."""
     return place if is_address(place) else os.path.abspath(place)  # noqa: PTH100
-
-
-def _ray() -> Any:
-    try:
-        import ray
-        import ray.data
-    except ImportError as error:
-        raise ConfigError("The engine ray needs Ray: pip install 'keras-vit[ray]'.") from error
-    return ray

@@ -8,24 +8,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from keras_vit.environment.extras import import_extra
 from keras_vit.errors import ConfigError, first_line
 from keras_vit.images import list_images
 from keras_vit.images.decoding import format_of_name
 
 
 def pyarrow() -> Any:
-    """Returns the module pyarrow.
-
-    Raises:
-        ConfigError: it is not installed.
-    """
-    try:
-        import pyarrow
-        import pyarrow.fs
-        import pyarrow.parquet
-    except ImportError as error:
-        raise ConfigError("keras_vit.ray needs pyarrow: pip install 'keras-vit[ray]'.") from error
-    return pyarrow
+    """Returns the module pyarrow; raises `ConfigError` if it is not installed."""
+    for module in ("pyarrow.fs", "pyarrow.parquet"):
+        import_extra(module, "ray", "keras_vit.ray")
+    return import_extra("pyarrow", "ray", "keras_vit.ray")
 
 
 def is_address(place: str) -> bool:

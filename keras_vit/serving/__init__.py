@@ -9,10 +9,10 @@ there is no 429; SIGTERM ends its main process before accepted requests are answ
 form or JSON, never the bytes of an image; and its processes exchange pickles.
 """
 
-import importlib.util
 import os
 from typing import Any
 
+from keras_vit.environment.extras import is_installed
 from keras_vit.errors import ConfigError
 from keras_vit.serving.settings import Settings
 
@@ -71,7 +71,7 @@ def serve(
 def check_installed() -> None:
     """Raises `ConfigError` if a library of the extra `serve` is not installed."""
     names = ("fastapi", "fastapi_offline", "uvicorn", "python_multipart")
-    missing = [name for name in names if importlib.util.find_spec(name) is None]
+    missing = [name for name in names if not is_installed(name)]
     if missing:
         raise ConfigError(
             f"Serving needs {', '.join(missing)}, which is not installed: "

@@ -23,7 +23,7 @@ def machine(monkeypatch, tmp_path):
 
     def install(*names, in_file=None, in_environment=None):
         packages = {package for name in names for package in backend.BACKENDS[name]}
-        monkeypatch.setattr(backend, "_is_there", lambda package: package in packages)
+        monkeypatch.setattr(backend, "is_installed", lambda package: package in packages)
         if in_file:
             (tmp_path / "keras.json").write_text(json.dumps({"backend": in_file}))
         if in_environment:

@@ -16,7 +16,7 @@ from keras_vit import VisionTransformer
 from keras_vit.cli import main
 from keras_vit.errors import ConfigError, ExportError
 from keras_vit.exporting import documents, verification, writing
-from keras_vit.exporting.formats import load_format, onnx, onnx_precision
+from keras_vit.exporting.formats import load_format, onnx
 from keras_vit.exporting.graph import ExportGraph
 from keras_vit.exporting.plan import ExportPlan
 from tests.exporting.photo import photo_of
@@ -136,7 +136,7 @@ def test_int8_of_onnx_still_prepares_images(written, tmp_path, calibrated):
     target = tmp_path / "model.onnx"
     target.write_bytes((folder / "model.onnx").read_bytes())
     photos = [photo_of((40 + k, 30), 3) for k in range(3)]
-    onnx_precision.convert(target, plan_of("int8"), photos if calibrated else None)
+    onnx.FORMAT.finish(tmp_path, plan_of("int8"), photos if calibrated else None)
     before = (folder / "model.onnx").stat().st_size
     assert before - target.stat().st_size > 0.1 * 4 * model.count_params()
     exact, rounded = onnx.session(folder / "model.onnx"), onnx.session(target)
@@ -314,7 +314,7 @@ def test_a_missing_converter_is_named_with_the_line_that_installs_it(
     tmp_path, monkeypatch, absent, arguments, message
 ):
     """So is a missing runtime, without which one can still write."""
-    monkeypatch.setattr(writing, "_is_there", lambda name: name not in absent)
+    monkeypatch.setattr(writing, "is_installed", lambda name: name not in absent)
     with pytest.raises(ExportError, match=message):
         keras_vit.export(tiny(num_layers=1), tmp_path / "model", **arguments)
     assert list(tmp_path.iterdir()) == []

@@ -11,7 +11,7 @@ import pytest
 from keras_vit import CheckpointError
 from keras_vit.errors import WriteError
 from keras_vit.finetune import Resume
-from keras_vit.finetune.state import random_states, read_state, set_random_states, write_state
+from keras_vit.finetune.resume import random_states, read_state, set_random_states, write_state
 from tests.disk import full_disk
 from tests.finetune import long_training
 from tests.thorough import THOROUGH

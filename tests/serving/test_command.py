@@ -81,11 +81,6 @@ def test_a_taken_port_and_an_unknown_preset_are_refused(capsys):
 
 def test_the_extra_is_named_if_it_is_missing(monkeypatch, capsys):
     """With the line that installs it."""
-    find_spec = serving.importlib.util.find_spec
-    monkeypatch.setattr(
-        serving.importlib.util,
-        "find_spec",
-        lambda name: None if name.startswith("fastapi") else find_spec(name),
-    )
+    monkeypatch.setattr(serving, "is_installed", lambda name: not name.startswith("fastapi"))
     assert main(["serve", "vit_digits"]) == 2
     assert "pip install 'keras-vit[serve]'" in capsys.readouterr().err

@@ -2,7 +2,7 @@
 
 import importlib
 
-from keras_vit.exporting.formats.base import Format
+from keras_vit.exporting.plan import Format
 
 FORMATS = ("onnx", "openvino", "torch", "saved_model", "litert", "stablehlo", "transformers_js")
 """Names of the formats, as `keras_vit.export` takes them."""

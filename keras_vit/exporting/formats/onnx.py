@@ -1,18 +1,21 @@
-"""Writes model.onnx, of opset 20, by `torch.onnx.export` of a recorded program.
+"""Writes model.onnx, of opset 20, by `torch.onnx.export` of a recorded program; needs torch.
 
-The module needs torch.
+ONNX Runtime converts the file to fewer bits: int8 products of matrices, or float16.
 """
 
 import json
+import logging
 import sys
+import types
+import warnings
 from pathlib import Path
 from typing import Any
 
-from keras_vit.exporting.formats import onnx_precision
-from keras_vit.exporting.formats.base import Format, Run
+import numpy as np
+
 from keras_vit.exporting.formats.torch import recording, trace_arguments
 from keras_vit.exporting.graph import join_outputs
-from keras_vit.exporting.plan import ExportPlan
+from keras_vit.exporting.plan import ExportPlan, Format, Run
 
 OPSET = 20
 """The first with Gelu; OpenVINO reads it. One with Attention (23) is no faster in ONNX Runtime."""
@@ -59,6 +62,57 @@ def session(path: Path) -> Run:
     return lambda images: join_outputs(opened.run(None, {name: images}))
 
 
+def quantise(
+    path: Path, target: Path, input: str, calibration: list[np.ndarray] | None = None
+) -> None:
+    """Writes the int8 form of an ONNX file: weights by channel, as QDQ where it is calibrated."""
+    from onnxruntime import quantization
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    folded = path.with_name("folded.onnx")
+    level = logging.getLogger().level
+    logging.getLogger().setLevel(logging.ERROR)  # it advises what is done here already
+    try:
+        # Unfolded, most weights are no initializers of a MatMul, and silently stay as they are.
+        quant_pre_process(str(path), str(folded), skip_symbolic_shape=True)
+        kinds = ["MatMul", "Gemm"]
+        if calibration is None:
+            quantization.quantize_dynamic(
+                folded, target, op_types_to_quantize=kinds, per_channel=True
+            )
+        else:
+            batches = ({input: image[None]} for image in calibration)
+            quantization.quantize_static(
+                folded,
+                target,
+                types.SimpleNamespace(get_next=lambda: next(batches, None)),
+                op_types_to_quantize=kinds,
+                per_channel=True,
+                extra_options={"MatMulConstBOnly": True},
+            )
+    finally:
+        logging.getLogger().setLevel(level)
+        folded.unlink(missing_ok=True)
+
+
+def _halve(path: Path) -> None:
+    import onnx
+    from onnxruntime.transformers.float16 import convert_float_to_float16
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of numbers that float16 rounds to zero
+        half = convert_float_to_float16(onnx.load(path), keep_io_types=True)
+    onnx.save(half, path)
+
+
+def _finish(folder: Path, plan: ExportPlan, calibration: list[np.ndarray] | None) -> None:
+    path = folder / "model.onnx"
+    if plan.precision == "int8":  # what prepares images stays float32
+        quantise(path, path, plan.input, calibration)
+    elif plan.precision == "float16":
+        _halve(path)
+
+
 def _refusal(plan: ExportPlan) -> str | None:
     if plan.precision != "float16" or plan.prepares == "nothing":
         return None
@@ -71,9 +125,7 @@ FORMAT = Format(
     writes={"torch": "torch", "onnx": "export", "onnxscript": "export"},
     reads={"onnxruntime": "export"},
     write=write,
-    finish=lambda folder, plan, calibration: onnx_precision.convert(
-        folder / "model.onnx", plan, calibration
-    ),
+    finish=_finish,
     open=lambda folder, plan: session(folder / "model.onnx"),
     precisions=("float32", "float16", "int8"),
     takes_calibration=True,

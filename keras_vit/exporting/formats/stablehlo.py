@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.exporting.formats.base import Format, Run
-from keras_vit.exporting.plan import ExportPlan
+from keras_vit.exporting.plan import ExportPlan, Format, Run
 
 
 def _write(graph: Any, plan: ExportPlan, folder: Path) -> None:

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.exporting.formats.base import Format, Run
-from keras_vit.exporting.plan import ExportPlan
+from keras_vit.exporting.plan import ExportPlan, Format, Run
 
 
 def trace_arguments(graph: Any, plan: ExportPlan) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:

@@ -13,9 +13,8 @@ import numpy as np
 
 from keras_vit import checkpoints
 from keras_vit.errors import ExportError
-from keras_vit.exporting.formats import onnx, onnx_precision
-from keras_vit.exporting.formats.base import Format, Run
-from keras_vit.exporting.plan import ExportPlan
+from keras_vit.exporting.formats import onnx
+from keras_vit.exporting.plan import ExportPlan, Format, Run
 from keras_vit.files import write_json
 from keras_vit.model import VisionTransformer
 
@@ -99,7 +98,7 @@ def _finish(folder: Path, plan: ExportPlan, calibration: list[np.ndarray] | None
     (folder / "model.onnx").rename(path)
     if (folder / "model.onnx.data").exists():
         (folder / "model.onnx.data").rename(path.parent / "model.onnx.data")
-    onnx_precision.quantise(path, _path(folder, "_quantized"), plan.input)
+    onnx.quantise(path, _path(folder, "_quantized"), plan.input)
 
 
 def _open_int8(folder: Path, plan: ExportPlan) -> Run:

@@ -1,0 +1,36 @@
+"""Packages that keras_vit needs for a part of its work only; its extras install them."""
+
+import importlib
+import importlib.util
+from typing import Any
+
+from keras_vit.errors import ConfigError
+
+
+def import_extra(module: str, extra: str, purpose: str) -> Any:
+    """Imports a module of an optional package.
+
+    Args:
+        module: full name of the module.
+        extra: extra of keras_vit that installs it.
+        purpose: the part of keras_vit that needs it.
+
+    Raises:
+        ConfigError: the package is not installed; the message has the line that installs it.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        raise ConfigError(
+            f"{purpose} needs {package}: pip install 'keras-vit[{extra}]'."
+        ) from error
+
+
+def is_installed(module: str) -> bool:
+    """Whether a module can be imported; an empty folder of its name does not count."""
+    try:
+        spec = importlib.util.find_spec(module)
+    except (ImportError, ValueError):
+        return False
+    return spec is not None and spec.origin is not None
