@@ -67,6 +67,12 @@ def faults_of(config: Any) -> Iterator[str]:
         yield "representation_size={} and projection_dim={} exclude each other.".format(
             *map(shown, layers)
         )
+    blocks = config.class_token_blocks
+    if blocks > 1 and (classifier != "token_and_mean" or blocks > config.num_layers):
+        yield (
+            f"class_token_blocks={shown(blocks)} needs classifier='token_and_mean' and at least "
+            f"as many blocks, found classifier={classifier!r} and {config.num_layers} blocks."
+        )
     if config.class_token_in_mean and not (classifier == "gap" and config.num_prefix_tokens):
         yield "class_token_in_mean=True needs classifier='gap' and a class token."
     if config.numerics.pool_before_norm and not (classifier == "gap" and config.final_norm):
