@@ -42,6 +42,7 @@ def test_the_defaults_are_those_of_the_paper():
         "channels": 3,
         "num_classes": 1000,
         "classifier": "token",
+        "class_token_blocks": 1,
         "prefix_in_map": True,
         "patch_bias": True,
         "norm": "layer",
@@ -131,6 +132,12 @@ WRONG = [
         ["class_token_in_mean=True", "a class token"],
     ),
     ({"class_token_in_mean": True}, ["class_token_in_mean=True", "classifier='gap'"]),
+    ({"class_token_blocks": 2}, ["class_token_blocks=2", "'token_and_mean'", "found", "'token'"]),
+    (
+        {"classifier": "token_and_mean", "class_token_blocks": 3},
+        ["class_token_blocks=3", "as many blocks", "and 2 blocks"],
+    ),
+    ({"class_token_blocks": 0}, ["class_token_blocks", "0"]),
     ({"numerics": {"pool_before_norm": True}}, ["pool_before_norm=True", "classifier='gap'"]),
     ({"numerics": {"pool_before_norm": 1}}, ["numerics.pool_before_norm", "bool", "1"]),
     ({"image_size": 0}, ["image_size", "positive int or a pair", "0"]),
@@ -373,18 +380,21 @@ def configs(draw):
     image = draw(st.sampled_from([image, None]))
     classifier = draw(st.sampled_from(CLASSIFIERS + FAMILY_CLASSIFIERS))
     token = draw(st.sampled_from([None, True] + [False] * ("token" not in classifier)))
+    layers = draw(sides)
+    most = layers if classifier == "token_and_mean" else 1
     rates, epsilons = st.floats(0, 0.99), st.floats(0, 0.99)
     return ViTConfig(
         patch_size=patch,
         hidden_size=heads * head_dim,
         mlp_dim=draw(sides),
         num_heads=heads,
-        num_layers=draw(sides),
+        num_layers=layers,
         image_size=image,
         channels=draw(sides),
         num_classes=draw(st.integers(0, 9)),
         classifier=classifier,
         class_token=token,
+        class_token_blocks=draw(st.integers(1, most)),
         class_token_in_mean=classifier == "gap" and bool(token) and draw(st.booleans()),
         distillation_token=token is True and draw(st.booleans()),
         num_registers=draw(st.integers(0, 3)),

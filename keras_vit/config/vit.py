@@ -58,9 +58,9 @@ class ViTConfig(Fields):
             mean of the patches; `"map"`: multi-head attention pooling;
             `"unpooled"`: every token; `"token_unpooled"`: every token, including a
             class token; `"token_and_mean"`: the class token and, behind it, the mean of
-            the patches, `2 * hidden_size` numbers (DINOv2; see `class_token_blocks`); `"token_and_distillation"`: a
-            head each for the class token and the distillation token, whose logits are
-            averaged (DeiT).
+            the patches, `2 * hidden_size` numbers (DINOv2), or more by
+            `class_token_blocks`; `"token_and_distillation"`: a head each for the class
+            token and the distillation token, whose logits are averaged (DeiT).
         class_token: whether a class token stands in front of the patches. None: True for
             the classifiers with `token` in their names. `"gap"` and `"map"` may have a
             class token too (timm, keras-hub).
