@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 
 import hypothesis
 import pytest
@@ -18,6 +19,10 @@ from tests.forks import Nursery
 
 hypothesis.settings.register_profile("repeatable", derandomize=True)
 hypothesis.settings.load_profile("repeatable")
+
+# OpenVINO reports each conversion to its makers, from a process forked beside running threads,
+# which crashes. Without the package it reports nothing.
+sys.modules.setdefault("openvino_telemetry", None)
 
 
 if keras.backend.backend() == "jax":
