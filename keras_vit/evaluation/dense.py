@@ -88,7 +88,7 @@ class PatchLayer:
     def logits(
         self, model: VisionTransformer, sources: Sequence[Any], sliding: bool, batch_size: int
     ) -> Iterator[tuple[tuple[int, int], np.ndarray]]:
-        """Yields the size of each of the `sources_of` images, and its logits `(rows, columns, outputs)`."""
+        """Yields for each of `sources_of` its size and its logits, `(rows, columns, outputs)`."""
         config = model.config
         window, grid = _check_model(model, self.class_token)
         width = config.hidden_size * len(self.blocks) * (1 + self.class_token)
