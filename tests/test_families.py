@@ -22,6 +22,7 @@ FEW = sample(FAMILIES, "dinov3", "deit", "beit", "data2vec")
 """On JAX and TensorFlow: each form of relative positions; the goldens have the other switches."""
 ANY_SIZE = [name for name in FEW if "relative_position_bias" not in FAMILIES[name]]
 few_families = pytest.mark.parametrize("fields", [FAMILIES[name] for name in FEW], ids=FEW)
+ONE_BLOCK = {"num_layers": 1, "class_token_blocks": 1}
 IMAGES = normal(2, 16, 16, 3)
 
 
@@ -127,7 +128,7 @@ def test_attention_maps_have_all_tokens_and_rows_that_sum_to_one(fields):
 @families
 def test_lora_adapts_every_projection(fields):
     """Gates included; the merged model gives the same output."""
-    model = random_family(fields)
+    model = random_family(fields, **ONE_BLOCK)
     before = numpy_of(model(IMAGES))
     enable_lora(model, rank=1, targets=None)
     lora = [w for w in model.trainable_weights if w.name.startswith("lora_kernel")]
@@ -158,7 +159,7 @@ def test_int8_quantisation_changes_the_output_by_less_than_30_percent(fields, tm
 @families
 def test_tokens_splits_the_output_of_a_block(fields):
     """Class token, distillation token, registers and patch grid together are the output."""
-    model = random_family(fields, image_size=(8, 16))
+    model = random_family(fields, image_size=(8, 16), **ONE_BLOCK)
     images = normal(2, 8, 16, 3)
     raw = keras.Model(model.input, model.get_layer("block_0").output).predict(images, verbose=0)
     found = model.tokens(images, norm=False)
