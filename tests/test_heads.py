@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from keras_vit import CheckpointError, ConfigError, VisionTransformer
+from keras_vit import CheckpointError, ConfigError, VisionTransformer, export
 from tests.helpers import assert_close, normal, numpy_of, random_tiny
 
 IMAGES = normal(2, 16, 16, 3)
@@ -137,8 +137,15 @@ def test_a_head_of_four_blocks_reads_their_class_tokens(fields, tmp_path):
     assert_close(again(IMAGES), expected, tolerance)
 
 
+@pytest.mark.on_one_backend("torch")
+def test_a_head_of_two_blocks_is_exported(tmp_path):
+    """For images of any size; `export` compares the file with the model."""
+    model = random_tiny(num_layers=2, classifier="token_and_mean", class_token_blocks=2)
+    exported = export(model, tmp_path / "onnx", format="onnx")
+    assert exported.verification.difference < 1e-5
+
+
 def test_every_class_token_of_a_head_learns():
-    """The gradient by the input of an early block passes through its own class token too."""
     model = random_tiny(num_layers=3, classifier="token_and_mean", class_token_blocks=2)
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     before = numpy_of(model.get_layer("head").kernel)
