@@ -128,6 +128,8 @@ class Graph:
         )
         self.blocks = [_block(config, i, policy, remat, float32) for i in range(config.num_layers)]
         norm = _norm(config, policy, "encoder_norm") if config.final_norm else None
+        # Blocks before the last one whose class tokens the head reads too.
+        self.further_blocks = self.blocks[-config.class_token_blocks : -1]
         self.pool = _pool(config, policy)
         self.pool_reads_mask = config.native_aspect and config.is_pooled
         self.block_norm = None if config.numerics.pool_before_norm else norm
@@ -149,16 +151,20 @@ class Graph:
         # `stateless_call` sets no context of a call: layers get `training` only as an argument.
         mode = {} if training is None else {"training": training}
         z, positions = self._embed(images, mode, stages)  # Eq. 1
+        class_tokens: list[Any] = []
         for block in self.blocks:  # Eqs. 2 and 3
             z = stages.keep(f"{block.name}/input", z)
             z = self._call_block(block, z, stages, **positions, **mode)
             if stages.touches(f"{block.name}/norm"):
-                normed = z if self.block_norm is None else self.block_norm(z)
-                stages.keep(f"{block.name}/norm", normed)
+                stages.keep(f"{block.name}/norm", self._normed(z))
+            if block in self.further_blocks:
+                class_tokens.append(self._normed(z[:, :1])[:, 0])
             if stages.end_call():
                 return None
         for layer in self.to_output:  # Eq. 4, and the head
             z = self._call_behind_blocks(layer, z, stages, positions.get("mask"))
+            if layer is self.pool and class_tokens:
+                z = ops.concatenate([*(ops.cast(t, z.dtype) for t in class_tokens), z], axis=-1)
         return z
 
     def stage_names(self) -> list[str]:
@@ -222,6 +228,9 @@ class Graph:
         if reader and not stages.were_read(f"{block.name}/attention"):
             raise ConfigError(_NO_WEIGHTS.format(block.name))
         return stages.keep(block.name, z)
+
+    def _normed(self, z: Any) -> Any:
+        return z if self.block_norm is None else self.block_norm(z)
 
     def _call_behind_blocks(self, layer: Any, z: Any, stages: Stages, mask: Any) -> Any:
         reader = stages.reader("pool/attention") if layer is self.pool else {}

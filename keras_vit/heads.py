@@ -60,24 +60,20 @@ def read_head(model: Any, path: Any, labels: Labels | None, allow_pickle_weights
     config, width = model.config, model.get_layer("pre_logits").output.shape[-1]
     fields = {"num_classes": weight[0], "classifier_activation": None, "labels": labels}
     has_both = (
-        config.classifier in ("token", "gap")
+        config.classifier in ("token", "gap", "token_and_mean")
         and config.has_class_token
         and not config.numerics.pool_before_norm
         and config.representation_size is None
         and config.projection_dim is None
     )
-    if has_both and weight[1] == 2 * width:
-        fields |= {"classifier": "token_and_mean", "class_token_in_mean": False}
+    blocks = {2 * config.hidden_size: 1, 5 * config.hidden_size: 4}.get(weight[1], 0)
+    if has_both and 0 < blocks <= config.num_layers:
+        fields |= {"classifier": "token_and_mean", "class_token_blocks": blocks}
+        fields |= {"class_token_in_mean": False}
     elif weight[1] != width or not config.is_pooled:
-        further = (
-            "It is a head of the class tokens of four blocks, which is not supported: take the "
-            "linear head of one block."
-            if weight[1] == 5 * config.hidden_size
-            else "It belongs to another encoder."
-        )
         raise CheckpointError(
             f"{path}: the head reads vectors of width {weight[1]}; the pre_logits of this model "
-            f"have {width} and classifier={config.classifier!r}. {further}"
+            f"have {width} and classifier={config.classifier!r}. It belongs to another encoder."
         )
     return copy_with_head(model, arrays["weight"].T, arrays["bias"], fields)
 

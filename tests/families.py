@@ -10,6 +10,8 @@ FAMILIES = {
     },
     "dinov2": {
         "classifier": "token_and_mean",
+        "num_layers": 2,
+        "class_token_blocks": 2,
         "num_registers": 2,
         "position_before_registers": True,
         "mask_token": True,

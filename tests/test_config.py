@@ -93,6 +93,12 @@ WRONG = [
         ["class_token_in_mean=True", "a class token"],
     ),
     ({"class_token_in_mean": True}, ["class_token_in_mean=True", "classifier='gap'"]),
+    ({"class_token_blocks": 2}, ["class_token_blocks=2", "'token_and_mean'", "found", "'token'"]),
+    (
+        {"classifier": "token_and_mean", "class_token_blocks": 3},
+        ["class_token_blocks=3", "as many blocks", "and 2 blocks"],
+    ),
+    ({"class_token_blocks": 0}, ["class_token_blocks", "0"]),
     ({"numerics": {"pool_before_norm": True}}, ["pool_before_norm=True", "classifier='gap'"]),
     ({"numerics": {"pool_before_norm": 1}}, ["numerics.pool_before_norm", "bool", "1"]),
     ({"image_size": 0}, ["image_size", "positive int or a pair", "0"]),
@@ -332,6 +338,7 @@ KINDS = (
     {"image_size": None, "position_grid": (2, 3), "projection_dim": 5},
     {"image_size": (45, 33), **R50},
     {"native_aspect": True, "rope": None, "position": "none"},
+    {"classifier": "token_and_mean", "num_layers": 4, "class_token_blocks": 4},
 )
 """Fields of which some exclude others."""
 

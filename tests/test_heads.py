@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from keras_vit import CheckpointError, ConfigError, VisionTransformer
+from keras_vit import CheckpointError, ConfigError, VisionTransformer, export
 from tests.helpers import assert_close, normal, numpy_of, random_tiny
 
 IMAGES = normal(2, 16, 16, 3)
@@ -110,6 +110,50 @@ def test_a_head_in_a_file_reads_what_its_width_says(kind, tmp_path):
     assert_close(loaded(IMAGES), expected)
 
 
+@pytest.mark.parametrize("fields", [{}, {"classifier": "token_and_mean"}, {"dtype": "float16"}])
+def test_a_head_of_four_blocks_reads_their_class_tokens(fields, tmp_path):
+    """As `_LinearClassifierWrapper` of DINOv2's `hub/classifiers.py` with `layers=4`."""
+    torch = pytest.importorskip("torch")
+    model = random_tiny(num_layers=5, num_registers=1, num_classes=0, **fields)
+    linear, path = torch.nn.Linear(5 * 16, 3), tmp_path / "dinov2_vits14_linear4_head.pth"
+    torch.save(linear.state_dict(), path)
+    classifier = model.with_head(path, labels=NAMES, allow_pickle_weights=True)
+    assert classifier.config.class_token_blocks == 4
+    layers = [tokens for _, tokens in sorted(model.tokens(IMAGES, (1, 2, 3, 4)).items())]
+    tokens = [torch.tensor(each.class_token) for each in layers]
+    mean = torch.tensor(layers[-1].patches).flatten(1, 2).mean(dim=1)
+    expected = linear(torch.cat([*tokens, mean], dim=1)).detach().numpy()
+    tolerance = 5e-3 if fields.get("dtype") else 1e-5
+    assert_close(classifier(IMAGES), expected, tolerance)
+    assert_close(classifier.predict(IMAGES, verbose=0), expected, tolerance)
+    picture = np.zeros((16, 16, 3), "uint8")
+    assert {label for label, _ in classifier.classify(picture, top=3)[0]} == set(NAMES)
+    classifier.save_to_preset(tmp_path / "preset")
+    loaded = VisionTransformer.from_preset(tmp_path / "preset")
+    assert loaded.config == classifier.config
+    assert_close(loaded(IMAGES), expected, tolerance)
+    loaded.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras", compile=False)
+    assert_close(again(IMAGES), expected, tolerance)
+
+
+@pytest.mark.on_one_backend("torch")
+def test_a_head_of_two_blocks_is_exported(tmp_path):
+    """For images of any size; `export` compares the file with the model."""
+    model = random_tiny(num_layers=2, classifier="token_and_mean", class_token_blocks=2)
+    exported = export(model, tmp_path / "onnx", format="onnx")
+    assert exported.verification.difference < 1e-5
+
+
+def test_every_class_token_of_a_head_learns():
+    model = random_tiny(num_layers=3, classifier="token_and_mean", class_token_blocks=2)
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    before = numpy_of(model.get_layer("head").kernel)
+    model.train_on_batch(IMAGES, np.array([0, 2]))
+    moved = np.abs(numpy_of(model.get_layer("head").kernel) - before).reshape(3, 16, -1)
+    assert (moved.max(axis=(1, 2)) > 0).all()
+
+
 def test_a_head_in_a_pickle_needs_permission(tmp_path):
     torch = pytest.importorskip("torch")
     model, path = random_tiny(), tmp_path / "dinov2_vits14_linear_head.pth"
@@ -124,7 +168,7 @@ def test_a_head_in_a_pickle_needs_permission(tmp_path):
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [
-        ({"weight": normal(3, 80), "bias": normal(3)}, "width 80; .* class tokens of four blocks"),
+        ({"weight": normal(3, 80), "bias": normal(3)}, "width 80; .* belongs to another encoder"),
         ({"weight": normal(3, 24), "bias": normal(3)}, "have 16 .* belongs to another encoder"),
         ({"weight": normal(3, 16), "bias": normal(4)}, r"expected a linear head.*\(4,\)"),
         ({"decode_head.bn.bias": normal(3)}, r"expected a linear head.*decode_head\.bn\.bias"),

@@ -58,9 +58,9 @@ class ViTConfig(Fields):
             mean of the patches; `"map"`: multi-head attention pooling;
             `"unpooled"`: every token; `"token_unpooled"`: every token, including a
             class token; `"token_and_mean"`: the class token and, behind it, the mean of
-            the patches, `2 * hidden_size` numbers (DINOv2); `"token_and_distillation"`: a
-            head each for the class token and the distillation token, whose logits are
-            averaged (DeiT).
+            the patches, `2 * hidden_size` numbers (DINOv2), or more by
+            `class_token_blocks`; `"token_and_distillation"`: a head each for the class
+            token and the distillation token, whose logits are averaged (DeiT).
         class_token: whether a class token stands in front of the patches. None: True for
             the classifiers with `token` in their names. `"gap"` and `"map"` may have a
             class token too (timm, keras-hub).
@@ -70,6 +70,9 @@ class ViTConfig(Fields):
             and distillation tokens (DINOv2, DINOv3).
         mask_token: whether the weights include the token that stood for hidden patches in
             pretraining. Inference does not read it (DINOv2, DINOv3).
+        class_token_blocks: number of last blocks, each behind the last norm, whose class tokens
+            `"token_and_mean"` reads, from the earliest to the last; the mean is the last block's
+            (4 in DINOv2's larger linear classifiers).
         class_token_in_mean: whether `"gap"` averages the tokens before the patches as
             well (keras-hub) or the patches alone (timm).
         prefix_in_map: whether `"map"` attends to the tokens before the patches as well
@@ -153,6 +156,7 @@ class ViTConfig(Fields):
     distillation_token: bool = field(False, lacking="a distillation token")
     num_registers: int = field(0, REGISTERS, lacking="register tokens")
     mask_token: bool = field(False, lacking="a mask token")
+    class_token_blocks: int = field(1, lacking="a head that reads class tokens of several blocks")
     class_token_in_mean: bool = False
     prefix_in_map: bool = field(True, lacking="attention pooling of the patches alone")
     map_num_heads: int | None = field(None, lacking="another number of heads in attention pooling")
@@ -398,7 +402,8 @@ class ViTConfig(Fields):
     @property
     def pooled_size(self) -> int:
         """Width of the pooled vector."""
-        return self.hidden_size * (1 + (self.classifier == "token_and_mean"))
+        has_both = self.classifier == "token_and_mean"
+        return self.hidden_size * (self.class_token_blocks + has_both)
 
     @property
     def num_tokens(self) -> int | None:

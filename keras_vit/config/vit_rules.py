@@ -67,10 +67,7 @@ def faults_of(config: Any) -> Iterator[str]:
         yield "representation_size={} and projection_dim={} exclude each other.".format(
             *map(shown, layers)
         )
-    if config.class_token_in_mean and not (classifier == "gap" and config.num_prefix_tokens):
-        yield "class_token_in_mean=True needs classifier='gap' and a class token."
-    if config.numerics.pool_before_norm and not (classifier == "gap" and config.final_norm):
-        yield "numerics.pool_before_norm=True needs classifier='gap' and final_norm=True."
+    yield from _faults_of_pooling(config)
     beside = (config.resnet, config.rope, config.relative_position_bias)
     if config.native_aspect and (any(beside) or config.position == "sincos2d"):
         yield (
@@ -82,3 +79,16 @@ def faults_of(config: Any) -> Iterator[str]:
             "rope needs heads of a multiple of 4 channels; hidden_size / num_heads is "
             f"{shown(config.head_dim)}."
         )
+
+
+def _faults_of_pooling(config: Any) -> Iterator[str]:
+    classifier, blocks = config.classifier, config.class_token_blocks
+    if blocks > 1 and (classifier != "token_and_mean" or blocks > config.num_layers):
+        yield (
+            f"class_token_blocks={shown(blocks)} needs classifier='token_and_mean' and at least "
+            f"as many blocks, found classifier={classifier!r} and {config.num_layers} blocks."
+        )
+    if config.class_token_in_mean and not (classifier == "gap" and config.num_prefix_tokens):
+        yield "class_token_in_mean=True needs classifier='gap' and a class token."
+    if config.numerics.pool_before_norm and not (classifier == "gap" and config.final_norm):
+        yield "numerics.pool_before_norm=True needs classifier='gap' and final_norm=True."

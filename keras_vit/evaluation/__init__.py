@@ -1,6 +1,7 @@
 """Quality of a model: its accuracy, its frozen features, and classifiers on these features."""
 
 from keras_vit.evaluation.dense import DenseProbe, DenseScores, dense_probe
+from keras_vit.evaluation.depth import DepthProbe
 from keras_vit.evaluation.embedding import Embedding, embed
 from keras_vit.evaluation.extraction import Features, features
 from keras_vit.evaluation.many_labels import choose_thresholds
@@ -12,6 +13,7 @@ from keras_vit.evaluation.scores import Evaluation, evaluate
 __all__ = [
     "DenseProbe",
     "DenseScores",
+    "DepthProbe",
     "Embedding",
     "Evaluation",
     "Features",

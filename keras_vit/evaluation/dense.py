@@ -15,7 +15,7 @@ import itertools
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import keras
 import numpy as np
@@ -33,7 +33,21 @@ from keras_vit.model import VisionTransformer
 from keras_vit.tokens import block_index
 
 _HEAD = "decode_head."
-_CONV, _BN = _HEAD + "conv_seg.", _HEAD + "bn."
+_HEADS = {
+    "segmentation": (
+        *("conv_seg.weight", "conv_seg.bias"),
+        *("bn.weight", "bn.bias", "bn.running_mean", "bn.running_var"),
+    ),
+    "depth": ("conv_depth.weight", "conv_depth.bias"),
+}
+"""Task -> names of the arrays of a linear head behind `decode_head.`, its convolution first."""
+_OTHER_HEADS = {
+    "fusion_blocks": "DPT",
+    "reassemble_blocks": "DPT",
+    "pixel_decoder": "Mask2Former",
+    "transformer_decoder": "Mask2Former",
+}
+"""Part of the names of a head that is not linear -> its kind."""
 _BN_EPSILON = 1e-5
 """The constant of torch's BatchNorm."""
 
@@ -54,7 +68,64 @@ class DenseScores(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class DenseProbe:
+class PatchLayer:
+    """A linear layer on the patches of a frozen model.
+
+    Args:
+        blocks: numbers of the blocks whose outputs are the features.
+        class_token: whether the class tokens of these blocks follow the features of each patch.
+        kernel, bias: float64 `(width, outputs)` and `(outputs,)`.
+    """
+
+    kind: ClassVar[str] = "/norm"
+    """End of the names of the stages that the layer reads; see `graph.Stages`."""
+
+    blocks: tuple[int, ...]
+    class_token: bool
+    kernel: np.ndarray
+    bias: np.ndarray
+
+    def logits(
+        self, model: VisionTransformer, sources: Sequence[Any], sliding: bool, batch_size: int
+    ) -> Iterator[tuple[tuple[int, int], np.ndarray]]:
+        """Yields for each of `sources_of` its size and its logits, `(rows, columns, outputs)`."""
+        config = model.config
+        window, grid = _check_model(model, self.class_token)
+        width = config.hidden_size * len(self.blocks) * (1 + self.class_token)
+        if width != len(self.kernel) or max(self.blocks) >= config.num_layers:
+            raise ConfigError(
+                f"The probe reads {len(self.kernel)} features of the blocks {self.blocks}; this "
+                f"model has {config.num_layers} blocks, and {width} features in as many blocks."
+            )
+        stages = _stages(self.blocks, self.kind)
+        for start in range(0, len(sources), batch_size):
+            sizes, plans, windows = [], [], []
+            for source in sources[start : start + batch_size]:
+                picture = model.preprocessor.decode(source)
+                sizes.append(size_of(picture))
+                target = _whole_patches(sizes[-1], window, config.stride) if sliding else window
+                squash = _squash(model, target)
+                pixels = squash.scale(squash.resize(picture))
+                places, shape = _windows(target, grid, config.stride)
+                plans.append((places, shape))
+                for row, column in places:
+                    top, left = row * config.stride[0], column * config.stride[1]
+                    windows.append(pixels[top : top + window[0], left : left + window[1]])
+            outputs = run(model, model.preprocessor.stack(windows), stages, batch_size)
+            tokens = _tokens(outputs, stages, config, self.class_token)
+            logits = _columns(tokens, self.class_token) @ self.kernel + self.bias
+            logits = iter(logits.reshape(len(windows), *grid, -1))
+            for own, (places, shape) in zip(sizes, plans, strict=True):
+                total, count = np.zeros((*shape, len(self.bias))), np.zeros((*shape, 1))
+                for row, column in places:
+                    part = slice(row, row + grid[0]), slice(column, column + grid[1])
+                    total[part] += next(logits)
+                    count[part] += 1
+                yield own, total / count
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class DenseProbe(PatchLayer):
     """A linear classifier of the patches of a frozen model.
 
     Args:
@@ -64,10 +135,6 @@ class DenseProbe:
         ignore: the value of pixels without a class.
     """
 
-    blocks: tuple[int, ...]
-    class_token: bool
-    kernel: np.ndarray
-    bias: np.ndarray
     ignore: int = 255
 
     @classmethod
@@ -95,43 +162,16 @@ class DenseProbe:
             CheckpointError: the file cannot be read, is no linear head, or belongs to another
                 encoder.
         """
-        with open_arrays(path, allow_pickle_weights=allow_pickle_weights) as reader:
-            names = sorted(reader.shapes)
-            arrays = {k: reader.read(k).astype("float64") for k in names if k.startswith(_HEAD)}
-        if any("conv_depth" in name for name in names):
-            raise CheckpointError(
-                f"{path}: a head of depth is not supported: the file does not state the distances "
-                "of its bins, and it reads blocks before the last norm."
-            )
-        norms = [_BN + name for name in ("weight", "bias", "running_mean", "running_var")]
-        missing = {_CONV + "weight", _CONV + "bias", *norms} - set(arrays)
-        if missing:
-            raise CheckpointError(
-                f"{path}: expected a linear head of segmentation, which has "
-                f"{shown(min(missing))}; found {shown(names[:5], quoted=False)}."
-            )
-        kernel = arrays[_CONV + "weight"]
-        if kernel.shape[2:] != (1, 1):
-            raise CheckpointError(
-                f"{path}: {_CONV}weight has shape {kernel.shape}, expected (classes, width, 1, 1)."
-            )
-        kernel = kernel[:, :, 0, 0].T
-        hidden, depth = model.config.hidden_size, model.config.num_layers
-        count = len(kernel) // hidden if blocks is None else len(blocks)
-        if len(kernel) != count * hidden or not 0 < count <= depth:
-            raise CheckpointError(
-                f"{path}: the head reads {len(kernel)} features; expected "
-                f"{'a multiple of' if blocks is None else f'{count} times'} {hidden}, the "
-                "hidden_size of this model. It belongs to another encoder."
-            )
-        gamma, beta, mean, variance = (arrays[name] for name in norms)
+        kernel, bias, *norm = read_head(path, "segmentation", allow_pickle_weights)
+        count = count_blocks(path, model, len(kernel), blocks, model.config.hidden_size)
+        gamma, beta, mean, variance = norm
         scale = gamma / np.sqrt(variance + _BN_EPSILON)
         places = range(-count, 0) if blocks is None else blocks
         return cls(
             tuple(block_index(model, block) for block in places),
             False,
             scale[:, None] * kernel,
-            arrays[_CONV + "bias"] + (beta - mean * scale) @ kernel,
+            bias + (beta - mean * scale) @ kernel,
         )
 
     def predict(
@@ -155,7 +195,7 @@ class DenseProbe:
         Raises:
             ConfigError: an image cannot be read, or the model is another.
         """
-        grids = self._logits(model, _sources(model, images), sliding, batch_size)
+        grids = self.logits(model, sources_of(model, images), sliding, batch_size)
         return [label_map(logits, size or own) for own, logits in grids]
 
     def evaluate(
@@ -175,10 +215,10 @@ class DenseProbe:
             ConfigError: the label maps do not fit the images or the classes.
         """
         classes = len(self.bias)
-        sources = _sources(model, images)
+        sources = sources_of(model, images)
         check_maps(sources, label_maps, classes, self.ignore)
         confusion = np.zeros(classes**2, np.int64)
-        grids = self._logits(model, sources, sliding, batch_size)
+        grids = self.logits(model, sources, sliding, batch_size)
         for k, (own, logits) in enumerate(grids):
             truth = read_map(label_maps[k], k)
             is_labelled = truth != self.ignore
@@ -189,44 +229,6 @@ class DenseProbe:
         iou = [int(r) / int(e) if e else None for r, e in zip(right, either, strict=True)]
         mean = float(np.mean([share for share in iou if share is not None]))
         return DenseScores(mean, tuple(iou), float(right.sum() / table.sum()))
-
-    def _logits(
-        self, model: VisionTransformer, sources: Sequence[Any], sliding: bool, batch_size: int
-    ) -> Iterator[tuple[tuple[int, int], np.ndarray]]:
-        """Yields the size of each image and its logits, `(rows, columns, classes)`."""
-        config = model.config
-        window, grid = _check_model(model, self.class_token)
-        width = config.hidden_size * len(self.blocks) * (1 + self.class_token)
-        if width != len(self.kernel) or max(self.blocks) >= config.num_layers:
-            raise ConfigError(
-                f"The probe reads {len(self.kernel)} features of the blocks {self.blocks}; this "
-                f"model has {config.num_layers} blocks, and {width} features in as many blocks."
-            )
-        stages = _stages(self.blocks)
-        for start in range(0, len(sources), batch_size):
-            sizes, plans, windows = [], [], []
-            for source in sources[start : start + batch_size]:
-                picture = model.preprocessor.decode(source)
-                sizes.append(size_of(picture))
-                target = _whole_patches(sizes[-1], window, config.stride) if sliding else window
-                squash = _squash(model, target)
-                pixels = squash.scale(squash.resize(picture))
-                places, shape = _windows(target, grid, config.stride)
-                plans.append((places, shape))
-                for row, column in places:
-                    top, left = row * config.stride[0], column * config.stride[1]
-                    windows.append(pixels[top : top + window[0], left : left + window[1]])
-            outputs = run(model, model.preprocessor.stack(windows), stages, batch_size)
-            tokens = _tokens(outputs, config, self.blocks, self.class_token)
-            logits = _columns(tokens, self.class_token) @ self.kernel + self.bias
-            logits = iter(logits.reshape(len(windows), *grid, -1))
-            for own, (places, shape) in zip(sizes, plans, strict=True):
-                total, count = np.zeros((*shape, len(self.bias))), np.zeros((*shape, 1))
-                for row, column in places:
-                    part = slice(row, row + grid[0]), slice(column, column + grid[1])
-                    total[part] += next(logits)
-                    count[part] += 1
-                yield own, total / count
 
 
 def dense_probe(
@@ -276,7 +278,7 @@ def dense_probe(
         raise ConfigError(
             f"blocks={blocks!r}, l2={l2!r}: expected one block or more, and a positive l2."
         )
-    sources = _sources(model, images)
+    sources = sources_of(model, images)
     classes = check_maps(sources, label_maps, num_classes, ignore)
     weights = np.ones(classes) if class_weights is None else np.asarray(class_weights, "float64")
     if weights.shape != (classes,) or not (np.isfinite(weights) & (weights >= 0)).all():
@@ -285,11 +287,12 @@ def dense_probe(
             f"{shown(class_weights, quoted=False)}."
         )
     data = _Squashed(_squash(model, window), sources, batch_size)
+    stages = _stages(chosen, DenseProbe.kind)
     name = "" if cache is None else f"dense-{data.identity()}-{'token-' * class_token}patches"
     values, _ = gather(
         model,
-        _stages(chosen),
-        lambda outputs: _tokens(outputs, model.config, chosen, class_token),
+        stages,
+        lambda outputs: _tokens(outputs, stages, model.config, class_token),
         data,
         batch_size,
         cache,
@@ -330,6 +333,71 @@ class _Squashed(keras.utils.PyDataset):
         return digest.hexdigest()[:16]
 
 
+def read_head(
+    path: str | os.PathLike[str], task: str, allow_pickle_weights: bool
+) -> list[np.ndarray]:
+    """Returns the arrays of a linear head for `"segmentation"` or `"depth"` in float64.
+
+    The first two are kernel `(width, outputs)` and bias of its convolution.
+
+    Raises:
+        CheckpointError: the file cannot be read, or is no linear head for the task.
+    """
+    expected = [_HEAD + name for name in _HEADS[task]]
+    with open_arrays(path, allow_pickle_weights=allow_pickle_weights) as reader:
+        names = sorted(reader.shapes)
+        for (part, kind), name in itertools.product(_OTHER_HEADS.items(), names):
+            if part in name:
+                raise CheckpointError(
+                    f"{path}: expected a linear head of {task}; {shown(name)} belongs to a "
+                    f"{kind} head, which is not supported."
+                )
+        if missing := set(expected) - set(names):
+            raise CheckpointError(
+                f"{path}: expected a linear head of {task}, which has {shown(min(missing))}; "
+                f"found {shown(names[:5], quoted=False)}. DenseProbe reads heads of segmentation, "
+                "DepthProbe heads of depth."
+            )
+        kernel, bias, *further = (reader.read(name).astype("float64") for name in expected)
+    if kernel.shape[2:] != (1, 1) or bias.shape != kernel.shape[:1]:
+        raise CheckpointError(
+            f"{path}: {expected[0]} has shape {kernel.shape}, expected (outputs, width, 1, 1) for "
+            f"a bias of shape {bias.shape}."
+        )
+    return [kernel[:, :, 0, 0].T, bias, *further]
+
+
+def count_blocks(
+    path: str | os.PathLike[str],
+    model: VisionTransformer,
+    width: int,
+    blocks: Sequence[int] | None,
+    width_of_block: int,
+) -> int:
+    """Returns the number of blocks that a head of a width reads.
+
+    Args:
+        path: a file, for the message.
+        model: the encoder that the head was trained on.
+        width: number of features that the head reads.
+        blocks: blocks that were chosen, or None.
+        width_of_block: number of features of each block, a multiple of the hidden_size.
+
+    Raises:
+        CheckpointError: the width does not fit the blocks.
+    """
+    count = width // width_of_block if blocks is None else len(blocks)
+    if width != count * width_of_block or not 0 < count <= model.config.num_layers:
+        times = "a multiple of" if blocks is None else f"{count} times"
+        tokens = ", patch and class token" if width_of_block > model.config.hidden_size else ""
+        raise CheckpointError(
+            f"{path}: the head reads {width} features; expected {times} {width_of_block} for "
+            f"hidden_size={model.config.hidden_size} of this model{tokens}. It belongs to another "
+            "encoder."
+        )
+    return count
+
+
 def _check_model(
     model: VisionTransformer, class_token: bool
 ) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -347,15 +415,15 @@ def _check_model(
     return config.image_size, config.grid_of(config.image_size)
 
 
-def _stages(blocks: Sequence[int]) -> list[str]:
-    return [f"block_{block}/norm" for block in blocks]
+def _stages(blocks: Sequence[int], kind: str) -> list[str]:
+    return [f"block_{block}{kind}" for block in blocks]
 
 
 def _tokens(
-    outputs: dict[str, np.ndarray], config: ViTConfig, blocks: Sequence[int], class_token: bool
+    outputs: dict[str, np.ndarray], stages: Sequence[str], config: ViTConfig, class_token: bool
 ) -> np.ndarray:
-    """Returns the patches of the blocks beside each other, behind the class tokens if chosen."""
-    tokens = np.concatenate([outputs[stage] for stage in _stages(blocks)], axis=-1)
+    """Returns the patches of the stages beside each other, behind the class tokens if chosen."""
+    tokens = np.concatenate([outputs[stage] for stage in stages], axis=-1)
     patches = tokens[:, config.num_prefix_tokens :]
     return np.concatenate([tokens[:, :1], patches], axis=1) if class_token else patches
 
@@ -375,7 +443,8 @@ def _squash(model: VisionTransformer, size: tuple[int, int]) -> Preprocessor:
     return dataclasses.replace(model.preprocessor, image_size=size, protocol=protocol)
 
 
-def _sources(model: VisionTransformer, images: Any) -> list[Any]:
+def sources_of(model: VisionTransformer, images: Any) -> list[Any]:
+    """Returns paths or pixels of images as for `model.preprocessor`."""
     return [image.source for image in images_in(images, model.config.channels)]
 
 

@@ -1,7 +1,7 @@
 """Label maps: a class for every pixel of an image, in files or arrays, beside a grid of patches."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -72,18 +72,27 @@ def areas_of(labels: np.ndarray, grid: tuple[int, int], classes: int, ignore: in
     return areas.reshape(-1, classes)
 
 
+def resize_grid(values: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Returns numbers `(rows, columns, channels)`, resized bilinearly to `(height, width)`."""
+    rows, columns = _matrices(values, size)
+    return np.einsum("hr,wc,rck->hwk", rows, columns, values, optimize=True)
+
+
 def label_map(logits: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     """Returns the class of the largest logit of each pixel, int32 `(height, width)`."""
-    rows, columns = (
-        resampling_matrix(*pair, "bilinear_half_pixel")
-        for pair in zip(logits.shape[:2], size, strict=True)
-    )
+    rows, columns = _matrices(logits, size)
     wide = np.einsum("wc,rck->rwk", columns, logits, optimize=True)
     labels = np.empty(size, "int32")
     for start in range(0, size[0], _BAND):
         band = np.tensordot(rows[start : start + _BAND], wide, 1)
         labels[start : start + _BAND] = band.argmax(axis=-1)
     return labels
+
+
+def _matrices(values: np.ndarray, size: tuple[int, int]) -> Iterator[np.ndarray]:
+    """Yields the matrices that resize rows and columns."""
+    for source, target in zip(values.shape[:2], size, strict=True):
+        yield resampling_matrix(source, target, "bilinear_half_pixel")
 
 
 def _own_size(source: Any) -> tuple[int, int]:

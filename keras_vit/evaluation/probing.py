@@ -266,6 +266,7 @@ def _config_of(
         num_layers=block + 1,
         classifier=pooling,
         class_token=config.has_class_token,
+        class_token_blocks=1,
         class_token_in_mean=False,
         representation_size=None,
         projection_dim=None,

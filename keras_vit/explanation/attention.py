@@ -108,10 +108,11 @@ def share_tokens(config: ViTConfig, num_tokens: int) -> np.ndarray:
     place = np.arange(num_tokens)
     averaged = place >= (0 if config.class_token_in_mean else config.num_prefix_tokens)
     mean = averaged / averaged.sum()
+    tokens = config.class_token_blocks
     shares = {
         "token": place < 1,
         "gap": mean,
-        "token_and_mean": ((place < 1) + mean) / 2,
+        "token_and_mean": (tokens * (place < 1) + mean) / (tokens + 1),
         "token_and_distillation": (place < 2) / 2,
     }[config.classifier]
     return shares.astype("float32")

@@ -62,6 +62,7 @@ OTHERS = (
     {"classifier": "gap"},
     {"classifier": "gap", "class_token": True},
     {"classifier": "gap", "class_token": True, "class_token_in_mean": True},
+    {"classifier": "token_and_mean", "class_token_blocks": 2},
     {"classifier": "map"},
     {"position_before_class": True},
     {"qkv_bias": False},

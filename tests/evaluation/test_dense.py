@@ -261,10 +261,10 @@ def test_heads_that_do_not_fit_are_refused(model, tmp_path):
         (segmentation_head(24), "reads 24 features; expected a multiple of 16"),
         (segmentation_head(48), "reads 48 features.*another encoder"),
         ({"weight": normal(3, 16)}, "expected a linear head .*bn.bias.*found .*weight"),
-        ({"decode_head.conv_depth.weight": normal(3, 16)}, "a head of depth is not supported"),
+        ({"decode_head.conv_depth.weight": normal(3, 16)}, "of segmentation.*heads of depth"),
         (
             {**segmentation_head(16), "decode_head.conv_seg.weight": normal(4, 16, 3, 3)},
-            r"shape \(4, 16, 3, 3\), expected \(classes, width, 1, 1\)",
+            r"shape \(4, 16, 3, 3\), expected \(outputs, width, 1, 1\)",
         ),
     ]:
         save_file(arrays, path)
