@@ -73,10 +73,15 @@ def _transformers(path: Path, images: np.ndarray) -> np.ndarray:
     named = (config.get("architectures") or ["AutoModel"])[0]
     changes = {"mask_ratio": 0.0} if kind == "vit_mae" else {}
     cls = getattr(transformers, _VISION_CLASSES.get(kind, named))
-    return _run_torch(cls.from_pretrained(path, local_files_only=True, **changes), images)
+    model, info = cls.from_pretrained(
+        path, local_files_only=True, output_loading_info=True, **changes
+    )
+    # transformers gives a pooler that the file does not have random weights.
+    has_pooler = not any("pooler" in name for name in info["missing_keys"])
+    return _run_torch(model, images, has_pooler)
 
 
-def _run_torch(model: Any, images: np.ndarray) -> np.ndarray:
+def _run_torch(model: Any, images: np.ndarray, has_pooler: bool = True) -> np.ndarray:
     import torch
 
     channels_first = np.ascontiguousarray(np.moveaxis(images, -1, 1))
@@ -84,7 +89,8 @@ def _run_torch(model: Any, images: np.ndarray) -> np.ndarray:
         output = model.eval().float()(torch.from_numpy(channels_first))
     if torch.is_tensor(output):
         return output.numpy()
-    for name in ("logits", "image_embeds", "pooler_output"):  # of a class of transformers
+    names = ("logits", "image_embeds", "pooler_output") if has_pooler else ("logits",)
+    for name in names:  # of a class of transformers
         if getattr(output, name, None) is not None:
             return getattr(output, name).numpy()
     return output.last_hidden_state[:, 0].numpy()

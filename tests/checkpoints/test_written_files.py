@@ -11,7 +11,7 @@ from tests.words import raises
 # The goldens are compared on every backend; here the libraries read files.
 only_under("torch")
 from tests import torchvision_shim  # noqa: E402, F401
-from tests.live import channels_first, stored  # noqa: E402
+from tests.live import stored  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("offline")
 
@@ -42,14 +42,6 @@ EXACT = {"numerics": {"gelu": "exact"}}
 def outputs_of(dialect, folder, image):
     """The logits, or pooled features, of the library's model."""
     pytest.importorskip(dialect, exc_type=ImportError)
-    config = checkpoints.inspect(folder).config
-    if dialect == "transformers" and not (config.num_classes or config.representation_size):
-        import torch
-        from transformers import ViTModel
-
-        theirs = ViTModel.from_pretrained(folder, add_pooling_layer=False).eval()
-        with torch.no_grad():
-            return theirs(channels_first(image)).last_hidden_state[:, 0].numpy()
     _, found = run_library(dialect, folder, image)
     return found
 
