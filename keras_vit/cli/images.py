@@ -195,6 +195,8 @@ def probe(
     preset: str,
     out: Path,
     split: str | None = None,
+    labels: str | None = None,
+    multi_label: bool = False,
     batch_size: Positive = 32,
     skip_unreadable: bool = False,
 ) -> int:
@@ -208,6 +210,9 @@ def probe(
         preset: name of a preset, path of a file or folder, or hf://owner/repo.
         out: path of the folder for the results.
         split: split of tfds: or hf: data, test by default.
+        labels: table of labels in the folder, CSV (path,label) or JSON; for tfds: and hf: data the
+            name of the feature of labels.
+        multi_label: an image may have several labels, or none.
         batch_size: number of images in a batch.
         skip_unreadable: leave out images that cannot be read.
     """
@@ -221,6 +226,8 @@ def probe(
         data,
         model.preprocessor,
         split=split,
+        labels=labels,
+        multi_label=multi_label,
         batch_size=batch_size,
         unreadable="skip" if skip_unreadable else "raise",
     )

@@ -15,7 +15,7 @@ from keras_vit.distribution.processes import from_the_first, together, whole
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation.batches import Batch, as_numpy, predict, read_batches
 from keras_vit.evaluation.parts import Parts
-from keras_vit.evaluation.targets import class_indices
+from keras_vit.evaluation.targets import numbers_of_one_hot, numbers_or_rows
 from keras_vit.model import VisionTransformer
 
 
@@ -25,7 +25,8 @@ class Features(NamedTuple):
     Args:
         values: float32 `(images, width)`, or `(images, tokens, hidden_size)` for a layer
             of tokens; a memory map of the file with `cache`.
-        labels: int32 `(images,)`, or None if the data have no labels.
+        labels: int32 `(images,)`; with many labels per image bool `(images, classes)`; None if the
+            data have no labels.
     """
 
     values: np.ndarray
@@ -118,8 +119,12 @@ def gather(
                     report(len(rows))
                 parts.finish()
         values = np.load(path, mmap_mode="r")
-    has_labels = "labels" in (values.dtype.names or ())
-    return Features(values["values"], values["labels"] if has_labels else None)
+    if "labels" not in (values.dtype.names or ()):
+        return Features(values["values"], None)
+    labels = values["labels"]
+    if not getattr(data, "multi_label", False):
+        labels = numbers_of_one_hot(labels)
+    return Features(values["values"], labels)
 
 
 def identity_of(model: VisionTransformer, layer: str) -> dict[str, Any]:
@@ -148,12 +153,13 @@ def _steps(
     for output, labels in predict(model, stages, batches, size):
         values = reduce(output)
         fields: list[Any] = [("values", "<f4", values.shape[1:])]
-        if labels is not None:
-            fields.append(("labels", "<i4"))
+        targets = None if labels is None else numbers_or_rows(labels)
+        if targets is not None:
+            fields.append(("labels", targets.dtype.str, targets.shape[1:]))
         rows = np.empty(len(values), fields)
         rows["values"] = values
-        if labels is not None:
-            rows["labels"] = class_indices(labels)
+        if targets is not None:
+            rows["labels"] = targets
         yield rows
 
 
@@ -166,7 +172,7 @@ def _describe(data: Any, first: Batch) -> dict[str, Any]:
         images = data
     identity = {
         "images": hash_array(images),
-        "labels": None if labels is None else hash_array(class_indices(labels)),
+        "labels": None if labels is None else hash_array(numbers_or_rows(labels)),
         "batch_size": len(first.images),
     }
     all_labels, paths = getattr(data, "labels", None), getattr(data, "paths", None)

@@ -23,7 +23,7 @@ class LeastSquares:
 
     Args:
         features: features of the images, `(images, width)`.
-        labels: integers `(images,)` from 0.
+        labels: integers `(images,)` from 0, or of many labels per image bool `(images, classes)`.
         num_classes: number of columns of the targets.
         rows: indices of the images to fit, `(images,)`; None for all.
 
@@ -40,7 +40,7 @@ class LeastSquares:
         labels = np.asarray(labels)
         count, width = len(rows), features.shape[1]
         self._mean = sum(x.sum(axis=0) for x, _ in _chunks(features, rows)) / count
-        counts = np.bincount(labels[rows], minlength=num_classes)
+        counts = count_labels(labels[rows], num_classes)
         self.target_mean = 2 * counts / count - 1
         if count >= width:  # the (width, width) form
             gram, product = np.zeros((width, width)), np.zeros((width, num_classes))
@@ -88,8 +88,15 @@ class LeastSquares:
         return kernel, self.target_mean - self._mean @ kernel
 
 
+def count_labels(labels: np.ndarray, num_classes: int) -> np.ndarray:
+    """Returns the number of images of each class, `(num_classes,)`."""
+    return labels.sum(axis=0) if labels.ndim == 2 else np.bincount(labels, minlength=num_classes)
+
+
 def make_targets(labels: np.ndarray, num_classes: int) -> np.ndarray:
-    """Returns 1 for the class of each image and -1 for the others, `(images, num_classes)`."""
+    """Returns 1 for the classes of each image and -1 for the others, `(images, num_classes)`."""
+    if labels.ndim == 2:
+        return np.where(labels, 1.0, -1.0)
     targets = np.full((len(labels), num_classes), -1.0)
     targets[np.arange(len(labels)), labels] = 1
     return targets

@@ -10,6 +10,7 @@ on the images; the scales of the features are computed once, from all images and
 """
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy as np
 
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation.least_squares import LeastSquares, make_targets
+from keras_vit.evaluation.many_labels import average_precision
 from keras_vit.losses import probabilities_of
 
 STRENGTHS = tuple(4.0**k for k in range(-3, 10))
@@ -31,10 +33,11 @@ class Fit:
         name: name of the features.
         l2: strength of the regularisation.
         kernel, bias: float64 `(width, classes)` and `(classes,)`; the softmax of
-            `features @ kernel + bias` is calibrated.
+            `features @ kernel + bias`, or with many labels the sigmoid, is calibrated.
         scores: logits of each image by the fit without it, `(images, classes)`.
-        right: whether the class of each image is right by the fit without it, with features and
-            strength that were chosen without the image's tenth of the images, `(images,)`.
+        unseen: estimates of the targets by the fit without the image, with features and strength
+            that were chosen without the image's tenth of the images, `(images, classes)`.
+        is_multi_label: whether images have many labels.
         errors: mean squared error without the image, `{(name, l2): error}` of all that were tried.
     """
 
@@ -43,55 +46,82 @@ class Fit:
     kernel: np.ndarray
     bias: np.ndarray
     scores: np.ndarray
-    right: np.ndarray
+    unseen: np.ndarray
+    is_multi_label: bool
     errors: dict[tuple[str, float], float]
 
     @property
     def probabilities(self) -> np.ndarray:
         """Probability of each class by the fit without the image, `(images, classes)`."""
-        return probabilities_of(self.scores)
+        return probabilities_of(self.scores, by_class=self.is_multi_label)
+
+
+def score(estimates: np.ndarray, labels: np.ndarray) -> float:
+    """Returns the accuracy; with many labels the mean average precision of classes with images."""
+    if labels.ndim == 1:
+        return float((estimates.argmax(axis=1) == labels).mean())
+    classes = np.flatnonzero(labels.any(axis=0))
+    precisions = [average_precision(estimates[:, k], labels[:, k]) for k in classes]
+    return float(np.mean(precisions)) if precisions else 0.0
 
 
 def choose(features: Mapping[str, np.ndarray], labels: np.ndarray, num_classes: int) -> Fit:
     """Returns the fit with the least squared leave-one-out error.
 
-    The best of many candidates looks better than it is. So the accuracy is counted tenth by tenth:
-    the other nine tenths of the images choose features and strength.
+    The best of many candidates looks better than it is. So `unseen` is made tenth by tenth: the
+    other nine tenths of the images choose features and strength.
 
     Args:
         features: `{name: (images, width)}`.
-        labels: integers `(images,)`.
+        labels: integers `(images,)`, or of many labels per image bool `(images, num_classes)`.
         num_classes: number of classes.
 
     Raises:
         ConfigError: all features of a kind are the same in all images.
     """
     targets = make_targets(labels, num_classes)
+    solvers: dict[str, LeastSquares] = {}
     tried: list[tuple[str, float]] = []
-    errors, hits = [], []
+    errors = []
     for kind, values in features.items():
-        solver = LeastSquares(values, labels, num_classes)
+        solvers[kind] = solver = LeastSquares(values, labels, num_classes)
         if not solver.has_signal:
             raise ConfigError(f"The features {kind!r} are the same for all images.")
         for strength, scores in _all_scores(solver, values, labels):
             tried.append((kind, strength))
             errors.append(((scores - targets) ** 2).mean(axis=1))
-            hits.append(scores.argmax(axis=1) == labels)
-    per_image, is_right = np.array(errors), np.array(hits)  # (combinations, images)
+
+    @functools.cache
+    def scores_of(combination: int) -> np.ndarray:
+        kind, strength = tried[combination]
+        return leave_one_out(solvers[kind], features[kind], labels, strength)
+
+    per_image = np.array(errors)  # (combinations, images)
     tenths = np.random.default_rng(0).permutation(len(labels)) % 10
-    right = np.zeros(len(labels), bool)
+    unseen = np.empty(targets.shape)
     for tenth in range(10):
         inside = tenths == tenth
-        best = per_image[:, ~inside].mean(axis=1).argmin()
-        right[inside] = is_right[best, inside]
+        unseen[inside] = scores_of(int(per_image[:, ~inside].mean(axis=1).argmin()))[inside]
     means = per_image.mean(axis=1)
-    name, l2 = tried[int(means.argmin())]
-    solver = LeastSquares(features[name], labels, num_classes)
-    scores = leave_one_out(solver, features[name], labels, l2)
-    scale = calibrating_scale(scores, labels)
-    kernel, bias = solver.solve(l2)
-    table = dict(zip(tried, means.tolist(), strict=True))
-    return Fit(name, l2, scale * kernel, scale * bias, scale * scores, right, table)
+    best = int(means.argmin())
+    (name, l2), scores = tried[best], scores_of(best)
+    is_multi_label = labels.ndim == 2
+    scale, shift = (
+        platt_scaling(scores, labels)
+        if is_multi_label
+        else (calibrating_scale(scores, labels), 0.0)
+    )
+    kernel, bias = solvers[name].solve(l2)
+    return Fit(
+        name,
+        l2,
+        scale * kernel,
+        scale * bias + shift,
+        scale * scores + shift,
+        unseen,
+        is_multi_label,
+        dict(zip(tried, means.tolist(), strict=True)),
+    )
 
 
 def leave_one_out(solver: LeastSquares, features: Any, labels: Any, l2: float) -> np.ndarray:
@@ -100,7 +130,7 @@ def leave_one_out(solver: LeastSquares, features: Any, labels: Any, l2: float) -
     Args:
         solver: the solutions for all images of `features`.
         features: `(images, width)`.
-        labels: integers `(images,)`.
+        labels: as for `choose`.
         l2: strength of the regularisation.
     """
     return next(scores for _, scores in _all_scores(solver, features, labels, (l2,)))
@@ -142,7 +172,54 @@ def calibrating_scale(scores: np.ndarray, labels: np.ndarray) -> float:
     return scale
 
 
-def wilson_interval(right: int, count: int) -> tuple[float, float]:
+def platt_scaling(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns factor and offset of each class whose sigmoids have the least cross-entropy.
+
+    The targets are smoothed by Bayes' rule, so that scores that separate all images give finite
+    numbers (Platt 1999; the damped Newton steps of Lin, Lin and Weng 2007).
+
+    Args:
+        scores: `(images, classes)`.
+        labels: bool `(images, classes)`.
+
+    Returns:
+        Two arrays `(classes,)`.
+    """
+    counts, absent = labels.sum(axis=0), (~labels).sum(axis=0)
+    wanted = np.where(labels, (counts + 1) / (counts + 2), 1 / (absent + 2))
+    line = np.stack([np.zeros(len(counts)), np.log((counts + 1) / (absent + 1))])
+
+    def loss(line: np.ndarray) -> np.ndarray:
+        logits = line[0] * scores + line[1]
+        return (np.logaddexp(0, logits) - wanted * logits).sum(axis=0)
+
+    inputs = np.stack([scores, np.ones_like(scores)])
+    for _ in range(100):
+        p = probabilities_of(line[0] * scores + line[1], by_class=True)
+        slope = (inputs * (p - wanted)).sum(axis=1)
+        curvature = np.einsum("ink,jnk,nk->kij", inputs, inputs, p * (1 - p)) + 1e-9 * np.eye(2)
+        step = np.linalg.solve(curvature, slope.T[..., None])[..., 0].T
+        while (worse := loss(line - step) > loss(line) + 1e-12 * len(scores)).any():
+            step = np.where(worse, step / 2, step)
+        line = line - step
+        if (np.abs(step) <= 1e-9 * (1 + np.abs(line))).all():
+            break
+    return line[0], line[1]
+
+
+def precision_interval(precision: float, labels: np.ndarray) -> tuple[float, float]:
+    """Returns an interval of a mean average precision, as `wilson_interval` of the accuracy.
+
+    The average precision of a class varies like the share among its images (the binomial interval
+    of Boyd, Eng and Page 2013); their mean over K classes like the share among
+    K^2 / sum(1 / images of the class) images.
+    """
+    counts = labels.sum(axis=0)
+    count = len(counts) ** 2 / (1 / counts).sum()
+    return wilson_interval(precision * count, count)
+
+
+def wilson_interval(right: float, count: float) -> tuple[float, float]:
     """Returns an interval of the accuracy, of `right` among `count` images (Wilson 1927).
 
     Its width is that of 98 % for independent scores. Leave-one-out scores depend on each other, and
@@ -158,11 +235,13 @@ def wilson_interval(right: int, count: int) -> tuple[float, float]:
 def learning_curve(
     features: np.ndarray, labels: np.ndarray, num_classes: int, l2: float, accuracy: float
 ) -> list[tuple[int, float]]:
-    """Returns leave-one-out accuracies of a quarter, half, three quarters and all of the images.
+    """Returns leave-one-out scores of a quarter, half, three quarters and all of the images.
 
-    Each is the mean of three random parts with the same share of every class. The strength shrinks
-    with the number of images.
+    Each is the mean of three random parts; images of one class each keep the share of every class.
+    The strength shrinks with the number of images.
     """
+    one_group = [np.arange(len(labels))]
+    groups = one_group if labels.ndim == 2 else [np.flatnonzero(labels == k) for k in set(labels)]
     curve = []
     for share in (0.25, 0.5, 0.75):
         accuracies, count = [], 0
@@ -171,14 +250,14 @@ def learning_curve(
             rows = np.concatenate(
                 [
                     order[: max(2, round(share * len(order)))]
-                    for order in (rng.permutation(np.flatnonzero(labels == k)) for k in set(labels))
+                    for order in map(rng.permutation, groups)
                 ]
             )
             part, truth, count = features[rows], labels[rows], len(rows)
             strength = l2 * count / len(labels)
             solver = LeastSquares(part, truth, num_classes)
             scores = leave_one_out(solver, part, truth, strength)
-            accuracies.append(float((scores.argmax(axis=1) == truth).mean()))
+            accuracies.append(score(scores, truth))
         curve.append((count, float(np.mean(accuracies))))
     return [*curve, (len(labels), accuracy)]
 

@@ -1,5 +1,6 @@
 """Scores and thresholds of models that give an image many labels (multi-label)."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -45,8 +46,22 @@ def choose_thresholds(
     logits, rights = map(
         np.concatenate, zip(*predict_classes(model, data, *columns, batch_size), strict=True)
     )
-    shares = probabilities_of(logits.astype("float64"), by_class=True)
-    thresholds = list(model.thresholds)
+    return best_thresholds(
+        probabilities_of(logits.astype("float64"), by_class=True), rights, model.thresholds
+    )
+
+
+def best_thresholds(
+    shares: np.ndarray, rights: np.ndarray, defaults: Sequence[float]
+) -> tuple[float, ...]:
+    """Returns the threshold of each class with the highest F1; see `choose_thresholds`.
+
+    Args:
+        shares: probability of each class, `(images, classes)`.
+        rights: bool `(images, classes)`.
+        defaults: thresholds of classes without images.
+    """
+    thresholds = list(defaults)
     for k, right in enumerate(rights.T):
         if right.any():
             values, taken, hits = _cuts(shares[:, k], right)

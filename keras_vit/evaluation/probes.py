@@ -1,7 +1,7 @@
 """Linear classifiers on frozen features: the linear probe and few-shot accuracy."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
@@ -10,7 +10,8 @@ import numpy as np
 from keras_vit.data.order import stratify
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation.least_squares import LeastSquares, estimate, make_targets
-from keras_vit.evaluation.targets import class_indices
+from keras_vit.evaluation.leave_one_out import score
+from keras_vit.evaluation.targets import numbers_of_one_hot, numbers_or_rows
 from keras_vit.model import VisionTransformer
 
 STRENGTHS = tuple(4.0**k for k in range(-5, 11))
@@ -26,37 +27,57 @@ class LinearProbe:
         bias: float64 `(classes,)`.
         l2: strength of the regularisation.
         validation_accuracy: accuracy on the held-out share of a probe fitted to the other images
-            with this `l2`; None for a single `l2`.
+            with this `l2`, or with many labels the mean average precision; None for a single `l2`.
+        is_multi_label: whether an image may have many labels (multi-label).
     """
 
     kernel: np.ndarray
     bias: np.ndarray
     l2: float
     validation_accuracy: float | None = None
+    is_multi_label: bool = False
 
     def predict(self, features: Any) -> np.ndarray:
-        """Returns the class of each image, `(images,)`."""
+        """Returns the class of each image, `(images,)`; of many labels bool `(images, classes)`."""
+        answers = [
+            scores > 0 if self.is_multi_label else scores.argmax(axis=1)
+            for scores in self._scores(features)
+        ]
+        return np.concatenate(answers)
+
+    def accuracy(self, features: Any, labels: Any) -> float:
+        """Returns the share of images whose predicted class is their label.
+
+        With many labels it is the mean average precision of the classes that an image has.
+
+        Raises:
+            ConfigError: the labels do not fit the features or the classes of the probe.
+        """
+        labels = as_labels(labels, len(features), self.is_multi_label)
+        expected = (len(features), *self.bias.shape) if self.is_multi_label else (len(features),)
+        if labels.shape != expected:
+            raise ConfigError(f"Labels have shape {labels.shape}; expected {expected}.")
+        if self.is_multi_label:
+            return score(np.concatenate(list(self._scores(features))), labels)
+        return float((self.predict(features) == labels).mean())
+
+    def _scores(self, features: Any) -> Iterator[np.ndarray]:
+        """Yields estimates of the targets -1 and 1, `(some images, classes)`."""
         features = as_features(features)
         if features.shape[1] != len(self.kernel):
             raise ConfigError(
                 f"The probe takes features of width {len(self.kernel)}, found {features.shape[1]}."
             )
-        parts = estimate(features, self.kernel, self.bias)
-        return np.concatenate([scores.argmax(axis=1) for _, scores in parts])
-
-    def accuracy(self, features: Any, labels: Any) -> float:
-        """Returns the share of images whose predicted class is their label."""
-        predicted = self.predict(features)
-        labels = as_labels(labels, len(predicted))
-        return float((predicted == labels).mean())
+        for _, scores in estimate(features, self.kernel, self.bias):
+            yield scores
 
     def into(
         self, model: VisionTransformer, labels: Sequence[str] | None = None
     ) -> VisionTransformer:
         """Returns a classifier: the model that made the features, with the probe as its head.
 
-        Its logits are least-squares estimates of -1 and 1. Their maximum chooses a class; their
-        softmax is no probability.
+        Its logits are least-squares estimates of -1 and 1. Their maximum chooses a class, or of
+        many labels each is an answer above 0; softmax and sigmoid give no probability.
 
         Args:
             model: the model whose `pre_logits` are the features; it is not changed.
@@ -68,7 +89,9 @@ class LinearProbe:
         head = keras.layers.Dense(len(self.bias))
         head.build((None, len(self.kernel)))
         head.set_weights([self.kernel, self.bias])
-        return model.with_head(head, labels)
+        classifier = model.with_head(head, labels)
+        classifier.thresholds = 0.5 if self.is_multi_label else None
+        return classifier
 
 
 def linear_probe(
@@ -83,12 +106,14 @@ def linear_probe(
     """Fits a linear classifier by regularised least squares onto targets of -1 and 1 (section 4.1).
 
     Features are whitened; the bias is not regularised. With several strengths, the probe takes
-    the strength with the best accuracy on a held-out share of every class; between equals, the
-    least squared error there decides. The final fit uses all images.
+    the strength with the best accuracy (of many labels, mean average precision) on a held-out share
+    of every class; between equals, the least squared error there decides. The final fit uses all
+    images.
 
     Args:
         features: `(images, width)`, as `keras_vit.features` returns them.
-        labels: integers `(images,)` or one-hot.
+        labels: integers `(images,)`, or zeros and ones `(images, classes)`: one-hot, or many labels
+            per image (multi-label).
         l2: a strength of regularisation, or a sequence of strengths to choose from.
         validation_split: share of each class that is held out for the choice.
         num_classes: number of classes; None for the largest label plus one.
@@ -110,24 +135,27 @@ def linear_probe(
         raise ConfigError(f"l2={l2!r}, expected positive numbers.")
     if len(strengths) == 1:
         kernel, bias = LeastSquares(features, labels, classes).solve(strengths[0])
-        return LinearProbe(kernel, bias, strengths[0])
+        return LinearProbe(kernel, bias, strengths[0], None, labels.ndim == 2)
     if not 0 < validation_split < 1:
         raise ConfigError(f"validation_split={validation_split}, expected a share between 0 and 1.")
     fitted, held_out = stratify(labels, validation_split, seed)
     if not len(held_out):
         raise ConfigError("Every class has only one image, too few to hold out. Give one l2.")
     solver = LeastSquares(features, labels, classes, fitted)
+    is_multi_label = labels.ndim == 2
     ranking = []
     for strength in strengths:
-        right, error = 0, 0.0
+        parts, error = [], 0.0
         for place, scores in estimate(features, *solver.solve(strength), held_out):
             truth = labels[held_out[place]]
-            right += int((scores.argmax(axis=1) == truth).sum())
+            parts.append(scores if is_multi_label else scores.argmax(axis=1) == truth)
             error += float(((scores - make_targets(truth, classes)) ** 2).sum())
-        ranking.append((right / len(held_out), -error, strength))
+        results = np.concatenate(parts)
+        quality = score(results, labels[held_out]) if is_multi_label else float(results.mean())
+        ranking.append((quality, -error, strength))
     accuracy, _, best = max(ranking)
     kernel, bias = LeastSquares(features, labels, classes).solve(best)
-    return LinearProbe(kernel, bias, best, accuracy)
+    return LinearProbe(kernel, bias, best, accuracy, is_multi_label)
 
 
 def few_shot(
@@ -158,6 +186,8 @@ def few_shot(
     """
     features, labels = _check(*train)
     test_features, test_labels = _check(*test)
+    if labels.ndim == 2 or test_labels.ndim == 2:
+        raise ConfigError("few_shot needs one class per image; these images have many labels.")
     num_classes = _count_classes(labels, None)
     if test_labels.max() >= num_classes:
         raise ConfigError(f"test has label {test_labels.max()}, train only 0 to {num_classes - 1}.")
@@ -201,18 +231,29 @@ def as_features(features: Any) -> np.ndarray:
     return features
 
 
-def as_labels(labels: Any, count: int) -> np.ndarray:
-    """Returns one class per image; raises `ConfigError` unless there are `count` labels."""
+def as_labels(labels: Any, count: int, keep_rows: bool = False) -> np.ndarray:
+    """Returns labels as integers `(images,)`, or of many labels bool `(images, classes)`.
+
+    Args:
+        labels: labels as for `linear_probe`.
+        count: number of images.
+        keep_rows: whether one-hot rows stay rows.
+
+    Raises:
+        ConfigError: there are other than `count` labels.
+    """
     if labels is None:
         raise ConfigError("The features have no labels; give data with (images, labels).")
-    labels = class_indices(labels)
+    labels = numbers_or_rows(labels)
+    if not keep_rows:
+        labels = numbers_of_one_hot(labels)
     if len(labels) != count:
         raise ConfigError(f"{count} features and {len(labels)} labels: expected as many.")
     return labels
 
 
 def _count_classes(labels: np.ndarray, num_classes: int | None) -> int:
-    largest = int(labels.max())
+    largest = labels.shape[1] - 1 if labels.ndim == 2 else int(labels.max())
     if num_classes is not None and num_classes <= largest:
         raise ConfigError(f"num_classes={num_classes}, and there is label {largest}.")
     return largest + 1 if num_classes is None else num_classes

@@ -17,8 +17,11 @@ from keras_vit.evaluation.leave_one_out import (
     choose,
     gain_of,
     learning_curve,
+    precision_interval,
+    score,
     wilson_interval,
 )
+from keras_vit.evaluation.many_labels import best_thresholds
 from keras_vit.heads import copy_with_head
 from keras_vit.model import VisionTransformer
 
@@ -33,8 +36,10 @@ class Suspect:
 
     Args:
         image: path of the image, or its number.
-        label: its label.
-        likely: the most probable class, by the classifier without this image.
+        label: its label. Among many labels, the one that looks wrong: a class, or `"not CLASS"`
+            where the class looks forgotten.
+        likely: the most probable class, by the classifier without this image; among many labels
+            the opposite of `label`.
         probability: the probability of `likely`.
     """
 
@@ -46,11 +51,11 @@ class Suspect:
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """Two images of different classes that look alike.
+    """Two images of different classes, or sets of labels, that look alike.
 
     Args:
         images: paths or numbers of the images.
-        labels: their labels.
+        labels: their labels; several of one image have commas between them.
         similarity: cosine of the whitened means of their patches behind half of the blocks.
     """
 
@@ -70,18 +75,22 @@ class Probe:
             model's own output.
         l2: strength of the regularisation.
         accuracy: share of images that the classifier without them gets right (leave-one-out), by
-            features and strength that were chosen without their tenth of the images.
+            features and strength that were chosen without their tenth of the images. With many
+            labels per image (multi-label), the mean average precision of these classifiers.
         interval: lowest and highest accuracy that the number of images allows; in simulations the
             true accuracy lies between them in more than nine of ten draws.
         class_names: names of the classes.
         kernel, bias: float64 `(width, classes)` and `(classes,)`; the softmax of
-            `features @ kernel + bias` is calibrated on the leave-one-out scores.
+            `features @ kernel + bias`, or with many labels the sigmoid, is calibrated on the
+            leave-one-out scores.
         probabilities: probability of each class by the classifier without the image,
             `(images, classes)`.
         curve: accuracies by number of images, `[(images, accuracy), ...]`.
         suspects: images whose label is most likely wrong, the surest first.
         pairs: near-duplicates across classes, the most similar first.
         tried: mean squared error of each combination, `{(features, l2): error}`.
+        thresholds: with many labels, the probability of each class from which the class is an
+            answer: that with the best F1 on `probabilities`. Otherwise None.
     """
 
     block: int | None
@@ -97,6 +106,7 @@ class Probe:
     suspects: list[Suspect]
     pairs: list[Pair]
     tried: dict[tuple[str, float], float]
+    thresholds: tuple[float, ...] | None = None
 
     def gain(self, more: int) -> float:
         """Returns the accuracy that `more` images would add, by the learning curve."""
@@ -112,6 +122,7 @@ class Probe:
         """
         config = _config_of(model.config, self.block, self.pooling, len(self.class_names))
         fields = {**config.to_dict(), "labels": self.class_names, "name": model.name}
+        fields["thresholds"] = self.thresholds
         return copy_with_head(model, self.kernel, self.bias, fields)
 
     def summary(self) -> list[str]:
@@ -123,10 +134,11 @@ class Probe:
             else (f"{_KINDS[self.pooling]} of block {self.block}")
         )
         more = max(100, len(self.probabilities) // 1000 * 100)
+        measure = "accuracy" if self.thresholds is None else "mean average precision"
         return [
-            f"Accuracy {self.accuracy:.1%} of {len(self.probabilities)} images, each scored by the "
-            f"classifier of all others; nine times in ten the true accuracy is between {low:.1%} "
-            f"and {high:.1%}.",
+            f"{measure.capitalize()} {self.accuracy:.1%} of {len(self.probabilities)} images, each "
+            f"scored by the classifier of all others; nine times in ten the true {measure} is "
+            f"between {low:.1%} and {high:.1%}.",
             f"Features: {place}; l2={self.l2:g}.",
             f"{more} more images would add about {100 * self.gain(more):.1f} points.",
             f"Labels that look wrong: {len(self.suspects)}. Pairs of images that look alike across "
@@ -156,10 +168,10 @@ def probe(
 ) -> Probe:
     """Fits a linear classifier to the frozen features of a folder of images, in one pass.
 
-    Ridge regression onto targets of -1 and 1. It reads the class token, the mean of the patches, or
-    both, of the last block or of the blocks at one half and three quarters of the depth; or the
-    model's own output. The leave-one-out error, exact in closed form, chooses features and
-    strength, so that all images serve for fit and score.
+    Ridge regression onto targets of -1 and 1, one per class; an image may have many labels. It
+    reads the class token, the mean of the patches, or both, of the last block or of the blocks at
+    one half and three quarters of the depth; or the model's own output. The leave-one-out error,
+    exact in closed form, chooses features and strength, so that all images serve for fit and score.
 
     Args:
         model: a `VisionTransformer`; its head is not used.
@@ -170,23 +182,30 @@ def probe(
             block tell pictures apart that the last block brings together by class.
         batch_size: images per step.
         progress: called with the number of images after each batch.
-        **options: arguments of `keras_vit.data.ImageData`, such as `unreadable="skip"`, and
-            `split`.
+        **options: arguments of `keras_vit.data.ImageData`, such as `unreadable="skip"`; `split`;
+            and for many labels `labels` and `multi_label`, see `keras_vit.data.from_folder`.
 
     Raises:
-        ConfigError: a class has fewer than two images, there is one class, the data are not in
-            order, or the features are the same for all images.
+        ConfigError: a class has fewer than two images, or with many labels fewer than two images
+            are without it; there is one class, the data are not in order, or the features are the
+            same for all images.
     """
     if not isinstance(data, ImageData):
         data = from_name(data, model.preprocessor, batch_size=batch_size, **options)
     names = data.class_names
-    few = [name for name, count in data.class_counts.items() if count < 2]
-    if few or len(names) < 2:
-        raise ConfigError(
-            f"The class {shown(few[0])} has one image; expected two or more of each class."
-            if few
-            else f"There is one class, {shown(names[0])}; expected two or more."
-        )
+    for name, count in data.class_counts.items():
+        if count < 2:
+            raise ConfigError(
+                f"The class {shown(name)} has {'one' if count else 'no'} image; expected two or "
+                "more of each class."
+            )
+        if data.multi_label and count > data.num_images - 2:
+            raise ConfigError(
+                f"The class {shown(name)} has {count} of {data.num_images} images; expected two or "
+                "more without it."
+            )
+    if len(names) < 2 and not data.multi_label:
+        raise ConfigError(f"There is one class, {shown(names[0])}; expected two or more.")
     stages, parts = _kinds_of_features(model.config)
     values, labels = gather(
         model, stages, lambda out: _reduce(out, model.config), data, batch_size, cache, progress
@@ -197,21 +216,26 @@ def probe(
     fit = choose(candidates, labels, len(names))
     features = candidates[fit.name]
     early = next(values for name, values in candidates.items() if name.endswith("/gap"))
-    right = int(fit.right.sum())
+    accuracy = score(fit.unseen, labels)
     images = data.paths or [f"image {k}" for k in range(len(labels))]
     return Probe(
         *parts[fit.name][:2],
         l2=fit.l2,
-        accuracy=right / len(labels),
-        interval=wilson_interval(right, len(labels)),
+        accuracy=accuracy,
+        interval=precision_interval(accuracy, labels)
+        if fit.is_multi_label
+        else wilson_interval(accuracy * len(labels), len(labels)),
         class_names=names,
         kernel=fit.kernel,
         bias=fit.bias,
         probabilities=fit.probabilities,
-        curve=learning_curve(features, labels, len(names), fit.l2, right / len(labels)),
+        curve=learning_curve(features, labels, len(names), fit.l2, accuracy),
         suspects=_suspects(fit, labels, names, images),
         pairs=_pairs(early, labels, names, images, similarity),
         tried=fit.errors,
+        thresholds=best_thresholds(fit.probabilities, labels, [0.5] * len(names))
+        if fit.is_multi_label
+        else None,
     )
 
 
@@ -279,6 +303,8 @@ def _suspects(
     fit: Fit, labels: np.ndarray, names: Sequence[str], images: Sequence[str]
 ) -> list[Suspect]:
     probabilities = fit.probabilities
+    if fit.is_multi_label:
+        return _doubtful_labels(probabilities, labels, names, images)
     likely = probabilities.argmax(axis=1)
     surest = probabilities.max(axis=1)
     chosen = np.flatnonzero((likely != labels) & (surest > 0.5))
@@ -286,6 +312,27 @@ def _suspects(
         Suspect(images[k], names[labels[k]], names[likely[k]], float(surest[k]))
         for k in chosen[np.argsort(-surest[chosen], kind="stable")][:_MOST]
     ]
+
+
+def _doubtful_labels(
+    probabilities: np.ndarray, labels: np.ndarray, names: Sequence[str], images: Sequence[str]
+) -> list[Suspect]:
+    """Returns labels that look wrong, and classes that look forgotten.
+
+    A class looks forgotten if its probability is above one half. A label looks wrong if its
+    probability is below the share of the class in the data; labels of rare classes are seldom
+    above one half.
+    """
+    is_doubtful = np.where(labels, probabilities < labels.mean(axis=0), probabilities > 0.5)
+    opposite = np.where(labels, 1 - probabilities, probabilities)
+    rows, columns = np.nonzero(is_doubtful)
+    order = np.argsort(-opposite[rows, columns], kind="stable")[:_MOST]
+    suspects = []
+    for row, k in zip(rows[order].tolist(), columns[order].tolist(), strict=True):
+        words = (names[k], f"not {names[k]}")
+        label, likely = words if labels[row, k] else words[::-1]
+        suspects.append(Suspect(images[row], label, likely, float(opposite[row, k])))
+    return suspects
 
 
 def _pairs(
@@ -302,9 +349,17 @@ def _pairs(
         cosines = white[start : start + 1024] @ white.T
         rows, columns = np.nonzero(cosines >= least)
         first = rows + start
-        keep = (first < columns) & (labels[first] != labels[columns])
+        differ = labels[first] != labels[columns]
+        keep = (first < columns) & (differ.any(axis=1) if differ.ndim == 2 else differ)
         alike += zip(cosines[rows, columns][keep].tolist(), first[keep], columns[keep], strict=True)
     return [
-        Pair((images[i], images[j]), (names[labels[i]], names[labels[j]]), cosine)
+        Pair((images[i], images[j]), (_words(labels[i], names), _words(labels[j], names)), cosine)
         for cosine, i, j in sorted(alike, key=lambda one: -one[0])[:_MOST]
     ]
+
+
+def _words(label: Any, names: Sequence[str]) -> str:
+    """Returns the name of a class, or the names of the classes whose place is True."""
+    if np.ndim(label) == 0:
+        return names[label]
+    return ", ".join(names[k] for k in np.flatnonzero(label).tolist()) or "no label"

@@ -66,20 +66,20 @@ def acceptable(labels: Any, num_classes: int, first: int = 0) -> np.ndarray:
     return right
 
 
-def class_indices(labels: Any) -> np.ndarray:
-    """Returns one class per image, int32 `(batch,)`, from numbers or one-hot rows.
+def numbers_or_rows(labels: Any) -> np.ndarray:
+    """Returns labels as classes, int32 `(batch,)`, or as zeros and ones, bool `(batch, classes)`.
 
     Raises:
-        ConfigError: the labels are lists of classes, or rows that are not one-hot.
+        ConfigError: the labels are lists of classes, or of another form.
     """
     if _are_lists(labels):
-        raise ConfigError("One class per image is needed, found lists of acceptable classes.")
+        raise ConfigError(
+            "The labels are lists of classes; expected one class per image, or for many labels "
+            "zeros and ones (batch, classes)."
+        )
     array = as_numpy(labels)
     if array.ndim == 2 and array.shape[1] > 1:
-        right = _as_bool(array, 0)
-        if (right.sum(axis=1) != 1).any():
-            raise ConfigError("One class per image is needed, found rows that are not one-hot.")
-        return right.argmax(axis=1).astype("int32")
+        return _as_bool(array, 0)
     array = array.reshape(-1) if array.ndim == 2 else array
     if array.ndim != 1 or not _are_whole(array) or (array < 0).any():
         raise ConfigError(
@@ -87,6 +87,13 @@ def class_indices(labels: Any) -> np.ndarray:
             f"{array.dtype} {array.shape}."
         )
     return array.astype("int32")
+
+
+def numbers_of_one_hot(labels: np.ndarray) -> np.ndarray:
+    """Returns the result of `numbers_or_rows` as classes if every image has exactly one."""
+    if labels.ndim == 2 and (labels.sum(axis=1) == 1).all():
+        return labels.argmax(axis=1).astype("int32")
+    return labels
 
 
 def match_classes(

@@ -122,7 +122,7 @@ def test_bad_layers_labels_and_data_are_refused(model, images):
     """An unknown layer, lists as labels, no data, token features of images of two sizes."""
     with pytest.raises(ConfigError, match="Did you mean 'pre_logits'"):
         features(model, images, "prelogits")
-    with pytest.raises(ConfigError, match="One class per image"):
+    with pytest.raises(ConfigError, match="expected one class per image"):
         features(model, (images, [[1, 2]] * 23))
     with pytest.raises(ConfigError, match="empty"):
         features(model, iter(()))

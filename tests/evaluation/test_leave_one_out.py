@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import average_precision_score
 
 from keras_vit import ConfigError
 from keras_vit.evaluation.least_squares import LeastSquares, make_targets
@@ -12,6 +13,9 @@ from keras_vit.evaluation.leave_one_out import (
     gain_of,
     learning_curve,
     leave_one_out,
+    platt_scaling,
+    precision_interval,
+    score,
     wilson_interval,
 )
 from keras_vit.losses import probabilities_of
@@ -40,6 +44,71 @@ def test_scores_equal_those_of_a_refit_without_each_image(count, width, l2):
         others = np.arange(count) != i
         refit = Ridge(alpha=l2, solver="cholesky").fit(z[others], targets[others])
         np.testing.assert_allclose(scores[i], refit.predict(z[i : i + 1])[0], atol=1e-6)
+
+
+def draw_many(count, width, classes=3, seed=0, noise=1.0):
+    """Features with one direction per class, which an image of the class is moved along."""
+    rng = np.random.default_rng(seed)
+    directions = np.random.default_rng(1).standard_normal((classes, width))
+    labels = rng.random((count, classes)) < np.linspace(0.15, 0.5, classes)
+    labels[:2], labels[2:4] = True, False
+    return labels @ directions + noise * rng.standard_normal((count, width)), labels
+
+
+@pytest.mark.parametrize("width", [6, 40])
+def test_scores_of_many_labels_equal_those_of_refits(width):
+    """scikit-learn's Ridge without each image, one target of -1 and 1 per class."""
+    features, labels = draw_many(30, width)
+    scores = leave_one_out(LeastSquares(features, labels, 3), features, labels, 2.0)
+    z = (features - features.mean(axis=0)) / (features.std(axis=0) + 1e-5)
+    for i in range(30):
+        others = np.arange(30) != i
+        refit = Ridge(alpha=2.0, solver="cholesky").fit(z[others], 2.0 * labels[others] - 1)
+        np.testing.assert_allclose(scores[i], refit.predict(z[i : i + 1])[0], atol=1e-6)
+
+
+def test_the_score_of_many_labels_is_that_of_scikit_learn():
+    """The mean of the average precisions; a class without images does not count."""
+    features, labels = draw_many(50, 4)
+    labels[:, 1] = False
+    estimates = np.round(features[:, :3], 1)
+    found = [average_precision_score(labels[:, k], estimates[:, k]) for k in (0, 2)]
+    assert score(estimates, labels) == pytest.approx(np.mean(found), abs=1e-12)
+
+
+def test_sigmoids_of_each_class_are_calibrated():
+    """Equal to scikit-learn's logistic regression on Platt's smoothed targets."""
+    features, labels = draw_many(80, 6)
+    scores = leave_one_out(LeastSquares(features, labels, 3), features, labels, 1.0)
+    factor, offset = platt_scaling(scores, labels)
+    for k in range(3):
+        ones, zeros = labels[:, k].sum(), (~labels[:, k]).sum()
+        wanted = np.where(labels[:, k], (ones + 1) / (ones + 2), 1 / (zeros + 2))
+        twice, answers = np.tile(scores[:, k], 2)[:, None], np.repeat([1, 0], 80)
+        theirs = LogisticRegression(C=np.inf, tol=1e-10, max_iter=1000)
+        theirs.fit(twice, answers, np.concatenate([wanted, 1 - wanted]))
+        assert factor[k] == pytest.approx(theirs.coef_[0, 0], rel=1e-4)
+        assert offset[k] == pytest.approx(theirs.intercept_[0], rel=1e-4, abs=1e-4)
+
+
+def test_sigmoids_of_separated_classes_are_finite():
+    labels = np.arange(20)[:, None] % 2 == 0
+    factor, offset = platt_scaling(np.where(labels, 1.0, -1.0), labels)
+    assert 2 < factor[0] < 10
+    assert abs(offset[0]) < 1
+
+
+def test_intervals_hold_the_true_mean_average_precision():
+    """In at least 90 of 100 draws; the truth is that of that draw's classifier."""
+    held = 0
+    for seed in range(100):
+        features, labels = draw_many(120, 8, seed=seed, noise=2.0)
+        fit = choose({"all": features, "some": features[:, :5]}, labels, 3)
+        test, truth = draw_many(4000, 8, seed=5000 + seed, noise=2.0)
+        test = test[:, :5] if fit.name == "some" else test
+        low, high = precision_interval(score(fit.unseen, labels), labels)
+        held += low <= score(test @ fit.kernel + fit.bias, truth) <= high
+    assert held >= 90
 
 
 def test_the_features_with_the_least_error_are_chosen():
@@ -73,11 +142,10 @@ def test_intervals_hold_the_true_accuracy():
         features, labels = draw(120, 10, seed=seed)
         other = np.random.default_rng(1000 + seed).standard_normal((120, 10))
         fit = choose({"features": features, "noise": other, "one": features[:, :5]}, labels, 3)
-        right = int(fit.right.sum())
         test, truth = draw(6000, 10, seed=5000 + seed)
         test = test[:, :5] if fit.name == "one" else test
         accuracy = ((test @ fit.kernel + fit.bias).argmax(axis=1) == truth).mean()
-        low, high = wilson_interval(right, 120)
+        low, high = wilson_interval(120 * score(fit.unseen, labels), 120)
         held += low <= accuracy <= high
     assert held >= 90
 

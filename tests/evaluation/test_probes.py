@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.metrics import average_precision_score
 
 from keras_vit import ConfigError, few_shot, linear_probe
 from keras_vit.evaluation.least_squares import LeastSquares
@@ -35,6 +36,40 @@ def test_a_probe_classifies_separable_classes_without_error():
     test = clusters(50, seed=1, spread=0.2)
     assert linear_probe(features, labels).accuracy(*test) == 1
     assert linear_probe(features, np.eye(3)[labels], l2=1.0).accuracy(*test) == 1
+
+
+def test_a_probe_of_many_labels_scores_as_scikit_learn():
+    """A class of its own for each label: predictions above 0, and mean average precision."""
+    rng = np.random.default_rng(0)
+    labels = rng.random((120, 4)) < 0.3
+    features = labels @ rng.standard_normal((4, 12)) + 0.5 * rng.standard_normal((120, 12))
+    probe = linear_probe(features[:80], labels[:80].astype("float32"))
+    scores = features[80:] @ probe.kernel + probe.bias
+    assert np.array_equal(probe.predict(features[80:]), scores > 0)
+    expected = average_precision_score(labels[80:], scores)
+    assert probe.accuracy(features[80:], labels[80:]) == pytest.approx(expected, abs=1e-12)
+    assert 0.8 < probe.validation_accuracy <= 1
+    with pytest.raises(ConfigError, match=r"shape \(40,\); expected \(40, 4\)"):
+        probe.accuracy(features[80:], labels[80:].argmax(axis=1))
+    with pytest.raises(ConfigError, match="one class per image"):
+        few_shot((features, labels), (features, labels))
+
+
+def test_features_keep_many_labels_and_their_probe_becomes_a_model(images):
+    """Of zeros and ones in any type; the model answers with every label above one half."""
+    from keras_vit import features
+
+    model = random_tiny()
+    labels = np.random.default_rng(0).integers(0, 2, (23, 3)).astype("float32")
+    actual = features(model, (images, labels), batch_size=8)
+    assert np.array_equal(actual.labels, labels.astype(bool))
+    probe = linear_probe(*actual, l2=10.0)
+    pictures = np.random.default_rng(1).integers(0, 256, (6, 16, 16, 3), "uint8")
+    answers = probe.into(model, labels=("a", "b", "c")).classify(pictures)
+    predicted = probe.predict(features(model, model.preprocessor(pictures)).values)
+    assert [{name for name, _ in each} for each in answers] == [
+        {"abc"[k] for k in np.flatnonzero(row)} for row in predicted
+    ]
 
 
 @pytest.mark.parametrize("fields", [{}, {"num_classes": 0, "dtype": "mixed_bfloat16"}])

@@ -122,6 +122,69 @@ def test_the_command_writes_a_preset_and_a_page(folder, tmp_path, capsys):
     assert answer[0][0][0] == "blue"
 
 
+@pytest.fixture
+def table(tmp_path):
+    """Pictures whose upper half may be red and whose lower half may be blue; two rows are wrong."""
+    rng = np.random.default_rng(0)
+    (tmp_path / "shapes").mkdir()
+    lines = {}
+    for k in range(40):
+        pixels = np.full((16, 16, 3), 128) + 20 * rng.standard_normal((16, 16, 3))
+        names = [name for name, share in (("red", 0.5), ("blue", 0.3)) if rng.random() < share]
+        if "red" in names:
+            pixels[:8] += (100, -100, -100)
+        if "blue" in names:
+            pixels[8:] += (-100, -100, 100)
+        Image.fromarray(np.clip(pixels, 0, 255).astype("uint8")).save(
+            tmp_path / "shapes" / f"{k:02}.png"
+        )
+        lines[f"{k:02}.png"] = names
+    forgotten = next(name for name, labels in lines.items() if labels == ["red", "blue"])
+    wrong = next(name for name, labels in lines.items() if not labels)
+    lines[forgotten], lines[wrong] = ["blue"], ["red"]
+    (tmp_path / "shapes" / "labels.json").write_text(json.dumps(lines))
+    return tmp_path / "shapes", forgotten, wrong
+
+
+def test_images_of_many_labels_become_a_classifier_with_thresholds(table, tmp_path, capsys):
+    """The command finds both wrong labels; the preset answers as the leave-one-out scores say."""
+    from keras_vit.cli import main
+
+    folder, forgotten, wrong = table
+    model = model_of()
+    result = probe(model, folder, labels="labels.json", multi_label=True)
+    low, high = result.interval
+    assert 0.7 < low < result.accuracy < high
+    assert result.class_names == ("blue", "red")
+    marks = {(s.image[-6:], s.label, s.likely) for s in result.suspects[:2]}
+    assert marks == {(forgotten, "not red", "red"), (wrong, "red", "not red")}
+    model.save_to_preset(tmp_path / "encoder")
+    out = tmp_path / "run"
+    arguments = ["--preset", str(tmp_path / "encoder"), "--out", str(out)]
+    assert main(["probe", str(folder), *arguments, "--labels", "labels.json", "--multi-label"]) == 0
+    assert "Mean average precision" in capsys.readouterr().out
+    assert "not red, looks like red" in (out / "index.html").read_text(encoding="utf-8")
+    loaded = VisionTransformer.from_preset(out / "preset")
+    assert loaded.thresholds == pytest.approx(result.thresholds)
+    assert {name for name, _ in loaded.classify(folder / forgotten)[0]} == {"red", "blue"}
+    assert loaded.classify(folder / wrong)[0] == []
+
+
+def test_pairs_of_many_labels_differ_in_a_label(table):
+    """A copy of a picture with other labels is found, a copy with the same is not."""
+    folder, *_ = table
+    lines = json.loads((folder / "labels.json").read_text())
+    first, second = [name for name, labels in lines.items() if labels == ["blue"]][:2]
+    for source, copy, labels in ((first, "x.png", []), (second, "y.png", ["blue"])):
+        (folder / copy).write_bytes((folder / source).read_bytes())
+        lines[copy] = labels
+    (folder / "labels.json").write_text(json.dumps(lines))
+    result = probe(model_of(), folder, labels="labels.json", multi_label=True, similarity=0.99999)
+    assert any(image.endswith("x.png") for image in result.pairs[0].images)
+    assert set(result.pairs[0].labels) == {"blue", "no label"}
+    assert len(result.pairs) == 1
+
+
 def arrays(labels, pixels=None):
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (len(labels), 16, 16, 3), "uint8") if pixels is None else pixels
@@ -132,6 +195,8 @@ def arrays(labels, pixels=None):
     ("data", "message"),
     [
         (lambda: arrays([0, 0, 1, 1, 2]), "class 'c' has one image"),
+        (lambda: arrays(np.eye(6, 3)), "class 'a' has one image; expected two or more of each"),
+        (lambda: arrays(np.tri(6, 3, 2)), "class 'a' has 6 of 6 images; .* two or more without"),
         (lambda: arrays([0, 0, 1, 1, 2, 2], np.zeros((6, 16, 16, 3), "uint8")), "the same for all"),
         (
             lambda: from_arrays(
@@ -140,7 +205,7 @@ def arrays(labels, pixels=None):
             "shuffle=False",
         ),
     ],
-    ids=["one image", "constant", "order"],
+    ids=["one image", "one of many labels", "a label of all", "constant", "order"],
 )
 def test_images_that_allow_no_probe_are_refused(data, message):
     with pytest.raises(ConfigError, match=message):

@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 
 from keras_vit import ConfigError, labels
-from keras_vit.evaluation.targets import acceptable, class_indices, match_classes
+from keras_vit.evaluation.targets import (
+    acceptable,
+    match_classes,
+    numbers_of_one_hot,
+    numbers_or_rows,
+)
 
 pytestmark = pytest.mark.without_backend
 
@@ -18,16 +23,28 @@ def test_all_forms_of_labels_give_the_same_classes():
     for form in forms:
         assert np.array_equal(acceptable(form, 3), expected)
     for form in forms[:3]:
-        assert class_indices(form).tolist() == [2, 0]
+        assert numbers_of_one_hot(numbers_or_rows(form)).tolist() == [2, 0]
 
 
 @pytest.mark.parametrize(
-    "bad", [[[1], [2]], np.ones((2, 3)), [0.5, 1.0], [-1, 0], np.ones((2, 2, 2))]
+    ("bad", "message"),
+    [
+        ([[1], [2]], "lists of classes; expected one"),
+        (np.full((2, 3), 0.5), "image 0 are neither 0 nor 1"),
+        ([0.5, 1.0], "found"),
+        ([-1, 0], "found"),
+        (np.ones((2, 2, 2)), "found"),
+    ],
 )
-def test_labels_that_are_not_one_class_per_image_are_refused(bad):
-    """Lists, rows with several ones, fractions, negative numbers, three axes."""
-    with pytest.raises(ConfigError, match="found"):
-        class_indices(bad)
+def test_labels_that_are_neither_classes_nor_rows_are_refused(bad, message):
+    """Lists, mixed images, fractions, negative numbers, three axes."""
+    with pytest.raises(ConfigError, match=message):
+        numbers_or_rows(bad)
+
+
+def test_rows_with_several_ones_stay_rows():
+    rows = np.array([[1, 0, 1], [0, 0, 0]])
+    assert np.array_equal(numbers_of_one_hot(numbers_or_rows(rows)), rows.astype(bool))
 
 
 def test_names_match_whole_labels_before_parts_of_labels():

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import subprocess
 import sys
+from typing import get_args
 
 import keras
 import numpy as np
@@ -16,7 +17,7 @@ from keras_vit import VisionTransformer
 from keras_vit.cli import main
 from keras_vit.errors import ConfigError, ExportError
 from keras_vit.exporting import documents, verification, writing
-from keras_vit.exporting.formats import load_format, onnx
+from keras_vit.exporting.formats import FORMATS, load_format, onnx
 from keras_vit.exporting.graph import ExportGraph
 from keras_vit.exporting.plan import ExportPlan
 from tests.exporting.photo import photo_of
@@ -352,6 +353,13 @@ def test_the_command_export_writes_a_preset(tmp_path, capsys):
     assert "of the model in its own runtime" in capsys.readouterr().out
     described = json.loads((out / "export.json").read_text())
     assert described["input"]["shape"] == [2, 24, 24, 3]
+
+
+def test_the_command_knows_every_format():
+    """The names of the command line are those of `keras_vit.export`."""
+    from keras_vit.cli.products import Format
+
+    assert get_args(Format) == FORMATS
 
 
 @torch_alone

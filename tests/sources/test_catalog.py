@@ -22,7 +22,7 @@ from keras_vit.variants import variant
 from keras_vit.weights import lexicon
 from tests.golden import CASES, FOLDER, expected, outputs, relative_error
 from tests.helpers import random_tiny
-from tests.test_variants import COUNTS, GAP_COUNTS
+from tests.test_variants import COUNTS
 from tests.words import raises
 
 FETCHED = {n: row for n, row in CATALOG.items() if row.folder is None and row.family == "vit"}
@@ -33,6 +33,13 @@ NAME = re.compile(
     r"(_\d+ep)?_(?P<size>\d+)"
 )
 CLASSES = {"i21k": 21843, "i1k": 1000}
+GAP_COUNTS = {
+    "vit_s16": 22_049_896,
+    "vit_b16": 86_566_120,
+    "vit_s32": 22_878_184,
+    "vit_b32": 88_222_696,
+}
+"""Parameters with 1000 classes of models that average their patches."""
 
 
 @every_row
