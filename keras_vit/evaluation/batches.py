@@ -51,7 +51,8 @@ def predict(
 
     Args:
         model: a `VisionTransformer`.
-        stages: name of `keras_vit.graph.Stages`; or several names, which give `{stage: array}`.
+        stages: name of a stage, see `keras_vit.graph.Stages`; or several names, which give
+            `{stage: array}`.
         batches: the batches.
         size: number of images of a full batch, if it is known.
 

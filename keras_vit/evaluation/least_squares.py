@@ -29,7 +29,7 @@ class LeastSquares:
 
     Attributes:
         target_mean: mean of the targets, `(classes,)`.
-        values: eigenvalues, of the whitened images' products or of the features' products.
+        values: eigenvalues of Z'Z, or of ZZ' for fewer images than features.
         right: coordinates of the targets, `(eigenvalues, classes)`.
     """
 

@@ -147,7 +147,7 @@ class Parts:
         self._written_inputs = self.inputs
 
     def _count(self, size: int) -> None:
-        """Writes the record of all rows, the first `size` bytes of their file."""
+        """Writes the record: the rows that count are the first `size` bytes of their file."""
         counts = {"inputs": self.inputs, "count": self.count, "notes": self.notes}
         write_json(self._record, {"task": self._task, **counts, "bytes": size})
 
