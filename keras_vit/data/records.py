@@ -208,8 +208,11 @@ def multi_hot(
         title: name of the data set in messages.
 
     Raises:
-        ConfigError: a label is not in `class_names`.
+        ConfigError: a label is not in `class_names`, or an image has no list.
     """
+    for row, labels in enumerate(lists):
+        if not isinstance(labels, (list, tuple)) or None in labels:
+            raise ConfigError(f"{title}: image {row} has {shown(labels)}, expected a list of labels.")
     keys = list(class_names or sorted({label for row in lists for label in row}))
     places: dict[Any, int] = {key: k for k, key in enumerate(keys)}
     if class_names:
@@ -227,8 +230,30 @@ def multi_hot(
     return hot, names
 
 
+def label_array(labels: Any, title: str) -> np.ndarray:
+    """Returns labels as an array.
+
+    Raises:
+        ConfigError: a label is no word or number, or the labels of images differ in length.
+    """
+    try:
+        array = np.asarray(labels)
+    except ValueError as error:
+        raise ConfigError(
+            f"{title}: the labels of images differ in length; expected a class per image, or zeros "
+            "and ones (images, classes)."
+        ) from error
+    if array.dtype.kind in "UO":  # NumPy would make a word of NaN
+        for k, label in enumerate(labels if isinstance(labels, list) else array.tolist()):
+            if not isinstance(label, (str, int, np.integer)):
+                raise ConfigError(
+                    f"{title}: image {k} has the label {shown(label)}; expected a word or an integer."
+                )
+    return array
+
+
 def classes_of(
-    labels: np.ndarray, class_names: Sequence[str] | None, preprocessor: Any, title: str
+    labels: Any, class_names: Sequence[str] | None, preprocessor: Any, title: str
 ) -> tuple[np.ndarray, tuple[str, ...]]:
     """Returns the labels as indices, and the name of each class.
 
@@ -240,8 +265,9 @@ def classes_of(
         title: name of the data set in messages.
 
     Raises:
-        ConfigError: a word is not in `class_names`.
+        ConfigError: a word is not in `class_names`; or as `label_array`.
     """
+    labels = label_array(labels, title)
     if labels.dtype.kind == "S":
         labels = np.char.decode(labels)
     known = getattr(preprocessor, "labels", None)
