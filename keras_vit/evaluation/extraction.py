@@ -59,8 +59,8 @@ def features(
         progress: called with the number of images after each batch.
 
     Raises:
-        ConfigError: the model has no such layer, the data are empty, or the images do not fit
-            the model.
+        ConfigError: the model has no such layer, the data are empty, the images do not fit
+            the model, or features are not finite.
 
     >>> import numpy as np, keras_vit
     >>> model = keras_vit.VisionTransformer.from_preset("vit_digits")
@@ -124,6 +124,8 @@ def gather(
     labels = values["labels"]
     if not getattr(data, "multi_label", False):
         labels = numbers_of_one_hot(labels)
+    elif labels.ndim == 1:  # one class
+        labels = labels.astype(bool)[:, None]
     return Features(values["values"], labels)
 
 
@@ -152,6 +154,11 @@ def _steps(
     """Yields structured arrays of `values` and, if the data have them, `labels`."""
     for output, labels in predict(model, stages, batches, size):
         values = reduce(output)
+        if not np.isfinite(values).all():
+            raise ConfigError(
+                "The features of an image are not finite: a weight or pixel is not finite, or too "
+                "large for the dtype policy of the model, such as float16."
+            )
         fields: list[Any] = [("values", "<f4", values.shape[1:])]
         targets = None if labels is None else numbers_or_rows(labels)
         if targets is not None:
