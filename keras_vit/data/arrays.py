@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Any, Unpack
 
-import numpy as np
-
 from keras_vit.data.image_data import ImageData, Options, Prepares
 from keras_vit.data.records import Records, RowImages, classes_of, read_rows, value_of
 from keras_vit.errors import ConfigError

@@ -35,8 +35,8 @@ def from_name(
     """
     if not isinstance(name, (str, os.PathLike)):
         raise ConfigError(
-            f"Expected a folder, tfds:NAME or hf:OWNER/NAME, found {type(name).__name__}. Images in "
-            "memory become data by keras_vit.data.from_arrays."
+            f"Expected a folder, tfds:NAME or hf:OWNER/NAME, found {type(name).__name__}. Images "
+            "in memory become data by keras_vit.data.from_arrays."
         )
     name = os.fspath(name)
     kind, _, inside = name.partition(":")

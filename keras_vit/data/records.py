@@ -211,8 +211,8 @@ def multi_hot(
         ConfigError: a label is not in `class_names`, or an image has no list.
     """
     for row, labels in enumerate(lists):
-        if not isinstance(labels, (list, tuple)) or None in labels:
-            raise ConfigError(f"{title}: image {row} has {shown(labels)}, expected a list of labels.")
+        if not np.iterable(labels) or None in tuple(labels):
+            raise ConfigError(f"{title}: image {row} has {shown(labels)}, expected its labels.")
     keys = list(class_names or sorted({label for row in lists for label in row}))
     places: dict[Any, int] = {key: k for k, key in enumerate(keys)}
     if class_names:
@@ -247,7 +247,7 @@ def label_array(labels: Any, title: str) -> np.ndarray:
         for k, label in enumerate(labels if isinstance(labels, list) else array.tolist()):
             if not isinstance(label, (str, int, np.integer)):
                 raise ConfigError(
-                    f"{title}: image {k} has the label {shown(label)}; expected a word or an integer."
+                    f"{title}: image {k} has the label {shown(label)}; expected a word or integer."
                 )
     return array
 

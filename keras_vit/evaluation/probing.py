@@ -131,9 +131,9 @@ class Probe:
             width = model.get_layer("pre_logits").output.shape[-1]
         if width != len(self.kernel) or (self.block or 0) >= model.config.num_layers:
             raise ConfigError(
-                f"The probe reads {len(self.kernel)} features of block {self.block}; this model has "
-                f"{model.config.num_layers} blocks and {width} such features. Give the model that "
-                "was probed."
+                f"The probe reads {len(self.kernel)} features of block {self.block}; this model "
+                f"has {model.config.num_layers} blocks and {width} such features. Give the model "
+                "that was probed."
             )
         config = _config_of(model.config, self.block, self.pooling, len(self.class_names))
         fields = {**config.to_dict(), "labels": self.class_names, "name": model.name}

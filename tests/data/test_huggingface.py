@@ -93,9 +93,9 @@ def test_unknown_columns_data_sets_and_types_are_refused_by_name(cache):
 @pytest.mark.parametrize(
     ("tags", "message"),
     [
-        (["a", None], "image 1 has the label None; expected a word or an integer"),
-        ([["a"], None], "image 1 has None, expected a list of labels"),
-        ([["a"], ["b", None]], "image 1 has .*None.*, expected a list of labels"),
+        (["a", None], "image 1 has the label None; expected a word or integer"),
+        ([["a"], None], "image 1 has None, expected its labels"),
+        ([["a"], ["b", None]], "image 1 has .*None.*, expected its labels"),
     ],
 )
 def test_rows_without_a_label_are_refused_by_number(tags, message):
