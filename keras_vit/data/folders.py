@@ -163,8 +163,8 @@ def _records_of_table(
         path = paths[several[0]]
         raise ConfigError(
             f"{table}: {path} has {len(labels[path])} labels ({listed(labels[path])}), expected "
-            "one per image. For many labels per image give multi_label=True (--multi-label); a "
-            "name with spaces ends with ; in CSV."
+            "one per image. For many labels per image give multi_label=True (--multi-label), to "
+            "evaluate a multi-label model; a name with spaces ends with ; in CSV."
         )
     return Records(str(root), files.images, hot.argmax(axis=1), names)
 

@@ -298,7 +298,7 @@ def choose_names(
         what: beginning of the message, before the name of a class.
 
     Raises:
-        ConfigError: a class is not in `class_names`.
+        ConfigError: a class is not in `class_names`, or two have one name.
     """
     if not class_names:
         is_named = known and set(classes) <= set(known) and len(set(known)) == len(known)
@@ -306,4 +306,6 @@ def choose_names(
     if unknown := [name for name in classes if name not in class_names]:
         hint = nearest(unknown[0], class_names)
         raise ConfigError(f"{what}{shown(unknown[0])} is not in class_names.{hint}")
+    if twins := [name for k, name in enumerate(class_names) if name in class_names[:k]]:
+        raise ConfigError(f"class_names has {shown(twins[0])} twice; expected different names.")
     return tuple(class_names)

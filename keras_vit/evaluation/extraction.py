@@ -118,7 +118,10 @@ def gather(
                     parts.append(rows, inputs=1)
                     report(len(rows))
                 parts.finish()
-        values = np.load(path, mmap_mode="r")
+        try:
+            values = np.load(path, mmap_mode="r")
+        except (ValueError, EOFError) as error:
+            raise ConfigError(f"{path}: this cache is damaged ({error}). Remove it.") from error
     if "labels" not in (values.dtype.names or ()):
         return Features(values["values"], None)
     labels = values["labels"]
@@ -174,7 +177,7 @@ def _describe(data: Any, first: Batch) -> dict[str, Any]:
     """Returns the identity of the data: all bytes of arrays, cheap facts of other data."""
     images, labels = first
     if isinstance(data, tuple):
-        images, labels = data
+        images, labels = (*data, None)[:2]
     elif hasattr(data, "shape"):
         images = data
     identity = {

@@ -1,6 +1,7 @@
 """The right classes of a batch, from labels of every form and from the data's class names."""
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -231,7 +232,7 @@ def _classes_by_name(pairs: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
 
 
 def _fold(name: str) -> str:
-    return " ".join(name.replace("_", " ").casefold().split())
+    return " ".join(unicodedata.normalize("NFC", name).replace("_", " ").casefold().split())
 
 
 def _are_lists(labels: Any) -> bool:

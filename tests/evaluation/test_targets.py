@@ -57,6 +57,7 @@ def test_names_match_whole_labels_before_parts_of_labels():
     classes = match_classes(["Great_White_Shark", "tench", "OX"], labels, 5)
     assert classes.tolist() == [1, 0, 4]
     assert match_classes(["crane"], labels, 5).tolist() == [2]  # not 3, "crane, bird"
+    assert match_classes(["u\u0308ber", "a"], ["a", "\u00fcber"], 2).tolist() == [1, 0]
 
 
 def test_sorted_wordnet_ids_of_all_classes_match_the_head_in_order():
