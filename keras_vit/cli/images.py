@@ -203,7 +203,8 @@ def probe(
     """Fit a classifier to a folder of images in a minute, and judge it.
 
     The folder OUT gets a preset, the results in probe.json, the features, and for a folder of
-    images a page index.html with the pictures whose labels look wrong. The exit status is 1 if images were left out.
+    images a page index.html with the pictures whose labels look wrong. The exit status is 1 if
+    images were left out.
 
     Args:
         data: folder with a folder of images per class, tfds:NAME, or hf:OWNER/NAME.

@@ -174,8 +174,8 @@ def _read(table: Path) -> tuple[dict[str, list[str]], list[str]]:
     try:
         text = table.read_text(encoding="utf-8-sig")
         if table.suffix.lower() == ".json":
-            # Of equal keys, `json` would keep the last alone.
-            labels, classes = _from_json(json.loads(text, object_pairs_hook=_pairs), table), None
+            # A tuple of pairs for an object: of equal keys, a dict would keep the last alone.
+            labels, classes = _from_json(json.loads(text, object_pairs_hook=tuple), table), None
         else:
             labels, classes = _from_csv(text, table)
     except (OSError, ValueError, csv.Error, RecursionError) as error:
@@ -188,11 +188,6 @@ def _read(table: Path) -> tuple[dict[str, list[str]], list[str]]:
     if not labels:
         raise ConfigError(f"{table}: expected a row per image, found none.")
     return labels, classes or sorted({name for row in labels.values() for name in row})
-
-
-def _pairs(pairs: list[tuple[str, object]]) -> tuple[tuple[str, object], ...]:
-    """Returns the keys and values of an object of JSON; a list of JSON is no tuple."""
-    return tuple(pairs)
 
 
 def _from_json(stored: object, table: Path) -> dict[str, list[str]]:

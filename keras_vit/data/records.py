@@ -1,5 +1,6 @@
 """The raw contents of a data set: images, labels and names of the classes."""
 
+import collections
 import dataclasses
 import io
 from collections.abc import Iterator, Mapping, Sequence
@@ -298,7 +299,7 @@ def choose_names(
         what: beginning of the message, before the name of a class.
 
     Raises:
-        ConfigError: a class is not in `class_names`, or two have one name.
+        ConfigError: a class is not in `class_names`, or is there twice.
     """
     if not class_names:
         is_named = known and set(classes) <= set(known) and len(set(known)) == len(known)
@@ -306,6 +307,7 @@ def choose_names(
     if unknown := [name for name in classes if name not in class_names]:
         hint = nearest(unknown[0], class_names)
         raise ConfigError(f"{what}{shown(unknown[0])} is not in class_names.{hint}")
-    if twins := [name for k, name in enumerate(class_names) if name in class_names[:k]]:
-        raise ConfigError(f"class_names has {shown(twins[0])} twice; expected different names.")
+    counts = collections.Counter(class_names)
+    if twins := [name for name in classes if counts[name] > 1]:
+        raise ConfigError(f"{what}{shown(twins[0])} is in class_names twice, expected once.")
     return tuple(class_names)

@@ -118,10 +118,7 @@ def gather(
                     parts.append(rows, inputs=1)
                     report(len(rows))
                 parts.finish()
-        try:
-            values = np.load(path, mmap_mode="r")
-        except (ValueError, EOFError) as error:
-            raise ConfigError(f"{path}: this cache is damaged ({error}). Remove it.") from error
+        values = _load(path)
     if "labels" not in (values.dtype.names or ()):
         return Features(values["values"], None)
     labels = values["labels"]
@@ -130,6 +127,13 @@ def gather(
     elif labels.ndim == 1:  # one class
         labels = labels.astype(bool)[:, None]
     return Features(values["values"], labels)
+
+
+def _load(path: Path) -> np.ndarray:
+    try:
+        return np.load(path, mmap_mode="r")
+    except (ValueError, EOFError) as error:
+        raise ConfigError(f"{path}: this cache is damaged ({error}). Remove it.") from error
 
 
 def identity_of(model: VisionTransformer, layer: str) -> dict[str, Any]:

@@ -122,7 +122,7 @@ def test_class_names_and_labels_of_a_model_order_the_columns(photos):
     model = tiny(num_classes=4, labels=("fox", "eel", "dog", "cat"), thresholds=0.5)
     data = from_folder(photos, model, labels="labels.csv", multi_label=True)
     assert data.class_names == model.labels
-    with pytest.raises(ConfigError, match="class_names has 'dog' twice"):
+    with pytest.raises(ConfigError, match="'dog' is in class_names twice"):
         read(photos, WORDS, class_names=["cat", "dog", "dog", "eel"])
     with pytest.raises(ConfigError, match="'eel' is not in class_names. Did you mean 'eels'"):
         read(photos, WORDS, class_names=["cat", "dog", "eels"])
