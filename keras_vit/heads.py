@@ -52,7 +52,7 @@ def read_head(model: Any, path: Any, labels: Labels | None, allow_pickle_weights
     arrays = _read_arrays(Path(path), allow_pickle_weights)
     shapes = {name: arrays[name].shape for name in ("weight", "bias") if name in arrays}
     weight = shapes.get("weight", ())
-    if len(weight) != 2 or shapes != {"weight": weight, "bias": weight[:1]}:
+    if len(weight) != 2 or 0 in weight or shapes != {"weight": weight, "bias": weight[:1]}:
         raise CheckpointError(
             f"{path}: expected a linear head, weight (classes, width) and bias (classes,); found "
             f"{shown(shapes or sorted(arrays)[:5], quoted=False)}."
@@ -144,7 +144,10 @@ def _read_embeddings(
         raise ConfigError("embeddings is an array: give labels, one name for each of its rows.")
     else:
         names = list(labels)
-    vectors = [np.atleast_2d(np.asarray(each, "float64")) for each in embeddings]
+    try:
+        vectors = [np.atleast_2d(np.asarray(each, "float64")) for each in embeddings]
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"embeddings: expected vectors of numbers ({error}).") from error
     if len(vectors) != len(names) or len(set(names)) != len(names) or len(names) < 2:
         raise ConfigError(
             f"{len(vectors)} embeddings and {len(names)} labels, {len(set(names))} of them "

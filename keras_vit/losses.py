@@ -152,7 +152,9 @@ def many_labels_loss(
     from_logits = config.classifier_activation is None
     if positive_weights is None:
         return keras.losses.BinaryCrossentropy(from_logits, label_smoothing=label_smoothing)
-    if len(positive_weights) != config.num_classes or not all(w > 0 for w in positive_weights):
+    weights = np.asarray(positive_weights)
+    are_numbers = weights.shape == (config.num_classes,) and weights.dtype.kind in "fiu"
+    if not are_numbers or not ((weights > 0) & (weights < np.inf)).all():
         raise ConfigError(
             f"positive_weights={shown(positive_weights, quoted=False)}: expected a number above 0 "
             f"for each of {config.num_classes} classes."

@@ -105,6 +105,8 @@ WIDTH = "expected .*, 16"
         (normal(3, 16), "ab", {"scale": 1.0}, "3 embeddings and 2 labels"),
         (normal(3, 16), "aab", {"scale": 1.0}, "2 of them different"),
         ({"a": normal(16), "b": normal(16)}, "ac", {"scale": 1.0}, "differ in .*b.*c"),
+        (np.full((3, 16), "x"), "abc", {"scale": 1.0}, "embeddings: expected vectors of numbers"),
+        ({"a": normal(16), "b": [[1.0], [1.0, 2.0]]}, None, {}, "expected vectors of numbers"),
         (normal(3, 16), "abc", {}, "without a logit_scale"),
         (normal(3, 16), "abc", {"scale": np.inf}, "scale=inf"),
     ],

@@ -171,6 +171,7 @@ def test_a_head_in_a_pickle_needs_permission(tmp_path):
         ({"weight": normal(3, 80), "bias": normal(3)}, "width 80; .* belongs to another encoder"),
         ({"weight": normal(3, 24), "bias": normal(3)}, "have 16 .* belongs to another encoder"),
         ({"weight": normal(3, 16), "bias": normal(4)}, r"expected a linear head.*\(4,\)"),
+        ({"weight": normal(0, 16), "bias": normal(0)}, r"expected a linear head.*\(0, 16\)"),
         ({"decode_head.bn.bias": normal(3)}, r"expected a linear head.*decode_head\.bn\.bias"),
     ],
 )

@@ -202,8 +202,9 @@ def probe(
 ) -> int:
     """Fit a classifier to a folder of images in a minute, and judge it.
 
-    The folder OUT gets a preset, the results in probe.json, the features, and a page index.html
-    with the pictures whose labels look wrong. The exit status is 1 if images were left out.
+    The folder OUT gets a preset, the results in probe.json, the features, and for a folder of
+    images a page index.html with the pictures whose labels look wrong. The exit status is 1 if
+    images were left out.
 
     Args:
         data: folder with a folder of images per class, tfds:NAME, or hf:OWNER/NAME.

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Any, Unpack
 
-import numpy as np
-
 from keras_vit.data.image_data import ImageData, Options, Prepares
 from keras_vit.data.records import Records, RowImages, classes_of, read_rows, value_of
 from keras_vit.errors import ConfigError
@@ -57,7 +55,7 @@ def from_arrays(
         images = images[..., None] if images.ndim == 3 else images
         prepared = getattr(preprocessor, "preprocessor", preprocessor)
         images = PixelImages(images, getattr(prepared, "channels", 3))
-    values, names = classes_of(np.asarray(labels), class_names, preprocessor, "arrays")
+    values, names = classes_of(labels, class_names, preprocessor, "arrays")
     return ImageData(Records("arrays", images, values, names), preprocessor, batch_size, **options)
 
 
@@ -110,6 +108,6 @@ def from_grain(
     if labels is None:
         rows = enumerate(read_rows(source))
         labels = [value_of(row, label, 1, title, k) for k, row in rows]
-    values, names = classes_of(np.asarray(labels), class_names, preprocessor, title)
+    values, names = classes_of(labels, class_names, preprocessor, title)
     records = Records(title, RowImages(title, source, image), values, names)
     return ImageData(records, preprocessor, batch_size, **options)

@@ -33,6 +33,11 @@ def from_name(
     Raises:
         ConfigError: a split is given for a folder, or the data cannot be read or downloaded.
     """
+    if not isinstance(name, (str, os.PathLike)):
+        raise ConfigError(
+            f"Expected a folder, tfds:NAME or hf:OWNER/NAME, found {type(name).__name__}. Images "
+            "in memory become data by keras_vit.data.from_arrays."
+        )
     name = os.fspath(name)
     kind, _, inside = name.partition(":")
     if kind in ("tfds", "hf"):
@@ -65,7 +70,7 @@ def training_and_validation(
     Raises:
         ConfigError: as `from_name`; or `validation` is invalid.
     """
-    is_folder = not os.fspath(name).startswith(("tfds:", "hf:"))
+    is_folder = not str(name).startswith(("tfds:", "hf:"))
     train = from_name(name, preprocessor, split=None if is_folder else split, **options)
     if validation is None:
         return train, None

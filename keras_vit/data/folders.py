@@ -5,7 +5,8 @@ import io
 import json
 import os
 import re
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Unpack
 
@@ -125,7 +126,7 @@ def _records_of_table(
     """
     files = list_images(root)
     labels, classes = _read(table)
-    paths = {Path(image).relative_to(root).as_posix(): image for image in files.images}
+    paths = [_normal(Path(image).relative_to(root)) for image in files.images]
     if absent := sorted(set(labels) - set(paths)):
         raise ConfigError(
             f"{table}: {len(absent)} of {len(labels)} images are not in {root}: {listed(absent)}."
@@ -136,7 +137,10 @@ def _records_of_table(
             f"{table}: {len(bare)} of the {len(paths)} images in {root} are not in the table: "
             f"{listed(bare)}. An image without any of the labels needs an entry without labels."
         )
-    _warn_of_others(root, [path for path in files.others if not Path(path).samefile(table)])
+    own = table.resolve()
+    _warn_of_others(root, [path for path in files.others if Path(path).resolve() != own])
+    if not classes:
+        raise ConfigError(f"{table}: no image has a label; expected one class or more.")
     if not class_names:
         used = {name for row in labels.values() for name in row}
         if unused := [name for name in classes if name not in used]:
@@ -146,13 +150,21 @@ def _records_of_table(
             )
     names = choose_names(classes, class_names, model_labels, f"{table}: ")
     hot, _ = multi_hot([labels[path] for path in paths], names, str(table))
+    several = np.flatnonzero(hot.sum(axis=1) != 1)
+    if multi_label and classes == ["0", "1"] and not len(several):
+        raise ConfigError(
+            f"{table}: every image has either 0 or 1. For a single class write its name in place "
+            "of 1, and nothing in place of 0; for one label per image leave multi_label=True "
+            "(--multi-label) out."
+        )
     if multi_label:
         return Records(str(root), files.images, hot, names)
-    if len(several := np.flatnonzero(hot.sum(axis=1) != 1)):
-        path = list(paths)[several[0]]
+    if len(several):
+        path = paths[several[0]]
         raise ConfigError(
             f"{table}: {path} has {len(labels[path])} labels ({listed(labels[path])}), expected "
-            "one per image. For many labels per image give multi_label=True (--multi-label)."
+            "one per image. For many labels per image give multi_label=True (--multi-label), to "
+            "evaluate a multi-label model; a name with spaces ends with ; in CSV."
         )
     return Records(str(root), files.images, hot.argmax(axis=1), names)
 
@@ -161,56 +173,81 @@ def _read(table: Path) -> tuple[dict[str, list[str]], list[str]]:
     """Returns the labels of each image, and the classes: those of the columns, or sorted names."""
     try:
         text = table.read_text(encoding="utf-8-sig")
-        if table.suffix == ".json":
-            labels, classes = _from_json(json.loads(text), table), None
+        if table.suffix.lower() == ".json":
+            # A tuple of pairs for an object: of equal keys, a dict would keep the last alone.
+            labels, classes = _from_json(json.loads(text, object_pairs_hook=tuple), table), None
         else:
             labels, classes = _from_csv(text, table)
     except (OSError, ValueError, csv.Error, RecursionError) as error:
         if isinstance(error, ConfigError):
             raise
-        raise ConfigError(f"{table}: this table of labels cannot be read ({error}).") from error
+        raise ConfigError(
+            f"{table}: this table of labels cannot be read ({error}). Expected CSV or JSON "
+            "in UTF-8."
+        ) from error
     if not labels:
         raise ConfigError(f"{table}: expected a row per image, found none.")
     return labels, classes or sorted({name for row in labels.values() for name in row})
 
 
 def _from_json(stored: object, table: Path) -> dict[str, list[str]]:
-    if not isinstance(stored, dict):
+    if not isinstance(stored, tuple):
         raise ConfigError(f'{table}: expected {{"path": ["label", ...]}}, found {shown(stored)}.')
-    for path, names in stored.items():
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise ConfigError(f"{table}: {path} has {shown(names)}, expected a list of labels.")
-    return {Path(path).as_posix(): list(dict.fromkeys(row)) for path, row in stored.items()}
+    labels: dict[str, list[str]] = {}
+    for path, names in stored:
+        if not isinstance(names, list) or not all(isinstance(n, str) and n.strip() for n in names):
+            raise ConfigError(
+                f"{table}: {path} has {shown(names)}, expected a list of labels, each a string."
+            )
+        _add(labels, path, names, table)
+    return labels
 
 
 def _from_csv(text: str, table: Path) -> tuple[dict[str, list[str]], list[str] | None]:
-    header, *lines = [row for row in csv.reader(io.StringIO(text)) if row] or [[]]
+    rows = (row for row in csv.reader(io.StringIO(text)) if any(map(str.strip, row)))
+    header, *lines = [[row[0], *map(str.strip, row[1:])] for row in rows] or [[]]
     classes = header[1:] if len(header) > 2 else None
     if len(header) < 2 or len(set(header)) < len(header) or format_of_name(header[0]):
         raise ConfigError(
             f"{table}: the first line is {shown(','.join(header))}, expected the names of the "
             "columns: path,labels, or path and a column per class."
         )
-    split = re.compile(r"[|;]" if re.search(r"[|;]", "".join(r[-1] for r in lines)) else r"\s+")
+    by_sign = re.search(r"[|;]", "".join(row[-1] for row in lines))
     labels: dict[str, list[str]] = {}
-    for row in lines:
-        path = Path(row[0]).as_posix()
-        if len(row) != len(header) or path in labels:
-            actual = "a second row" if path in labels else f"{len(row)} columns"
+    for path, *cells in lines:
+        if len(cells) != len(header) - 1:
             raise ConfigError(
-                f"{table}: {path} has {actual}, expected one row of {len(header)} columns."
+                f"{table}: {path} has {len(cells) + 1} columns, expected one row of {len(header)} "
+                "columns."
             )
         if classes is None:
-            names = (name.strip() for name in split.split(row[1]))
-            labels[path] = list(dict.fromkeys(name for name in names if name))
+            if "," in cells[0] and not by_sign:
+                raise ConfigError(
+                    f"{table}: {path} has {shown(cells[0])}; expected labels that |, ; or spaces "
+                    "separate, no comma."
+                )
+            _add(labels, path, re.split(r"[|;]" if by_sign else r"\s+", cells[0]), table)
             continue
-        for name, value in zip(classes, row[1:], strict=True):
-            if value.strip() not in ("0", "1", "0.0", "1.0"):
+        for name, value in zip(classes, cells, strict=True):
+            if value not in ("0", "1", "0.0", "1.0"):
                 raise ConfigError(
                     f"{table}: {path} has {shown(value)} in the column {name}, expected 0 or 1."
                 )
-        labels[path] = [n for n, v in zip(classes, row[1:], strict=True) if float(v)]
+        _add(labels, path, [n for n, v in zip(classes, cells, strict=True) if float(v)], table)
     return labels, classes
+
+
+def _add(labels: dict[str, list[str]], path: str, names: Iterable[str], table: Path) -> None:
+    """Adds the labels of an image, each once."""
+    path = _normal(path)
+    if path in labels:
+        raise ConfigError(f"{table}: {path} has a second row, expected one row per image.")
+    labels[path] = list(dict.fromkeys(name.strip() for name in names if name.strip()))
+
+
+def _normal(path: str | Path) -> str:
+    """Returns the form of a path that is compared: some systems write an umlaut as two letters."""
+    return unicodedata.normalize("NFC", Path(path).as_posix())
 
 
 def _warn_of_others(root: Path, paths: list[str]) -> None:

@@ -5,7 +5,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from keras_vit.data.image_data import ImageData, Options, Prepares
-from keras_vit.data.records import Records, RowImages, multi_hot
+from keras_vit.data.records import Records, RowImages, label_array, multi_hot
 from keras_vit.environment.extras import import_extra
 from keras_vit.errors import ConfigError, nearest
 
@@ -65,7 +65,7 @@ def from_huggingface(
     if len(column) and isinstance(column[0], list):
         values, class_names = multi_hot(column[:], class_names, title)
     else:
-        values = np.asarray(column)
+        values = label_array(column[:], title)
     if class_names is None:  # plain numbers or words
         class_names, values = np.unique(values, return_inverse=True)
     encoded = table.cast_column(image, datasets.Image(decode=False)).select_columns([image])

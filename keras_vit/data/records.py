@@ -1,5 +1,6 @@
 """The raw contents of a data set: images, labels and names of the classes."""
 
+import collections
 import dataclasses
 import io
 from collections.abc import Iterator, Mapping, Sequence
@@ -208,8 +209,11 @@ def multi_hot(
         title: name of the data set in messages.
 
     Raises:
-        ConfigError: a label is not in `class_names`.
+        ConfigError: a label is not in `class_names`, or an image has no list.
     """
+    for row, labels in enumerate(lists):
+        if not np.iterable(labels) or None in tuple(labels):
+            raise ConfigError(f"{title}: image {row} has {shown(labels)}, expected its labels.")
     keys = list(class_names or sorted({label for row in lists for label in row}))
     places: dict[Any, int] = {key: k for k, key in enumerate(keys)}
     if class_names:
@@ -227,8 +231,30 @@ def multi_hot(
     return hot, names
 
 
+def label_array(labels: Any, title: str) -> np.ndarray:
+    """Returns labels as an array.
+
+    Raises:
+        ConfigError: a label is no word or number, or the labels of images differ in length.
+    """
+    try:
+        array = np.asarray(labels)
+    except ValueError as error:
+        raise ConfigError(
+            f"{title}: the labels of images differ in length; expected a class per image, or zeros "
+            "and ones (images, classes)."
+        ) from error
+    if array.dtype.kind in "UO":  # NumPy would make a word of NaN
+        for k, label in enumerate(labels if isinstance(labels, list) else array.tolist()):
+            if not isinstance(label, (str, int, np.integer)):
+                raise ConfigError(
+                    f"{title}: image {k} has the label {shown(label)}; expected a word or integer."
+                )
+    return array
+
+
 def classes_of(
-    labels: np.ndarray, class_names: Sequence[str] | None, preprocessor: Any, title: str
+    labels: Any, class_names: Sequence[str] | None, preprocessor: Any, title: str
 ) -> tuple[np.ndarray, tuple[str, ...]]:
     """Returns the labels as indices, and the name of each class.
 
@@ -240,8 +266,9 @@ def classes_of(
         title: name of the data set in messages.
 
     Raises:
-        ConfigError: a word is not in `class_names`.
+        ConfigError: a word is not in `class_names`; or as `label_array`.
     """
+    labels = label_array(labels, title)
     if labels.dtype.kind == "S":
         labels = np.char.decode(labels)
     known = getattr(preprocessor, "labels", None)
@@ -272,7 +299,7 @@ def choose_names(
         what: beginning of the message, before the name of a class.
 
     Raises:
-        ConfigError: a class is not in `class_names`.
+        ConfigError: a class is not in `class_names`, or is there twice.
     """
     if not class_names:
         is_named = known and set(classes) <= set(known) and len(set(known)) == len(known)
@@ -280,4 +307,7 @@ def choose_names(
     if unknown := [name for name in classes if name not in class_names]:
         hint = nearest(unknown[0], class_names)
         raise ConfigError(f"{what}{shown(unknown[0])} is not in class_names.{hint}")
+    counts = collections.Counter(class_names)
+    if twins := [name for name in classes if counts[name] > 1]:
+        raise ConfigError(f"{what}{shown(twins[0])} is in class_names twice, expected once.")
     return tuple(class_names)

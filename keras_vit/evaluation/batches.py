@@ -87,7 +87,10 @@ def predict(
 def as_numpy(value: Any) -> np.ndarray:
     """Returns a tensor of any library, or a list, as an array."""
     if isinstance(value, (np.ndarray, list, tuple)):
-        return np.asarray(value)
+        try:
+            return np.asarray(value)
+        except ValueError as error:
+            raise ConfigError("Expected an array, or lists of one length.") from error
     return keras.ops.convert_to_numpy(value)
 
 
@@ -95,6 +98,8 @@ def _read(data: Any, batch_size: int, start: int) -> Iterator[Any]:
     if isinstance(data, keras.utils.PyDataset):
         batches = (data[k] for k in range(start, len(data)))
         return map(_without_copies, batches) if isinstance(data, ImageData) else batches
+    if isinstance(data, tuple) and len(data) == 2 and data[1] is None:
+        data = data[0]
     if _is_images(data):
         data = (data,)
     if isinstance(data, tuple) and data and _is_images(data[0]):

@@ -97,6 +97,8 @@ class PatchLayer:
                 f"The probe reads {len(self.kernel)} features of the blocks {self.blocks}; this "
                 f"model has {config.num_layers} blocks, and {width} features in as many blocks."
             )
+        if batch_size < 1:
+            raise ConfigError(f"batch_size={batch_size}, expected at least 1.")
         stages = _stages(self.blocks, self.kind)
         for start in range(0, len(sources), batch_size):
             sizes, plans, windows = [], [], []
@@ -114,6 +116,8 @@ class PatchLayer:
             outputs = run(model, model.preprocessor.stack(windows), stages, batch_size)
             tokens = _tokens(outputs, stages, config, self.class_token)
             logits = _columns(tokens, self.class_token) @ self.kernel + self.bias
+            if not np.isfinite(logits).all():
+                raise ConfigError("The logits are not finite: a weight or a pixel is not finite.")
             logits = iter(logits.reshape(len(windows), *grid, -1))
             for own, (places, shape) in zip(sizes, plans, strict=True):
                 total, count = np.zeros((*shape, len(self.bias))), np.zeros((*shape, 1))
@@ -274,14 +278,15 @@ def dense_probe(
     """
     window, grid = _check_model(model, class_token)
     chosen = tuple(block_index(model, block) for block in blocks)
-    if not chosen or not l2 > 0:
+    if not chosen or not 0 < l2 < np.inf:
         raise ConfigError(
             f"blocks={blocks!r}, l2={l2!r}: expected one block or more, and a positive l2."
         )
     sources = sources_of(model, images)
     classes = check_maps(sources, label_maps, num_classes, ignore)
-    weights = np.ones(classes) if class_weights is None else np.asarray(class_weights, "float64")
-    if weights.shape != (classes,) or not (np.isfinite(weights) & (weights >= 0)).all():
+    weights = np.ones(classes) if class_weights is None else np.asarray(class_weights)
+    are_numbers = weights.shape == (classes,) and weights.dtype.kind in "fiu"
+    if not are_numbers or not (np.isfinite(weights) & (weights >= 0)).all():
         raise ConfigError(
             f"class_weights: expected {classes} numbers from 0, one per class; found "
             f"{shown(class_weights, quoted=False)}."
@@ -359,10 +364,19 @@ def read_head(
                 "DepthProbe heads of depth."
             )
         kernel, bias, *further = (reader.read(name).astype("float64") for name in expected)
+    for name, array in zip(expected, (kernel, bias, *further), strict=True):
+        low = 0 if name.endswith("var") else -np.inf
+        if not np.isfinite(array).all() or (array < low).any() or 0 in array.shape:
+            raise CheckpointError(f"{path}: {name} is empty, not finite or a negative variance.")
     if kernel.shape[2:] != (1, 1) or bias.shape != kernel.shape[:1]:
         raise CheckpointError(
             f"{path}: {expected[0]} has shape {kernel.shape}, expected (outputs, width, 1, 1) for "
             f"a bias of shape {bias.shape}."
+        )
+    if any(array.shape != kernel.shape[1:2] for array in further):
+        raise CheckpointError(
+            f"{path}: {_HEAD}bn has arrays of shape {[array.shape for array in further]}, expected "
+            f"{kernel.shape[1:2]}, the width of {expected[0]}."
         )
     return [kernel[:, :, 0, 0].T, bias, *further]
 

@@ -59,8 +59,8 @@ def features(
         progress: called with the number of images after each batch.
 
     Raises:
-        ConfigError: the model has no such layer, the data are empty, or the images do not fit
-            the model.
+        ConfigError: the model has no such layer, the data are empty, the images do not fit
+            the model, or features are not finite.
 
     >>> import numpy as np, keras_vit
     >>> model = keras_vit.VisionTransformer.from_preset("vit_digits")
@@ -118,13 +118,22 @@ def gather(
                     parts.append(rows, inputs=1)
                     report(len(rows))
                 parts.finish()
-        values = np.load(path, mmap_mode="r")
+        values = _load(path)
     if "labels" not in (values.dtype.names or ()):
         return Features(values["values"], None)
     labels = values["labels"]
     if not getattr(data, "multi_label", False):
         labels = numbers_of_one_hot(labels)
+    elif labels.ndim == 1:  # one class
+        labels = labels.astype(bool)[:, None]
     return Features(values["values"], labels)
+
+
+def _load(path: Path) -> np.ndarray:
+    try:
+        return np.load(path, mmap_mode="r")
+    except (ValueError, EOFError) as error:
+        raise ConfigError(f"{path}: this cache is damaged ({error}). Remove it.") from error
 
 
 def identity_of(model: VisionTransformer, layer: str) -> dict[str, Any]:
@@ -152,6 +161,11 @@ def _steps(
     """Yields structured arrays of `values` and, if the data have them, `labels`."""
     for output, labels in predict(model, stages, batches, size):
         values = reduce(output)
+        if not np.isfinite(values).all():
+            raise ConfigError(
+                "The features of an image are not finite: a weight or pixel is not finite, or too "
+                "large for the dtype policy of the model, such as float16."
+            )
         fields: list[Any] = [("values", "<f4", values.shape[1:])]
         targets = None if labels is None else numbers_or_rows(labels)
         if targets is not None:
@@ -167,7 +181,7 @@ def _describe(data: Any, first: Batch) -> dict[str, Any]:
     """Returns the identity of the data: all bytes of arrays, cheap facts of other data."""
     images, labels = first
     if isinstance(data, tuple):
-        images, labels = data
+        images, labels = (*data, None)[:2]
     elif hasattr(data, "shape"):
         images = data
     identity = {

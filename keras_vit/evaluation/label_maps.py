@@ -22,6 +22,10 @@ def read_map(labels: Any, k: int) -> np.ndarray:
     array = labels
     if isinstance(labels, (str, os.PathLike)):
         with open_image(labels) as image:
+            if image.format in ("JPEG", "MPO"):
+                raise ConfigError(
+                    f"{name_of(labels)}: a JPEG file changes values; expected a label map in PNG."
+                )
             array = np.asarray(image)
     array = np.asarray(array)
     if array.ndim != 2 or array.dtype.kind not in "iub":
@@ -36,6 +40,10 @@ def check_maps(
     sources: Sequence[Any], label_maps: Any, num_classes: int | None, ignore: int
 ) -> int:
     """Returns the number of classes of label maps that fit their images."""
+    if isinstance(label_maps, (str, os.PathLike)) or not hasattr(label_maps, "__len__"):
+        raise ConfigError(
+            f"label_maps: expected an array or a list, found {type(label_maps).__name__}."
+        )
     if len(sources) != len(label_maps):
         raise ConfigError(
             f"{len(sources)} images and {len(label_maps)} label maps: expected as many."
@@ -91,6 +99,8 @@ def label_map(logits: np.ndarray, size: tuple[int, int]) -> np.ndarray:
 
 def _matrices(values: np.ndarray, size: tuple[int, int]) -> Iterator[np.ndarray]:
     """Yields the matrices that resize rows and columns."""
+    if min(size) < 1:
+        raise ConfigError(f"size={size}: expected (height, width) in pixels.")
     for source, target in zip(values.shape[:2], size, strict=True):
         yield resampling_matrix(source, target, "bilinear_half_pixel")
 

@@ -266,9 +266,12 @@ def gain_of(curve: list[tuple[int, float]], more: int) -> float:
     """Returns the accuracy that `more` images would add, by a power law through a learning curve.
 
     The share of errors is taken to fall as a power of the number of images (Hestness et al. 2017);
-    an accuracy of 1 counts as half an error, whose logarithm is finite.
+    an accuracy of 1 counts as half an error, whose logarithm is finite. A curve at one number of
+    images gives NaN.
     """
     counts = np.array([count for count, _ in curve], float)
+    if counts.min() == counts.max():
+        return float("nan")
     errors = np.array([max(1 - accuracy, 0.5 / count) for count, accuracy in curve])
     slope, intercept = np.polyfit(np.log(counts), np.log(errors), 1)
     now, later = (

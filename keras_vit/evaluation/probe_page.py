@@ -8,9 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
+
 from keras_vit.evaluation.probing import Probe
 from keras_vit.files import written_beside
-from keras_vit.images.decoding import decode_image
+from keras_vit.images import Preprocessor
+from keras_vit.images.resampling import pixels_of
 from keras_vit.text import visible
 
 _SIDE = 160
@@ -75,7 +78,8 @@ def write_page(
 
 
 def _figure(image: Any, words: str) -> str:
-    picture = decode_image(image, 3)
+    # A picture of its own: `thumbnail` changes it.
+    picture = Image.fromarray(pixels_of(Preprocessor(_SIDE).decode(image)).astype("uint8"))
     picture.thumbnail((_SIDE, _SIDE))
     file = io.BytesIO()
     picture.save(file, "jpeg", quality=80)

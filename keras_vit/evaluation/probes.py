@@ -9,6 +9,7 @@ import numpy as np
 
 from keras_vit.data.order import stratify
 from keras_vit.errors import ConfigError
+from keras_vit.evaluation.batches import as_numpy
 from keras_vit.evaluation.least_squares import LeastSquares, estimate, make_targets
 from keras_vit.evaluation.leave_one_out import score
 from keras_vit.evaluation.targets import numbers_of_one_hot, numbers_or_rows
@@ -57,6 +58,10 @@ class LinearProbe:
         expected = (len(features), *self.bias.shape) if self.is_multi_label else (len(features),)
         if labels.shape != expected:
             raise ConfigError(f"Labels have shape {labels.shape}; expected {expected}.")
+        if not self.is_multi_label and labels.max() >= len(self.bias):
+            raise ConfigError(
+                f"There is label {labels.max()}; the probe has classes 0 to {len(self.bias) - 1}."
+            )
         if self.is_multi_label:
             return score(np.concatenate(list(self._scores(features))), labels)
         return float((self.predict(features) == labels).mean())
@@ -120,8 +125,8 @@ def linear_probe(
         seed: seed of the held-out share.
 
     Raises:
-        ConfigError: features are not finite, the numbers of features and labels differ, or an
-            argument is out of range.
+        ConfigError: features are not finite or the same for all images, the numbers of features
+            and labels differ, or an argument is out of range.
 
     >>> import numpy as np, keras_vit
     >>> probe = keras_vit.linear_probe(np.array([[0.0], [0.1], [0.9], [1.0]]), [0, 0, 1, 1], l2=1)
@@ -131,11 +136,13 @@ def linear_probe(
     features, labels = _check(features, labels)
     classes = _count_classes(labels, num_classes)
     strengths = np.atleast_1d(l2).astype(float).tolist()
-    if not strengths or min(strengths) <= 0:
+    if not strengths or not all(0 < strength < np.inf for strength in strengths):
         raise ConfigError(f"l2={l2!r}, expected positive numbers.")
+    whole = LeastSquares(features, labels, classes)
+    if not whole.has_signal:
+        raise ConfigError("The features are the same for all images.")
     if len(strengths) == 1:
-        kernel, bias = LeastSquares(features, labels, classes).solve(strengths[0])
-        return LinearProbe(kernel, bias, strengths[0], None, labels.ndim == 2)
+        return LinearProbe(*whole.solve(strengths[0]), strengths[0], None, labels.ndim == 2)
     if not 0 < validation_split < 1:
         raise ConfigError(f"validation_split={validation_split}, expected a share between 0 and 1.")
     fitted, held_out = stratify(labels, validation_split, seed)
@@ -154,8 +161,7 @@ def linear_probe(
         quality = score(results, labels[held_out]) if is_multi_label else float(results.mean())
         ranking.append((quality, -error, strength))
     accuracy, _, best = max(ranking)
-    kernel, bias = LeastSquares(features, labels, classes).solve(best)
-    return LinearProbe(kernel, bias, best, accuracy, is_multi_label)
+    return LinearProbe(*whole.solve(best), best, accuracy, is_multi_label)
 
 
 def few_shot(
@@ -197,7 +203,7 @@ def few_shot(
             f"shots={tuple(shots)}: expected numbers from 1 to {counts.min()}, the images of "
             f"class {counts.argmin()}."
         )
-    if num_seeds < 1 or l2 <= 0:
+    if num_seeds < 1 or not 0 < l2 < np.inf:
         raise ConfigError(f"num_seeds={num_seeds} and l2={l2}: expected positive numbers.")
     accuracies: dict[int, list[float]] = {k: [] for k in shots}
     for seed in range(num_seeds):
@@ -218,10 +224,10 @@ def _check(features: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def as_features(features: Any) -> np.ndarray:
     """Returns features `(images, width)`; raises `ConfigError` unless they are finite."""
-    features = np.asarray(features) if isinstance(features, (list, tuple)) else features
-    if getattr(features, "ndim", 0) != 2 or 0 in features.shape:
+    features = as_numpy(features)
+    if features.ndim != 2 or 0 in features.shape or features.dtype.kind not in "fiubV":
         raise ConfigError(
-            f"Features must be (images, width), found {getattr(features, 'shape', features)}; "
+            f"Features must be numbers (images, width), found {features.dtype} {features.shape}; "
             "average or choose tokens first."
         )
     step = 8192
@@ -256,4 +262,6 @@ def _count_classes(labels: np.ndarray, num_classes: int | None) -> int:
     largest = labels.shape[1] - 1 if labels.ndim == 2 else int(labels.max())
     if num_classes is not None and num_classes <= largest:
         raise ConfigError(f"num_classes={num_classes}, and there is label {largest}.")
+    if labels.ndim == 2 and num_classes not in (None, largest + 1):
+        raise ConfigError(f"num_classes={num_classes}, and labels have {largest + 1} columns.")
     return largest + 1 if num_classes is None else num_classes

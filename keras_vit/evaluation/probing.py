@@ -109,7 +109,10 @@ class Probe:
     thresholds: tuple[float, ...] | None = None
 
     def gain(self, more: int) -> float:
-        """Returns the accuracy that `more` images would add, by the learning curve."""
+        """Returns the accuracy that `more` images would add, by the learning curve.
+
+        It is NaN for fewer images than a curve needs.
+        """
         return gain_of(self.curve, more)
 
     def into(self, model: VisionTransformer) -> VisionTransformer:
@@ -119,7 +122,19 @@ class Probe:
 
         Args:
             model: the model that was probed; it is not changed.
+
+        Raises:
+            ConfigError: the model is another.
         """
+        width = model.config.hidden_size * (1 + (self.pooling == "token_and_mean"))
+        if self.block is None:
+            width = model.get_layer("pre_logits").output.shape[-1]
+        if width != len(self.kernel) or (self.block or 0) >= model.config.num_layers:
+            raise ConfigError(
+                f"The probe reads {len(self.kernel)} features of block {self.block}; this model "
+                f"has {model.config.num_layers} blocks and {width} such features. Give the model "
+                "that was probed."
+            )
         config = _config_of(model.config, self.block, self.pooling, len(self.class_names))
         fields = {**config.to_dict(), "labels": self.class_names, "name": model.name}
         fields["thresholds"] = self.thresholds
@@ -135,12 +150,14 @@ class Probe:
         )
         more = max(100, len(self.probabilities) // 1000 * 100)
         measure = "accuracy" if self.thresholds is None else "mean average precision"
+        gain = self.gain(more)
+        learns = [f"{more} more images would add about {100 * gain:.1f} points."]
         return [
             f"{measure.capitalize()} {self.accuracy:.1%} of {len(self.probabilities)} images, each "
             f"scored by the classifier of all others; nine times in ten the true {measure} is "
             f"between {low:.1%} and {high:.1%}.",
             f"Features: {place}; l2={self.l2:g}.",
-            f"{more} more images would add about {100 * self.gain(more):.1f} points.",
+            *(learns if math.isfinite(gain) else []),
             f"Labels that look wrong: {len(self.suspects)}. Pairs of images that look alike across "
             f"classes: {len(self.pairs)}.",
         ]
@@ -187,11 +204,13 @@ def probe(
 
     Raises:
         ConfigError: a class has fewer than two images, or with many labels fewer than two images
-            are without it; there is one class, the data are not in order, or the features are the
-            same for all images.
+            are without it; there is one class, the data are augmented or not in order, or the
+            features are the same for all images or not finite.
     """
     if not isinstance(data, ImageData):
         data = from_name(data, model.preprocessor, batch_size=batch_size, **options)
+    if data.augmentation is not None:
+        raise ConfigError("A probe reads unchanged images; give data with augmentation=None.")
     names = data.class_names
     for name, count in data.class_counts.items():
         if count < 2:

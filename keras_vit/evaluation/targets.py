@@ -1,6 +1,7 @@
 """The right classes of a batch, from labels of every form and from the data's class names."""
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -52,7 +53,8 @@ def acceptable(labels: Any, num_classes: int, first: int = 0) -> np.ndarray:
         if np.ndim(classes) == 0 and not isinstance(classes, (set, frozenset)):
             raise ConfigError(f"Image {first + row}: expected a list of classes, found {classes}.")
         for label in classes:
-            if not 0 <= label < num_classes or int(label) != label:
+            is_number = isinstance(label, (int, float, np.number))
+            if not is_number or not 0 <= label < num_classes or int(label) != label:
                 raise ConfigError(
                     f"Image {first + row} has label {label}; the model has classes 0 to "
                     f"{num_classes - 1}."
@@ -78,10 +80,10 @@ def numbers_or_rows(labels: Any) -> np.ndarray:
             "zeros and ones (batch, classes)."
         )
     array = as_numpy(labels)
-    if array.ndim == 2 and array.shape[1] > 1:
+    if array.ndim == 2 and (array.shape[1] > 1 or array.dtype.kind == "b"):
         return _as_bool(array, 0)
     array = array.reshape(-1) if array.ndim == 2 else array
-    if array.ndim != 1 or not _are_whole(array) or (array < 0).any():
+    if array.ndim != 1 or not _are_whole(array) or not ((array >= 0) & (array < 2**31)).all():
         raise ConfigError(
             "Labels must be whole numbers (batch,) from 0, or one-hot (batch, classes); found "
             f"{array.dtype} {array.shape}."
@@ -230,7 +232,7 @@ def _classes_by_name(pairs: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
 
 
 def _fold(name: str) -> str:
-    return " ".join(name.replace("_", " ").casefold().split())
+    return " ".join(unicodedata.normalize("NFC", name).replace("_", " ").casefold().split())
 
 
 def _are_lists(labels: Any) -> bool:

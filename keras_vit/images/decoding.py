@@ -83,7 +83,7 @@ def decode_image(source: Any, channels: int, max_pixels: int | None = None) -> I
     """
     if channels not in MODES:
         raise ConfigError(f"A model of {channels} channels takes arrays; files have 1, 3 or 4.")
-    with open_image(source, max_pixels) as image, _refusals(name_of(source)):
+    with open_image(source, max_pixels) as image:
         large = image.width * image.height > _LARGE
         with _turn_of_large_images(os.getpid()) if large else contextlib.nullcontext():
             image.load()
@@ -105,27 +105,26 @@ def open_image(source: Any, max_pixels: int | None = None) -> Iterator[Image.Ima
     """Yields an image whose header is read and whose pixels are not decoded.
 
     Raises:
-        ConfigError: as `size_in_header`.
+        ConfigError: as `size_in_header`; or, inside the `with` block, as `decode_image`.
     """
-    if isinstance(source, Image.Image):
-        yield source
-        return
     name, limit = name_of(source), pixel_limit(max_pixels)
-    with contextlib.ExitStack() as stack:
-        with _refusals(name):
-            file = stack.enter_context(_file(source, name))
-            # Some formats have no characteristic first bytes; the suffix decides for them.
-            by_name = format_of_name(name)
-            accepted = formats() if by_name in (None, *formats()) else (*formats(), by_name)
-            image = stack.enter_context(Image.open(file, formats=accepted))
-            pixels = image.width * image.height
-            if pixels > limit:
-                raise TooManyPixelsError(
-                    f"{name}: {image.height}x{image.width} pixels, expected at most {limit} in "
-                    "all. Make it smaller first, or raise the limit: Preprocessor(max_pixels=...) "
-                    "or KERAS_VIT_MAX_PIXELS."
-                )
-            _check_range(image)
+    with _refusals(name), contextlib.ExitStack() as stack:
+        if isinstance(source, Image.Image):
+            yield source
+            return
+        file = stack.enter_context(_file(source, name))
+        # Some formats have no characteristic first bytes; the suffix decides for them.
+        by_name = format_of_name(name)
+        accepted = formats() if by_name in (None, *formats()) else (*formats(), by_name)
+        image = stack.enter_context(Image.open(file, formats=accepted))
+        pixels = image.width * image.height
+        if pixels > limit:
+            raise TooManyPixelsError(
+                f"{name}: {image.height}x{image.width} pixels, expected at most {limit} in "
+                "all. Make it smaller first, or raise the limit: Preprocessor(max_pixels=...) "
+                "or KERAS_VIT_MAX_PIXELS."
+            )
+        _check_range(image, name)
         yield image
 
 
@@ -202,16 +201,16 @@ def _turn_upright(image: Image.Image) -> Image.Image:
     return ImageOps.exif_transpose(image)
 
 
-def _check_range(image: Image.Image) -> None:
+def _check_range(image: Image.Image, name: str) -> None:
     if image.mode in ("I", "F"):
         raise ConfigError(
-            f"{name_of(image)}: an image of mode {image.mode} has no range of its own; expected 8 "
+            f"{name}: an image of mode {image.mode} has no range of its own; expected 8 "
             "or 16 bits. Give an array with pixels in [0, 255] or [0, 1]."
         )
 
 
 def _convert(image: Image.Image, mode: str) -> Image.Image:
-    _check_range(image)
+    _check_range(image, name_of(image))
     if image.mode.startswith("I;16"):  # Pillow would clip at 255; libpng keeps the high byte
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     if image.mode == mode:

@@ -90,6 +90,21 @@ def test_unknown_columns_data_sets_and_types_are_refused_by_name(cache):
         from_huggingface("imagefolder", PLAIN, load={"data_dir": str(cache / "absent")})
 
 
+@pytest.mark.parametrize(
+    ("tags", "message"),
+    [
+        (["a", None], "image 1 has the label None; expected a word or integer"),
+        ([["a"], None], "image 1 has None, expected its labels"),
+        ([["a"], ["b", None]], "image 1 has .*None.*, expected its labels"),
+    ],
+)
+def test_rows_without_a_label_are_refused_by_number(tags, message):
+    """A column of lists has an empty list for an image without labels."""
+    pictures = table().select(range(2)).add_column("tags", tags)
+    with pytest.raises(ConfigError, match=message):
+        from_huggingface(pictures, PLAIN, label="tags")
+
+
 def test_without_the_library_the_message_says_what_to_install(monkeypatch):
     """The import of `datasets` fails."""
     monkeypatch.setitem(sys.modules, "datasets", None)

@@ -75,6 +75,34 @@ def test_names_with_spaces_are_kept_where_other_signs_separate_labels(photos):
     assert data.class_names == ("fire truck", "red")
 
 
+SPREADSHEET = "\ufeff" + COLUMNS.replace("cat,dog", " cat, dog").replace("\n", "\r\n") + ",,,\r\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("labels.csv", SPREADSHEET), ("labels.JSON", json.dumps(LABELS).replace('"dog', '" dog'))],
+    ids=["spreadsheet", "json"],
+)
+def test_spaces_and_empty_rows_around_labels_do_not_count(photos, name, text):
+    """A spreadsheet writes them, and Windows its line ends and byte order mark."""
+    data = read(photos, text, name)
+    assert data.class_names == ("cat", "dog", "eel")
+    assert labels_by_path(photos, data) == LABELS
+
+
+def test_an_umlaut_of_two_letters_is_the_same_path(photos):
+    """macOS writes file names so; a table made elsewhere has the umlaut as one letter."""
+    (photos / "d.png").rename(photos / "u\u0308.png")
+    data = read(photos, WORDS.replace("d.png", "\u00fc.png"))
+    assert labels_by_path(photos, data)["u\u0308.png"] == ["eel"]
+
+
+def test_a_link_to_nothing_is_left_out_with_a_warning(photos):
+    (photos / "old.png").symlink_to(photos / "gone.png")
+    with pytest.warns(UserWarning, match="1 files are not images .*old.png"):
+        assert read(photos, WORDS).num_images == 4
+
+
 def test_a_table_of_one_label_per_image_gives_class_numbers(photos):
     """Without multi_label; an image with two labels is then refused by name."""
     (photos / "one.csv").write_text("path,label\na.png,x\nb.png,y\nmore/c.png,x\nd.png,x\n")
@@ -82,7 +110,7 @@ def test_a_table_of_one_label_per_image_gives_class_numbers(photos):
     assert data.labels.tolist() == [0, 1, 0, 0]
     (photos / "labels.csv").write_text(WORDS)
     with pytest.raises(
-        ConfigError, match=r"a.png has 2 labels \(cat, dog\), expected one.*--multi"
+        ConfigError, match=r"a.png has 2 labels \(cat, dog\), expected one.*--multi.*;"
     ):
         from_folder(photos, PLAIN, labels="labels.csv")
 
@@ -94,6 +122,8 @@ def test_class_names_and_labels_of_a_model_order_the_columns(photos):
     model = tiny(num_classes=4, labels=("fox", "eel", "dog", "cat"), thresholds=0.5)
     data = from_folder(photos, model, labels="labels.csv", multi_label=True)
     assert data.class_names == model.labels
+    with pytest.raises(ConfigError, match="'dog' is in class_names twice"):
+        read(photos, WORDS, class_names=["cat", "dog", "dog", "eel"])
     with pytest.raises(ConfigError, match="'eel' is not in class_names. Did you mean 'eels'"):
         read(photos, WORDS, class_names=["cat", "dog", "eels"])
 
@@ -105,7 +135,7 @@ def test_class_names_and_labels_of_a_model_order_the_columns(photos):
         (WORDS.replace("b.png,dog\n", ""), "1 of the 4 images .* not in the table: b.png"),
         (COLUMNS.replace("0,0,1.0", "0,0,2"), "d.png has '2' in the column eel, expected 0 or 1"),
         (COLUMNS.replace("0,0,1.0", "0,0,0"), "no image has the class eel; remove it, or give"),
-        (WORDS + "a.png,cat\n", "a.png has a second row, expected one row of 2 columns"),
+        (WORDS + "a.png,cat\n", "a.png has a second row, expected one row per image"),
         (COLUMNS + "x.png,1\n", "x.png has 2 columns, expected one row of 4 columns"),
         (WORDS.removeprefix("path,labels\n"), "the first line is 'a.png,cat dog', expected the"),
         ("path\na.png\n", "the first line is 'path', expected the names of the columns"),
@@ -114,6 +144,14 @@ def test_class_names_and_labels_of_a_model_order_the_columns(photos):
         ('["a.png"]', 'expected {"path"'),
         ('{"a.png": "cat"}', "a.png has 'cat', expected a list of labels"),
         ("{", "cannot be read"),
+        (WORDS.replace("cat dog", '"cat, dog"'), "a.png has 'cat, dog'; expected labels that"),
+        (WORDS + "./a.png,cat\n", "a.png has a second row, expected one row per image"),
+        ("path,cat\na.png,1\nb.png,0\nmore/c.png,0\nd.png,1\n", "image has either 0 or 1"),
+        ("path,labels\na.png,\nb.png,\nmore/c.png,\nd.png,\n", "no image has a label"),
+        ('{"a.png": [], "a.png": ["cat"]}', "a.png has a second row"),
+        ('{"a.png": [], "./a.png": ["cat"]}', "a.png has a second row"),
+        ('{"a.png": [" "]}', "a.png has .*, expected a list of labels, each a string"),
+        ('{"a.png": {"cat": 1}}', "expected a list of labels, each a string"),
     ],
 )
 def test_a_table_that_does_not_fit_is_refused_with_its_name(photos, text, message):

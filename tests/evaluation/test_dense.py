@@ -205,8 +205,41 @@ def test_label_maps_that_do_not_fit_are_refused(model, probe, tmp_path):
         dense_probe(model, images, labels, l2=0)
     with refused("class_weights are 0 for all classes that the label maps have"):
         dense_probe(model, images, labels, num_classes=4, class_weights=[0, 0, 0, 1])
-    with refused("class_weights: expected 3 numbers"):
-        dense_probe(model, images, labels, class_weights=[1, 2])
+    for weights in ([1, 2], {0: 1, 1: 2, 2: 3}, ["a", "b", "c"]):
+        with refused("class_weights: expected 3 numbers"):
+            dense_probe(model, images, labels, class_weights=weights)
+    with refused("l2=inf: expected"):
+        dense_probe(model, images, labels, l2=np.inf)
+    with refused("label_maps: expected an array or a list, found str"):
+        dense_probe(model, images, str(tmp_path / "a.png"))
+    with refused(r"size=\(0, 4\): expected"):
+        probe.predict(model, images, size=(0, 4))
+    with refused("batch_size=0, expected at least 1"):
+        probe.predict(model, images, batch_size=0)
+
+
+def test_damaged_photos_and_label_maps_are_refused_by_name(model, tmp_path):
+    """Cut in the middle of their pixels; and a JPEG file, which changes the classes."""
+    images, labels = shapes(1, 64, 64)
+    noise = np.random.default_rng(0).integers(0, 3, (64, 64)).astype("uint8")
+    for name, pixels in (("photo.png", images[0]), ("map.png", noise)):
+        path = tmp_path / name
+        Image.fromarray(pixels).save(path)
+        content = path.read_bytes()
+        path.write_bytes(content[: len(content) // 2])
+        photos, maps = ([path], labels) if name == "photo.png" else (images, [path])
+        with refused(rf"{name}: not a readable image"):
+            dense_probe(model, photos, maps)
+    Image.fromarray(labels[0]).save(tmp_path / "map.jpg")
+    with refused(r"map\.jpg: a JPEG file changes values; expected a label map in PNG"):
+        dense_probe(model, images, [tmp_path / "map.jpg"])
+
+
+def test_weights_that_are_not_finite_give_no_label_map(probe):
+    broken = model_of()
+    broken.set_weights([weight * np.nan for weight in broken.get_weights()])
+    with refused("The logits are not finite"):
+        probe.predict(broken, shapes(1)[0])
 
 
 def test_models_and_features_that_do_not_fit_are_refused(model, probe):
@@ -266,6 +299,12 @@ def test_heads_that_do_not_fit_are_refused(model, tmp_path):
             {**segmentation_head(16), "decode_head.conv_seg.weight": normal(4, 16, 3, 3)},
             r"shape \(4, 16, 3, 3\), expected \(outputs, width, 1, 1\)",
         ),
+        (
+            {**segmentation_head(16), "decode_head.bn.weight": normal(1)},
+            r"bn has arrays of shape .*\(1,\).*expected \(16,\), the width",
+        ),
+        ({**segmentation_head(16), "decode_head.bn.bias": np.full(16, np.nan)}, "bn.bias is empty"),
+        ({**segmentation_head(16), "decode_head.bn.running_var": -np.ones(16)}, "running_var is"),
     ]:
         save_file(arrays, path)
         with refused(rf"head\.safetensors: .*{message}", CheckpointError):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_vit import ConfigError, features
-from keras_vit.data import from_folder
+from keras_vit.data import from_arrays, from_folder
 from tests.helpers import assert_close, random_tiny
 
 
@@ -126,6 +126,28 @@ def test_bad_layers_labels_and_data_are_refused(model, images):
         features(model, (images, [[1, 2]] * 23))
     with pytest.raises(ConfigError, match="empty"):
         features(model, iter(()))
+    with pytest.raises(ConfigError, match="The features of an image are not finite"):
+        features(model, np.where(images > 0.99, np.nan, images))
     any_size = random_tiny(image_size=None)
     with pytest.raises(ConfigError, match="The outputs have different shapes"):
         features(any_size, [images, images[:, :8]], "encoder_norm")
+
+
+def test_labels_of_a_single_class_keep_their_column(images, tmp_path):
+    """Of many labels per image; None in place of labels is as no labels."""
+    model = random_tiny(num_classes=1, thresholds=0.5)
+    labels = (np.arange(23) % 3 == 0)[:, None]
+    pixels = ((images + 1) * 127.5).astype("uint8")
+    found = features(model, from_arrays(pixels, labels, model)).labels
+    np.testing.assert_array_equal(found, labels)
+    assert features(model, (images, None), cache=tmp_path).labels is None
+    assert features(model, (images,), cache=tmp_path).labels is None
+
+
+@pytest.mark.parametrize("kept", [0, 90])
+def test_a_damaged_cache_is_refused_by_name(kept, model, images, tmp_path):
+    features(model, images, cache=tmp_path)
+    (path,) = tmp_path.glob("*.npy")
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(ConfigError, match=rf"{path.name}: this cache is damaged .*Remove it"):
+        features(model, images, cache=tmp_path)

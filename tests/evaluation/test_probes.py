@@ -117,7 +117,13 @@ def test_features_labels_and_options_that_cannot_be_fitted_are_refused():
         ((features, None), {}, "no labels"),
         ((features, labels[1:]), {}, "30 features and 29 labels"),
         ((broken, labels), {}, "finite"),
+        ((np.ones_like(features), labels), {"l2": 1}, "the same for all images"),
+        ((features.astype(str), labels), {}, "must be numbers"),
+        (([[1.0, 2.0], [1.0]], [0, 1]), {}, "lists of one length"),
         ((features, labels), {"l2": 0}, "positive"),
+        ((features, labels), {"l2": np.nan}, "positive"),
+        ((features, labels), {"l2": [1, np.inf]}, "positive"),
+        ((features, np.ones((30, 3))), {"num_classes": 4}, "labels have 3 columns"),
         ((features, labels), {"validation_split": 1.0}, "validation_split=1.0"),
         ((features, labels), {"num_classes": 2}, "there is label 2"),
         ((features[:3], [0, 1, 2]), {}, "too few to hold out"),
@@ -141,5 +147,7 @@ def test_a_probe_of_another_width_is_refused_as_head_and_for_features():
     probe = linear_probe(features, labels, l2=1.0)
     with pytest.raises(ConfigError, match="pre_logits of this model have 16"):
         probe.into(random_tiny())
+    with pytest.raises(ConfigError, match="There is label 3; the probe has classes 0 to 2"):
+        probe.accuracy(features, labels + 1)
     with pytest.raises(ConfigError, match="width 8, found 3"):
         probe.predict(features[:, :3])

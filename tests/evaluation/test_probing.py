@@ -1,5 +1,6 @@
 """A classifier of a folder of images, from frozen features."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from PIL import Image
 
 from keras_vit import ConfigError, VisionTransformer, probe
-from keras_vit.data import from_arrays
+from keras_vit.data import from_arrays, from_folder
 from keras_vit.evaluation import write_page
 from tests.helpers import assert_close, numpy_of, random_tiny
 
@@ -210,6 +211,51 @@ def arrays(labels, pixels=None):
 def test_images_that_allow_no_probe_are_refused(data, message):
     with pytest.raises(ConfigError, match=message):
         probe(model_of(), data())
+
+
+def test_a_probe_is_refused_by_another_model_and_for_changed_images(folder):
+    """Narrower, or with fewer blocks; augmented images, or a pair of arrays."""
+    result = probe(model_of(), folder)
+    for other in (model_of(hidden_size=32), random_tiny(num_layers=1, num_classes=0)):
+        with pytest.raises(ConfigError, match="Give the model that was probed"):
+            dataclasses.replace(result, block=3, pooling="token").into(other)
+    augmented = from_folder(folder, model_of(), augmentation="none", shuffle=False)
+    with pytest.raises(ConfigError, match="augmentation=None"):
+        probe(model_of(), augmented)
+    with pytest.raises(ConfigError, match="found tuple.*from_arrays"):
+        probe(model_of(), (np.zeros((4, 16, 16, 3)), np.arange(4) % 2))
+    broken = model_of()
+    broken.set_weights([weight * np.nan for weight in broken.get_weights()])
+    with pytest.raises(ConfigError, match="not finite"):
+        probe(broken, folder)
+
+
+def test_a_curve_at_one_number_of_images_promises_no_gain():
+    """Two images per class are the least of every part of them."""
+    result = probe(model_of(), arrays([0, 1, 2] * 2))
+    assert np.isnan(result.gain(100))
+    assert not any("more images" in line for line in result.summary())
+
+
+def test_a_single_class_is_probed_as_many_labels():
+    pixels = np.random.default_rng(0).integers(0, 256, (20, 16, 16, 3), "uint8")
+    has = np.arange(20) % 3 == 0
+    pixels[has, :8] = 250
+    result = probe(model_of(), from_arrays(pixels, has[:, None], model_of(), class_names=["sky"]))
+    assert result.accuracy > 0.8
+    assert result.probabilities.shape == (20, 1)
+
+
+def test_the_page_shows_images_in_memory_and_leaves_them_as_they_are(tmp_path):
+    """Arrays and PIL images by the names in the probe."""
+    pixels = np.random.default_rng(0).integers(0, 256, (6, 200, 180, 3), "uint8")
+    pixels[3] = pixels[0]
+    picture = Image.fromarray(pixels[0])
+    result = probe(model_of(), from_arrays(pixels, [0, 1] * 3, model_of()))
+    images = {f"image {k}": pixels[k] for k in range(6)} | {"image 0": picture}
+    write_page(result, tmp_path / "page.html", images)
+    assert "image 0: 0, 100% alike" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert picture.size == (180, 200)
 
 
 def test_one_class_is_refused(folder):

@@ -32,6 +32,10 @@ def test_all_forms_of_labels_give_the_same_classes():
         ([[1], [2]], "lists of classes; expected one"),
         (np.full((2, 3), 0.5), "image 0 are neither 0 nor 1"),
         ([0.5, 1.0], "found"),
+        ([0, np.inf], "found"),
+        ([0, 2**32], "found"),
+        ([0, np.nan], "found"),
+        ([[0], [1, 2], 3], "lists of classes"),
         ([-1, 0], "found"),
         (np.ones((2, 2, 2)), "found"),
     ],
@@ -53,6 +57,7 @@ def test_names_match_whole_labels_before_parts_of_labels():
     classes = match_classes(["Great_White_Shark", "tench", "OX"], labels, 5)
     assert classes.tolist() == [1, 0, 4]
     assert match_classes(["crane"], labels, 5).tolist() == [2]  # not 3, "crane, bird"
+    assert match_classes(["u\u0308ber", "a"], ["a", "\u00fcber"], 2).tolist() == [1, 0]
 
 
 def test_sorted_wordnet_ids_of_all_classes_match_the_head_in_order():

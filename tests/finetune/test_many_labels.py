@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 from sklearn.metrics import f1_score
 
-from keras_vit import VisionTransformer, cli, evaluate
+from keras_vit import ConfigError, VisionTransformer, cli, evaluate
 from keras_vit.data import from_arrays
 from keras_vit.finetune import augreg_recipe, finetune_preset, transfer_recipe
 from keras_vit.losses import ManyLabelsCrossentropy, losses_of_head
@@ -95,6 +95,12 @@ def test_positive_weights_of_the_data_go_into_the_recipe():
     options = {"steps": 4, "batch_size": 8, "positive_weights": weights}
     loss = transfer_recipe(model, **options, multi_label=True).compile_args["loss"]
     np.testing.assert_allclose(loss.positive_weights, (~labels).sum(axis=0) / labels.sum(axis=0))
+
+
+@pytest.mark.parametrize("weights", [2.0, [1, 2], [1, 0, 2], [1, 2, np.inf], "abc", {0: 1}])
+def test_positive_weights_that_are_no_number_per_class_are_refused(weights):
+    with pytest.raises(ConfigError, match="positive_weights=.*a number above 0 for each of 3"):
+        transfer_recipe(tiny(num_classes=3), 4, 8, multi_label=True, positive_weights=weights)
 
 
 def test_one_call_trains_on_a_table_and_keeps_thresholds(photos, tmp_path):

@@ -147,6 +147,12 @@ def test_text_files_and_endless_file_objects_are_refused():
     assert "endless.png: more than 268435456 bytes" in refusal(Endless())
 
 
+def test_an_image_without_a_range_is_named_by_its_file(tmp_path):
+    Image.fromarray(np.zeros((8, 8), "int32")).save(tmp_path / "depth.tif")
+    with pytest.raises(ConfigError, match=r"depth\.tif: an image of mode I has no range"):
+        PREPARE(tmp_path / "depth.tif")
+
+
 def test_postscript_is_never_run(monkeypatch):
     """Pillow would pass PostScript to Ghostscript."""
     monkeypatch.setattr("subprocess.check_call", lambda *_, **__: pytest.fail("it was run"))
