@@ -1,11 +1,8 @@
 """Commands that read images: predict, embed, evaluate and probe."""
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
-
-from cyclopts import Group, Parameter
+from typing import Any
 
 from keras_vit.cli.console import (
     image_files,
@@ -15,7 +12,7 @@ from keras_vit.cli.console import (
     tell,
     warn_on_stderr,
 )
-from keras_vit.cli.options import Output, Positive, drop_unset
+from keras_vit.cli.options import Output, Positive
 from keras_vit.errors import KerasViTError
 
 _PLAIN = Output()
@@ -55,27 +52,6 @@ def predict(
     return int(bool(unreadable))
 
 
-@Parameter(name="*", group=Group("Ray, for many workers on this machine or a cluster"))
-@dataclasses.dataclass(frozen=True)
-class OnRay:
-    """Options of --engine ray.
-
-    Args:
-        workers: number of processes that each load the model, by default 1.
-        top: number of labels per image to write in place of features.
-        cpus_per_worker: number of threads of a worker, by default 1.
-        gpus_per_worker: number of accelerators of a worker, by default 0.
-    """
-
-    workers: Positive | None = None
-    top: Positive | None = None
-    cpus_per_worker: Positive | None = None
-    gpus_per_worker: float | None = None
-
-
-_RAY_DEFAULTS = OnRay()
-
-
 def embed(
     images: list[str],
     /,
@@ -84,45 +60,33 @@ def embed(
     out: str,
     layer: str = "pre_logits",
     batch_size: Positive = 32,
-    engine: Literal["ray"] | None = None,
-    ray: OnRay = _RAY_DEFAULTS,
 ) -> int:
     """Write the features of images to a file.
 
     The file is NAME.npy, with the paths in NAME.npy.json. After an interruption the same command
-    goes on. An image that cannot be read is named on stderr and left out, and the exit status is
-    1. With --engine ray folders may be addresses such as
-    s3://bucket/photos, and the data set has a row for every image; an image that cannot be read
-    has the reason in the column error.
+    goes on. An image that cannot be read is named on stderr and left out, and the exit status is 1.
 
     Args:
         images: paths of image files or of folders of images.
         preset: name of a preset, path of a file or folder, or hf://owner/repo.
-        out: path of the file to write, NAME.npy; with --engine ray path or address of a folder.
+        out: path of the file to write, NAME.npy.
         layer: name of the layer whose output is written; pre_logits is the input of the head.
         batch_size: number of images in a batch.
-        engine: ray runs many workers by Ray Data; by default this process computes alone.
     """
-    options = drop_unset(vars(ray))
-    if options and engine is None:
-        option = next(iter(options)).replace("_", "-")
-        raise KerasViTError(f"--{option} is an option of --engine ray.")
-    options |= {"batch_size": batch_size, "unreadable": lambda _, reason: warn_on_stderr(reason)}
-    if engine == "ray":
-        from keras_vit.checkpoints import Source
-        from keras_vit.ray import write_dataset
-
-        Source.of(preset)  # an unknown name is refused before Ray starts
-        dataset = write_dataset(images, out, preset, layer, **options)
-        count = f"{dataset.num_images} images, {dataset.unreadable} of them unreadable"
-        tell(f"{count}: {out} written.")
-        return int(bool(dataset.unreadable))
     paths = image_files(images)
     model = load_model(preset)
     from keras_vit.evaluation import embed as embed_images
 
     with progress_of_images("Embedding", len(paths)) as advance:
-        written = embed_images(model, paths, out, layer, progress=advance, **options)
+        written = embed_images(
+            model,
+            paths,
+            out,
+            layer,
+            batch_size=batch_size,
+            unreadable=lambda _, reason: warn_on_stderr(reason),
+            progress=advance,
+        )
     tell(f"{written.num_images} images: {out} written.")
     return int(bool(written.unreadable))
 

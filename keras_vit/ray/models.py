@@ -10,7 +10,6 @@ import numpy as np
 
 from keras_vit.data.records import Encoded
 from keras_vit.errors import ConfigError
-from keras_vit.evaluation.extraction import identity_of
 from keras_vit.inference import run
 from keras_vit.labels import top_labels
 from keras_vit.model import VisionTransformer
@@ -37,8 +36,6 @@ class _PerImage:
     Raises:
         ConfigError: pyarrow is not installed, or the preset cannot be loaded.
     """
-
-    _layer = "labels"
 
     def __init__(
         self,
@@ -87,12 +84,6 @@ class _PerImage:
         answers, errors = self._answer(images)
         error = pa.array(errors, pa.string())
         return pa.table({**others, **self._columns(answers), "error": error})
-
-    def about(self) -> dict[str, Any]:
-        """Returns everything that determines an answer, as plain JSON types."""
-        preprocessor = self.model.preprocessor
-        facts = {"protocol": preprocessor.protocol, "image_size": preprocessor.image_size}
-        return {**identity_of(self.model, self._layer), **facts}
 
     def _answer(self, images: Sequence[Any]) -> tuple[list[Any], list[str | None]]:
         """Returns an answer or None, and None or an error, for each image."""
@@ -215,12 +206,6 @@ class Classify(_PerImage):
                 f"{config.num_classes} and classifier={config.classifier!r}."
             )
         self._top = top
-
-    def about(self) -> dict[str, Any]:
-        """Returns everything that determines the labels, as plain JSON types."""
-        thresholds = self.model.thresholds
-        facts = {} if thresholds is None else {"thresholds": list(thresholds)}
-        return {**super().about(), "top": self._top, "labels": self.model.labels, **facts}
 
     def _compute(self, images: np.ndarray, size: int) -> Sequence[Any]:
         shares = self.model.probabilities(images, size)
