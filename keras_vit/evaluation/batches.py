@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import keras
@@ -10,6 +9,7 @@ import numpy as np
 
 from keras_vit.data import ImageData
 from keras_vit.errors import ConfigError
+from keras_vit.images.preprocessor import read_ahead
 from keras_vit.inference import run
 
 
@@ -36,12 +36,7 @@ def read_batches(data: Any, batch_size: int = 32, start: int = 0) -> Iterator[Ba
     """
     if batch_size < 1:
         raise ConfigError(f"batch_size={batch_size}, expected at least 1.")
-    batches = map(_pair, _read(data, batch_size, start))
-    with ThreadPoolExecutor(1, "keras_vit-data") as reader:
-        coming = reader.submit(next, batches, None)
-        while (batch := coming.result()) is not None:
-            coming = reader.submit(next, batches, None)
-            yield batch
+    yield from read_ahead(map(_pair, _read(data, batch_size, start)))
 
 
 def predict(

@@ -41,13 +41,6 @@ _HEADS = {
     "depth": ("conv_depth.weight", "conv_depth.bias"),
 }
 """Task -> names of the arrays of a linear head behind `decode_head.`, its convolution first."""
-_OTHER_HEADS = {
-    "fusion_blocks": "DPT",
-    "reassemble_blocks": "DPT",
-    "pixel_decoder": "Mask2Former",
-    "transformer_decoder": "Mask2Former",
-}
-"""Part of the names of a head that is not linear -> its kind."""
 _BN_EPSILON = 1e-5
 """The constant of torch's BatchNorm."""
 
@@ -346,17 +339,11 @@ def read_head(
     expected = [_HEAD + name for name in _HEADS[task]]
     with open_arrays(path, allow_pickle_weights=allow_pickle_weights) as reader:
         names = sorted(reader.shapes)
-        for (part, kind), name in itertools.product(_OTHER_HEADS.items(), names):
-            if part in name:
-                raise CheckpointError(
-                    f"{path}: expected a linear head of {task}; {shown(name)} belongs to a "
-                    f"{kind} head, which is not supported."
-                )
         if missing := set(expected) - set(names):
             raise CheckpointError(
                 f"{path}: expected a linear head of {task}, which has {shown(min(missing))}; "
                 f"found {shown(names[:5], quoted=False)}. DenseProbe reads heads of segmentation, "
-                "DepthProbe heads of depth."
+                "DepthProbe heads of depth; DPT and Mask2Former are not supported."
             )
         kernel, bias, *further = (reader.read(name).astype("float64") for name in expected)
     if kernel.shape[2:] != (1, 1) or bias.shape != kernel.shape[:1]:

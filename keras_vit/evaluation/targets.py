@@ -8,6 +8,7 @@ import numpy as np
 
 from keras_vit.errors import ConfigError, nearest
 from keras_vit.evaluation.batches import as_numpy, predict, read_batches
+from keras_vit.labels import class_index
 
 _WORDNET_ID = re.compile(r"n\d{8}")
 _SHOWN = 5
@@ -151,43 +152,22 @@ def match_classes(
     return np.array(classes)
 
 
-def choose_classes(
-    classes: Sequence[int | str], labels: Sequence[str] | None, num_classes: int
-) -> np.ndarray:
-    """Returns the numbers of classes that are given by number or by label.
-
-    Raises:
-        ConfigError: `classes` is empty or names a class twice, a number is out of range, or the
-            model does not have a label.
-    """
-    kinds = {isinstance(each, str) for each in classes}
-    if len(kinds) > 1:
-        raise ConfigError("classes: expected numbers or labels, found both.")
-    if kinds == {True}:
-        if labels is None:
-            raise ConfigError("The model has no labels: give classes by their numbers.")
-        numbers = match_classes([str(each) for each in classes], labels, num_classes)
-    else:
-        numbers = np.asarray(classes, "int64")
-    if not len(numbers) or len(np.unique(numbers)) != len(numbers):
-        raise ConfigError(f"classes: expected different classes, found {len(numbers)} of them.")
-    if numbers.min() < 0 or numbers.max() >= num_classes:
-        raise ConfigError(f"classes: expected numbers from 0 to {num_classes - 1}.")
-    return numbers
-
-
 def match_columns(
     model: Any, data: Any, classes: Sequence[int | str] | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns the logits that compete, and for each class of the data its place among them.
 
     Raises:
-        ConfigError: as `choose_classes` and `match_classes`.
+        ConfigError: as `class_index` and `match_classes`; or `classes` is empty or has a class
+            twice.
     """
     labels: Sequence[str] | None = model.labels
     competing = np.arange(model.config.num_classes)
     if classes is not None:
-        competing = choose_classes(classes, labels, len(competing))
+        chosen = [class_index(each, labels, len(competing), "classes") for each in classes]
+        if not chosen or len(set(chosen)) != len(chosen):
+            raise ConfigError(f"classes: expected different classes, found {len(chosen)} of them.")
+        competing = np.array(chosen)
         labels = labels and [labels[k] for k in competing.tolist()]
     names = getattr(data, "class_names", None)
     if names is None:

@@ -108,16 +108,14 @@ class _PerImage:
 
         An image smaller than a patch is unreadable for a model of any size.
         """
-        preprocessor, (high, wide) = self.model.preprocessor, self.model.config.stride
-        try:
-            if isinstance(image, str) and is_address(image):
+        if isinstance(image, str) and is_address(image):
+            try:
                 image = Encoded(read_bytes(image), image)
-            pixels = preprocessor.scale(preprocessor.resize(preprocessor.decode(image)))
-        except ConfigError as error:
-            return error
-        except MemoryError:
-            return ConfigError("Not enough memory to prepare an image.")
-        if pixels.shape[0] < high or pixels.shape[1] < wide:
+            except ConfigError as error:
+                return error
+        pixels = self.model.preprocessor.prepare(image)
+        high, wide = self.model.config.stride
+        if isinstance(pixels, np.ndarray) and (pixels.shape[0] < high or pixels.shape[1] < wide):
             size = f"{pixels.shape[0]}x{pixels.shape[1]} pixels"
             return ConfigError(f"{size}, expected at least {high}x{wide}, a patch.")
         return pixels
@@ -197,14 +195,9 @@ class Classify(_PerImage):
 
     def __init__(self, preset: str | os.PathLike[str], top: int = 5, **options: Any) -> None:
         super().__init__(preset, **options)
-        config = self.model.config
         if top < 1:
             raise ConfigError(f"top={top}, expected at least 1.")
-        if not config.has_one_prediction:
-            raise ConfigError(
-                "Classify needs a model with one prediction per image; this model has num_classes="
-                f"{config.num_classes} and classifier={config.classifier!r}."
-            )
+        self.model.config.demand_one_prediction("Classify")
         self._top = top
 
     def _compute(self, images: np.ndarray, size: int) -> Sequence[Any]:

@@ -195,7 +195,7 @@ def test_a_model_of_features_has_attention_and_no_classes():
     """Attention and rollout need no class; the message of the other methods names num_classes."""
     model, images = random_tiny(num_classes=0), normal(1, 16, 16, 3)
     assert explain(model, images, method="rollout").classes is None
-    with pytest.raises(ConfigError, match=r"with one prediction per image; .* num_classes=0"):
+    with pytest.raises(ConfigError, match=r"one prediction per image; .* num_classes=0"):
         explain(model, images)
 
 
