@@ -49,7 +49,7 @@ def test_sigterm_lets_accepted_requests_be_answered():
     image = encoded(digits()[1][0, ..., 0])
     expected = VisionTransformer.from_preset("vit_digits").classify(image)[0]
     answers_of_clients = []
-    with command("--batch-wait", "1500", "--max-batch", "16") as (process, address):
+    with command("--batch-wait", "1.5", "--max-batch", "16") as (process, address):
         clients = [
             threading.Thread(target=lambda: answers_of_clients.append(labels(post(address, image))))
             for _ in range(8)
