@@ -55,7 +55,7 @@ def explain(
     | `"relevance"` | gradient times attention, all blocks (arXiv 2103.15679) | |
     | `"integrated_gradients"` | Sundararajan et al. 2017, signed | `steps=32`, `baseline` |
     | `"gradcam"` | Selvaraju et al. 2017, tokens that enter a block | `block=-1` |
-    | `"occlusion"` | fall of the score without a patch, signed | `window=1`, `baseline` |
+    | `"occlusion"` | fall of the score without a patch, signed | `baseline` |
     | `"rollout"` | attention, all blocks (arXiv 2005.00928) | |
     | `"attention"` | attention of the head's input, one block | `block=-1`, `head` |
     | `"random"` | uniform numbers, as a baseline | `seed=0` |

@@ -98,7 +98,7 @@ def _finish(folder: Path, plan: ExportPlan, calibration: list[np.ndarray] | None
     (folder / "model.onnx").rename(path)
     if (folder / "model.onnx.data").exists():
         (folder / "model.onnx.data").rename(path.parent / "model.onnx.data")
-    onnx.quantise(path, _path(folder, "_quantized"), plan.input)
+    onnx.quantise(path, _path(folder, "_quantized"))
 
 
 def _open_int8(folder: Path, plan: ExportPlan) -> Run:
