@@ -114,12 +114,4 @@ FORMAT = Format(
     open=lambda folder, plan: session(folder / "model.onnx"),
     precisions=("float32", "float16", "int8"),
     refusal=_refusal,
-    program="""\
-import numpy as np
-import onnxruntime
-
-model = onnxruntime.InferenceSession("model.onnx", providers=["CPUExecutionProvider"])
-{images}
-outputs = model.run(None, {{"{input}": images}})[0]
-""",
 )

@@ -118,12 +118,4 @@ FORMAT = Format(
     channels_first=True,
     input="pixel_values",
     prepares=False,
-    program="""\
-import {{ pipeline, env }} from "@huggingface/transformers";
-
-env.localModelPath = "..";  // the folder that holds this one
-env.allowRemoteModels = false;
-const run = await pipeline("{task}", {folder}, {{ dtype: "q8" }});
-console.log(await run("photo.jpg"));
-""",
 )
