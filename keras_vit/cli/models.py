@@ -17,7 +17,6 @@ _STORED = Fields()
 
 def list_(
     *,
-    variants: bool = False,
     variant: str | None = None,
     family: str | None = None,
     data: str | None = None,
@@ -25,10 +24,9 @@ def list_(
     hybrid: Annotated[bool | None, Parameter(negative="--no-hybrid")] = None,
     json: bool = False,
 ) -> None:
-    """Show the presets that can be loaded, or the architectures of the papers.
+    """Show the presets that can be loaded.
 
     Args:
-        variants: show architectures with their sizes, in place of presets.
         variant: only presets of this architecture, such as vit_b16.
         family: only presets of this family: vit, dinov2, dinov3, clip, siglip, deit, mae, ...
         data: only presets trained on this data: i21k, i1k, i21k_ft_i1k, i1k_ft_i1k.
@@ -37,20 +35,10 @@ def list_(
         json: print the answer as JSON.
     """
     from keras_vit.checkpoints import inspect
-    from keras_vit.config.variants import VARIANTS
     from keras_vit.sources.catalog import list_presets, preset_named
     from keras_vit.sources.passports import rung_of
-    from keras_vit.weights.lexicon import num_parameters
 
     rows: list[tuple[object, ...]] = []
-    if variants:
-        for name, sizes_of in VARIANTS.items():
-            config = sizes_of.config()
-            stem = None if config.resnet is None else list(config.resnet.num_layers)
-            sizes = (config.hidden_size, config.num_layers, config.num_heads, config.mlp_dim)
-            rows.append((name, num_parameters(config), *sizes, config.patch_size[0], stem))
-        columns = "variant parameters hidden_size num_layers num_heads mlp_dim patch_size stem"
-        return show(json, columns.split(), rows)
     names = list_presets(
         variant=variant, data=data, resolution=resolution, hybrid=hybrid, family=family
     )

@@ -12,12 +12,10 @@ or for windows that overlap by a third, as DINOv2's evaluation does (arXiv 2304.
 import dataclasses
 import hashlib
 import itertools
-import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple
 
-import keras
 import numpy as np
 
 from keras_vit.checkpoints.containers import open_arrays
@@ -279,14 +277,16 @@ def dense_probe(
             f"class_weights: expected {classes} numbers from 0, one per class; found "
             f"{shown(class_weights, quoted=False)}."
         )
-    data = _Squashed(_squash(model, window), sources, batch_size)
+    squash = _squash(model, window)
     stages = _stages(chosen, DenseProbe.kind)
-    name = "" if cache is None else f"dense-{data.identity()}-{'token-' * class_token}patches"
+    name = ""
+    if cache is not None:
+        name = f"dense-{_hash_images(squash, sources)}-{'token-' * class_token}patches"
     values, _ = gather(
         model,
         stages,
         lambda outputs: _tokens(outputs, stages, model.config, class_token),
-        data,
+        (images for _, images in squash.batches(sources, batch_size)),
         batch_size,
         cache,
         progress,
@@ -301,29 +301,14 @@ def dense_probe(
     return DenseProbe(chosen, class_token, *solution, ignore)
 
 
-class _Squashed(keras.utils.PyDataset):
-    """Batches of images at the model's size."""
-
-    def __init__(self, squash: Preprocessor, sources: Sequence[Any], batch_size: int) -> None:
-        super().__init__()
-        self.preprocessor, self.sources, self.batch_size = squash, sources, batch_size
-
-    def __len__(self) -> int:
-        return math.ceil(len(self.sources) / self.batch_size)
-
-    def __getitem__(self, index: int) -> np.ndarray:
-        start, one = index * self.batch_size, self.preprocessor
-        sources = self.sources[start : start + self.batch_size]
-        return one.stack(one.scale(one.resize(one.decode(source))) for source in sources)
-
-    def identity(self) -> str:
-        """Returns a hash of the files, or of the pixels, of all images."""
-        digest = hashlib.sha256()
-        for source in self.sources:
-            is_path = isinstance(source, (str, os.PathLike))
-            picture = None if is_path else pixels_of(self.preprocessor.decode(source))
-            digest.update((hash_files([source]) if is_path else hash_array(picture)).encode())
-        return digest.hexdigest()[:16]
+def _hash_images(preprocessor: Preprocessor, sources: Sequence[Any]) -> str:
+    """Returns a hash of the files, or of the pixels, of all images."""
+    digest = hashlib.sha256()
+    for source in sources:
+        is_path = isinstance(source, (str, os.PathLike))
+        picture = None if is_path else pixels_of(preprocessor.decode(source))
+        digest.update((hash_files([source]) if is_path else hash_array(picture)).encode())
+    return digest.hexdigest()[:16]
 
 
 def read_head(

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from keras_vit.errors import ConfigError, nearest
-from keras_vit.evaluation.batches import as_numpy, predict, read_batches
+from keras_vit.evaluation.batches import predict, read_batches
+from keras_vit.images.inputs import as_array
 from keras_vit.labels import class_index
 
 _WORDNET_ID = re.compile(r"n\d{8}")
@@ -35,7 +36,7 @@ def acceptable(labels: Any, num_classes: int, first: int = 0) -> np.ndarray:
     if _are_lists(labels):
         lists = labels
     else:
-        array = as_numpy(labels)
+        array = as_array(labels)
         are_rows = array.ndim == 2 and array.shape[1] == num_classes
         if are_rows and (num_classes > 1 or array.dtype.kind in "fb"):
             return _as_bool(array, first)
@@ -78,7 +79,7 @@ def numbers_or_rows(labels: Any) -> np.ndarray:
             "The labels are lists of classes; expected one class per image, or for many labels "
             "zeros and ones (batch, classes)."
         )
-    array = as_numpy(labels)
+    array = as_array(labels)
     if array.ndim == 2 and array.shape[1] > 1:
         return _as_bool(array, 0)
     array = array.reshape(-1) if array.ndim == 2 else array
@@ -188,10 +189,10 @@ def predict_classes(
         ConfigError: the data are empty or have no labels, or logits are not finite.
     """
     seen = 0
-    for outputs, labels in predict(model, "logits", read_batches(data, batch_size)):
+    for outputs, labels in predict(model, ["logits"], read_batches(data, batch_size)):
         if labels is None:
             raise ConfigError("The data have no labels: expected batches (images, labels).")
-        logits = outputs[:, competing]
+        logits = outputs["logits"][:, competing]
         if odd := np.flatnonzero(~np.isfinite(logits).all(axis=1)).tolist():
             raise ConfigError(f"The logits of image {seen + odd[0]} are not finite.")
         right = np.zeros(logits.shape, bool)

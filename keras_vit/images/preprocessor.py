@@ -211,7 +211,12 @@ class Preprocessor:
         images = list(itertools.islice(images_in(item, self.channels), 2))
         if len(images) != 1:
             raise ConfigError(f"Expected one image, found {'several' if images else 'none'}.")
-        return self._decode(images[0].source)
+        source = images[0].source
+        if isinstance(source, ConfigError):
+            raise source
+        if isinstance(source, Pixels):
+            return self._set_channels(eight_bit_range(source))
+        return decode_image(source, self.channels, self.max_pixels)
 
     def resize(self, image: Picture) -> np.ndarray:
         """Returns a decoded image, resized and cropped to the model's size: the second step.
@@ -311,13 +316,6 @@ class Preprocessor:
                 results = list(pool.map(self.prepare, sources.values()))
         prepared = dict(zip(sources, results, strict=True))
         return [prepared[id(image.source)] for image in images]
-
-    def _decode(self, source: Any) -> Picture:
-        if isinstance(source, ConfigError):
-            raise source
-        if isinstance(source, Pixels):
-            return self._set_channels(eight_bit_range(source))
-        return decode_image(source, self.channels, self.max_pixels)
 
     def _set_channels(self, array: np.ndarray) -> np.ndarray:
         channels = array.shape[-1]
