@@ -184,7 +184,7 @@ def class_index(
             )
         target = int(target)
     if isinstance(target, bool) or not isinstance(target, (int, np.integer)):
-        raise ConfigError(f"{name}={shown(target)}: expected an index or a label.")
+        raise ConfigError(f"{name}={shown(target)}: expected an index, a label or None.")
     if not 0 <= target < num_classes:
         raise ConfigError(
             f"{name}={shown(int(target))} is no class: the model has {num_classes}, "
