@@ -387,11 +387,7 @@ class VisionTransformer(keras.Model):
         Raises:
             ConfigError: as `classify`.
         """
-        if not self.config.has_one_prediction:
-            raise ConfigError(
-                f"classify needs one prediction per image; this model has num_classes="
-                f"{self.config.num_classes} and classifier={self.config.classifier!r}."
-            )
+        self.config.demand_one_prediction("classify")
         if (top is not None and top < 1) or batch_size < 1:
             raise ConfigError(f"top={top} and batch_size={batch_size}: expected at least 1.")
         for items, batch in self.preprocessor.batches(images, batch_size, unreadable):

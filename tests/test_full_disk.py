@@ -12,7 +12,7 @@ import keras_vit
 from keras_vit import KerasViTError, checkpoints
 from keras_vit.checkpoints.containers import h5_written_beside, write_npz
 from keras_vit.errors import WriteError
-from keras_vit.explanation.drawing import draw_explanations
+from keras_vit.explanation.report import write_report
 from keras_vit.files import write_json
 from tests import disk
 from tests.helpers import tiny
@@ -98,13 +98,13 @@ def test_a_full_disk_keeps_the_old_preset(full_disk, tmp_path, model):
     assert [p.name for p in tmp_path.iterdir()] == ["preset"]
 
 
-def test_a_picture_below_a_file_is_refused_with_its_path(tmp_path):
+def test_a_report_below_a_file_is_refused_with_its_path(tmp_path):
     """A path below a file cannot be written."""
     (tmp_path / "file").touch()
     model, images = tiny(), np.zeros((16, 16, 3), "uint8")
-    for place in (tmp_path / "file" / "x.png", tmp_path / "file" / "folder" / "x.png"):
-        with pytest.raises(WriteError, match=r"x\.png: cannot be written \("):
-            draw_explanations(model, images, place, titles=["a"])
+    for place in (tmp_path / "file", tmp_path / "file" / "folder"):
+        with pytest.raises(WriteError, match=r"index\.html: cannot be written \("):
+            write_report(model, place, [images])
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="everything is allowed to root")

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 
 import keras_vit
 from keras_vit.explanation.curves import BASELINES
-from keras_vit.explanation.drawing import overlay
+from keras_vit.explanation.report import overlay
 from weights.train_digits import digits
 
 FAITHFULNESS = runpy.run_path(

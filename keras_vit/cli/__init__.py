@@ -66,7 +66,7 @@ def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     try:
         command, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
-    except CycloptsError as error:
+    except (CycloptsError, KerasViTError) as error:
         return _fail(f"{error} See keras-vit {' '.join(words[:1])} --help.")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # silences TensorFlow's first ten lines
     name = getattr(command, "__name__", "")

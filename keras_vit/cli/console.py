@@ -4,9 +4,7 @@ Text from files could misuse the markup of rich, so `Screen` prints it without m
 """
 
 import contextlib
-import csv
 import functools
-import io
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,7 +16,6 @@ from rich.progress import Progress, ProgressColumn, Task
 from rich.table import Table
 from rich.text import Text
 
-from keras_vit.cli.options import Output
 from keras_vit.environment import backend
 from keras_vit.errors import KerasViTError
 from keras_vit.text import visible
@@ -77,29 +74,25 @@ def load_model(preset: str, **fields: Any) -> "VisionTransformer":
 
 
 def show(
-    output: Output,
+    as_json: bool,
     headings: Sequence[str],
     rows: Iterable[Sequence[object]],
     whole: Any = None,
 ) -> None:
-    """Prints rows as a table on a terminal, as tab-separated lines elsewhere, or as csv or JSON.
+    """Prints rows as a table on a terminal, as tab-separated lines elsewhere, or as JSON.
 
     No cell is shortened. The first line has the headings.
 
     Args:
-        output: form that the user has chosen.
+        as_json: whether the user has chosen JSON.
         headings: headings of the columns.
         rows: one value per column; None for an empty cell.
-        whole: the value that --json prints; None for a list of objects.
+        whole: the value that JSON shows; None for a list of objects.
     """
     cells = [["" if value is None else str(value) for value in row] for row in rows]
-    if output.json:
+    if as_json:
         objects = [dict(zip(headings, row, strict=True)) for row in cells]
         print(json.dumps(objects if whole is None else whole, indent=2))
-    elif output.csv:
-        lines = io.StringIO()
-        csv.writer(lines, lineterminator="\n").writerows([list(headings), *cells])
-        print(visible(lines.getvalue(), lines=True), end="")
     elif console.is_terminal:
         table = Table(box=None, pad_edge=False)
         for k, heading in enumerate(headings):

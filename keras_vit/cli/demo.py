@@ -11,13 +11,13 @@ from keras_vit.cli.console import console
 from keras_vit.environment.backend import require_training
 from keras_vit.environment.extras import import_extra
 from keras_vit.evaluation import evaluate
-from keras_vit.explanation.drawing import draw_explanations
+from keras_vit.explanation.report import write_report
 from keras_vit.finetune import transfer_recipe
 from keras_vit.model import VisionTransformer
 
 
 def run(folder: Path) -> None:
-    """Runs the demonstration and writes a preset and a picture into `folder`.
+    """Runs the demonstration and writes a preset and a page of maps into `folder`.
 
     Raises:
         BackendError: the backend is OpenVINO, which cannot fine-tune.
@@ -62,9 +62,8 @@ def run(folder: Path) -> None:
     console.print(f"   largest difference of a probability: {difference.max():.1e}")
 
     _step("5. Explain", ": what the class token attends to")
-    picture = folder / "attention.png"
-    draw_explanations(tuned, test[:12], picture)
-    console.print(f"   {picture} written")
+    page = write_report(tuned, folder, list(test[:2]))
+    console.print(f"   {page} written")
     console.rule(f"done in {time.perf_counter() - start:.0f} s")
 
 

@@ -1,11 +1,8 @@
 """Commands that read images: predict, embed, evaluate and probe."""
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
-
-from cyclopts import Group, Parameter
+from typing import Any
 
 from keras_vit.cli.console import (
     image_files,
@@ -15,14 +12,14 @@ from keras_vit.cli.console import (
     tell,
     warn_on_stderr,
 )
-from keras_vit.cli.options import Output, Positive, drop_unset
+from keras_vit.cli.options import Labelled, Positive
 from keras_vit.errors import KerasViTError
 
-_PLAIN = Output()
+_ALL = Labelled()
 
 
 def predict(
-    images: list[str], /, *, preset: str, top: Positive | None = None, output: Output = _PLAIN
+    images: list[str], /, *, preset: str, top: Positive | None = None, json: bool = False
 ) -> int:
     """Classify images.
 
@@ -33,6 +30,7 @@ def predict(
         preset: name of a preset, path of a file or folder, or hf://owner/repo.
         top: number of labels per image, by default 5; for a multi-label model by default all labels
             that reach their threshold.
+        json: print the answer as JSON.
     """
     paths = image_files(images)
     model = load_model(preset)
@@ -50,30 +48,9 @@ def predict(
             advance(1)
     rows = [(p, n, f"{q:.4f}") for p, labels in answers.items() for n, q in labels]
     named = {p: [{"label": n, "probability": q} for n, q in a] for p, a in answers.items()}
-    if answers or output.json:
-        show(output, ("image", "label", "probability"), rows, named)
+    if answers or json:
+        show(json, ("image", "label", "probability"), rows, named)
     return int(bool(unreadable))
-
-
-@Parameter(name="*", group=Group("Ray, for many workers on this machine or a cluster"))
-@dataclasses.dataclass(frozen=True)
-class OnRay:
-    """Options of --engine ray.
-
-    Args:
-        workers: number of processes that each load the model, by default 1.
-        top: number of labels per image to write in place of features.
-        cpus_per_worker: number of threads of a worker, by default 1.
-        gpus_per_worker: number of accelerators of a worker, by default 0.
-    """
-
-    workers: Positive | None = None
-    top: Positive | None = None
-    cpus_per_worker: Positive | None = None
-    gpus_per_worker: float | None = None
-
-
-_RAY_DEFAULTS = OnRay()
 
 
 def embed(
@@ -84,45 +61,33 @@ def embed(
     out: str,
     layer: str = "pre_logits",
     batch_size: Positive = 32,
-    engine: Literal["ray"] | None = None,
-    ray: OnRay = _RAY_DEFAULTS,
 ) -> int:
     """Write the features of images to a file.
 
     The file is NAME.npy, with the paths in NAME.npy.json. After an interruption the same command
-    goes on. An image that cannot be read is named on stderr and left out, and the exit status is
-    1. With --engine ray folders may be addresses such as
-    s3://bucket/photos, and the data set has a row for every image; an image that cannot be read
-    has the reason in the column error.
+    goes on. An image that cannot be read is named on stderr and left out, and the exit status is 1.
 
     Args:
         images: paths of image files or of folders of images.
         preset: name of a preset, path of a file or folder, or hf://owner/repo.
-        out: path of the file to write, NAME.npy; with --engine ray path or address of a folder.
+        out: path of the file to write, NAME.npy.
         layer: name of the layer whose output is written; pre_logits is the input of the head.
         batch_size: number of images in a batch.
-        engine: ray runs many workers by Ray Data; by default this process computes alone.
     """
-    options = drop_unset(vars(ray))
-    if options and engine is None:
-        option = next(iter(options)).replace("_", "-")
-        raise KerasViTError(f"--{option} is an option of --engine ray.")
-    options |= {"batch_size": batch_size, "unreadable": lambda _, reason: warn_on_stderr(reason)}
-    if engine == "ray":
-        from keras_vit.checkpoints import Source
-        from keras_vit.ray import write_dataset
-
-        Source.of(preset)  # an unknown name is refused before Ray starts
-        dataset = write_dataset(images, out, preset, layer, **options)
-        count = f"{dataset.num_images} images, {dataset.unreadable} of them unreadable"
-        tell(f"{count}: {out} written.")
-        return int(bool(dataset.unreadable))
     paths = image_files(images)
     model = load_model(preset)
     from keras_vit.evaluation import embed as embed_images
 
     with progress_of_images("Embedding", len(paths)) as advance:
-        written = embed_images(model, paths, out, layer, progress=advance, **options)
+        written = embed_images(
+            model,
+            paths,
+            out,
+            layer,
+            batch_size=batch_size,
+            unreadable=lambda _, reason: warn_on_stderr(reason),
+            progress=advance,
+        )
     tell(f"{written.num_images} images: {out} written.")
     return int(bool(written.unreadable))
 
@@ -132,12 +97,9 @@ def evaluate(
     /,
     *,
     preset: str,
-    labels: str | None = None,
-    split: str | None = None,
-    batch_size: Positive = 32,
-    skip_unreadable: bool = False,
+    images: Labelled = _ALL,
     classes: bool = False,
-    output: Output = _PLAIN,
+    json: bool = False,
 ) -> int:
     """Score a classifier on labelled images: accuracy, loss and calibration error.
 
@@ -147,28 +109,16 @@ def evaluate(
     Args:
         data: folder with a folder of images per class, tfds:NAME, or hf:OWNER/NAME.
         preset: name of a preset, path of a file or folder, or hf://owner/repo.
-        labels: table of labels in the folder, CSV (path,label) or JSON; for tfds: and hf: data the
-            name of the feature or column.
-        split: split of tfds: or hf: data, test by default.
-        batch_size: number of images in a batch.
-        skip_unreadable: leave out images that cannot be read.
         classes: show the accuracy of each class too; F1 for a multi-label preset.
+        json: print the answer as JSON.
     """
     model = load_model(preset)
-    from keras_vit.data import from_name
     from keras_vit.evaluation import evaluate as evaluate_model
 
-    images = from_name(
-        data,
-        model.preprocessor,
-        split=split,
-        labels=labels,
-        multi_label=labels is not None and model.thresholds is not None,
-        batch_size=batch_size,
-        unreadable="skip" if skip_unreadable else "raise",
-    )
-    with progress_of_images("Evaluating", images.num_images) as advance:
-        score = evaluate_model(model, images, progress=advance)
+    has_many = images.labels is not None and model.thresholds is not None
+    scored = images.read(data, model, has_many)
+    with progress_of_images("Evaluating", scored.num_images) as advance:
+        score = evaluate_model(model, scored, progress=advance)
     rows: list[Sequence[object]] = [("images", score.count), ("top-1", f"{score.top1:.2%}")]
     if model.config.num_classes > 5:
         rows.append(("top-5", f"{score.top5:.2%}"))
@@ -181,11 +131,11 @@ def evaluate(
         ("loss", f"{score.loss:.4f}"),
         (f"calibration error ({score.calibration_bins} bins)", f"{score.calibration_error:.4f}"),
     ]
-    show(output, ("measure", "value"), rows, {**score.to_dict(), "labels": model.labels})
-    if classes and not output.json:
+    show(json, ("measure", "value"), rows, {**score.to_dict(), "labels": model.labels})
+    if classes and not json:
         measure = "right" if score.f1 is None else "F1"
-        show(output, ("class", "images", measure), _accuracy_per_class(score, model.labels))
-    return int(bool(images.unreadable))
+        show(json, ("class", "images", measure), _accuracy_per_class(score, model.labels))
+    return int(bool(scored.unreadable))
 
 
 def probe(
@@ -194,11 +144,8 @@ def probe(
     *,
     preset: str,
     out: Path,
-    split: str | None = None,
-    labels: str | None = None,
+    images: Labelled = _ALL,
     multi_label: bool = False,
-    batch_size: Positive = 32,
-    skip_unreadable: bool = False,
 ) -> int:
     """Fit a classifier to a folder of images in a minute, and judge it.
 
@@ -210,38 +157,24 @@ def probe(
         data: folder with a folder of images per class, tfds:NAME, or hf:OWNER/NAME.
         preset: name of a preset, path of a file or folder, or hf://owner/repo.
         out: path of the folder for the results.
-        split: split of tfds: or hf: data, test by default.
-        labels: table of labels in the folder, CSV (path,label) or JSON; for tfds: and hf: data the
-            name of the feature of labels.
         multi_label: an image may have several labels, or none.
-        batch_size: number of images in a batch.
-        skip_unreadable: leave out images that cannot be read.
     """
     model = load_model(preset)
-    from keras_vit.data import from_name
     from keras_vit.evaluation import probe as probe_model
     from keras_vit.evaluation import write_page
     from keras_vit.files import write_json
 
-    images = from_name(
-        data,
-        model.preprocessor,
-        split=split,
-        labels=labels,
-        multi_label=multi_label,
-        batch_size=batch_size,
-        unreadable="skip" if skip_unreadable else "raise",
-    )
-    with progress_of_images("Reading", images.num_images) as advance:
-        result = probe_model(model, images, cache=out / "features", progress=advance)
+    read = images.read(data, model, multi_label)
+    with progress_of_images("Reading", read.num_images) as advance:
+        result = probe_model(model, read, cache=out / "features", progress=advance)
     result.into(model).save_to_preset(out / "preset")
     write_json(out / "probe.json", result.to_dict())
-    if images.paths is not None:
+    if read.paths is not None:
         write_page(result, out / "index.html")
     for line in result.summary():
         tell(line)
     tell(f"keras-vit predict IMAGE --preset {out / 'preset'}")
-    return int(bool(images.unreadable))
+    return int(bool(read.unreadable))
 
 
 def _accuracy_per_class(score: Any, labels: Sequence[str] | None) -> list[tuple[str, int, str]]:

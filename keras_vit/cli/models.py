@@ -7,50 +7,38 @@ from cyclopts import Parameter
 from rich.progress import Progress
 
 from keras_vit.cli.console import Screen, console, show, start_backend, tell
-from keras_vit.cli.options import Fields, Output, Positive
+from keras_vit.cli.options import Fields, Positive
 
 if TYPE_CHECKING:
     from keras_vit.config import ViTConfig
 
-_PLAIN = Output()
 _STORED = Fields()
 
 
 def list_(
     *,
-    variants: bool = False,
     variant: str | None = None,
     family: str | None = None,
     data: str | None = None,
     resolution: Positive | None = None,
     hybrid: Annotated[bool | None, Parameter(negative="--no-hybrid")] = None,
-    output: Output = _PLAIN,
+    json: bool = False,
 ) -> None:
-    """Show the presets that can be loaded, or the architectures of the papers.
+    """Show the presets that can be loaded.
 
     Args:
-        variants: show architectures with their sizes, in place of presets.
         variant: only presets of this architecture, such as vit_b16.
         family: only presets of this family: vit, dinov2, dinov3, clip, siglip, deit, mae, ...
         data: only presets trained on this data: i21k, i1k, i21k_ft_i1k, i1k_ft_i1k.
         resolution: only presets for images of this number of pixels, such as 384.
         hybrid: only models with a ResNet before the Transformer; --no-hybrid: only others.
+        json: print the answer as JSON.
     """
     from keras_vit.checkpoints import inspect
-    from keras_vit.config.variants import VARIANTS
     from keras_vit.sources.catalog import list_presets, preset_named
     from keras_vit.sources.passports import rung_of
-    from keras_vit.weights.lexicon import num_parameters
 
     rows: list[tuple[object, ...]] = []
-    if variants:
-        for name, sizes_of in VARIANTS.items():
-            config = sizes_of.config()
-            stem = None if config.resnet is None else list(config.resnet.num_layers)
-            sizes = (config.hidden_size, config.num_layers, config.num_heads, config.mlp_dim)
-            rows.append((name, num_parameters(config), *sizes, config.patch_size[0], stem))
-        columns = "variant parameters hidden_size num_layers num_heads mlp_dim patch_size stem"
-        return show(output, columns.split(), rows)
     names = list_presets(
         variant=variant, data=data, resolution=resolution, hybrid=hybrid, family=family
     )
@@ -60,14 +48,17 @@ def list_(
         facts = (row.name, row.data, parameters, row.image_size, row.num_classes, score)
         rows.append((*facts, row.license, rung_of(row.name)))
     columns = "preset data parameters pixels classes top-1 license rung"
-    return show(output, columns.split(), rows)
+    return show(json, columns.split(), rows)
 
 
-def doctor(*, output: Output = _PLAIN) -> None:
+def doctor(*, json: bool = False) -> None:
     """Show the installed and the missing packages, the backend and the processor.
 
     If the backend is torch, a row names each private function of torch that is gone, and its
     replacement.
+
+    Args:
+        json: print the answer as JSON.
     """
     from keras_vit.environment.backend import chosen_backend, refusal
     from keras_vit.environment.components import components
@@ -79,16 +70,17 @@ def doctor(*, output: Output = _PLAIN) -> None:
         import keras_vit.layers.torch_block  # noqa: F401  looks the names up
 
     rows += [("private name", name, "gone", words) for name, words in PLAIN_FORMS.items()]
-    show(output, ("kind", "name", "version", "note"), rows)
+    show(json, ("kind", "name", "version", "note"), rows)
 
 
-def info(source: str, /, *, output: Output = _PLAIN) -> None:
+def info(source: str, /, *, json: bool = False) -> None:
     """Show library, model and sizes of a checkpoint or preset.
 
     With --json the answer also has the shape of every array.
 
     Args:
         source: name of a preset, path of a file or folder, or hf://owner/repo.
+        json: print the answer as JSON.
     """
     from keras_vit.checkpoints import inspect
     from keras_vit.sources.catalog import CATALOG
@@ -116,7 +108,7 @@ def info(source: str, /, *, output: Output = _PLAIN) -> None:
         if (passport := shipped().get(source, {})).get("read"):
             facts["evidence"] += f"; read on {passport['date']}: JSON {passport['read']}"
     rows = [(n, f"{v:,}" if n == "parameters" else v) for n, v in facts.items()]
-    show(output, ("fact", "value"), rows, {**facts, "array_shapes": arrays})
+    show(json, ("fact", "value"), rows, {**facts, "array_shapes": arrays})
 
 
 _FIELDS = "classifier hidden_size mlp_dim num_heads num_layers channels"
@@ -200,7 +192,7 @@ def verify(
     /,
     *,
     fields: Fields = _STORED,
-    output: Output = _PLAIN,
+    json: bool = False,
 ) -> int:
     """Compare the outputs of a checkpoint with those of its own library, or of another checkpoint.
 
@@ -209,6 +201,7 @@ def verify(
     Args:
         source: name of a preset, path of a file or folder, or hf://owner/repo.
         other: another checkpoint to compare with, in place of the library.
+        json: print the answer as JSON.
     """
     start_backend()
     from keras_vit.checkpoints import verify as verify_checkpoint
@@ -225,7 +218,7 @@ def verify(
         )
         for check in verification.checks
     ]
-    show(output, ("compared", "with", "difference", "tolerance", "result"), rows)
+    show(json, ("compared", "with", "difference", "tolerance", "result"), rows)
     return int(not verification.passed)
 
 

@@ -1,10 +1,14 @@
 """Options that several commands share."""
 
 import dataclasses
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import Group, Parameter
-from cyclopts.validators import Number, mutually_exclusive
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+if TYPE_CHECKING:
+    from keras_vit.data import ImageData
+    from keras_vit.model import VisionTransformer
 
 Positive = Annotated[int, Parameter(validator=Number(gte=1))]
 """An integer above 0."""
@@ -14,8 +18,6 @@ Share = Annotated[float, Parameter(validator=Number(gte=0, lt=1))]
 
 Pixels = Annotated[tuple[Positive, ...], Parameter(consume_multiple=(1, 2))]
 """One number of pixels for a square, or height and width."""
-
-_FORMATS = Group("Form of the answer", validator=mutually_exclusive)
 
 
 def size_of(pixels: tuple[int, ...] | None) -> int | tuple[int, int] | None:
@@ -28,20 +30,6 @@ def size_of(pixels: tuple[int, ...] | None) -> int | tuple[int, int] | None:
 def drop_unset(options: dict[str, Any]) -> dict[str, Any]:
     """Returns the options without those that are None or False; 0 counts as stated."""
     return {k: v for k, v in options.items() if v is not None and v is not False}
-
-
-@Parameter(name="*")
-@dataclasses.dataclass(frozen=True)
-class Output:
-    """The form of an answer on stdout.
-
-    Args:
-        csv: print the answer as comma-separated lines.
-        json: print the answer as JSON.
-    """
-
-    csv: Annotated[bool, Parameter(group=_FORMATS)] = False
-    json: Annotated[bool, Parameter(group=_FORMATS)] = False
 
 
 @Parameter(name="*")
@@ -60,3 +48,36 @@ class Fields:
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields that the user has stated."""
         return drop_unset({"image_size": size_of(self.image_size), "num_heads": self.num_heads})
+
+
+@Parameter(name="*")
+@dataclasses.dataclass(frozen=True)
+class Labelled:
+    """The part, the labels and the batches of labelled images.
+
+    Args:
+        split: split of tfds: or hf: data, test by default.
+        labels: table of labels in the folder, CSV (path,label) or JSON; for tfds: and hf: data the
+            name of the feature or column.
+        batch_size: number of images in a batch.
+        skip_unreadable: leave out images that cannot be read.
+    """
+
+    split: str | None = None
+    labels: str | None = None
+    batch_size: Positive = 32
+    skip_unreadable: bool = False
+
+    def read(self, name: str, model: "VisionTransformer", multi_label: bool) -> "ImageData":
+        """Returns the images of a name, as a model takes them."""
+        from keras_vit.data import from_name
+
+        return from_name(
+            name,
+            model.preprocessor,
+            split=self.split,
+            labels=self.labels,
+            multi_label=multi_label,
+            batch_size=self.batch_size,
+            unreadable="skip" if self.skip_unreadable else "raise",
+        )

@@ -5,10 +5,12 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
-from cyclopts.validators import Number
 
 from keras_vit.cli.console import Screen, image_files, load_model, start_backend, tell
 from keras_vit.cli.options import Pixels, Positive, drop_unset, size_of
+from keras_vit.serving import Settings
+
+_LIMITS = Settings()
 
 Format = Literal[
     "onnx", "openvino", "torch", "saved_model", "litert", "stablehlo", "transformers_js"
@@ -24,22 +26,20 @@ def explain(
     *,
     preset: str,
     out: Path = Path("report"),
-    method: Method | None = None,
+    method: Method = "relevance",
     target: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
     image_size: Pixels | None = None,
 ) -> None:
     """Draw maps of the image parts that decide a class (needs matplotlib).
 
     The command writes a web page that opens from disk: attention of every block and head, and
-    maps of several methods for two classes. With --out FILE.png it writes one picture of all
-    images.
+    maps of several methods for two classes.
 
     Args:
         images: paths of image files or of folders of images.
         preset: name of a preset, path of a file or folder, or hf://owner/repo.
-        out: path of the folder to write, or of a FILE.png.
-        method: method that the page shows first, by default relevance, or that FILE.png shows, by
-            default rollout.
+        out: path of the folder to write.
+        method: method that the page shows first.
         target: labels or numbers of the classes to explain; by default the two most probable
             classes of each image.
         image_size: pixels of the images, or height and width; by default the model's. A model of
@@ -47,22 +47,16 @@ def explain(
     """
     paths = image_files(images)
     model = load_model(preset, **drop_unset({"image_size": size_of(image_size)}))
-    if out.suffix.lower() == ".png":
-        from keras_vit.explanation.drawing import draw_explanations
-
-        draw_explanations(model, paths, out, method=method or "rollout")
-        tell(f"{out} written.")
-        return
     from keras_vit.explanation.report import write_report
 
     words = ["keras-vit", "explain", *images, "--preset", preset]
-    words += ["--method", method or "relevance", *(["--target", *target] if target else [])]
+    words += ["--method", method, *(["--target", *target] if target else [])]
     words += ["--image-size", *map(str, image_size)] if image_size else []
     written = write_report(
         model,
         out,
         paths,
-        method=method or "relevance",
+        method=method,
         targets=target or [],
         command=shlex.join([*words, "--out", str(out)]),
     )
@@ -95,7 +89,8 @@ def export(
         image_size: pixels of the images, or height and width; by default the model's.
         batch: number of images in a call; by default any number.
         precision: number format of the weights.
-        calibration: image files or folders from which int8 takes the ranges of the activations.
+        calibration: image files or folders from which int8 of OpenVINO takes the ranges of the
+            activations.
         verify: compare the exported model with the original; --no-verify leaves it out.
     """
     images = [str(path) for path in image_files(calibration)] if calibration else None
@@ -129,13 +124,7 @@ def serve(
     *,
     host: str = "127.0.0.1",
     port: int = 8000,
-    allowed_hosts: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
-    max_batch: Positive = 16,
-    batch_wait: float = 5.0,
-    max_bytes: Positive = 10 * 2**20,
-    max_pixels: Positive | None = None,
-    max_queue: Positive = 128,
-    timeout: Annotated[float, Parameter(validator=Number(gt=0))] = 30.0,
+    settings: Annotated[Settings, Parameter(name="*", consume_multiple=True)] = _LIMITS,
     access_log: bool = False,
 ) -> None:
     """Answer HTTP requests for labels and features.
@@ -148,36 +137,15 @@ def serve(
         source: name of a preset, path of a file or folder, or hf://owner/repo.
         host: address at which the server listens.
         port: port at which the server listens; 0 for any free port.
-        allowed_hosts: further names by which clients may call the server; '*' for every name.
-        max_batch: largest number of images in a batch.
-        batch_wait: milliseconds that an image waits for others of its batch.
-        max_bytes: largest number of bytes in the body of a request.
-        max_pixels: largest number of pixels of an image; by default 89,478,485.
-        max_queue: largest number of images that wait; a request beyond it gets status 429.
-        timeout: seconds after which a request without an answer gets status 503.
         access_log: print a line for each request.
     """
     from keras_vit.checkpoints import Source
-    from keras_vit.serving import Settings, check_installed
+    from keras_vit.serving import check_installed
     from keras_vit.serving import serve as serve_model
 
     check_installed()
     Source.of(source)  # an unknown name is refused before a backend starts
     start_backend()
-    settings = Settings(
-        max_batch=max_batch,
-        batch_wait=batch_wait / 1000,
-        max_bytes=max_bytes,
-        max_pixels=max_pixels,
-        max_queue=max_queue,
-        timeout=timeout,
-        allowed_hosts=("localhost", *(allowed_hosts or ())),
-    )
     serve_model(
-        source,
-        host=host,
-        port=port,
-        settings=settings,
-        access_log=access_log,
-        announce=tell,
+        source, host=host, port=port, settings=settings, access_log=access_log, announce=tell
     )

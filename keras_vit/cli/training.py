@@ -3,10 +3,10 @@
 import dataclasses
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Group, Parameter
-from cyclopts.validators import LimitedChoice, mutually_exclusive
+from cyclopts.validators import mutually_exclusive
 
 from keras_vit.cli.console import console, start_backend, tell
 from keras_vit.cli.options import Pixels, Positive, Share, drop_unset, size_of
@@ -16,18 +16,22 @@ if TYPE_CHECKING:
 
 Augmentation = Literal["none", "light1", "light2", "medium1", "medium2", "strong1", "strong2"]
 
-_START = Group("Start, one of", validator=LimitedChoice(1, 1))
 _LEARNS = Group("Weights that learn; without an option all", validator=mutually_exclusive)
 
 
 @Parameter(name="*")
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """Options of the recipe: optimizer, learning rate, and the weights to train.
+    """Options of the recipe: steps, optimizer, learning rate, and the weights to train.
 
     Args:
-        optimizer: muon trains by Muon; by default SGD, and AdamW from scratch.
-        learning_rate: highest learning rate; by default 0.01, and 0.001 from scratch or with Muon.
+        steps: number of weight updates. BiT's rule: 500 below 20,000 images, 10,000 below 500,000.
+        batch_size: number of images for one weight update.
+        accumulate: number of batches for one weight update.
+        label_smoothing: probability that the targets spread over all classes.
+        seed: number from which the order, the augmentation and a new head are drawn.
+        optimizer: muon trains by Muon; by default SGD.
+        learning_rate: highest learning rate; by default 0.01, and 0.001 with Muon.
         warmup_steps: number of weight updates in which the learning rate rises.
         weight_decay: share of each weight, times the learning rate, that an update subtracts.
         ema: factor of the moving average of the weights, such as 0.999.
@@ -37,6 +41,11 @@ class Recipe:
         lora_rank: train low-rank additions (LoRA) of this rank, and the head.
     """
 
+    steps: Positive = 500
+    batch_size: Positive = 64
+    accumulate: Positive = 1
+    label_smoothing: Share = 0.0
+    seed: int = 0
     optimizer: Literal["muon"] | None = None
     learning_rate: float | None = None
     warmup_steps: int | None = None
@@ -55,25 +64,19 @@ def finetune(
     data: str,
     /,
     *,
+    preset: str,
     out: Path,
     labels: str | None = None,
     multi_label: bool = False,
-    preset: Annotated[str | None, Parameter(group=_START)] = None,
-    from_scratch: Annotated[str | None, Parameter(group=_START)] = None,
     resume: bool = False,
-    steps: Positive = 500,
-    batch_size: Positive = 64,
-    accumulate: Positive = 1,
     recipe: Recipe = _DEFAULTS,
     image_size: Pixels | None = None,
     dropout: Share | None = None,
     augmentation: Augmentation | None = None,
-    label_smoothing: Share = 0.0,
     mixed_precision: Literal["mixed_bfloat16", "mixed_float16"] | None = None,
     split: str = "train",
     validation: str = "0.1",
     skip_unreadable: bool = False,
-    seed: int = 0,
 ) -> None:
     """Train a preset on images of your own, by the paper's recipe.
 
@@ -82,36 +85,24 @@ def finetune(
 
     Args:
         data: folder with a folder of images per class, tfds:NAME, or hf:OWNER/NAME.
+        preset: name of a preset, path of a file or folder, or hf://owner/repo.
         out: path of the folder for the results.
         labels: table of labels in the folder, CSV (path,label) or JSON; for tfds: and hf: data the
             name of the feature or column.
         multi_label: an image may have several labels, or none.
-        preset: name of a preset, path of a file or folder, or hf://owner/repo.
-        from_scratch: architecture to train with fresh weights, such as vit_ti16.
         resume: continue the training in the folder OUT.
-        steps: number of weight updates. BiT's rule: 500 below 20,000 images, 10,000 below 500,000.
-        batch_size: number of images in a batch.
-        accumulate: number of batches for one weight update.
         image_size: pixels of the model's images, or height and width.
         dropout: share of activations that training drops (dropout_rate).
         augmentation: random changes of the images, by the names of AugReg; none crops and flips.
             Without this option images stay unchanged.
-        label_smoothing: probability that the targets spread over all classes.
         mixed_precision: dtype policy of the model, for 16-bit arithmetic.
         split: part of a tfds: or hf: data set to train on.
         validation: share of the data that is held out, another folder or split, or none.
         skip_unreadable: leave out images that cannot be read.
-        seed: number from which the order, the augmentation and fresh weights are drawn.
     """
-    source: Any
-    if preset is not None:  # an unknown name is refused before a backend starts
-        from keras_vit.checkpoints import Source
+    from keras_vit.checkpoints import Source
 
-        source = Source.of(preset)
-    else:
-        from keras_vit.variants import variant
-
-        source = variant(str(from_scratch)).name
+    source = Source.of(preset)  # an unknown name is refused before a backend starts
     start_backend(saves=True)
     from keras_vit.finetune import finetune_preset
 
@@ -122,19 +113,13 @@ def finetune(
         multi_label=multi_label,
         out=out,
         resume=resume,
-        from_scratch=preset is None,
         split=split,
         validation=_share_or_name(validation),
         image_size=size_of(image_size),
         dtype=mixed_precision,
         dropout_rate=dropout,
-        steps=steps,
-        batch_size=batch_size,
-        accumulate=accumulate,
         augmentation=augmentation,
-        label_smoothing=label_smoothing,
         unreadable="skip" if skip_unreadable else "raise",
-        seed=seed,
         announce=_announce,
         verbose=1 if console.is_terminal else 2,
         **drop_unset(vars(recipe)),

@@ -314,6 +314,21 @@ class ViTConfig(Fields):
         """Shape of one image of a model with `native_aspect`: patches, and numbers for each."""
         return math.prod(self.grid or (0,)), math.prod(self.patch_size) * self.channels + 2
 
+    def demand_one_prediction(self, what: str) -> None:
+        """Refuses models whose output is not one prediction per image.
+
+        Args:
+            what: subject of the message, such as `"evaluate"`.
+
+        Raises:
+            ConfigError: the model has no head, or an output for each token.
+        """
+        if not self.has_one_prediction:
+            raise ConfigError(
+                f"{what} needs one prediction per image; this model has "
+                f"num_classes={self.num_classes} and classifier={self.classifier!r}."
+            )
+
     def refuse_packed(self, what: str) -> None:
         """Refuses packed patches where a grid of one size is needed.
 

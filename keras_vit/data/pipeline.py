@@ -16,7 +16,7 @@ from keras_vit.data.randaugment import randaugment
 from keras_vit.data.records import Records
 from keras_vit.errors import ConfigError
 from keras_vit.images.preprocessor import Preprocessor
-from keras_vit.images.resampling import size_of
+from keras_vit.images.resampling import picture_of, pixels_of, size_of
 
 Batch: TypeAlias = tuple[np.ndarray, ...]
 """Images and labels, and sample weights where a batch is filled up."""
@@ -173,8 +173,7 @@ class Pipeline:
         if augmentation.randaugment is not None:
             layers, magnitude = augmentation.randaugment
             pixels = randaugment(_as_picture(pixels), layers, magnitude, rng)
-        pixels = np.asarray(pixels)
-        return pixels[..., None] if pixels.ndim == 2 else pixels
+        return pixels_of(pixels)
 
     def _mix(self, images: np.ndarray, labels: np.ndarray, epoch: int, index: int) -> Batch:
         augmentation = self.augmentation
@@ -193,4 +192,4 @@ def _as_picture(pixels: Any) -> Image.Image:
         return pixels
     if pixels.dtype != np.uint8:
         pixels = np.rint(pixels).astype(np.uint8)
-    return Image.fromarray(np.ascontiguousarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels))
+    return picture_of(pixels)

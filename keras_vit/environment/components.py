@@ -14,7 +14,7 @@ _EXTRAS = {
     "matplotlib": ("figures", "explain"),
     "tensorflow-datasets": ("tfds", "data named tfds:NAME"),
     "datasets": ("huggingface", "data named hf:OWNER/NAME"),
-    "ray": ("ray", "embed --engine ray"),
+    "ray": ("ray", "keras_vit.ray"),
     "onnxruntime": ("export", "export to ONNX and transformers.js"),
     "ai-edge-litert": ("litert", "export to LiteRT"),
     "fastapi": ("serve", "keras-vit serve"),

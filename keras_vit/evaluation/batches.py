@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import keras
@@ -10,6 +9,8 @@ import numpy as np
 
 from keras_vit.data import ImageData
 from keras_vit.errors import ConfigError
+from keras_vit.images.inputs import as_array
+from keras_vit.images.preprocessor import read_ahead
 from keras_vit.inference import run
 
 
@@ -36,23 +37,17 @@ def read_batches(data: Any, batch_size: int = 32, start: int = 0) -> Iterator[Ba
     """
     if batch_size < 1:
         raise ConfigError(f"batch_size={batch_size}, expected at least 1.")
-    batches = map(_pair, _read(data, batch_size, start))
-    with ThreadPoolExecutor(1, "keras_vit-data") as reader:
-        coming = reader.submit(next, batches, None)
-        while (batch := coming.result()) is not None:
-            coming = reader.submit(next, batches, None)
-            yield batch
+    yield from read_ahead(map(_pair, _read(data, batch_size, start)))
 
 
 def predict(
-    model: Any, stages: str | Sequence[str], batches: Iterable[Batch], size: int = 0
-) -> Iterator[tuple[Any, Any]]:
-    """Yields a stage of the model for each batch, float32, and the batch's labels.
+    model: Any, stages: Sequence[str], batches: Iterable[Batch], size: int = 0
+) -> Iterator[tuple[dict[str, np.ndarray], Any]]:
+    """Yields stages of the model for each batch, `{stage: float32 array}`, and the batch's labels.
 
     Args:
         model: a `VisionTransformer`.
-        stages: name of a stage, see `keras_vit.graph.Stages`; or several names, which give
-            `{stage: array}`.
+        stages: names of stages, see `keras_vit.graph.Stages`.
         batches: the batches.
         size: number of images of a full batch, if it is known.
 
@@ -61,37 +56,25 @@ def predict(
             `model.preprocessor` has not scaled; or the outputs of two batches differ in shape,
             such as the tokens of images of different sizes.
     """
-    shape = None
+    shapes = None
     for images, labels in batches:
-        array = as_numpy(images)
+        array = as_array(images)
         model.check_images(array)
-        if not model.config.rescale and array.dtype.kind not in "fV":  # bfloat16 is a void to NumPy
+        if not model.config.rescale and array.dtype.kind != "f":
             raise ConfigError(
                 f"The model takes float images, found {array.dtype}. model.preprocessor brings "
                 "pixels in [0, 255] to the range that it was trained on."
             )
         size = max(size, len(array))
-        names = [stages] if isinstance(stages, str) else list(stages)
-        outputs = run(model, array.astype("float32", copy=False), names, size)
-        if isinstance(stages, str):
-            inner = outputs[stages].shape[1:]
-            shape = shape or inner
-            if inner != shape:
-                raise ConfigError(
-                    f"The outputs have different shapes: {shape} for one image size, for another "
-                    f"{inner}. Choose a layer behind the pooling, or one size."
-                )
-        yield outputs[stages] if isinstance(stages, str) else outputs, labels
-
-
-def as_numpy(value: Any) -> np.ndarray:
-    """Returns a tensor of any library, or a list, as an array."""
-    if isinstance(value, (np.ndarray, list, tuple)):
-        try:
-            return np.asarray(value)
-        except ValueError as error:
-            raise ConfigError("Expected an array, or lists of one length.") from error
-    return keras.ops.convert_to_numpy(value)
+        outputs = run(model, array.astype("float32", copy=False), list(stages), size)
+        found = {stage: values.shape[1:] for stage, values in outputs.items()}
+        shapes = shapes or found
+        if found != shapes:
+            raise ConfigError(
+                f"The outputs have different shapes: {shapes} for one image size, for another "
+                f"{found}. Choose a layer behind the pooling, or one size."
+            )
+        yield outputs, labels
 
 
 def _read(data: Any, batch_size: int, start: int) -> Iterator[Any]:

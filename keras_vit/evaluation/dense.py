@@ -12,12 +12,10 @@ or for windows that overlap by a third, as DINOv2's evaluation does (arXiv 2304.
 import dataclasses
 import hashlib
 import itertools
-import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple
 
-import keras
 import numpy as np
 
 from keras_vit.checkpoints.containers import open_arrays
@@ -41,13 +39,6 @@ _HEADS = {
     "depth": ("conv_depth.weight", "conv_depth.bias"),
 }
 """Task -> names of the arrays of a linear head behind `decode_head.`, its convolution first."""
-_OTHER_HEADS = {
-    "fusion_blocks": "DPT",
-    "reassemble_blocks": "DPT",
-    "pixel_decoder": "Mask2Former",
-    "transformer_decoder": "Mask2Former",
-}
-"""Part of the names of a head that is not linear -> its kind."""
 _BN_EPSILON = 1e-5
 """The constant of torch's BatchNorm."""
 
@@ -291,14 +282,16 @@ def dense_probe(
             f"class_weights: expected {classes} numbers from 0, one per class; found "
             f"{shown(class_weights, quoted=False)}."
         )
-    data = _Squashed(_squash(model, window), sources, batch_size)
+    squash = _squash(model, window)
     stages = _stages(chosen, DenseProbe.kind)
-    name = "" if cache is None else f"dense-{data.identity()}-{'token-' * class_token}patches"
+    name = ""
+    if cache is not None:
+        name = f"dense-{_hash_images(squash, sources)}-{'token-' * class_token}patches"
     values, _ = gather(
         model,
         stages,
         lambda outputs: _tokens(outputs, stages, model.config, class_token),
-        data,
+        (images for _, images in squash.batches(sources, batch_size)),
         batch_size,
         cache,
         progress,
@@ -313,29 +306,14 @@ def dense_probe(
     return DenseProbe(chosen, class_token, *solution, ignore)
 
 
-class _Squashed(keras.utils.PyDataset):
-    """Batches of images at the model's size."""
-
-    def __init__(self, squash: Preprocessor, sources: Sequence[Any], batch_size: int) -> None:
-        super().__init__()
-        self.preprocessor, self.sources, self.batch_size = squash, sources, batch_size
-
-    def __len__(self) -> int:
-        return math.ceil(len(self.sources) / self.batch_size)
-
-    def __getitem__(self, index: int) -> np.ndarray:
-        start, one = index * self.batch_size, self.preprocessor
-        sources = self.sources[start : start + self.batch_size]
-        return one.stack(one.scale(one.resize(one.decode(source))) for source in sources)
-
-    def identity(self) -> str:
-        """Returns a hash of the files, or of the pixels, of all images."""
-        digest = hashlib.sha256()
-        for source in self.sources:
-            is_path = isinstance(source, (str, os.PathLike))
-            picture = None if is_path else pixels_of(self.preprocessor.decode(source))
-            digest.update((hash_files([source]) if is_path else hash_array(picture)).encode())
-        return digest.hexdigest()[:16]
+def _hash_images(preprocessor: Preprocessor, sources: Sequence[Any]) -> str:
+    """Returns a hash of the files, or of the pixels, of all images."""
+    digest = hashlib.sha256()
+    for source in sources:
+        is_path = isinstance(source, (str, os.PathLike))
+        picture = None if is_path else pixels_of(preprocessor.decode(source))
+        digest.update((hash_files([source]) if is_path else hash_array(picture)).encode())
+    return digest.hexdigest()[:16]
 
 
 def read_head(
@@ -351,17 +329,11 @@ def read_head(
     expected = [_HEAD + name for name in _HEADS[task]]
     with open_arrays(path, allow_pickle_weights=allow_pickle_weights) as reader:
         names = sorted(reader.shapes)
-        for (part, kind), name in itertools.product(_OTHER_HEADS.items(), names):
-            if part in name:
-                raise CheckpointError(
-                    f"{path}: expected a linear head of {task}; {shown(name)} belongs to a "
-                    f"{kind} head, which is not supported."
-                )
         if missing := set(expected) - set(names):
             raise CheckpointError(
                 f"{path}: expected a linear head of {task}, which has {shown(min(missing))}; "
                 f"found {shown(names[:5], quoted=False)}. DenseProbe reads heads of segmentation, "
-                "DepthProbe heads of depth."
+                "DepthProbe heads of depth; DPT and Mask2Former are not supported."
             )
         kernel, bias, *further = (reader.read(name).astype("float64") for name in expected)
     for name, array in zip(expected, (kernel, bias, *further), strict=True):

@@ -92,8 +92,10 @@ def embed(
         report(parts.inputs)
         prepared = model.preprocessor.batches(names[parts.inputs :], batch_size, leave_out)
         batches = (Batch(images, items) for items, images in prepared)
-        outputs = predict(model, layer, batches, task["batch_size"])
-        for rows, _ in itertools.chain(outputs, [(np.empty(0), None)]):  # the end may be unreadable
+        outputs = predict(model, [layer], batches, task["batch_size"])
+        end = [({layer: np.empty(0)}, None)]  # images behind the last batch may be unreadable
+        for stages, _ in itertools.chain(outputs, end):
+            rows = stages[layer]
             inputs = len(rows) + len(failures)
             parts.append(rows, inputs, failures)
             failures.clear()

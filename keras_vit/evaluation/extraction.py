@@ -13,9 +13,10 @@ import numpy as np
 
 from keras_vit.distribution.processes import from_the_first, together, whole
 from keras_vit.errors import ConfigError
-from keras_vit.evaluation.batches import Batch, as_numpy, predict, read_batches
+from keras_vit.evaluation.batches import Batch, predict, read_batches
 from keras_vit.evaluation.parts import Parts
 from keras_vit.evaluation.targets import numbers_of_one_hot, numbers_or_rows
+from keras_vit.images.inputs import as_array
 from keras_vit.model import VisionTransformer
 
 
@@ -68,12 +69,12 @@ def features(
     (3, 64)
     """
     model.check_stages([layer])
-    return gather(model, layer, lambda values: values, data, batch_size, cache, progress)
+    return gather(model, [layer], lambda out: out[layer], data, batch_size, cache, progress)
 
 
 def gather(
     model: VisionTransformer,
-    stages: str | Sequence[str],
+    stages: Sequence[str],
     reduce: Callable[[Any], np.ndarray],
     data: Any,
     batch_size: int = 32,
@@ -81,7 +82,7 @@ def gather(
     progress: Callable[[int], None] | None = None,
     name: str = "",
 ) -> Features:
-    """Returns rows that `reduce` makes of a stage, or of `{stage: array}`, for every image.
+    """Returns rows that `reduce` makes of `{stage: array}`, for every image.
 
     `name` begins the name of the file in `cache`, and tells apart the rows that several `reduce`
     make of the same stages. The other arguments and errors are those of `features`.
@@ -100,8 +101,7 @@ def gather(
             report(len(rows))
         values = np.concatenate(steps)
     else:
-        several = "-".join([name, *stages] if name else stages).replace("/", "_")
-        name = stages if isinstance(stages, str) else several
+        name = "-".join([name, *stages] if name else stages).replace("/", "_")
         task = {**identity_of(model, name), "data": _describe(data, first)}
         digest = hashlib.sha256(json.dumps(task, sort_keys=True).encode()).hexdigest()
         path = Path(cache) / f"{name}-{digest[:16]}.npy"
@@ -153,7 +153,7 @@ def identity_of(model: VisionTransformer, layer: str) -> dict[str, Any]:
 
 def _steps(
     model: VisionTransformer,
-    stages: str | Sequence[str],
+    stages: Sequence[str],
     reduce: Callable[[Any], np.ndarray],
     batches: Iterator[Batch],
     size: int,
@@ -203,7 +203,7 @@ def _describe(data: Any, first: Batch) -> dict[str, Any]:
 
 def hash_array(array: Any) -> str:
     """Returns the sha256 of an array's type, shape and bytes."""
-    values = as_numpy(array)
+    values = as_array(array)
     digest = hashlib.sha256(f"{values.dtype.str} {values.shape}".encode())
     digest.update(_bytes_of(values))
     return digest.hexdigest()

@@ -4,7 +4,9 @@ import base64
 import html
 import io
 import os
+import string
 from collections.abc import Mapping
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -18,25 +20,6 @@ from keras_vit.text import visible
 
 _SIDE = 160
 """Longest side of a picture in pixels."""
-
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy"
- content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
-<meta name="color-scheme" content="light dark">
-<style>
-body {{ font: 1rem/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 70rem; padding: 1rem;
-  overflow-wrap: anywhere; }}
-section {{ display: grid; gap: 1rem;
-  grid-template-columns: repeat(auto-fill, minmax(11rem, 1fr)); }}
-figure {{ margin: 0; }} figcaption {{ font-size: .9rem; }} img {{ max-width: 100%; }}
-</style></head><body><h1>{title}</h1>
-<ul>{summary}</ul>
-<h2>Labels that look wrong</h2><section>{suspects}</section>
-<h2>Images that look alike across classes</h2><section>{pairs}</section>
-</body></html>
-"""
 
 
 def write_page(
@@ -67,8 +50,8 @@ def write_page(
         for pair in probe.pairs
         for image, label in zip(pair.images, pair.labels, strict=True)
     ]
-    page = _PAGE.format(
-        title="A classifier from a folder",
+    page = resources.files(__package__).joinpath("probe.html").read_text(encoding="utf-8")
+    page = string.Template(page).substitute(
         summary="".join(f"<li>{html.escape(line)}</li>" for line in probe.summary()),
         suspects="".join(figures) or "None.",
         pairs="".join(pairs) or "None.",

@@ -9,10 +9,10 @@ import numpy as np
 
 from keras_vit.data.order import stratify
 from keras_vit.errors import ConfigError
-from keras_vit.evaluation.batches import as_numpy
 from keras_vit.evaluation.least_squares import LeastSquares, estimate, make_targets
 from keras_vit.evaluation.leave_one_out import score
 from keras_vit.evaluation.targets import numbers_of_one_hot, numbers_or_rows
+from keras_vit.images.inputs import as_array
 from keras_vit.model import VisionTransformer
 
 STRENGTHS = tuple(4.0**k for k in range(-5, 11))
@@ -224,8 +224,8 @@ def _check(features: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def as_features(features: Any) -> np.ndarray:
     """Returns features `(images, width)`; raises `ConfigError` unless they are finite."""
-    features = as_numpy(features)
-    if features.ndim != 2 or 0 in features.shape or features.dtype.kind not in "fiubV":
+    features = as_array(features)
+    if features.ndim != 2 or 0 in features.shape or features.dtype.kind not in "fiub":
         raise ConfigError(
             f"Features must be numbers (images, width), found {features.dtype} {features.shape}; "
             "average or choose tokens first."

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from keras_vit.errors import ConfigError, nearest
-from keras_vit.evaluation.batches import as_numpy, predict, read_batches
+from keras_vit.evaluation.batches import predict, read_batches
+from keras_vit.images.inputs import as_array
+from keras_vit.labels import class_index
 
 _WORDNET_ID = re.compile(r"n\d{8}")
 _SHOWN = 5
@@ -35,7 +37,7 @@ def acceptable(labels: Any, num_classes: int, first: int = 0) -> np.ndarray:
     if _are_lists(labels):
         lists = labels
     else:
-        array = as_numpy(labels)
+        array = as_array(labels)
         are_rows = array.ndim == 2 and array.shape[1] == num_classes
         if are_rows and (num_classes > 1 or array.dtype.kind in "fb"):
             return _as_bool(array, first)
@@ -79,7 +81,7 @@ def numbers_or_rows(labels: Any) -> np.ndarray:
             "The labels are lists of classes; expected one class per image, or for many labels "
             "zeros and ones (batch, classes)."
         )
-    array = as_numpy(labels)
+    array = as_array(labels)
     if array.ndim == 2 and (array.shape[1] > 1 or array.dtype.kind == "b"):
         return _as_bool(array, 0)
     array = array.reshape(-1) if array.ndim == 2 else array
@@ -153,43 +155,22 @@ def match_classes(
     return np.array(classes)
 
 
-def choose_classes(
-    classes: Sequence[int | str], labels: Sequence[str] | None, num_classes: int
-) -> np.ndarray:
-    """Returns the numbers of classes that are given by number or by label.
-
-    Raises:
-        ConfigError: `classes` is empty or names a class twice, a number is out of range, or the
-            model does not have a label.
-    """
-    kinds = {isinstance(each, str) for each in classes}
-    if len(kinds) > 1:
-        raise ConfigError("classes: expected numbers or labels, found both.")
-    if kinds == {True}:
-        if labels is None:
-            raise ConfigError("The model has no labels: give classes by their numbers.")
-        numbers = match_classes([str(each) for each in classes], labels, num_classes)
-    else:
-        numbers = np.asarray(classes, "int64")
-    if not len(numbers) or len(np.unique(numbers)) != len(numbers):
-        raise ConfigError(f"classes: expected different classes, found {len(numbers)} of them.")
-    if numbers.min() < 0 or numbers.max() >= num_classes:
-        raise ConfigError(f"classes: expected numbers from 0 to {num_classes - 1}.")
-    return numbers
-
-
 def match_columns(
     model: Any, data: Any, classes: Sequence[int | str] | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns the logits that compete, and for each class of the data its place among them.
 
     Raises:
-        ConfigError: as `choose_classes` and `match_classes`.
+        ConfigError: as `class_index` and `match_classes`; or `classes` is empty or has a class
+            twice.
     """
     labels: Sequence[str] | None = model.labels
     competing = np.arange(model.config.num_classes)
     if classes is not None:
-        competing = choose_classes(classes, labels, len(competing))
+        chosen = [class_index(each, labels, len(competing), "classes") for each in classes]
+        if not chosen or len(set(chosen)) != len(chosen):
+            raise ConfigError(f"classes: expected different classes, found {len(chosen)} of them.")
+        competing = np.array(chosen)
         labels = labels and [labels[k] for k in competing.tolist()]
     names = getattr(data, "class_names", None)
     if names is None:
@@ -210,10 +191,10 @@ def predict_classes(
         ConfigError: the data are empty or have no labels, or logits are not finite.
     """
     seen = 0
-    for outputs, labels in predict(model, "logits", read_batches(data, batch_size)):
+    for outputs, labels in predict(model, ["logits"], read_batches(data, batch_size)):
         if labels is None:
             raise ConfigError("The data have no labels: expected batches (images, labels).")
-        logits = outputs[:, competing]
+        logits = outputs["logits"][:, competing]
         if odd := np.flatnonzero(~np.isfinite(logits).all(axis=1)).tolist():
             raise ConfigError(f"The logits of image {seen + odd[0]} are not finite.")
         right = np.zeros(logits.shape, bool)

@@ -1,16 +1,18 @@
 """`explain`: maps of the evidence for a class in an image."""
 
 import inspect
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 
 from keras_vit.config import ViTConfig
-from keras_vit.errors import ConfigError, nearest, shown
+from keras_vit.errors import ConfigError, nearest
 from keras_vit.explanation.attention import grid_of, image_axes
 from keras_vit.explanation.methods import METHODS
 from keras_vit.inference import run
+from keras_vit.labels import class_index
 from keras_vit.model import VisionTransformer
 
 Target = int | str | np.ndarray | None
@@ -53,7 +55,7 @@ def explain(
     | `"relevance"` | gradient times attention, all blocks (arXiv 2103.15679) | |
     | `"integrated_gradients"` | Sundararajan et al. 2017, signed | `steps=32`, `baseline` |
     | `"gradcam"` | Selvaraju et al. 2017, tokens that enter a block | `block=-1` |
-    | `"occlusion"` | fall of the score without a patch, signed | `window=1`, `baseline` |
+    | `"occlusion"` | fall of the score without a patch, signed | `baseline` |
     | `"rollout"` | attention, all blocks (arXiv 2005.00928) | |
     | `"attention"` | attention of the head's input, one block | `block=-1`, `head` |
     | `"random"` | uniform numbers, as a baseline | `seed=0` |
@@ -114,44 +116,6 @@ def explain(
     return Explanation(maps, evidence, classes if asks_class else None)
 
 
-def class_index(model: VisionTransformer, target: int | str) -> int:
-    """Returns the index of a class that is given by index or label.
-
-    A label is a label of the model, or one of the names in a label such as `"tench, Tinca tinca"`.
-    A string of digits is an index if no label equals it.
-
-    Raises:
-        ConfigError: the model has no such class, or several classes with that name.
-    """
-    num_classes = model.config.num_classes
-    if isinstance(target, str):
-        labels = model.labels or ()
-        matches = [k for k, label in enumerate(labels) if label == target]
-        matches = matches or [k for k, label in enumerate(labels) if target in label.split(", ")]
-        if len(matches) == 1:
-            return matches[0]
-        if matches:
-            raise ConfigError(
-                f"target={shown(target)} names the classes {', '.join(map(str, matches))}. "
-                "Give one of these numbers."
-            )
-        if not target.isdecimal() or len(target) >= 10:
-            raise ConfigError(
-                f"target={shown(target)} is no label of the model"
-                f"{'' if labels else ', which has none'}.{nearest(target, labels)} "
-                f"An index from 0 to {num_classes - 1} names a class too."
-            )
-        target = int(target)
-    if isinstance(target, bool) or not isinstance(target, (int, np.integer)):
-        raise ConfigError(f"target={shown(target)}: expected an index, a label or None.")
-    if not 0 <= target < num_classes:
-        raise ConfigError(
-            f"target={shown(int(target))} is no class: the model has {num_classes}, "
-            f"from 0 to {num_classes - 1}."
-        )
-    return int(target)
-
-
 def choose_classes(
     model: VisionTransformer, images: np.ndarray, target: Target, batch_size: int
 ) -> np.ndarray:
@@ -167,12 +131,7 @@ def choose_classes(
     Raises:
         ConfigError: the model has no such class, or the numbers of classes and images differ.
     """
-    config = model.config
-    if not config.has_one_prediction:
-        raise ConfigError(
-            "An explanation of a class needs a model with one prediction per image; this model has "
-            f"num_classes={config.num_classes} and classifier={config.classifier!r}."
-        )
+    model.config.demand_one_prediction("An explanation of a class")
     if target is None:
         return run(model, images, batch_size=batch_size).argmax(-1).astype("int32")
     if isinstance(target, np.ndarray) and target.ndim:
@@ -181,9 +140,11 @@ def choose_classes(
                 f"target has the shape {target.shape}, expected ({len(images)},): one class for "
                 "each image."
             )
-        return np.asarray([class_index(model, k) for k in target], "int32")
-    target = target.item() if isinstance(target, np.ndarray) else target
-    return np.full(len(images), class_index(model, target), "int32")
+        targets: Iterable[Any] = target
+    else:
+        targets = [target.item() if isinstance(target, np.ndarray) else target] * len(images)
+    classes = [class_index(each, model.labels, model.config.num_classes) for each in targets]
+    return np.asarray(classes, "int32")
 
 
 def check_batch(images: Any, batch_size: int) -> np.ndarray:

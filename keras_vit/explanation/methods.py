@@ -159,13 +159,8 @@ def integrated_gradients(
     return run
 
 
-def occlusion(model: VisionTransformer, window: int = 1, baseline: Any = None) -> OneBatch:
-    """The decrease of the score when a square of patches is covered (Zeiler and Fergus 2014).
-
-    The value of a patch is the mean over all squares of `window` by `window` patches with it.
-    """
-    if window < 1:
-        raise ConfigError(f"window={window}: expected at least 1 patch.")
+def occlusion(model: VisionTransformer, baseline: Any = None) -> OneBatch:
+    """The decrease of the score when a patch is covered (Zeiler and Fergus 2014)."""
     pixels = _baseline(model, baseline)
 
     def score(images: np.ndarray, chosen: np.ndarray) -> np.ndarray:
@@ -176,20 +171,15 @@ def occlusion(model: VisionTransformer, window: int = 1, baseline: Any = None) -
 
     def run(images: np.ndarray, chosen: np.ndarray) -> np.ndarray:
         rows, columns = grid_of(model, images)
-        if window > min(rows, columns):
-            raise ConfigError(f"window={window} is larger than the grid of {rows} x {columns}.")
         high, wide = model.config.stride
         cover, whole = np.broadcast_to(pixels, images.shape), score(images, chosen)
         falls = np.zeros((len(images), rows, columns), "float32")
-        squares = np.zeros((rows, columns), "float32")
-        for r, c in np.ndindex(rows - window + 1, columns - window + 1):
-            inside = np.s_[:, r * high : (r + window) * high, c * wide : (c + window) * wide]
+        for r, c in np.ndindex(rows, columns):
+            inside = np.s_[:, r * high : (r + 1) * high, c * wide : (c + 1) * wide]
             covered = images.copy()
             rows_first(covered)[inside] = rows_first(cover)[inside]
-            fall = whole - score(covered, chosen)
-            falls[:, r : r + window, c : c + window] += fall[:, None, None]
-            squares[r : r + window, c : c + window] += 1
-        return falls / squares
+            falls[:, r, c] = whole - score(covered, chosen)
+        return falls
 
     return run
 

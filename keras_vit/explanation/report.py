@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from keras_vit.environment.extras import import_extra
 from keras_vit.errors import ConfigError
-from keras_vit.explanation import drawing
 from keras_vit.explanation.attention import attention_maps, grid_of, probe_weights, read_tokens
 from keras_vit.explanation.curves import BASELINES, areas_below, blur, grey, replace_pixels
-from keras_vit.explanation.maps import class_index, explain
+from keras_vit.explanation.maps import explain
 from keras_vit.files import written_beside
-from keras_vit.labels import top_labels
+from keras_vit.images.resampling import picture_of
+from keras_vit.labels import class_index, top_labels
 from keras_vit.model import VisionTransformer
 from keras_vit.text import visible
 
@@ -57,8 +58,7 @@ def write_report(
         ConfigError: matplotlib is not installed, the model takes images of any size, the method
             or class is unknown, or an image cannot be read.
     """
-    colours = drawing.import_matplotlib().colormaps["inferno"]
-    to_hex = drawing.import_matplotlib("matplotlib.colors").to_hex
+    to_hex = import_extra("matplotlib.colors", "figures", "A report").to_hex
     if model.config.image_size is None:
         raise ConfigError(
             "A report needs a model of a fixed size: load it with image_size= (--image-size)."
@@ -66,7 +66,8 @@ def write_report(
     from keras_vit import __version__
 
     batch = model.preprocessor(list(images))
-    classes = [class_index(model, target) for target in targets]
+    num_classes = model.config.num_classes
+    classes = [class_index(target, model.labels, num_classes) for target in targets]
     facts = _explain_all(model, batch, list(dict.fromkeys((method, *METHODS))), classes)
     for k, (image, fact) in enumerate(zip(images, facts, strict=True)):
         is_path = isinstance(image, (str, os.PathLike))
@@ -80,14 +81,35 @@ def write_report(
                 dict(model.provenance), indent=2, ensure_ascii=False, default=str
             ),
             "version": __version__,
-            "colours": [to_hex(colours(0.25 + 0.75 * k / 255)) for k in range(256)],
+            "colours": [to_hex(colour) for colour in _colours(np.linspace(0, 1, 256))],
         }
     )
     path = Path(folder, "index.html")
-    path.parent.mkdir(parents=True, exist_ok=True)
     with written_beside(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
     return path
+
+
+def overlay(picture: np.ndarray, map_: np.ndarray) -> np.ndarray:
+    """Returns a picture with a map on it, float32 `(height, width, 3)` in [0, 1].
+
+    High values are opaque and bright; the picture is unchanged where the map is 0 or negative.
+
+    Args:
+        picture: the picture, `(height, width, 1 or 3)` in [0, 1].
+        map_: the map, `(height, width)`.
+    """
+    most = float(map_.max())
+    share = np.clip(map_ / most, 0, 1) if most > 0 else np.zeros_like(map_)
+    alpha = (0.65 * share)[..., None]
+    shown = picture if picture.shape[-1] == 3 else picture[..., :1].repeat(3, axis=-1)
+    return (shown * (1 - alpha) + _colours(share) * alpha).astype("float32")
+
+
+def _colours(shares: np.ndarray) -> np.ndarray:
+    """Returns a colour for each number in [0, 1], `(..., 3)`."""
+    colours = import_extra("matplotlib", "figures", "A report").colormaps["inferno"]
+    return colours(0.25 + 0.75 * shares)[..., :3]
 
 
 def _page(facts: Mapping[str, Any]) -> str:
@@ -154,7 +176,7 @@ def _explain_all(
                         {
                             "method": name,
                             "of_class": one.classes is not None,
-                            "picture": _encode(drawing.overlay(picture, one.maps[i]), 224),
+                            "picture": _encode(overlay(picture, one.maps[i]), 224),
                         }
                         for name, one in explanations.items()
                     ],
@@ -248,10 +270,7 @@ def _encode(pixels: np.ndarray, side: int = 336) -> str:
     Small pictures are PNG of their own pixels; larger ones are JPEG of at most
     `side` pixels on a side, in the best of four qualities that takes at most 20 KB.
     """
-    from PIL import Image
-
-    values = np.round(np.clip(pixels, 0, 1) * 255).astype("uint8")
-    image = Image.fromarray(values[..., 0] if values.shape[-1] == 1 else values[..., :3])
+    image = picture_of(np.round(np.clip(pixels, 0, 1) * 255).astype("uint8")[..., :3])
     kind, qualities = ("png", (0,)) if max(image.size) <= 96 else ("jpeg", (82, 70, 55, 40))
     image.thumbnail((side, side))
     for quality in qualities:

@@ -9,6 +9,7 @@ from keras import ops
 from keras_vit.exporting import pixels
 from keras_vit.exporting.plan import ExportPlan
 from keras_vit.images.inputs import images_in
+from keras_vit.images.resampling import pixels_of
 from keras_vit.inference import as_float32
 
 if TYPE_CHECKING:
@@ -78,8 +79,7 @@ class ExportGraph:
         for image in images_in(images, preprocessor.channels):
             picture = preprocessor.decode(image.source)
             if plan.prepares == "resize":
-                array = np.asarray(picture)
-                array = array[..., None] if array.ndim == 2 else array
+                array = pixels_of(picture)
             else:
                 array = preprocessor.resize(picture)
                 array = preprocessor.scale(array) if plan.prepares == "nothing" else array

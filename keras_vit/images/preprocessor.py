@@ -10,7 +10,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,8 @@ from keras_vit.images.packing import fit_to_patches, pack, pack_image
 from keras_vit.images.protocols import ProtocolSpec, compact, complete
 from keras_vit.images.resampling import Picture, Size, pixels_of, size_of
 from keras_vit.images.resizing import resize
+
+T = TypeVar("T")
 
 Unreadable = Callable[[Item, ConfigError], None]
 
@@ -170,26 +172,32 @@ class Preprocessor:
         if batch_size < 1:
             raise ConfigError(f"batch_size={batch_size}, expected at least 1.")
         source = images_in(images, self.channels)
+        groups = iter(lambda: list(itertools.islice(source, batch_size)), [])
+        for group, results in read_ahead((group, self._prepare(group)) for group in groups):
+            readable = []
+            for image, result in zip(group, results, strict=True):
+                if not isinstance(result, ConfigError):
+                    readable.append((image.item, result))
+                elif unreadable is None:
+                    raise result
+                else:
+                    unreadable(image.item, result)
+            if readable:
+                items, arrays = zip(*readable, strict=True)
+                yield list(items), self.stack(arrays)
 
-        def prepare_next() -> tuple[list[UserImage], list[Any]]:
-            images = list(itertools.islice(source, batch_size))
-            return images, self._prepare(images)
+    def prepare(self, item: Any) -> np.ndarray | ConfigError:
+        """Returns one image after all steps, float32 (height, width, channels), or its error.
 
-        with ThreadPoolExecutor(1, "keras_vit-batches") as ahead:
-            coming = ahead.submit(prepare_next)
-            while (batch := coming.result())[0]:
-                coming = ahead.submit(prepare_next)
-                readable = []
-                for image, result in zip(*batch, strict=True):
-                    if not isinstance(result, ConfigError):
-                        readable.append((image.item, result))
-                    elif unreadable is None:
-                        raise result
-                    else:
-                        unreadable(image.item, result)
-                if readable:
-                    items, arrays = zip(*readable, strict=True)
-                    yield list(items), self.stack(arrays)
+        Args:
+            item: one image of any kind, or its `Pixels`.
+        """
+        try:
+            return self.scale(self.resize(self.decode(item)))
+        except ConfigError as error:
+            return error
+        except MemoryError:
+            return ConfigError("Not enough memory to prepare an image.")
 
     def decode(self, item: Any) -> Picture:
         """Returns one image upright and with the model's channels, the first step of a call.
@@ -203,7 +211,12 @@ class Preprocessor:
         images = list(itertools.islice(images_in(item, self.channels), 2))
         if len(images) != 1:
             raise ConfigError(f"Expected one image, found {'several' if images else 'none'}.")
-        return self._decode(images[0].source)
+        source = images[0].source
+        if isinstance(source, ConfigError):
+            raise source
+        if isinstance(source, Pixels):
+            return self._set_channels(eight_bit_range(source))
+        return decode_image(source, self.channels, self.max_pixels)
 
     def resize(self, image: Picture) -> np.ndarray:
         """Returns a decoded image, resized and cropped to the model's size: the second step.
@@ -296,28 +309,13 @@ class Preprocessor:
         sources = {id(image.source): image.source for image in images}
         workers = min(len(sources), os.cpu_count() or 1)
         if workers < 2:
-            results = list(map(self._one, sources.values()))
+            results = list(map(self.prepare, sources.values()))
         else:
             # Threads help, because Pillow and NumPy release the interpreter's lock.
             with ThreadPoolExecutor(workers, "keras_vit-images") as pool:
-                results = list(pool.map(self._one, sources.values()))
+                results = list(pool.map(self.prepare, sources.values()))
         prepared = dict(zip(sources, results, strict=True))
         return [prepared[id(image.source)] for image in images]
-
-    def _one(self, source: Any) -> np.ndarray | ConfigError:
-        try:
-            return self.scale(self.resize(self._decode(source)))
-        except ConfigError as error:
-            return error
-        except MemoryError:
-            return ConfigError("Not enough memory to prepare an image.")
-
-    def _decode(self, source: Any) -> Picture:
-        if isinstance(source, ConfigError):
-            raise source
-        if isinstance(source, Pixels):
-            return self._set_channels(eight_bit_range(source))
-        return decode_image(source, self.channels, self.max_pixels)
 
     def _set_channels(self, array: np.ndarray) -> np.ndarray:
         channels = array.shape[-1]
@@ -328,6 +326,16 @@ class Preprocessor:
         if channels == 4 and self.channels == 3:
             return array[..., :3]
         raise ConfigError(f"The model takes images of {self.channels} channels, found {channels}.")
+
+
+def read_ahead(items: Iterable[T]) -> Iterator[T]:
+    """Yields items, none of which is None; a thread computes the next item meanwhile."""
+    source = iter(items)
+    with ThreadPoolExecutor(1, "keras_vit-ahead") as thread:
+        coming = thread.submit(next, source, None)
+        while (item := coming.result()) is not None:
+            coming = thread.submit(next, source, None)
+            yield item
 
 
 def _pair(image_size: int | Size | None) -> Size | None:

@@ -27,6 +27,11 @@ def pixels_of(image: Picture) -> np.ndarray:
     return pixels[..., None] if pixels.ndim == 2 else pixels
 
 
+def picture_of(pixels: np.ndarray) -> Image.Image:
+    """Returns uint8 pixels `(height, width, channels)` as a Pillow image."""
+    return Image.fromarray(np.ascontiguousarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels))
+
+
 def size_of(image: Picture) -> Size:
     """Returns (height, width) of an image."""
     if isinstance(image, np.ndarray):

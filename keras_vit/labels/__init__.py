@@ -146,3 +146,48 @@ def top_labels(
         ]
         for row, indices in zip(probabilities, order, strict=True)
     ]
+
+
+def class_index(
+    target: int | str, labels: Sequence[str] | None, num_classes: int, name: str = "target"
+) -> int:
+    """Returns the index of a class that is given by index or label.
+
+    A label is a label of the model, or one of the names in a label such as `"tench, Tinca tinca"`.
+    A string of digits is an index if no label equals it.
+
+    Args:
+        target: the index or the label.
+        labels: one name per class, or None.
+        num_classes: number of classes of the model.
+        name: name of the argument in messages.
+
+    Raises:
+        ConfigError: the model has no such class, or several classes with that name.
+    """
+    if isinstance(target, str):
+        labels = labels or ()
+        matches = [k for k, label in enumerate(labels) if label == target]
+        matches = matches or [k for k, label in enumerate(labels) if target in label.split(", ")]
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            raise ConfigError(
+                f"{name}={shown(target)} names the classes {', '.join(map(str, matches))}. "
+                "Give one of these numbers."
+            )
+        if not target.isdecimal() or len(target) >= 10:
+            raise ConfigError(
+                f"{name}={shown(target)} is no label of the model"
+                f"{'' if labels else ', which has none'}.{nearest(target, labels)} "
+                f"An index from 0 to {num_classes - 1} names a class too."
+            )
+        target = int(target)
+    if isinstance(target, bool) or not isinstance(target, (int, np.integer)):
+        raise ConfigError(f"{name}={shown(target)}: expected an index, a label or None.")
+    if not 0 <= target < num_classes:
+        raise ConfigError(
+            f"{name}={shown(int(target))} is no class: the model has {num_classes}, "
+            f"from 0 to {num_classes - 1}."
+        )
+    return int(target)

@@ -1,10 +1,9 @@
 """Features and labels of any number of images on a Ray cluster; `keras-vit[ray]`.
 
-`Embed` and `Classify` are classes for `map_batches` of Ray Data. `write_dataset`, the command
-`keras-vit embed --engine ray`, goes on where it stopped after a worker or the process has died.
+`Embed` and `Classify` are classes for `map_batches` of Ray Data. `examples/ray/write_features.py`
+writes the features of a folder of images, and goes on where it stopped.
 """
 
 from keras_vit.ray.models import Classify, Embed
-from keras_vit.ray.run import Written, write_dataset
 
-__all__ = ["Classify", "Embed", "Written", "write_dataset"]
+__all__ = ["Classify", "Embed"]

@@ -10,7 +10,6 @@ import numpy as np
 
 from keras_vit.data.records import Encoded
 from keras_vit.errors import ConfigError
-from keras_vit.evaluation.extraction import identity_of
 from keras_vit.inference import run
 from keras_vit.labels import top_labels
 from keras_vit.model import VisionTransformer
@@ -37,8 +36,6 @@ class _PerImage:
     Raises:
         ConfigError: pyarrow is not installed, or the preset cannot be loaded.
     """
-
-    _layer = "labels"
 
     def __init__(
         self,
@@ -88,12 +85,6 @@ class _PerImage:
         error = pa.array(errors, pa.string())
         return pa.table({**others, **self._columns(answers), "error": error})
 
-    def about(self) -> dict[str, Any]:
-        """Returns everything that determines an answer, as plain JSON types."""
-        preprocessor = self.model.preprocessor
-        facts = {"protocol": preprocessor.protocol, "image_size": preprocessor.image_size}
-        return {**identity_of(self.model, self._layer), **facts}
-
     def _answer(self, images: Sequence[Any]) -> tuple[list[Any], list[str | None]]:
         """Returns an answer or None, and None or an error, for each image."""
         answers: list[Any] = [None] * len(images)
@@ -117,16 +108,14 @@ class _PerImage:
 
         An image smaller than a patch is unreadable for a model of any size.
         """
-        preprocessor, (high, wide) = self.model.preprocessor, self.model.config.stride
-        try:
-            if isinstance(image, str) and is_address(image):
+        if isinstance(image, str) and is_address(image):
+            try:
                 image = Encoded(read_bytes(image), image)
-            pixels = preprocessor.scale(preprocessor.resize(preprocessor.decode(image)))
-        except ConfigError as error:
-            return error
-        except MemoryError:
-            return ConfigError("Not enough memory to prepare an image.")
-        if pixels.shape[0] < high or pixels.shape[1] < wide:
+            except ConfigError as error:
+                return error
+        pixels = self.model.preprocessor.prepare(image)
+        high, wide = self.model.config.stride
+        if isinstance(pixels, np.ndarray) and (pixels.shape[0] < high or pixels.shape[1] < wide):
             size = f"{pixels.shape[0]}x{pixels.shape[1]} pixels"
             return ConfigError(f"{size}, expected at least {high}x{wide}, a patch.")
         return pixels
@@ -206,21 +195,10 @@ class Classify(_PerImage):
 
     def __init__(self, preset: str | os.PathLike[str], top: int = 5, **options: Any) -> None:
         super().__init__(preset, **options)
-        config = self.model.config
         if top < 1:
             raise ConfigError(f"top={top}, expected at least 1.")
-        if not config.has_one_prediction:
-            raise ConfigError(
-                "Classify needs a model with one prediction per image; this model has num_classes="
-                f"{config.num_classes} and classifier={config.classifier!r}."
-            )
+        self.model.config.demand_one_prediction("Classify")
         self._top = top
-
-    def about(self) -> dict[str, Any]:
-        """Returns everything that determines the labels, as plain JSON types."""
-        thresholds = self.model.thresholds
-        facts = {} if thresholds is None else {"thresholds": list(thresholds)}
-        return {**super().about(), "top": self._top, "labels": self.model.labels, **facts}
 
     def _compute(self, images: np.ndarray, size: int) -> Sequence[Any]:
         shares = self.model.probabilities(images, size)

@@ -12,8 +12,7 @@ form or JSON, never the bytes of an image; and its processes exchange pickles.
 import os
 from typing import Any
 
-from keras_vit.environment.extras import is_installed
-from keras_vit.errors import ConfigError
+from keras_vit.environment.extras import import_extra
 from keras_vit.serving.settings import Settings
 
 __all__ = ["Settings", "application", "serve"]
@@ -70,10 +69,5 @@ def serve(
 
 def check_installed() -> None:
     """Raises `ConfigError` if a library of the extra `serve` is not installed."""
-    names = ("fastapi", "fastapi_offline", "uvicorn", "python_multipart")
-    missing = [name for name in names if not is_installed(name)]
-    if missing:
-        raise ConfigError(
-            f"Serving needs {', '.join(missing)}, which is not installed: "
-            "pip install 'keras-vit[serve]'."
-        )
+    for module in ("fastapi", "fastapi_offline", "uvicorn", "python_multipart"):
+        import_extra(module, "serve", "Serving")

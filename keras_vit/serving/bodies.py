@@ -62,7 +62,7 @@ async def read_images(request: Request, settings: Settings) -> list[bytes]:
         raise HTTPException(
             408,
             f"The body did not arrive within {settings.read_timeout:g} seconds. Send it again, or "
-            "give the server a longer Settings.read_timeout.",
+            "start the server with a longer --read-timeout.",
             {"Connection": "close"},  # the rest of the body may never come
         ) from error
     except ClientDisconnect as error:
@@ -77,7 +77,7 @@ async def read_images(request: Request, settings: Settings) -> list[bytes]:
         raise HTTPException(
             413,
             f"The request has more than {settings.images_per_request} images. Divide them among "
-            "several requests, or give the server a larger Settings.max_images.",
+            "several requests, or start the server with a larger --max-images.",
         )
     return images
 

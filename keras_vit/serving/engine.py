@@ -10,6 +10,7 @@ from PIL import Image
 from keras_vit.errors import ConfigError
 from keras_vit.explanation import explain
 from keras_vit.images.decoding import MODES, TooManyPixelsError, pixel_limit
+from keras_vit.images.resampling import picture_of
 from keras_vit.inference import run
 from keras_vit.model import VisionTransformer
 from keras_vit.serving.batching import Function
@@ -98,7 +99,7 @@ class Engine:
         pixels = self._preprocessor.pixels(prepared[None])[0]
         share = attention / max(float(attention.max()), 1e-12)
         shown = np.round(255 * pixels * (0.15 + 0.85 * share[..., None])).astype(np.uint8)
-        image = Image.fromarray(shown[..., 0] if shown.shape[-1] == 1 else shown[..., :3])
+        image = picture_of(shown[..., :3])
         times = -(-_SMALLEST_PICTURE // min(image.size))
         if times > 1:
             image = image.resize(

@@ -30,7 +30,9 @@ def run(
     announce: Callable[[str], Any],
 ) -> None:
     """Serves until a signal; see `keras_vit.serving.serve`."""
-    settings = dataclasses.replace(settings, allowed_hosts=(*settings.allowed_hosts, host))
+    settings = dataclasses.replace(
+        settings, allowed_hosts=("localhost", host, *settings.allowed_hosts)
+    )
     with _listen(host, port) as listening:
         # The answer 413 tells the client of too many pixels; Pillow need not warn of them too.
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from keras_vit import ConfigError, VisionTransformer, attention_maps, cli
-from keras_vit.explanation.report import _between_patches, write_report
+from keras_vit.explanation.report import _between_patches, overlay, write_report
 from tests.browser import requested_urls, resize
 from tests.digits import digits
 from tests.helpers import random_tiny
@@ -136,3 +136,14 @@ def test_invalid_requests_write_no_report(tmp_path, capsys):
     assert cli.main([*explain, "--target", "cat"]) == 2
     assert "target='cat' is no label of the model" in capsys.readouterr().err
     assert not out.exists()
+
+
+def test_an_overlay_leaves_the_photograph_where_its_map_is_zero():
+    """Elsewhere the photograph shines through."""
+    photo = np.random.default_rng(0).uniform(size=(4, 4, 3)).astype("float32")
+    map_ = np.zeros((4, 4), "float32")
+    map_[0, 0] = 2.0
+    shown = overlay(photo, map_)
+    np.testing.assert_array_equal(shown[1:], photo[1:])
+    brighter = overlay(np.minimum(photo + 0.1, 1), map_)
+    assert (brighter[0, 0] > shown[0, 0]).any()

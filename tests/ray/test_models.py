@@ -11,7 +11,8 @@ from keras_vit.ray import Classify, Embed
 from tests.digits import digits
 
 pytestmark = pytest.mark.without_backend
-pytest.importorskip("pyarrow", reason="keras_vit.ray writes tables of pyarrow")
+pa = pytest.importorskip("pyarrow", reason="keras_vit.ray writes tables of pyarrow")
+pytest.importorskip("pyarrow.fs")
 
 IMAGES, LABELS = digits()[1][:9], digits()[3][:9]
 
@@ -119,3 +120,18 @@ def test_layers_columns_and_tops_that_fit_no_row_are_refused(embed):
         embed({"picture": IMAGES})
     with pytest.raises(ConfigError, match="top=0"):
         Classify("vit_digits", 0)
+
+
+@pytest.mark.parametrize("scheme", ["file", "fsspec+memory"])
+def test_images_at_addresses_are_read_by_pyarrow(embed, expected, tmp_path, scheme):
+    """An address that leads nowhere, or that no package reads, has a reason."""
+    folder = f"file://{tmp_path}" if scheme == "file" else f"{scheme}://{tmp_path.name}/photos"
+    system, path = pa.fs.FileSystem.from_uri(folder)
+    system.create_dir(path, recursive=True)
+    with system.open_output_stream(f"{path}/a.png") as file:
+        file.write(png(IMAGES[0]))
+    places = [f"{folder}/a.png", f"{folder}/absent.png", "nosuch://x/y.png"]
+    table = embed({"path": np.array(places, object)})
+    np.testing.assert_allclose(table["features"][0].as_py(), expected[0], atol=1e-5)
+    for place, error in zip(places[1:], table["error"].to_pylist()[1:], strict=True):
+        assert error.startswith(f"{place}: cannot be read")

@@ -12,7 +12,7 @@ import keras
 import pytest
 import requests
 
-from keras_vit import VisionTransformer, serving
+from keras_vit import VisionTransformer
 from keras_vit.cli import main
 from tests.digits import digits
 from tests.serving.live import encoded, labels, post, wait_until
@@ -49,7 +49,7 @@ def test_sigterm_lets_accepted_requests_be_answered():
     image = encoded(digits()[1][0, ..., 0])
     expected = VisionTransformer.from_preset("vit_digits").classify(image)[0]
     answers_of_clients = []
-    with command("--batch-wait", "1500", "--max-batch", "16") as (process, address):
+    with command("--batch-wait", "1.5", "--max-batch", "16") as (process, address):
         clients = [
             threading.Thread(target=lambda: answers_of_clients.append(labels(post(address, image))))
             for _ in range(8)
@@ -81,6 +81,6 @@ def test_a_taken_port_and_an_unknown_preset_are_refused(capsys):
 
 def test_the_extra_is_named_if_it_is_missing(monkeypatch, capsys):
     """With the line that installs it."""
-    monkeypatch.setattr(serving, "is_installed", lambda name: not name.startswith("fastapi"))
+    monkeypatch.setitem(sys.modules, "fastapi_offline", None)
     assert main(["serve", "vit_digits"]) == 2
     assert "pip install 'keras-vit[serve]'" in capsys.readouterr().err
