@@ -11,6 +11,7 @@ same paths. Images at addresses such as s3://bucket/a.jpg need only another list
 """
 
 import argparse
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,6 +23,15 @@ from keras_vit.images import list_images
 
 LARGEST_BATCH = 512  # images; a worker holds their pixels
 BATCHES_PER_WORKER = 8
+
+
+def claim(out: Path, preset: str) -> None:
+    """Notes the preset of a new folder; refuses a folder with the features of another one."""
+    note = out / "_preset.txt"  # readers of Parquet skip names that begin so
+    if any(out.glob("*.parquet")) and not (note.exists() and note.read_text() == preset):
+        sys.exit(f"{out}: expected a new folder, or one with features of {preset}.")
+    out.mkdir(parents=True, exist_ok=True)
+    note.write_text(preset)
 
 
 def list_written(out: Path) -> set[str]:
@@ -44,6 +54,7 @@ def main() -> None:
     parser.add_argument("--cpus", type=int, default=1, help="processors of a worker")
     parser.add_argument("--gpus", type=float, default=0, help="accelerators of a worker")
     arguments = parser.parse_args()
+    claim(arguments.out, arguments.preset)
     written = list_written(arguments.out)
     paths = list_images(arguments.images.absolute()).images
     if missing := [path for path in paths if path not in written]:

@@ -89,8 +89,7 @@ def export(
         image_size: pixels of the images, or height and width; by default the model's.
         batch: number of images in a call; by default any number.
         precision: number format of the weights.
-        calibration: image files or folders from which int8 of OpenVINO takes the ranges of the
-            activations.
+        calibration: image files or folders from which int8 takes the ranges of the activations.
         verify: compare the exported model with the original; --no-verify leaves it out.
     """
     images = [str(path) for path in image_files(calibration)] if calibration else None

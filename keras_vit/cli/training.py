@@ -3,10 +3,10 @@
 import dataclasses
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
-from cyclopts.validators import mutually_exclusive
+from cyclopts.validators import LimitedChoice, mutually_exclusive
 
 from keras_vit.cli.console import console, start_backend, tell
 from keras_vit.cli.options import Pixels, Positive, Share, drop_unset, size_of
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 Augmentation = Literal["none", "light1", "light2", "medium1", "medium2", "strong1", "strong2"]
 
+_START = Group("Start, one of", validator=LimitedChoice(1, 1))
 _LEARNS = Group("Weights that learn; without an option all", validator=mutually_exclusive)
 
 
@@ -29,9 +30,9 @@ class Recipe:
         batch_size: number of images for one weight update.
         accumulate: number of batches for one weight update.
         label_smoothing: probability that the targets spread over all classes.
-        seed: number from which the order, the augmentation and a new head are drawn.
-        optimizer: muon trains by Muon; by default SGD.
-        learning_rate: highest learning rate; by default 0.01, and 0.001 with Muon.
+        seed: number from which the order, the augmentation and fresh weights are drawn.
+        optimizer: muon trains by Muon; by default SGD, and AdamW from scratch.
+        learning_rate: highest learning rate; by default 0.01, and 0.001 from scratch or with Muon.
         warmup_steps: number of weight updates in which the learning rate rises.
         weight_decay: share of each weight, times the learning rate, that an update subtracts.
         ema: factor of the moving average of the weights, such as 0.999.
@@ -64,10 +65,11 @@ def finetune(
     data: str,
     /,
     *,
-    preset: str,
     out: Path,
     labels: str | None = None,
     multi_label: bool = False,
+    preset: Annotated[str | None, Parameter(group=_START)] = None,
+    from_scratch: Annotated[str | None, Parameter(group=_START)] = None,
     resume: bool = False,
     recipe: Recipe = _DEFAULTS,
     image_size: Pixels | None = None,
@@ -85,11 +87,12 @@ def finetune(
 
     Args:
         data: folder with a folder of images per class, tfds:NAME, or hf:OWNER/NAME.
-        preset: name of a preset, path of a file or folder, or hf://owner/repo.
         out: path of the folder for the results.
         labels: table of labels in the folder, CSV (path,label) or JSON; for tfds: and hf: data the
             name of the feature or column.
         multi_label: an image may have several labels, or none.
+        preset: name of a preset, path of a file or folder, or hf://owner/repo.
+        from_scratch: architecture to train with fresh weights, such as vit_ti16.
         resume: continue the training in the folder OUT.
         image_size: pixels of the model's images, or height and width.
         dropout: share of activations that training drops (dropout_rate).
@@ -100,9 +103,15 @@ def finetune(
         validation: share of the data that is held out, another folder or split, or none.
         skip_unreadable: leave out images that cannot be read.
     """
-    from keras_vit.checkpoints import Source
+    source: Any
+    if preset is not None:  # an unknown name is refused before a backend starts
+        from keras_vit.checkpoints import Source
 
-    source = Source.of(preset)  # an unknown name is refused before a backend starts
+        source = Source.of(preset)
+    else:
+        from keras_vit.variants import variant
+
+        source = variant(str(from_scratch)).name
     start_backend(saves=True)
     from keras_vit.finetune import finetune_preset
 
@@ -113,6 +122,7 @@ def finetune(
         multi_label=multi_label,
         out=out,
         resume=resume,
+        from_scratch=preset is None,
         split=split,
         validation=_share_or_name(validation),
         image_size=size_of(image_size),

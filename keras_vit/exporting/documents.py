@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-import string
-from importlib import resources
 from pathlib import Path
 
 from keras_vit import __version__
@@ -60,7 +58,7 @@ def write(
         "verification": None if comparison is None else dataclasses.asdict(comparison),
     }
     write_json(folder / "export.json", described)
-    text = _readme(name, plan, labels is not None, comparison, notes)
+    text = _readme(name, form, plan, labels is not None, comparison, notes)
     (folder / "README.md").write_text(text, encoding="utf-8")
 
 
@@ -92,14 +90,13 @@ def _images(plan: ExportPlan) -> str:
 
 def _readme(
     name: str,
+    form: Format,
     plan: ExportPlan,
     has_labels: bool,
     comparison: Comparison | None,
     notes: list[str],
 ) -> str:
-    programs = resources.files(__package__).joinpath("programs")
-    template = programs.joinpath(f"{plan.format}.txt").read_text(encoding="utf-8")
-    program = string.Template(template).substitute(
+    program = form.program.format(
         images=_images(plan),
         input=plan.input,
         folder=json.dumps(name),
@@ -107,6 +104,7 @@ def _readme(
     )
     language = "js" if plan.format == "transformers_js" else "python"
     if language == "python":
+        program = "from PIL import Image\n" + program
         if has_labels:
             program += 'labels = open("labels.txt", encoding="utf-8").read().splitlines()\n'
             program += "best = outputs[0].argmax()\nprint(repr(labels[best]), outputs[0][best])\n"

@@ -88,6 +88,7 @@ class Format:
         reads: modules that the runtime needs, and the extra that installs each.
         write: function that writes the graph of a plan into a folder, in a process of `backend`.
         open: function that returns the artefact of a folder as a function of images.
+        program: program of the README, which runs the artefact without keras_vit.
         beside: names of further files or folders of the format.
         backend: backend that writes the format.
         any_size: whether the input's height and width may stay open.
@@ -112,6 +113,7 @@ class Format:
     reads: dict[str, str]
     write: Callable[[Any, ExportPlan, Path], None]
     open: Callable[[Path, ExportPlan], Run]
+    program: str
     beside: tuple[str, ...] = ()
     backend: str = "torch"
     any_size: bool = True

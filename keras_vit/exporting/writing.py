@@ -79,8 +79,8 @@ def export(
         batch: images of each call, or `"dynamic"` for any number.
         precision: `"float32"`, `"float16"` or `"int8"` (products of matrices).
         calibration: images of any kind that `model.preprocessor` takes; they fix the ranges of
-            activations in int8, for OpenVINO; without them its activations stay float32. ONNX and
-            LiteRT measure the ranges in each call.
+            activations in int8. Without them, each call measures the ranges (ONNX, LiteRT), or
+            activations stay float32 (OpenVINO).
         verify: whether the result is opened in its own runtime and compared with the model.
 
     Returns:
@@ -124,7 +124,9 @@ def export(
     if refusal := form.refusal(plan):
         raise ExportError(f"format={format!r}: {refusal}")
     if calibration is not None and not (precision == "int8" and form.takes_calibration):
-        raise ConfigError("calibration: only precision='int8' of format='openvino' takes images.")
+        raise ConfigError(
+            "calibration: only precision='int8' of format='onnx' and 'openvino' takes images."
+        )
     _check_installed(format, form, precision, verify)
     folder = Path(path)
     names = (form.model, *form.beside, *documents.FILES)

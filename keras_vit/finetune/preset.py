@@ -9,16 +9,18 @@ from typing import Any
 
 import keras
 
-from keras_vit.checkpoints import Source, inspect
+from keras_vit.checkpoints import CheckpointInfo, Source, inspect
 from keras_vit.data import ImageData
 from keras_vit.data.by_name import training_and_validation
 from keras_vit.environment.backend import require_training
 from keras_vit.evaluation.many_labels import choose_thresholds
-from keras_vit.finetune.recipes import Recipe, transfer_recipe
+from keras_vit.finetune.recipes import Recipe, augreg_recipe, transfer_recipe
 from keras_vit.finetune.training import BEST, LAST, check_out, save_trained, train
 from keras_vit.images import Preprocessor
 from keras_vit.labels import expand
 from keras_vit.model import VisionTransformer
+from keras_vit.sources.preset_config import PresetConfig
+from keras_vit.variants import variant
 
 _EPOCHS = 20
 """Number of epochs that the steps are divided into; each epoch ends with a validation."""
@@ -64,6 +66,7 @@ def finetune_preset(
     multi_label: bool = False,
     out: str | os.PathLike[str],
     resume: bool = False,
+    from_scratch: bool = False,
     split: str = "train",
     validation: float | str | os.PathLike[str] | None = 0.1,
     image_size: int | tuple[int, int] | None = None,
@@ -87,7 +90,7 @@ def finetune_preset(
     head of zeros replaces it. `train` lists the files of the folder.
 
     Args:
-        preset: a source of `VisionTransformer.from_preset`.
+        preset: a source of `VisionTransformer.from_preset`; with `from_scratch` a variant's name.
         data: a folder with a folder of images per class, `"tfds:NAME"` or `"hf:OWNER/NAME"`.
         labels: a CSV or JSON table of the labels of a folder, see `keras_vit.data.from_folder`; or
             the name of the feature or column of labels.
@@ -95,6 +98,7 @@ def finetune_preset(
             class, by `choose_thresholds` on the validation images.
         out: folder for the results; new, except with `resume`.
         resume: whether to continue the training in `out`, which had the same arguments.
+        from_scratch: whether to train fresh weights, by the recipe of AugReg.
         split: split of a `tfds:` or `hf:` data set.
         validation: a share of the data, such as 0.1; another folder, or split of the data set;
             or None.
@@ -108,8 +112,8 @@ def finetune_preset(
         seed: seed of weights, order and augmentation.
         announce: called once, before the first step.
         callbacks, verbose: arguments of `fit`.
-        **recipe: other arguments of `transfer_recipe`. The default learning rate is 0.01, and 0.001
-            with Muon.
+        **recipe: other arguments of `transfer_recipe`, or of `augreg_recipe` with `from_scratch`.
+            The default learning rate is 0.01, and 0.001 from scratch or with Muon.
 
     Raises:
         BackendError: the backend is OpenVINO, which computes no gradients.
@@ -119,9 +123,7 @@ def finetune_preset(
     """
     require_training()
     check_out(Path(out), resume)  # before any data are read
-    source = Source.of(preset)
-    stated: dict[str, Any] = {} if image_size is None else {"image_size": image_size}
-    description = inspect(source, **stated)
+    source, description = _start(preset, from_scratch, image_size)
     images, held_out = training_and_validation(
         data,
         Preprocessor.from_description(description, image_size),
@@ -139,24 +141,26 @@ def finetune_preset(
     fields: dict[str, Any] = {"image_size": image_size, "dropout_rate": dropout_rate}
     fields = {name: value for name, value in fields.items() if value is not None}
     fields |= {"num_classes": images.num_classes, "labels": images.class_names, "dtype": dtype}
+    common: dict[str, Any] = {
+        "one_hot": images.one_hot,
+        "multi_label": multi_label,
+        "steps_per_epoch": len(images),
+        "label_smoothing": label_smoothing,
+        "accumulate": accumulate,
+    }
     # The head stays if the data have exactly the classes of the preset.
-    keeps_head = expand(description.labels or ()) == images.class_names
+    keeps_head = source is not None and expand(description.labels or ()) == images.class_names
 
     keras.utils.set_random_seed(seed)
-    model = VisionTransformer.from_preset(source, **fields)
-    usual = {} if recipe.get("optimizer") == "muon" else {"learning_rate": 0.01}
-    chosen = transfer_recipe(
-        model,
-        steps,
-        batch_size,
-        one_hot=images.one_hot,
-        multi_label=multi_label,
-        steps_per_epoch=len(images),
-        label_smoothing=label_smoothing,
-        accumulate=accumulate,
-        new_head=not keeps_head,
-        **{**usual, **recipe},
-    )
+    if source is None:
+        model = VisionTransformer(description.config, protocol=description.protocol, **fields)
+        loss = "sigmoid" if multi_label else "softmax"
+        chosen = augreg_recipe(model, steps, batch_size, loss=loss, **common, **recipe)
+    else:
+        model = VisionTransformer.from_preset(source, **fields)
+        usual = {} if recipe.get("optimizer") == "muon" else {"learning_rate": 0.01}
+        options = {**usual, **common, **recipe, "new_head": not keeps_head}
+        chosen = transfer_recipe(model, steps, batch_size, **options)
     announce(Plan(model, images, held_out, chosen, keeps_head))
     history = train(
         model,
@@ -173,3 +177,14 @@ def finetune_preset(
         best.thresholds = choose_thresholds(best, held_out)
         save_trained(best, Path(out) / BEST)
     return Finetuned(Path(out) / (LAST if held_out is None else BEST), history)
+
+
+def _start(
+    preset: Any, from_scratch: bool, image_size: Any
+) -> tuple[Source | None, PresetConfig | CheckpointInfo]:
+    """Returns the source of the weights, None for fresh weights, and its description."""
+    if from_scratch:
+        return None, PresetConfig(variant(str(preset)).config(image_size or 224))
+    source = Source.of(preset)
+    fields = {} if image_size is None else {"image_size": image_size}
+    return source, inspect(source, **fields)

@@ -100,3 +100,24 @@ def test_the_head_is_kept_if_the_classes_are_those_of_the_preset(desk, tmp_path)
                 tmp_path / "preset", desk / "train", out=tmp_path / "out", steps=2, announce=see
             )
     assert heads == [(True, [3, -3]), (False, [0, 0]), (False, [0, 0])]
+
+
+def test_from_scratch_trains_a_variant_by_the_augreg_recipe(desk, tmp_path):
+    """The model has fresh weights, and the class names of the folder as labels."""
+    plans = []
+    trained = finetune_preset(
+        "vit_ti16",
+        desk / "test",
+        out=tmp_path / "out",
+        from_scratch=True,
+        image_size=16,
+        steps=1,
+        batch_size=2,
+        validation=None,
+        announce=plans.append,
+    )
+    assert plans[0].recipe.settings["recipe"] == "augreg"
+    assert plans[0].recipe.settings["learning_rate"] == 0.001
+    model = VisionTransformer.from_preset(trained.preset)
+    assert (model.labels, model.config.hidden_size) == (("loop", "open"), 192)
+    assert trained.preset == tmp_path / "out" / "last"

@@ -130,13 +130,14 @@ def test_a_block_takes_no_more_nodes_than_timms(tmp_path):
 
 
 @torch_alone
-def test_int8_of_onnx_still_prepares_images(written, tmp_path):
+@pytest.mark.parametrize("calibrated", [False, True])
+def test_int8_of_onnx_still_prepares_images(written, tmp_path, calibrated):
     """Weights shrink, and photographs of any size nearly keep their probabilities."""
     model, _, folder = written
     target = tmp_path / "model.onnx"
     target.write_bytes((folder / "model.onnx").read_bytes())
     photos = [photo_of((40 + k, 30), 3) for k in range(3)]
-    onnx.FORMAT.finish(tmp_path, plan_of("int8"), None)
+    onnx.FORMAT.finish(tmp_path, plan_of("int8"), photos if calibrated else None)
     before = (folder / "model.onnx").stat().st_size
     assert before - target.stat().st_size > 0.1 * 4 * model.count_params()
     exact, rounded = onnx.session(folder / "model.onnx"), onnx.session(target)
@@ -271,20 +272,15 @@ def test_litert_takes_pixels_of_one_size(tmp_path, precision, monkeypatch, capsy
         ({}, {"outputs": "labels"}, ConfigError, "outputs='labels'"),
         ({}, {"batch": 0}, ConfigError, "batch=0"),
         ({}, {"batch": True}, ConfigError, "batch=True"),
-        (
-            {},
-            {"format": "openvino", "precision": "int8", "calibration": []},
-            ConfigError,
-            "at least one image",
-        ),
-        ({}, {"format": "openvino", "calibration": []}, ConfigError, "precision='int8' of"),
+        ({}, {"calibration": [], "precision": "int8"}, ConfigError, "at least one image"),
+        ({}, {"calibration": []}, ConfigError, "precision='int8' of"),
         ({"num_classes": 0, "labels": None}, {}, ConfigError, "outputs='features'"),
         (ANY_SIZE, {"format": "litert"}, ExportError, "Choose a size"),
         (
             {},
-            {"format": "onnx", "precision": "int8", "calibration": []},
+            {"format": "litert", "precision": "int8", "calibration": []},
             ConfigError,
-            "of format='openvino' takes images",
+            "of format='onnx' and 'openvino' takes images",
         ),
         ({}, {"format": "torch", "precision": "float16"}, ExportError, "not written in float16"),
         (

@@ -56,3 +56,14 @@ def test_a_killed_program_completes_its_files_when_it_is_called_again(tmp_path):
         else:
             assert rows[path]["error"] is None
             np.testing.assert_allclose(rows[path]["features"], expected[k], atol=1e-5)
+
+
+@pytest.mark.without_backend
+def test_a_folder_with_features_of_another_preset_is_refused(tmp_path):
+    """Its files stay as they are, even one without an end."""
+    (tmp_path / "a.parquet").write_bytes(b"PAR1")
+    command = [sys.executable, str(PROGRAM), "photos", str(tmp_path)]
+    program = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert program.returncode == 1
+    assert "expected a new folder, or one with features of vit_digits" in program.stderr
+    assert (tmp_path / "a.parquet").read_bytes() == b"PAR1"

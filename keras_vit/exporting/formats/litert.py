@@ -61,4 +61,16 @@ FORMAT = Format(
     any_size=False,
     precisions=("float32", "float16", "int8"),
     refusal=_refusal,
+    program="""\
+from ai_edge_litert.interpreter import Interpreter
+import numpy as np
+
+model = Interpreter("model.tflite")
+{images}
+model.resize_tensor_input(0, images.shape)
+model.allocate_tensors()
+model.set_tensor(model.get_input_details()[0]["index"], images)
+model.invoke()
+outputs = model.get_tensor(model.get_output_details()[0]["index"])
+""",
 )

@@ -6,6 +6,7 @@ ONNX Runtime converts the file to fewer bits: int8 products of matrices, or floa
 import json
 import logging
 import sys
+import types
 import warnings
 from pathlib import Path
 from typing import Any
@@ -61,8 +62,10 @@ def session(path: Path) -> Run:
     return lambda images: join_outputs(opened.run(None, {name: images}))
 
 
-def quantise(path: Path, target: Path) -> None:
-    """Writes the int8 form of an ONNX file: weights by channel; each call measures activations."""
+def quantise(
+    path: Path, target: Path, input: str, calibration: list[np.ndarray] | None = None
+) -> None:
+    """Writes the int8 form of an ONNX file: weights by channel, as QDQ where it is calibrated."""
     from onnxruntime import quantization
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
@@ -72,9 +75,21 @@ def quantise(path: Path, target: Path) -> None:
     try:
         # Unfolded, most weights are no initializers of a MatMul, and silently stay as they are.
         quant_pre_process(str(path), str(folded), skip_symbolic_shape=True)
-        quantization.quantize_dynamic(
-            folded, target, op_types_to_quantize=["MatMul", "Gemm"], per_channel=True
-        )
+        kinds = ["MatMul", "Gemm"]
+        if calibration is None:
+            quantization.quantize_dynamic(
+                folded, target, op_types_to_quantize=kinds, per_channel=True
+            )
+        else:
+            batches = ({input: image[None]} for image in calibration)
+            quantization.quantize_static(
+                folded,
+                target,
+                types.SimpleNamespace(get_next=lambda: next(batches, None)),
+                op_types_to_quantize=kinds,
+                per_channel=True,
+                extra_options={"MatMulConstBOnly": True},
+            )
     finally:
         logging.getLogger().setLevel(level)
         folded.unlink(missing_ok=True)
@@ -93,7 +108,7 @@ def _halve(path: Path) -> None:
 def _finish(folder: Path, plan: ExportPlan, calibration: list[np.ndarray] | None) -> None:
     path = folder / "model.onnx"
     if plan.precision == "int8":  # what prepares images stays float32
-        quantise(path, path)
+        quantise(path, path, plan.input, calibration)
     elif plan.precision == "float16":
         _halve(path)
 
@@ -113,5 +128,14 @@ FORMAT = Format(
     finish=_finish,
     open=lambda folder, plan: session(folder / "model.onnx"),
     precisions=("float32", "float16", "int8"),
+    takes_calibration=True,
     refusal=_refusal,
+    program="""\
+import numpy as np
+import onnxruntime
+
+model = onnxruntime.InferenceSession("model.onnx", providers=["CPUExecutionProvider"])
+{images}
+outputs = model.run(None, {{"{input}": images}})[0]
+""",
 )

@@ -71,4 +71,12 @@ FORMAT = Format(
     precisions=("float32", "float16", "int8"),
     quantises={"nncf": "nncf"},
     takes_calibration=True,
+    program="""\
+import numpy as np
+import openvino
+
+model = openvino.Core().compile_model("model.xml", "CPU")
+{images}
+outputs = model(images)[0]
+""",
 )

@@ -35,4 +35,12 @@ FORMAT = Format(
     backend="tensorflow",
     write=write,
     open=_open,
+    program="""\
+import numpy as np
+import tensorflow as tf
+
+model = tf.saved_model.load("model")
+{images}
+outputs = model.serve(tf.constant(images)).numpy()
+""",
 )

@@ -48,4 +48,13 @@ FORMAT = Format(
     backend="jax",
     write=_write,
     open=_open,
+    program="""\
+from jax import export
+import numpy as np
+
+with open("model.stablehlo", "rb") as file:
+    model = export.deserialize(bytearray(file.read()))
+{images}
+outputs = np.asarray(model.call(images))
+""",
 )

@@ -82,4 +82,13 @@ FORMAT = Format(
     reads={"torch": "torch"},
     write=_write,
     open=_open,
+    program="""\
+import numpy as np
+import torch
+
+model = torch.export.load("model.pt2").module()
+{images}
+with torch.no_grad():
+    outputs = model(torch.from_numpy(images)).numpy()
+""",
 )

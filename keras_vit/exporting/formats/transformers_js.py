@@ -98,7 +98,7 @@ def _finish(folder: Path, plan: ExportPlan, calibration: list[np.ndarray] | None
     (folder / "model.onnx").rename(path)
     if (folder / "model.onnx.data").exists():
         (folder / "model.onnx.data").rename(path.parent / "model.onnx.data")
-    onnx.quantise(path, _path(folder, "_quantized"))
+    onnx.quantise(path, _path(folder, "_quantized"), plan.input)
 
 
 def _open_int8(folder: Path, plan: ExportPlan) -> Run:
@@ -118,4 +118,12 @@ FORMAT = Format(
     channels_first=True,
     input="pixel_values",
     prepares=False,
+    program="""\
+import {{ pipeline, env }} from "@huggingface/transformers";
+
+env.localModelPath = "..";  // the folder that holds this one
+env.allowRemoteModels = false;
+const run = await pipeline("{task}", {folder}, {{ dtype: "q8" }});
+console.log(await run("photo.jpg"));
+""",
 )
