@@ -83,7 +83,8 @@ def as_array(value: Any) -> np.ndarray:
     """Returns a tensor of any backend and device as a NumPy array.
 
     Raises:
-        ConfigError: NumPy cannot read its values, as with a symbolic tensor.
+        ConfigError: NumPy cannot read its values, as with a symbolic tensor or lists of unequal
+            lengths.
     """
     try:
         if hasattr(value, "detach"):  # torch: a gradient, a device, bfloat16
@@ -95,6 +96,8 @@ def as_array(value: Any) -> np.ndarray:
         return array.astype(np.float32) if is_foreign_float else array
     except Exception as error:  # every library raises its own types
         reason = str(error).partition("\n")[0]
+        if isinstance(value, (list, tuple)):
+            raise ConfigError(f"Expected an array, or lists of one length ({reason}).") from error
         raise ConfigError(
             f"A {type(value).__name__} gives NumPy no values ({reason}). Convert it to an array "
             "first; inside tf.data, call the preprocessor by tf.numpy_function."
