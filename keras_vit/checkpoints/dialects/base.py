@@ -19,7 +19,7 @@ from keras_vit.config import SWITCHES, Numerics, ViTConfig
 from keras_vit.errors import ConfigError, shown
 from keras_vit.images.protocols import ProtocolSpec, complete
 from keras_vit.text import log
-from keras_vit.weights.lexicon import LEXICON
+from keras_vit.weights.lexicon import LEXICON, Word
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,46 +56,21 @@ class StoredAs:
         return all(binding.get(p, values[0]) in values for p, values in self.only.items())
 
 
-@dataclasses.dataclass(frozen=True)
-class Unsupported:
-    """The reason why a dialect has no name for a weight of the lexicon."""
-
-    reason: str
-
-
-AllNames = tuple[StoredAs, ...]
-Names = StoredAs | Unsupported | AllNames
-
-
-def with_reasons(reasons: Mapping[str, str], words: Mapping[str, Names]) -> dict[str, Names]:
-    """Returns the names, and a reason for every weight of the lexicon without a name.
-
-    A weight of a part that the paper's model lacks needs no entry in `reasons`.
-
-    Args:
-        reasons: start of a path -> the reason; `""` is the start of every path.
-        words: path of the lexicon -> its names.
-
-    Raises:
-        LookupError: a weight has neither name nor reason, or a path is not in the lexicon.
-    """
-    complete_words = dict(words)
-    if strange := words.keys() - {word.path for word in LEXICON}:
-        raise LookupError(f"{min(strange)} is no weight of the lexicon")
-    for word in LEXICON:
-        if word.path not in words:
-            starts = [start for start in reasons if word.path.startswith(start)]
-            if not starts and word.part:
-                complete_words[word.path] = Unsupported(f"no model of the library has {word.part}")
-                continue
-            if not starts:
-                raise LookupError(f"{word.path} has neither a name nor a reason")
-            complete_words[word.path] = Unsupported(reasons[max(starts, key=len)])
-    return complete_words
-
+Names = tuple[StoredAs, ...]
+"""All names of one weight; the first whose condition a model meets is written."""
 
 Limit = tuple[Callable[[ViTConfig], bool], str]
 """A condition on the configuration of models that a library lacks, and its description."""
+
+
+def one_of_several(field: str, *values: str) -> tuple[Limit, ...]:
+    """Returns the limit of a family that has several values of a field; () for a single value.
+
+    A single value is one of the `fields` of the dialect, which state their limit themselves.
+    """
+    words = " or ".join(map(repr, values))
+    limit = (lambda c: getattr(c, field) not in values, f"{field} other than {words}")
+    return (limit,) if len(values) > 1 else ()
 
 
 def _differs(field: str, value: Any, config: ViTConfig) -> bool:
@@ -196,8 +171,10 @@ class Dialect:
             ViT is called `"library/family"`.
         library: name of the library.
         container: format of the file: `"npz"`, `"safetensors"` or `"h5"`.
-        words: path template -> `StoredAs`, several of them with conditions, or
-            `Unsupported`, for every word of the lexicon.
+        words: path template of the lexicon -> the names of the weight.
+        reasons: start of a path -> why the library has no weight there; `""` is the start of every
+            path, and the longest start counts. A weight of a part that the paper's model lacks
+            needs no entry.
         prefixes: prefixes that all names in a file may have.
         prefix_for: returns the prefix for writing a model.
         ignored: regular expressions of names that are no weights, and the reason for each.
@@ -241,6 +218,7 @@ class Dialect:
     library: str
     container: str
     words: Mapping[str, Names]
+    reasons: Mapping[str, str] = dataclasses.field(default_factory=dict)
     prefixes: tuple[str, ...] = ("",)
     prefix_for: Callable[[ViTConfig], str] = lambda config: ""
     ignored: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -275,9 +253,10 @@ class Dialect:
     @functools.cached_property
     def refusals(self) -> tuple[Limit, ...]:
         """Conditions of models that no file can hold, and their descriptions."""
+        if self.only_read:
+            return ((always, self.only_read),)
         lacking = [switch for name, switch in SWITCHES.items() if name not in self.parts]
         return (
-            *(((always, self.only_read),) if self.only_read else ()),
             *(
                 (functools.partial(_differs, field, value), f"{field} other than {value!r}")
                 for field, value in self.fields.items()
@@ -311,22 +290,23 @@ class Dialect:
         }
         return frozenset(shown_parts.union(self.switches))
 
+    def all_names(self, path: str) -> Names:
+        """Returns every name that a weight may have in files of this dialect; () for none."""
+        return self.words.get(path, ())
+
     def names_for(
         self, path: str, config: ViTConfig, binding: Mapping[str, str] = MappingProxyType({})
-    ) -> tuple[StoredAs, ...] | Unsupported:
+    ) -> Names:
         """Returns the names of a weight in files of a model; the first is the one to write."""
-        answer = self.words[path]
-        if isinstance(answer, Unsupported):
-            return answer
         names = self.all_names(path)
         return tuple(stored for stored in names if stored.when(config) and stored.holds(binding))
 
-    def all_names(self, path: str) -> tuple[StoredAs, ...]:
-        """Returns every name that a weight may have in files of this dialect."""
-        answer = self.words[path]
-        if isinstance(answer, Unsupported):
-            return ()
-        return answer if isinstance(answer, tuple) else (answer,)
+    def reason_for(self, word: Word) -> str:
+        """Returns why files of the dialect have no such weight; "" if nothing states it."""
+        starts = [start for start in self.reasons if word.path.startswith(start)]
+        if starts:
+            return self.reasons[max(starts, key=len)]
+        return f"no model of the library has {word.part}" if word.part else ""
 
     def can_compute(self, name: str, value: Any) -> bool:
         """Whether the library computes with this value of a field of `Numerics`."""

@@ -12,12 +12,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import (
-    Dialect,
-    Names,
-    PreparationWords,
-    with_reasons,
-)
+from keras_vit.checkpoints.dialects.base import Dialect, Names, PreparationWords
+from keras_vit.checkpoints.dialects.google import UNREAD_CLASS_TOKEN
 from keras_vit.checkpoints.dialects.names import FLAX
 from keras_vit.config import Numerics, ViTConfig
 from keras_vit.weights.lexicon import LEXICON
@@ -34,7 +30,7 @@ def _words(stacked: bool) -> dict[str, Names]:
                 (stored,) = names[word.path]
                 name = stored.name.replace("encoderblock_{l}", "encoderblock")
                 names[word.path] = (dataclasses.replace(stored, name=name, axes=f"l {word.axes}"),)
-    return with_reasons({"root/": _NO_STEM, "stage": _NO_STEM}, names)
+    return names
 
 
 def _is_read_as_old(config: ViTConfig) -> bool:
@@ -42,11 +38,6 @@ def _is_read_as_old(config: ViTConfig) -> bool:
     rows, columns = config.source_grid
     count = rows * columns - 1
     return not config.has_class_position and count > 0 and math.isqrt(count) ** 2 == count
-
-
-def _loses_its_rectangle(config: ViTConfig) -> bool:
-    rows, columns = config.source_grid
-    return config.has_class_position and rows != columns
 
 
 def _undetermined(fields: Mapping[str, Any]) -> dict[str, str]:
@@ -69,6 +60,7 @@ big_vision = Dialect(
     library="google-research/big_vision",
     container="npz",
     words=_words(stacked=False),
+    reasons={"root/": _NO_STEM, "stage": _NO_STEM},
     prefixes=("", "params/", "params/img/", "opt/target/"),
     ignored={
         r"opt/(?!target/).*": "optimizer state",
@@ -80,12 +72,11 @@ big_vision = Dialect(
     fields={"qkv_bias": True},
     images=PreparationWords(default=lambda config: "big_vision"),
     impossible=(
+        UNREAD_CLASS_TOKEN,
         (
-            lambda c: c.has_class_token and "token" not in c.classifier,
-            "a class token that the head does not read",
-        ),
-        (
-            lambda c: c.position == "learned" and _loses_its_rectangle(c),
+            lambda c: (
+                c.position == "learned" and c.has_class_position and len({*c.source_grid}) > 1
+            ),
             "a class token with a position, beside a grid that is not square",
         ),
     ),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from keras_vit.checkpoints.dialects.base import Limit
-from keras_vit.checkpoints.dialects.json_fields import JsonField, JsonFields, Row, one_of
+from keras_vit.checkpoints.dialects.json_fields import Codec, JsonField, JsonFields, Row, one_of
 from keras_vit.config import Rope, ViTConfig
 
 GELUS = {
@@ -28,6 +28,12 @@ def _activation(config: ViTConfig) -> str:
 def _biases(config: ViTConfig) -> tuple[bool, bool, bool]:
     one = config.qkv_bias
     return (one, one, one) if isinstance(one, bool) else one
+
+
+_THETA = Codec(
+    lambda rope: rope.theta if rope else 100.0,
+    lambda theta: Rope(form="dinov3", theta=float(theta)),
+)
 
 
 def dinov3_rows(
@@ -70,14 +76,7 @@ def dinov3_rows(
             lambda c: {activation: _activation(c), "use_gated_mlp": c.mlp == "gated"},
         ),
         JsonField("layer_norm_eps", "numerics.layer_norm_epsilon", default=1e-5),
-        JsonFields(
-            ("rope_theta",),
-            ("rope",),
-            lambda content: {
-                "rope": Rope(form="dinov3", theta=float(content.get("rope_theta", 100.0)))
-            },
-            lambda c: {"rope_theta": c.rope.theta if c.rope else 100.0},
-        ),
+        JsonField("rope_theta", "rope", _THETA, default=100.0),
         JsonField("num_register_tokens", "num_registers", default=0),
         JsonField("attention_dropout", "attention_dropout_rate"),
         JsonField("drop_path_rate", "stochastic_depth_rate"),

@@ -65,6 +65,7 @@ def _parts(fields: Fields, family: str) -> dict[str, Any]:
     rope = fields.get("rope")
     form = rope["form"] if isinstance(rope, Mapping) else getattr(rope, "form", None)
     numerics = fields.get("numerics", {})
+    biases = fields.get("qkv_bias", True)
     return {
         "class_token": bool(fields.get("class_token")) or "token" in str(classifier),
         "pool": classifier if classifier in ("map", "token_and_distillation") else None,
@@ -75,7 +76,7 @@ def _parts(fields: Fields, family: str) -> dict[str, Any]:
         "positions": fields.get("position", "learned") == "learned",
         "mixed": form == "mixed",
         "hybrid": bool(fields.get("resnet")),
-        "biases": fields.get("qkv_bias", True),
+        "biases": biases if isinstance(biases, bool) else tuple(biases),
         **{
             key: bool(fields.get(key, default))
             for key, default in (

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Limit
+from keras_vit.checkpoints.dialects.base import Dialect, Identity, Limit
 from keras_vit.checkpoints.dialects.json_fields import (
     LEFT_OUT,
     SIDES,
@@ -20,10 +20,13 @@ from keras_vit.checkpoints.dialects.json_fields import (
     object_at,
 )
 from keras_vit.checkpoints.dialects.timm.architectures import (
+    FAMILIES,
     Arguments,
     assumed_arguments,
+    names_of,
     ratio_of,
 )
+from keras_vit.checkpoints.dialects.timm.images import images
 from keras_vit.checkpoints.dialects.torch_conventions import stored_image_size
 from keras_vit.config import ViTConfig
 from keras_vit.labels import NAMED
@@ -61,11 +64,13 @@ def dim_row(size_of: Callable[[Json], int], ratio: Callable[[ViTConfig], float])
         ratio: returns `mlp_ratio` for a model.
     """
 
-    def read(content: Json) -> dict[str, Any]:
-        is_known = "embed_dim" in content and "mlp_ratio" in content
-        return {"mlp_dim": size_of(content)} if is_known else {}
-
-    return JsonFields(("mlp_ratio",), ("mlp_dim",), read, lambda c: {"mlp_ratio": ratio(c)})
+    return JsonFields(
+        ("mlp_ratio",),
+        ("mlp_dim",),
+        lambda content: {"mlp_dim": size_of(content)} if "embed_dim" in content else {},
+        lambda c: {"mlp_ratio": ratio(c)},
+        is_optional=True,
+    )
 
 
 SIZES: tuple[Row, ...] = (
@@ -80,12 +85,14 @@ SIZES: tuple[Row, ...] = (
 
 
 def _scale(content: Json) -> dict[str, Any]:
-    if "init_values" not in content:
-        return {}
     init = content["init_values"]
     if init is None:
         return {"layer_scale": False}
     return {"layer_scale": True, "layer_scale_init": init}
+
+
+def _adds_positions_first(facts: Facts) -> bool:
+    return bool(facts.config.num_prefix_tokens) and not facts.config.num_prefix_positions
 
 
 BLOCKS: tuple[Row, ...] = (
@@ -94,28 +101,21 @@ BLOCKS: tuple[Row, ...] = (
         ("layer_scale",),
         _scale,
         lambda c: {"init_values": c.layer_scale_init if c.layer_scale else None},
+        is_optional=True,
     ),
-    JsonField(
-        "no_embed_class",
-        "position_before_class",
-        write=lambda facts: _adds_positions_first(facts.config),
-    ),
+    JsonField("no_embed_class", "position_before_class", write=_adds_positions_first),
 )
-
-
-def _adds_positions_first(config: ViTConfig) -> bool:
-    return bool(config.num_prefix_tokens) and not config.num_prefix_positions
 
 
 def pre_norm_row(key: str) -> Row:
     """Returns the row of the norm before the blocks; with this norm, patches have no bias."""
-
-    def read(content: Json) -> dict[str, Any]:
-        if key not in content:
-            return {}
-        return {"pre_norm": bool(content[key]), "patch_bias": not content[key]}
-
-    return JsonFields((key,), ("pre_norm", "patch_bias"), read, lambda c: {key: c.pre_norm})
+    return JsonFields(
+        (key,),
+        ("pre_norm", "patch_bias"),
+        lambda content: {"pre_norm": bool(content[key]), "patch_bias": not content[key]},
+        lambda c: {key: c.pre_norm},
+        is_optional=True,
+    )
 
 
 IMPOSSIBLE: tuple[Limit, ...] = (
@@ -147,6 +147,13 @@ IMPOSSIBLE: tuple[Limit, ...] = (
     ),
 )
 """Models that neither `VisionTransformer` nor `Eva` of timm can express."""
+
+
+FIXED_POSITIONS: Limit = (
+    lambda c: c.position == "sincos2d",
+    "position other than 'learned' or 'none'",
+)
+"""A limit of `VisionTransformer` and `Eva`, which lack positions by a formula."""
 
 
 def _num_classes(content: Json) -> dict[str, Any]:
@@ -235,3 +242,29 @@ def imagenet(files: Json, num_classes: int) -> Labels:
         if NAMED[word] == num_classes and data in tag.split("_")[-1:]:
             return word
     return None
+
+
+def family(name: str, expected: str, **more: Any) -> Dialect:
+    """Returns the dialect of a class of timm.
+
+    Args:
+        name: name of the dialect, one of `architectures.FAMILIES`.
+        expected: its architectures in words, for a message.
+        **more: further fields of `Dialect`.
+    """
+    names = {family: "|".join(names_of(family)) for family in FAMILIES}
+    own = names.pop(name)
+    # Unregistered architectures may belong to any class except `NaFlexVit`.
+    pattern = rf"(?!(?:{'|'.join(names.values())})(?:\..*)?$).*"
+    if name == "timm/naflex":
+        pattern = rf"(?:{own})(?:\..*)?"
+    return Dialect(
+        name=name,
+        library="timm",
+        container="safetensors",
+        identity=Identity("config.json", "architecture", pattern, expected),
+        labels=imagenet,
+        images=images,
+        crops=False,
+        **more,
+    )

@@ -9,8 +9,8 @@ the class token and the patches; registers join after them.
 from collections.abc import Mapping
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Names, Unsupported
-from keras_vit.checkpoints.dialects.json_fields import JsonField, JsonFields, Row, number
+from keras_vit.checkpoints.dialects.base import Dialect, Names
+from keras_vit.checkpoints.dialects.json_fields import Json, JsonField, JsonFields, Row, number
 from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.transformers.common import (
     DROPOUT_ROWS,
@@ -34,8 +34,8 @@ def swiglu_width(hidden: int) -> int:
     return (int(hidden * 2 / 3) + 7) // 8 * 8
 
 
-def _mlp_of(content: Any) -> dict[str, Any]:
-    hidden = int(number(content, "hidden_size") * number(content, "mlp_ratio", 4))
+def mlp_of(content: Json, hidden: int) -> dict[str, Any]:
+    """Returns the fields of the MLP by `use_swiglu_ffn` and the width of a plain MLP."""
     if content.get("use_swiglu_ffn"):
         return {"mlp": "gated", "mlp_dim": swiglu_width(hidden)}
     return {"mlp": "plain", "mlp_dim": hidden}
@@ -56,7 +56,9 @@ _ROWS: tuple[Row, ...] = (
     JsonFields(
         ("mlp_ratio", "use_swiglu_ffn"),
         ("mlp", "mlp_dim"),
-        _mlp_of,
+        lambda content: mlp_of(
+            content, int(number(content, "hidden_size") * number(content, "mlp_ratio", 4))
+        ),
         lambda c: {"mlp_ratio": _ratio_of(c), "use_swiglu_ffn": c.mlp == "gated"},
     ),
     JsonField("qkv_bias", "qkv_bias", default=True),
@@ -76,8 +78,7 @@ def _dinov2(
         model_type,
         words,
         (classes, *_ROWS, *rows),
-        prefixes=(f"{model_type}.", ""),
-        prefix_for=lambda config: f"{model_type}." if config.num_classes else "",
+        prefix=f"{model_type}.",
         expresses=("gelu", "layer_norm_epsilon"),
         classifiers=("token", "token_and_mean"),
         fields={"layer_scale": True, **more.pop("fields", {})},
@@ -98,11 +99,9 @@ def _dinov2(
 dinov2 = _dinov2(
     "dinov2",
     "Dinov2",
-    {
-        **_WORDS,
-        "register_tokens/tokens": Unsupported("only dinov2_with_registers has registers"),
-    },
+    {path: names for path, names in _WORDS.items() if not path.startswith("register_tokens/")},
     (),
+    reasons={"register_tokens/": "only dinov2_with_registers has registers"},
 )
 
 dinov2_with_registers = _dinov2(

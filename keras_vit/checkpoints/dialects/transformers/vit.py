@@ -10,10 +10,12 @@ keras_vit.
 import dataclasses
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from keras_vit.checkpoints.dialects.base import Dialect, Limit, Names
 from keras_vit.checkpoints.dialects.json_fields import (
+    HAS_POSITIONS,
     Facts,
     Json,
     JsonConstant,
@@ -22,10 +24,13 @@ from keras_vit.checkpoints.dialects.json_fields import (
     JsonNote,
     Row,
     number,
-    one_of,
 )
 from keras_vit.checkpoints.dialects.names import TORCH
-from keras_vit.checkpoints.dialects.torch_conventions import stored_image_size
+from keras_vit.checkpoints.dialects.torch_conventions import (
+    relative_bias_of,
+    stored_image_size,
+    words_of_relative_bias,
+)
 from keras_vit.checkpoints.dialects.transformers.common import (
     DROPOUT_ROWS,
     LABEL_ROWS,
@@ -43,6 +48,10 @@ _MASK = "mask of masked image modelling"
 _POOLER = TORCH.names({"pre_logits": "pooler.dense"})
 _NO_POOLER = {"representation_size": None}
 """A classifier reads the class token itself, even if the file also has a pooler."""
+_NOT_BOTH: Limit = (
+    lambda c: c.representation_size is not None and has_head(c),
+    "a head behind a representation layer",
+)
 
 
 def _family(
@@ -52,8 +61,7 @@ def _family(
     words: Mapping[str, Names],
     epsilon: float = 1e-12,
     rows: tuple[Row, ...] = (),
-    classifiers: tuple[str, ...] = ("token",),
-    fields: Mapping[str, Any] | None = None,
+    fields: Mapping[str, Any] = MappingProxyType({}),
     **more: Any,
 ) -> Dialect:
     """Returns the dialect of a family that has the blocks of ViT.
@@ -65,34 +73,34 @@ def _family(
         words: names of weights that ViT's encoder lacks, or has under other names.
         epsilon: LayerNorm's epsilon where config.json has none.
         rows: further rows of config.json.
-        classifiers: inputs of the head, see `ViTConfig`.
-        fields: fields of `ViTConfig` that every file has.
+        fields: fields of `ViTConfig` that every file has. config.json states `qkv_bias` if it is
+            not among them.
         **more: further arguments of `dialect`.
     """
     note = classes if isinstance(classes, JsonNote) else architectures(*classes)
     has_classifier = isinstance(classes, JsonNote) or classes[0]
+    biases = () if "qkv_bias" in fields else (JsonField("qkv_bias", "qkv_bias", default=True),)
     return dialect(
         model_type,
         {**TORCH.names("transformers/vit"), **words},
         (
             note,
             *size_rows(),
-            JsonField("qkv_bias", "qkv_bias", default=True),
+            *biases,
             *arithmetic_rows("gelu", epsilon),
             *DROPOUT_ROWS,
             *rows,
             *(LABEL_ROWS if has_classifier else ()),
         ),
+        prefix=prefix,
         epsilon=epsilon,
-        classifiers=classifiers,
-        fields=fields or {},
-        **{
-            "prefixes": (prefix, ""),
-            "prefix_for": lambda config: prefix if config.num_classes else "",
-            "ignored": {rf"({re.escape(prefix)})?embeddings\.mask_token": _MASK},
-            **more,
-        },
+        fields=fields,
+        **{"ignored": _mask_token(prefix), **more},
     )
+
+
+def _mask_token(prefix: str) -> dict[str, str]:
+    return {rf"({re.escape(prefix)})?embeddings\.mask_token": _MASK}
 
 
 vit = dataclasses.replace(
@@ -108,6 +116,7 @@ vit = dataclasses.replace(
             ),
             JsonConstant("pooler_act", "tanh"),
         ),
+        impossible=(_NOT_BOTH,),
     ),
     name="transformers",
 )
@@ -131,6 +140,7 @@ deit = _family(
     },
     classifiers=("token", "token_and_distillation"),
     fields={"distillation_token": True},
+    impossible=(_NOT_BOTH,),
 )
 
 vit_mae = _family(
@@ -171,9 +181,7 @@ ijepa = _family(
 )
 
 _NO_KEY = (True, False, True)
-_BIASES = {"use_relative_position_bias": "block", "use_shared_relative_position_bias": "shared"}
-
-
+_BIASES = ("use_relative_position_bias", "use_shared_relative_position_bias")
 _SWAPS = "transformers reads the rows of a table as its columns"
 
 
@@ -194,13 +202,11 @@ def _bias_of(content: Json) -> dict[str, Any]:
     for name in content.get("architectures") or ():
         if str(name).endswith(("ForSemanticSegmentation", "ForMaskedImageModeling", "Backbone")):
             raise ValueError(f"in a {name}; expected a model or its form for image classification")
-    kinds = [kind for key, kind in _BIASES.items() if content.get(key)]
-    if len(kinds) > 1:
-        raise ValueError(f"beside {list(_BIASES)[1]}, expected one of them")
+    kind = relative_bias_of(content, _BIASES)
     size = content.get("image_size")
-    if kinds and isinstance(size, list) and size != size[::-1]:
+    if kind and isinstance(size, list) and size != size[::-1]:
         raise ValueError(f"with image_size={shown(size)}, expected a square: {_SWAPS}")
-    return {"relative_position_bias": kinds[0] if kinds else None}
+    return {"relative_position_bias": kind}
 
 
 def _is_not_square(config: ViTConfig) -> bool:
@@ -234,17 +240,12 @@ def _beit(model_type: str, class_name: str, has_pooler: bool) -> Dialect:
             f"features behind a norm of the mean: {class_name}Model has none",
         ),
     )
-    return dialect(
+    return _family(
         model_type,
-        {
-            **TORCH.names("transformers/vit", "transformers/beit"),
-            **classifier_names(),
-        },
-        (
-            architectures(f"{class_name}ForImageClassification", f"{class_name}Model"),
-            *size_rows(),
-            *arithmetic_rows("gelu", 1e-12),
-            *DROPOUT_ROWS,
+        prefix,
+        (f"{class_name}ForImageClassification", f"{class_name}Model"),
+        {**TORCH.names("transformers/beit"), **classifier_names()},
+        rows=(
             JsonField("drop_path_rate", "stochastic_depth_rate"),
             JsonFields(
                 ("use_mean_pooling",),
@@ -258,28 +259,19 @@ def _beit(model_type: str, class_name: str, has_pooler: bool) -> Dialect:
                 _scale_of,
                 lambda c: {"layer_scale_init_value": c.layer_scale_init if c.layer_scale else 0},
             ),
-            JsonField(
-                "use_absolute_position_embeddings",
-                "position",
-                one_of({True: "learned", False: "none"}),
-                default=False,
-            ),
+            JsonField("use_absolute_position_embeddings", "position", HAS_POSITIONS, default=False),
             JsonFields(
-                tuple(_BIASES),
+                _BIASES,
                 ("relative_position_bias",),
                 _bias_of,
-                lambda c: {key: c.relative_position_bias == kind for key, kind in _BIASES.items()},
+                lambda c: words_of_relative_bias(c, _BIASES),
             ),
             JsonNote("use_mask_token", lambda facts: False),
-            *LABEL_ROWS,
         ),
-        epsilon=1e-12,
         classifiers=("token", "gap"),
         positions=("learned", "none"),
-        prefixes=(prefix, ""),
-        prefix_for=lambda config: prefix if config.num_classes else "",
         ignored={
-            rf"({re.escape(prefix)})?embeddings\.mask_token": _MASK,
+            **_mask_token(prefix),
             r".*relative_position_index": "a number that follows from the grid",
         },
         expresses=("gelu", "layer_norm_epsilon", "position_resize", "pool_before_norm"),
