@@ -7,14 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from keras_vit.checkpoints.dialects.json_fields import (
-    Facts,
-    Json,
-    JsonTable,
-    Labels,
-    always,
-    merge,
-)
+from keras_vit.checkpoints.dialects.json_fields import Facts, Json, JsonTable, Labels, always, merge
 from keras_vit.config import SWITCHES, Numerics, ViTConfig
 from keras_vit.errors import ConfigError, shown
 from keras_vit.images.protocols import ProtocolSpec, complete

@@ -132,7 +132,6 @@ def _trunk_of(family: Dialect) -> Dialect:
         ignored={**family.ignored, **_OF_TEXT},
         identity=None,
         json=(),
-        labels=lambda files, num_classes: None,
         images=_IMAGES,
         undetermined=lambda fields: {
             **family.undetermined(fields),

@@ -23,12 +23,8 @@ def stored_image_size(config: ViTConfig) -> tuple[int, int]:
     return rows * config.stride[0], columns * config.stride[1]
 
 
-def _resizes_positions(config: ViTConfig) -> bool:
-    return config.grid not in (None, config.source_grid)
-
-
 POSITIONS_OF_ANOTHER_GRID = (
-    _resizes_positions,
+    lambda config: config.grid not in (None, config.source_grid),
     "positions stored for another grid than that of image_size",
 )
 """A limit of timm and transformers, which resize positions on loading and not per call."""

@@ -19,11 +19,7 @@ from keras_vit.checkpoints.dialects.keras_hub.objects import keras_object
 from keras_vit.checkpoints.dialects.transformers.common import has_head
 from keras_vit.config import Numerics
 
-GELUS = {
-    "gelu": "exact",
-    "gelu_approximate": "tanh",
-    "quick_gelu": "quick",
-}
+GELUS = {"gelu": "exact", "gelu_approximate": "tanh", "quick_gelu": "quick"}
 
 
 def image_shape(content: Mapping[str, Any]) -> dict[str, Any]:

@@ -67,12 +67,7 @@ clip = _tower(
     "vars/1",  # zeros in a new encoder of keras-hub, so that every token reads the first row
     "quick_gelu",
     1e-5,
-    {
-        "classifier": "token",
-        "position_before_class": False,
-        "pre_norm": True,
-        "patch_bias": False,
-    },
+    {"classifier": "token", "position_before_class": False, "pre_norm": True, "patch_bias": False},
 )
 
 siglip = _tower(

@@ -6,7 +6,6 @@ positions. EVA's attention has no bias of the key, and separate arrays for the b
 value.
 """
 
-import dataclasses
 from typing import Any
 
 from keras_vit.checkpoints.dialects.base import Limit
@@ -16,7 +15,6 @@ from keras_vit.checkpoints.dialects.json_fields import (
     JsonField,
     JsonFields,
     JsonNote,
-    JsonTable,
     Row,
     number,
 )
@@ -164,10 +162,6 @@ def _is_beit(config: ViTConfig) -> bool:
     return config.relative_position_bias is not None
 
 
-def _is_eva(config: ViTConfig) -> bool:
-    return config.relative_position_bias is None
-
-
 _ARGUMENTS: tuple[Row, ...] = (
     *rows.SIZES,
     rows.dim_row(_mlp_dim, lambda c: architectures.ratio_of(c.mlp_dim, c.hidden_size)),
@@ -238,18 +232,6 @@ _ARGUMENTS_OF_BEIT: tuple[Row, ...] = (
 """Arguments of `Beit`. The rows of `Eva` read the arguments of both classes."""
 
 
-def _tables(architecture: Row) -> tuple[JsonTable, ...]:
-    """Returns the tables of `config.json`: the arguments of either class."""
-    at = ("model_args",)
-    every = rows.tables(architecture, _ARGUMENTS)
-    return (
-        *(dataclasses.replace(one, when=_is_eva) if one.at == at else one for one in every),
-        JsonTable(
-            "config.json", _ARGUMENTS_OF_BEIT, at, architectures.assumed_arguments, when=_is_beit
-        ),
-    )
-
-
 _EPSILON = architectures.EPSILONS[0]
 _BESIDE = " beside a relative position bias"
 _LACKING_IN_BEIT: tuple[Limit, ...] = (
@@ -272,13 +254,12 @@ eva = rows.family(
     "an architecture of Eva or Beit",
     words=TORCH.names("timm", "timm/eva"),
     reasons=_REASONS,
-    json=_tables(
+    json=rows.tables(
         JsonFields(
-            ("architecture",),
-            ("numerics.layer_norm_epsilon",),
-            _architecture_of,
-            _architecture,
+            ("architecture",), ("numerics.layer_norm_epsilon",), _architecture_of, _architecture
         ),
+        (_ARGUMENTS, lambda c: not _is_beit(c)),
+        (_ARGUMENTS_OF_BEIT, _is_beit),
     ),
     ignored={r"(.*\.)?relative_position_index": "a number that follows from the grid"},
     numerics=Numerics(gelu="exact", position_resize="bicubic_antialias"),

@@ -13,6 +13,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
     JsonFields,
     JsonNote,
     Row,
+    always,
 )
 from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.timm import rows
@@ -91,7 +92,7 @@ naflex = rows.family(
     needs_json="patch_size",
     json=rows.tables(
         JsonNote("architecture", lambda facts: "naflexvit_base_patch16_map"),
-        _ARGUMENTS,
+        (_ARGUMENTS, always),
     ),
     numerics=Numerics(gelu="exact", position_resize="bicubic_antialias"),
     expresses=("gelu", "pool_before_norm"),

@@ -33,10 +33,7 @@ from keras_vit.labels import NAMED
 from keras_vit.text import log
 
 _POOLS = {"token": "token", "avg": "gap", "map": "map"}
-POOL_OF = {
-    **{ours: theirs for theirs, ours in _POOLS.items()},
-    "token_and_distillation": "token",
-}
+POOL_OF = {**{ours: theirs for theirs, ours in _POOLS.items()}, "token_and_distillation": "token"}
 
 
 def read_pooling(content: Json) -> dict[str, Any]:
@@ -133,10 +130,7 @@ IMPOSSIBLE: tuple[Limit, ...] = (
         lambda c: c.classifier not in POOL_OF and c.is_pooled,
         "a head that reads class token and mean",
     ),
-    (
-        lambda c: c.distillation_token != c.has_two_heads,
-        "a distillation token without a head",
-    ),
+    (lambda c: c.distillation_token != c.has_two_heads, "a distillation token without a head"),
     (
         lambda c: int(c.hidden_size * ratio_of(c.mlp_dim, c.hidden_size)) != c.mlp_dim,
         "an mlp_dim that no mlp_ratio gives",
@@ -189,12 +183,15 @@ def _classifier(facts: Facts) -> Any:
     return ["head", "head_dist"] if facts.config.has_two_heads else "head"
 
 
-def tables(architecture: Row, arguments: tuple[Row, ...]) -> tuple[JsonTable, ...]:
+def tables(
+    architecture: Row, *arguments: tuple[tuple[Row, ...], Callable[[ViTConfig], bool]]
+) -> tuple[JsonTable, ...]:
     """Returns the tables of `config.json`.
 
     Args:
         architecture: the row of the architecture's name and of the facts that the name implies.
-        arguments: rows of the constructor's arguments, under `model_args`.
+        *arguments: for each class of timm the rows of its constructor's arguments, which are under
+            `model_args`, and the models that are written as that class.
     """
     top: tuple[Row, ...] = (
         architecture,
@@ -214,7 +211,10 @@ def tables(architecture: Row, arguments: tuple[Row, ...]) -> tuple[JsonTable, ..
     )
     return (
         JsonTable("config.json", top),
-        JsonTable("config.json", arguments, ("model_args",), assumed_arguments),
+        *(
+            JsonTable("config.json", rows, ("model_args",), assumed_arguments, when=when)
+            for rows, when in arguments
+        ),
         JsonTable("config.json", _LABELS, ("pretrained_cfg",), is_written=False),
         JsonTable("config.json", _LABELS),
         JsonTable("config.json", pretrained, ("pretrained_cfg",)),

@@ -14,6 +14,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
     JsonField,
     JsonFields,
     Row,
+    always,
     number,
     one_of,
 )
@@ -146,7 +147,7 @@ vit = rows.family(
             _architecture,
             lambda c: {"architecture": architectures.to_write(c)},
         ),
-        ARGUMENTS,
+        (ARGUMENTS, always),
     ),
     numerics=Numerics(
         gelu="exact",

@@ -110,12 +110,11 @@ def architectures(classifier: str | None, model: str) -> JsonNote:
     )
 
 
-def size_rows(mlp_dim: bool = True, image_size: JsonField = IMAGE_SIZE) -> tuple[Row, ...]:
+def size_rows(mlp_dim: bool = True) -> tuple[Row, ...]:
     """Returns the rows of the sizes, whose keys all families share.
 
     Args:
         mlp_dim: whether the family states the width of the MLP as `intermediate_size`.
-        image_size: the row of the image size.
     """
     width: tuple[Row, ...] = (JsonField("intermediate_size", "mlp_dim"),) if mlp_dim else ()
     return (
@@ -124,7 +123,7 @@ def size_rows(mlp_dim: bool = True, image_size: JsonField = IMAGE_SIZE) -> tuple
         JsonField("num_attention_heads", "num_heads"),
         JsonField("num_hidden_layers", "num_layers"),
         JsonField("num_channels", "channels", default=3),
-        image_size,
+        IMAGE_SIZE,
         JsonField("patch_size", "patch_size", SIDES),
     )
 

@@ -87,10 +87,7 @@ def _dinov2(
                 lambda c: (c.classifier == "token_and_mean") != (c.num_classes > 0),
                 "a head that reads anything but the class token and the mean of the patches",
             ),
-            (
-                lambda c: _ratio_of(c) is None,
-                "an mlp_dim that follows from no integer mlp_ratio",
-            ),
+            (lambda c: _ratio_of(c) is None, "an mlp_dim that follows from no integer mlp_ratio"),
         ),
         **more,
     )

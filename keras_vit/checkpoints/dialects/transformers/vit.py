@@ -133,11 +133,7 @@ deit = _family(
     "deit",
     "deit.",
     JsonNote("architectures", _deit_class),
-    {
-        **_POOLER,
-        **TORCH.names("transformers/deit"),
-        **classifier_names(**_NO_POOLER),
-    },
+    {**_POOLER, **TORCH.names("transformers/deit"), **classifier_names(**_NO_POOLER)},
     classifiers=("token", "token_and_distillation"),
     fields={"distillation_token": True},
     impossible=(_NOT_BOTH,),
