@@ -39,7 +39,7 @@ _REASONS = {
     "root/": "timm's Eva has no ResNet stem",
     "stage": "timm's Eva has no ResNet stem",
     "pre_logits/": "timm's Eva has no representation layer",
-    "block_{l}/attention/{qkv}/bias": "timm's Eva has a bias of the key only beside the others",
+    "block_{l}/attention/{qkv}/bias": "timm's Eva has a bias of the key only beside both others",
 }
 
 _WRITTEN = {1e-6: "eva02_base_patch14_224", 1e-5: "vit_small_patch16_dinov3"}
