@@ -12,20 +12,12 @@ from typing import Any
 from keras_vit.checkpoints.dialects.base import Dialect, Names
 from keras_vit.checkpoints.dialects.json_fields import Json, JsonField, JsonFields, Row, number
 from keras_vit.checkpoints.dialects.names import TORCH
-from keras_vit.checkpoints.dialects.transformers.common import (
-    DROPOUT_ROWS,
-    LABEL_ROWS,
-    architectures,
-    arithmetic_rows,
-    classifier_names,
-    dialect,
-    size_rows,
-)
+from keras_vit.checkpoints.dialects.transformers import common
 from keras_vit.config import ViTConfig
 
 _WORDS: dict[str, Names] = {
     **TORCH.names("transformers/vit", "transformers/dinov2"),
-    **classifier_names(classifier="token_and_mean"),
+    **common.classifier_names(classifier="token_and_mean"),
 }
 
 
@@ -52,7 +44,7 @@ def _ratio_of(config: ViTConfig) -> int | None:
 
 
 _ROWS: tuple[Row, ...] = (
-    *size_rows(mlp_dim=False),
+    *common.size_rows(mlp_dim=False),
     JsonFields(
         ("mlp_ratio", "use_swiglu_ffn"),
         ("mlp", "mlp_dim"),
@@ -62,19 +54,19 @@ _ROWS: tuple[Row, ...] = (
         lambda c: {"mlp_ratio": _ratio_of(c), "use_swiglu_ffn": c.mlp == "gated"},
     ),
     JsonField("qkv_bias", "qkv_bias", default=True),
-    *arithmetic_rows("gelu", 1e-6),
-    *DROPOUT_ROWS,
+    *common.arithmetic_rows("gelu", 1e-6),
+    *common.DROPOUT_ROWS,
     JsonField("drop_path_rate", "stochastic_depth_rate"),
     JsonField("layerscale_value", "layer_scale_init"),
-    *LABEL_ROWS,
+    *common.LABEL_ROWS,
 )
 
 
 def _dinov2(
     model_type: str, class_name: str, words: Mapping[str, Names], rows: tuple[Row, ...], **more: Any
 ) -> Dialect:
-    classes = architectures(f"{class_name}ForImageClassification", f"{class_name}Model")
-    return dialect(
+    classes = common.architectures(f"{class_name}ForImageClassification", f"{class_name}Model")
+    return common.dialect(
         model_type,
         words,
         (classes, *_ROWS, *rows),

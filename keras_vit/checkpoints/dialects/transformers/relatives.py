@@ -20,12 +20,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
     Row,
 )
 from keras_vit.checkpoints.dialects.names import TORCH
-from keras_vit.checkpoints.dialects.transformers.common import (
-    GELU_OF_CLIP,
-    dialect,
-    tower_rows,
-    tower_sizes,
-)
+from keras_vit.checkpoints.dialects.transformers import common
 
 
 def _relative(
@@ -55,7 +50,7 @@ def _relative(
         rows: further rows of the JSON.
         **more: further fields of `Dialect`.
     """
-    defaults = {**tower_sizes(*sizes), "hidden_act": gelu, "layer_norm_eps": epsilon}
+    defaults = {**common.tower_sizes(*sizes), "hidden_act": gelu, "layer_norm_eps": epsilon}
 
     def of_the_part(files: Json) -> Json:
         """Returns the object of the tower in a whole model's JSON, complete by the defaults."""
@@ -71,10 +66,10 @@ def _relative(
     table: tuple[Row, ...] = (
         JsonNote("architectures", lambda facts: [class_name]),
         JsonNote("model_type", lambda facts: own),
-        *tower_rows(gelu, epsilon),
+        *common.tower_rows(gelu, epsilon),
         *rows,
     )
-    return dialect(
+    return common.dialect(
         own,
         words,
         (),
@@ -132,7 +127,7 @@ def _clip(
         "quick_gelu",
         1e-5,
         {"pre_norm": True, "patch_bias": False, "qkv_bias": True},
-        undetermined=lambda fields: GELU_OF_CLIP,
+        undetermined=lambda fields: common.GELU_OF_CLIP,
     )
 
 

@@ -23,16 +23,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
     number,
 )
 from keras_vit.checkpoints.dialects.names import TORCH
-from keras_vit.checkpoints.dialects.transformers.common import (
-    GELU_OF_CLIP,
-    IMAGE_SIZE,
-    LABEL_ROWS,
-    classifier_names,
-    dialect,
-    has_no_head,
-    tower_rows,
-    tower_sizes,
-)
+from keras_vit.checkpoints.dialects.transformers import common
 from keras_vit.config import ViTConfig
 
 _TOWER = "vision_model."
@@ -55,7 +46,7 @@ class _Encoder:
         rows: rows of config.json.
         sizes: defaults of the class; config.json of older releases omits keys with these values.
         fields: fields of `ViTConfig` that every file has.
-        more: further arguments of `dialect`.
+        more: further arguments of `common.dialect`.
         refusals: models that no file can hold.
     """
 
@@ -71,17 +62,17 @@ class _Encoder:
 _CLIP = _Encoder(
     "clip",
     TORCH.names("transformers/tower", "transformers/clip"),
-    tower_rows("quick_gelu", 1e-5),
-    tower_sizes(768, 3072, 12, 12, 224, 32) | {"num_channels": 3},
+    common.tower_rows("quick_gelu", 1e-5),
+    common.tower_sizes(768, 3072, 12, 12, 224, 32) | {"num_channels": 3},
     {"pre_norm": True, "patch_bias": False, "qkv_bias": True},
-    {"gelu": "quick", "epsilon": 1e-5, "undetermined": lambda fields: GELU_OF_CLIP},
+    {"gelu": "quick", "epsilon": 1e-5, "undetermined": lambda fields: common.GELU_OF_CLIP},
 )
 
 _SIGLIP = _Encoder(
     "siglip",
     TORCH.names("transformers/tower", "transformers/siglip"),
-    tower_rows("gelu_pytorch_tanh", 1e-6),
-    tower_sizes(768, 3072, 12, 12, 224, 16) | {"num_channels": 3},
+    common.tower_rows("gelu_pytorch_tanh", 1e-6),
+    common.tower_sizes(768, 3072, 12, 12, 224, 16) | {"num_channels": 3},
     {"class_token": None, "qkv_bias": True},
     {"gelu": "tanh"},
 )
@@ -102,7 +93,7 @@ _SIGLIP_2 = dataclasses.replace(
     words={**_SIGLIP.words, **TORCH.names("transformers/siglip2")},
     rows=(
         JsonFields(("num_patches",), ("image_size",), _image_of_patches, _patches_of_image),
-        *(row for row in _SIGLIP.rows if row is not IMAGE_SIZE),
+        *(row for row in _SIGLIP.rows if row is not common.IMAGE_SIZE),
     ),
     sizes={**_SIGLIP.sizes, "num_patches": 256},
     fields={**_SIGLIP.fields, "native_aspect": True},
@@ -142,11 +133,11 @@ def _tower(
         words: names of weights beside the encoder's.
         name: name of the dialect behind `transformers/`; `""` for the `model_type`.
         rows, fields, refusals: beside those of the encoder and of all classes.
-        **more: further arguments of `dialect`; `ignored` is added to that of all towers.
+        **more: further arguments of `common.dialect`; `ignored` is added to that of all towers.
     """
     note = JsonNote("architectures", lambda facts: [class_name])
     own = more.pop("model_type", f"{encoder.model_type}_vision_model")
-    return dialect(
+    return common.dialect(
         own,
         {**encoder.words, **words},
         (note, *encoder.rows, *rows),
@@ -178,7 +169,7 @@ def _tower_inside(encoder: _Encoder, class_name: str, *arguments: Any, **more: A
         *arguments,
         model_type=own,
         json=(
-            JsonTable("config.json", (note, JsonConstant("model_type", own), *LABEL_ROWS)),
+            JsonTable("config.json", (note, JsonConstant("model_type", own), *common.LABEL_ROWS)),
             JsonTable(
                 "config.json",
                 (kind, *encoder.rows),
@@ -194,7 +185,7 @@ def _tower_inside(encoder: _Encoder, class_name: str, *arguments: Any, **more: A
 
 
 _PROJECTION = {"projection/kernel": (StoredAs("visual_projection.weight", "t m", outside=True),)}
-_NO_CLASSES = (has_no_head, "num_classes=0")
+_NO_CLASSES = (common.has_no_head, "num_classes=0")
 
 clip_vision = _tower(_CLIP, "CLIPVisionModel", "token", {}, prefixes=("", _TOWER))
 clip_projection = _tower(
@@ -212,7 +203,7 @@ clip_classifier = _tower_inside(
     _CLIP,
     "CLIPForImageClassification",
     "gap",
-    classifier_names(),
+    common.classifier_names(),
     name="clip_classifier",
     fields={"class_token": True, "final_norm": False},
     refusals=(_NO_CLASSES,),
@@ -236,7 +227,7 @@ def _siglip(encoder: _Encoder, name: str) -> tuple[Dialect, ...]:
             dataclasses.replace(encoder, words=unpooled),
             f"{name}ForImageClassification",
             "gap",
-            classifier_names(),
+            common.classifier_names(),
             name=f"{encoder.model_type}_classifier",
             reasons={"pool/": skipped},
             fields={},

@@ -31,16 +31,7 @@ from keras_vit.checkpoints.dialects.torch_conventions import (
     stored_image_size,
     words_of_relative_bias,
 )
-from keras_vit.checkpoints.dialects.transformers.common import (
-    DROPOUT_ROWS,
-    LABEL_ROWS,
-    architectures,
-    arithmetic_rows,
-    classifier_names,
-    dialect,
-    has_head,
-    size_rows,
-)
+from keras_vit.checkpoints.dialects.transformers import common
 from keras_vit.config import ViTConfig
 from keras_vit.errors import shown
 
@@ -49,7 +40,7 @@ _POOLER = TORCH.names({"pre_logits": "pooler.dense"})
 _NO_POOLER = {"representation_size": None}
 """A classifier reads the class token itself, even if the file also has a pooler."""
 _NOT_BOTH: Limit = (
-    lambda c: c.representation_size is not None and has_head(c),
+    lambda c: c.representation_size is not None and common.has_head(c),
     "a head behind a representation layer",
 )
 
@@ -75,22 +66,22 @@ def _family(
         rows: further rows of config.json.
         fields: fields of `ViTConfig` that every file has. config.json states `qkv_bias` if it is
             not among them.
-        **more: further arguments of `dialect`.
+        **more: further arguments of `common.dialect`.
     """
-    note = classes if isinstance(classes, JsonNote) else architectures(*classes)
+    note = classes if isinstance(classes, JsonNote) else common.architectures(*classes)
     has_classifier = isinstance(classes, JsonNote) or classes[0]
     biases = () if "qkv_bias" in fields else (JsonField("qkv_bias", "qkv_bias", default=True),)
-    return dialect(
+    return common.dialect(
         model_type,
         {**TORCH.names("transformers/vit"), **words},
         (
             note,
-            *size_rows(),
+            *common.size_rows(),
             *biases,
-            *arithmetic_rows("gelu", epsilon),
-            *DROPOUT_ROWS,
+            *common.arithmetic_rows("gelu", epsilon),
+            *common.DROPOUT_ROWS,
             *rows,
-            *(LABEL_ROWS if has_classifier else ()),
+            *(common.LABEL_ROWS if has_classifier else ()),
         ),
         prefix=prefix,
         epsilon=epsilon,
@@ -108,7 +99,7 @@ vit = dataclasses.replace(
         "vit",
         "vit.",
         ("ViTForImageClassification", "ViTModel"),
-        {**_POOLER, **classifier_names(**_NO_POOLER)},
+        {**_POOLER, **common.classifier_names(**_NO_POOLER)},
         rows=(
             JsonNote(
                 "pooler_output_size",
@@ -133,7 +124,7 @@ deit = _family(
     "deit",
     "deit.",
     JsonNote("architectures", _deit_class),
-    {**_POOLER, **TORCH.names("transformers/deit"), **classifier_names(**_NO_POOLER)},
+    {**_POOLER, **TORCH.names("transformers/deit"), **common.classifier_names(**_NO_POOLER)},
     classifiers=("token", "token_and_distillation"),
     fields={"distillation_token": True},
     impossible=(_NOT_BOTH,),
@@ -163,7 +154,7 @@ vit_msn = _family(
     "vit_msn",
     "vit.",
     ("ViTMSNForImageClassification", "ViTMSNModel"),
-    {**_MSN_WORDS, **classifier_names()},
+    {**_MSN_WORDS, **common.classifier_names()},
     epsilon=1e-6,
 )
 
@@ -171,7 +162,7 @@ ijepa = _family(
     "ijepa",
     "ijepa.",
     ("IJepaForImageClassification", "IJepaModel"),
-    classifier_names(),
+    common.classifier_names(),
     classifiers=("gap",),
     fields={"class_token": None},
 )
@@ -228,11 +219,13 @@ def _beit(model_type: str, class_name: str, has_pooler: bool) -> Dialect:
             "a norm before the mean of the patches",
         ),
         (
-            lambda c: not c.final_norm and (has_pooler or has_head(c) or c.classifier != "gap"),
+            lambda c: (
+                not c.final_norm and (has_pooler or common.has_head(c) or c.classifier != "gap")
+            ),
             "an encoder without a last norm",
         ),
         (
-            lambda c: not has_pooler and not has_head(c) and c.numerics.pool_before_norm,
+            lambda c: not has_pooler and not common.has_head(c) and c.numerics.pool_before_norm,
             f"features behind a norm of the mean: {class_name}Model has none",
         ),
     )
@@ -240,7 +233,7 @@ def _beit(model_type: str, class_name: str, has_pooler: bool) -> Dialect:
         model_type,
         prefix,
         (f"{class_name}ForImageClassification", f"{class_name}Model"),
-        {**TORCH.names("transformers/beit"), **classifier_names()},
+        {**TORCH.names("transformers/beit"), **common.classifier_names()},
         rows=(
             JsonField("drop_path_rate", "stochastic_depth_rate"),
             JsonFields(
