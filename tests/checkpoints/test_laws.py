@@ -22,7 +22,7 @@ from keras_vit.errors import CheckpointError
 from keras_vit.variants import list_variants, variant
 from keras_vit.weights import lexicon
 from tests.checkpoints.headers import Headers
-from tests.checkpoints.homes import HOMES
+from tests.checkpoints.homes import HOMES, beyond_library
 from tests.thorough import times
 
 dialects = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
@@ -75,7 +75,7 @@ def expressible(config: ViTConfig, dialect) -> ViTConfig:
         config = config.replace(**{"class_token": None, "representation_size": None, **home})
     for concession in ({}, *CONCESSIONS):
         config = config.replace(**{**concession, **home})
-        beyond = any(is_beyond(config) for is_beyond, _ in dialect.refusals + dialect.limits)
+        beyond = any(is_beyond(config) for is_beyond in beyond_library(dialect))
         if not beyond and all(
             dialect.names_for(weight.word.path, config, weight.binding)
             for weight in lexicon.weights(config)

@@ -52,18 +52,18 @@ class StoredAs:
 Names = tuple[StoredAs, ...]
 """All names of one weight; the first whose condition a model meets is written."""
 
-Limit = tuple[Callable[[ViTConfig], bool], str]
-"""A condition on the configuration of models that a library lacks, and its description."""
+Limits = Mapping[str, Callable[[ViTConfig], bool]]
+"""Description of models that a library lacks -> the condition on their configuration."""
 
 
-def one_of_several(field: str, *values: str) -> tuple[Limit, ...]:
-    """Returns the limit of a family that has several values of a field; () for a single value.
+def one_of_several(field: str, *values: str) -> Limits:
+    """Returns the limit of a family that has several values of a field; {} for a single value.
 
     A single value is one of the `fields` of the dialect, which state their limit themselves.
     """
     words = " or ".join(map(repr, values))
-    limit = (lambda c: getattr(c, field) not in values, f"{field} other than {words}")
-    return (limit,) if len(values) > 1 else ()
+    limit: Limits = {f"{field} other than {words}": lambda c: getattr(c, field) not in values}
+    return limit if len(values) > 1 else {}
 
 
 def _differs(field: str, value: Any, config: ViTConfig) -> bool:
@@ -199,9 +199,8 @@ class Dialect:
         switches: names of the `SWITCHES` that the library has and that neither a name of a weight
             nor a row of `json` shows (`parts`). Files are read without all other switches, and
             models that use them are refused.
-        impossible: models whose files the library would not load: a condition on the
-            configuration, and its description.
-        limits: models that the library loads but computes differently, in the same form.
+        impossible: models whose files the library would not load.
+        limits: models that the library loads but computes differently.
         only_read: reason why files of the dialect are read and not written, or "".
         crops: whether the library drops pixels that fill no patch.
         metadata: metadata of a safetensors file.
@@ -230,8 +229,8 @@ class Dialect:
     varies: Mapping[str, tuple[Any, ...]] = dataclasses.field(default_factory=dict)
     fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     switches: tuple[str, ...] = ()
-    impossible: tuple[Limit, ...] = ()
-    limits: tuple[Limit, ...] = ()
+    impossible: Limits = dataclasses.field(default_factory=dict)
+    limits: Limits = dataclasses.field(default_factory=dict)
     only_read: str = ""
     crops: bool = True
     metadata: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -244,20 +243,20 @@ class Dialect:
         return {**plain, **self.fields}
 
     @functools.cached_property
-    def refusals(self) -> tuple[Limit, ...]:
-        """Conditions of models that no file can hold, and their descriptions."""
+    def refusals(self) -> Limits:
+        """Models that no file can hold."""
         if self.only_read:
-            return ((always, self.only_read),)
+            return {self.only_read: always}
         lacking = [switch for name, switch in SWITCHES.items() if name not in self.parts]
-        return (
-            *(
-                (functools.partial(_differs, field, value), f"{field} other than {value!r}")
+        return {
+            **{
+                f"{field} other than {value!r}": functools.partial(_differs, field, value)
                 for field, value in self.fields.items()
                 if field not in self._stated_fields
-            ),
-            *self.impossible,
-            *((switch.is_used, switch.words) for switch in lacking),
-        )
+            },
+            **self.impossible,
+            **{switch.words: switch.is_used for switch in lacking},
+        }
 
     @property
     def _stated_fields(self) -> set[str]:

@@ -37,7 +37,8 @@ def _is_read_as_old(config: ViTConfig) -> bool:
     """Whether `fix_old_checkpoints` would take k^2 + 1 patches for a class token and k^2."""
     rows, columns = config.source_grid
     count = rows * columns - 1
-    return not config.has_class_position and count > 0 and math.isqrt(count) ** 2 == count
+    is_square = count > 0 and math.isqrt(count) ** 2 == count
+    return config.position == "learned" and not config.has_class_position and is_square
 
 
 def _undetermined(fields: Mapping[str, Any]) -> dict[str, str]:
@@ -71,21 +72,17 @@ big_vision = Dialect(
     numerics=Numerics(),
     fields={"qkv_bias": True},
     images=PreparationWords(default=lambda config: "big_vision"),
-    impossible=(
-        UNREAD_CLASS_TOKEN,
-        (
-            lambda c: (
-                c.position == "learned" and c.has_class_position and len({*c.source_grid}) > 1
-            ),
-            "a class token with a position, beside a grid that is not square",
+    impossible={
+        **UNREAD_CLASS_TOKEN,
+        "a class token with a position, beside a grid that is not square": lambda c: (
+            c.position == "learned" and c.has_class_position and len({*c.source_grid}) > 1
         ),
-    ),
-    limits=(
-        (
-            lambda c: c.position == "learned" and _is_read_as_old(c),
-            "a grid of k^2 + 1 patches, whose first position it would take for the class token's",
+    },
+    limits={
+        "a grid of k^2 + 1 patches, whose first position it would take for the class token's": (
+            _is_read_as_old
         ),
-    ),
+    },
 )
 
 big_vision_scan = dataclasses.replace(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Limit
+from keras_vit.checkpoints.dialects.base import Limits
 from keras_vit.checkpoints.dialects.json_fields import Codec, JsonField, JsonFields, Row, one_of
 from keras_vit.config import Rope, ViTConfig
 
@@ -79,11 +79,10 @@ def dinov3_rows(
     )
 
 
-OWN_ROPE: tuple[Limit, ...] = (
-    (lambda c: c.rope is None, "rope=None"),
-    (
-        lambda c: c.rope is not None and c.rope != Rope(form="dinov3", theta=c.rope.theta),
-        "a rope of another form than 'dinov3'",
+OWN_ROPE: Limits = {
+    "rope=None": lambda c: c.rope is None,
+    "a rope of another form than 'dinov3'": lambda c: (
+        c.rope is not None and c.rope != Rope(form="dinov3", theta=c.rope.theta)
     ),
-)
+}
 """Refusals of models whose positions DINOv3 cannot express."""

@@ -8,7 +8,7 @@ published npz of the paper and of AugReg: one count numbers all submodules of a 
 
 import dataclasses
 
-from keras_vit.checkpoints.dialects.base import Dialect, Limit, Names
+from keras_vit.checkpoints.dialects.base import Dialect, Limits, Names
 from keras_vit.checkpoints.dialects.names import FLAX
 from keras_vit.config import Numerics
 from keras_vit.weights.lexicon import LEXICON
@@ -30,10 +30,11 @@ def _words(submodules: str, norm_axes: tuple[str, str]) -> dict[str, Names]:
     return {**FLAX.names("flax", "google", submodules), **norms}
 
 
-UNREAD_CLASS_TOKEN: Limit = (
-    lambda c: c.has_class_token and "token" not in c.classifier,
-    "a class token that the head does not read",
-)
+UNREAD_CLASS_TOKEN: Limits = {
+    "a class token that the head does not read": lambda c: (
+        c.has_class_token and "token" not in c.classifier
+    )
+}
 """A limit of the official code and of big_vision."""
 
 google = Dialect(
@@ -47,7 +48,7 @@ google = Dialect(
     ignored={r"opt/state(/.*)?": "optimizer state", r"(opt/)?step": "training step"},
     numerics=Numerics(),
     fields={"position": "learned", "position_before_class": False, "qkv_bias": True},
-    impossible=(UNREAD_CLASS_TOKEN,),
+    impossible=UNREAD_CLASS_TOKEN,
 )
 
 google_linen = dataclasses.replace(

@@ -23,10 +23,11 @@ def stored_image_size(config: ViTConfig) -> tuple[int, int]:
     return rows * config.stride[0], columns * config.stride[1]
 
 
-POSITIONS_OF_ANOTHER_GRID = (
-    lambda config: config.grid not in (None, config.source_grid),
-    "positions stored for another grid than that of image_size",
-)
+POSITIONS_OF_ANOTHER_GRID = {
+    "positions stored for another grid than that of image_size": lambda config: (
+        config.grid not in (None, config.source_grid)
+    )
+}
 """A limit of timm and transformers, which resize positions on loading and not per call."""
 
 

@@ -29,12 +29,12 @@ torchvision = Dialect(
         "position_before_class": False,
         "qkv_bias": True,
     },
-    impossible=(
-        (lambda c: len({*c.patch_size}) > 1, "patches that are not square"),
-        (lambda c: len({*c.source_grid}) > 1, "a grid that is not square"),
-        (lambda c: c.num_classes == 0, "num_classes=0"),
-        POSITIONS_OF_ANOTHER_GRID,
-    ),
+    impossible={
+        "patches that are not square": lambda c: len({*c.patch_size}) > 1,
+        "a grid that is not square": lambda c: len({*c.source_grid}) > 1,
+        "num_classes=0": lambda c: c.num_classes == 0,
+        **POSITIONS_OF_ANOTHER_GRID,
+    },
     crops=False,
     metadata={"format": "pt"},
 )

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Identity, Limit
+from keras_vit.checkpoints.dialects.base import Dialect, Identity, Limits
 from keras_vit.checkpoints.dialects.json_fields import (
     REQUIRED,
     SIDES,
@@ -82,17 +82,19 @@ _TASK: tuple[Row, ...] = (
 )
 
 
-SOME_ATTENTION_BIASES = (
-    lambda config: config.qkv_bias is not config.projection_bias,
-    "biases of some of query, key, value and the projection behind them alone",
-)
+SOME_ATTENTION_BIASES = {
+    "biases of some of query, key, value and the projection behind them alone": lambda config: (
+        config.qkv_bias is not config.projection_bias
+    )
+}
 
-NO_SQUARE_PATCH = (lambda config: len({*config.patch_size}) > 1, "patches that are not square")
+NO_SQUARE_PATCH = {"patches that are not square": lambda config: len({*config.patch_size}) > 1}
 
-DROPS_PIXELS = (
-    lambda config: config.image_size is not None and any(config.remainder_of(config.image_size)),
-    "an image_size that patch_size does not divide",
-)
+DROPS_PIXELS = {
+    "an image_size that patch_size does not divide": lambda config: (
+        config.image_size is not None and any(config.remainder_of(config.image_size))
+    )
+}
 
 
 def _metadata(*tasks: str) -> dict[str, Any]:
@@ -156,7 +158,7 @@ def encoder_family(
     class_name: str,
     rows: tuple[Row, ...],
     fields: Mapping[str, Any],
-    impossible: tuple[Limit, ...],
+    impossible: Limits,
     **more: Any,
 ) -> Dialect:
     """Returns the dialect of an encoder without a classifier.
@@ -177,7 +179,7 @@ def encoder_family(
         json=keras_object("config.json", module, class_name, rows),
         notes=_metadata(),
         fields={"num_classes": 0, **fields},
-        impossible=(*impossible, NO_SQUARE_PATCH, DROPS_PIXELS),
+        impossible={**impossible, **NO_SQUARE_PATCH, **DROPS_PIXELS},
         crops=False,
         **more,
     )

@@ -54,6 +54,10 @@ deit = classifier_family(
         "class_token": True,
         "distillation_token": True,
     },
-    impossible=(*one_of_several("classifier", "token", "gap"), SOME_ATTENTION_BIASES, DROPS_PIXELS),
-    limits=((_has_foreign_mean, "a mean that leaves tokens out"),),
+    impossible={
+        **one_of_several("classifier", "token", "gap"),
+        **SOME_ATTENTION_BIASES,
+        **DROPS_PIXELS,
+    },
+    limits={"a mean that leaves tokens out": _has_foreign_mean},
 )

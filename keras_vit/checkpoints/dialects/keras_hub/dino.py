@@ -135,17 +135,15 @@ dinov2 = _dino(
         "position_before_registers": True,
         "qkv_bias": True,
     },
-    impossible=(
-        (
-            lambda c: len({*c.source_grid}) > 1 or len({*(c.grid or (1,))}) > 1,
-            "a grid that is not square",
+    impossible={
+        "a grid that is not square": lambda c: (
+            len({*c.source_grid}) > 1 or len({*(c.grid or (1,))}) > 1
         ),
-        (
-            lambda c: c.mlp == "gated" and swiglu_width(_hidden_of(c)) != c.mlp_dim,
-            "a gated MLP whose width is no multiple of 8",
+        "a gated MLP whose width is no multiple of 8": lambda c: (
+            c.mlp == "gated" and swiglu_width(_hidden_of(c)) != c.mlp_dim
         ),
-    ),
-    limits=((_is_resized_otherwise, "positions that are resized by another method"),),
+    },
+    limits={"positions that are resized by another method": _is_resized_otherwise},
 )
 
 dinov3 = _dino(

@@ -2,12 +2,7 @@
 
 from typing import Any
 
-from keras_vit.checkpoints.dialects.json_fields import (
-    JsonConstant,
-    JsonNote,
-    JsonTable,
-    Row,
-)
+from keras_vit.checkpoints.dialects.json_fields import JsonConstant, JsonNote, JsonTable, Row
 
 _FLOAT32 = {
     "module": "keras",

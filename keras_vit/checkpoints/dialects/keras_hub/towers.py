@@ -45,7 +45,7 @@ def _tower(
             *rows,
         ),
         {"position": "learned", "qkv_bias": True, **fields},
-        ((lambda c: len({*fitting_image_size(c)}) > 1, "images that are not square"),),
+        {"images that are not square": lambda c: len({*fitting_image_size(c)}) > 1},
         words=KERAS.names(f"keras_hub/{name}"),
         reasons={"": f"keras-hub's {class_name} has no such part"},
         needs_json="the form of the GELU",

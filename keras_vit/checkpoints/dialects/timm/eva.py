@@ -6,9 +6,10 @@ positions. EVA's attention has no bias of the key, and separate arrays for the b
 value.
 """
 
+from collections.abc import Callable
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Limit
+from keras_vit.checkpoints.dialects.base import Limits, one_of_several
 from keras_vit.checkpoints.dialects.json_fields import (
     HAS_POSITIONS,
     Json,
@@ -233,21 +234,25 @@ _ARGUMENTS_OF_BEIT: tuple[Row, ...] = (
 
 
 _EPSILON = architectures.EPSILONS[0]
-_BESIDE = " beside a relative position bias"
-_LACKING_IN_BEIT: tuple[Limit, ...] = (
-    (lambda c: not c.has_class_token, "no class token"),
-    (lambda c: c.num_registers > 0, "registers"),
-    (lambda c: c.rope is not None, "rotary positions"),
-    (lambda c: c.pre_norm, "a norm before the blocks"),
-    (lambda c: c.position_before_class, "positions of the patches alone"),
-    (lambda c: c.mlp != "plain", "a gated MLP"),
-    (lambda c: c.sub_norm_attention, "a norm inside the attention"),
-    (lambda c: c.qkv_bias is True, "a bias of the key"),
-    (lambda c: not c.final_norm, "no last norm"),
-    (lambda c: c.classifier == "map", "attention pooling"),
-    (lambda c: c.numerics.layer_norm_epsilon != _EPSILON, f"another epsilon than {_EPSILON}"),
-)
+_LACKING_IN_BEIT: Limits = {
+    "no class token": lambda c: not c.has_class_token,
+    "registers": lambda c: c.num_registers > 0,
+    "rotary positions": lambda c: c.rope is not None,
+    "a norm before the blocks": lambda c: c.pre_norm,
+    "positions of the patches alone": lambda c: c.position_before_class,
+    "a gated MLP": lambda c: c.mlp != "plain",
+    "a norm inside the attention": lambda c: c.sub_norm_attention,
+    "a bias of the key": lambda c: c.qkv_bias is True,
+    "no last norm": lambda c: not c.final_norm,
+    "attention pooling": lambda c: c.classifier == "map",
+    f"another epsilon than {_EPSILON}": lambda c: c.numerics.layer_norm_epsilon != _EPSILON,
+}
 """Parts that `Eva` can have and `Beit` cannot."""
+
+
+def _of_beit(is_lacking: Callable[[ViTConfig], bool]) -> Callable[[ViTConfig], bool]:
+    return lambda config: _is_beit(config) and is_lacking(config)
+
 
 eva = rows.family(
     "timm/eva",
@@ -266,23 +271,21 @@ eva = rows.family(
     expresses=("pool_before_norm", "position_resize"),
     varies={"layer_norm_epsilon": architectures.EPSILONS},
     switches=("final_norm", "position", "qkv_bias"),
-    impossible=(
-        rows.FIXED_POSITIONS,
-        POSITIONS_OF_ANOTHER_GRID,
-        *rows.IMPOSSIBLE,
-        (lambda c: c.class_token_in_mean, "a mean of the class token too"),
-        (lambda c: c.qkv_bias not in (True, False, _NO_KEY), "these biases of query, key, value"),
-        (
-            lambda c: c.qkv_bias is True and _is_split(c),
-            "a bias of the key beside a gated MLP with a norm",
+    impossible={
+        **one_of_several("position", "learned", "none"),
+        **POSITIONS_OF_ANOTHER_GRID,
+        **rows.IMPOSSIBLE,
+        "a mean of the class token too": lambda c: c.class_token_in_mean,
+        "these biases of query, key, value": lambda c: c.qkv_bias not in (True, False, _NO_KEY),
+        "a bias of the key beside a gated MLP with a norm": lambda c: (
+            c.qkv_bias is True and _is_split(c)
         ),
-        (
-            lambda c: c.rope is not None and c.rope.form != "axial" and c.rope.offset != 0,
-            "an offset of rotary positions that are not axial",
+        "an offset of rotary positions that are not axial": lambda c: (
+            c.rope is not None and c.rope.form != "axial" and c.rope.offset != 0
         ),
-        *(
-            (lambda c, is_lacking=is_lacking: _is_beit(c) and is_lacking(c), f"{part}{_BESIDE}")
-            for is_lacking, part in _LACKING_IN_BEIT
-        ),
-    ),
+        **{
+            f"{part} beside a relative position bias": _of_beit(is_lacking)
+            for part, is_lacking in _LACKING_IN_BEIT.items()
+        },
+    },
 )

@@ -100,12 +100,11 @@ naflex = rows.family(
     deduce=lambda fields: {"position_before_class": True},  # all other tokens join afterwards
     fields={"native_aspect": True},
     switches=("position",),
-    impossible=(
-        *rows.IMPOSSIBLE,
-        (
-            lambda c: c.position == "learned" and c.num_prefix_positions > 0,
-            "positions of the tokens before the patches",
+    impossible={
+        **rows.IMPOSSIBLE,
+        "positions of the tokens before the patches": lambda c: (
+            c.position == "learned" and c.num_prefix_positions > 0
         ),
-        ONE_BIAS,
-    ),
+        **ONE_BIAS,
+    },
 )

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Identity, Limit
+from keras_vit.checkpoints.dialects.base import Dialect, Identity, Limits
 from keras_vit.checkpoints.dialects.json_fields import (
     LEFT_OUT,
     SIDES,
@@ -115,39 +115,22 @@ def pre_norm_row(key: str) -> Row:
     )
 
 
-IMPOSSIBLE: tuple[Limit, ...] = (
-    (
-        lambda c: c.pre_norm == c.patch_bias,
-        "a bias of the patches beside a norm before the blocks, or neither of them",
+IMPOSSIBLE: Limits = {
+    "a bias of the patches beside a norm before the blocks, or neither of them": lambda c: (
+        c.pre_norm == c.patch_bias
     ),
-    (
-        lambda c: (
-            c.position == "learned" and c.num_prefix_positions not in (0, c.num_prefix_tokens)
-        ),
-        "positions of some of the tokens before the patches",
+    "positions of some of the tokens before the patches": lambda c: (
+        c.position == "learned" and c.num_prefix_positions not in (0, c.num_prefix_tokens)
     ),
-    (
-        lambda c: c.classifier not in POOL_OF and c.is_pooled,
-        "a head that reads class token and mean",
+    "a distillation token without a head": lambda c: c.distillation_token != c.has_two_heads,
+    "an mlp_dim that no mlp_ratio gives": lambda c: (
+        int(c.hidden_size * ratio_of(c.mlp_dim, c.hidden_size)) != c.mlp_dim
     ),
-    (lambda c: c.distillation_token != c.has_two_heads, "a distillation token without a head"),
-    (
-        lambda c: int(c.hidden_size * ratio_of(c.mlp_dim, c.hidden_size)) != c.mlp_dim,
-        "an mlp_dim that no mlp_ratio gives",
+    "attention pooling with a LayerNorm behind blocks with RMSNorm": lambda c: (
+        c.norm != "layer" and c.classifier == "map"
     ),
-    (
-        lambda c: c.norm != "layer" and c.classifier == "map",
-        "attention pooling with a LayerNorm behind blocks with RMSNorm",
-    ),
-)
+}
 """Models that neither `VisionTransformer` nor `Eva` of timm can express."""
-
-
-FIXED_POSITIONS: Limit = (
-    lambda c: c.position == "sincos2d",
-    "position other than 'learned' or 'none'",
-)
-"""A limit of `VisionTransformer` and `Eva`, which lack positions by a formula."""
 
 
 def _num_classes(content: Json) -> dict[str, Any]:

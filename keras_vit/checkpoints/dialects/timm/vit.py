@@ -7,7 +7,7 @@ epsilons than the official code (`vision_transformer_hybrid.py`, `layers/std_con
 
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Limit
+from keras_vit.checkpoints.dialects.base import Limits, one_of_several
 from keras_vit.checkpoints.dialects.json_fields import (
     Codec,
     Json,
@@ -129,10 +129,11 @@ ARGUMENTS: tuple[Row, ...] = (
 )
 """Arguments of `VisionTransformer`."""
 
-ONE_BIAS: Limit = (
-    lambda c: c.projection_bias != c.mlp_bias,
-    "a bias behind the attention without one in the MLP, or the other way round",
-)
+ONE_BIAS: Limits = {
+    "a bias behind the attention without one in the MLP, or the other way round": lambda c: (
+        c.projection_bias != c.mlp_bias
+    )
+}
 """A limit of `proj_bias`."""
 
 vit = rows.family(
@@ -160,26 +161,20 @@ vit = rows.family(
     varies={"layer_norm_epsilon": architectures.EPSILONS},
     fields={"position": "learned"},
     switches=("position",),
-    impossible=(
-        rows.FIXED_POSITIONS,
-        POSITIONS_OF_ANOTHER_GRID,
-        *rows.IMPOSSIBLE,
-        (
-            lambda c: c.resnet is not None and architectures.to_write(c) is None,
-            "a stem of stages that no architecture of timm has",
+    impossible={
+        **one_of_several("position", "learned", "none"),
+        **POSITIONS_OF_ANOTHER_GRID,
+        **rows.IMPOSSIBLE,
+        "a stem of stages that no architecture of timm has": lambda c: (
+            c.resnet is not None and architectures.to_write(c) is None
         ),
-        (
-            lambda c: c.resnet is None and architectures.to_write(c) is None,
-            "norms and an MLP that no architecture of timm has together",
+        "norms and an MLP that no architecture of timm has together": lambda c: (
+            c.resnet is None and architectures.to_write(c) is None
         ),
-        (
-            lambda c: c.resnet is not None and c.resnet.width_factor != 1,
-            "a stem of another width than 64",
+        "a stem of another width than 64": lambda c: (
+            c.resnet is not None and c.resnet.width_factor != 1
         ),
-        ONE_BIAS,
-        (
-            lambda c: c.mlp == "gated" and c.classifier == "map",
-            "attention pooling behind gated MLPs",
-        ),
-    ),
+        **ONE_BIAS,
+        "attention pooling behind gated MLPs": lambda c: c.mlp == "gated" and c.classifier == "map",
+    },
 )

@@ -228,12 +228,12 @@ def dialect(
         "fields": {**fields, **more.get("fields", {})},
         "reasons": {**_REASONS, **more.get("reasons", {})},
     }
-    own["impossible"] = (
-        *one_of_several("classifier", *classifiers),
-        *one_of_several("position", *positions),
-        POSITIONS_OF_ANOTHER_GRID,
-        *more.get("impossible", ()),
-    )
+    own["impossible"] = {
+        **one_of_several("classifier", *classifiers),
+        **one_of_several("position", *positions),
+        **POSITIONS_OF_ANOTHER_GRID,
+        **more.get("impossible", {}),
+    }
     return Dialect(
         name=f"transformers/{name or model_type}",
         library="transformers",

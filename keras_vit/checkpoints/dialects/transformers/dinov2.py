@@ -74,13 +74,12 @@ def _dinov2(
         expresses=("gelu", "layer_norm_epsilon"),
         classifiers=("token", "token_and_mean"),
         fields={"layer_scale": True, **more.pop("fields", {})},
-        impossible=(
-            (
-                lambda c: (c.classifier == "token_and_mean") != (c.num_classes > 0),
-                "a head that reads anything but the class token and the mean of the patches",
+        impossible={
+            "a head that reads anything but the class token and the mean of the patches": (
+                lambda c: (c.classifier == "token_and_mean") != (c.num_classes > 0)
             ),
-            (lambda c: _ratio_of(c) is None, "an mlp_dim that follows from no integer mlp_ratio"),
-        ),
+            "an mlp_dim that follows from no integer mlp_ratio": lambda c: _ratio_of(c) is None,
+        },
         **more,
     )
 

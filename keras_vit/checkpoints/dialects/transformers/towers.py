@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Identity, Limit, Names, StoredAs
+from keras_vit.checkpoints.dialects.base import Dialect, Identity, Limits, Names, StoredAs
 from keras_vit.checkpoints.dialects.json_fields import (
     Json,
     JsonConstant,
@@ -56,7 +56,7 @@ class _Encoder:
     sizes: Json
     fields: Mapping[str, Any]
     more: Mapping[str, Any]
-    refusals: tuple[Limit, ...] = ()
+    refusals: Limits = dataclasses.field(default_factory=dict)
 
 
 _CLIP = _Encoder(
@@ -97,7 +97,7 @@ _SIGLIP_2 = dataclasses.replace(
     ),
     sizes={**_SIGLIP.sizes, "num_patches": 256},
     fields={**_SIGLIP.fields, "native_aspect": True},
-    refusals=((lambda c: len({*c.source_grid}) > 1, "positions of a grid that is no square"),),
+    refusals={"positions of a grid that is no square": lambda c: len({*c.source_grid}) > 1},
     more={"gelu": "tanh", "resize": "bilinear_antialias", "needs_json": "patch_size"},
 )
 """SigLIP 2 in its NaFlex form: patches come as rows of a matrix, which a convolution equals.
@@ -121,7 +121,7 @@ def _tower(
     name: str = "",
     rows: tuple[Row, ...] = (),
     fields: Mapping[str, Any] = MappingProxyType({"num_classes": 0}),
-    refusals: tuple[Limit, ...] = (),
+    refusals: Limits = MappingProxyType({}),
     **more: Any,
 ) -> Dialect:
     """Returns the dialect of the class that is a vision tower alone.
@@ -145,7 +145,7 @@ def _tower(
         classifiers=(classifier,),
         sizes=encoder.sizes,
         fields={**encoder.fields, **fields},
-        impossible=(*encoder.refusals, *refusals),
+        impossible={**encoder.refusals, **refusals},
         **{
             "identity": Identity("config.json", "model_type", own, repr(own), class_name),
             **encoder.more,
@@ -185,7 +185,7 @@ def _tower_inside(encoder: _Encoder, class_name: str, *arguments: Any, **more: A
 
 
 _PROJECTION = {"projection/kernel": (StoredAs("visual_projection.weight", "t m", outside=True),)}
-_NO_CLASSES = (common.has_no_head, "num_classes=0")
+_NO_CLASSES = {"num_classes=0": common.has_no_head}
 
 clip_vision = _tower(_CLIP, "CLIPVisionModel", "token", {}, prefixes=("", _TOWER))
 clip_projection = _tower(
@@ -195,7 +195,7 @@ clip_projection = _tower(
     _PROJECTION,
     name="clip_vision_model_with_projection",
     rows=(JsonField("projection_dim", "projection_dim", default=512),),
-    refusals=((lambda c: c.projection_dim is None, "projection_dim=None"),),
+    refusals={"projection_dim=None": lambda c: c.projection_dim is None},
     prefixes=(_TOWER, ""),
     prefix_for=lambda config: _TOWER,
 )
@@ -206,7 +206,7 @@ clip_classifier = _tower_inside(
     common.classifier_names(),
     name="clip_classifier",
     fields={"class_token": True, "final_norm": False},
-    refusals=(_NO_CLASSES,),
+    refusals=_NO_CLASSES,
     ignored={r"vision_model\.post_layernorm\..*": "a norm that the class does not use"},
 )
 clip = _tower_inside(_CLIP, "CLIPModel", "token", _PROJECTION, only_read=_WITH_TEXT)
@@ -231,7 +231,7 @@ def _siglip(encoder: _Encoder, name: str) -> tuple[Dialect, ...]:
             name=f"{encoder.model_type}_classifier",
             reasons={"pool/": skipped},
             fields={},
-            refusals=(_NO_CLASSES,),
+            refusals=_NO_CLASSES,
             ignored={r"vision_model\.head\..*": skipped},
         ),
         _tower_inside(encoder, f"{name}Model", "map", {}, only_read=_WITH_TEXT),

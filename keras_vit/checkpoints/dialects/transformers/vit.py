@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Limit, Names
+from keras_vit.checkpoints.dialects.base import Dialect, Limits, Names
 from keras_vit.checkpoints.dialects.json_fields import (
     HAS_POSITIONS,
     Facts,
@@ -39,10 +39,11 @@ _MASK = "mask of masked image modelling"
 _POOLER = TORCH.names({"pre_logits": "pooler.dense"})
 _NO_POOLER = {"representation_size": None}
 """A classifier reads the class token itself, even if the file also has a pooler."""
-_NOT_BOTH: Limit = (
-    lambda c: c.representation_size is not None and common.has_head(c),
-    "a head behind a representation layer",
-)
+_NOT_BOTH: Limits = {
+    "a head behind a representation layer": lambda c: (
+        c.representation_size is not None and common.has_head(c)
+    )
+}
 
 
 def _family(
@@ -107,7 +108,7 @@ vit = dataclasses.replace(
             ),
             JsonConstant("pooler_act", "tanh"),
         ),
-        impossible=(_NOT_BOTH,),
+        impossible=_NOT_BOTH,
     ),
     name="transformers",
 )
@@ -127,7 +128,7 @@ deit = _family(
     {**_POOLER, **TORCH.names("transformers/deit"), **common.classifier_names(**_NO_POOLER)},
     classifiers=("token", "token_and_distillation"),
     fields={"distillation_token": True},
-    impossible=(_NOT_BOTH,),
+    impossible=_NOT_BOTH,
 )
 
 vit_mae = _family(
@@ -210,25 +211,20 @@ def _beit(model_type: str, class_name: str, has_pooler: bool) -> Dialect:
         has_pooler: whether the class without a head has the norm behind the mean.
     """
     prefix = model_type.replace("-", "_") + "."
-    limits: tuple[Limit, ...] = (
-        (lambda c: not c.has_class_token, "a model without a class token"),
-        (lambda c: c.class_token_in_mean, "a mean of the class token too"),
-        (_is_not_square, f"patches or a grid that are not square: {_SWAPS}"),
-        (
-            lambda c: c.classifier == "gap" and c.final_norm and not c.numerics.pool_before_norm,
-            "a norm before the mean of the patches",
+    limits: Limits = {
+        "a model without a class token": lambda c: not c.has_class_token,
+        "a mean of the class token too": lambda c: c.class_token_in_mean,
+        f"patches or a grid that are not square: {_SWAPS}": _is_not_square,
+        "a norm before the mean of the patches": lambda c: (
+            c.classifier == "gap" and c.final_norm and not c.numerics.pool_before_norm
         ),
-        (
-            lambda c: (
-                not c.final_norm and (has_pooler or common.has_head(c) or c.classifier != "gap")
-            ),
-            "an encoder without a last norm",
+        "an encoder without a last norm": lambda c: (
+            not c.final_norm and (has_pooler or common.has_head(c) or c.classifier != "gap")
         ),
-        (
-            lambda c: not has_pooler and not common.has_head(c) and c.numerics.pool_before_norm,
-            f"features behind a norm of the mean: {class_name}Model has none",
+        f"features behind a norm of the mean: {class_name}Model has none": lambda c: (
+            not has_pooler and not common.has_head(c) and c.numerics.pool_before_norm
         ),
-    )
+    }
     return _family(
         model_type,
         prefix,
