@@ -27,7 +27,11 @@ from keras_vit.checkpoints.dialects.transformers.dinov2 import mlp_of, swiglu_wi
 from keras_vit.config import Numerics, ViTConfig
 from keras_vit.images.protocols import ProtocolSpec
 
-_RESIZES = {True: "bicubic_antialias", False: "bicubic_catmull_rom"}
+_RESIZES = {
+    True: "bicubic_antialias",
+    False: "bicubic_catmull_rom",
+    None: "bicubic_catmull_rom",
+}
 """keras-hub's `antialias_in_interpolation` -> the same in `Numerics.position_resize`."""
 
 
