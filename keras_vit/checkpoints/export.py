@@ -155,8 +155,8 @@ def _write_h5(path: Path, named: Iterable[tuple[str, np.ndarray]]) -> None:
 
 
 def _check_expressible(config: ViTConfig, dialect: Dialect, lossy: bool) -> None:
-    impossible = [reason for beyond, reason in dialect.refusals if beyond(config)]
-    reasons = [reason for beyond, reason in dialect.limits if beyond(config)]
+    impossible = [reason for reason, beyond in dialect.refusals.items() if beyond(config)]
+    reasons = [reason for reason, beyond in dialect.limits.items() if beyond(config)]
     if dialect.numerics is not None:
         computed = dialect.numerics.to_dict()
         reasons += [

@@ -21,12 +21,7 @@ from keras_vit.checkpoints.adapt import (
 )
 from keras_vit.checkpoints.dialects import dialects_named
 from keras_vit.checkpoints.export import Track, WeightArrays, export
-from keras_vit.checkpoints.inspection import (
-    Checkpoint,
-    CheckpointInfo,
-    inspect,
-    open_checkpoint,
-)
+from keras_vit.checkpoints.inspection import Checkpoint, CheckpointInfo, inspect, open_checkpoint
 from keras_vit.checkpoints.opening import open_source
 from keras_vit.checkpoints.translate import Move
 from keras_vit.config import ViTConfig
@@ -39,15 +34,7 @@ from keras_vit.weights.axes import in_order
 
 Named = tuple[str, np.ndarray]
 
-_OPEN = (
-    "dialect",
-    "variant",
-    "num_heads",
-    "classifier",
-    "position_grid",
-    "image_size",
-    "numerics",
-)
+_OPEN = ("dialect", "variant", "num_heads", "classifier", "position_grid", "image_size", "numerics")
 """Arguments that the arrays of a file may leave open, so that `inspect` needs them too."""
 
 

@@ -14,7 +14,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 import numpy as np
 
 from keras_vit.checkpoints.containers import Reader
-from keras_vit.checkpoints.dialects.base import Dialect, StoredAs, Unsupported
+from keras_vit.checkpoints.dialects.base import Dialect, StoredAs
 from keras_vit.config import ViTConfig
 from keras_vit.errors import CheckpointError, shown
 from keras_vit.weights import axes, lexicon, templates
@@ -92,9 +92,10 @@ def plan(
     chosen: dict[tuple[str, str], StoredAs] = {}
     for weight in lexicon.weights(config):
         answers = dialect.names_for(weight.word.path, config, weight.binding)
-        if isinstance(answers, Unsupported):
+        if not answers:
             raise CheckpointError(
-                f"The {dialect.name} dialect has no place for {weight.path}: {answers.reason}."
+                f"The {dialect.name} dialect has no place for {weight.path}: "
+                f"{dialect.reason_for(weight.word)}."
             )
         candidates = [(_name(stored, weight, prefix), stored) for stored in answers]
         name, stored = next((c for c in candidates if c[0] in names), candidates[0])

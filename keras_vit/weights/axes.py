@@ -5,6 +5,7 @@ word is an axis, `1` is an axis of length 1, parentheses merge axes into one.
 """
 
 import math
+import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -14,19 +15,8 @@ Groups = tuple[tuple[str, ...], ...]
 
 def parse(axes: str) -> Groups:
     """Returns one tuple of symbols per array dimension: `"(h d) m"` is `(("h", "d"), ("m",))`."""
-    groups: list[tuple[str, ...]] = []
-    inside: list[str] | None = None
-    for token in axes.replace("(", " ( ").replace(")", " ) ").split():
-        if token == "(":
-            inside = []
-        elif token == ")":
-            groups.append(tuple(inside or ()))
-            inside = None
-        elif inside is not None:
-            inside.append(token)
-        else:
-            groups.append((token,))
-    return tuple(groups)
+    groups = re.findall(r"\(([^()]*)\)|([^\s()]+)", axes)
+    return tuple((symbol,) if symbol else tuple(merged.split()) for merged, symbol in groups)
 
 
 def shape_of(axes: str, sizes: Mapping[str, int]) -> tuple[int, ...]:

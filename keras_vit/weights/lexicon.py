@@ -89,7 +89,7 @@ class Condition:
         read: Any = config
         for name in self.field.split("."):
             read = getattr(read, name, None)
-        holds = bool(read) if self.value is None else read == self.value
+        holds = bool(read) if self.value is None else str(read) == self.value
         return holds is not self.is_met_by_others
 
     @property

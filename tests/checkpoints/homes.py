@@ -1,4 +1,4 @@
-"""The fields of a model for every dialect whose files do not hold the paper's model."""
+"""The models that a dialect can hold: the fields that differ from the paper's, and its refusals."""
 
 _TOWER = {"num_classes": 0, "resnet": None}
 _CLIP = {**_TOWER, "classifier": "token", "pre_norm": True, "patch_bias": False}
@@ -126,3 +126,8 @@ HOMES = {
     },
 }
 """Fields that the tests of the laws give a model before they write it in a dialect."""
+
+
+def beyond_library(dialect):
+    """The conditions of the models that the dialect or its library cannot express."""
+    return (*dialect.refusals.values(), *dialect.limits.values())

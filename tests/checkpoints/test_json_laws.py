@@ -17,7 +17,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
 )
 from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError
-from tests.checkpoints.homes import HOMES
+from tests.checkpoints.homes import HOMES, beyond_library
 
 pytestmark = pytest.mark.without_backend
 
@@ -147,7 +147,7 @@ def models_of(dialect) -> list[Facts]:
             config = ViTConfig(**{**SIZES, **home, **fields, "numerics": {**numerics, **own}})
         except ConfigError:  # a difference that a model of this family cannot have
             continue
-        beyond = any(cannot(config) for cannot, _ in dialect.refusals + dialect.limits)
+        beyond = any(cannot(config) for cannot in beyond_library(dialect))
         if not beyond and all(itertools.starmap(dialect.can_compute, own.items())):
             found.append(Facts(config, LABELS if config.num_classes == 3 else None))
     return found

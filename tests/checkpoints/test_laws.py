@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from keras_vit import VisionTransformer
 from keras_vit.checkpoints.adapt import adapt_config
-from keras_vit.checkpoints.dialects import DIALECTS, Unsupported
+from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.timm import architectures
 from keras_vit.checkpoints.inspection import open_checkpoint
@@ -22,7 +22,7 @@ from keras_vit.errors import CheckpointError
 from keras_vit.variants import list_variants, variant
 from keras_vit.weights import lexicon
 from tests.checkpoints.headers import Headers
-from tests.checkpoints.homes import HOMES
+from tests.checkpoints.homes import HOMES, beyond_library
 from tests.thorough import times
 
 dialects = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
@@ -75,9 +75,9 @@ def expressible(config: ViTConfig, dialect) -> ViTConfig:
         config = config.replace(**{"class_token": None, "representation_size": None, **home})
     for concession in ({}, *CONCESSIONS):
         config = config.replace(**{**concession, **home})
-        beyond = any(is_beyond(config) for is_beyond, _ in dialect.refusals + dialect.limits)
+        beyond = any(is_beyond(config) for is_beyond in beyond_library(dialect))
         if not beyond and all(
-            not isinstance(dialect.names_for(weight.word.path, config), Unsupported)
+            dialect.names_for(weight.word.path, config, weight.binding)
             for weight in lexicon.weights(config)
         ):
             return config
@@ -108,9 +108,9 @@ def assert_bitwise_equal(left, right):
 @dialects
 def test_a_dialect_has_a_name_or_a_reason_for_every_word_of_the_lexicon(dialect):
     """And no further words."""
-    assert dialect.words.keys() == {word.path for word in lexicon.LEXICON}
-    for path, answer in dialect.words.items():
-        assert answer.reason if isinstance(answer, Unsupported) else dialect.all_names(path)
+    assert dialect.words.keys() <= {word.path for word in lexicon.LEXICON}
+    for word in lexicon.LEXICON:
+        assert dialect.all_names(word.path) or dialect.reason_for(word)
 
 
 @pytest.mark.without_backend
@@ -201,7 +201,7 @@ def test_a_written_file_is_read_as_the_same_model(dialect, config, prefix):
 def test_a_variant_has_a_name_for_every_weight_or_is_refused(dialect, name):
     """At full size; no name stands for two weights."""
     config = variant(name).config()
-    if config.resnet is not None and isinstance(dialect.words["root/conv/kernel"], Unsupported):
+    if config.resnet is not None and not dialect.all_names("root/conv/kernel"):
         with pytest.raises(
             CheckpointError, match="has no place for root/conv/kernel: .*(stem|hybrids)"
         ):

@@ -73,6 +73,7 @@ INEXPRESSIBLE = {
     "timm/eva": (
         ({**BIAS, "classifier": "gap"}, "no class token beside a relative position bias"),
         ({**BIAS, "num_registers": 2}, "registers beside a relative position bias"),
+        ({"qkv_bias": (True, True, False)}, "timm's Eva has a bias of the key only beside both"),
     ),
     "transformers/beit": (
         ({**BIAS, "image_size": (16, 32)}, "patches or a grid that are not square"),

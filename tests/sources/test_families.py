@@ -43,7 +43,7 @@ def test_a_row_has_a_name_in_its_dialect_for_every_weight(name):
         path for move in plan(config, dialect, dialect.prefix_for(config)) for path in move.paths
     ]
     assert len(paths) == len(list(lexicon.weights(config)))
-    refusals = [words for beyond, words in dialect.refusals if beyond(config)]
+    refusals = [words for words, beyond in dialect.refusals.items() if beyond(config)]
     assert refusals == ([dialect.only_read] if dialect.only_read else [])
     complete(row.protocol)
     assert row.unverified

@@ -4,7 +4,7 @@ from keras_vit.checkpoints.dialects import keras_hub as _keras_hub
 from keras_vit.checkpoints.dialects import open_clip as _open_clip
 from keras_vit.checkpoints.dialects import timm as _timm
 from keras_vit.checkpoints.dialects import transformers as _transformers
-from keras_vit.checkpoints.dialects.base import Dialect, Statement, StoredAs, Unsupported
+from keras_vit.checkpoints.dialects.base import Dialect, Statement, StoredAs
 from keras_vit.checkpoints.dialects.big_vision import big_vision, big_vision_scan
 from keras_vit.checkpoints.dialects.facebook import facebook
 from keras_vit.checkpoints.dialects.google import google, google_linen
@@ -46,4 +46,4 @@ def dialects_named(name: str) -> tuple[Dialect, ...]:
     return tuple(d for d in _ALL if d.name == name or d.name.startswith(f"{name}/"))
 
 
-__all__ = ["DIALECTS", "Dialect", "Statement", "StoredAs", "Unsupported", "dialects_named"]
+__all__ = ["DIALECTS", "Dialect", "Statement", "StoredAs", "dialects_named"]

@@ -7,19 +7,12 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from keras_vit.checkpoints.dialects.json_fields import (
-    Facts,
-    Json,
-    JsonTable,
-    Labels,
-    always,
-    merge,
-)
+from keras_vit.checkpoints.dialects.json_fields import Facts, Json, JsonTable, Labels, always, merge
 from keras_vit.config import SWITCHES, Numerics, ViTConfig
 from keras_vit.errors import ConfigError, shown
 from keras_vit.images.protocols import ProtocolSpec, complete
 from keras_vit.text import log
-from keras_vit.weights.lexicon import LEXICON
+from keras_vit.weights.lexicon import LEXICON, Word
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,46 +49,21 @@ class StoredAs:
         return all(binding.get(p, values[0]) in values for p, values in self.only.items())
 
 
-@dataclasses.dataclass(frozen=True)
-class Unsupported:
-    """The reason why a dialect has no name for a weight of the lexicon."""
+Names = tuple[StoredAs, ...]
+"""All names of one weight; the first whose condition a model meets is written."""
 
-    reason: str
-
-
-AllNames = tuple[StoredAs, ...]
-Names = StoredAs | Unsupported | AllNames
+Limits = Mapping[str, Callable[[ViTConfig], bool]]
+"""Description of models that a library lacks -> the condition on their configuration."""
 
 
-def with_reasons(reasons: Mapping[str, str], words: Mapping[str, Names]) -> dict[str, Names]:
-    """Returns the names, and a reason for every weight of the lexicon without a name.
+def one_of_several(field: str, *values: str) -> Limits:
+    """Returns the limit of a family that has several values of a field; {} for a single value.
 
-    A weight of a part that the paper's model lacks needs no entry in `reasons`.
-
-    Args:
-        reasons: start of a path -> the reason; `""` is the start of every path.
-        words: path of the lexicon -> its names.
-
-    Raises:
-        LookupError: a weight has neither name nor reason, or a path is not in the lexicon.
+    A single value is one of the `fields` of the dialect, which state their limit themselves.
     """
-    complete_words = dict(words)
-    if strange := words.keys() - {word.path for word in LEXICON}:
-        raise LookupError(f"{min(strange)} is no weight of the lexicon")
-    for word in LEXICON:
-        if word.path not in words:
-            starts = [start for start in reasons if word.path.startswith(start)]
-            if not starts and word.part:
-                complete_words[word.path] = Unsupported(f"no model of the library has {word.part}")
-                continue
-            if not starts:
-                raise LookupError(f"{word.path} has neither a name nor a reason")
-            complete_words[word.path] = Unsupported(reasons[max(starts, key=len)])
-    return complete_words
-
-
-Limit = tuple[Callable[[ViTConfig], bool], str]
-"""A condition on the configuration of models that a library lacks, and its description."""
+    words = " or ".join(map(repr, values))
+    limit: Limits = {f"{field} other than {words}": lambda c: getattr(c, field) not in values}
+    return limit if len(values) > 1 else {}
 
 
 def _differs(field: str, value: Any, config: ViTConfig) -> bool:
@@ -196,8 +164,10 @@ class Dialect:
             ViT is called `"library/family"`.
         library: name of the library.
         container: format of the file: `"npz"`, `"safetensors"` or `"h5"`.
-        words: path template -> `StoredAs`, several of them with conditions, or
-            `Unsupported`, for every word of the lexicon.
+        words: path template of the lexicon -> the names of the weight.
+        reasons: start of a path -> why the library has no weight there; `""` is the start of every
+            path, and the longest start counts. A weight of a part that the paper's model lacks
+            needs no entry.
         prefixes: prefixes that all names in a file may have.
         prefix_for: returns the prefix for writing a model.
         ignored: regular expressions of names that are no weights, and the reason for each.
@@ -229,9 +199,8 @@ class Dialect:
         switches: names of the `SWITCHES` that the library has and that neither a name of a weight
             nor a row of `json` shows (`parts`). Files are read without all other switches, and
             models that use them are refused.
-        impossible: models whose files the library would not load: a condition on the
-            configuration, and its description.
-        limits: models that the library loads but computes differently, in the same form.
+        impossible: models whose files the library would not load.
+        limits: models that the library loads but computes differently.
         only_read: reason why files of the dialect are read and not written, or "".
         crops: whether the library drops pixels that fill no patch.
         metadata: metadata of a safetensors file.
@@ -241,6 +210,7 @@ class Dialect:
     library: str
     container: str
     words: Mapping[str, Names]
+    reasons: Mapping[str, str] = dataclasses.field(default_factory=dict)
     prefixes: tuple[str, ...] = ("",)
     prefix_for: Callable[[ViTConfig], str] = lambda config: ""
     ignored: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -259,8 +229,8 @@ class Dialect:
     varies: Mapping[str, tuple[Any, ...]] = dataclasses.field(default_factory=dict)
     fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     switches: tuple[str, ...] = ()
-    impossible: tuple[Limit, ...] = ()
-    limits: tuple[Limit, ...] = ()
+    impossible: Limits = dataclasses.field(default_factory=dict)
+    limits: Limits = dataclasses.field(default_factory=dict)
     only_read: str = ""
     crops: bool = True
     metadata: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -273,19 +243,20 @@ class Dialect:
         return {**plain, **self.fields}
 
     @functools.cached_property
-    def refusals(self) -> tuple[Limit, ...]:
-        """Conditions of models that no file can hold, and their descriptions."""
+    def refusals(self) -> Limits:
+        """Models that no file can hold."""
+        if self.only_read:
+            return {self.only_read: always}
         lacking = [switch for name, switch in SWITCHES.items() if name not in self.parts]
-        return (
-            *(((always, self.only_read),) if self.only_read else ()),
-            *(
-                (functools.partial(_differs, field, value), f"{field} other than {value!r}")
+        return {
+            **{
+                f"{field} other than {value!r}": functools.partial(_differs, field, value)
                 for field, value in self.fields.items()
                 if field not in self._stated_fields
-            ),
-            *self.impossible,
-            *((switch.is_used, switch.words) for switch in lacking),
-        )
+            },
+            **self.impossible,
+            **{switch.words: switch.is_used for switch in lacking},
+        }
 
     @property
     def _stated_fields(self) -> set[str]:
@@ -311,22 +282,23 @@ class Dialect:
         }
         return frozenset(shown_parts.union(self.switches))
 
+    def all_names(self, path: str) -> Names:
+        """Returns every name that a weight may have in files of this dialect; () for none."""
+        return self.words.get(path, ())
+
     def names_for(
         self, path: str, config: ViTConfig, binding: Mapping[str, str] = MappingProxyType({})
-    ) -> tuple[StoredAs, ...] | Unsupported:
+    ) -> Names:
         """Returns the names of a weight in files of a model; the first is the one to write."""
-        answer = self.words[path]
-        if isinstance(answer, Unsupported):
-            return answer
         names = self.all_names(path)
         return tuple(stored for stored in names if stored.when(config) and stored.holds(binding))
 
-    def all_names(self, path: str) -> tuple[StoredAs, ...]:
-        """Returns every name that a weight may have in files of this dialect."""
-        answer = self.words[path]
-        if isinstance(answer, Unsupported):
-            return ()
-        return answer if isinstance(answer, tuple) else (answer,)
+    def reason_for(self, word: Word) -> str:
+        """Returns why files of the dialect have no such weight; "" if nothing states it."""
+        starts = [start for start in self.reasons if word.path.startswith(start)]
+        if starts:
+            return self.reasons[max(starts, key=len)]
+        return f"no model of the library has {word.part}" if word.part else ""
 
     def can_compute(self, name: str, value: Any) -> bool:
         """Whether the library computes with this value of a field of `Numerics`."""

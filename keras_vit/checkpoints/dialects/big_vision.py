@@ -12,12 +12,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import (
-    Dialect,
-    Names,
-    PreparationWords,
-    with_reasons,
-)
+from keras_vit.checkpoints.dialects.base import Dialect, Names, PreparationWords
+from keras_vit.checkpoints.dialects.google import UNREAD_CLASS_TOKEN
 from keras_vit.checkpoints.dialects.names import FLAX
 from keras_vit.config import Numerics, ViTConfig
 from keras_vit.weights.lexicon import LEXICON
@@ -34,19 +30,15 @@ def _words(stacked: bool) -> dict[str, Names]:
                 (stored,) = names[word.path]
                 name = stored.name.replace("encoderblock_{l}", "encoderblock")
                 names[word.path] = (dataclasses.replace(stored, name=name, axes=f"l {word.axes}"),)
-    return with_reasons({"root/": _NO_STEM, "stage": _NO_STEM}, names)
+    return names
 
 
 def _is_read_as_old(config: ViTConfig) -> bool:
     """Whether `fix_old_checkpoints` would take k^2 + 1 patches for a class token and k^2."""
     rows, columns = config.source_grid
     count = rows * columns - 1
-    return not config.has_class_position and count > 0 and math.isqrt(count) ** 2 == count
-
-
-def _loses_its_rectangle(config: ViTConfig) -> bool:
-    rows, columns = config.source_grid
-    return config.has_class_position and rows != columns
+    is_square = count > 0 and math.isqrt(count) ** 2 == count
+    return config.position == "learned" and not config.has_class_position and is_square
 
 
 def _undetermined(fields: Mapping[str, Any]) -> dict[str, str]:
@@ -69,6 +61,7 @@ big_vision = Dialect(
     library="google-research/big_vision",
     container="npz",
     words=_words(stacked=False),
+    reasons={"root/": _NO_STEM, "stage": _NO_STEM},
     prefixes=("", "params/", "params/img/", "opt/target/"),
     ignored={
         r"opt/(?!target/).*": "optimizer state",
@@ -79,22 +72,17 @@ big_vision = Dialect(
     numerics=Numerics(),
     fields={"qkv_bias": True},
     images=PreparationWords(default=lambda config: "big_vision"),
-    impossible=(
-        (
-            lambda c: c.has_class_token and "token" not in c.classifier,
-            "a class token that the head does not read",
+    impossible={
+        **UNREAD_CLASS_TOKEN,
+        "a class token with a position, beside a grid that is not square": lambda c: (
+            c.position == "learned" and c.has_class_position and len({*c.source_grid}) > 1
         ),
-        (
-            lambda c: c.position == "learned" and _loses_its_rectangle(c),
-            "a class token with a position, beside a grid that is not square",
+    },
+    limits={
+        "a grid of k^2 + 1 patches, whose first position it would take for the class token's": (
+            _is_read_as_old
         ),
-    ),
-    limits=(
-        (
-            lambda c: c.position == "learned" and _is_read_as_old(c),
-            "a grid of k^2 + 1 patches, whose first position it would take for the class token's",
-        ),
-    ),
+    },
 )
 
 big_vision_scan = dataclasses.replace(

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Limit
-from keras_vit.checkpoints.dialects.json_fields import JsonField, JsonFields, Row, one_of
+from keras_vit.checkpoints.dialects.base import Limits
+from keras_vit.checkpoints.dialects.json_fields import Codec, JsonField, JsonFields, Row, one_of
 from keras_vit.config import Rope, ViTConfig
 
 GELUS = {
@@ -25,9 +25,10 @@ def _activation(config: ViTConfig) -> str:
     return str(one_of(GELUS).write(config.numerics.gelu))
 
 
-def _biases(config: ViTConfig) -> tuple[bool, bool, bool]:
-    one = config.qkv_bias
-    return (one, one, one) if isinstance(one, bool) else one
+_THETA = Codec(
+    lambda rope: rope.theta if rope else 100.0,
+    lambda theta: Rope(form="dinov3", theta=float(theta)),
+)
 
 
 def dinov3_rows(
@@ -48,6 +49,11 @@ def dinov3_rows(
         own = tuple(content.get(key, key != biases[1]) for key in biases)
         return {"qkv_bias": own[0] if len(set(map(repr, own))) == 1 else own}
 
+    def write_biases(config: ViTConfig) -> dict[str, Any]:
+        one = config.qkv_bias
+        own = (one, one, one) if isinstance(one, bool) else one
+        return dict(zip(biases, own, strict=True))
+
     def read_mlp(content: Mapping[str, Any]) -> dict[str, Any]:
         gate, gelu = _ACTIVATIONS[content.get(activation, "gelu")]
         if content.get("use_gated_mlp"):
@@ -55,12 +61,7 @@ def dinov3_rows(
         return {"mlp": "plain", "numerics.gate": "silu", "numerics.gelu": gelu}
 
     return (
-        JsonFields(
-            biases,
-            ("qkv_bias",),
-            read_biases,
-            lambda c: dict(zip(biases, _biases(c), strict=True)),
-        ),
+        JsonFields(biases, ("qkv_bias",), read_biases, write_biases),
         JsonField(projection_bias, "projection_bias", default=True),
         JsonField(mlp_bias, "mlp_bias", default=True),
         JsonFields(
@@ -70,14 +71,7 @@ def dinov3_rows(
             lambda c: {activation: _activation(c), "use_gated_mlp": c.mlp == "gated"},
         ),
         JsonField("layer_norm_eps", "numerics.layer_norm_epsilon", default=1e-5),
-        JsonFields(
-            ("rope_theta",),
-            ("rope",),
-            lambda content: {
-                "rope": Rope(form="dinov3", theta=float(content.get("rope_theta", 100.0)))
-            },
-            lambda c: {"rope_theta": c.rope.theta if c.rope else 100.0},
-        ),
+        JsonField("rope_theta", "rope", _THETA, default=100.0),
         JsonField("num_register_tokens", "num_registers", default=0),
         JsonField("attention_dropout", "attention_dropout_rate"),
         JsonField("drop_path_rate", "stochastic_depth_rate"),
@@ -85,12 +79,10 @@ def dinov3_rows(
     )
 
 
-def _own_rope(config: ViTConfig) -> Rope | None:
-    return config.rope and Rope(form="dinov3", theta=config.rope.theta)
-
-
-OWN_ROPE: tuple[Limit, ...] = (
-    (lambda c: c.rope is None, "rope=None"),
-    (lambda c: c.rope not in (None, _own_rope(c)), "a rope of another form than 'dinov3'"),
-)
+OWN_ROPE: Limits = {
+    "rope=None": lambda c: c.rope is None,
+    "a rope of another form than 'dinov3'": lambda c: (
+        c.rope is not None and c.rope != Rope(form="dinov3", theta=c.rope.theta)
+    ),
+}
 """Refusals of models whose positions DINOv3 cannot express."""

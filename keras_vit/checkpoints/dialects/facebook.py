@@ -7,11 +7,7 @@ of its branches `gamma_1` and `gamma_2` (`deit/models_v2.py`). MAE's mask token 
 width and DINOv2's the encoder's, under one name; keras_vit ignores both.
 """
 
-from keras_vit.checkpoints.dialects.base import (
-    Dialect,
-    PreparationWords,
-    with_reasons,
-)
+from keras_vit.checkpoints.dialects.base import Dialect, PreparationWords
 from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.torch_conventions import IMAGENET
 from keras_vit.config import Numerics
@@ -20,9 +16,8 @@ facebook = Dialect(
     name="facebook",
     library="Facebook's own code",
     container="safetensors",
-    words=with_reasons(
-        {"": "Facebook's VisionTransformer has no such part"}, TORCH.names("facebook")
-    ),
+    words=TORCH.names("facebook"),
+    reasons={"": "Facebook's VisionTransformer has no such part"},
     ignored={
         r"mask_token": "the token of masked patches, which the pre-training alone reads",
         r"decoder_.*": "the decoder of MAE's pre-training",

@@ -8,7 +8,7 @@ published npz of the paper and of AugReg: one count numbers all submodules of a 
 
 import dataclasses
 
-from keras_vit.checkpoints.dialects.base import Dialect, Names, with_reasons
+from keras_vit.checkpoints.dialects.base import Dialect, Limits, Names
 from keras_vit.checkpoints.dialects.names import FLAX
 from keras_vit.config import Numerics
 from keras_vit.weights.lexicon import LEXICON
@@ -27,9 +27,15 @@ def _words(submodules: str, norm_axes: tuple[str, str]) -> dict[str, Names]:
         path: (dataclasses.replace(name, axes=axes[path][0], also=axes[path][1:]),)
         for path, (name,) in FLAX.names("google/norms").items()
     }
-    reasons = {"pool/": "the official code has no attention pooling; big_vision has"}
-    return with_reasons(reasons, {**FLAX.names("flax", "google", submodules), **norms})
+    return {**FLAX.names("flax", "google", submodules), **norms}
 
+
+UNREAD_CLASS_TOKEN: Limits = {
+    "a class token that the head does not read": lambda c: (
+        c.has_class_token and "token" not in c.classifier
+    )
+}
+"""A limit of the official code and of big_vision."""
 
 google = Dialect(
     name="google",
@@ -37,16 +43,12 @@ google = Dialect(
     container="npz",
     # The published hybrids have four axes; files that were loaded and saved again have one.
     words=_words("google/pre_linen", norm_axes=("1 1 1 {}", "{}")),
+    reasons={"pool/": "the official code has no attention pooling; big_vision has"},
     prefixes=("", "params/", "opt/target/"),
     ignored={r"opt/state(/.*)?": "optimizer state", r"(opt/)?step": "training step"},
     numerics=Numerics(),
     fields={"position": "learned", "position_before_class": False, "qkv_bias": True},
-    impossible=(
-        (
-            lambda c: c.has_class_token and "token" not in c.classifier,
-            "a class token that the head does not read",
-        ),
-    ),
+    impossible=UNREAD_CLASS_TOKEN,
 )
 
 google_linen = dataclasses.replace(

@@ -7,8 +7,9 @@ keys that state fields together), `JsonConstant` (a key for which keras_vit acce
 meaning) and `JsonNote` (a key that is written for the library and not read by keras_vit).
 """
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from keras_vit.config import ViTConfig
@@ -77,6 +78,10 @@ def one_of(words: Mapping[Any, Any]) -> Codec:
     return Codec(written.__getitem__, read)
 
 
+HAS_POSITIONS = one_of({True: "learned", False: "none"})
+"""The codec of a key that states whether there is an array of positions."""
+
+
 def _square_as_int(sides: Any) -> Any:
     rows, columns = sides
     return rows if rows == columns else [rows, columns]
@@ -88,15 +93,9 @@ SIDES = Codec(_square_as_int, lambda value: value)
 
 @dataclasses.dataclass(frozen=True)
 class _OneKey:
-    """Base of the rows with one key.
-
-    Args:
-        key: the library's key.
-        when: the models for which the key is written.
-    """
+    """Base of the rows with one key."""
 
     key: str
-    when: Callable[[ViTConfig], bool] = dataclasses.field(default=always, kw_only=True)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -114,7 +113,7 @@ class _OneKey:
 
     def write_for(self, facts: Facts) -> dict[str, Any]:
         """Returns the library's key and its value for a model."""
-        value = self._value_for(facts) if self.when(facts.config) else LEFT_OUT
+        value = self._value_for(facts)
         return {} if value is LEFT_OUT else {self.key: value}
 
     def _value_for(self, facts: Facts) -> Any:
@@ -132,7 +131,6 @@ class JsonField(_OneKey):
         default: the library's value for an absent key, or `LEFT_OUT` or `REQUIRED`.
         write: returns the library's value instead of `codec.write`, if the value depends on
             more than the field; `LEFT_OUT` leaves the key out.
-        when: the models for which the key is written.
     """
 
     field: str
@@ -167,15 +165,19 @@ class JsonFields:
         read: from the library's object to these fields.
         write: from the configuration to the library's keys; a key that is left out has the
             library's default.
+        is_optional: whether an object without the first key states none of the fields.
     """
 
     keys: tuple[str, ...]
     fields: tuple[str, ...]
     read: Callable[[Json], Mapping[str, Any]]
     write: Callable[[ViTConfig], Mapping[str, Any]]
+    is_optional: bool = False
 
     def read_from(self, content: Json) -> dict[str, Any]:
         """Returns the fields that an object of the library states."""
+        if self.is_optional and self.keys[0] not in content:
+            return {}
         with naming(self.keys[0], content.get(self.keys[0])):
             return dict(self.read(content))
 
@@ -191,7 +193,6 @@ class JsonConstant(_OneKey):
     Args:
         key: the library's key.
         value: the value to write, and to expect if the key is present.
-        when: the models for which the key is written.
     """
 
     value: Any
@@ -214,8 +215,7 @@ class JsonNote(_OneKey):
 
     Args:
         key: the library's key.
-        write: returns the value for a model.
-        when: the models for which the key is written.
+        write: returns the value for a model; `LEFT_OUT` leaves the key out.
     """
 
     write: Callable[[Facts], Any]
@@ -240,22 +240,17 @@ def number(content: Json, key: str, default: Any = LEFT_OUT) -> Any:
     return value
 
 
-class naming:  # noqa: N801  reads as a verb: with naming(key, value)
-    """Context in which the message of an error begins with the key and its value."""
-
-    def __init__(self, key: str, value: Any) -> None:
-        self._key, self._value = key, value
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if isinstance(error, (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)):
-            reason = f"and no {error.args[0]}" if isinstance(error, KeyError) else str(error)
-            reason = shown(reason, 400, quoted=False)
-            if reason.startswith("of "):  # the reason states the value itself
-                raise ValueError(f"has {self._key} {reason}") from error
-            raise ValueError(f"has {self._key}={shown(self._value)}, {reason}") from error
+@contextlib.contextmanager
+def naming(key: str, value: Any) -> Iterator[None]:
+    """Turns errors of its block into a `ValueError` that begins with the key and its value."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        reason = f"and no {error.args[0]}" if isinstance(error, KeyError) else str(error)
+        reason = shown(reason, 400, quoted=False)
+        if reason.startswith("of "):  # the reason states the value itself
+            raise ValueError(f"has {key} {reason}") from error
+        raise ValueError(f"has {key}={shown(value)}, {reason}") from error
 
 
 @dataclasses.dataclass(frozen=True)

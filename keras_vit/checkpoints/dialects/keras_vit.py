@@ -8,6 +8,6 @@ keras_vit = Dialect(
     name="keras_vit",
     library="keras_vit",
     container="safetensors",
-    words={word.path: StoredAs(word.path) for word in LEXICON},
+    words={word.path: (StoredAs(word.path),) for word in LEXICON},
     switches=tuple(SWITCHES),
 )

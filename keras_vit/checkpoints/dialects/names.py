@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import AllNames, StoredAs
+from keras_vit.checkpoints.dialects.base import Names, StoredAs
 from keras_vit.weights.lexicon import LEXICON, Word
 
 Section = Mapping[str, Any]
@@ -42,7 +42,7 @@ class Layout:
     parameters: Mapping[str, str]
     axes: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
-    def names(self, *sections: str | Section) -> dict[str, AllNames]:
+    def names(self, *sections: str | Section) -> dict[str, Names]:
         """Returns the name of each weight; a later section replaces names of an earlier one.
 
         Args:
@@ -51,7 +51,7 @@ class Layout:
         Raises:
             LookupError: a section has a key that is neither a layer nor a weight of the lexicon.
         """
-        names: dict[str, AllNames] = {}
+        names: dict[str, Names] = {}
         for section in sections:
             rows = _sections()[section] if isinstance(section, str) else section
             for place, entry in rows.items():
@@ -61,7 +61,7 @@ class Layout:
                 names |= own
         return names
 
-    def _names_at(self, place: str, entries: list[Any]) -> Iterator[tuple[str, AllNames]]:
+    def _names_at(self, place: str, entries: list[Any]) -> Iterator[tuple[str, Names]]:
         """Yields path and names of a weight, or of each weight of a layer."""
         for word in _WORDS_AT.get(place, ()):
             names = tuple(_stored(word, entry) for entry in entries)

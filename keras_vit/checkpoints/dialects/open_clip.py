@@ -8,12 +8,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import (
-    Dialect,
-    PreparationWords,
-    StoredAs,
-    with_reasons,
-)
+from keras_vit.checkpoints.dialects.base import Dialect, PreparationWords, StoredAs
 from keras_vit.checkpoints.dialects.json_fields import (
     Codec,
     Json,
@@ -88,9 +83,8 @@ open_clip = Dialect(
     name="open_clip",
     library="open_clip",
     container="safetensors",
-    words=with_reasons(
-        {"": "open_clip's VisionTransformer has no such part"}, TORCH.names("open_clip")
-    ),
+    words=TORCH.names("open_clip"),
+    reasons={"": "open_clip's VisionTransformer has no such part"},
     prefixes=("visual.",),
     ignored=_OF_TEXT,
     json=_TABLES,
@@ -133,12 +127,11 @@ def _trunk_of(family: Dialect) -> Dialect:
         family,
         name=f"open_clip/{family.name.replace('/', '_')}_trunk",
         library="open_clip",
-        words={**family.words, "projection/kernel": projection, "pre_norm/gamma": pre_norm},
+        words={**family.words, "projection/kernel": (projection,), "pre_norm/gamma": (pre_norm,)},
         prefixes=("visual.trunk.",),
         ignored={**family.ignored, **_OF_TEXT},
         identity=None,
         json=(),
-        labels=lambda files, num_classes: None,
         images=_IMAGES,
         undetermined=lambda fields: {
             **family.undetermined(fields),

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from keras_vit.checkpoints.dialects.json_fields import Json
 from keras_vit.config import ViTConfig
 
 IMAGENET: dict[str, Any] = {
@@ -22,12 +23,28 @@ def stored_image_size(config: ViTConfig) -> tuple[int, int]:
     return rows * config.stride[0], columns * config.stride[1]
 
 
-def _resizes_positions(config: ViTConfig) -> bool:
-    return config.grid not in (None, config.source_grid)
-
-
-POSITIONS_OF_ANOTHER_GRID = (
-    _resizes_positions,
-    "positions stored for another grid than that of image_size",
-)
+POSITIONS_OF_ANOTHER_GRID = {
+    "positions stored for another grid than that of image_size": lambda config: (
+        config.grid not in (None, config.source_grid)
+    )
+}
 """A limit of timm and transformers, which resize positions on loading and not per call."""
+
+
+def relative_bias_of(content: Json, keys: tuple[str, str]) -> str | None:
+    """Returns `ViTConfig.relative_position_bias` from two keys of which one may be true.
+
+    Args:
+        content: the library's object.
+        keys: the library's keys for a table in each block, and for one table for all blocks.
+    """
+    of_block, is_shared = (content.get(key) for key in keys)
+    if of_block and is_shared:
+        raise ValueError(f"beside {keys[1]}, expected one of them")
+    return "block" if of_block else "shared" if is_shared else None
+
+
+def words_of_relative_bias(config: ViTConfig, keys: tuple[str, str]) -> dict[str, bool]:
+    """Returns the library's two keys for a model; the inverse of `relative_bias_of`."""
+    kinds = zip(keys, ("block", "shared"), strict=True)
+    return {key: config.relative_position_bias == kind for key, kind in kinds}

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Identity
+from keras_vit.checkpoints.dialects.base import Dialect, Identity, Limits
 from keras_vit.checkpoints.dialects.json_fields import (
     REQUIRED,
     SIDES,
@@ -19,11 +19,7 @@ from keras_vit.checkpoints.dialects.keras_hub.objects import keras_object
 from keras_vit.checkpoints.dialects.transformers.common import has_head
 from keras_vit.config import Numerics
 
-GELUS = {
-    "gelu": "exact",
-    "gelu_approximate": "tanh",
-    "quick_gelu": "quick",
-}
+GELUS = {"gelu": "exact", "gelu_approximate": "tanh", "quick_gelu": "quick"}
 
 
 def image_shape(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,25 +82,19 @@ _TASK: tuple[Row, ...] = (
 )
 
 
-SOME_ATTENTION_BIASES = (
-    lambda config: config.qkv_bias is not config.projection_bias,
-    "biases of some of query, key, value and the projection behind them alone",
-)
+SOME_ATTENTION_BIASES = {
+    "biases of some of query, key, value and the projection behind them alone": lambda config: (
+        config.qkv_bias is not config.projection_bias
+    )
+}
 
-NOT_SQUARE = (
-    lambda config: len({*fitting_image_size(config)}) > 1,
-    "images that are not square",
-)
-NO_SQUARE_PATCH = (
-    lambda config: len({*config.patch_size}) > 1,
-    "patches that are not square",
-)
+NO_SQUARE_PATCH = {"patches that are not square": lambda config: len({*config.patch_size}) > 1}
 
-
-DROPS_PIXELS = (
-    lambda config: config.image_size is not None and any(config.remainder_of(config.image_size)),
-    "an image_size that patch_size does not divide",
-)
+DROPS_PIXELS = {
+    "an image_size that patch_size does not divide": lambda config: (
+        config.image_size is not None and any(config.remainder_of(config.image_size))
+    )
+}
 
 
 def _metadata(*tasks: str) -> dict[str, Any]:
@@ -163,10 +153,24 @@ def classifier_family(
 
 
 def encoder_family(
-    name: str, module: str, class_name: str, rows: tuple[Row, ...], **more: Any
+    name: str,
+    module: str,
+    class_name: str,
+    rows: tuple[Row, ...],
+    fields: Mapping[str, Any],
+    impossible: Limits,
+    **more: Any,
 ) -> Dialect:
-    """Returns the dialect of an encoder without a classifier; arguments as `classifier_family`."""
-    refusals = (*more.pop("impossible"), NO_SQUARE_PATCH, DROPS_PIXELS)
+    """Returns the dialect of an encoder without a classifier.
+
+    Args:
+        name: name of the dialect behind `keras_hub/`.
+        module: module in keras-hub's models, such as `"clip.clip_vision_encoder"`.
+        class_name: name of the class.
+        rows: rows of the object beside the sizes.
+        fields, impossible: as in `Dialect`, beside those of all encoders.
+        **more: further fields of `Dialect`.
+    """
     return Dialect(
         name=f"keras_hub/{name}",
         library="keras-hub",
@@ -174,7 +178,8 @@ def encoder_family(
         identity=Identity("config.json", "class_name", class_name, repr(class_name)),
         json=keras_object("config.json", module, class_name, rows),
         notes=_metadata(),
-        impossible=refusals,
+        fields={"num_classes": 0, **fields},
+        impossible={**impossible, **NO_SQUARE_PATCH, **DROPS_PIXELS},
         crops=False,
         **more,
     )

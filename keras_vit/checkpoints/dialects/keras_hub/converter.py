@@ -5,11 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.checkpoints.dialects.base import (
-    PreparationWords,
-    per_channel,
-    warn_of_protocol,
-)
+from keras_vit.checkpoints.dialects.base import PreparationWords, per_channel, warn_of_protocol
 from keras_vit.checkpoints.dialects.json_fields import Json, naming, object_at
 from keras_vit.checkpoints.dialects.keras_hub.objects import serialised
 from keras_vit.config import ViTConfig

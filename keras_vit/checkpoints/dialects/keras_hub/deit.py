@@ -6,7 +6,7 @@ The distillation token takes part in the attention and has no head. A classifier
 
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import with_reasons
+from keras_vit.checkpoints.dialects.base import one_of_several
 from keras_vit.checkpoints.dialects.json_fields import Json, JsonFields
 from keras_vit.checkpoints.dialects.keras_hub.common import (
     DROPS_PIXELS,
@@ -15,7 +15,6 @@ from keras_vit.checkpoints.dialects.keras_hub.common import (
     size_rows,
 )
 from keras_vit.checkpoints.dialects.names import KERAS
-from keras_vit.checkpoints.dialects.transformers.common import impossible
 from keras_vit.config import ViTConfig
 
 _POOLINGS = {"token": ("token", False), "gap": ("gap", True)}
@@ -47,17 +46,18 @@ deit = classifier_family(
             lambda config: {"pooling": config.classifier},
         ),
     ),
-    words=with_reasons({"": "keras-hub's DeiT has no such part"}, KERAS.names("keras_hub/deit")),
+    words=KERAS.names("keras_hub/deit"),
+    reasons={"": "keras-hub's DeiT has no such part"},
     fields={
         "position": "learned",
         "position_before_class": False,
         "class_token": True,
         "distillation_token": True,
     },
-    impossible=(
-        *impossible("token", "gap"),
-        SOME_ATTENTION_BIASES,
-        DROPS_PIXELS,
-    ),
-    limits=((_has_foreign_mean, "a mean that leaves tokens out"),),
+    impossible={
+        **one_of_several("classifier", "token", "gap"),
+        **SOME_ATTENTION_BIASES,
+        **DROPS_PIXELS,
+    },
+    limits={"a mean that leaves tokens out": _has_foreign_mean},
 )

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import with_reasons
+from keras_vit.checkpoints.dialects.base import Dialect
 from keras_vit.checkpoints.dialects.dinov3_rows import OWN_ROPE, dinov3_rows
 from keras_vit.checkpoints.dialects.json_fields import (
     JsonField,
@@ -17,21 +17,22 @@ from keras_vit.checkpoints.dialects.json_fields import (
     JsonNote,
     Row,
     number,
+    one_of,
 )
-from keras_vit.checkpoints.dialects.keras_hub.common import (
-    encoder_family,
-    image_shape,
-    size_rows,
-)
+from keras_vit.checkpoints.dialects.keras_hub.common import encoder_family, image_shape, size_rows
 from keras_vit.checkpoints.dialects.keras_hub.converter import converter, fitting_image_size
 from keras_vit.checkpoints.dialects.names import KERAS
-from keras_vit.checkpoints.dialects.transformers.common import impossible
-from keras_vit.checkpoints.dialects.transformers.dinov2 import swiglu_width
+from keras_vit.checkpoints.dialects.torch_conventions import IMAGENET
+from keras_vit.checkpoints.dialects.transformers.dinov2 import mlp_of, swiglu_width
 from keras_vit.config import Numerics, ViTConfig
 from keras_vit.images.protocols import ProtocolSpec
 
-_REASONS = {"": "keras-hub's family has no such part"}
-_BACKBONE_ALONE = {"classifier": "token", "num_classes": 0}
+_RESIZES = {
+    True: "bicubic_antialias",
+    False: "bicubic_catmull_rom",
+    None: "bicubic_catmull_rom",
+}
+"""keras-hub's `antialias_in_interpolation` -> the same in `Numerics.position_resize`."""
 
 
 def _resized_positions(config: ViTConfig) -> dict[str, str]:
@@ -62,12 +63,10 @@ def _hidden_of(config: ViTConfig) -> int:
     return config.mlp_dim if config.mlp == "plain" else config.mlp_dim * 3 // 2
 
 
-def _mlp_of(content: Mapping[str, Any]) -> dict[str, Any]:
-    hidden = number(content, "intermediate_dim")
-    if content.get("use_swiglu_ffn"):
-        return {"mlp": "gated", "mlp_dim": swiglu_width(hidden)}
-    return {"mlp": "plain", "mlp_dim": hidden}
-
+_TOKENS_AND_NORM: tuple[Row, ...] = (
+    JsonField("use_mask_token", "mask_token", default=True),
+    JsonNote("apply_layernorm", lambda facts: False),
+)
 
 _ROWS2: tuple[Row, ...] = (
     *size_rows(
@@ -82,81 +81,77 @@ _ROWS2: tuple[Row, ...] = (
     JsonFields(
         ("intermediate_dim", "use_swiglu_ffn"),
         ("mlp", "mlp_dim"),
-        _mlp_of,
+        lambda content: mlp_of(content, number(content, "intermediate_dim")),
         lambda c: {"intermediate_dim": _hidden_of(c), "use_swiglu_ffn": c.mlp == "gated"},
     ),
     JsonField("layer_scale_init_value", "layer_scale_init"),
     JsonField("num_register_tokens", "num_registers", default=0),
-    JsonField("use_mask_token", "mask_token", default=True),
     JsonField("dropout_rate", "dropout_rate"),
     JsonField("drop_path_rate", "stochastic_depth_rate"),
-    JsonFields(
-        ("antialias_in_interpolation",),
-        ("numerics.position_resize",),
-        lambda content: {
-            "numerics.position_resize": (
-                "bicubic_antialias"
-                if content.get("antialias_in_interpolation")
-                else "bicubic_catmull_rom"
-            )
-        },
-        lambda c: {"antialias_in_interpolation": c.numerics.position_resize == "bicubic_antialias"},
+    JsonField(
+        "antialias_in_interpolation",
+        "numerics.position_resize",
+        one_of(_RESIZES),
+        default=False,
+        write=lambda facts: facts.config.numerics.position_resize == _RESIZES[True],
     ),
-    JsonNote("apply_layernorm", lambda facts: False),
+    *_TOKENS_AND_NORM,
 )
 
 
 def _is_resized_otherwise(config: ViTConfig) -> bool:
     resized = config.grid not in (None, config.source_grid)
-    return resized and config.numerics.position_resize not in (
-        "bicubic_catmull_rom",
-        "bicubic_antialias",
-    )
-
-
-_FIXED = {**_BACKBONE_ALONE, "layer_scale": True}
+    return resized and config.numerics.position_resize not in _RESIZES.values()
 
 
 def _imagenet(config: ViTConfig) -> ProtocolSpec:
     """Returns the protocol of both families' converters, with mean and std of ImageNet."""
-    return {"name": "keras_hub", "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
+    return {"name": "keras_hub", "mean": IMAGENET["mean"], "std": IMAGENET["std"]}
 
 
-dinov2 = encoder_family(
+def _dino(
+    name: str, class_name: str, rows: tuple[Row, ...], fields: Mapping[str, Any], **more: Any
+) -> Dialect:
+    return encoder_family(
+        name,
+        f"{name}.{name}_backbone",
+        class_name,
+        rows,
+        {"classifier": "token", "layer_scale": True, **fields},
+        words=KERAS.names(f"keras_hub/{name}"),
+        reasons={"": "keras-hub's family has no such part"},
+        images=dataclasses.replace(converter, default=_imagenet),
+        **more,
+    )
+
+
+dinov2 = _dino(
     "dinov2",
-    "dinov2.dinov2_backbone",
     "DINOV2Backbone",
     _ROWS2,
-    words=with_reasons(_REASONS, KERAS.names("keras_hub/dinov2")),
     derived=_resized_positions,
     needs_json="which numbered array is which token",
-    images=dataclasses.replace(converter, default=_imagenet),
     numerics=Numerics(gelu="exact", position_resize="bicubic_catmull_rom"),
     expresses=("position_resize",),
     fields={
-        **_FIXED,
         "position": "learned",
         "position_before_class": False,
         "position_before_registers": True,
         "qkv_bias": True,
     },
-    impossible=(
-        *impossible("token"),
-        (
-            lambda c: len({*c.source_grid}) > 1 or len({*(c.grid or (1,))}) > 1,
-            "a grid that is not square",
+    impossible={
+        "a grid that is not square": lambda c: (
+            len({*c.source_grid}) > 1 or len({*(c.grid or (1,))}) > 1
         ),
-        (
-            lambda c: c.mlp == "gated" and swiglu_width(_hidden_of(c)) != c.mlp_dim,
-            "a gated MLP whose width is no multiple of 8",
+        "a gated MLP whose width is no multiple of 8": lambda c: (
+            c.mlp == "gated" and swiglu_width(_hidden_of(c)) != c.mlp_dim
         ),
-    ),
-    limits=((_is_resized_otherwise, "positions that are resized by another method"),),
+    },
+    limits={"positions that are resized by another method": _is_resized_otherwise},
 )
 
-dinov3 = encoder_family(
+dinov3 = _dino(
     "dinov3",
-    "dinov3.dinov3_backbone",
     "DINOV3Backbone",
     (
         *size_rows(),
@@ -167,15 +162,12 @@ dinov3 = encoder_family(
             activation="hidden_activation",
             layer_scale="layer_scale_init_value",
         ),
-        JsonField("use_mask_token", "mask_token", default=True),
-        JsonNote("apply_layernorm", lambda facts: False),
+        *_TOKENS_AND_NORM,
     ),
-    words=with_reasons(_REASONS, KERAS.names("keras_hub/dinov3")),
     needs_json="theta of the rotary positions",
-    images=dataclasses.replace(converter, default=_imagenet),
     numerics=Numerics(gelu="exact", layer_norm_epsilon=1e-5),
     expresses=("gelu", "gate", "layer_norm_epsilon", "position_resize"),
-    fields={**_FIXED, "position": "none"},
+    fields={"position": "none"},
     switches=("qkv_bias",),
-    impossible=(*impossible("token", positions=("none",)), *OWN_ROPE),
+    impossible=OWN_ROPE,
 )

@@ -2,13 +2,7 @@
 
 from typing import Any
 
-from keras_vit.checkpoints.dialects.json_fields import (
-    JsonConstant,
-    JsonNote,
-    JsonTable,
-    Row,
-    always,
-)
+from keras_vit.checkpoints.dialects.json_fields import JsonConstant, JsonNote, JsonTable, Row
 
 _FLOAT32 = {
     "module": "keras",
@@ -36,23 +30,21 @@ def keras_object(
         at: the keys that lead to the object.
         **table: `when`, `beside` and `is_read` of the tables.
     """
-    name = module.rpartition(".")[2]
-    outer: tuple[Row, ...] = (
-        JsonNote("module", lambda facts: f"keras_hub.src.models.{module}"),
-        JsonConstant("class_name", class_name),
-        JsonNote("registered_name", lambda facts: f"keras_hub>{class_name}"),
-    )
-    inner: tuple[Row, ...] = (
-        JsonNote("name", lambda facts: name),
-        JsonNote("trainable", lambda facts: True),
-        JsonNote("dtype", lambda facts: _FLOAT32),
-        *rows,
-    )
-    when = table.pop("when", always)
+    form = serialised(module, class_name, {})
+    inner = form.pop("config")
     return (
-        JsonTable(file, outer, at, when=when, **table),
-        JsonTable(file, inner, (*at, "config"), when=when, **table),
+        JsonTable(file, _notes(form), at, **table),
+        JsonTable(file, (*_notes(inner), *rows), (*at, "config"), **table),
     )
+
+
+def _notes(content: dict[str, Any]) -> tuple[Row, ...]:
+    """Returns the rows that write an object of Keras; reading compares the name of its class."""
+    return tuple(_note(key, value) for key, value in content.items())
+
+
+def _note(key: str, value: Any) -> Row:
+    return JsonConstant(key, value) if key == "class_name" else JsonNote(key, lambda facts: value)
 
 
 def serialised(module: str, class_name: str, config: dict[str, Any]) -> dict[str, Any]:

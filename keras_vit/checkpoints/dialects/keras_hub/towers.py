@@ -2,101 +2,84 @@
 
 import dataclasses
 import re
+from collections.abc import Mapping
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Identity, StoredAs, with_reasons
+from keras_vit.checkpoints.dialects.base import Dialect, Identity, StoredAs
 from keras_vit.checkpoints.dialects.json_fields import JsonConstant, JsonField, Row, one_of
-from keras_vit.checkpoints.dialects.keras_hub.common import (
-    GELUS,
-    NOT_SQUARE,
-    encoder_family,
-    size_rows,
-)
-from keras_vit.checkpoints.dialects.keras_hub.converter import converter
+from keras_vit.checkpoints.dialects.keras_hub.common import GELUS, encoder_family, size_rows
+from keras_vit.checkpoints.dialects.keras_hub.converter import converter, fitting_image_size
 from keras_vit.checkpoints.dialects.keras_hub.objects import keras_object
 from keras_vit.checkpoints.dialects.names import KERAS
-from keras_vit.checkpoints.dialects.transformers.common import impossible
 from keras_vit.config import Numerics
 
-_NUMBERS = "the numbers of the positions"
 
+def _tower(
+    name: str,
+    class_name: str,
+    rows: tuple[Row, ...],
+    embedding: str,
+    numbers: str,
+    gelu: str,
+    epsilon: float,
+    fields: Mapping[str, Any],
+) -> Dialect:
+    """Returns the dialect of a vision encoder alone.
 
-def _tower(name: str, module: str, class_name: str, rows: tuple[Row, ...], **more: Any) -> Dialect:
-    refusals = (*more.pop("impossible"), NOT_SQUARE)
+    Args:
+        name: `"clip"` or `"siglip"`.
+        class_name: first part of the name of its class, such as `"CLIP"`.
+        rows: rows of the object beside those of both encoders.
+        embedding: name of the layer of the embeddings.
+        numbers: name in that layer of the array by which the positions are read in order.
+        gelu, epsilon: the library's word for the GELU and its LayerNorm's epsilon.
+        fields: fields of `ViTConfig` that every file has.
+    """
     return encoder_family(
-        name,
-        module,
-        class_name,
-        (*size_rows(), *rows),
+        f"{name}_vision",
+        f"{name}.{name}_vision_encoder",
+        f"{class_name}VisionEncoder",
+        (
+            *size_rows(),
+            JsonField("intermediate_activation", "numerics.gelu", one_of(GELUS), default=gelu),
+            *rows,
+        ),
+        {"position": "learned", "qkv_bias": True, **fields},
+        {"images that are not square": lambda c: len({*fitting_image_size(c)}) > 1},
+        words=KERAS.names(f"keras_hub/{name}"),
+        reasons={"": f"keras-hub's {class_name} has no such part"},
         needs_json="the form of the GELU",
         images=converter,
+        numerics=Numerics(gelu=GELUS[gelu], layer_norm_epsilon=epsilon),
         expresses=("gelu", "position_resize"),
-        impossible=refusals,
-        **more,
+        ignored={f"layers/{embedding}/{numbers}": "the numbers of the positions"},
+        row_numbers={
+            f"layers/{embedding}/position_embedding/vars/0": f"layers/{embedding}/{numbers}"
+        },
     )
 
 
 clip = _tower(
-    "clip_vision",
-    "clip.clip_vision_encoder",
-    "CLIPVisionEncoder",
-    (
-        JsonField("intermediate_activation", "numerics.gelu", one_of(GELUS), default="quick_gelu"),
-        JsonConstant("intermediate_output_index", None),
-    ),
-    words=with_reasons(
-        {"": "keras-hub's CLIP has no such part"},
-        KERAS.names("keras_hub/clip"),
-    ),
-    # A new encoder of keras-hub has zeros here, so that every token reads the first row.
-    ignored={"layers/clip_vision_embedding/vars/1": _NUMBERS},
-    row_numbers={
-        "layers/clip_vision_embedding/position_embedding/vars/0": (
-            "layers/clip_vision_embedding/vars/1"
-        )
-    },
-    numerics=Numerics(gelu="quick", layer_norm_epsilon=1e-5),
-    fields={
-        "classifier": "token",
-        "num_classes": 0,
-        "position": "learned",
-        "position_before_class": False,
-        "qkv_bias": True,
-        "pre_norm": True,
-        "patch_bias": False,
-    },
-    impossible=impossible("token"),
+    "clip",
+    "CLIP",
+    (JsonConstant("intermediate_output_index", None),),
+    "clip_vision_embedding",
+    "vars/1",  # zeros in a new encoder of keras-hub, so that every token reads the first row
+    "quick_gelu",
+    1e-5,
+    {"classifier": "token", "position_before_class": False, "pre_norm": True, "patch_bias": False},
 )
 
 siglip = _tower(
-    "siglip_vision",
-    "siglip.siglip_vision_encoder",
-    "SigLIPVisionEncoder",
-    (
-        JsonField(
-            "intermediate_activation", "numerics.gelu", one_of(GELUS), default="gelu_approximate"
-        ),
-        # The last norm always uses 1e-6, so another value would give the model two epsilons.
-        JsonConstant("layer_norm_epsilon", 1e-6),
-    ),
-    words=with_reasons(
-        {"": "keras-hub's SigLIP has no such part"}, KERAS.names("keras_hub/siglip")
-    ),
-    ignored={"layers/sig_lip_vision_embedding/vars/0": _NUMBERS},
-    row_numbers={
-        "layers/sig_lip_vision_embedding/position_embedding/vars/0": (
-            "layers/sig_lip_vision_embedding/vars/0"
-        )
-    },
-    numerics=Numerics(gelu="tanh"),
-    fields={
-        "classifier": "map",
-        "num_classes": 0,
-        "position": "learned",
-        "class_token": None,
-        "qkv_bias": True,
-    },
-    impossible=impossible("map"),
+    "siglip",
+    "SigLIP",
+    # The last norm always uses 1e-6, so another value would give the model two epsilons.
+    (JsonConstant("layer_norm_epsilon", 1e-6),),
+    "sig_lip_vision_embedding",
+    "vars/0",
+    "gelu_approximate",
+    1e-6,
+    {"classifier": "map", "class_token": None},
 )
 
 
@@ -118,7 +101,7 @@ def _inside(
     """
     backbone, encoder = class_names
     rows = dialect.json[1].rows
-    kernel = {"projection/kernel": StoredAs(projection, outside=True)} if projection else {}
+    kernel = {"projection/kernel": (StoredAs(projection, outside=True),)} if projection else {}
     parts = "|".join(re.escape(part) for part in (prefix, projection) if part)
     return dataclasses.replace(
         dialect,

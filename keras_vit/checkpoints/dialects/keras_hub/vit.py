@@ -6,7 +6,6 @@ the head; without `intermediate_dim` the first is the head.
 
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import with_reasons
 from keras_vit.checkpoints.dialects.json_fields import (
     REQUIRED,
     Codec,
@@ -26,11 +25,6 @@ from keras_vit.checkpoints.dialects.names import KERAS
 from keras_vit.config import ViTConfig
 
 _PAIR = Codec(list, lambda sides: sides)
-_REASONS = {
-    "root/": "keras-hub has no hybrids",
-    "stage": "keras-hub has no hybrids",
-    "pool/": "keras-hub's ViT has no attention pooling",
-}
 
 
 def _class_token(content: Json) -> dict[str, Any]:
@@ -90,17 +84,18 @@ vit = classifier_family(
     _BACKBONE,
     _TASK,
     beside=_of_backbone,
-    words=with_reasons(_REASONS, KERAS.names("keras_hub/vit")),
+    words=KERAS.names("keras_hub/vit"),
+    reasons={
+        "root/": "keras-hub has no hybrids",
+        "stage": "keras-hub has no hybrids",
+        "pool/": "keras-hub's ViT has no attention pooling",
+    },
     fields={"position": "learned", "position_before_class": False},
-    impossible=(
-        SOME_ATTENTION_BIASES,
-        DROPS_PIXELS,
-    ),
-    limits=(
-        (_has_foreign_pooling, "a classifier other than 'token' or a mean over all tokens"),
-        (
-            lambda c: c.num_classes == 0 and c.representation_size is not None,
-            "a representation layer without a head",
+    impossible={**SOME_ATTENTION_BIASES, **DROPS_PIXELS},
+    limits={
+        "a classifier other than 'token' or a mean over all tokens": _has_foreign_pooling,
+        "a representation layer without a head": lambda c: (
+            c.num_classes == 0 and c.representation_size is not None
         ),
-    ),
+    },
 )

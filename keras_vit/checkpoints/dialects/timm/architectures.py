@@ -18,6 +18,9 @@ from keras_vit.errors import shown
 
 Arguments = dict[str, Any]
 
+FAMILIES = ("timm", "timm/eva", "timm/naflex")
+"""The dialects of timm's classes."""
+
 
 @functools.cache
 def _read(file: str) -> dict[str, Any]:

@@ -5,9 +5,10 @@ rotary positions, with norms behind the branches. keras_vit takes a fact on whic
 registered architectures with the file's parts agree; a caller must give the other facts.
 """
 
+import contextlib
 import functools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from keras_vit.checkpoints.dialects.timm import architectures
@@ -65,6 +66,7 @@ def _parts(fields: Fields, family: str) -> dict[str, Any]:
     rope = fields.get("rope")
     form = rope["form"] if isinstance(rope, Mapping) else getattr(rope, "form", None)
     numerics = fields.get("numerics", {})
+    biases = fields.get("qkv_bias", True)
     return {
         "class_token": bool(fields.get("class_token")) or "token" in str(classifier),
         "pool": classifier if classifier in ("map", "token_and_distillation") else None,
@@ -75,7 +77,7 @@ def _parts(fields: Fields, family: str) -> dict[str, Any]:
         "positions": fields.get("position", "learned") == "learned",
         "mixed": form == "mixed",
         "hybrid": bool(fields.get("resnet")),
-        "biases": fields.get("qkv_bias", True),
+        "biases": biases if isinstance(biases, bool) else tuple(biases),
         **{
             key: bool(fields.get(key, default))
             for key, default in (
@@ -91,11 +93,6 @@ def _parts(fields: Fields, family: str) -> dict[str, Any]:
     }
 
 
-@functools.cache
-def _architectures() -> tuple[_Architecture, ...]:
-    return tuple(_readable())
-
-
 _DEIT3 = {
     "class": "Eva",
     "attn_type": "rope",
@@ -107,15 +104,16 @@ _DEIT3 = {
 """DeiT-III as if it were an `Eva`: Facebook's files of it have the arrays of some of `Eva`'s."""
 
 
-def _readable() -> Iterator[_Architecture]:
-    yield _Architecture("DeiT-III by Facebook's names, to be read by dialect='facebook'", _DEIT3)
+@functools.cache
+def _architectures() -> tuple[_Architecture, ...]:
+    """Returns the architectures that keras_vit has names for; NaFlexVit's arrays have their own."""
+    facebook = "DeiT-III by Facebook's names, to be read by dialect='facebook'"
+    readable = [_Architecture(facebook, _DEIT3)]
     for name, row in architectures.rows():
-        if architectures.family_of(row) == naflex.name:  # its arrays have names of their own
-            continue
-        try:
-            yield _Architecture(name, row)
-        except ValueError:  # has arrays that keras_vit has no name for
-            continue
+        if architectures.family_of(row) != naflex.name:
+            with contextlib.suppress(ValueError):  # a part that keras_vit lacks
+                readable.append(_Architecture(name, row))
+    return tuple(readable)
 
 
 def _fitting(family: str, fields: Fields) -> list[_Architecture]:

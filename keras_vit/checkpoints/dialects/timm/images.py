@@ -3,24 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import (
-    PreparationWords,
-    per_channel,
-    warn_of_protocol,
-)
+from keras_vit.checkpoints.dialects.base import PreparationWords, per_channel, warn_of_protocol
 from keras_vit.checkpoints.dialects.json_fields import Json, object_at
-from keras_vit.checkpoints.dialects.torch_conventions import stored_image_size
+from keras_vit.checkpoints.dialects.torch_conventions import IMAGENET, stored_image_size
 from keras_vit.config import ViTConfig
 from keras_vit.images.protocols import FILTERS, ProtocolSpec, complete
 
-_DEFAULTS = {
-    "crop_pct": 0.875,
-    "interpolation": "bicubic",
-    "crop_mode": "center",
-    "mean": [0.485, 0.456, 0.406],
-    "std": [0.229, 0.224, 0.225],
-}
-"""Keys of `pretrained_cfg` and timm's values for absent keys."""
+_KEYS = ("crop_pct", "interpolation", "crop_mode", "mean", "std")
+"""Keys of `pretrained_cfg` that state the preparation; absent ones have `IMAGENET`'s values."""
 
 
 def _read(files: Json) -> ProtocolSpec | None:
@@ -29,13 +19,13 @@ def _read(files: Json) -> ProtocolSpec | None:
     if config is None:
         return None
     pretrained = object_at(config, ("pretrained_cfg",)) or config
-    own = {key: pretrained[key] for key in _DEFAULTS if pretrained.get(key) is not None}
+    own = {key: pretrained[key] for key in _KEYS if pretrained.get(key) is not None}
     if not own:
         return None
     if own.get("interpolation", "bicubic") not in FILTERS:
         warn_of_protocol(f"config.json with interpolation={own['interpolation']!r}")
         return None
-    protocol = {"name": "timm", **_DEFAULTS, **own}
+    protocol = {**IMAGENET, "crop_mode": "center", **own}
     for key in ("mean", "std"):  # may be absent for models without 3 channels
         if key not in own and (pretrained.get("input_size") or [3])[0] != 3:
             protocol[key] = 0.5

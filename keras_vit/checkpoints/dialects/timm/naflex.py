@@ -6,13 +6,18 @@ arrays: positions lie in rows and columns, and the projection of patches is a ma
 
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Identity, with_reasons
-from keras_vit.checkpoints.dialects.json_fields import Json, JsonField, JsonFields, JsonNote, Row
+from keras_vit.checkpoints.dialects.json_fields import (
+    Codec,
+    Json,
+    JsonField,
+    JsonFields,
+    JsonNote,
+    Row,
+    always,
+)
 from keras_vit.checkpoints.dialects.names import TORCH
-from keras_vit.checkpoints.dialects.timm.architectures import names_of
-from keras_vit.checkpoints.dialects.timm.images import images
-from keras_vit.checkpoints.dialects.timm.rows import IMPOSSIBLE, imagenet, tables
-from keras_vit.checkpoints.dialects.timm.vit import ARGUMENTS
+from keras_vit.checkpoints.dialects.timm import rows
+from keras_vit.checkpoints.dialects.timm.vit import ARGUMENTS, ONE_BIAS
 from keras_vit.config import Numerics, ViTConfig
 from keras_vit.config.rules import pair
 
@@ -64,15 +69,10 @@ _OTHERS = {"pos_embed", "no_embed_class", "scale_attn_norm"}
 _ARGUMENTS: tuple[Row, ...] = (
     *(row for row in ARGUMENTS if _OTHERS.isdisjoint(row.keys)),
     JsonField("scale_attn_inner_norm", "sub_norm_attention"),
-    JsonFields(
-        ("pos_embed",),
-        ("position",),
-        lambda content: (
-            {"position": "learned" if content["pos_embed"] == "learned" else "none"}
-            if "pos_embed" in content
-            else {}
-        ),
-        lambda c: {"pos_embed": c.position},
+    JsonField(
+        "pos_embed",
+        "position",
+        Codec(str, lambda word: "learned" if word == "learned" else "none"),
     ),
     JsonFields(
         ("pos_embed_grid_size",),
@@ -84,43 +84,27 @@ _ARGUMENTS: tuple[Row, ...] = (
 )
 """Arguments of `NaFlexVit`."""
 
-naflex = Dialect(
-    name="timm/naflex",
-    library="timm",
-    container="safetensors",
-    words=with_reasons(
-        {"": "timm's NaFlexVit has no such part"}, TORCH.names("timm", "timm/naflex")
-    ),
+naflex = rows.family(
+    "timm/naflex",
+    "an architecture of NaFlexVit",
+    words=TORCH.names("timm", "timm/naflex"),
+    reasons={"": "timm's NaFlexVit has no such part"},
     needs_json="patch_size",
-    identity=Identity(
-        "config.json",
-        "architecture",
-        rf"(?:{'|'.join(names_of('timm/naflex'))})(?:\..*)?",
-        "an architecture of NaFlexVit",
-    ),
-    json=tables(
+    json=rows.tables(
         JsonNote("architecture", lambda facts: "naflexvit_base_patch16_map"),
-        _ARGUMENTS,
+        (_ARGUMENTS, always),
     ),
-    labels=imagenet,
-    images=images,
     numerics=Numerics(gelu="exact", position_resize="bicubic_antialias"),
     expresses=("gelu", "pool_before_norm"),
     varies={"position_resize": tuple(_RESIZES.values())},
     deduce=lambda fields: {"position_before_class": True},  # all other tokens join afterwards
     fields={"native_aspect": True},
     switches=("position",),
-    impossible=(
-        (lambda c: c.resnet is not None, "a ResNet stem"),
-        *IMPOSSIBLE,
-        (
-            lambda c: c.position == "learned" and c.num_prefix_positions > 0,
-            "positions of the tokens before the patches",
+    impossible={
+        **rows.IMPOSSIBLE,
+        "positions of the tokens before the patches": lambda c: (
+            c.position == "learned" and c.num_prefix_positions > 0
         ),
-        (
-            lambda c: c.projection_bias != c.mlp_bias,
-            "a bias behind the attention without one in the MLP, or the other way round",
-        ),
-    ),
-    crops=False,
+        **ONE_BIAS,
+    },
 )

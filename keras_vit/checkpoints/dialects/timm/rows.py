@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Limit
+from keras_vit.checkpoints.dialects.base import Dialect, Identity, Limits
 from keras_vit.checkpoints.dialects.json_fields import (
     LEFT_OUT,
     SIDES,
@@ -20,20 +20,20 @@ from keras_vit.checkpoints.dialects.json_fields import (
     object_at,
 )
 from keras_vit.checkpoints.dialects.timm.architectures import (
+    FAMILIES,
     Arguments,
     assumed_arguments,
+    names_of,
     ratio_of,
 )
+from keras_vit.checkpoints.dialects.timm.images import images
 from keras_vit.checkpoints.dialects.torch_conventions import stored_image_size
 from keras_vit.config import ViTConfig
 from keras_vit.labels import NAMED
 from keras_vit.text import log
 
 _POOLS = {"token": "token", "avg": "gap", "map": "map"}
-POOL_OF = {
-    **{ours: theirs for theirs, ours in _POOLS.items()},
-    "token_and_distillation": "token",
-}
+POOL_OF = {**{ours: theirs for theirs, ours in _POOLS.items()}, "token_and_distillation": "token"}
 
 
 def read_pooling(content: Json) -> dict[str, Any]:
@@ -61,11 +61,13 @@ def dim_row(size_of: Callable[[Json], int], ratio: Callable[[ViTConfig], float])
         ratio: returns `mlp_ratio` for a model.
     """
 
-    def read(content: Json) -> dict[str, Any]:
-        is_known = "embed_dim" in content and "mlp_ratio" in content
-        return {"mlp_dim": size_of(content)} if is_known else {}
-
-    return JsonFields(("mlp_ratio",), ("mlp_dim",), read, lambda c: {"mlp_ratio": ratio(c)})
+    return JsonFields(
+        ("mlp_ratio",),
+        ("mlp_dim",),
+        lambda content: {"mlp_dim": size_of(content)} if "embed_dim" in content else {},
+        lambda c: {"mlp_ratio": ratio(c)},
+        is_optional=True,
+    )
 
 
 SIZES: tuple[Row, ...] = (
@@ -80,12 +82,14 @@ SIZES: tuple[Row, ...] = (
 
 
 def _scale(content: Json) -> dict[str, Any]:
-    if "init_values" not in content:
-        return {}
     init = content["init_values"]
     if init is None:
         return {"layer_scale": False}
     return {"layer_scale": True, "layer_scale_init": init}
+
+
+def _adds_positions_first(facts: Facts) -> bool:
+    return bool(facts.config.num_prefix_tokens) and not facts.config.num_prefix_positions
 
 
 BLOCKS: tuple[Row, ...] = (
@@ -94,58 +98,38 @@ BLOCKS: tuple[Row, ...] = (
         ("layer_scale",),
         _scale,
         lambda c: {"init_values": c.layer_scale_init if c.layer_scale else None},
+        is_optional=True,
     ),
-    JsonField(
-        "no_embed_class",
-        "position_before_class",
-        write=lambda facts: _adds_positions_first(facts.config),
-    ),
+    JsonField("no_embed_class", "position_before_class", write=_adds_positions_first),
 )
-
-
-def _adds_positions_first(config: ViTConfig) -> bool:
-    return bool(config.num_prefix_tokens) and not config.num_prefix_positions
 
 
 def pre_norm_row(key: str) -> Row:
     """Returns the row of the norm before the blocks; with this norm, patches have no bias."""
+    return JsonFields(
+        (key,),
+        ("pre_norm", "patch_bias"),
+        lambda content: {"pre_norm": bool(content[key]), "patch_bias": not content[key]},
+        lambda c: {key: c.pre_norm},
+        is_optional=True,
+    )
 
-    def read(content: Json) -> dict[str, Any]:
-        if key not in content:
-            return {}
-        return {"pre_norm": bool(content[key]), "patch_bias": not content[key]}
 
-    return JsonFields((key,), ("pre_norm", "patch_bias"), read, lambda c: {key: c.pre_norm})
-
-
-IMPOSSIBLE: tuple[Limit, ...] = (
-    (
-        lambda c: c.pre_norm == c.patch_bias,
-        "a bias of the patches beside a norm before the blocks, or neither of them",
+IMPOSSIBLE: Limits = {
+    "a bias of the patches beside a norm before the blocks, or neither of them": lambda c: (
+        c.pre_norm == c.patch_bias
     ),
-    (
-        lambda c: (
-            c.position == "learned" and c.num_prefix_positions not in (0, c.num_prefix_tokens)
-        ),
-        "positions of some of the tokens before the patches",
+    "positions of some of the tokens before the patches": lambda c: (
+        c.position == "learned" and c.num_prefix_positions not in (0, c.num_prefix_tokens)
     ),
-    (
-        lambda c: c.classifier not in POOL_OF and c.is_pooled,
-        "a head that reads class token and mean",
+    "a distillation token without a head": lambda c: c.distillation_token != c.has_two_heads,
+    "an mlp_dim that no mlp_ratio gives": lambda c: (
+        int(c.hidden_size * ratio_of(c.mlp_dim, c.hidden_size)) != c.mlp_dim
     ),
-    (
-        lambda c: c.distillation_token != c.has_two_heads,
-        "a distillation token without a head",
+    "attention pooling with a LayerNorm behind blocks with RMSNorm": lambda c: (
+        c.norm != "layer" and c.classifier == "map"
     ),
-    (
-        lambda c: int(c.hidden_size * ratio_of(c.mlp_dim, c.hidden_size)) != c.mlp_dim,
-        "an mlp_dim that no mlp_ratio gives",
-    ),
-    (
-        lambda c: c.norm != "layer" and c.classifier == "map",
-        "attention pooling with a LayerNorm behind blocks with RMSNorm",
-    ),
-)
+}
 """Models that neither `VisionTransformer` nor `Eva` of timm can express."""
 
 
@@ -182,12 +166,15 @@ def _classifier(facts: Facts) -> Any:
     return ["head", "head_dist"] if facts.config.has_two_heads else "head"
 
 
-def tables(architecture: Row, arguments: tuple[Row, ...]) -> tuple[JsonTable, ...]:
+def tables(
+    architecture: Row, *arguments: tuple[tuple[Row, ...], Callable[[ViTConfig], bool]]
+) -> tuple[JsonTable, ...]:
     """Returns the tables of `config.json`.
 
     Args:
         architecture: the row of the architecture's name and of the facts that the name implies.
-        arguments: rows of the constructor's arguments, under `model_args`.
+        *arguments: for each class of timm the rows of its constructor's arguments, which are under
+            `model_args`, and the models that are written as that class.
     """
     top: tuple[Row, ...] = (
         architecture,
@@ -207,7 +194,10 @@ def tables(architecture: Row, arguments: tuple[Row, ...]) -> tuple[JsonTable, ..
     )
     return (
         JsonTable("config.json", top),
-        JsonTable("config.json", arguments, ("model_args",), assumed_arguments),
+        *(
+            JsonTable("config.json", rows, ("model_args",), assumed_arguments, when=when)
+            for rows, when in arguments
+        ),
         JsonTable("config.json", _LABELS, ("pretrained_cfg",), is_written=False),
         JsonTable("config.json", _LABELS),
         JsonTable("config.json", pretrained, ("pretrained_cfg",)),
@@ -235,3 +225,29 @@ def imagenet(files: Json, num_classes: int) -> Labels:
         if NAMED[word] == num_classes and data in tag.split("_")[-1:]:
             return word
     return None
+
+
+def family(name: str, expected: str, **more: Any) -> Dialect:
+    """Returns the dialect of a class of timm.
+
+    Args:
+        name: name of the dialect, one of `architectures.FAMILIES`.
+        expected: its architectures in words, for a message.
+        **more: further fields of `Dialect`.
+    """
+    names = {family: "|".join(names_of(family)) for family in FAMILIES}
+    own = names.pop(name)
+    # Unregistered architectures may belong to any class except `NaFlexVit`.
+    pattern = rf"(?!(?:{'|'.join(names.values())})(?:\..*)?$).*"
+    if name == "timm/naflex":
+        pattern = rf"(?:{own})(?:\..*)?"
+    return Dialect(
+        name=name,
+        library="timm",
+        container="safetensors",
+        identity=Identity("config.json", "architecture", pattern, expected),
+        labels=imagenet,
+        images=images,
+        crops=False,
+        **more,
+    )

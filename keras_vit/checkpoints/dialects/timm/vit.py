@@ -7,56 +7,35 @@ epsilons than the official code (`vision_transformer_hybrid.py`, `layers/std_con
 
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Identity, with_reasons
+from keras_vit.checkpoints.dialects.base import Limits, one_of_several
 from keras_vit.checkpoints.dialects.json_fields import (
+    Codec,
     Json,
     JsonField,
     JsonFields,
     Row,
+    always,
     number,
     one_of,
 )
 from keras_vit.checkpoints.dialects.names import TORCH
-from keras_vit.checkpoints.dialects.timm.architectures import (
-    EPSILONS,
-    arguments_of,
-    names_of,
-    norm_of,
-    ratio_of,
-    to_write,
-)
-from keras_vit.checkpoints.dialects.timm.images import images
-from keras_vit.checkpoints.dialects.timm.rows import (
-    BLOCKS,
-    IMPOSSIBLE,
-    POOL_OF,
-    SIZES,
-    dim_row,
-    imagenet,
-    pre_norm_row,
-    read_pooling,
-    tables,
-    warn_of_gelu,
-)
+from keras_vit.checkpoints.dialects.timm import architectures, rows
 from keras_vit.checkpoints.dialects.torch_conventions import POSITIONS_OF_ANOTHER_GRID
 from keras_vit.config import Numerics, ViTConfig
 
-
-def _is_packed(config: ViTConfig) -> bool:
-    """Whether gate and value are one array, as in DINOv2-g, and not two, as in AIMv2."""
-    return config.norm == "layer"
-
-
-_REASONS = {"pre_logits/": "timm's VisionTransformer has no representation layer"}
-
 _MLPS = {"Mlp": "plain", "GluMlp": "gated", "SwiGLU": "gated"}
+_GELUS = {"gelu": "exact", "gelu_tanh": "tanh", "quick_gelu": "quick", None: "exact", "": "exact"}
+_POSITIONS = Codec(
+    lambda position: "none" if position == "none" else "learn",
+    lambda word: "none" if word in ("", "none", False) else "learned",
+)
 
 
 def _architecture(content: Json) -> dict[str, Any]:
     """Returns the facts that only the architecture's name tells: norms, epsilon, kind of MLP."""
-    arguments = arguments_of(content)
-    warn_of_gelu(content, arguments)
-    fields = norm_of(arguments)
+    arguments = architectures.arguments_of(content)
+    rows.warn_of_gelu(content, arguments)
+    fields = architectures.norm_of(arguments)
     if "mlp_layer" in arguments:
         fields["mlp"] = one_of(_MLPS).read(arguments["mlp_layer"])
     if "embed_norm_layer" in arguments:
@@ -64,12 +43,7 @@ def _architecture(content: Json) -> dict[str, Any]:
     return fields
 
 
-_GELUS = {"gelu": "exact", "gelu_tanh": "tanh", "quick_gelu": "quick", None: "exact", "": "exact"}
-
-
 def _activation_of(content: Json) -> dict[str, Any]:
-    if "act_layer" not in content:
-        return {}
     word = content["act_layer"]
     is_gated = content.get("mlp_layer", "Mlp") != "Mlp"
     if is_gated and str(word).lower() == "silu":
@@ -85,7 +59,7 @@ def _activation(config: ViTConfig) -> dict[str, Any]:
 
 
 def _read_pooling(content: Json) -> dict[str, Any]:
-    fields = read_pooling(content)
+    fields = rows.read_pooling(content)
     if "final_norm" in content:
         fields["final_norm"] = content["final_norm"]
     include = content.get("pool_include_prefix", False)
@@ -100,7 +74,7 @@ def _read_pooling(content: Json) -> dict[str, Any]:
 
 def _pooling(config: ViTConfig) -> dict[str, Any]:
     words: dict[str, Any] = {
-        "global_pool": POOL_OF.get(config.classifier, ""),
+        "global_pool": rows.POOL_OF.get(config.classifier, ""),
         "class_token": config.has_class_token,
         "final_norm": config.final_norm,
     }
@@ -117,73 +91,65 @@ def _mlp_dim(content: Json) -> int:
 
 
 def _ratio(config: ViTConfig) -> float:
-    is_packed = config.mlp == "gated" and _is_packed(config)
-    return ratio_of(config.mlp_dim * (1 + is_packed), config.hidden_size)
-
-
-def _without_positions(content: Json) -> dict[str, Any]:
-    if "pos_embed" not in content:
-        return {}
-    return {"position": "none" if content["pos_embed"] in ("", "none", False) else "learned"}
+    # Gate and value are one array, as in DINOv2-g, or two, as in AIMv2 with its RMSNorm.
+    is_packed = config.mlp == "gated" and config.norm == "layer"
+    return architectures.ratio_of(config.mlp_dim * (1 + is_packed), config.hidden_size)
 
 
 ARGUMENTS: tuple[Row, ...] = (
-    *SIZES,
-    dim_row(_mlp_dim, _ratio),
+    *rows.SIZES,
+    rows.dim_row(_mlp_dim, _ratio),
     JsonFields(
         ("global_pool", "class_token", "pool_include_prefix", "final_norm"),
         ("classifier", "class_token", "class_token_in_mean", "prefix_in_map", "final_norm"),
         _read_pooling,
         _pooling,
     ),
-    *BLOCKS,
-    pre_norm_row("pre_norm"),
+    *rows.BLOCKS,
+    rows.pre_norm_row("pre_norm"),
     JsonField("qkv_bias", "qkv_bias"),
     JsonFields(
         ("proj_bias",),
         ("projection_bias", "mlp_bias"),
-        lambda content: (
-            {"projection_bias": content["proj_bias"], "mlp_bias": content["proj_bias"]}
-            if "proj_bias" in content
-            else {}
-        ),
+        lambda content: dict.fromkeys(("projection_bias", "mlp_bias"), content["proj_bias"]),
         lambda c: {"proj_bias": c.projection_bias},
+        is_optional=True,
     ),
     JsonField("scale_attn_norm", "sub_norm_attention"),
     JsonField("scale_mlp_norm", "sub_norm_mlp"),
     JsonField("reg_tokens", "num_registers"),
+    JsonField("pos_embed", "position", _POSITIONS),
     JsonFields(
-        ("pos_embed",),
-        ("position",),
-        _without_positions,
-        lambda c: {"pos_embed": "none" if c.position == "none" else "learn"},
+        ("act_layer",),
+        ("numerics.gelu", "numerics.gate"),
+        _activation_of,
+        _activation,
+        is_optional=True,
     ),
-    JsonFields(("act_layer",), ("numerics.gelu", "numerics.gate"), _activation_of, _activation),
 )
 """Arguments of `VisionTransformer`."""
 
-vit = Dialect(
-    name="timm",
-    library="timm",
-    container="safetensors",
-    words=with_reasons(_REASONS, TORCH.names("timm", "timm/stem", "timm/vit")),
-    identity=Identity(
-        "config.json",
-        "architecture",
-        rf"(?!(?:{'|'.join([*names_of('timm/eva'), *names_of('timm/naflex')])})(?:\..*)?$).*",
-        "an architecture of VisionTransformer",
-    ),
-    json=tables(
+ONE_BIAS: Limits = {
+    "a bias behind the attention without one in the MLP, or the other way round": lambda c: (
+        c.projection_bias != c.mlp_bias
+    )
+}
+"""A limit of `proj_bias`."""
+
+vit = rows.family(
+    "timm",
+    "an architecture of VisionTransformer",
+    words=TORCH.names("timm", "timm/stem", "timm/vit"),
+    reasons={"pre_logits/": "timm's VisionTransformer has no representation layer"},
+    json=rows.tables(
         JsonFields(
             ("architecture",),
             ("norm", "numerics.layer_norm_epsilon", "mlp", "patch_norm"),
             _architecture,
-            lambda c: {"architecture": to_write(c)},
+            lambda c: {"architecture": architectures.to_write(c)},
         ),
-        ARGUMENTS,
+        (ARGUMENTS, always),
     ),
-    labels=imagenet,
-    images=images,
     numerics=Numerics(
         gelu="exact",
         group_norm_epsilon=1e-5,
@@ -192,33 +158,23 @@ vit = Dialect(
         position_resize="bicubic_antialias",
     ),
     expresses=("gelu", "gate", "pool_before_norm", "position_resize"),
-    varies={"layer_norm_epsilon": EPSILONS},
+    varies={"layer_norm_epsilon": architectures.EPSILONS},
     fields={"position": "learned"},
     switches=("position",),
-    impossible=(
-        (lambda c: c.position == "sincos2d", "position other than 'learned' or 'none'"),
-        POSITIONS_OF_ANOTHER_GRID,
-        *IMPOSSIBLE,
-        (
-            lambda c: c.resnet is not None and to_write(c) is None,
-            "a stem of stages that no architecture of timm has",
+    impossible={
+        **one_of_several("position", "learned", "none"),
+        **POSITIONS_OF_ANOTHER_GRID,
+        **rows.IMPOSSIBLE,
+        "a stem of stages that no architecture of timm has": lambda c: (
+            c.resnet is not None and architectures.to_write(c) is None
         ),
-        (
-            lambda c: c.resnet is None and to_write(c) is None,
-            "norms and an MLP that no architecture of timm has together",
+        "norms and an MLP that no architecture of timm has together": lambda c: (
+            c.resnet is None and architectures.to_write(c) is None
         ),
-        (
-            lambda c: c.resnet is not None and c.resnet.width_factor != 1,
-            "a stem of another width than 64",
+        "a stem of another width than 64": lambda c: (
+            c.resnet is not None and c.resnet.width_factor != 1
         ),
-        (
-            lambda c: c.projection_bias != c.mlp_bias,
-            "a bias behind the attention without one in the MLP, or the other way round",
-        ),
-        (
-            lambda c: c.mlp == "gated" and c.classifier == "map",
-            "attention pooling behind gated MLPs",
-        ),
-    ),
-    crops=False,
+        **ONE_BIAS,
+        "attention pooling behind gated MLPs": lambda c: c.mlp == "gated" and c.classifier == "map",
+    },
 )

@@ -1,21 +1,17 @@
 """Rows of `config.json` and limits that families of transformers share, such as `hidden_size`."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import (
-    AllNames,
-    Dialect,
-    Identity,
-    Limit,
-    Names,
-    with_reasons,
-)
+from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, one_of_several
 from keras_vit.checkpoints.dialects.dinov3_rows import GELUS
 from keras_vit.checkpoints.dialects.json_fields import (
+    LEFT_OUT,
     SIDES,
     Codec,
     Facts,
+    Json,
     JsonConstant,
     JsonField,
     JsonNote,
@@ -35,7 +31,7 @@ from keras_vit.errors import shown
 from keras_vit.text import log
 
 
-def classifier_names(**implies: Any) -> dict[str, AllNames]:
+def classifier_names(**implies: Any) -> dict[str, Names]:
     """Returns the names of the head of a class for image classification.
 
     Args:
@@ -59,9 +55,14 @@ def _number(k: int) -> str:
     return f"LABEL_{k}"
 
 
-def _names(facts: Facts) -> dict[str, str]:
+def _names(facts: Facts) -> Any:
     names = facts.labels or tuple(map(_number, range(facts.config.num_classes)))
-    return {str(k): name for k, name in enumerate(names)}
+    return {str(k): name for k, name in enumerate(names)} or LEFT_OUT
+
+
+def _numbers(facts: Facts) -> Any:
+    names = _names(facts)
+    return names if names is LEFT_OUT else {name: int(k) for k, name in names.items()}
 
 
 def _labels(id2label: Any) -> tuple[str, ...] | None:
@@ -91,10 +92,8 @@ GELU_OF_CLIP = {
 IMAGE_SIZE = JsonField("image_size", "image_size", write=_image_size)
 
 LABEL_ROWS: tuple[Row, ...] = (
-    JsonField("id2label", "labels", Codec(list, _labels), write=_names, when=has_head),
-    JsonNote(
-        "label2id", lambda facts: {v: int(k) for k, v in _names(facts).items()}, when=has_head
-    ),
+    JsonField("id2label", "labels", Codec(list, _labels), write=_names),
+    JsonNote("label2id", _numbers),
 )
 
 
@@ -111,12 +110,11 @@ def architectures(classifier: str | None, model: str) -> JsonNote:
     )
 
 
-def size_rows(mlp_dim: bool = True, image_size: JsonField = IMAGE_SIZE) -> tuple[Row, ...]:
+def size_rows(mlp_dim: bool = True) -> tuple[Row, ...]:
     """Returns the rows of the sizes, whose keys all families share.
 
     Args:
         mlp_dim: whether the family states the width of the MLP as `intermediate_size`.
-        image_size: the row of the image size.
     """
     width: tuple[Row, ...] = (JsonField("intermediate_size", "mlp_dim"),) if mlp_dim else ()
     return (
@@ -125,7 +123,7 @@ def size_rows(mlp_dim: bool = True, image_size: JsonField = IMAGE_SIZE) -> tuple
         JsonField("num_attention_heads", "num_heads"),
         JsonField("num_hidden_layers", "num_layers"),
         JsonField("num_channels", "channels", default=3),
-        image_size,
+        IMAGE_SIZE,
         JsonField("patch_size", "patch_size", SIDES),
     )
 
@@ -142,40 +140,39 @@ def arithmetic_rows(gelu: str, epsilon: float) -> tuple[Row, ...]:
     )
 
 
+def tower_rows(gelu: str, epsilon: float) -> tuple[Row, ...]:
+    """Returns the rows of a vision tower; arguments as of `arithmetic_rows`."""
+    return (
+        *size_rows(),
+        *arithmetic_rows(gelu, epsilon),
+        JsonField("attention_dropout", "attention_dropout_rate"),
+    )
+
+
+def tower_sizes(
+    width: int, mlp_dim: int, num_layers: int, num_heads: int, pixels: int, patch: int
+) -> dict[str, int]:
+    """Returns the sizes that config.json of a vision tower may omit, by their keys."""
+    return {
+        "hidden_size": width,
+        "intermediate_size": mlp_dim,
+        "num_hidden_layers": num_layers,
+        "num_attention_heads": num_heads,
+        "image_size": pixels,
+        "patch_size": patch,
+    }
+
+
 DROPOUT_ROWS: tuple[Row, ...] = (
     JsonField("hidden_dropout_prob", "dropout_rate"),
     JsonField("attention_probs_dropout_prob", "attention_dropout_rate"),
 )
 
-VIT_REASONS = {
+_REASONS = {
     "root/": "transformers' ViT has no ResNet stem, and its hybrids have other epsilons",
-    "stage": "transformers' ViT has no ResNet stem, and its hybrids have other epsilons",
     "pool/": "transformers' ViT has no attention pooling",
     "": "the family has no such part",
 }
-
-
-_HEAD_BEHIND_REPRESENTATION: Limit = (
-    lambda c: c.representation_size is not None and has_head(c),
-    "a head behind a representation layer",
-)
-
-
-def impossible(*classifiers: str, positions: tuple[str, ...] = ("learned",)) -> tuple[Limit, ...]:
-    """Returns the refusals of models that no file of a family can hold, beside its `fields`.
-
-    Args:
-        *classifiers: the classifiers that the family supports; a single one is in `fields`.
-        positions: the kinds of positions that the family supports; a single one is in `fields`.
-    """
-    limits = [_HEAD_BEHIND_REPRESENTATION]
-    if len(classifiers) > 1:
-        words = " or ".join(map(repr, classifiers))
-        limits.append((lambda c: c.classifier not in classifiers, f"classifier other than {words}"))
-    if len(positions) > 1:
-        words = " or ".join(map(repr, positions))
-        limits.append((lambda c: c.position not in positions, f"position other than {words}"))
-    return tuple(limits)
 
 
 def dialect(
@@ -184,6 +181,8 @@ def dialect(
     rows: tuple[Row, ...],
     *,
     name: str = "",
+    prefix: str = "",
+    sizes: Json = MappingProxyType({}),
     epsilon: float = 1e-6,
     gelu: str = "exact",
     resize: str = "bicubic",
@@ -198,12 +197,15 @@ def dialect(
         words: names of the weights.
         rows: rows of config.json beside `model_type`.
         name: name of the dialect behind `transformers/`; `""` for `model_type`.
+        prefix: prefix of the names in files with a head; files without a head have none, and both
+            are read with and without it.
+        sizes: values of keys that config.json may lack.
         epsilon, gelu, resize: the arithmetic of the family: LayerNorm's epsilon, the form of the
             GELU, and the way to resize positions.
         classifiers, positions: the classifiers and the kinds of positions that the family has;
             where it has several, its rows state one of them.
-        **more: further fields of `Dialect`; `fields` and `impossible` are added to those that
-            follow from the arguments.
+        **more: further fields of `Dialect`; `fields`, `reasons` and `impossible` are added to those
+            that follow from the arguments.
     """
     fields: dict[str, Any] = {} if len(positions) > 1 else {"position": positions[0]}
     if len(classifiers) == 1:
@@ -212,22 +214,31 @@ def dialect(
         fields["position_before_class"] = False
     own: dict[str, Any] = {
         "identity": Identity("config.json", "model_type", model_type, repr(model_type)),
-        "json": (JsonTable("config.json", (JsonConstant("model_type", model_type), *rows)),),
+        "json": (
+            JsonTable(
+                "config.json",
+                (JsonConstant("model_type", model_type), *rows),
+                assumed=lambda content: sizes,
+            ),
+        ),
+        "prefixes": (prefix, "") if prefix else ("",),
+        "prefix_for": lambda config: prefix if config.num_classes else "",
         "expresses": ("gelu", "layer_norm_epsilon", "position_resize"),
         **more,
         "fields": {**fields, **more.get("fields", {})},
+        "reasons": {**_REASONS, **more.get("reasons", {})},
     }
-    refusals = (
-        *impossible(*classifiers, positions=positions),
-        POSITIONS_OF_ANOTHER_GRID,
-        *more.get("impossible", ()),
-    )
-    own["impossible"] = () if own.get("only_read") else refusals
+    own["impossible"] = {
+        **one_of_several("classifier", *classifiers),
+        **one_of_several("position", *positions),
+        **POSITIONS_OF_ANOTHER_GRID,
+        **more.get("impossible", {}),
+    }
     return Dialect(
         name=f"transformers/{name or model_type}",
         library="transformers",
         container="safetensors",
-        words=with_reasons(VIT_REASONS, words),
+        words=words,
         images=processor,
         numerics=Numerics(gelu=gelu, layer_norm_epsilon=epsilon, position_resize=resize),
         crops=False,

@@ -9,23 +9,15 @@ the class token and the patches; registers join after them.
 from collections.abc import Mapping
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Names, Unsupported
-from keras_vit.checkpoints.dialects.json_fields import JsonField, JsonFields, Row, number
+from keras_vit.checkpoints.dialects.base import Dialect, Names
+from keras_vit.checkpoints.dialects.json_fields import Json, JsonField, JsonFields, Row, number
 from keras_vit.checkpoints.dialects.names import TORCH
-from keras_vit.checkpoints.dialects.transformers.common import (
-    DROPOUT_ROWS,
-    LABEL_ROWS,
-    architectures,
-    arithmetic_rows,
-    classifier_names,
-    dialect,
-    size_rows,
-)
+from keras_vit.checkpoints.dialects.transformers import common
 from keras_vit.config import ViTConfig
 
 _WORDS: dict[str, Names] = {
     **TORCH.names("transformers/vit", "transformers/dinov2"),
-    **classifier_names(classifier="token_and_mean"),
+    **common.classifier_names(classifier="token_and_mean"),
 }
 
 
@@ -34,8 +26,8 @@ def swiglu_width(hidden: int) -> int:
     return (int(hidden * 2 / 3) + 7) // 8 * 8
 
 
-def _mlp_of(content: Any) -> dict[str, Any]:
-    hidden = int(number(content, "hidden_size") * number(content, "mlp_ratio", 4))
+def mlp_of(content: Json, hidden: int) -> dict[str, Any]:
+    """Returns the fields of the MLP by `use_swiglu_ffn` and the width of a plain MLP."""
     if content.get("use_swiglu_ffn"):
         return {"mlp": "gated", "mlp_dim": swiglu_width(hidden)}
     return {"mlp": "plain", "mlp_dim": hidden}
@@ -52,45 +44,42 @@ def _ratio_of(config: ViTConfig) -> int | None:
 
 
 _ROWS: tuple[Row, ...] = (
-    *size_rows(mlp_dim=False),
+    *common.size_rows(mlp_dim=False),
     JsonFields(
         ("mlp_ratio", "use_swiglu_ffn"),
         ("mlp", "mlp_dim"),
-        _mlp_of,
+        lambda content: mlp_of(
+            content, int(number(content, "hidden_size") * number(content, "mlp_ratio", 4))
+        ),
         lambda c: {"mlp_ratio": _ratio_of(c), "use_swiglu_ffn": c.mlp == "gated"},
     ),
     JsonField("qkv_bias", "qkv_bias", default=True),
-    *arithmetic_rows("gelu", 1e-6),
-    *DROPOUT_ROWS,
+    *common.arithmetic_rows("gelu", 1e-6),
+    *common.DROPOUT_ROWS,
     JsonField("drop_path_rate", "stochastic_depth_rate"),
     JsonField("layerscale_value", "layer_scale_init"),
-    *LABEL_ROWS,
+    *common.LABEL_ROWS,
 )
 
 
 def _dinov2(
     model_type: str, class_name: str, words: Mapping[str, Names], rows: tuple[Row, ...], **more: Any
 ) -> Dialect:
-    classes = architectures(f"{class_name}ForImageClassification", f"{class_name}Model")
-    return dialect(
+    classes = common.architectures(f"{class_name}ForImageClassification", f"{class_name}Model")
+    return common.dialect(
         model_type,
         words,
         (classes, *_ROWS, *rows),
-        prefixes=(f"{model_type}.", ""),
-        prefix_for=lambda config: f"{model_type}." if config.num_classes else "",
+        prefix=f"{model_type}.",
         expresses=("gelu", "layer_norm_epsilon"),
         classifiers=("token", "token_and_mean"),
         fields={"layer_scale": True, **more.pop("fields", {})},
-        impossible=(
-            (
-                lambda c: (c.classifier == "token_and_mean") != (c.num_classes > 0),
-                "a head that reads anything but the class token and the mean of the patches",
+        impossible={
+            "a head that reads anything but the class token and the mean of the patches": (
+                lambda c: (c.classifier == "token_and_mean") != (c.num_classes > 0)
             ),
-            (
-                lambda c: _ratio_of(c) is None,
-                "an mlp_dim that follows from no integer mlp_ratio",
-            ),
-        ),
+            "an mlp_dim that follows from no integer mlp_ratio": lambda c: _ratio_of(c) is None,
+        },
         **more,
     )
 
@@ -98,11 +87,9 @@ def _dinov2(
 dinov2 = _dinov2(
     "dinov2",
     "Dinov2",
-    {
-        **_WORDS,
-        "register_tokens/tokens": Unsupported("only dinov2_with_registers has registers"),
-    },
+    {path: names for path, names in _WORDS.items() if not path.startswith("register_tokens/")},
     (),
+    reasons={"register_tokens/": "only dinov2_with_registers has registers"},
 )
 
 dinov2_with_registers = _dinov2(

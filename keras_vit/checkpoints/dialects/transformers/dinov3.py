@@ -2,11 +2,7 @@
 
 from keras_vit.checkpoints.dialects.dinov3_rows import OWN_ROPE, dinov3_rows
 from keras_vit.checkpoints.dialects.names import TORCH
-from keras_vit.checkpoints.dialects.transformers.common import (
-    architectures,
-    dialect,
-    size_rows,
-)
+from keras_vit.checkpoints.dialects.transformers.common import architectures, dialect, size_rows
 
 dinov3 = dialect(
     "dinov3_vit",

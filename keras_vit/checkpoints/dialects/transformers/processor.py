@@ -4,11 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import (
-    PreparationWords,
-    per_channel,
-    warn_of_protocol,
-)
+from keras_vit.checkpoints.dialects.base import PreparationWords, per_channel, warn_of_protocol
 from keras_vit.checkpoints.dialects.json_fields import Json, naming, number
 from keras_vit.checkpoints.dialects.torch_conventions import stored_image_size
 from keras_vit.config import ViTConfig

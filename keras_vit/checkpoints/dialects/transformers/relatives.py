@@ -9,9 +9,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import AllNames, Dialect, Identity, Names, StoredAs
+from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, StoredAs
 from keras_vit.checkpoints.dialects.dinov3_rows import GELUS
 from keras_vit.checkpoints.dialects.json_fields import (
+    Json,
     JsonConstant,
     JsonField,
     JsonNote,
@@ -19,23 +20,16 @@ from keras_vit.checkpoints.dialects.json_fields import (
     Row,
 )
 from keras_vit.checkpoints.dialects.names import TORCH
-from keras_vit.checkpoints.dialects.transformers.common import (
-    GELU_OF_CLIP,
-    arithmetic_rows,
-    dialect,
-    size_rows,
-)
-
-_SIZES = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
+from keras_vit.checkpoints.dialects.transformers import common
 
 
 def _relative(
-    models: tuple[str, ...],
+    model: str,
     own: str,
     class_name: str,
     prefixes: tuple[str, ...],
     words: Mapping[str, Names],
-    sizes: tuple[int, ...],
+    sizes: tuple[int, int, int, int, int, int],
     gelu: str,
     epsilon: float,
     fields: Mapping[str, Any],
@@ -45,7 +39,7 @@ def _relative(
     """Returns the dialect of a vision class, which also reads whole models with that class inside.
 
     Args:
-        models: `model_type` of each whole model.
+        model: `model_type` of the whole model.
         own: `model_type` of the vision class.
         class_name: name of the vision class, for files that keras_vit writes.
         prefixes: prefixes of the tower's names; the first is the vision class's own.
@@ -56,10 +50,9 @@ def _relative(
         rows: further rows of the JSON.
         **more: further fields of `Dialect`.
     """
-    defaults: dict[str, Any] = dict(zip((*_SIZES, "image_size", "patch_size"), sizes, strict=True))
-    defaults |= {"hidden_act": gelu, "layer_norm_eps": epsilon}
+    defaults = {**common.tower_sizes(*sizes), "hidden_act": gelu, "layer_norm_eps": epsilon}
 
-    def of_the_part(files: Mapping[str, Any]) -> Mapping[str, Any]:
+    def of_the_part(files: Json) -> Json:
         """Returns the object of the tower in a whole model's JSON, complete by the defaults."""
         content = files["config.json"]
         if content.get("model_type") == own:
@@ -73,76 +66,72 @@ def _relative(
     table: tuple[Row, ...] = (
         JsonNote("architectures", lambda facts: [class_name]),
         JsonNote("model_type", lambda facts: own),
-        *size_rows(),
-        *arithmetic_rows(gelu, epsilon),
-        JsonField("attention_dropout", "attention_dropout_rate"),
+        *common.tower_rows(gelu, epsilon),
         *rows,
     )
-    classifier = "gap" if fields.get("class_token", True) is None else "token"
-    return dialect(
+    return common.dialect(
         own,
         words,
         (),
         epsilon=epsilon,
         gelu=GELUS[gelu],
-        classifiers=(classifier,),
+        classifiers=("gap" if fields.get("class_token", True) is None else "token",),
         prefixes=prefixes,
         prefix_for=lambda config: prefixes[0],
         ignored={
             rf"(?!{weights}|{bare}|{projection}).*": "a part beside the vision tower",
             r".*embeddings\.(position_ids|mask_token)": "no weight of the inference",
         },
-        identity=Identity(
-            "config.json", "model_type", "|".join((own, *models)), repr(own), class_name
-        ),
+        identity=Identity("config.json", "model_type", f"{own}|{model}", repr(own), class_name),
         json=(
             JsonTable("config.json", table, assumed=lambda content: defaults, beside=of_the_part),
         ),
         fields={"num_classes": 0, **fields},
-        impossible=((lambda c: c.projection_dim is not None, "a projection: this class has none"),),
+        impossible={"a projection: this class has none": lambda c: c.projection_dim is not None},
         **more,
     )
 
 
 _CLIP_WORDS = TORCH.names("transformers/tower", "transformers/clip")
-_CLIP_FIELDS = {"pre_norm": True, "patch_bias": False}
+_OWL_WORDS = {**_CLIP_WORDS, **TORCH.names("transformers/owl")}
+_PROJECTION = "visual_projection.weight"
 
 
 def _clip(
     model: str,
+    class_name: str,
     own_prefix: str = "",
     prefixes: tuple[str, ...] = ("vision_model.",),
     words: Mapping[str, Names] = _CLIP_WORDS,
-    projection: str = "",
+    projections: tuple[str, ...] = (_PROJECTION,),
     size: tuple[int, int] = (224, 32),
-    class_name: str = "",
 ) -> Dialect:
     """Returns the dialect of a relative of CLIP.
 
     Args:
         model: `model_type` of the whole model.
+        class_name: name of the vision class.
         own_prefix, prefixes: prefix in the vision class's files, and in others.
         words: names of the weights.
-        projection: names of the projection in whole models, separated by blanks.
+        projections: names that the projection has in whole models.
         size: the class's default of pixels and patch.
-        class_name: name of the vision class.
     """
-    projections = tuple(StoredAs(name, "t m", outside=True) for name in projection.split())
+    kernel = tuple(StoredAs(name, "t m", outside=True) for name in projections)
     return _relative(
-        (model,),
+        model,
         f"{model}_vision_model",
         class_name,
-        (own_prefix, *(p for p in prefixes if p != own_prefix)),
-        {**words, **({"projection/kernel": projections} if projections else {})},
+        (own_prefix, *prefixes),
+        {**words, "projection/kernel": kernel} if kernel else words,
         (768, 3072, 12, 12, *size),
         "quick_gelu",
         1e-5,
-        _CLIP_FIELDS | {"qkv_bias": True},
-        undetermined=lambda fields: GELU_OF_CLIP,
+        {"pre_norm": True, "patch_bias": False, "qkv_bias": True},
+        undetermined=lambda fields: common.GELU_OF_CLIP,
     )
 
 
-def _also_named(words: Mapping[str, AllNames], old: str, new: str) -> dict[str, AllNames]:
+def _also_named(words: Mapping[str, Names], old: str, new: str) -> dict[str, Names]:
     """Returns the names, and beside each that has `old` the same name with `new`."""
     return {
         path: (*names, *(dataclasses.replace(n, name=n.name.replace(old, new)) for n in names))
@@ -152,68 +141,65 @@ def _also_named(words: Mapping[str, AllNames], old: str, new: str) -> dict[str, 
     }
 
 
-_PROJECTION = "visual_projection.weight"
-_OWL_WORDS = {**_CLIP_WORDS, **TORCH.names("transformers/owl")}
-metaclip_2 = _clip("metaclip_2", projection=_PROJECTION, class_name="MetaClip2VisionModel")
-chinese_clip = _clip("chinese_clip", projection=_PROJECTION, class_name="ChineseCLIPVisionModel")
+metaclip_2 = _clip("metaclip_2", "MetaClip2VisionModel")
+chinese_clip = _clip("chinese_clip", "ChineseCLIPVisionModel")
 altclip = _clip(
     "altclip",
+    "AltCLIPVisionModel",
     # transformers 5 writes the whole model with the text tower's word for a block.
     words=_also_named(_CLIP_WORDS, "encoder.layers.", "encoder.layer."),
-    projection=_PROJECTION,
-    class_name="AltCLIPVisionModel",
 )
 git = _clip(
     "git",
+    "GitVisionModel",
     own_prefix="vision_model.",
     prefixes=("git.image_encoder.vision_model.", "image_encoder.vision_model."),
+    projections=(),
     size=(224, 16),
-    class_name="GitVisionModel",
 )
 owlvit, owlv2 = (
     _clip(
         model,
+        class_name,
         own_prefix="vision_model.",
         prefixes=(f"{model}.vision_model.",),
         words=_OWL_WORDS,
-        projection=f"{_PROJECTION} {model}.{_PROJECTION}",
-        size=(size, patch),
-        class_name=class_name,
+        projections=(_PROJECTION, f"{model}.{_PROJECTION}"),
+        size=size,
     )
-    for model, size, patch, class_name in (
-        ("owlvit", 768, 32, "OwlViTVisionModel"),
-        ("owlv2", 768, 16, "Owlv2VisionModel"),
+    for model, class_name, size in (
+        ("owlvit", "OwlViTVisionModel", (768, 32)),
+        ("owlv2", "Owlv2VisionModel", (768, 16)),
     )
 )
 
 
 def _blip(
-    models: tuple[str, ...],
+    model: str,
     own: str,
     class_name: str,
-    sizes: tuple[int, ...],
-    epsilon: float,
+    sizes: tuple[int, int, int, int, int, int],
+    epsilon: float = 1e-6,
+    rows: tuple[Row, ...] = (JsonField("qkv_bias", "qkv_bias", default=True),),
 ) -> Dialect:
     """Returns the dialect of BLIP's tower, whose queries, keys and values are one product."""
     words = TORCH.names("transformers/tower", "transformers/blip")
-    rows = (JsonField("qkv_bias", "qkv_bias", default=True),) if own != "blip_vision_model" else ()
-    return _relative(
-        models, own, class_name, ("", "vision_model."), words, sizes, "gelu", epsilon, {}, rows
-    )
+    prefixes = ("", "vision_model.")
+    return _relative(model, own, class_name, prefixes, words, sizes, "gelu", epsilon, {}, rows)
 
 
-blip = _blip(("blip",), "blip_vision_model", "BlipVisionModel", (768, 3072, 12, 12, 384, 16), 1e-5)
-blip_2, instructblip = (
-    _blip(models, own, class_name, (1408, 6144, 39, 16, 224, 14), 1e-6)
-    for models, own, class_name in (
-        (("blip-2",), "blip_2_vision_model", "Blip2VisionModel"),
-        (("instructblip",), "instructblip_vision_model", "InstructBlipVisionModel"),
-    )
+_SIZES_OF_BLIP_2 = (1408, 6144, 39, 16, 224, 14)
+blip = _blip(
+    "blip", "blip_vision_model", "BlipVisionModel", (768, 3072, 12, 12, 384, 16), 1e-5, rows=()
+)
+blip_2 = _blip("blip-2", "blip_2_vision_model", "Blip2VisionModel", _SIZES_OF_BLIP_2)
+instructblip = _blip(
+    "instructblip", "instructblip_vision_model", "InstructBlipVisionModel", _SIZES_OF_BLIP_2
 )
 
 idefics3, smolvlm = (
     _relative(
-        (model,),
+        model,
         f"{model}_vision",
         class_name,
         ("", "model.vision_model.", "vision_model."),
@@ -229,16 +215,13 @@ idefics3, smolvlm = (
     )
 )
 
+_INTERNVL_WORDS = TORCH.names("transformers/vit", "transformers/internvl")
 internvl = _relative(
-    ("internvl",),
+    "internvl",
     "internvl_vision",
     "InternVLVisionModel",
     ("", "model.vision_tower.", "vision_tower."),
-    {
-        path: names
-        for path, names in TORCH.names("transformers/vit", "transformers/internvl").items()
-        if not path.startswith("encoder_norm")
-    },
+    {path: n for path, n in _INTERNVL_WORDS.items() if not path.startswith("encoder_norm/")},
     (1024, 4096, 24, 16, 448, 14),
     "gelu",
     1e-6,

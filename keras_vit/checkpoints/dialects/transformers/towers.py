@@ -8,16 +8,10 @@ config.json nests the sizes in `vision_config`.
 import dataclasses
 import math
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import (
-    Dialect,
-    Identity,
-    Limit,
-    Names,
-    StoredAs,
-    Unsupported,
-)
+from keras_vit.checkpoints.dialects.base import Dialect, Identity, Limits, Names, StoredAs
 from keras_vit.checkpoints.dialects.json_fields import (
     Json,
     JsonConstant,
@@ -29,16 +23,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
     number,
 )
 from keras_vit.checkpoints.dialects.names import TORCH
-from keras_vit.checkpoints.dialects.transformers.common import (
-    GELU_OF_CLIP,
-    IMAGE_SIZE,
-    LABEL_ROWS,
-    arithmetic_rows,
-    classifier_names,
-    dialect,
-    has_no_head,
-    size_rows,
-)
+from keras_vit.checkpoints.dialects.transformers import common
 from keras_vit.config import ViTConfig
 
 _TOWER = "vision_model."
@@ -53,7 +38,7 @@ _WITH_TEXT = "a vision tower without a text tower, which this class has"
 
 @dataclasses.dataclass(frozen=True)
 class _Encoder:
-    """Names and rows that the classes of one kind of vision tower share.
+    """What the classes of one kind of vision tower share.
 
     Args:
         model_type: the word of config.json for a model of two towers.
@@ -61,50 +46,35 @@ class _Encoder:
         rows: rows of config.json.
         sizes: defaults of the class; config.json of older releases omits keys with these values.
         fields: fields of `ViTConfig` that every file has.
-        arithmetic: arguments of `dialect`.
-        more: further fields of `Dialect`.
+        more: further arguments of `common.dialect`.
         refusals: models that no file can hold.
     """
 
     model_type: str
     words: Mapping[str, Names]
     rows: tuple[Row, ...]
-    sizes: Mapping[str, Any]
+    sizes: Json
     fields: Mapping[str, Any]
-    arithmetic: Mapping[str, Any]
     more: Mapping[str, Any]
-    refusals: tuple[Limit, ...] = ()
+    refusals: Limits = dataclasses.field(default_factory=dict)
 
-
-_DEFAULTS = {
-    "hidden_size": 768,
-    "intermediate_size": 3072,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 12,
-    "num_channels": 3,
-    "image_size": 224,
-    "patch_size": 32,
-}
-_DROPOUT = JsonField("attention_dropout", "attention_dropout_rate")
 
 _CLIP = _Encoder(
-    model_type="clip",
-    words=TORCH.names("transformers/tower", "transformers/clip"),
-    rows=(*size_rows(), *arithmetic_rows("quick_gelu", 1e-5), _DROPOUT),
-    sizes=_DEFAULTS,
-    fields={"pre_norm": True, "patch_bias": False, "qkv_bias": True},
-    arithmetic={"gelu": "quick", "epsilon": 1e-5},
-    more={"undetermined": lambda fields: GELU_OF_CLIP},
+    "clip",
+    TORCH.names("transformers/tower", "transformers/clip"),
+    common.tower_rows("quick_gelu", 1e-5),
+    common.tower_sizes(768, 3072, 12, 12, 224, 32) | {"num_channels": 3},
+    {"pre_norm": True, "patch_bias": False, "qkv_bias": True},
+    {"gelu": "quick", "epsilon": 1e-5, "undetermined": lambda fields: common.GELU_OF_CLIP},
 )
 
 _SIGLIP = _Encoder(
-    model_type="siglip",
-    words=TORCH.names("transformers/tower", "transformers/siglip"),
-    rows=(*size_rows(), *arithmetic_rows("gelu_pytorch_tanh", 1e-6), _DROPOUT),
-    sizes={**_DEFAULTS, "patch_size": 16},
-    fields={"class_token": None, "qkv_bias": True},
-    arithmetic={"gelu": "tanh"},
-    more={},
+    "siglip",
+    TORCH.names("transformers/tower", "transformers/siglip"),
+    common.tower_rows("gelu_pytorch_tanh", 1e-6),
+    common.tower_sizes(768, 3072, 12, 12, 224, 16) | {"num_channels": 3},
+    {"class_token": None, "qkv_bias": True},
+    {"gelu": "tanh"},
 )
 
 
@@ -117,24 +87,18 @@ def _patches_of_image(config: ViTConfig) -> dict[str, Any]:
     return {"num_patches": math.prod(config.source_grid)}
 
 
-def _is_oblong(config: ViTConfig) -> bool:
-    rows, columns = config.source_grid
-    return rows != columns
-
-
 _SIGLIP_2 = dataclasses.replace(
     _SIGLIP,
     model_type="siglip2",
     words={**_SIGLIP.words, **TORCH.names("transformers/siglip2")},
     rows=(
         JsonFields(("num_patches",), ("image_size",), _image_of_patches, _patches_of_image),
-        *(row for row in _SIGLIP.rows if row is not IMAGE_SIZE),
+        *(row for row in _SIGLIP.rows if row is not common.IMAGE_SIZE),
     ),
     sizes={**_SIGLIP.sizes, "num_patches": 256},
     fields={**_SIGLIP.fields, "native_aspect": True},
-    refusals=((_is_oblong, "positions of a grid that is no square"),),
-    arithmetic={"gelu": "tanh", "resize": "bilinear_antialias"},
-    more={"needs_json": "patch_size"},
+    refusals={"positions of a grid that is no square": lambda c: len({*c.source_grid}) > 1},
+    more={"gelu": "tanh", "resize": "bilinear_antialias", "needs_json": "patch_size"},
 )
 """SigLIP 2 in its NaFlex form: patches come as rows of a matrix, which a convolution equals.
 
@@ -150,110 +114,102 @@ def _older_sizes(files: Json) -> Json:
 
 def _tower(
     encoder: _Encoder,
-    name: str,
     class_name: str,
     classifier: str,
     words: Mapping[str, Names],
-    is_part: bool,
+    *,
+    name: str = "",
     rows: tuple[Row, ...] = (),
-    fields: Mapping[str, Any] | None = None,
-    refusals: tuple[Limit, ...] = (),
-    ignored: Mapping[str, str] | None = None,
+    fields: Mapping[str, Any] = MappingProxyType({"num_classes": 0}),
+    refusals: Limits = MappingProxyType({}),
     **more: Any,
 ) -> Dialect:
-    """Returns the dialect of one class.
+    """Returns the dialect of the class that is a vision tower alone.
 
     Args:
         encoder: names and rows that the class shares with others.
-        name: name of the dialect behind `transformers/`.
         class_name: name of the class, which config.json names.
         classifier: input of the output, see `ViTConfig`.
         words: names of weights beside the encoder's.
-        is_part: whether the tower is a part of the class, so that names have its prefix and
-            config.json nests its rows.
-        rows, fields, refusals, ignored: beside those of the encoder and of all classes.
-        **more: further fields of `Dialect`.
+        name: name of the dialect behind `transformers/`; `""` for the `model_type`.
+        rows, fields, refusals: beside those of the encoder and of all classes.
+        **more: further arguments of `common.dialect`; `ignored` is added to that of all towers.
     """
-    own = encoder.model_type if is_part else f"{encoder.model_type}_vision_model"
     note = JsonNote("architectures", lambda facts: [class_name])
-    top: tuple[Row, ...] = (note, JsonConstant("model_type", own))
-    sizes: dict[str, Any] = {"assumed": lambda content: encoder.sizes}
-    tables: tuple[JsonTable, ...] = (
-        JsonTable("config.json", (*top, *encoder.rows, *rows), **sizes),
+    own = more.pop("model_type", f"{encoder.model_type}_vision_model")
+    return common.dialect(
+        own,
+        {**encoder.words, **words},
+        (note, *encoder.rows, *rows),
+        name=name,
+        classifiers=(classifier,),
+        sizes=encoder.sizes,
+        fields={**encoder.fields, **fields},
+        impossible={**encoder.refusals, **refusals},
+        **{
+            "identity": Identity("config.json", "model_type", own, repr(own), class_name),
+            **encoder.more,
+            **more,
+            "ignored": {**_OF_TEXT, **more.get("ignored", {})},
+        },
     )
-    if is_part:
-        kind = JsonNote("model_type", lambda facts: f"{encoder.model_type}_vision_model")
-        tables = (
-            JsonTable("config.json", (*top, *LABEL_ROWS)),
+
+
+def _tower_inside(encoder: _Encoder, class_name: str, *arguments: Any, **more: Any) -> Dialect:
+    """Returns the dialect of a class that has the tower as a part; arguments as of `_tower`.
+
+    Names have the tower's prefix, and config.json nests the tower's rows.
+    """
+    own = encoder.model_type
+    note = JsonNote("architectures", lambda facts: [class_name])
+    kind = JsonNote("model_type", lambda facts: f"{own}_vision_model")
+    return _tower(
+        encoder,
+        class_name,
+        *arguments,
+        model_type=own,
+        json=(
+            JsonTable("config.json", (note, JsonConstant("model_type", own), *common.LABEL_ROWS)),
             JsonTable(
                 "config.json",
                 (kind, *encoder.rows),
                 at=("vision_config",),
+                assumed=lambda content: encoder.sizes,
                 beside=_older_sizes,
-                **sizes,
             ),
-        )
-        more = {"prefixes": (_TOWER,), "prefix_for": lambda config: _TOWER, **more}
-    return dialect(
-        own,
-        {**encoder.words, **words},
-        rows,
-        name=name,
-        classifiers=(classifier,),
-        identity=Identity("config.json", "model_type", own, repr(own), class_name),
-        json=tables,
-        ignored={**_OF_TEXT, **(ignored or {})},
-        fields={**encoder.fields, **({"num_classes": 0} if fields is None else fields)},
-        impossible=(*encoder.refusals, *refusals),
-        **encoder.arithmetic,
-        **{**encoder.more, **more},
+        ),
+        prefixes=(_TOWER,),
+        prefix_for=lambda config: _TOWER,
+        **more,
     )
 
 
-_PROJECTION = {"projection/kernel": StoredAs("visual_projection.weight", "t m", outside=True)}
-_NO_CLASSES = (has_no_head, "num_classes=0")
+_PROJECTION = {"projection/kernel": (StoredAs("visual_projection.weight", "t m", outside=True),)}
+_NO_CLASSES = {"num_classes=0": common.has_no_head}
 
-clip_vision = _tower(
-    _CLIP,
-    "clip_vision_model",
-    "CLIPVisionModel",
-    "token",
-    {},
-    is_part=False,
-    prefixes=("", _TOWER),
-)
+clip_vision = _tower(_CLIP, "CLIPVisionModel", "token", {}, prefixes=("", _TOWER))
 clip_projection = _tower(
     _CLIP,
-    "clip_vision_model_with_projection",
     "CLIPVisionModelWithProjection",
     "token",
     _PROJECTION,
-    is_part=False,
+    name="clip_vision_model_with_projection",
     rows=(JsonField("projection_dim", "projection_dim", default=512),),
-    refusals=((lambda c: c.projection_dim is None, "projection_dim=None"),),
+    refusals={"projection_dim=None": lambda c: c.projection_dim is None},
     prefixes=(_TOWER, ""),
     prefix_for=lambda config: _TOWER,
 )
-clip_classifier = _tower(
+clip_classifier = _tower_inside(
     _CLIP,
-    "clip_classifier",
     "CLIPForImageClassification",
     "gap",
-    classifier_names(),
-    is_part=True,
+    common.classifier_names(),
+    name="clip_classifier",
     fields={"class_token": True, "final_norm": False},
-    refusals=(_NO_CLASSES,),
+    refusals=_NO_CLASSES,
     ignored={r"vision_model\.post_layernorm\..*": "a norm that the class does not use"},
 )
-clip = _tower(
-    _CLIP,
-    "clip",
-    "CLIPModel",
-    "token",
-    _PROJECTION,
-    is_part=True,
-    only_read=_WITH_TEXT,
-)
+clip = _tower_inside(_CLIP, "CLIPModel", "token", _PROJECTION, only_read=_WITH_TEXT)
 
 
 def _siglip(encoder: _Encoder, name: str) -> tuple[Dialect, ...]:
@@ -263,39 +219,22 @@ def _siglip(encoder: _Encoder, name: str) -> tuple[Dialect, ...]:
         encoder: SigLIP or SigLIP 2.
         name: start of the names of its classes.
     """
-    kind = encoder.model_type
     skipped = "an attention pooling that the class does not use"
-    unpooled = {path: Unsupported(skipped) for path in encoder.words if path.startswith("pool/")}
+    unpooled = {p: names for p, names in encoder.words.items() if not p.startswith("pool/")}
     return (
-        _tower(
-            encoder,
-            f"{kind}_vision_model",
-            f"{name}VisionModel",
-            "map",
-            {},
-            is_part=False,
-            prefixes=("", _TOWER),
-        ),
-        _tower(
-            encoder,
-            f"{kind}_classifier",
+        _tower(encoder, f"{name}VisionModel", "map", {}, prefixes=("", _TOWER)),
+        _tower_inside(
+            dataclasses.replace(encoder, words=unpooled),
             f"{name}ForImageClassification",
             "gap",
-            {**unpooled, **classifier_names()},
-            is_part=True,
+            common.classifier_names(),
+            name=f"{encoder.model_type}_classifier",
+            reasons={"pool/": skipped},
             fields={},
-            refusals=(_NO_CLASSES,),
+            refusals=_NO_CLASSES,
             ignored={r"vision_model\.head\..*": skipped},
         ),
-        _tower(
-            encoder,
-            kind,
-            f"{name}Model",
-            "map",
-            {},
-            is_part=True,
-            **{"only_read": _WITH_TEXT, **encoder.more},
-        ),
+        _tower_inside(encoder, f"{name}Model", "map", {}, only_read=_WITH_TEXT),
     )
 
 

@@ -10,10 +10,12 @@ keras_vit.
 import dataclasses
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Limit, Names
+from keras_vit.checkpoints.dialects.base import Dialect, Limits, Names
 from keras_vit.checkpoints.dialects.json_fields import (
+    HAS_POSITIONS,
     Facts,
     Json,
     JsonConstant,
@@ -22,20 +24,14 @@ from keras_vit.checkpoints.dialects.json_fields import (
     JsonNote,
     Row,
     number,
-    one_of,
 )
 from keras_vit.checkpoints.dialects.names import TORCH
-from keras_vit.checkpoints.dialects.torch_conventions import stored_image_size
-from keras_vit.checkpoints.dialects.transformers.common import (
-    DROPOUT_ROWS,
-    LABEL_ROWS,
-    architectures,
-    arithmetic_rows,
-    classifier_names,
-    dialect,
-    has_head,
-    size_rows,
+from keras_vit.checkpoints.dialects.torch_conventions import (
+    relative_bias_of,
+    stored_image_size,
+    words_of_relative_bias,
 )
+from keras_vit.checkpoints.dialects.transformers import common
 from keras_vit.config import ViTConfig
 from keras_vit.errors import shown
 
@@ -43,6 +39,11 @@ _MASK = "mask of masked image modelling"
 _POOLER = TORCH.names({"pre_logits": "pooler.dense"})
 _NO_POOLER = {"representation_size": None}
 """A classifier reads the class token itself, even if the file also has a pooler."""
+_NOT_BOTH: Limits = {
+    "a head behind a representation layer": lambda c: (
+        c.representation_size is not None and common.has_head(c)
+    )
+}
 
 
 def _family(
@@ -52,8 +53,7 @@ def _family(
     words: Mapping[str, Names],
     epsilon: float = 1e-12,
     rows: tuple[Row, ...] = (),
-    classifiers: tuple[str, ...] = ("token",),
-    fields: Mapping[str, Any] | None = None,
+    fields: Mapping[str, Any] = MappingProxyType({}),
     **more: Any,
 ) -> Dialect:
     """Returns the dialect of a family that has the blocks of ViT.
@@ -65,34 +65,34 @@ def _family(
         words: names of weights that ViT's encoder lacks, or has under other names.
         epsilon: LayerNorm's epsilon where config.json has none.
         rows: further rows of config.json.
-        classifiers: inputs of the head, see `ViTConfig`.
-        fields: fields of `ViTConfig` that every file has.
-        **more: further arguments of `dialect`.
+        fields: fields of `ViTConfig` that every file has. config.json states `qkv_bias` if it is
+            not among them.
+        **more: further arguments of `common.dialect`.
     """
-    note = classes if isinstance(classes, JsonNote) else architectures(*classes)
+    note = classes if isinstance(classes, JsonNote) else common.architectures(*classes)
     has_classifier = isinstance(classes, JsonNote) or classes[0]
-    return dialect(
+    biases = () if "qkv_bias" in fields else (JsonField("qkv_bias", "qkv_bias", default=True),)
+    return common.dialect(
         model_type,
         {**TORCH.names("transformers/vit"), **words},
         (
             note,
-            *size_rows(),
-            JsonField("qkv_bias", "qkv_bias", default=True),
-            *arithmetic_rows("gelu", epsilon),
-            *DROPOUT_ROWS,
+            *common.size_rows(),
+            *biases,
+            *common.arithmetic_rows("gelu", epsilon),
+            *common.DROPOUT_ROWS,
             *rows,
-            *(LABEL_ROWS if has_classifier else ()),
+            *(common.LABEL_ROWS if has_classifier else ()),
         ),
+        prefix=prefix,
         epsilon=epsilon,
-        classifiers=classifiers,
-        fields=fields or {},
-        **{
-            "prefixes": (prefix, ""),
-            "prefix_for": lambda config: prefix if config.num_classes else "",
-            "ignored": {rf"({re.escape(prefix)})?embeddings\.mask_token": _MASK},
-            **more,
-        },
+        fields=fields,
+        **{"ignored": _mask_token(prefix), **more},
     )
+
+
+def _mask_token(prefix: str) -> dict[str, str]:
+    return {rf"({re.escape(prefix)})?embeddings\.mask_token": _MASK}
 
 
 vit = dataclasses.replace(
@@ -100,7 +100,7 @@ vit = dataclasses.replace(
         "vit",
         "vit.",
         ("ViTForImageClassification", "ViTModel"),
-        {**_POOLER, **classifier_names(**_NO_POOLER)},
+        {**_POOLER, **common.classifier_names(**_NO_POOLER)},
         rows=(
             JsonNote(
                 "pooler_output_size",
@@ -108,6 +108,7 @@ vit = dataclasses.replace(
             ),
             JsonConstant("pooler_act", "tanh"),
         ),
+        impossible=_NOT_BOTH,
     ),
     name="transformers",
 )
@@ -124,13 +125,10 @@ deit = _family(
     "deit",
     "deit.",
     JsonNote("architectures", _deit_class),
-    {
-        **_POOLER,
-        **TORCH.names("transformers/deit"),
-        **classifier_names(**_NO_POOLER),
-    },
+    {**_POOLER, **TORCH.names("transformers/deit"), **common.classifier_names(**_NO_POOLER)},
     classifiers=("token", "token_and_distillation"),
     fields={"distillation_token": True},
+    impossible=_NOT_BOTH,
 )
 
 vit_mae = _family(
@@ -157,7 +155,7 @@ vit_msn = _family(
     "vit_msn",
     "vit.",
     ("ViTMSNForImageClassification", "ViTMSNModel"),
-    {**_MSN_WORDS, **classifier_names()},
+    {**_MSN_WORDS, **common.classifier_names()},
     epsilon=1e-6,
 )
 
@@ -165,15 +163,13 @@ ijepa = _family(
     "ijepa",
     "ijepa.",
     ("IJepaForImageClassification", "IJepaModel"),
-    classifier_names(),
+    common.classifier_names(),
     classifiers=("gap",),
     fields={"class_token": None},
 )
 
 _NO_KEY = (True, False, True)
-_BIASES = {"use_relative_position_bias": "block", "use_shared_relative_position_bias": "shared"}
-
-
+_BIASES = ("use_relative_position_bias", "use_shared_relative_position_bias")
 _SWAPS = "transformers reads the rows of a table as its columns"
 
 
@@ -194,13 +190,11 @@ def _bias_of(content: Json) -> dict[str, Any]:
     for name in content.get("architectures") or ():
         if str(name).endswith(("ForSemanticSegmentation", "ForMaskedImageModeling", "Backbone")):
             raise ValueError(f"in a {name}; expected a model or its form for image classification")
-    kinds = [kind for key, kind in _BIASES.items() if content.get(key)]
-    if len(kinds) > 1:
-        raise ValueError(f"beside {list(_BIASES)[1]}, expected one of them")
+    kind = relative_bias_of(content, _BIASES)
     size = content.get("image_size")
-    if kinds and isinstance(size, list) and size != size[::-1]:
+    if kind and isinstance(size, list) and size != size[::-1]:
         raise ValueError(f"with image_size={shown(size)}, expected a square: {_SWAPS}")
-    return {"relative_position_bias": kinds[0] if kinds else None}
+    return {"relative_position_bias": kind}
 
 
 def _is_not_square(config: ViTConfig) -> bool:
@@ -217,34 +211,26 @@ def _beit(model_type: str, class_name: str, has_pooler: bool) -> Dialect:
         has_pooler: whether the class without a head has the norm behind the mean.
     """
     prefix = model_type.replace("-", "_") + "."
-    limits: tuple[Limit, ...] = (
-        (lambda c: not c.has_class_token, "a model without a class token"),
-        (lambda c: c.class_token_in_mean, "a mean of the class token too"),
-        (_is_not_square, f"patches or a grid that are not square: {_SWAPS}"),
-        (
-            lambda c: c.classifier == "gap" and c.final_norm and not c.numerics.pool_before_norm,
-            "a norm before the mean of the patches",
+    limits: Limits = {
+        "a model without a class token": lambda c: not c.has_class_token,
+        "a mean of the class token too": lambda c: c.class_token_in_mean,
+        f"patches or a grid that are not square: {_SWAPS}": _is_not_square,
+        "a norm before the mean of the patches": lambda c: (
+            c.classifier == "gap" and c.final_norm and not c.numerics.pool_before_norm
         ),
-        (
-            lambda c: not c.final_norm and (has_pooler or has_head(c) or c.classifier != "gap"),
-            "an encoder without a last norm",
+        "an encoder without a last norm": lambda c: (
+            not c.final_norm and (has_pooler or common.has_head(c) or c.classifier != "gap")
         ),
-        (
-            lambda c: not has_pooler and not has_head(c) and c.numerics.pool_before_norm,
-            f"features behind a norm of the mean: {class_name}Model has none",
+        f"features behind a norm of the mean: {class_name}Model has none": lambda c: (
+            not has_pooler and not common.has_head(c) and c.numerics.pool_before_norm
         ),
-    )
-    return dialect(
+    }
+    return _family(
         model_type,
-        {
-            **TORCH.names("transformers/vit", "transformers/beit"),
-            **classifier_names(),
-        },
-        (
-            architectures(f"{class_name}ForImageClassification", f"{class_name}Model"),
-            *size_rows(),
-            *arithmetic_rows("gelu", 1e-12),
-            *DROPOUT_ROWS,
+        prefix,
+        (f"{class_name}ForImageClassification", f"{class_name}Model"),
+        {**TORCH.names("transformers/beit"), **common.classifier_names()},
+        rows=(
             JsonField("drop_path_rate", "stochastic_depth_rate"),
             JsonFields(
                 ("use_mean_pooling",),
@@ -258,28 +244,19 @@ def _beit(model_type: str, class_name: str, has_pooler: bool) -> Dialect:
                 _scale_of,
                 lambda c: {"layer_scale_init_value": c.layer_scale_init if c.layer_scale else 0},
             ),
-            JsonField(
-                "use_absolute_position_embeddings",
-                "position",
-                one_of({True: "learned", False: "none"}),
-                default=False,
-            ),
+            JsonField("use_absolute_position_embeddings", "position", HAS_POSITIONS, default=False),
             JsonFields(
-                tuple(_BIASES),
+                _BIASES,
                 ("relative_position_bias",),
                 _bias_of,
-                lambda c: {key: c.relative_position_bias == kind for key, kind in _BIASES.items()},
+                lambda c: words_of_relative_bias(c, _BIASES),
             ),
             JsonNote("use_mask_token", lambda facts: False),
-            *LABEL_ROWS,
         ),
-        epsilon=1e-12,
         classifiers=("token", "gap"),
         positions=("learned", "none"),
-        prefixes=(prefix, ""),
-        prefix_for=lambda config: prefix if config.num_classes else "",
         ignored={
-            rf"({re.escape(prefix)})?embeddings\.mask_token": _MASK,
+            **_mask_token(prefix),
             r".*relative_position_index": "a number that follows from the grid",
         },
         expresses=("gelu", "layer_norm_epsilon", "position_resize", "pool_before_norm"),
