@@ -10,7 +10,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from keras_vit.checkpoints.dialects.base import Dialect, Names, Unsupported
-from keras_vit.checkpoints.dialects.json_fields import JsonField, JsonFields, Row, number
+from keras_vit.checkpoints.dialects.json_fields import (
+    JsonField,
+    JsonFields,
+    JsonNote,
+    Row,
+    number,
+)
 from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.transformers.common import (
     DROPOUT_ROWS,
@@ -102,7 +108,7 @@ dinov2 = _dinov2(
         **_WORDS,
         "register_tokens/tokens": Unsupported("only dinov2_with_registers has registers"),
     },
-    (),
+    (JsonNote("use_mask_token", lambda facts: facts.config.mask_token),),
 )
 
 dinov2_with_registers = _dinov2(
