@@ -23,11 +23,14 @@ def stored_image_size(config: ViTConfig) -> tuple[int, int]:
 
 
 def _resizes_positions(config: ViTConfig) -> bool:
-    return config.grid not in (None, config.source_grid)
+    return not config.native_aspect and config.grid not in (None, config.source_grid)
 
 
 POSITIONS_OF_ANOTHER_GRID = (
     _resizes_positions,
     "positions stored for another grid than that of image_size",
 )
-"""A limit of timm and transformers, which resize positions on loading and not per call."""
+"""A limit of timm and transformers, which resize positions on loading and not per call.
+
+Their models for images at their own aspect ratio do resize positions per image.
+"""

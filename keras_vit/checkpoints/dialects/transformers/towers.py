@@ -27,6 +27,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
     JsonTable,
     Row,
     number,
+    object_at,
 )
 from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.transformers.common import (
@@ -39,6 +40,7 @@ from keras_vit.checkpoints.dialects.transformers.common import (
     has_no_head,
     size_rows,
 )
+from keras_vit.checkpoints.dialects.transformers.processor import FILE as PROCESSOR
 from keras_vit.config import ViTConfig
 
 _TOWER = "vision_model."
@@ -64,6 +66,7 @@ class _Encoder:
         arithmetic: arguments of `dialect`.
         more: further fields of `Dialect`.
         refusals: models that no file can hold.
+        limit: the row of the processor's limit of patches, if images keep their aspect ratio.
     """
 
     model_type: str
@@ -74,6 +77,7 @@ class _Encoder:
     arithmetic: Mapping[str, Any]
     more: Mapping[str, Any]
     refusals: tuple[Limit, ...] = ()
+    limit: Row | None = None
 
 
 _DEFAULTS = {
@@ -117,6 +121,24 @@ def _patches_of_image(config: ViTConfig) -> dict[str, Any]:
     return {"num_patches": math.prod(config.source_grid)}
 
 
+def _image_of_limit(content: Json) -> dict[str, Any]:
+    """Returns an image of as many patches as the processor allows, and the grid of positions.
+
+    The image is square, or one row of patches if no square has this number.
+    """
+    if content.get("max_num_patches") is None:
+        return {}
+    most, patch = number(content, "max_num_patches"), number(content, "patch_size")
+    if most < 1:
+        raise ValueError("expected at least 1")
+    side, stored = math.isqrt(most), math.isqrt(number(content, "num_patches"))
+    grid = (side, side) if side * side == most else (1, most)
+    return {
+        "image_size": (grid[0] * patch, grid[1] * patch),
+        "position_grid": None if grid == (stored, stored) else (stored, stored),
+    }
+
+
 def _is_oblong(config: ViTConfig) -> bool:
     rows, columns = config.source_grid
     return rows != columns
@@ -135,6 +157,12 @@ _SIGLIP_2 = dataclasses.replace(
     refusals=((_is_oblong, "positions of a grid that is no square"),),
     arithmetic={"gelu": "tanh", "resize": "bilinear_antialias"},
     more={"needs_json": "patch_size"},
+    limit=JsonFields(
+        ("max_num_patches",),
+        ("image_size", "position_grid"),
+        _image_of_limit,
+        lambda config: {"max_num_patches": config.packed_shape[0]},
+    ),
 )
 """SigLIP 2 in its NaFlex form: patches come as rows of a matrix, which a convolution equals.
 
@@ -194,6 +222,15 @@ def _tower(
             ),
         )
         more = {"prefixes": (_TOWER,), "prefix_for": lambda config: _TOWER, **more}
+    if encoder.limit is not None:
+
+        def sizes_of(files: Json) -> Json:
+            """Returns the sizes of config.json for the row of the processor."""
+            content = object_at(files.get("config.json", {}), ("vision_config",) * is_part)
+            own = {key: content.get(key) for key in ("num_patches", "patch_size")}
+            return {key: encoder.sizes[key] if v is None else v for key, v in own.items()}
+
+        tables += (JsonTable(PROCESSOR, (encoder.limit,), beside=sizes_of),)
     return dialect(
         own,
         {**encoder.words, **words},
