@@ -80,3 +80,20 @@ def test_timm_builds_every_variant_with_the_planned_names_and_shapes(name, tmp_p
     assert shapes_of(timm_model) == {move.name: move.file_shape for move in moves}
     assert timm_model.blocks[0].attn.num_heads == config.num_heads
     assert timm_model.patch_embed.img_size == config.image_size
+
+
+@pytest.mark.parametrize(
+    ("architecture", "changed"),
+    [
+        ("vit_base_patch16_clip_224", {"final_norm": False}),
+        ("vit_base_patch16_siglip_224", {"pre_norm": True}),
+        ("beit_base_patch16_224", {"use_rel_pos_bias": False}),
+    ],
+)
+def test_arrays_of_a_rotary_model_do_not_outweigh_the_architecture(architecture, changed, tmp_path):
+    """The Perception Encoder and EVA-02 have the same arrays, and rotary positions."""
+    sizes = {"img_size": 8, "patch_size": 4, "embed_dim": 24, "depth": 1, "num_heads": 3}
+    arguments = {**sizes, **changed}
+    theirs = timm.create_model(architecture, num_classes=3, **arguments).eval()
+    timm.models.save_for_hf(theirs, tmp_path, model_args=arguments, safe_serialization=True)
+    assert checkpoints.inspect(tmp_path).config.rope is None

@@ -23,6 +23,7 @@ from keras_vit.checkpoints.dialects.timm.architectures import (
     names_of,
     norm_of,
     ratio_of,
+    row_of,
     to_write,
 )
 from keras_vit.checkpoints.dialects.timm.images import images
@@ -53,10 +54,15 @@ _MLPS = {"Mlp": "plain", "GluMlp": "gated", "SwiGLU": "gated"}
 
 
 def _architecture(content: Json) -> dict[str, Any]:
-    """Returns the facts that only the architecture's name tells: norms, epsilon, kind of MLP."""
+    """Returns the facts that only the architecture's name tells: norms, epsilon, kind of MLP.
+
+    No registered `VisionTransformer` has rotary positions, which the arrays alone may suggest.
+    """
     arguments = arguments_of(content)
     warn_of_gelu(content, arguments)
     fields = norm_of(arguments)
+    if row_of(content.get("architecture")) is not None:
+        fields["rope"] = None
     if "mlp_layer" in arguments:
         fields["mlp"] = one_of(_MLPS).read(arguments["mlp_layer"])
     if "embed_norm_layer" in arguments:
@@ -176,7 +182,7 @@ vit = Dialect(
     json=tables(
         JsonFields(
             ("architecture",),
-            ("norm", "numerics.layer_norm_epsilon", "mlp", "patch_norm"),
+            ("norm", "numerics.layer_norm_epsilon", "mlp", "patch_norm", "rope"),
             _architecture,
             lambda c: {"architecture": to_write(c)},
         ),
