@@ -50,6 +50,7 @@ from keras_vit.checkpoints.dialects.timm.rows import (
 )
 from keras_vit.checkpoints.dialects.torch_conventions import POSITIONS_OF_ANOTHER_GRID
 from keras_vit.config import Numerics, Rope, ViTConfig
+from keras_vit.errors import shown
 
 _NO_KEY = (True, False, True)
 _ATTENTION = "blocks.{l}.attn."
@@ -151,6 +152,11 @@ def _rope_of(content: Json) -> dict[str, Any]:
         raise ValueError(
             f"with rope_type={kind!r} and rope_rotate_half={content.get('rope_rotate_half')!r}; "
             "keras_vit pairs channels half a head apart for 'dinov3', neighbours otherwise"
+        )
+    if kind == "dinov3" and content.get("rope_grid_offset"):
+        raise ValueError(
+            f"with rope_type='dinov3' and rope_grid_offset={shown(content['rope_grid_offset'])}, "
+            "expected 0"
         )
     grid = content.get("ref_feat_shape") if kind == "cat" else None
     return {
@@ -264,6 +270,8 @@ _ARGUMENTS: tuple[Row, ...] = (
         },
     ),
     JsonNote("qkv_fused", lambda facts: _is_fused(facts.config)),
+    # An architecture with images of any size refuses pixels that fill no patch.
+    JsonNote("dynamic_img_size", lambda facts: False, when=lambda c: c.crop_remainder),
     JsonField("scale_attn_inner", "sub_norm_attention"),
     JsonFields(
         ("swiglu_mlp", "scale_mlp", "swiglu_align_to"),

@@ -62,7 +62,7 @@ def _architecture(content: Json) -> dict[str, Any]:
     warn_of_gelu(content, arguments)
     fields = norm_of(arguments)
     if row_of(content.get("architecture")) is not None:
-        fields["rope"] = None
+        fields["rope"] = None  # no field of the row: a model with rope is not written
     if "mlp_layer" in arguments:
         fields["mlp"] = one_of(_MLPS).read(arguments["mlp_layer"])
     if "embed_norm_layer" in arguments:
@@ -182,7 +182,7 @@ vit = Dialect(
     json=tables(
         JsonFields(
             ("architecture",),
-            ("norm", "numerics.layer_norm_epsilon", "mlp", "patch_norm", "rope"),
+            ("norm", "numerics.layer_norm_epsilon", "mlp", "patch_norm"),
             _architecture,
             lambda c: {"architecture": to_write(c)},
         ),
