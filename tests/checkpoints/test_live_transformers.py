@@ -130,3 +130,10 @@ def test_a_dinov2_without_mask_token_is_written_as_one(tmp_path):
     kind = transformers.Dinov2Model
     _, info = kind.from_pretrained(tmp_path / "ours", output_loading_info=True)
     assert not any(info.values()), info
+
+
+@pytest.mark.parametrize("class_name", ["BlipVisionModel", "IJepaModel", "Data2VecVisionModel"])
+def test_verify_reads_the_feature_that_we_have(class_name, tmp_path):
+    """BLIP has the last norm twice in its pooled output; the others have patches alone."""
+    saved(class_name, tmp_path)
+    assert checkpoints.verify(tmp_path).passed
